@@ -26,6 +26,8 @@ from logstore.jit import (
     kernel_like,
     load_be_i32,
     load_be_i64,
+    load_u64,
+    popcount,
     store_be_i32,
     store_be_i64,
     store_u64,
@@ -78,15 +80,15 @@ EXTENT_COLUMNS = 7
 class RecordFields(NamedTuple):
     """One record taken apart; its key, value and headers are extents of the bytes around it."""
 
-    end: int
-    timestamp_delta: int
-    offset_delta: int
-    key_length_position: int
-    key_start: int
-    key_size: int  # negative for null
-    value_start: int
-    value_size: int  # negative for null
-    headers_start: int
+    end: Any
+    timestamp_delta: Any
+    offset_delta: Any
+    key_length_position: Any
+    key_start: Any
+    key_size: Any  # negative for null
+    value_start: Any
+    value_size: Any  # negative for null
+    headers_start: Any
 
 
 _NO_FIELDS = RecordFields(0, 0, 0, 0, 0, 0, 0, 0, 0)
@@ -253,16 +255,81 @@ def check_headers(data: Bytes, position: int, end: int) -> Any:
 
 
 @inline_kernel
-def read_record(data: Bytes, position: Any, end: int) -> tuple[int, RecordFields]:
-    """Parse and check the record at `position`, below `end`.
+def _short_varint(word: np.uint64) -> tuple[np.int64, np.int64, np.uint64]:
+    """Take a varint of one byte or two, the lowest of a word, that is not negative.
 
-    Returns
-    -------
-    (status, RecordFields)
-        `OK`, or which check failed; the fields say nothing then. Key, value and headers fill the
-        record. O(bytes of headers and lengths), not of keys and values.
+    Returns (value, bytes, other): `other` is not 0 if it is longer, or negative. Nobody can predict
+    whether it is one byte or two, and a wrong guess costs more than both.
     """
-    data = borrowed(data)
+    more = (word >> np.uint64(7)) & np.uint64(1)
+    second = (word >> np.uint64(2)) & np.uint64(0x1FC0) & (~more + np.uint64(1))
+    value = np.int64(((word >> np.uint64(1)) & np.uint64(0x3F)) | second)
+    other = (word & np.uint64(1)) | (more & (word >> np.uint64(15)))
+    return value, np.int64(more) + np.int64(1), other
+
+
+@inline_kernel
+def _read_short_fields(data: Bytes, position: Any, end: Any) -> tuple[bool, RecordFields]:
+    """Parse a record as nearly all are: key not null, timestamp of up to 3 bytes, the rest of 2.
+
+    Returns (found, RecordFields). If one is found, its key and its value lie inside of it, and its
+    headers begin there; of any other record it is for `_read_any_fields` to say what is wrong.
+    """
+    if position + 10 > len(data):
+        return False, _NO_FIELDS
+    size, length, other = _short_varint(load_u64(data, position))
+    start = position + length
+    record_end = start + size
+    word = load_u64(data, start) >> np.uint64(8)  # the attributes are not looked at
+    lasts = ~word & np.uint64(0x808080)  # bytes of which one ends the timestamp
+    last = lasts & (~lasts + np.uint64(1))
+    bits = np.uint64(popcount(last - np.uint64(1)) + 1) & np.uint64(31)
+    taken = word & (last + last - np.uint64(1))
+    zigzag = (
+        (taken & np.uint64(0x7F))
+        | ((taken >> np.uint64(1)) & np.uint64(0x3F80))
+        | ((taken >> np.uint64(2)) & np.uint64(0x1FC000))
+    )
+    timestamp_delta = np.int64(zigzag >> np.uint64(1)) ^ -np.int64(zigzag & np.uint64(1))
+    word >>= bits
+    offset_delta, length, wrong = _short_varint(word)
+    other |= wrong
+    key_length_position = start + 1 + np.int64(bits >> np.uint64(3)) + length
+    key_size, key_length, wrong = _short_varint(word >> np.uint64(8 * length))
+    other |= wrong
+    key_start = key_length_position + key_length
+    value_at = key_start + key_size
+    if (
+        (other != np.uint64(0))
+        or lasts == np.uint64(0)
+        or record_end > end
+        or value_at + 2 > record_end
+    ):
+        return False, _NO_FIELDS
+    place = np.uint64(value_at)
+    word = np.uint64(data[place]) | (np.uint64(data[place + np.uint64(1)]) << np.uint64(8))
+    value_size, length, other = _short_varint(word)
+    is_null = word & np.uint64(0xFF) == np.uint64(1)
+    value_start = value_at + length
+    headers_start = value_start + value_size
+    if (other != np.uint64(0) and not is_null) or headers_start >= record_end:
+        return False, _NO_FIELDS
+    return True, RecordFields(
+        record_end,
+        timestamp_delta,
+        offset_delta,
+        key_length_position,
+        key_start,
+        key_size,
+        value_start,
+        value_size - np.int64(is_null),
+        headers_start,
+    )
+
+
+@kernel
+def _read_any_fields(data: Bytes, position: Any, end: Any) -> tuple[int, RecordFields]:
+    """Parse and check the record at `position` up to its headers."""
     size, position = read_varint(data, position, end, MAX_VARINT_BYTES)
     if position < 0:
         return BAD_VARINT, _NO_FIELDS
@@ -290,13 +357,6 @@ def read_record(data: Bytes, position: Any, end: int) -> tuple[int, RecordFields
         return BAD_VARINT, _NO_FIELDS
     if value_size > record_end - value_start:
         return FIELD_OVERRUN, _NO_FIELDS
-    headers_start = value_start + max(value_size, np.int64(0))
-    if headers_start + 1 != record_end or data[headers_start] != 0:
-        status, headers_end = check_headers(data, headers_start, record_end)
-        if status != OK:
-            return status, _NO_FIELDS
-        if headers_end != record_end:
-            return RECORD_NOT_CONSUMED, _NO_FIELDS
     return OK, RecordFields(
         record_end,
         timestamp_delta,
@@ -306,8 +366,34 @@ def read_record(data: Bytes, position: Any, end: int) -> tuple[int, RecordFields
         key_size,
         value_start,
         value_size,
-        headers_start,
+        value_start + max(value_size, np.int64(0)),
     )
+
+
+@inline_kernel
+def read_record(data: Bytes, position: Any, end: int) -> tuple[int, RecordFields]:
+    """Parse and check the record at `position`, below `end`.
+
+    Returns
+    -------
+    (status, RecordFields)
+        `OK`, or which check failed; the fields say nothing then. Key, value and headers fill the
+        record. O(bytes of headers and lengths), not of keys and values.
+    """
+    data = borrowed(data)
+    is_short, record = _read_short_fields(data, position, end)
+    if not is_short:
+        status, record = _read_any_fields(data, position, end)
+        if status != OK:
+            return status, record
+    headers_start = record.headers_start
+    if headers_start + 1 != record.end or data[np.uint64(headers_start)] != 0:
+        status, headers_end = check_headers(data, headers_start, record.end)
+        if status != OK:
+            return status, record
+        if headers_end != record.end:
+            return RECORD_NOT_CONSUMED, record
+    return OK, record
 
 
 @kernel
