@@ -41,7 +41,9 @@ def put_keys(key_map: MapArrays, data: Bytes, size: int, keys: Keys) -> int:
         count = _take_block(keys, len(data), first, size)
         hash_keys(data, keys, count, key_map)
         for index in range(count):
-            taken += put_offset(key_map, keys.lows[index], keys.highs[index], first + index)
+            low, high = keys.lows[index], keys.highs[index]
+            fits, _ = put_offset(key_map, low, high, first + index)
+            taken += fits
     return taken
 
 

@@ -52,6 +52,7 @@ from logstore.cleaner.kernels.versions import (
     put_order,
     record_version,
 )
+from logstore.cleaner.kernels.winners import note_winners
 from logstore.jit import Bytes, Int64s, borrowed, inline_kernel, kernel
 from logstore.record.kernels import OK
 from logstore.record.layout import CONTROL_BIT
@@ -78,12 +79,12 @@ class KeyBlock(NamedTuple):
     messages: Int64s  # messages of the chunk before the record
     versions: Int64s  # of strategies that have versions, like the next
     found: Int64s  # FOUND, MISSING or MALFORMED
+    displaced: Int64s  # offset that was mapped before; without versions
 
     @classmethod
     def empty(cls) -> KeyBlock:
         """Return room for a block."""
-        offsets, rows, messages, versions, found = np.empty((5, BLOCK_KEYS), np.int64)
-        return cls(Keys.room_for(BLOCK_KEYS), offsets, rows, messages, versions, found)
+        return cls(Keys.room_for(BLOCK_KEYS), *np.empty((6, BLOCK_KEYS), np.int64))
 
 
 @inline_kernel
@@ -96,7 +97,47 @@ def borrowed_block(block: KeyBlock) -> KeyBlock:
         borrowed(block.messages),
         borrowed(block.versions),
         borrowed(block.found),
+        borrowed(block.displaced),
     )
+
+
+@inline_kernel
+def put_offsets(key_map: MapArrays, build: Build, block: KeyBlock, count: int) -> int:
+    """Put the first `count` keys of a block under the strategy of offsets; return how many fit."""
+    state = key_map.state
+    fitting = count
+    for number in range(count):
+        place = np.uint64(number)
+        low, high, offset = block.keys.lows[place], block.keys.highs[place], block.offsets[place]
+        fits, displaced = False, np.int64(-1)
+        if not build.insert or state[STATE_ENTRIES] < state[STATE_LIMIT]:
+            fits, displaced = put_offset(key_map, low, high, offset)
+        if not fits:
+            fitting = number
+            break
+        block.displaced[place] = displaced
+    note_winners(key_map, block.offsets, block.displaced, fitting)
+    return fitting
+
+
+@inline_kernel
+def put_orders(key_map: MapArrays, build: Build, block: KeyBlock, count: int) -> int:
+    """Let the first `count` keys of a block compete by their versions; return how many fit."""
+    state = key_map.state
+    for index in range(count):
+        fits = not build.insert or state[STATE_ENTRIES] < state[STATE_LIMIT]
+        if fits:
+            low, high = block.keys.lows[index], block.keys.highs[index]
+            found = block.found[index]
+            order = Order(found == FOUND, block.versions[index], block.offsets[index])
+            fits = put_order(key_map, low, high, order, build.insert)
+        if not fits:
+            return index
+        if build.insert and block.found[index] != FOUND:
+            state[STATE_UNVERSIONED] += 1
+            if block.found[index] == MALFORMED:
+                state[STATE_MALFORMED] += 1
+    return count
 
 
 @kernel
@@ -118,32 +159,22 @@ def put_block(
     block = borrowed_block(block)
     state = key_map.state
     insert = build.insert
-    number = build.strategy.number
     hash_keys(data, block.keys, count, key_map)
-    for index in range(count):
-        offset = block.offsets[index]
-        low, high = block.keys.lows[index], block.keys.highs[index]
-        fits = not insert or state[STATE_ENTRIES] < state[STATE_LIMIT]
-        if fits and number == OFFSET:
-            fits = put_offset(key_map, low, high, offset)
-        elif fits:
-            order = Order(block.found[index] == FOUND, block.versions[index], offset)
-            fits = put_order(key_map, low, high, order, insert)
-        if not fits:
-            # The last offset the map speaks for: of the record before, or of the batch before.
-            row = block.rows[index]
-            if insert and row > 0 and table[row - 1, COL_LAST_OFFSET] >= build.start_offset:
-                latest = max(state[STATE_LATEST_OFFSET], table[row - 1, COL_LAST_OFFSET])
-                state[STATE_LATEST_OFFSET] = latest
-            state[STATE_MESSAGES] = messages + block.messages[index]
-            return MAP_FULL
-        if insert:
-            state[STATE_LATEST_OFFSET] = offset
-            if block.found[index] != FOUND:
-                state[STATE_UNVERSIONED] += 1
-                if block.found[index] == MALFORMED:
-                    state[STATE_MALFORMED] += 1
-    return OK
+    if build.strategy.number == OFFSET:
+        fitting = put_offsets(key_map, build, block, count)
+    else:
+        fitting = put_orders(key_map, build, block, count)
+    if insert and fitting > 0:
+        state[STATE_LATEST_OFFSET] = block.offsets[fitting - 1]
+    if fitting == count:
+        return OK
+    # The last offset the map speaks for: of the record before, or of the batch before.
+    row = block.rows[fitting]
+    if insert and row > 0 and table[row - 1, COL_LAST_OFFSET] >= build.start_offset:
+        latest = max(state[STATE_LATEST_OFFSET], table[row - 1, COL_LAST_OFFSET])
+        state[STATE_LATEST_OFFSET] = latest
+    state[STATE_MESSAGES] = messages + block.messages[fitting]
+    return MAP_FULL
 
 
 @kernel
@@ -203,17 +234,17 @@ def map_batches(
                 if record.key_size < 0:
                     state[STATE_KEYLESS] += 1
                 else:
-                    block.keys.starts[count] = record.key_start
-                    block.keys.sizes[count] = record.key_size
-                    block.offsets[count] = offset
-                    block.rows[count] = index
-                    block.messages[count] = messages
-                    block.found[count] = FOUND
+                    place = np.uint64(count)
+                    block.keys.starts[place] = record.key_start
+                    block.keys.sizes[place] = record.key_size
+                    block.offsets[place] = offset
+                    block.rows[place] = index
+                    block.messages[place] = messages
                     if strategy.number != OFFSET:
                         timestamp = record_timestamp(row, record)
                         found, version = record_version(data, record, timestamp, strategy)
-                        block.found[count] = found
-                        block.versions[count] = version
+                        block.found[place] = found
+                        block.versions[place] = version
                     state[STATE_TOMBSTONES] += record.value_size < 0
                     count += 1
                     if count == BLOCK_KEYS:

@@ -36,29 +36,36 @@ def get_offset(key_map: MapArrays, low: np.uint64, high: np.uint64) -> np.int64:
 
 
 @inline_kernel
-def put_offset(key_map: MapArrays, low: np.uint64, high: np.uint64, offset: np.int64) -> bool:
-    """Map a key's hash to `offset`, whatever was there; the latest offset stays.
+def put_offset(
+    key_map: MapArrays, low: np.uint64, high: np.uint64, offset: np.int64
+) -> tuple[bool, np.int64]:
+    """Map a key's hash to `offset`, whatever was there; latest offset and winners stay.
 
-    An insertion shifts what lies above it up to the next free slot. False, and nothing changed,
-    when the offset does not fit or no slot is free.
+    An insertion shifts what lies above it up to the next free slot.
+
+    Returns
+    -------
+    (fits, displaced)
+        Not, and nothing changed, when the offset does not fit or no slot is free; the offset that
+        was mapped before, -1 if none was.
     """
     slots = key_map.slots
     state = key_map.state
     relative = offset - state[STATE_BASE]
     if relative < 0 or relative > MAX_OFFSET_SPAN:
-        return False
+        return False, np.int64(-1)
     tag = (high >> np.uint64(OFFSET_BITS)) << np.uint64(OFFSET_BITS)
     slot, found = find_slot(slots, low, tag, _LAST, TAG_MASK)
+    displaced = np.int64(-1)
     if found:
-        note_loser(key_map, absolute_offset(key_map, slot, _LAST))
+        displaced = absolute_offset(key_map, slot, _LAST)
     else:
         if not open_slot(slots, slot, _LAST):
-            return False
+            return False, displaced
         slots[slot, 0] = low
         state[STATE_ENTRIES] += 1
     slots[slot, _LAST] = tag | np.uint64(relative + 1)
-    note_winner(key_map, offset)
-    return True
+    return True, displaced
 
 
 @kernel
@@ -74,7 +81,10 @@ def map_put(key_map: MapArrays, data: Bytes, start: int, size: int, offset: int)
     """Map a key to `offset`; latest offset follows. See `put_offset`."""
     key_map = borrowed_map(key_map)
     low, high = siphash128(data, start, size, key_map.k0, key_map.k1)
-    if not put_offset(key_map, low, high, np.int64(offset)):
+    fits, displaced = put_offset(key_map, low, high, np.int64(offset))
+    if not fits:
         return False
+    note_loser(key_map, displaced)
+    note_winner(key_map, np.int64(offset))
     key_map.state[STATE_LATEST_OFFSET] = offset
     return True

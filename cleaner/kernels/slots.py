@@ -57,7 +57,7 @@ def borrowed_map(key_map: MapArrays) -> MapArrays:
 
 
 @inline_kernel
-def absolute_offset(key_map: MapArrays, slot: np.int64, last: int) -> np.int64:
+def absolute_offset(key_map: MapArrays, slot: np.uint64, last: int) -> np.int64:
     """Return the offset that a used slot has in its last word."""
     relative = np.int64(key_map.slots[slot, last] & np.uint64(MAX_OFFSET_SPAN + 1)) - 1
     return np.int64(relative + key_map.state[STATE_BASE])
@@ -144,34 +144,36 @@ def home_slot(slots: UInt64s, low: np.uint64) -> np.int64:
 @kernel
 def find_slot(
     slots: UInt64s, low: np.uint64, tag: np.uint64, last: int, tag_mask: int
-) -> tuple[np.int64, bool]:
+) -> tuple[np.uint64, bool]:
     """Return (slot, found): where a hash is, or where it would be inserted.
 
     `last` is the column of the word that has the offset and, under `tag_mask`, the tag.
     """
-    slot = home_slot(slots, low)
+    slot = np.uint64(home_slot(slots, low))
+    end = np.uint64(len(slots))
     offset_mask = np.uint64(MAX_OFFSET_SPAN + 1)
-    while slot < len(slots):
+    while slot < end:
         word = slots[slot, last]
         if word & offset_mask == np.uint64(0) or slots[slot, 0] > low:
             return slot, False
         if slots[slot, 0] == low and word & np.uint64(tag_mask) == tag:
             return slot, True
-        slot += 1
+        slot += np.uint64(1)
     return slot, False
 
 
 @kernel
-def open_slot(slots: UInt64s, slot: np.int64, last: int) -> bool:
+def open_slot(slots: UInt64s, slot: np.uint64, last: int) -> bool:
     """Shift what lies from a slot on up to the next free one; False if none is free."""
     offset_mask = np.uint64(MAX_OFFSET_SPAN + 1)
+    one, end = np.uint64(1), np.uint64(len(slots))
     free = slot
-    while free < len(slots) and slots[free, last] & offset_mask != np.uint64(0):
-        free += 1
-    if free >= len(slots):
+    while free < end and slots[free, last] & offset_mask != np.uint64(0):
+        free += one
+    if free >= end:
         return False
     while free > slot:
         for column in range(last + 1):
-            slots[free, column] = slots[free - 1, column]
-        free -= 1
+            slots[free, column] = slots[free - one, column]
+        free -= one
     return True

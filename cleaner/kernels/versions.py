@@ -157,7 +157,7 @@ def is_above(order: Order, other: Order) -> Any:
 
 
 @inline_kernel
-def _entry(key_map: MapArrays, slot: np.int64) -> Order:
+def _entry(key_map: MapArrays, slot: np.uint64) -> Order:
     """Return the order that a used slot has."""
     present = key_map.slots[slot, _LAST] & np.uint64(PRESENT) != np.uint64(0)
     version = np.int64(key_map.slots[slot, 1])
@@ -167,7 +167,7 @@ def _entry(key_map: MapArrays, slot: np.int64) -> Order:
 @inline_kernel
 def _write_entry(
     slots: UInt64s,
-    slot: np.int64,
+    slot: np.uint64,
     tag: np.uint64,
     relative: int,
     order: Order,

@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from logstore.cleaner.kernels.slots import STATE_WINNERS_BASE, MapArrays
-from logstore.jit import UInt64s, inline_kernel, kernel, popcount
+from logstore.jit import Int64s, UInt64s, inline_kernel, kernel, popcount
 
 WORD_BITS = 64
 
@@ -39,6 +39,34 @@ def note_loser(key_map: MapArrays, offset: np.int64) -> None:
         bit = np.uint64(offset - key_map.state[STATE_WINNERS_BASE])
         mask = np.uint64(1) << (bit & np.uint64(63))
         key_map.winners[np.int64(bit >> np.uint64(6))] &= ~mask
+
+
+@inline_kernel
+def note_winners(key_map: MapArrays, winners: Int64s, losers: Int64s, count: int) -> None:
+    """Set the bits of records that win in turn, and clear those of whom they displace, or of -1.
+
+    One that wins and is displaced at once loses: the offsets of winners rise.
+    """
+    words = key_map.winners
+    bits = np.uint64(WORD_BITS * len(words))
+    if bits == np.uint64(0):
+        return
+    base = key_map.state[STATE_WINNERS_BASE]
+    place = mask = np.uint64(0)
+    for number in range(count):
+        bit = np.uint64(winners[number] - base)
+        if bit < bits:
+            # Neighbours share a word, which is written once.
+            if bit >> np.uint64(6) != place:
+                words[place] |= mask
+                place, mask = bit >> np.uint64(6), np.uint64(0)
+            mask |= np.uint64(1) << (bit & np.uint64(63))
+    words[place] |= mask
+    for number in range(count):
+        bit = np.uint64(losers[number] - base)
+        # Nobody can predict who has a bit: those without one change nothing of the first word.
+        has_one = np.uint64(bit < bits)
+        words[(bit >> np.uint64(6)) * has_one] &= ~(has_one << (bit & np.uint64(63)))
 
 
 @inline_kernel

@@ -4,7 +4,8 @@ Kernels: `has_bit`, `note_winner`, `note_loser`, `is_winner`, `count_winners`, `
 `pick_winners`, `hash_group`, `with_record`, `is_unread`, `is_expired`, `put_block`, `put_offset`,
 `get_offset`, `put_order`, `get_order`, `home_slot`, `hash_keys`, `sip_round`, `sip_words`,
 `borrowed_block`, `borrowed_keys`, `borrowed_strategy`, `borrowed_rules`, `winners_tell`,
-`has_winner`, `is_unfit`, `scan_survivors`, `read_header`, `fill_row`, `with_row`, `scanned`.
+`has_winner`, `put_offsets`, `put_orders`, `note_winners`, `is_unfit`, `scan_survivors`,
+`read_header`, `fill_row`, `with_row`, `scanned`.
 """
 
 import random
