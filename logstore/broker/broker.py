@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from itertools import count
+from itertools import count, islice
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, Self, cast
 
@@ -1095,7 +1095,8 @@ class Broker(Generic[ClockT]):
 
         allowed = Isolation(isolation)
         offset, until = offset_of(offset, log, allowed), offset_of(until, log, allowed)
-        return read_records(log, offset, until, max_records, allowed, key, reopen, self.faults)
+        records = read_records(log, offset, until, allowed, key, reopen, self.faults)
+        return records if max_records is None else islice(records, max(max_records, 0))
 
     def table(
         self, topic: str | TopicPartition, *, isolation: str = "read_committed"

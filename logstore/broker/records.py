@@ -123,7 +123,6 @@ def read_records(
     log: Log,
     offset: int | None,
     until: int | None,
-    max_records: int | None,
     isolation: Isolation,
     key: bytes | None,
     reopen: Callable[[int, Exception], Log | None] = lambda _, __: None,
@@ -135,9 +134,7 @@ def read_records(
     this place and the last one; None lets the failure through. What was yielded is not yielded
     again: a new look begins behind it, or at a log start that has moved beyond.
     """
-    yielded = failures = 0
-    if max_records is not None and max_records <= 0:
-        return
+    failures = 0
     if faults:
         faults.request("fetch", (log.topic_partition,), lambda: None)
     new, topic, partition = tuple.__new__, *log.topic_partition
@@ -146,10 +143,11 @@ def read_records(
         try:
             for batch, rows in log.reader.rows(start, until, isolation=isolation):
                 timestamp_type = batch.header.timestamp_type
+                if key is not None:
+                    rows = [row for row in rows if row[2] == key]
                 for at, timestamp, record_key, value, headers in rows:
-                    if key is not None and record_key != key:
-                        continue
                     if lifetime.is_over:  # what was read before it was closed ends, too
+                        offset, failures = at, failures if at == offset else 0
                         lifetime.check()
                     yield new(
                         ConsumerRecord,
@@ -164,9 +162,8 @@ def read_records(
                             headers,
                         ),
                     )
-                    offset, failures, yielded = at + 1, 0, yielded + 1
-                    if yielded == max_records:
-                        return
+                if rows:
+                    offset, failures = rows[-1][0] + 1, 0
         except TRANSIENT as error:
             failures += 1
             changed = reopen(failures, error)

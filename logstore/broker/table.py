@@ -47,7 +47,7 @@ def values_per_key(
     """Return the values of a topic's rows by key; the later log tells of a key in several."""
     rows: dict[bytes, bytes] = {}
     for log in logs:
-        records = read_records(log, None, None, None, isolation, None, faults=faults)
+        records = read_records(log, None, None, isolation, None, faults=faults)
         for record in latest_per_key(records, config):
             assert record.key is not None
             assert record.value is not None

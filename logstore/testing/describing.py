@@ -108,7 +108,7 @@ def records_of(
     from logstore.broker.records import read_records
     from logstore.log.reader import Isolation
 
-    return read_records(broker.log(*tp), offset, None, None, Isolation(isolation), None)
+    return read_records(broker.log(*tp), offset, None, Isolation(isolation), None)
 
 
 # --- words -------------------------------------------------------------------------------------

@@ -2,8 +2,15 @@
 
 import pytest
 
-from logstore import Broker, InvalidConfigurationError, InvalidRecordError, VirtualClock
+from logstore import (
+    Broker,
+    InvalidConfigurationError,
+    InvalidRecordError,
+    KafkaStorageError,
+    VirtualClock,
+)
 from logstore.broker.records import read_records
+from logstore.log import NewRecord
 from logstore.log.reader import Isolation
 from tests.support.world.builders import fill, log_name, memory_world
 
@@ -77,8 +84,7 @@ def test_an_unknown_isolation_is_told_those_there_are(broker):
         broker.table("t", isolation="committed")
 
 
-@pytest.mark.parametrize("asked", (None, 5, 8))
-def test_a_new_look_gives_no_more_than_was_asked_for(asked):
+def test_a_new_look_gives_what_the_first_did_not():
     """What the first gave before it failed counts."""
     damaged, sound = memory_world(), memory_world()
     for world in (damaged, sound):
@@ -95,6 +101,30 @@ def test_a_new_look_gives_no_more_than_was_asked_for(asked):
         looks.append(failures)
         return again
 
-    found = read_records(damaged.log(), 0, None, asked, Isolation.READ_UNCOMMITTED, None, reopen)
-    assert [record.offset for record in found] == list(range(10 if asked is None else asked))
+    found = read_records(damaged.log(), 0, None, Isolation.READ_UNCOMMITTED, None, reopen)
+    assert [record.offset for record in found] == list(range(10))
     assert looks == [1]
+
+
+def test_a_log_that_goes_in_the_midst_of_a_batch_is_gone_on_with(world):
+    log = world.log()
+    log.writer.append_records([NewRecord(b"k", b"%d" % row, 5) for row in range(9)])
+    looks = []
+
+    def reopen(failures, error):
+        looks.append(failures)
+        return world.log(clean=False)
+
+    found = read_records(log, None, None, Isolation.READ_UNCOMMITTED, None, reopen)
+    values = [next(found).value for _ in range(4)]
+    log.local.abandon("went", KafkaStorageError)
+    values += [record.value for record in found]
+    assert values == [b"%d" % row for row in range(9)]
+    assert looks == [1]
+
+
+def test_as_many_records_are_read_as_are_asked_for(broker):
+    broker.append_many("t", [(b"k", b"%d" % row) for row in range(9)], batch_records=3)
+    for most in (0, -1, 1, 3, 5, 9, 20):
+        found = broker.read("t", max_records=most)
+        assert [record.offset for record in found] == list(range(9))[: max(most, 0)]
