@@ -7,8 +7,8 @@ whoever fills it or asks for it; only one that lingers is sent by the scheduler.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -47,27 +47,6 @@ SENDER_TASK = "kafka-producer-network-thread"
 """Kafka's name of what sends a batch that has lingered."""
 
 
-class _Locked:
-    """The lock of a producer; who gives it back tells those who wait for what was settled."""
-
-    __slots__ = ("_lock", "settled")
-
-    def __init__(self, lock: AbstractContextManager[bool]) -> None:
-        self._lock = lock
-        self.settled: list[ProducerBatch] = []
-
-    def __enter__(self) -> None:
-        self._lock.__enter__()
-
-    def __exit__(self, *error: object) -> None:
-        settled = self.settled
-        if settled:
-            self.settled = []
-        self._lock.__exit__(None, None, None)
-        for batch in settled:
-            batch.call_back()
-
-
 class RecordAccumulator:
     """Collects a producer's records into batches and appends those.
 
@@ -82,7 +61,14 @@ class RecordAccumulator:
 
     Notes
     -----
-    Its lock is the producer's, taken by `locked`, and held wherever nothing else is said.
+    Its lock is the producer's, taken by `locked`, and held wherever nothing else is said. Who takes
+    the lock itself, as `Producer.send` does for a record, tells those who wait: `take_settled`.
+
+    Attributes
+    ----------
+    lock : context manager
+    settled : list of ProducerBatch
+        Batches whose listeners are to be told once the lock is given back.
     """
 
     def __init__(
@@ -98,16 +84,31 @@ class RecordAccumulator:
         self._config = config
         self._session = session
         self._metrics = metrics
-        self._lock = runtime.lock()
+        self.lock = runtime.lock()
+        self.settled: list[ProducerBatch] = []
         self._open: dict[TopicPartition, ProducerBatch] = {}
-        self._locked = _Locked(self._lock)
         self._scheduler: Scheduler = runtime.scheduler
         self._own_scheduler: Scheduler | None = None
         self._is_armed = False
 
-    def locked(self) -> AbstractContextManager[None]:
+    @contextmanager
+    def locked(self) -> Iterator[None]:
         """Hold the lock; then, without it, tell those who wait for what was settled meanwhile."""
-        return self._locked
+        settled: Sequence[ProducerBatch] = ()
+        try:
+            with self.lock:
+                try:
+                    yield
+                finally:
+                    settled = self.take_settled()
+        finally:
+            for batch in settled:
+                batch.call_back()
+
+    def take_settled(self) -> list[ProducerBatch]:
+        """Return the batches whose listeners are to be told once the lock was given back."""
+        settled, self.settled = self.settled, []
+        return settled
 
     def is_waiting(self, topic_partition: TopicPartition) -> bool:
         """Tell whether the partition has an open batch."""
@@ -168,7 +169,7 @@ class RecordAccumulator:
             self._send([full])
         now_ns, linger_ms = self._clock.monotonic_ns(), self._config.linger_ms
         batch = self._open[tp] = ProducerBatch(
-            tp, self._limit_bytes(tp), now_ns, linger_ms, self._lock, self._send_if_open
+            tp, self._limit_bytes(tp), now_ns, linger_ms, self.lock, self._send_if_open
         )
         if linger_ms > 0:
             self._arm(now_ns)
@@ -226,7 +227,7 @@ class RecordAccumulator:
                 self._refuse(batches, error)
                 return
         for batch in batches:
-            self._locked.settled.append(batch)
+            self.settled.append(batch)
             self._append(batch, 0, len(batch))
 
     def _append(self, batch: ProducerBatch, start: int, stop: int) -> None:
@@ -322,7 +323,7 @@ class RecordAccumulator:
     def _refuse(self, batches: Iterable[ProducerBatch], error: LogStoreError) -> None:
         """Settle the records of batches that were not sent."""
         for batch in batches:
-            self._locked.settled.append(batch)
+            self.settled.append(batch)
             self._metrics.errors += len(batch)
             batch.settle(len(batch), NO_OFFSET, errors=[error] * len(batch))
 

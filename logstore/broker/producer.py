@@ -103,6 +103,7 @@ class Producer:
             if config.enable_idempotence
             else None
         )
+        self._transactions = session if config.transactional_id is not None else None
         self._metrics = ProducerMetrics(self._clock.monotonic_ns())
         self._accumulator = RecordAccumulator(runtime, manager, config, session, self._metrics)
         self._cluster = _Cluster(manager)
@@ -163,7 +164,8 @@ class Producer:
         IllegalStateError
             The producer is closed, or transactional and not in a transaction.
         """
-        self._check_open()
+        if self._closed:
+            self._check_open()
         config = self.config
         headers = [] if headers is None else _checked_headers(headers)
         if type(topic) is not str:
@@ -172,34 +174,42 @@ class Producer:
                 raise TypeError(f"a topic is a string, not {topic!r}")
         if key is None and value is None:
             raise ValueError("a record needs a key or a value")
-        data = (
-            _serialized("key", config.serialize_key, topic, headers, key),
-            _serialized("value", config.serialize_value, topic, headers, value),
-        )
+        key_data, value_data = key, value
+        if config.serialize_key is not None or type(key) is not bytes:
+            key_data = _serialized("key", config.serialize_key, topic, headers, key)
+        if config.serialize_value is not None or type(value) is not bytes:
+            value_data = _serialized("value", config.serialize_value, topic, headers, value)
         timestamp = self._clock.now_ms() if timestamp_ms is None else _checked_time(timestamp_ms)
         pairs = tuple(headers)
-        size_bytes = estimated_size(*data, pairs)
+        size_bytes = estimated_size(key_data, value_data, pairs)
         if HEADER_SIZE + size_bytes > config.max_request_size:
             raise MessageSizeTooLargeError(
                 f"a record of up to {HEADER_SIZE + size_bytes} bytes is larger than"
                 f" max_request_size {config.max_request_size}"
             )
-        with self._accumulator.locked():
-            self._check_open()
-            if self._session is not None:
-                self._session.check_can_send()
+        accumulator = self._accumulator
+        with accumulator.lock:
+            if self._closed:
+                self._check_open()
+            if self._transactions is not None:
+                self._transactions.check_can_send()
             numbers = self._manager.catalog.topic(topic).partitions
             if partition is None and config.partitioner is None:
-                number = self._default_partition(topic, data[0], numbers)
+                number = self._default_partition(topic, key_data, numbers)
             else:
                 if partition is None:
+                    data = key_data, value_data
                     partition = self._custom_partition(topic, key, value, data, size_bytes)
                 if isinstance(partition, bool) or partition not in numbers:
                     raise ValueError(f"topic '{topic}' has no partition {partition!r}")
                 number = partition
             # Once a record; see `logstore.log.drafts`.
             tp: TopicPartition = tuple.__new__(TopicPartition, (topic, number))
-            return self._accumulator.add(tp, *data, timestamp, pairs, size_bytes)
+            future = accumulator.add(tp, key_data, value_data, timestamp, pairs, size_bytes)
+            settled = accumulator.take_settled() if accumulator.settled else ()
+        for batch in settled:
+            batch.call_back()
+        return future
 
     def flush(self, timeout: float | None = None) -> None:
         """Send what waits; every future given so far is done on return.

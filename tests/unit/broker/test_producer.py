@@ -138,6 +138,25 @@ def test_callbacks_are_told_in_the_order_of_their_records(broker):
     assert told == [1, 3, 4]
 
 
+def test_who_fills_a_batch_tells_of_its_records_with_no_lock_held(broker):
+    producer = broker.producer(linger_ms=1000, batch_size=300)
+    told = []
+
+    def tell(metadata):
+        told.append((metadata.offset, producer._accumulator.lock._is_owned()))
+
+    producer.send("t", b"v" * 100, partition=0).add_callback(tell)
+    assert told == []
+    producer.send("t", b"v" * 200, partition=0)
+    assert told == [(0, False)]
+
+
+def test_bytes_are_serialized_too(broker):
+    producer = broker.producer(key_serializer=bytes.upper, value_serializer=bytes.upper)
+    producer.send("t", b"v", b"k", partition=0)
+    assert [(record.key, record.value) for record in broker.read("t")] == [(b"K", b"V")]
+
+
 def test_nobody_is_told_of_a_record_whose_fate_is_not_known(broker, monkeypatch):
     producer = broker.producer(linger_ms=1000)
     told = []
