@@ -12,9 +12,7 @@ from logstore.bench.micro.figures import NS, costs
 from logstore.bench.micro.setting import Job, Setting
 from logstore.bench.report.result import Line
 from logstore.bench.rivals.clients import Client, clients
-from logstore.record.batch import RecordBatch
-from logstore.record.columns import BytesColumn, decode_section, encode_batches
-from logstore.record.layout import HEADER_SIZE
+from logstore.record.columns import BytesColumn, decode_batch, encode_batches
 
 BATCH_RECORDS = 130
 """Records of a batch of about 16 KiB."""
@@ -40,10 +38,7 @@ def encode_here(times: np.ndarray, keys: BytesColumn, values: BytesColumn) -> by
 
 def decode_here(data: bytes) -> int:
     """Decode a batch into columns: offsets, timestamps, extents of keys and values."""
-    header = RecordBatch(data).header
-    section = memoryview(data)[HEADER_SIZE:]
-    count = header.record_count
-    return len(decode_section(section, count, header.base_offset, header.base_timestamp).offsets)
+    return len(decode_batch(data).offsets)
 
 
 def _lines(setting: Setting) -> Iterator[Line]:

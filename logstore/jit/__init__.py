@@ -35,13 +35,14 @@ from logstore.jit.instructions import (
     store_be_i64,
     store_u64,
 )
-from logstore.jit.kernel import Bound, Kernel, inline_kernel, kernel, kernel_like
+from logstore.jit.kernel import Bound, Direct, Kernel, inline_kernel, kernel, kernel_like
 from logstore.jit.policy import compile_always, follow, pays
 
 __all__ = [
     "COPY_BLOCK",
     "Bound",
     "Bytes",
+    "Direct",
     "Int32s",
     "Int64s",
     "Kernel",

@@ -76,8 +76,8 @@ def _machine_digest() -> str:
     return sha256(Path(__file__).with_name("machine.py").read_bytes()).hexdigest()
 
 
-def _load_u64(array: Bytes, position: int) -> np.uint64:
-    return np.uint64(int.from_bytes(array[position : position + 8].tobytes(), "little"))
+def _load_u64(array: Bytes | bytes, position: int) -> np.uint64:
+    return np.uint64(int.from_bytes(bytes(array[position : position + 8]), "little"))
 
 
 def _load_be_i64(array: Bytes, position: int) -> np.int64:
@@ -120,8 +120,8 @@ def _copy_block(source: Bytes, start: int, out: Bytes, position: int) -> None:
     out[position : position + COPY_BLOCK] = source[start : start + COPY_BLOCK]
 
 
-load_u64 = cast("Callable[[Bytes, int], np.uint64]", Instruction("load_u64", _load_u64))
-"""For kernels: load 8 bytes of a uint8 array at any position as a little-endian uint64.
+load_u64 = cast("Callable[[Bytes | bytes, int], np.uint64]", Instruction("load_u64", _load_u64))
+"""For kernels: load 8 bytes of an array at any position as a little-endian uint64.
 
 The caller guarantees `position + 8 <= len(array)`; nothing checks it.
 """

@@ -172,6 +172,37 @@ class Bound(Generic[R]):
         return result
 
 
+class Direct(Generic[R]):
+    """A kernel whose only caller knows that its arguments are always of the same types.
+
+    numba looks at the type of each argument of each call, which takes as long as a small kernel
+    runs. Here that is done as long as there is no `entry`.
+
+    Parameters
+    ----------
+    function : kernel
+        The kernel.
+
+    Attributes
+    ----------
+    entry : callable or None
+        The compiled function, once it was called: to be called in place of this object. Arguments
+        of other types would be misread.
+    """
+
+    __slots__ = ("_kernel", "entry")
+
+    def __init__(self, function: Callable[..., R]) -> None:
+        self._kernel = cast("Kernel[..., R]", function)
+        self.entry: Callable[..., R] | None = None
+
+    def __call__(self, *args: object) -> R:
+        """Run the kernel, compiled or not."""
+        result = self._kernel(*args)
+        self.entry = self._kernel.entry_for(*args)
+        return result
+
+
 def _kind_of(argument: object) -> object:
     """Return what the numba type of an argument goes by."""
     if isinstance(argument, np.ndarray):

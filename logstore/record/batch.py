@@ -209,10 +209,12 @@ class RecordBatch:
 
     def columns(self, limit: int = DEFAULT_LIMIT) -> RecordColumns:
         """Decode all records into columns, by a kernel; limit and errors as `records`."""
-        from logstore.record.columns import decode_section
+        from logstore.record.columns import decode_batch, decode_section
 
         self._ensure_has_header()
         header = self.header
+        if header.codec_id == Codec.NONE:
+            return decode_batch(self.data)
         return decode_section(
             self.section(limit),
             header.record_count,

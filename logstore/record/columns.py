@@ -6,6 +6,7 @@ n records without n objects; `RecordColumns` is a decoded section.
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import repeat
@@ -16,7 +17,13 @@ import numpy as np
 from logstore import jit
 from logstore.errors import InvalidRecordError
 from logstore.record import kernels
-from logstore.record.layout import HEADER_SIZE, MAX_RECORD_OVERHEAD, MIN_RECORD_SIZE
+from logstore.record.layout import (
+    CODEC_MASK,
+    HEADER_SIZE,
+    MAX_RECORD_OVERHEAD,
+    MIN_RECORD_SIZE,
+    TIMESTAMP_TYPE_BIT,
+)
 from logstore.record.records import (
     NO_HEADERS,
     Header,
@@ -39,6 +46,11 @@ _sum = np.add.reduce  # half the time of `ndarray.sum` for a batch
 _DECODE_SECONDS = 30e-6
 _ENCODE_SECONDS = 45e-6
 """Cost of a record where kernels run as Python, about."""
+
+_header_of_columns = struct.Struct(">q13xh4xqq14xi").unpack_from
+"""Base offset, attributes, base and largest timestamp, and record count of a batch."""
+_empty, _int64 = np.empty, np.dtype(np.int64)
+_decode = jit.Direct(kernels.decode_records)
 
 _DECODE_ERRORS = {
     kernels.PREMATURE_END: "premature end: fewer records than the header counts",
@@ -116,27 +128,61 @@ class BytesColumn:
         return BytesColumn(self.data, self.starts[start:stop], self.sizes[start:stop])
 
 
-@dataclass(frozen=True, slots=True)
 class RecordColumns:
     """The records of one batch, decoded.
 
-    Attributes
+    Arrays are made of one table when they are asked for: each view takes as long as to decode some
+    dozens of records.
+
+    Parameters
     ----------
-    data : (m,) uint8
-        The records section, decompressed; keys, values and headers are extents of it.
-    offsets, timestamps : (n,) int64
-        Absolute offsets, and timestamps in ms.
-    extents : (n, EXTENT_COLUMNS) int64
+    raw : bytes
+        What holds the records section, decompressed.
+    count : int
+        n.
+    table : (DECODED_COLUMNS * n,) int64
         See `kernels.decode_records`.
     """
 
-    data: NDArray[np.uint8]
-    offsets: NDArray[np.int64]
-    timestamps: NDArray[np.int64]
-    extents: NDArray[np.int64]
+    __slots__ = ("_count", "_raw", "_table")
+
+    def __init__(self, raw: bytes, count: int, table: NDArray[np.int64]) -> None:
+        self._raw = raw
+        self._count = count
+        self._table = table
+
+    @property
+    def data(self) -> NDArray[np.uint8]:
+        """The bytes of which keys, values and headers are extents, read-only."""
+        return np.frombuffer(self._raw, np.uint8)
+
+    @property
+    def offsets(self) -> NDArray[np.int64]:
+        """The (n,) absolute offsets."""
+        return self._table[: self._count]
+
+    @property
+    def timestamps(self) -> NDArray[np.int64]:
+        """The (n,) timestamps in ms."""
+        count = self._count
+        return self._table[count : 2 * count]
+
+    @property
+    def extents(self) -> NDArray[np.int64]:
+        """The (n, EXTENT_COLUMNS) `kernels.EXTENT_*` of each record."""
+        count = self._count
+        return self._table[2 * count :].reshape(count, kernels.EXTENT_COLUMNS)
 
     def __len__(self) -> int:
-        return len(self.offsets)
+        return self._count
+
+    @property
+    def section_bytes(self) -> int:
+        """Bytes of the records, decompressed, from the first one to the last."""
+        if not self._count:
+            return 0
+        extents = self.extents
+        return int(extents[-1, kernels.EXTENT_END] - extents[0, kernels.EXTENT_START])
 
     @property
     def keys(self) -> BytesColumn:
@@ -154,24 +200,26 @@ class RecordColumns:
 
         What `encode_section` takes, and what tells equal headers without decoding them.
         """
-        starts = np.ascontiguousarray(self.extents[:, kernels.EXTENT_HEADERS])
-        sizes = self.extents[:, kernels.EXTENT_END] - starts
+        extents = self.extents
+        starts = np.ascontiguousarray(extents[:, kernels.EXTENT_HEADERS])
+        sizes = extents[:, kernels.EXTENT_END] - starts
         return BytesColumn(self.data, starts, sizes.astype(np.int32))
 
     def between(self, start_offset: int, end_offset: int | None = None) -> RecordColumns:
         """Return the records with offsets in [start, end) over the same arena; no end is all."""
-        inside = self.offsets >= start_offset
+        offsets = self.offsets
+        inside = offsets >= start_offset
         if end_offset is not None:
-            inside &= self.offsets < end_offset
+            inside &= offsets < end_offset
         if inside.all():
             return self
-        return RecordColumns(
-            self.data, self.offsets[inside], self.timestamps[inside], self.extents[inside]
-        )
+        parts = offsets[inside], self.timestamps[inside], self.extents[inside].ravel()
+        return RecordColumns(self._raw, len(parts[0]), np.concatenate(parts))
 
     def _column(self, start: int, size: int) -> BytesColumn:
-        starts = np.ascontiguousarray(self.extents[:, start])
-        return BytesColumn(self.data, starts, self.extents[:, size].astype(np.int32))
+        extents = self.extents
+        starts = np.ascontiguousarray(extents[:, start])
+        return BytesColumn(self.data, starts, extents[:, size].astype(np.int32))
 
     def headers(self, row: int) -> tuple[Header, ...]:
         """Return the headers of one record."""
@@ -179,7 +227,7 @@ class RecordColumns:
         start, end = int(extent[kernels.EXTENT_HEADERS]), int(extent[kernels.EXTENT_END])
         if end - start == 1:
             return ()
-        return decode_headers(self.data[start:end].tobytes(), 0, end - start)[0]
+        return decode_headers(self._raw, start, end)[0]
 
     def to_records(self) -> list[Record]:
         """Return the records as objects. O(n + bytes)."""
@@ -187,7 +235,7 @@ class RecordColumns:
 
     def row_lists(self) -> Iterator[list[RecordRow]]:
         """Yield the records as rows, some hundreds a list."""
-        raw = self.data.tobytes()
+        raw, offsets, timestamps = self._raw, self.offsets, self.timestamps
         for first in range(0, len(self), _ROWS_AT_A_TIME):
             rows = slice(first, first + _ROWS_AT_A_TIME)
             extents = self.extents[rows]
@@ -201,8 +249,8 @@ class RecordColumns:
                 ]
             yield list(
                 zip(  # noqa: B905  # headers may repeat for ever
-                    self.offsets[rows].tolist(),
-                    self.timestamps[rows].tolist(),
+                    offsets[rows].tolist(),
+                    timestamps[rows].tolist(),
                     _pieces(raw, extents, kernels.EXTENT_KEY_START, kernels.EXTENT_KEY_SIZE),
                     _pieces(raw, extents, kernels.EXTENT_VALUE_START, kernels.EXTENT_VALUE_SIZE),
                     headers,
@@ -228,25 +276,59 @@ def decode_section(
     """Decode an uncompressed records section into columns.
 
     Same arguments and errors as `records.decode_records`, its oracle; a kernel does the work.
+    A section that is no `bytes` is copied.
     """
     if count < 0:
         raise InvalidRecordError(f"negative record count {count}")
-    data = _read_only(np.frombuffer(section, np.uint8))
+    raw = section if isinstance(section, bytes) else bytes(section)
+    return _decoded(raw, 0, count, base_offset, base_timestamp, append_time)
+
+
+def decode_batch(data: bytes) -> RecordColumns:
+    """Decode a whole uncompressed batch into columns; its CRC is not looked at.
+
+    `RecordBatch.columns` decodes compressed ones, too.
+
+    Raises
+    ------
+    InvalidRecordError
+        It is shorter than a header, compressed, or breaks a read rule of storage-format §2.
+    """
+    if len(data) < HEADER_SIZE:
+        raise InvalidRecordError(f"batch of {len(data)} bytes is smaller than its header")
+    base_offset, attributes, base_timestamp, max_timestamp, count = _header_of_columns(data)
+    if attributes & CODEC_MASK or count < 0:
+        raise InvalidRecordError(
+            f"negative record count {count}" if count < 0 else "the batch is compressed"
+        )
+    append_time = max_timestamp if attributes & TIMESTAMP_TYPE_BIT else None
+    return _decoded(data, HEADER_SIZE, count, base_offset, base_timestamp, append_time)
+
+
+def _decoded(
+    raw: bytes,
+    start: int,
+    count: int,
+    base_offset: int,
+    base_timestamp: int,
+    append_time: int | None,
+) -> RecordColumns:
+    """Decode the records from `start` on."""
+    end = len(raw)
     # Judged before memory is taken for what a damaged header counts.
-    if count * MIN_RECORD_SIZE > len(data):
-        raise InvalidRecordError(f"premature end: {count} records cannot fit {len(data)} bytes")
-    jit.pays(kernels.decode_records, count * _DECODE_SECONDS)
-    offsets = np.empty(count, np.int64)
-    timestamps = np.empty(count, np.int64)
-    extents = np.empty((count, kernels.EXTENT_COLUMNS), np.int64)
-    status, row = kernels.decode_records(
-        data, 0, len(data), base_offset, base_timestamp, offsets, timestamps, extents
-    )
-    if status != kernels.OK:
+    if count * MIN_RECORD_SIZE > end - start:
+        raise InvalidRecordError(f"premature end: {count} records cannot fit {end - start} bytes")
+    decode = _decode.entry
+    if decode is None:
+        jit.pays(kernels.decode_records, count * _DECODE_SECONDS)
+        decode = _decode
+    table = _empty(kernels.DECODED_COLUMNS * count, _int64)
+    status, row = decode(raw, start, end, base_offset, base_timestamp, table)
+    if status:
         raise InvalidRecordError(f"record {row} of {count}: {_DECODE_ERRORS[status]}")
     if append_time is not None:
-        timestamps.fill(append_time)
-    return RecordColumns(data, offsets, timestamps, extents)
+        table[count : 2 * count] = append_time
+    return RecordColumns(raw, count, table)
 
 
 def _read_only(data: NDArray[np.uint8]) -> NDArray[np.uint8]:

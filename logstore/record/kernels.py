@@ -396,27 +396,123 @@ def read_record(data: Bytes, position: Any, end: int) -> tuple[int, RecordFields
     return OK, record
 
 
+DECODED_COLUMNS = 2 + EXTENT_COLUMNS
+"""Numbers of a decoded record: its offset, its timestamp and its extents."""
+
+CAREFUL_ROWS = 64
+"""Records that are decoded before it is tried again whether they are plain."""
+
+
+@inline_kernel
+def _signed(zigzag: np.uint64) -> np.int64:
+    """Return the value that a varint spells."""
+    return np.int64(zigzag >> np.uint64(1)) ^ -np.int64(zigzag & np.uint64(1))
+
+
+@kernel
+def _decode_plain(
+    data: Bytes,
+    position: Any,
+    end: int,
+    row: int,
+    count: int,
+    base_offset: int,
+    base_timestamp: int,
+    table: Int64s,
+) -> tuple[int, int]:
+    """Decode records from `row` on as long as they are plain; see `decode_records`.
+
+    A plain one has no headers, numbers of one or two bytes, and a key of up to 63. Little is
+    checked on the way: every step goes forward, so that it stayed inside if it ends where the
+    record does. What is no plain record, or damaged, is left to `read_record`.
+
+    Returns (row, position) of the first record that is not decoded.
+    """
+    data, table = borrowed(data), borrowed(table)
+    extent = 2 * count + EXTENT_COLUMNS * row
+    while row < count and position + 8 <= end:
+        _ = data[position], data[position + 7]  # so that NUMBA_BOUNDSCHECK=1 sees it
+        word = load_u64(data, position)
+        size, length, other = _short_varint(word)
+        start = position + length
+        record_end = start + size
+        # The first byte of a record is its attributes, none of which is defined.
+        word >>= np.uint64(8 * length + 8)
+        key_start = start + 4
+        stamp = word & np.uint64(0xFF)
+        word >>= np.uint64(8)
+        if stamp >= np.uint64(0x80):
+            stamp = (stamp & np.uint64(0x7F)) | (word & np.uint64(0xFF)) << np.uint64(7)
+            word >>= np.uint64(8)
+            key_start += 1
+        place = word & np.uint64(0xFF)
+        word >>= np.uint64(8)
+        if place >= np.uint64(0x80):
+            place = (place & np.uint64(0x7F)) | (word & np.uint64(0xFF)) << np.uint64(7)
+            word >>= np.uint64(8)
+            key_start += 1
+        key = word & np.uint64(0xFF)
+        key_size = _signed(key)
+        at = key_start + max(key_size, np.int64(0))
+        if (
+            other != np.uint64(0)
+            or (stamp | place) >= np.uint64(0x4000)
+            or place & np.uint64(1)  # negative
+            or key >= np.uint64(0x80)
+            or record_end > end
+            or at + 2 > record_end
+        ):
+            break
+        word = np.uint64(data[np.uint64(at)]) | np.uint64(data[np.uint64(at + 1)]) << np.uint64(8)
+        value_size, length, other = _short_varint(word)
+        is_null = word & np.uint64(0xFF) == np.uint64(1)
+        value_start = at + length
+        headers_start = value_start + value_size
+        if (
+            headers_start + 1 != record_end
+            or data[np.uint64(headers_start)] != np.uint8(0)
+            or (other != np.uint64(0) and not is_null)
+            or key_size < -1
+        ):
+            break
+        table[np.uint64(row)] = base_offset + np.int64(place >> np.uint64(1))
+        table[np.uint64(count + row)] = base_timestamp + _signed(stamp)
+        table[np.uint64(extent + EXTENT_START)] = position
+        table[np.uint64(extent + EXTENT_END)] = record_end
+        table[np.uint64(extent + EXTENT_KEY_START)] = key_start
+        table[np.uint64(extent + EXTENT_KEY_SIZE)] = key_size
+        table[np.uint64(extent + EXTENT_VALUE_START)] = value_start
+        table[np.uint64(extent + EXTENT_VALUE_SIZE)] = value_size - np.int64(is_null)
+        table[np.uint64(extent + EXTENT_HEADERS)] = headers_start
+        extent += EXTENT_COLUMNS
+        row += 1
+        position = record_end
+    return row, position
+
+
 @kernel
 def decode_records(
-    data: Bytes,
+    data: Any,
     start: int,
     end: int,
     base_offset: int,
     base_timestamp: int,
-    offsets: Int64s,
-    timestamps: Int64s,
-    extents: Int64s,
+    table: Int64s,
 ) -> tuple[int, int]:
     """Decode and check the records of an uncompressed section.
 
     Parameters
     ----------
-    data, start, end
+    data : bytes
+        No array, as all others have: batches are bytes, and an array of them takes as long to make
+        as to decode some dozens of records.
+    start, end
         The section is `data[start:end]`.
-    offsets, timestamps : (count,) int64, out
-        Of each record, the bases added; as many records are looked for as there are rows.
-    extents : (count, EXTENT_COLUMNS) int64, out
-        The `EXTENT_*` of each record: positions and sizes in `data`.
+    base_offset, base_timestamp
+        Added to those of each record.
+    table : (DECODED_COLUMNS * count,) int64, out
+        The offsets of all records, then their timestamps, then the `EXTENT_*` of each record:
+        positions and sizes in `data`. As many records are looked for.
 
     Returns
     -------
@@ -424,28 +520,40 @@ def decode_records(
         The record it concerns, the count when OK. O(bytes of headers and lengths), not of keys
         and values.
     """
-    data = borrowed(data)
-    position = start
-    for index in range(len(offsets)):
-        if position >= end:
-            return PREMATURE_END, index
-        status, record = read_record(data, position, end)
-        if status != OK:
-            return status, index
-        offsets[index] = base_offset + record.offset_delta
-        timestamps[index] = base_timestamp + record.timestamp_delta
-        extent = extents[index]
-        extent[EXTENT_START] = position
-        extent[EXTENT_END] = record.end
-        extent[EXTENT_KEY_START] = record.key_start
-        extent[EXTENT_KEY_SIZE] = max(record.key_size, np.int64(-1))
-        extent[EXTENT_VALUE_START] = record.value_start
-        extent[EXTENT_VALUE_SIZE] = max(record.value_size, np.int64(-1))
-        extent[EXTENT_HEADERS] = record.headers_start
-        position = record.end
+    data, table = borrowed(data), borrowed(table)
+    count = len(table) // DECODED_COLUMNS
+    position: Any = start
+    row = 0
+    careful = 1
+    while row < count:
+        tried = row
+        row, position = _decode_plain(
+            data, position, end, row, count, base_offset, base_timestamp, table
+        )
+        # Records are like their neighbours: the longer none is plain, the rarer it is tried.
+        careful = min(2 * careful, CAREFUL_ROWS) if row == tried else 1
+        stop = min(row + careful, count)
+        while row < stop:
+            if position >= end:
+                return PREMATURE_END, row
+            status, record = read_record(data, position, end)
+            if status != OK:
+                return status, row
+            table[row] = base_offset + record.offset_delta
+            table[count + row] = base_timestamp + record.timestamp_delta
+            extent = table[2 * count + EXTENT_COLUMNS * row :]
+            extent[EXTENT_START] = position
+            extent[EXTENT_END] = record.end
+            extent[EXTENT_KEY_START] = record.key_start
+            extent[EXTENT_KEY_SIZE] = max(record.key_size, -1)
+            extent[EXTENT_VALUE_START] = record.value_start
+            extent[EXTENT_VALUE_SIZE] = max(record.value_size, -1)
+            extent[EXTENT_HEADERS] = record.headers_start
+            position = record.end
+            row += 1
     if position != end:
-        return RECORDS_REMAINING, len(offsets)
-    return OK, len(offsets)
+        return RECORDS_REMAINING, count
+    return OK, count
 
 
 @inline_kernel

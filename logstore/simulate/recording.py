@@ -24,7 +24,6 @@ from logstore.broker.places import place_of
 from logstore.broker.view import PartitionView
 from logstore.cleaner.strategy import HEADER, Strategy
 from logstore.errors import InvalidConfigurationError, UnknownTopicOrPartitionError
-from logstore.record.kernels import EXTENT_END
 from logstore.runtime import DiskFileSystem, ReadOnlyFileSystem
 
 if TYPE_CHECKING:
@@ -556,7 +555,7 @@ class _Reading:
                 self._newest_ms = max(self._newest_ms or 0, header.max_timestamp)
             self._rates.append((running_ms, tp.partition, came))
             columns = stored.batch.columns(limit)
-            section_bytes = int(columns.extents[-1, EXTENT_END]) if len(columns) else 0
+            section_bytes = columns.section_bytes
             columns = columns.between(log.log_start_offset)
             if len(columns):
                 if strategy.name == HEADER:

@@ -2,7 +2,7 @@
 
 import random
 import tracemalloc
-from itertools import pairwise
+from itertools import pairwise, product
 
 import numpy as np
 import pytest
@@ -11,16 +11,18 @@ from logstore.errors import InvalidRecordError
 from logstore.jit import policy
 from logstore.record import kernels
 from logstore.record.batch import RecordBatch, build_batch
+from logstore.record.codecs import Codec
 from logstore.record.columns import (
     BytesColumn,
+    decode_batch,
     decode_section,
     encode_batches,
     encode_section,
     find_bounds,
     headers_column,
 )
-from logstore.record.layout import TIMESTAMP_TYPE_BIT
-from logstore.record.records import Record, encode_records
+from logstore.record.layout import HEADER_SIZE, TIMESTAMP_TYPE_BIT
+from logstore.record.records import Record, decode_records, encode_records
 from logstore.types import TimestampType
 from tests.support.world import golden
 
@@ -262,6 +264,93 @@ def test_batches_of_records_whose_numbers_are_of_every_size():
         assert bytes(data) == build_batch(rows[first:last], partition_leader_epoch=2)
         largest = max(record.timestamp for record in rows[first:last])
         assert extents.tolist() == [[last - 1, largest, len(data)]]
+
+
+def outcome(decode, section, count):
+    try:
+        return decode(section, count, 3, 1000)
+    except InvalidRecordError:
+        return None
+
+
+def assert_decoded_alike(section, count):
+    found = outcome(decode_section, section, count)
+    assert (found and found.to_records()) == outcome(decode_records, section, count), section.hex()
+    assert not found or min(found.keys.sizes.min(), found.values.sizes.min()) >= -1
+
+
+def test_sections_of_records_whose_numbers_are_of_every_size():
+    chance = random.Random(12)
+    for share_of_headers in (0, 0.1, 1):
+        rows = []
+        for row in range(300):
+            key, value = (
+                None if size is None else chance.randbytes(size)
+                for size in chance.choices(EDGE_SIZES, (4, 4, 9, 9, 9, 9, 9, 9, 9, 1, 1), k=2)
+            )
+            headers = (("h", b"1"),) if chance.random() < share_of_headers else ()
+            offset = 3 + row + 8300 * (row > 200)
+            rows.append(Record(offset, 1000 + chance.choice(EDGE_DELTAS), key, value, headers))
+        section = encode_records(rows, 3, 1000)
+        assert decode_section(section, 300, 3, 1000).to_records() == rows
+
+
+def spelled(number, size):
+    """Return a varint of so many bytes, the last of which may say nothing."""
+    zigzag = number << 1 ^ number >> 31
+    return bytes(zigzag >> 7 * byte & 0x7F | 0x80 * (byte < size - 1) for byte in range(size))
+
+
+def test_varints_may_be_longer_than_their_numbers_need():
+    for sizes in product((1, 2, 3), repeat=5):
+        *others, key, value = (
+            spelled(number, size) for number, size in zip((-5, 0, 1, 2), sizes[1:], strict=True)
+        )
+        body = b"\0" + b"".join(others) + key + b"k" + value + b"vv" + b"\0"
+        record = spelled(len(body), sizes[0]) + body
+        assert_decoded_alike(record * 2 + encode_records(RECORDS, 3, 1000), 5)
+
+
+def test_sections_with_one_byte_another_one_or_cut_are_judged_as_by_the_plain_decoder():
+    """Numbers of one and two bytes, nulls; a record behind them, so that nothing ends early."""
+    rows = [
+        Record(3, 1000, b"key", b"v" * 70),
+        Record(4 + 70, 1000 - 100, None, b"v"),
+        Record(5 + 70, 1000, b"", None),
+        Record(6 + 70, 1000, b"k" * 63 + b"\x08", b"abc"),  # as if it were a length
+        Record(7 + 70, 1000, b"last", b"value"),
+    ]
+    section = encode_records(rows, 3, 1000)
+    for place in range(len(section)):
+        assert_decoded_alike(section[:place], 5)
+        for byte in (0, 1, 2, 3, 4, 0x7F, 0x80, 0x81, 0x94, 0xFE, 0xFF):
+            assert_decoded_alike(section[:place] + bytes([byte]) + section[place + 1 :], 5)
+
+
+def test_a_batch_is_decoded_into_columns():
+    data = build_batch(RECORDS, partition_leader_epoch=1)
+    columns = decode_batch(data)
+    assert columns.to_records() == RECORDS
+    assert columns.section_bytes == len(data) - HEADER_SIZE
+    assert columns.values.data.tobytes() == data
+    emptied = data[: HEADER_SIZE - 4] + bytes(4)  # as compaction leaves one
+    assert decode_batch(emptied).section_bytes == 0
+    stamped = RecordBatch(data).stamped(TimestampType.LOG_APPEND_TIME, 77).data
+    assert decode_batch(stamped).timestamps.tolist() == [77] * 3
+
+
+def test_a_batch_that_cannot_be_decoded_into_columns_says_why():
+    data = build_batch(RECORDS)
+    count = HEADER_SIZE - 4
+    for bad, why in (
+        (data[: HEADER_SIZE - 1], "batch of 60 bytes is smaller than its header"),
+        (build_batch(RECORDS, codec=Codec.GZIP), "the batch is compressed"),
+        (data[:count] + b"\xff" * 4 + data[HEADER_SIZE:], "negative record count -1"),
+        (data[:count] + b"\0\0\xff\0" + data[HEADER_SIZE:], "65280 records cannot fit"),
+        (data[:-1] + b"\1", "record 2 of 3: a header count is negative"),
+    ):
+        with pytest.raises(InvalidRecordError, match=why):
+            decode_batch(bad)
 
 
 def test_what_a_null_row_says_of_its_start_means_nothing():

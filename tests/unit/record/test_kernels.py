@@ -28,13 +28,13 @@ def array(data):
     return np.frombuffer(data, np.uint8)
 
 
-def decode(section, count, base_offset=0, base_timestamp=0):
-    extents = np.full((count, kernels.EXTENT_COLUMNS), -99, np.int64)
-    offsets, timestamps = np.full((2, count), -99, np.int64)
-    status, row = kernels.decode_records(
-        array(section), 0, len(section), base_offset, base_timestamp, offsets, timestamps, extents
-    )
-    return status, row, extents, list(zip(offsets.tolist(), timestamps.tolist(), strict=True))
+def decode(section, count, base_offset=0, base_timestamp=0, start=0, end=None):
+    table = np.full(kernels.DECODED_COLUMNS * count, -99, np.int64)
+    end = len(section) if end is None else end
+    status, row = kernels.decode_records(section, start, end, base_offset, base_timestamp, table)
+    offsets, timestamps = table[: 2 * count].reshape(2, count).tolist()
+    extents = table[2 * count :].reshape(count, kernels.EXTENT_COLUMNS)
+    return status, row, extents, list(zip(offsets, timestamps, strict=True))
 
 
 def with_body(*parts):
@@ -290,13 +290,11 @@ def test_decode_records_writes_extents_and_absolute_offsets_and_timestamps():
 def test_decode_records_reads_only_its_range():
     record = encode_record(5, 0, b"key", None)
     data = b"\xff\xff" + record + b"\xff"
-    extents = np.zeros((1, kernels.EXTENT_COLUMNS), np.int64)
-    offsets, timestamps = np.zeros((2, 1), np.int64)
-    status, _ = kernels.decode_records(
-        array(data), 2, 2 + len(record), 0, 0, offsets, timestamps, extents
-    )
+    status, _, extents, _ = decode(data, 1, start=2, end=2 + len(record))
     assert status == kernels.OK
     assert extents[0, :2].tolist() == [2, 12]
+    longer = encode_record(5, 0, b"key", b"value" * 9)
+    assert decode(longer, 1, end=len(longer) - 1)[0] == kernels.BAD_RECORD_SIZE
 
 
 def test_decode_records_of_none():
