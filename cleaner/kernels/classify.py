@@ -44,6 +44,7 @@ from logstore.cleaner.kernels.table import (
     DISCARD_ABORTED,
     DISCARD_EXPIRING,
     DISCARD_NONE,
+    DISCARD_NONE_MAPPED,
     FORM_DROPPED,
     FORM_EMPTY,
     FORM_REBUILT,
@@ -203,10 +204,17 @@ def winners_tell(
 
 @inline_kernel
 def is_told_by_winners(row: Int64s, key_map: MapArrays, rules: PassRules) -> bool:
-    """Tell whether `winners_tell` of a row's batch, which is not discarded."""
-    return row[COL_DISCARD] == DISCARD_NONE and winners_tell(
-        row[COL_BASE_OFFSET], row[COL_LAST_OFFSET], row[COL_ATTRIBUTES], key_map, rules
-    )
+    """Tell whether `winners_tell` of a row's batch, which is not discarded.
+
+    They do of one of a transaction, too, if it is known that it was not discarded when it was
+    mapped: its records were put then.
+    """
+    attributes = row[COL_ATTRIBUTES]
+    if row[COL_DISCARD] == DISCARD_NONE_MAPPED:
+        attributes &= ~TRANSACTIONAL_BIT
+    elif row[COL_DISCARD] != DISCARD_NONE:
+        return False
+    return winners_tell(row[COL_BASE_OFFSET], row[COL_LAST_OFFSET], attributes, key_map, rules)
 
 
 @inline_kernel

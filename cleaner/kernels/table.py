@@ -86,6 +86,7 @@ VERDICT_RETAIN_EMPTY = 1
 DISCARD_NONE = 0
 DISCARD_ABORTED = 1
 DISCARD_EXPIRING = 2  # a control batch whose records go once a horizon has passed
+DISCARD_NONE_MAPPED = 3  # none, nor were any of this transaction's batch when it was mapped
 
 FORM_DROPPED = 0
 FORM_VERBATIM = 1

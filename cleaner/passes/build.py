@@ -90,6 +90,8 @@ class MapBuild:
         Whether the map was full before the range ended.
     places : BatchPlaces
         Where the batches stand that were mapped.
+    discarded : set of int, optional
+        Batches of aborted transactions, which were not; see `TransactionState`.
     """
 
     def __init__(
@@ -114,6 +116,7 @@ class MapBuild:
         self.bytes_read = 0
         self.full = False
         self.places = BatchPlaces()
+        self.discarded: set[int] | None = None
 
     @property
     def messages_read(self) -> int:
@@ -157,6 +160,7 @@ class MapBuild:
             for chunk in self._reader.chunks(segment, end, position):
                 yield chunk.size_bytes
                 transactions.judge(chunk)
+                self.discarded = transactions.discarded
                 if not _map_chunk(chunk, mapping):
                     self._stop()
                     return

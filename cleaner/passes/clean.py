@@ -140,6 +140,7 @@ def clean_pass(
         ),
         verified=seed.verified,
         places=build.places,
+        discarded=build.discarded,
         observer=observer,
     )
     sources = [s for s in log.segments if s.base_offset < min(end_offset, upper_bound_offset)]

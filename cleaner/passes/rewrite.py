@@ -90,6 +90,8 @@ class Rewriter:
         Bases of further segments whose batches were verified in this pass.
     places : BatchPlaces, optional
         Where the batches stand that were mapped: those that go whole need not be read again.
+    discarded : collection of int, optional
+        Batches of transactions that were not mapped; see `TransactionState`.
     observer : Observer, optional
         Sees what is decided; it changes nothing.
 
@@ -111,6 +113,7 @@ class Rewriter:
         rules: Rules | None = None,
         verified: Collection[int] = (),
         places: BatchPlaces | None = None,
+        discarded: Collection[int] | None = None,
         observer: Observer | None = None,
     ) -> None:
         self._log = log
@@ -141,7 +144,7 @@ class Rewriter:
         self._filled = 0
         self._extents = np.empty((1024, EXTENT_COLUMNS), np.int64)
         self._extents_filled = 0
-        self._transactions = TransactionState()
+        self._transactions = TransactionState(discarded)
         self._aborted = AbortedTransactions(log)
         self.bytes_read = 0
         self.bytes_written = 0

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import heapq
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -26,17 +26,33 @@ if TYPE_CHECKING:
     from logstore.types import AbortedTxn
 
 
+DISCARDED_MAX = 32 * 1024
+"""Batches that a walk remembers as discarded: 3 MiB, whatever the size of the log."""
+
+
 class TransactionState:
     """The transactions that a walk over a log has met; one a map build, one a rewrite.
 
+    Parameters
+    ----------
+    discarded_before : collection of int, optional
+        What the walk that mapped the log had `discarded`. Other batches of transactions were
+        mapped, so that winners may tell of them; without it nobody knows. It need not be what
+        this walk discards: an abort counts no more once the log starts above it.
+
     Attributes
     ----------
+    discarded : set of int, optional
+        Last offsets of the batches that were discarded since their transaction was aborted; None
+        if they are more than `DISCARDED_MAX`.
     kept_aborts : list of AbortedTxn
         Aborted transactions whose markers stay because their data were met in this walk, since
         it was last emptied: they belong into the index of the segment that holds the markers.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, discarded_before: Collection[int] | None = None) -> None:
+        self._discarded_before = discarded_before
+        self.discarded: set[int] | None = set()
         # (first offset, producer id, transaction), lowest first offset first.
         self._known: list[tuple[int, int, AbortedTxn]] = []
         self._aborted: dict[int, AbortedTxn] = {}
@@ -72,6 +88,11 @@ class TransactionState:
             if control == kernels.CONTROL_NONE:
                 if self._meet_data(producer_id):
                     table[row, kernels.COL_DISCARD] = kernels.DISCARD_ABORTED
+                    self._note_discarded(last_offset)
+                elif (
+                    self._discarded_before is not None and last_offset not in self._discarded_before
+                ):
+                    table[row, kernels.COL_DISCARD] = kernels.DISCARD_NONE_MAPPED
             elif self._meet_marker(producer_id, control):
                 table[row, kernels.COL_DISCARD] = kernels.DISCARD_EXPIRING
 
@@ -87,6 +108,12 @@ class TransactionState:
             return True
         self._committed.add(producer_id)
         return False
+
+    def _note_discarded(self, last_offset: int) -> None:
+        if self.discarded is not None:
+            self.discarded.add(last_offset)
+            if len(self.discarded) > DISCARDED_MAX:
+                self.discarded = None
 
     def _meet_marker(self, producer_id: int, control: int) -> bool:
         """Record a control batch; tell whether nothing needs it any more."""

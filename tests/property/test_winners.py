@@ -127,12 +127,13 @@ def new_map(strategy: Strategy, base: int, winners_from: int, winners_end: int) 
     bits=st.sampled_from([2**20, 2**20, 2**20, 1, 7, 64]),
     aborted=st.sets(st.integers(0, 7)),
     retained=st.sets(st.integers(0, 7)),
+    known=st.sets(st.integers(0, 7)),
     unlike=rarely,
     keep=st.integers(-1, 30),
 )
 @settings(max_examples=50)
 def test_winners_say_what_look_ups_say(
-    odd, data, by, skipped, limit, bits, aborted, retained, unlike, keep
+    odd, data, by, skipped, limit, bits, aborted, retained, known, unlike, keep
 ):
     """Also of a map that fills up, of ranges that begin or end inside a batch, of few bits."""
     strategy = BY[by]
@@ -154,6 +155,10 @@ def test_winners_say_what_look_ups_say(
         build(data, table, start, a_map)
     if unlike:  # the rewrite may have learnt of other transactions than the map's builder
         table[:, kernels.COL_DISCARD] = kernels.DISCARD_NONE
+    for number, batch in enumerate(batches):
+        is_data = batch.header.is_transactional and not batch.header.is_control
+        if is_data and number not in aborted and number in known:
+            table[number, kernels.COL_DISCARD] = kernels.DISCARD_NONE_MAPPED
     for number in retained & set(range(len(batches))):
         table[number, kernels.COL_VERDICT] = kernels.VERDICT_RETAIN_EMPTY
     rules = Rules(strategy, keep_offset=base + keep, safe_ms=NOW_MS)

@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 
 from logstore.cleaner import kernels
+from logstore.cleaner.passes import transactions
 from logstore.cleaner.passes.chunks import Chunk, ChunkReader
+from logstore.cleaner.passes.clean import clean_pass
 from logstore.cleaner.passes.transactions import (
     AbortedTransactions,
     LastBatches,
@@ -21,8 +23,10 @@ from logstore.types import INT64_MAX, AbortedTxn
 from tests.support.oracles.cleaner_oracle import empty_batch
 from tests.support.world.builders import abort, batch, commit, data_batch, memory_world
 from tests.support.world.cleaning import (
+    ALL_KEYS,
     Producer,
     compacted,
+    drive,
     keys_in,
     map_of,
     offsets_in,
@@ -33,8 +37,9 @@ from tests.support.world.cleaning import (
 )
 from tests.support.world.kernel_calls import array
 
-NONE, ABORTED, EXPIRING = (
+NONE, MAPPED, ABORTED, EXPIRING = (
     kernels.DISCARD_NONE,
+    kernels.DISCARD_NONE_MAPPED,
     kernels.DISCARD_ABORTED,
     kernels.DISCARD_EXPIRING,
 )
@@ -153,6 +158,49 @@ def test_a_transaction_goes_on_from_chunk_to_chunk_and_is_told_again_with_each_s
     assert judged(state, data_batch(3, 3, 1)) == [ABORTED]
     state.add_aborted([aborted(1, 0, 9)])
     assert judged(state, abort(9, 1), data_batch(10, 10, 1)) == [NONE, NONE]
+
+
+def test_what_was_mapped_is_said_to_have_been_unless_it_was_discarded_then() -> None:
+    """Also if it is not discarded now, as the log starts above the marker of its abort."""
+    mapping = TransactionState()
+    mapping.add_aborted([aborted(1, 0, 1)])
+    data = (data_batch(0, 0, 1), abort(1, 1), data_batch(2, 3, 1, sequence=1), commit(4, 1))
+    assert judged(mapping, *data, batch(5)) == [ABORTED, NONE, NONE, NONE, NONE]
+    assert mapping.discarded == {0}
+    rewriting = TransactionState(mapping.discarded)
+    assert judged(rewriting, *data, batch(5)) == [NONE, EXPIRING, MAPPED, NONE, NONE]
+
+
+def test_too_many_discarded_batches_are_not_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Then nobody knows of any batch of a transaction whether it was mapped."""
+    monkeypatch.setattr(transactions, "DISCARDED_MAX", 1)
+    state = TransactionState()
+    state.add_aborted([aborted(1, 0, 9)])
+    judged(state, data_batch(0, 0, 1))
+    assert state.discarded == {0}
+    judged(state, data_batch(1, 1, 1, sequence=1), data_batch(2, 2, 1, sequence=2))
+    assert state.discarded is None
+    assert judged(TransactionState(state.discarded), data_batch(0, 0, 1)) == [NONE]
+
+
+@pytest.mark.parametrize("moves", (False, True))
+def test_an_abort_that_the_log_start_passes_during_a_pass_counts_no_more(moves: bool) -> None:
+    """Its records were not mapped, so that nothing supersedes them; as in Kafka they come back."""
+    log = compacted(memory_world())
+    one = Producer(log, 1)
+    put(log, (b"1", b"old"), (b"2", b"v"))
+    one.send(1, 3)
+    one.abort()
+    one.send(2)
+    one.commit()
+    put(log, (b"4", b"v"))
+    log.writer.roll()
+    steps = clean_pass(log, ALL_KEYS, 0, log.active_segment.base_offset)
+    assert next(steps).phase == "map"
+    if moves:
+        log.offsets.maybe_increment_log_start_offset(5)
+    drive(steps)
+    assert keys_in(log) == ([1, 1, 3, 2, 4] if moves else [1, 2, 4])
 
 
 # --- AbortedTransactions ----------------------------------------------------------------------
