@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from logstore import Broker, VirtualClock
@@ -421,8 +419,7 @@ def test_what_is_told_is_what_kafka_did(case: str, tmp_path) -> None:
     expected = manifest(case)
     with open_broker(case, copy_of(case, tmp_path)) as broker:
         log = broker.log("golden")
-        state = replace(
-            cleanable_state(log, None, expected["cleaning_time_ms"]),
+        state = cleanable_state(log, None, expected["cleaning_time_ms"])._replace(
             first_dirty_offset=expected["first_dirty_offset"],
             upper_bound_offset=expected["upper_bound_offset"],
         )
