@@ -223,11 +223,6 @@ class Rewriter:
             self._observer(self._map, chunk, self._judging.codes)
         self.bytes_written += self._assemble(chunk, destination)
         self.bytes_read += chunk.size_bytes
-        if kept_aborts := self._transactions.kept_aborts:
-            if destination is not None:
-                for transaction in kept_aborts:
-                    destination.txn_index.append(transaction)
-            kept_aborts.clear()
 
     def _reserve_records(self, chunk: Chunk) -> None:
         """Make room for as many records as the batches of a chunk have."""
@@ -296,6 +291,9 @@ class Rewriter:
             jit.follow(find_index_entries, kernels.assemble_batches)
             waiting = memoryview(self._out)[: self._filled]  # type: ignore[arg-type]  # a buffer
             destination.append_columns(self._extents[: self._extents_filled], [waiting])
+        if destination is not None:
+            destination.txn_index.extend(self._transactions.kept_aborts)
+        self._transactions.kept_aborts.clear()
         self._filled = self._extents_filled = 0
         if len(self._out) > OUT_BYTES:
             self._out = np.empty(OUT_BYTES, np.uint8)

@@ -14,11 +14,12 @@ has no length but that of its entries. Source: storage-format §7.4.
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 
 from logstore.errors import CorruptIndexError, InvalidOffsetError
 from logstore.index.entry_file import Column, EntryFile
 from logstore.runtime.fs import FileSystem
-from logstore.types import INT64_MAX, AbortedTxn
+from logstore.types import INT64_MAX, NO_OFFSET, AbortedTxn
 
 VERSION = 0
 
@@ -68,13 +69,22 @@ class TransactionIndex(EntryFile):
         InvalidOffsetError
             `txn.last_offset` is not above that of the last entry.
         """
+        self.extend([txn])
+
+    def extend(self, txns: Sequence[AbortedTxn]) -> None:
+        """Add entries in one write; see `append`. If one of them cannot be added, none is."""
+        if not txns:
+            return
         self._writing()
-        if self._last is not None and txn.last_offset <= self._last[3]:
-            raise InvalidOffsetError(
-                f"{self._path}: last offset {txn.last_offset} of a transaction is not above"
-                f" that of the one before, {self._last[3]}"
-            )
-        self._put((VERSION, *txn))
+        last_offset = NO_OFFSET if self._last is None else self._last[3]
+        for txn in txns:
+            if txn.last_offset <= last_offset:
+                raise InvalidOffsetError(
+                    f"{self._path}: last offset {txn.last_offset} of a transaction is not above"
+                    f" that of the one before, {last_offset}"
+                )
+            last_offset = txn.last_offset
+        self._put_rows(b"".join(self.ENTRY.pack(VERSION, *txn) for txn in txns))
 
     def entries(self) -> list[AbortedTxn]:
         """Return all entries in order.

@@ -108,8 +108,12 @@ class ProducerStateManager:
 
     def active_producers(self) -> dict[int, LastRecord]:
         """Return, as a copy, the epoch and last data offset of every known producer id."""
+        # Without the entry's property: a cleaning asks for thousands of them, for each segment.
         return {
-            producer_id: LastRecord(entry.producer_epoch, entry.last_data_offset)
+            producer_id: LastRecord(
+                entry.producer_epoch,
+                batches[-1].last_offset if (batches := entry.batches) else NO_OFFSET,
+            )
             for producer_id, entry in self._producers.items()
         }
 

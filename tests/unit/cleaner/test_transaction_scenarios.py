@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from logstore.cleaner.passes import clean as clean_module
 from logstore.cleaner.selection import cleanable_state
+from logstore.index import TransactionIndex
 from logstore.log import Log
 from logstore.record.codecs import Codec
 from logstore.record.control import ControlType, encode_control_key
@@ -324,6 +326,30 @@ def test_s183_the_transaction_index_loses_an_entry_with_the_last_of_its_data() -
     world.clock.advance(ms=RETENTION_MS)
     run_pass(log, end)
     assert (ends_in(log), txn_entries(log)) == ([3], [])
+
+
+def test_aborts_are_written_with_the_batches_that_they_are_of(monkeypatch) -> None:
+    """Together, however many chunks they are from; to each segment those that it holds."""
+    _, log = opened()
+    written = []
+    extend = TransactionIndex.extend
+    for numbers in ((1, 2, 3), (4, 5)):
+        for number in numbers:
+            one = Producer(log, number)
+            one.send(number)
+            one.abort()
+        log.writer.roll()
+
+    def noted(index: TransactionIndex, txns: list) -> None:
+        written.append([txn.producer_id for txn in txns])
+        extend(index, txns)
+
+    monkeypatch.setattr(TransactionIndex, "extend", noted)
+    monkeypatch.setattr(clean_module, "group_segments", lambda each, *_: [[one] for one in each])
+    run_pass(log, config=map_of(100, io_buffer_bytes=200))
+    assert [each for each in written if each] == [[1, 2, 3], [4, 5]]
+    firsts = [segment.txn_index.entries() for segment in log.segments.view[:2]]
+    assert [[txn.producer_id for txn in each] for each in firsts] == [[1, 2, 3], [4, 5]]
 
 
 @pytest.mark.parametrize("clean", (True, False))

@@ -147,6 +147,23 @@ def test_golden_f2_bytes(place):
     assert make_index(place).entries() == [txn]
 
 
+def test_several_are_added_as_one_after_another(place):
+    """In one write; of those that do not rise none is added, and no file is made for none."""
+    fs, _ = place
+    index = make_index(place)
+    index.extend([])
+    assert not fs.exists(index.path)
+    index.extend(TXNS[:1])
+    for refused in ([TXNS[1], TXNS[1]], [TXNS[2], TXNS[1]], [TXNS[0], TXNS[1]]):
+        with pytest.raises(InvalidOffsetError, match="is not above that of the one before"):
+            index.extend(refused)
+        assert index.entries() == TXNS[:1]
+    index.extend(TXNS[1:])
+    assert index.entries() == TXNS
+    assert index.last_txn == TXNS[-1]
+    index._check()
+
+
 def test_last_offset_must_rise(place):
     index = filled(place)
     for last_offset in (50, 49):
