@@ -15,7 +15,7 @@ from logstore.config.keys import Value, render, to_texts
 from logstore.config.legacy import translate_broker
 from logstore.config.log_config import MAX_LAG, MIN_LAG, LagSetting, check_lags
 from logstore.config.origins import ORIGIN_BROKER
-from logstore.config.settings import settings
+from logstore.config.settings import Settings
 from logstore.config.suggest import nearest_broker_key
 from logstore.config.topic_keys import TOPIC_KEYS
 from logstore.errors import InvalidConfigurationError
@@ -36,8 +36,7 @@ class TopicDefault(NamedTuple):
     origin: str = ORIGIN_BROKER
 
 
-@settings
-class BrokerConfig:
+class BrokerConfig(Settings):
     """The configuration of the engine as a whole.
 
     Fields are broker keys with their dots turned into underscores (`BROKER_KEYS`),

@@ -8,7 +8,7 @@ from __future__ import annotations
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from logstore.config.settings import settings
+from logstore.config.settings import Settings
 from logstore.config.topic_keys import COMPACT, DELETE, TOPIC_KEYS
 from logstore.errors import InvalidConfigurationError
 from logstore.types import INT64_MAX, TimestampType
@@ -21,8 +21,7 @@ def _topic(key: str) -> Any:  # noqa: ANN401  # a dataclass default of the field
     return TOPIC_KEYS[key].default
 
 
-@settings
-class LogConfig:
+class LogConfig(Settings):
     """The configuration in force for the logs of one topic.
 
     Every field is a topic key with its dots turned into underscores; units, ranges and meanings

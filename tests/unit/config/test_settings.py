@@ -1,4 +1,4 @@
-"""Classes of settings are dataclasses in all but how their `__init__` is made."""
+"""Classes of settings are dataclasses in all but how their methods are made."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import dataclasses
 
 import pytest
 
-from logstore.config.settings import settings
+from logstore.config.settings import Settings
 from logstore.errors import InvalidConfigurationError
 
 
-@settings
-class Lamp:
+class Lamp(Settings):
     height: int = 3
     colours: dict[str, int] = dataclasses.field(default_factory=dict, hash=False)
+    notes: tuple[str, ...] = dataclasses.field(default=(), compare=False, repr=False)
 
     def __post_init__(self) -> None:
         if self.height < 0:
@@ -25,7 +25,10 @@ def test_what_is_not_given_has_its_default():
     assert (lamp.height, lamp.colours) == (5, {})
     assert lamp.colours is not Lamp().colours
     assert (lamp, hash(lamp)) == (Lamp(height=5), hash(Lamp(height=5)))
-    assert lamp != Lamp()
+    assert lamp not in (Lamp(), (5, {}))
+    assert hash(lamp) != hash(Lamp())
+    noted = Lamp(height=5, notes=("green",))
+    assert (lamp, hash(lamp)) == (noted, hash(noted))
     assert repr(lamp).endswith("Lamp(height=5, colours={})")
 
 
@@ -42,5 +45,25 @@ def test_nothing_else_can_be_given_and_nothing_changed():
         Lamp(width=1, depth=2)
     with pytest.raises(TypeError):
         Lamp(5)
+    lamp = Lamp()
     with pytest.raises(dataclasses.FrozenInstanceError):
-        Lamp().height = 4
+        lamp.height = 4
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        del lamp.height
+    assert lamp.height == 3
+
+
+def test_what_makes_no_difference_is_what_dataclasses_make():
+    """Beside the methods that `dataclass` writes out."""
+
+    @dataclasses.dataclass(frozen=True, kw_only=True)
+    class Written:
+        height: int = 3
+        colours: dict[str, int] = dataclasses.field(default_factory=dict, hash=False)
+        notes: tuple[str, ...] = dataclasses.field(default=(), compare=False, repr=False)
+
+    written, lamp = Written(height=4, notes=("a",)), Lamp(height=4, notes=("a",))
+    assert repr(lamp) == repr(written).rpartition(".")[2].replace("Written", "Lamp")
+    assert hash(lamp) == hash(written)
+    assert dataclasses.asdict(lamp) == dataclasses.asdict(written)
+    assert [each.name for each in dataclasses.fields(lamp)] == list(dataclasses.asdict(written))
