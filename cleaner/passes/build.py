@@ -81,6 +81,8 @@ class MapBuild:
     takes_one_before : bool
         Whether the record before the first dirty offset is put too, if it is there, under a
         strategy with versions.
+    aborted : AbortedTransactions, optional
+        Those of the log, if somebody has looked for them already.
 
     Attributes
     ----------
@@ -104,10 +106,11 @@ class MapBuild:
         strategy: Strategy | None = None,
         *,
         takes_one_before: bool = True,
+        aborted: AbortedTransactions | None = None,
     ) -> None:
         self._log = log
         self._takes_one_before = takes_one_before
-        self._aborted = AbortedTransactions(log)
+        self._aborted = aborted or AbortedTransactions(log)
         self._start = first_dirty_offset
         self._end = upper_bound_offset
         self._map = key_map
@@ -207,6 +210,11 @@ class SeedPass:
     One sequential read of the clean section at most: without keys in the map there is nothing to
     compare, and by timestamp whatever is too old to win is not read.
 
+    Parameters
+    ----------
+    aborted : AbortedTransactions, optional
+        See `MapBuild`.
+
     Attributes
     ----------
     bytes_read, messages_read : int
@@ -222,9 +230,11 @@ class SeedPass:
         key_map: KeyMap,
         reader: ChunkReader,
         strategy: Strategy,
+        *,
+        aborted: AbortedTransactions | None = None,
     ) -> None:
         self._log = log
-        self._aborted = AbortedTransactions(log)
+        self._aborted = aborted or AbortedTransactions(log)
         self._end = first_dirty_offset
         self._map = key_map
         self._reader = reader

@@ -16,6 +16,7 @@ from logstore.cleaner.passes.build import MapBuild, SeedPass, new_map
 from logstore.cleaner.passes.chunks import ChunkReader
 from logstore.cleaner.passes.grouping import batch_groups, group_segments
 from logstore.cleaner.passes.rewrite import Observer, Rewriter, Rules
+from logstore.cleaner.passes.transactions import AbortedTransactions
 from logstore.cleaner.stats import FATE_NAMES, CleanerStats
 from logstore.cleaner.strategy import Strategy
 from logstore.errors import SegmentOverflowError
@@ -110,7 +111,10 @@ def clean_pass(
         log, config, strategy, first_dirty_offset, upper_bound_offset, with_winners=observer is None
     )
     reader = ChunkReader(config.io_buffer_bytes, log.config.logstore_decompression_max_bytes)
-    build = MapBuild(log, first_dirty_offset, upper_bound_offset, key_map, reader, strategy)
+    aborted = AbortedTransactions(log)
+    build = MapBuild(
+        log, first_dirty_offset, upper_bound_offset, key_map, reader, strategy, aborted=aborted
+    )
     total = sum(s.size_bytes for s in log.segments.between(first_dirty_offset, upper_bound_offset))
     done = 0
     for size in build.steps():
@@ -121,7 +125,7 @@ def clean_pass(
     assert end_offset <= max(first_dirty_offset, upper_bound_offset)
     assert end_offset > first_dirty_offset or first_dirty_offset >= upper_bound_offset
     read_bytes = done
-    seed = SeedPass(log, first_dirty_offset, key_map, reader, strategy)
+    seed = SeedPass(log, first_dirty_offset, key_map, reader, strategy, aborted=aborted)
     for size in seed.steps():
         yield PassProgress("seed", seed.bytes_read, seed.bytes_total, read_bytes + size, 0)
         read_bytes += size
@@ -141,6 +145,7 @@ def clean_pass(
         verified=seed.verified,
         places=build.places,
         discarded=build.discarded,
+        aborted=aborted,
         observer=observer,
     )
     sources = [s for s in log.segments if s.base_offset < min(end_offset, upper_bound_offset)]

@@ -92,6 +92,8 @@ class Rewriter:
         Where the batches stand that were mapped: those that go whole need not be read again.
     discarded : collection of int, optional
         Batches of transactions that were not mapped; see `TransactionState`.
+    aborted : AbortedTransactions, optional
+        See `MapBuild`.
     observer : Observer, optional
         Sees what is decided; it changes nothing.
 
@@ -114,6 +116,7 @@ class Rewriter:
         verified: Collection[int] = (),
         places: BatchPlaces | None = None,
         discarded: Collection[int] | None = None,
+        aborted: AbortedTransactions | None = None,
         observer: Observer | None = None,
     ) -> None:
         self._log = log
@@ -145,7 +148,7 @@ class Rewriter:
         self._extents = np.empty((1024, EXTENT_COLUMNS), np.int64)
         self._extents_filled = 0
         self._transactions = TransactionState(discarded)
-        self._aborted = AbortedTransactions(log)
+        self._aborted = aborted or AbortedTransactions(log)
         self.bytes_read = 0
         self.bytes_written = 0
 

@@ -8,7 +8,7 @@ from logstore.cleaner.passes.grouping import BATCH_GROUPS
 from logstore.log import Log
 from logstore.log import log as log_module
 from logstore.log import writer as appender
-from logstore.runtime import Runtime, open_files
+from logstore.runtime import MemoryFileSystem, Runtime, open_files
 from logstore.testing import FaultyFileSystem, Kind
 from tests.support.world.builders import World, memory_world
 from tests.support.world.cleaning import Producer, compacted, put, run_pass
@@ -48,6 +48,22 @@ def test_twice_the_segments_are_twice_the_work_and_no_more(monkeypatch, transact
     (lines, calls), (lines_2, calls_2), (lines_4, calls_4) = efforts
     assert calls_4 - calls_2 <= 2 * (calls_2 - calls), "files"
     assert lines_4 - lines_2 <= 2.02 * (lines_2 - lines), "steps"
+
+
+def test_each_segment_is_asked_once_for_aborted_transactions(monkeypatch) -> None:
+    """Most have no such index, and that there is no file is found out anew each time."""
+    log, _ = log_of(8, transactions=True)
+    asked = []
+    open_file = MemoryFileSystem.open
+
+    def noted(fs: MemoryFileSystem, path: str, **how: bool):
+        if path.endswith(".txnindex"):
+            asked.append(path)
+        return open_file(fs, path, **how)
+
+    monkeypatch.setattr(MemoryFileSystem, "open", noted)
+    run_pass(log)
+    assert len(asked) == len(set(asked)) >= 8
 
 
 @pytest.mark.parametrize("keys", (5, 1000), ids=("most end up empty", "all stay"))
