@@ -7,7 +7,7 @@ much longer that it pays to sort all of them first.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -72,18 +72,24 @@ def _begin(
         v3[lane] = w3
 
 
-@inline_kernel
-def _key_word(data: Bytes, start: Any, size: Any, at: Any) -> np.uint64:
-    """Return 8 bytes of a key from `at` on, as they are mixed in; the last have its size.
+@kernel
+def _load_words(
+    data: Bytes, starts: Int64s, sizes: Int64s, at: Int, count: Int, words: UInt64s
+) -> None:
+    """Load 8 bytes from `at` on of the first `count` keys, as they are mixed in.
 
-    Nothing that is used if the key ended before. The bytes behind it are read, but not taken.
+    The last ones of a key have its size; what is loaded of one that ended before is not used. The
+    bytes behind a key are read, but not taken.
     """
-    known = np.uint64(min(max(np.int64(size - at), np.int64(0)), np.int64(8)))
-    shift = np.uint64(4) * (np.uint64(8) - known)
-    _ = data[start + at + 7]  # so that NUMBA_BOUNDSCHECK=1 sees it
-    word = load_u64(data, start + at) & ((~np.uint64(0) >> shift) >> shift)
-    mark = np.uint64(size & 0xFF) << np.uint64(56)
-    return word | (mark if known < np.uint64(8) else np.uint64(0))
+    for lane in range(count):
+        _ = data[starts[lane] + at + 7]  # so that NUMBA_BOUNDSCHECK=1 sees it
+        words[lane] = load_u64(data, starts[lane] + at)
+    for lane in range(count):  # apart: the compiler does this for many at once
+        known = np.uint64(min(max(sizes[lane] - at, np.int64(0)), np.int64(WORD_BYTES)))
+        shift = np.uint64(4) * (np.uint64(WORD_BYTES) - known)
+        mark = np.uint64(sizes[lane] & 0xFF) << np.uint64(56)
+        mark = mark if known < np.uint64(WORD_BYTES) else np.uint64(0)
+        words[lane] = (words[lane] & ((~np.uint64(0) >> shift) >> shift)) | mark
 
 
 @kernel
@@ -151,8 +157,7 @@ def _hash_together(
                 _ = data[starts[lane] + at + 7]  # so that NUMBA_BOUNDSCHECK=1 sees it
                 words[lane] = load_u64(data, starts[lane] + at)
         else:
-            for lane in range(count):
-                words[lane] = _key_word(data, starts[lane], sizes[lane], at)
+            _load_words(data, starts, sizes, at, count, words)
         _absorb(v0, v1, v2, v3, words, sizes, at, count)
     _finish(v0, v1, v2, v3, np.uint64(0xEE), keys.lows[first:end], count)
     _finish(v0, v1, v2, v3, np.uint64(0), keys.highs[first:end], count)
@@ -207,8 +212,7 @@ def _hash_ranked(
         for lane in range(longer):
             _ = data[starts[lane] + at + 7]  # so that NUMBA_BOUNDSCHECK=1 sees it
             words[lane] = load_u64(data, starts[lane] + at)
-        for lane in range(longer, going):
-            words[lane] = _key_word(data, starts[lane], sizes[lane], at)
+        _load_words(data, starts[longer:], sizes[longer:], at, going - longer, words[longer:])
         _absorb(v0, v1, v2, v3, words, sizes, at, going)
         going = longer
     _finish(v0, v1, v2, v3, np.uint64(0xEE), words, count)
