@@ -101,6 +101,7 @@ from logstore.cleaner.kernels.table import (
     VERDICT_DELETE_EMPTY,
     VERDICT_RETAIN_EMPTY,
     Scan,
+    list_transactional,
     read_control_types,
     scan_batches,
 )
@@ -186,6 +187,7 @@ __all__ = [
     "classify_batches",
     "hash_keys",
     "list_records",
+    "list_transactional",
     "map_batches",
     "map_get",
     "map_put",

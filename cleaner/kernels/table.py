@@ -43,6 +43,7 @@ from logstore.record.layout import (
     PRODUCER_ID_POSITION,
     RECORD_COUNT_POSITION,
     TIMESTAMP_TYPE_BIT,
+    TRANSACTIONAL_BIT,
 )
 from logstore.types import INT64_MAX
 
@@ -345,3 +346,31 @@ def read_control_types(data: Bytes, table: Int64s) -> tuple[int, int]:
         kind = read_i16(data, record.key_start + _CONTROL_TYPE_POSITION)
         row[COL_CONTROL] = kind if CONTROL_ABORT <= kind <= CONTROL_COMMIT else CONTROL_OTHER
     return OK, len(table)
+
+
+@kernel
+def list_transactional(table: Int64s, found: Int64s) -> int:
+    """List the batches of transactions and the control batches of a chunk, in their order.
+
+    Parameters
+    ----------
+    found : (rows, 4) int64, out
+        Row, last offset, producer id and `COL_CONTROL` of each.
+
+    Returns
+    -------
+    int
+        How many there are.
+    """
+    table = borrowed(table)
+    found = borrowed(found)
+    count = 0
+    for index in range(len(table)):
+        row = table[index]
+        if row[COL_ATTRIBUTES] & (TRANSACTIONAL_BIT | CONTROL_BIT):
+            found[count, 0] = index
+            found[count, 1] = row[COL_LAST_OFFSET]
+            found[count, 2] = row[COL_PRODUCER_ID]
+            found[count, 3] = row[COL_CONTROL]
+            count += 1
+    return count

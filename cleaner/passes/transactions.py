@@ -59,6 +59,7 @@ class TransactionState:
         self._seen: set[int] = set()
         self._committed: set[int] = set()
         self.kept_aborts: list[AbortedTxn] = []
+        self._found = np.empty((0, 4), np.int64)  # room for the batches that are looked at
 
     def add_aborted(self, transactions: Iterable[AbortedTxn]) -> None:
         """Learn of aborted transactions that begin at or after the walk's present batch.
@@ -78,12 +79,10 @@ class TransactionState:
         if not chunk.may_have(TRANSACTIONAL_BIT | CONTROL_BIT):
             return
         table = chunk.table
-        attributes = table[:, kernels.COL_ATTRIBUTES]
-        concerned = np.flatnonzero(attributes & (TRANSACTIONAL_BIT | CONTROL_BIT))
-        columns = [kernels.COL_LAST_OFFSET, kernels.COL_PRODUCER_ID, kernels.COL_CONTROL]
-        for row, (last_offset, producer_id, control) in zip(
-            concerned.tolist(), table[concerned][:, columns].tolist(), strict=True
-        ):
+        if len(self._found) < len(table):
+            self._found = np.empty((2 * len(table), 4), np.int64)
+        count = kernels.list_transactional(table, self._found)
+        for row, last_offset, producer_id, control in self._found[:count].tolist():
             self._reach(last_offset)
             if control == kernels.CONTROL_NONE:
                 if self._meet_data(producer_id):

@@ -8,7 +8,12 @@ import pytest
 from logstore.cleaner import kernels
 from logstore.cleaner.passes.offset_map import OffsetMap
 from logstore.record.batch import RecordBatch, build_batch, seal_batch
-from logstore.record.layout import TRANSACTIONAL_BIT
+from logstore.record.layout import (
+    CONTROL_BIT,
+    DELETE_HORIZON_BIT,
+    TIMESTAMP_TYPE_BIT,
+    TRANSACTIONAL_BIT,
+)
 from logstore.record.records import Record, encode_records
 from logstore.types import INT64_MAX, TimestampType
 from tests.support.oracles import cleaner_oracle as oracle
@@ -151,6 +156,20 @@ def test_scan_batches_sums_up_what_batches_have() -> None:
 def test_scan_batches_may_leave_crcs_unchecked() -> None:
     damaged = TWO[:-1] + bytes([TWO[-1] ^ 1])
     assert scan(damaged, check_crc=False)[0] == kernels.OK
+
+
+# --- list_transactional -----------------------------------------------------------------------
+
+
+def test_list_transactional_lists_batches_of_transactions_and_control_batches_alone() -> None:
+    table = np.arange(6 * kernels.TABLE_COLUMNS).reshape(6, -1)
+    attributes = (0, TRANSACTIONAL_BIT, CONTROL_BIT, TIMESTAMP_TYPE_BIT, DELETE_HORIZON_BIT)
+    table[:, kernels.COL_ATTRIBUTES] = (*attributes, TRANSACTIONAL_BIT | CONTROL_BIT | 7)
+    found = np.full((6, 4), -1, np.int64)
+    count = kernels.list_transactional(table, found)
+    columns = [kernels.COL_LAST_OFFSET, kernels.COL_PRODUCER_ID, kernels.COL_CONTROL]
+    assert found[:count].tolist() == [[row, *table[row, columns]] for row in (1, 2, 5)]
+    assert (found[count:] == -1).all()
 
 
 # --- read_control_types -----------------------------------------------------------------------
