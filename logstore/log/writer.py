@@ -52,6 +52,9 @@ if TYPE_CHECKING:
     from logstore.segment.segment import LogSegment
     from logstore.segment.values import RollReason
 
+    Produced = Sequence[tuple[BatchHeader, EndTxnMarker | None]]
+    """Headers of the batches of producers, with the marker of each, if it is one."""
+
 _new = tuple.__new__  # see `logstore.log.drafts`
 
 
@@ -117,16 +120,17 @@ class LogWriter:
         local = self._local
         now_ms = self._clock.now_ms()
         with local.lock:
+            base, epoch = self._begin()
+            rules = self._rules
+            if rules.config is not local.config:
+                rules = self._rules = RecordRules(local.config)
+            sealed = None
             if codec is Codec.NONE:
-                base, epoch = self._begin()
-                rules = self._rules
-                if rules.config is not local.config:
-                    rules = self._rules = RecordRules(local.config)
                 sealed = rules.seal(record, base, epoch, now_ms)
-                if sealed is not None:
-                    return self._append_sealed(sealed, base, epoch, now_ms)
-            draft = draft_records(RecordLists.of((record,)), now_ms)
-            return self._append(draft, codec, now_ms)
+            if sealed is None:
+                draft = draft_records(RecordLists.of((record,)), now_ms)
+                sealed = draft.seal(codec, Placement(local.config, base, epoch, now_ms))
+            return self._append_sealed(sealed, base, epoch, now_ms)
 
     def append_stamped(self, records: RecordLists, stamp: Stamp) -> AppendInfo:
         """Append records, at least one, as the uncompressed batch of a producer of this process.
@@ -227,7 +231,8 @@ class LogWriter:
         Refuses what is closed, offline or somebody else's to write.
         """
         local = self._local
-        local.check_open()
+        if local.is_offline or local.lifetime.is_over:
+            local.check_open()
         if self.refuse is not None:
             self.refuse()
         return local.log_end.offset, local.leader_epoch
@@ -236,8 +241,10 @@ class LogWriter:
         """Write a batch that was sealed at the offset and epoch that `_begin` gave."""
         data, count, max_timestamp, append_time, _ = sealed
         last, size = base + count - 1, len(data)
-        extent: BatchExtent = _new(BatchExtent, (last, max_timestamp, size))
-        reason = self._store((extent,), (data,), ((epoch, base),), now_ms)
+        reason = None
+        if not self._store_next(data, base, last, epoch, max_timestamp):
+            extent = BatchExtent(last, max_timestamp, size)
+            reason = self._store((extent,), (data,), ((epoch, base),), now_ms)
         info: AppendInfo = _new(
             AppendInfo, (base, last, max_timestamp, append_time, count, size, reason, False)
         )
@@ -326,12 +333,23 @@ class LogWriter:
         if duplicate is not None:
             return AppendInfo.of_duplicate(duplicate)
         headers = [batch.header for batch in batches]
+        produced = list(zip(headers, markers, strict=True)) if markers else ()
+        first = headers[0]
+        if len(batches) == 1 and self._store_next(
+            batches[0].data,
+            first.base_offset,
+            first.last_offset,
+            first.partition_leader_epoch,
+            first.max_timestamp,
+            produced,
+        ):
+            return AppendInfo.of(headers, None)
         reason = self._store(
             [BatchExtent.of(header) for header in headers],
             [batch.data for batch in batches],
             [(header.partition_leader_epoch, header.base_offset) for header in headers],
             now_ms,
-            list(zip(headers, markers, strict=True)) if markers else (),
+            produced,
         )
         return AppendInfo.of(headers, reason)
 
@@ -341,7 +359,7 @@ class LogWriter:
         buffers: Sequence[Buffer],
         epochs: Sequence[tuple[int, int]],
         now_ms: int,
-        produced: Sequence[tuple[BatchHeader, EndTxnMarker | None]] = (),
+        produced: Produced = (),
     ) -> RollReason | None:
         """Write batches in one write, after a roll if one is due, and let readers see them.
 
@@ -362,39 +380,62 @@ class LogWriter:
             Why a new segment was started first, if one was.
         """
         local = self._local
-        epoch, first_offset = epochs[0]
+        first_offset = epochs[0][1]
         last_offset, largest_timestamp, size = extents[-1]
-        if len(extents) > 1:
-            largest_timestamp = max(extent.max_timestamp for extent in extents)
-            size = sum(extent.size_bytes for extent in extents)
+        for extent in extents[:-1]:
+            largest_timestamp = max(largest_timestamp, extent.max_timestamp)
+            size += extent.size_bytes
         check_last_offset(first_offset, last_offset)
-        end = last_offset + 1
-        reason = None
         try:
             segment = local.segments.active
-            if (
-                len(extents) > 1
-                or not local.epochs.is_latest(epoch, first_offset)
-                or not segment.append_next(buffers[0], last_offset, largest_timestamp)
-            ):
-                reason = segment.roll_reason(size, largest_timestamp, last_offset, now_ms)
-                if reason is not None:
-                    segment = self.roll(first_offset)
-                for epoch, start_offset in epochs:
-                    local.epochs.assign(epoch, start_offset)
-                segment.append(extents, buffers)
-            local.publish_end(end)
-            for header, marker in produced:
-                apply_to_segment(segment, local.producer_state, header, marker)
+            reason = segment.roll_reason(size, largest_timestamp, last_offset, now_ms)
+            if reason is not None:
+                segment = self.roll(first_offset)
+            for epoch, start_offset in epochs:
+                local.epochs.assign(epoch, start_offset)
+            segment.append(extents, buffers)
         except OSError as error:
             self._guard.fail(error)
+        self._publish(segment, last_offset + 1, produced)
+        return reason
+
+    def _store_next(
+        self,
+        data: Buffer,
+        first_offset: int,
+        last_offset: int,
+        epoch: int,
+        timestamp: int,
+        produced: Produced = (),
+    ) -> bool:
+        """Write one batch if nothing but its bytes is to be written; else `_store` does."""
+        local = self._local
+        segment = local.segments.active
+        try:
+            if not (
+                local.epochs.is_latest(epoch, first_offset)
+                and segment.append_next(data, last_offset, timestamp)
+            ):
+                return False
+        except OSError as error:
+            self._guard.fail(error)
+        self._publish(segment, last_offset + 1, produced)
+        return True
+
+    def _publish(self, segment: LogSegment, end: int, produced: Produced) -> None:
+        """Let readers see what was written, and all else follow the log's end."""
+        local = self._local
+        local.publish_end(end)
+        if produced:
+            with self._guard:
+                for header, marker in produced:
+                    apply_to_segment(segment, local.producer_state, header, marker)
         local.producer_state.map_end_offset = end
         self._offsets.follow_append(end)
         if end - local.recovery_point >= local.config.flush_messages:
             local.flush()
         if VERIFY:
             self._offsets._check()
-        return reason
 
     def roll(self, expected_next_offset: int | None = None) -> LogSegment:
         """Start a new active segment (storage-format §8.4).

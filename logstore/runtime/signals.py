@@ -38,12 +38,14 @@ class Signal(Generic[P]):
     all were told.
     """
 
-    __slots__ = ("_listeners", "_name", "_numbers")
+    __slots__ = ("_listeners", "_name", "_numbers", "_told")
 
     def __init__(self, name: str) -> None:
         self._name = name
         self._numbers = count()
         self._listeners: dict[int, Callable[P, object]] = {}  # in the order of their numbers
+        # The same as of the last change: one may leave, or come, while it is told.
+        self._told: tuple[Callable[P, object], ...] = ()
 
     def subscribe(self, listener: Callable[P, object]) -> Unsubscribe:
         """Tell a listener from now on, until what is returned is called.
@@ -53,14 +55,19 @@ class Signal(Generic[P]):
         """
         number = next(self._numbers)
         self._listeners[number] = listener
-        return partial(self._listeners.pop, number, None)
+        self._told = tuple(self._listeners.values())
+        return partial(self._leave, number)
+
+    def _leave(self, number: int) -> None:
+        self._listeners.pop(number, None)
+        self._told = tuple(self._listeners.values())
 
     def emit(self, *args: P.args, **kwargs: P.kwargs) -> None:
         """Tell every listener."""
-        if not self._listeners:
+        if not self._told:
             return
         raised: BaseException | None = None
-        for listener in list(self._listeners.values()):  # one may leave, or come, meanwhile
+        for listener in self._told:
             try:
                 listener(*args, **kwargs)
             except BaseException as error:
