@@ -14,7 +14,16 @@ from logstore.log.reader import MAX_TIMESTAMP, Isolation
 from logstore.runtime import MemoryFileSystem, Runtime
 from logstore.segment import LogSegment
 from logstore.types import AppendOrigin
-from tests.support.world.builders import World, abort, append, batch, batches_of, data_batch, fill
+from tests.support.world.builders import (
+    World,
+    abort,
+    append,
+    batch,
+    batches_of,
+    data_batch,
+    fill,
+    records_of,
+)
 from tests.support.world.faulty import FaultyFileSystem
 
 STEPS = {"memory": 600, "disk": 100}
@@ -226,6 +235,26 @@ def test_bytes_are_not_read_before_the_log_end_has_moved(world, isolation):
     )
     log.writer.append_batches(data_batch(1, 1, 7), AppendOrigin.REPLICATION)
     assert peeping.seen == [[0]]
+
+
+@pytest.mark.parametrize("count", (1, 2))
+def test_who_waited_while_the_log_was_closed_writes_nothing(world, count):
+    log = world.log()
+    log.writer.append_records([NewRecord(b"k", b"v", 1000)] * count)
+
+    class Waited:
+        def __enter__(self):
+            log.local.lock = lock
+            log.close()
+
+        def __exit__(self, *_):
+            pass
+
+    writer, lock = log.writer, log.local.lock
+    log.local.lock = Waited()
+    with pytest.raises(IllegalStateError):
+        writer.append_records([NewRecord(b"k", b"w", 1000)] * count)
+    assert [record.value for record in records_of(world.log())] == [b"v"] * count
 
 
 def test_the_last_stable_offset_is_published_whole(world):
