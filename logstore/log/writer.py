@@ -231,11 +231,11 @@ class LogWriter:
         Refuses what is closed, offline or somebody else's to write.
         """
         local = self._local
-        if local.is_offline or local.lifetime.is_over:
+        if local.is_offline:
             local.check_open()
         if self.refuse is not None:
             self.refuse()
-        return local.log_end.offset, local.leader_epoch
+        return local.log_end.offset, local.leader_epoch  # which a closed log refuses
 
     def _append_sealed(self, sealed: SealedDraft, base: int, epoch: int, now_ms: int) -> AppendInfo:
         """Write a batch that was sealed at the offset and epoch that `_begin` gave."""
