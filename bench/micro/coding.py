@@ -12,7 +12,7 @@ from logstore.bench.micro.figures import NS, costs
 from logstore.bench.micro.setting import Job, Setting
 from logstore.bench.report.result import Line
 from logstore.bench.rivals.clients import Client, clients
-from logstore.record.columns import BytesColumn, decode_batch, encode_batches
+from logstore.record.columns import BytesColumn, decode_batch, encode_batch, encode_batches
 
 BATCH_RECORDS = 130
 """Records of a batch of about 16 KiB."""
@@ -33,7 +33,7 @@ def columns_of(
 
 def encode_here(times: np.ndarray, keys: BytesColumn, values: BytesColumn) -> bytes:
     """Encode columns as a batch, CRC included."""
-    return bytes(encode_batches(times, keys, values, None, (0, len(times)))[0])
+    return encode_batch(times, keys, values)
 
 
 def decode_here(data: bytes) -> int:

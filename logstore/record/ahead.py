@@ -8,7 +8,13 @@ import numpy as np
 
 from logstore import jit
 from logstore.record import kernels
-from logstore.record.columns import BytesColumn, decode_section, encode_section, find_bounds
+from logstore.record.columns import (
+    BytesColumn,
+    decode_section,
+    encode_batches,
+    encode_section,
+    find_bounds,
+)
 from logstore.runtime.beside import run_beside
 
 
@@ -24,5 +30,7 @@ def _exercise() -> None:
     """Encode and decode two records."""
     column = BytesColumn.from_list([b"some", None])
     find_bounds(column, column, 2**14, 2)
-    section = encode_section(np.zeros(2, np.int64), column, column)
+    times = np.zeros(2, np.int64)
+    encode_batches(times, column, column, None, (0, 2))
+    section = encode_section(times, column, column)
     decode_section(bytes(section), 2, base_offset=0, base_timestamp=0)

@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 _NO_HEADERS = np.frombuffer(NO_HEADERS, np.uint8)
 _NO_STARTS = np.empty(0, np.int64)
 _NO_SIZES = np.empty(0, np.int32)
+_INT64_STRIDES = (8,)
+_LEAST_ROOM = HEADER_SIZE + kernels.OUT_SLACK
 _ROWS_AT_A_TIME = 1024
 _sum = np.add.reduce  # half the time of `ndarray.sum` for a batch
 
@@ -51,6 +53,7 @@ _header_of_columns = struct.Struct(">q13xh4xqq14xi").unpack_from
 """Base offset, attributes, base and largest timestamp, and record count of a batch."""
 _empty, _int64 = np.empty, np.dtype(np.int64)
 _decode = jit.Direct(kernels.decode_records)
+_encode = jit.Direct(kernels.encode_batch)
 
 _DECODE_ERRORS = {
     kernels.PREMATURE_END: "premature end: fewer records than the header counts",
@@ -65,7 +68,7 @@ _DECODE_ERRORS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class BytesColumn:
     """n byte strings or nulls.
 
@@ -78,8 +81,9 @@ class BytesColumn:
     sizes : (n,) int32
         Bytes of each string, -1 for null.
     total_bytes : int, optional
-        Bytes of all strings, if whoever made the column knows: to add them up again takes as long
-        as to encode some dozens of records.
+        Bytes of all strings, of a column that `from_list` made: to add them up again takes as long
+        as to encode some dozens of records. The arrays of such a column are contiguous, and its
+        arena read-only, so that kernels may take them without a look.
     """
 
     data: NDArray[np.uint8]
@@ -331,6 +335,10 @@ def _decoded(
     return RecordColumns(raw, count, table)
 
 
+_NO_HEADERS_COLUMN = BytesColumn(_NO_HEADERS, _NO_STARTS, _NO_SIZES, 0)
+"""That no record has any."""
+
+
 def _read_only(data: NDArray[np.uint8]) -> NDArray[np.uint8]:
     """Return a read-only view, so that kernels are compiled for one kind of array only."""
     if not data.flags.writeable:
@@ -396,19 +404,19 @@ def encode_batches(
     """
     count = len(timestamps)
     jit.pays(kernels.encode_batches, count * _ENCODE_SECONDS)
-    heads = BytesColumn(_NO_HEADERS, _NO_STARTS, _NO_SIZES) if headers is None else headers
+    heads = _NO_HEADERS_COLUMN if headers is None else headers
     # A null counts as -1 among the sizes, for which the last 2 make up: headers are never null.
     room = (len(bounds) - 1) * HEADER_SIZE + count * (MAX_RECORD_OVERHEAD + 2) + kernels.OUT_SLACK
-    for column in (keys, values) if headers is None else (keys, values, headers):
+    for column in (keys, values, heads):
         known = column.total_bytes
-        room += int(_sum(column.sizes, dtype=np.int64)) if known is None else known
+        room += int(_sum(column.sizes, dtype=_int64)) if known is None else known
     out = np.empty(room, np.uint8)
     extents = np.empty((len(bounds) - 1, 3), np.int64)
     size = kernels.encode_batches(
         first_offset,
         leader_epoch,
         attributes,
-        np.asarray(bounds, np.int64),
+        np.ascontiguousarray(bounds, np.int64),
         timestamps,
         _read_only(keys.data),
         keys.starts,
@@ -425,6 +433,77 @@ def encode_batches(
     return memoryview(out)[:size], extents  # type: ignore[arg-type]  # a NumPy array is a buffer
 
 
+_DESK_BYTES = 1 << 16
+_desks: list[tuple[NDArray[np.uint8], memoryview]] = []
+"""Arrays on which no batch is being encoded: a call takes one away, so that none serves two.
+
+To make another one takes a tenth as long as to encode a batch.
+"""
+
+
+def _new_desk() -> tuple[NDArray[np.uint8], memoryview]:
+    out = np.empty(_DESK_BYTES, np.uint8)
+    return out, memoryview(out)  # type: ignore[arg-type]  # a NumPy array is a buffer
+
+
+def encode_batch(
+    timestamps: NDArray[np.int64],
+    keys: BytesColumn,
+    values: BytesColumn,
+    headers: BytesColumn | None = None,
+    *,
+    first_offset: int = 0,
+    leader_epoch: int = NO_PARTITION_LEADER_EPOCH,
+    attributes: int = 0,
+) -> bytes:
+    """Encode columns, at least a row, as one uncompressed batch of no producer.
+
+    Parameters as those of `encode_batches`. Columns made by `from_list` are the fastest.
+    """
+    count = len(timestamps)
+    key_bytes, value_bytes = keys.total_bytes, values.total_bytes
+    if (
+        headers is None
+        and key_bytes is not None
+        and value_bytes is not None
+        and timestamps.dtype is _int64
+        and timestamps.strides == _INT64_STRIDES
+        and _LEAST_ROOM + count * MAX_RECORD_OVERHEAD + key_bytes + value_bytes <= _DESK_BYTES
+    ):
+        encode = _encode.entry
+        if encode is None:
+            jit.pays(kernels.encode_batches, count * _ENCODE_SECONDS)
+            encode = _encode
+        desk = out, view = _desks.pop() if _desks else _new_desk()
+        size = encode(
+            first_offset,
+            leader_epoch,
+            attributes,
+            timestamps,
+            keys.data,
+            keys.starts,
+            keys.sizes,
+            values.data,
+            values.starts,
+            values.sizes,
+            out,
+        )
+        data = bytes(view[:size])
+        _desks.append(desk)
+        return data
+    batches, _ = encode_batches(
+        timestamps,
+        keys,
+        values,
+        headers,
+        (0, count),
+        first_offset=first_offset,
+        leader_epoch=leader_epoch,
+        attributes=attributes,
+    )
+    return bytes(batches)
+
+
 def encode_section(
     timestamps: NDArray[np.int64],
     keys: BytesColumn,
@@ -435,4 +514,4 @@ def encode_section(
 
     Parameters as those of `encode_batches`.
     """
-    return encode_batches(timestamps, keys, values, headers, (0, len(timestamps)))[0][HEADER_SIZE:]
+    return memoryview(encode_batch(timestamps, keys, values, headers))[HEADER_SIZE:]

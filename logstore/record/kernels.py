@@ -594,7 +594,7 @@ def _put_record(
     if value_size > 0:
         position = copy_bytes(value_data, value_start, value_start + value_size, out, position)
     if header_size == 1:  # no headers: a call for one byte would take as long as one for a key
-        out[position] = header_data[header_start]
+        out[position] = np.uint8(0)
         return position + 1
     return copy_bytes(header_data, header_start, header_start + header_size, out, position)
 
@@ -828,6 +828,153 @@ def find_bounds(
 
 
 @kernel
+def _put_batch(
+    base_offset: Int,
+    leader_epoch: int,
+    attributes: int,
+    first: Any,
+    last: Any,
+    timestamps: Int64s,
+    key_data: Bytes,
+    key_starts: Int64s,
+    key_sizes: Int32s,
+    value_data: Bytes,
+    value_starts: Int64s,
+    value_sizes: Int32s,
+    has_headers: bool,
+    header_data: Bytes,
+    header_starts: Int64s,
+    header_sizes: Int32s,
+    plan: UInt64s,
+    out: Bytes,
+    start: Any,
+) -> Any:
+    """Write the batch of rows [first, last) at `start`; see `encode_batches`.
+
+    `plan` is `2 * PLANNED_ROWS` numbers to work with. Returns the position after it, and the
+    largest timestamp.
+    """
+    key_data, value_data = borrowed(key_data), borrowed(value_data)
+    timestamps, plan, out = borrowed(timestamps), borrowed(plan), borrowed(out)
+    key_starts, key_sizes = borrowed(key_starts), borrowed(key_sizes)
+    value_starts, value_sizes = borrowed(value_starts), borrowed(value_sizes)
+    fronts, middles = plan[:PLANNED_ROWS], plan[PLANNED_ROWS:]
+    end = start + HEADER_SIZE
+    base_timestamp = timestamps[first]
+    largest = base_timestamp
+    for block in range(first, last, PLANNED_ROWS):
+        stop = min(last, block + PLANNED_ROWS)
+        planned = _plan_records(
+            first,
+            block,
+            stop,
+            base_timestamp,
+            timestamps,
+            key_sizes,
+            value_sizes,
+            fronts,
+            middles,
+        )
+        largest = max(largest, planned)
+        row = block
+        while row < stop:
+            header_start = np.int64(0)
+            header_size = np.int64(1)
+            if has_headers:
+                header_start = header_starts[row]
+                header_size = np.int64(header_sizes[row])
+            else:
+                row, end = _put_planned(
+                    block,
+                    row,
+                    stop,
+                    fronts,
+                    middles,
+                    key_data,
+                    key_starts,
+                    key_sizes,
+                    value_data,
+                    value_starts,
+                    value_sizes,
+                    out,
+                    end,
+                )
+            if row < stop:
+                end = _put_record(
+                    out,
+                    end,
+                    timestamps[row] - base_timestamp,
+                    row - first,
+                    key_data,
+                    key_starts[row],
+                    np.int64(key_sizes[row]),
+                    value_data,
+                    value_starts[row],
+                    np.int64(value_sizes[row]),
+                    header_data,
+                    header_start,
+                    header_size,
+                )
+                row += 1
+    _put_header(
+        out,
+        start,
+        end,
+        base_offset,
+        leader_epoch,
+        attributes,
+        last - first,
+        base_timestamp,
+        largest,
+    )
+    return end, largest
+
+
+@kernel
+def encode_batch(
+    base_offset: int,
+    leader_epoch: int,
+    attributes: int,
+    timestamps: Int64s,
+    key_data: Bytes,
+    key_starts: Int64s,
+    key_sizes: Int32s,
+    value_data: Bytes,
+    value_starts: Int64s,
+    value_sizes: Int32s,
+    out: Bytes,
+) -> Any:
+    """Write all rows as one batch whose records have no headers; see `encode_batches`.
+
+    A kernel of its own, as each array that is handed to one takes as long as some records.
+    """
+    out = borrowed(out)
+    plan = np.empty(2 * PLANNED_ROWS, np.uint64)
+    end, _ = _put_batch(
+        base_offset,
+        leader_epoch,
+        attributes,
+        0,
+        len(timestamps),
+        borrowed(timestamps),
+        borrowed(key_data),
+        borrowed(key_starts),
+        borrowed(key_sizes),
+        borrowed(value_data),
+        borrowed(value_starts),
+        borrowed(value_sizes),
+        False,
+        borrowed(key_data),
+        borrowed(key_starts),
+        borrowed(key_sizes),
+        borrowed(plan),
+        out,
+        0,
+    )
+    return end
+
+
+@kernel
 def encode_batches(
     first_offset: int,
     leader_epoch: int,
@@ -845,7 +992,7 @@ def encode_batches(
     header_sizes: Int32s,
     out: Bytes,
     extents: Int64s,
-) -> int:
+) -> Any:
     """Write uncompressed batches of no producer, one behind the other, CRC included.
 
     Parameters
@@ -882,82 +1029,34 @@ def encode_batches(
         borrowed(value_sizes),
     )
     out = borrowed(out)
-    fronts = np.empty(PLANNED_ROWS, np.uint64)
-    middles = np.empty(PLANNED_ROWS, np.uint64)
+    plan = np.empty(2 * PLANNED_ROWS, np.uint64)
     has_headers = len(header_sizes) > 0
-    end = 0  # of what is written
+    end: Any = 0  # of what is written
     for batch in range(len(bounds) - 1):
         first = bounds[batch]
         last = bounds[batch + 1]
         start = end
-        end = start + HEADER_SIZE
-        base_timestamp = timestamps[first]
-        largest = base_timestamp
-        for block in range(first, last, PLANNED_ROWS):
-            stop = min(last, block + PLANNED_ROWS)
-            planned = _plan_records(
-                first,
-                block,
-                stop,
-                base_timestamp,
-                timestamps,
-                key_sizes,
-                value_sizes,
-                fronts,
-                middles,
-            )
-            largest = max(largest, planned)
-            row = block
-            while row < stop:
-                header_start = np.int64(0)
-                header_size = np.int64(1)
-                if has_headers:
-                    header_start = header_starts[row]
-                    header_size = np.int64(header_sizes[row])
-                else:
-                    row, end = _put_planned(
-                        block,
-                        row,
-                        stop,
-                        fronts,
-                        middles,
-                        key_data,
-                        key_starts,
-                        key_sizes,
-                        value_data,
-                        value_starts,
-                        value_sizes,
-                        out,
-                        end,
-                    )
-                if row < stop:
-                    end = _put_record(
-                        out,
-                        end,
-                        timestamps[row] - base_timestamp,
-                        row - first,
-                        key_data,
-                        key_starts[row],
-                        np.int64(key_sizes[row]),
-                        value_data,
-                        value_starts[row],
-                        np.int64(value_sizes[row]),
-                        header_data,
-                        header_start,
-                        header_size,
-                    )
-                    row += 1
         base_offset = first_offset + first - bounds[0]
-        _put_header(
-            out,
-            start,
-            end,
+        end, largest = _put_batch(
             base_offset,
             leader_epoch,
             attributes,
-            last - first,
-            base_timestamp,
-            largest,
+            first,
+            last,
+            timestamps,
+            key_data,
+            key_starts,
+            key_sizes,
+            value_data,
+            value_starts,
+            value_sizes,
+            has_headers,
+            header_data,
+            borrowed(header_starts),
+            borrowed(header_sizes),
+            borrowed(plan),
+            out,
+            start,
         )
         extents[batch, 0] = base_offset + last - first - 1
         extents[batch, 1] = largest

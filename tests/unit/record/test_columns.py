@@ -9,6 +9,7 @@ import pytest
 
 from logstore.errors import InvalidRecordError
 from logstore.jit import policy
+from logstore.record import columns as columns_module
 from logstore.record import kernels
 from logstore.record.batch import RecordBatch, build_batch
 from logstore.record.codecs import Codec
@@ -16,6 +17,7 @@ from logstore.record.columns import (
     BytesColumn,
     decode_batch,
     decode_section,
+    encode_batch,
     encode_batches,
     encode_section,
     find_bounds,
@@ -262,8 +264,58 @@ def test_batches_of_records_whose_numbers_are_of_every_size():
             times, keys, values, None, (first, last), first_offset=first, leader_epoch=2
         )
         assert bytes(data) == build_batch(rows[first:last], partition_leader_epoch=2)
+        alone = encode_batch(*columns_of(rows[first:last])[:3], first_offset=first, leader_epoch=2)
+        assert alone == bytes(data)
         largest = max(record.timestamp for record in rows[first:last])
         assert extents.tolist() == [[last - 1, largest, len(data)]]
+
+
+SMALL_ROWS = [Record(row, 50 - row, b"k%d" % row, b"v" * row) for row in range(40)]
+
+
+@pytest.mark.parametrize(
+    ("times", "cut"),
+    (
+        (np.arange(50, 10, -1), False),
+        (np.arange(50, 10, -1), True),
+        (np.arange(50, 10, -0.5).astype(np.int64)[::2], False),
+    ),
+    ids=("of lists", "slices", "with gaps"),
+)
+def test_a_batch_is_encoded_alike_whatever_columns_it_is_made_of(times, cut):
+    _, keys, values, _ = columns_of(SMALL_ROWS)
+    if cut:
+        keys, values = keys.slice(0, 40), values.slice(0, 40)
+    assert encode_batch(times, keys, values) == build_batch(SMALL_ROWS)
+
+
+def test_a_batch_that_is_larger_than_a_desk_or_has_headers_is_encoded_as_others():
+    rows = [Record(row, 7, b"k", b"v" * 9000) for row in range(9)]
+    times, keys, values, _ = columns_of(rows)
+    assert encode_batch(times, keys, values) == build_batch(rows)
+    rows = [record._replace(offset=row) for row, record in enumerate(RECORDS)]
+    batch = encode_batch(*columns_of(RECORDS), first_offset=5, attributes=TIMESTAMP_TYPE_BIT)
+    assert RecordBatch(batch).is_valid()
+    assert [each[2:] for each in RecordBatch(batch).records()] == [each[2:] for each in RECORDS]
+    assert RecordBatch(batch).header.base_offset == 5
+
+
+def test_two_batches_that_are_encoded_at_once_share_nothing(monkeypatch):
+    """The second one begins and ends while the first is not copied out yet."""
+    columns, others = columns_of(SMALL_ROWS)[:3], columns_of(RECORDS[:1])[:3]
+    encode, found = columns_module._encode, []
+
+    class Interrupted:
+        @staticmethod
+        def entry(*arguments):
+            monkeypatch.setattr(columns_module, "_encode", encode)
+            size = encode(*arguments)
+            found.append(encode_batch(*others))
+            return size
+
+    monkeypatch.setattr(columns_module, "_encode", Interrupted)
+    assert encode_batch(*columns) == build_batch(SMALL_ROWS)
+    assert found == [build_batch([RECORDS[0]._replace(offset=0)])]
 
 
 def outcome(decode, section, count):
