@@ -149,7 +149,8 @@ def read_varint(data: Bytes, position: int, end: int, max_bytes: int) -> Any:
     long or runs past `end`. A varint of 5 bytes drops the bits above its 32nd.
     """
     if position + 1 < end:
-        first, second = np.uint64(data[position]), np.uint64(data[position + 1])
+        place = np.uint64(position)  # an index without a sign needs no look at it
+        first, second = np.uint64(data[place]), np.uint64(data[place + np.uint64(1)])
         if first & second < np.uint64(0x80):
             # One byte or two: nobody can predict which, and a wrong guess costs more than both.
             more = first >> np.uint64(7)
@@ -160,7 +161,7 @@ def read_varint(data: Bytes, position: int, end: int, max_bytes: int) -> Any:
     shift = np.uint64(0)
     limit = min(end, position + max_bytes)
     while position < limit:
-        byte = np.uint64(data[position])
+        byte = np.uint64(data[np.uint64(position)])
         position += 1
         zigzag |= (byte & np.uint64(0x7F)) << shift
         if byte < np.uint64(0x80):

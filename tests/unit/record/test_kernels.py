@@ -221,6 +221,7 @@ def test_a_record_that_goes_on_behind_its_section_is_refused_whatever_stands_the
     for end, status in ((len(data), kernels.OK), (len(data) - 1, kernels.BAD_RECORD_SIZE)):
         found = decode(data + bytes(16), 1, end=end)
         assert found[:2] == (status, 1 if status == kernels.OK else 0)
+        assert kernels.read_record(array(data + bytes(16)), 0, end)[0] == status
 
 
 # --- varints ----------------------------------------------------------------------------------
