@@ -7,7 +7,7 @@ for the work ahead. Only this package knows numba, and imports it when something
 loaded: small work never waits for it.
 
 ============== =================================================================
-`kernel`       kernels, and kernels bound to arguments that stay the same
+`kernel`       kernels, bound to arguments that stay the same, or called directly
 `policy`       when the kernels of a room are compiled
 `twins`        the plain twin of a kernel, and its fingerprint
 `compiler`     compiling and loading, by numba
