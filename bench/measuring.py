@@ -6,7 +6,8 @@ import gc
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import NamedTuple
+
+from logstore.named import NamedTuple
 
 
 class Sample(NamedTuple):

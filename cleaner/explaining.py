@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from logstore.cleaner.selection import idle_roll_ms
+from logstore.named import NamedTuple
 from logstore.types import INT64_MAX
 
 if TYPE_CHECKING:

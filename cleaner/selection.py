@@ -9,8 +9,9 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
+from logstore.named import NamedTuple
 from logstore.types import INT64_MAX, TopicPartition
 
 if TYPE_CHECKING:

@@ -14,9 +14,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from logstore.cleaner.errors import CleaningAbortedError, IllegalCleaningStateError
+from logstore.named import NamedTuple
 from logstore.runtime import Deadlock
 
 if TYPE_CHECKING:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from logstore.errors import InvalidTopicError
+from logstore.named import NamedTuple
 from logstore.types import INT32_MAX, TopicPartition
 
 if TYPE_CHECKING:

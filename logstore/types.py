@@ -6,7 +6,8 @@ import base64
 import enum
 import re
 import struct
-from typing import NamedTuple
+
+from logstore.named import NamedTuple
 
 NO_OFFSET = -1
 NO_TIMESTAMP = -1

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from logstore.cleaner import kernels
+from logstore.named import NamedTuple
 from logstore.record.layout import CODEC_MASK
 
 if TYPE_CHECKING:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from logstore import jit
 from logstore.cleaner import kernels
+from logstore.named import NamedTuple
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

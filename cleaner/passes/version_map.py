@@ -6,8 +6,6 @@ would allow; the slots themselves take 24. Source: cleaner-semantics §13.3.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 
 from logstore.cleaner.errors import OffsetMapFullError
@@ -23,6 +21,7 @@ from logstore.cleaner.strategy import (
     Order,
     Strategy,
 )
+from logstore.named import NamedTuple
 
 _NUMBERS = {
     (OFFSET, LONG): versions.OFFSET,

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from logstore.cleaner.pool.metrics import CleanerMetrics, metrics_of
 from logstore.cleaner.pool.throttle import Throttles
 from logstore.cleaner.pool.worker import CleanerWorker
+from logstore.named import NamedTuple
 from logstore.runtime import Signal
 from logstore.types import INT64_MAX
 

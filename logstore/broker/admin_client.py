@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from logstore.broker import admin
 from logstore.broker.client_config import NETWORK_CONFIGS, check_names
@@ -50,6 +50,7 @@ from logstore.log.reader import (
     MAX_TIMESTAMP,
     Isolation,
 )
+from logstore.named import NamedTuple
 from logstore.names import INTERNAL_COMPACTED_TOPICS, validate_topic_name
 from logstore.types import (
     NO_OFFSET,

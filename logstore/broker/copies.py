@@ -5,12 +5,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from logstore.checkpoint.offsets import CHECKPOINTS, OffsetCheckpoint
 from logstore.checkpoint.shutdown import mark_clean_shutdown
 from logstore.directories.copying import copy_file, files_of
 from logstore.errors import CorruptCheckpointError, InvalidConfigurationError, KafkaStorageError
+from logstore.named import NamedTuple
 from logstore.names import LOG_SUFFIX, parse_segment_file
 from logstore.runtime import clear_folder, make_dirs_durably, remove_tree
 from logstore.runtime.guard import StorageGuard

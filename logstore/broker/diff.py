@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import xxhash
 
@@ -16,6 +16,7 @@ from logstore.broker.aborted import AbortedData
 from logstore.broker.fates import RecordFate
 from logstore.cleaner.strategy import Strategy
 from logstore.errors import InvalidRecordError
+from logstore.named import NamedTuple
 from logstore.record.control import ControlType, decode_control_key
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from logstore.broker.aborted import AbortedData
 from logstore.broker.assumptions import assumptions
@@ -19,6 +19,7 @@ from logstore.broker.rehearsal import Cause, Rehearsal, Watch, watch
 from logstore.broker.view import HasLogs
 from logstore.cleaner.strategy import Strategy
 from logstore.errors import CorruptionError, InvalidRecordError, LogStoreError
+from logstore.named import NamedTuple
 from logstore.names import (
     CLEANED_SUFFIX,
     DELETE_DIR_SUFFIX,

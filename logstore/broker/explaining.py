@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from logstore.broker.assumptions import assumptions
 from logstore.broker.reports import ExplainReport, PartitionExplanation
@@ -19,6 +19,7 @@ from logstore.errors import (
     UnknownTopicOrPartitionError,
     UnsupportedFormatError,
 )
+from logstore.named import NamedTuple
 from logstore.record.batch import decode_stored
 
 if TYPE_CHECKING:

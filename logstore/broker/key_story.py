@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from logstore.broker.erasure import LIVE, SWAP, TOMBSTONE, Erasable, erasure
 from logstore.broker.view import PartitionView
 from logstore.cleaner.selection import section_of
+from logstore.named import NamedTuple
 from logstore.record.json_text import bytes_item
 
 if TYPE_CHECKING:

@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from logstore.broker.reports import segment_sizes
 from logstore.cleaner.command import CleanCommand
 from logstore.errors import CorruptionError, UnsupportedFormatError
 from logstore.log.retention import RetentionDecision
+from logstore.named import NamedTuple
 from logstore.record.batch import decode_stored
 from logstore.record.walk import walk_headers
 from logstore.types import INT64_MAX

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from logstore.directories.directory import ShownFolder
 from logstore.errors import InvalidConfigurationError
+from logstore.named import NamedTuple
 from logstore.names import MAX_TOPIC_LENGTH, METADATA_LOG_DIR, parse_log_dir, parse_partition_dir
 from logstore.types import INT32_MAX, TopicPartition
 

@@ -8,10 +8,11 @@ nothing. So it reaches the end that the consumer is told, always.
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from logstore.errors import OffsetOutOfRangeError
 from logstore.log.reader import Isolation
+from logstore.named import NamedTuple
 from logstore.types import TimestampType, TopicPartition
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from logstore.broker.assumptions import assumptions
 from logstore.broker.explaining import (
@@ -36,6 +36,7 @@ from logstore.config.overrides import (
 from logstore.directories.directory import stepped_back
 from logstore.errors import UnknownTopicOrPartitionError
 from logstore.log.supposed import SupposedLog
+from logstore.named import NamedTuple
 from logstore.types import INT64_MAX, TopicPartition
 
 if TYPE_CHECKING:

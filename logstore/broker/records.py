@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from logstore.errors import InvalidRecordError
 from logstore.loading.second_look import TRANSIENT
+from logstore.named import NamedTuple
 from logstore.record.records import Header, NewRecord
 from logstore.types import TimestampType
 

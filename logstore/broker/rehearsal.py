@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import StrEnum
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from logstore.cleaner.command import CleanCommand
 from logstore.cleaner.manager import LogCleanerManager
 from logstore.cleaner.selection import cleanable_state, next_moment_ms
 from logstore.errors import CorruptRecordError, LogStoreError, UnsupportedFormatError
 from logstore.manager.manager import LogManager
+from logstore.named import NamedTuple
 from logstore.record.batch import decode_stored
 from logstore.record.walk import read_batch
 from logstore.runtime import (

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from logstore.broker.copies import unfinished
 from logstore.broker.view import PartitionView, StoredBatch
@@ -38,6 +38,7 @@ from logstore.errors import (
 )
 from logstore.loading.loader import open_log
 from logstore.log.epochs import LeaderEpochCache
+from logstore.named import NamedTuple
 from logstore.names import METADATA_LOG_DIR, parse_segment_file
 from logstore.record import layout
 from logstore.record.header import BatchHeader

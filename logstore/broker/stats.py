@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from heapq import nlargest
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import xxhash
@@ -25,6 +25,7 @@ from logstore.broker.aborted import AbortedData
 from logstore.broker.assumptions import assumptions
 from logstore.broker.view import HasLogs, PartitionView
 from logstore.cleaner.strategy import Order, Strategy
+from logstore.named import NamedTuple
 from logstore.record import kernels
 from logstore.record.codecs import Codec
 from logstore.record.json_text import bytes_item

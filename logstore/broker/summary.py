@@ -7,7 +7,7 @@ Source of the section names: cleaner-semantics §2.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from logstore.broker.assumptions import assumptions
 from logstore.broker.view import PartitionView
@@ -15,6 +15,7 @@ from logstore.cleaner.checkpoints import CleanerCheckpoints
 from logstore.cleaner.selection import CLEAN, SECTIONS, section_of, steady_state
 from logstore.errors import CorruptionError, CorruptRecordError, UnsupportedFormatError
 from logstore.log.reader import Isolation
+from logstore.named import NamedTuple
 from logstore.record.walk import BatchTotals, batch_totals
 from logstore.types import INT64_MAX, TopicPartition
 

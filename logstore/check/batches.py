@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import pairwise
-from typing import NamedTuple
 
 from logstore.check.findings import ERROR, WARNING, CheckFinding, finding
 from logstore.errors import CorruptRecordError, InvalidRecordError
+from logstore.named import NamedTuple
 from logstore.record import layout
 from logstore.record.batch import RecordBatch
 from logstore.record.choice import decodes_by_kernel

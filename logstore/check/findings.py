@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from logstore.errors import CorruptionError
+from logstore.named import NamedTuple
 
 ERROR = "error"
 WARNING = "warning"

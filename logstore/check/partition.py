@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import NamedTuple
 
 from logstore.check.findings import INFO, WARNING, CheckFinding, finding, unreadable
 from logstore.check.segment import CheckCounts, PartitionContext, PartitionState, SegmentCheck
@@ -16,6 +15,7 @@ from logstore.config.limits import ReadLimits
 from logstore.errors import CorruptCheckpointError, CorruptRecordError, UnsupportedFormatError
 from logstore.loading.leftovers import PartitionFiles, finish_swaps, remove_leftovers
 from logstore.loading.surveyed import find_superseded, leftover_text
+from logstore.named import NamedTuple
 from logstore.names import (
     CLEANED_SUFFIX,
     DELETED_SUFFIX,

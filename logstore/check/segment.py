@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from logstore.check.batches import verify_batch
 from logstore.check.findings import ERROR, INFO, WARNING, CheckFinding, finding
@@ -12,6 +11,7 @@ from logstore.check.indexes import OffsetIndexCheck, SegmentPlace, TimeIndexChec
 from logstore.check.leader_epochs import LeaderEpochs
 from logstore.check.producers import ProducerHistory
 from logstore.config.limits import ReadLimits
+from logstore.named import NamedTuple
 from logstore.names import (
     INDEX_SUFFIX,
     LEADER_EPOCHS,

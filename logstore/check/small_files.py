@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 import struct
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from logstore.check.findings import WARNING, CheckFinding, finding, unreadable
 from logstore.checkpoint.atomic import read_bytes
 from logstore.checkpoint.rows import CHECKPOINT_VERSION
 from logstore.errors import CorruptCheckpointError, CorruptSnapshotError
+from logstore.named import NamedTuple
 from logstore.producers.snapshot import ENTRY_SIZE, HEADER_SIZE, SnapshotEntry, decode_snapshot
 from logstore.runtime.fs import FileSystem
 from logstore.types import TopicPartition

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
+from logstore.named import NamedTuple
 from logstore.types import NO_OFFSET
 
 

@@ -6,11 +6,12 @@ Source: storage-format §16, cleaner-semantics §12.
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 from logstore.config.settings import Settings
 from logstore.config.topic_keys import COMPACT, DELETE, TOPIC_KEYS
 from logstore.errors import InvalidConfigurationError
+from logstore.named import NamedTuple
 from logstore.types import INT64_MAX, TimestampType
 
 MIN_LAG = "min.compaction.lag.ms"

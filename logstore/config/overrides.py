@@ -9,7 +9,7 @@ Source: storage-format §16, cleaner-semantics §12.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Set
-from typing import Any, NamedTuple
+from typing import Any
 
 from logstore.config.broker_config import BrokerConfig
 from logstore.config.ignored import NOT_OFFERED_TO_TOPICS
@@ -28,6 +28,7 @@ from logstore.config.suggest import nearest_topic_key
 from logstore.config.topic_keys import TOPIC_KEYS
 from logstore.config.units import without_unit
 from logstore.errors import InvalidConfigurationError
+from logstore.named import NamedTuple
 
 
 class ConfigValue(NamedTuple):

@@ -9,7 +9,7 @@ import logging
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from logstore.checkpoint.atomic import remove_temporary
 from logstore.checkpoint.offsets import (
@@ -38,6 +38,7 @@ from logstore.errors import (
 )
 from logstore.loading.on_damage import OnDamage
 from logstore.loading.second_look import LOOKS_MAX, Views
+from logstore.named import NamedTuple
 from logstore.names import (
     BROKER_DIRS,
     DELETE_DIR_SUFFIX,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from logstore.config.dynamic import Layer, layered
 from logstore.config.overrides import effective_config
@@ -12,6 +12,7 @@ from logstore.directories.moving import settle_moves
 from logstore.errors import InvalidConfigurationError
 from logstore.loading.on_damage import OnDamage
 from logstore.loading.second_look import LOOKS_MAX, pause_after
+from logstore.named import NamedTuple
 from logstore.topics.catalog import TopicCatalog
 from logstore.topics.partitions import PartitionMap
 from logstore.topics.store import TopicStore

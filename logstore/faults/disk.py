@@ -18,9 +18,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from logstore.faults.rules import Call
+from logstore.named import NamedTuple
 from logstore.names import SWAP_SUFFIX, parse_log_dir
 from logstore.runtime import directory_of, read_pieces, remove_tree
 from logstore.runtime.fs import Buffer, File, FileKind, FileSystem

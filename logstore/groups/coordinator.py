@@ -21,7 +21,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import contextmanager
 from functools import partial
 from itertools import count
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from logstore.errors import (
     FencedInstanceIdError,
@@ -57,6 +57,7 @@ from logstore.groups.requests import (
     SyncResult,
 )
 from logstore.groups.store import GroupStore, decoded_group
+from logstore.named import NamedTuple
 from logstore.names import GROUP_OFFSETS_TOPIC
 from logstore.runtime import SystemClock, VirtualClock
 from logstore.runtime.environment import VERIFY, background_scheduler

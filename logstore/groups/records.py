@@ -7,8 +7,6 @@ version is read. A record with a null value deletes the offset or the group.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from logstore.coordination.records import read_record, write_record
 from logstore.errors import InvalidRecordError
 from logstore.groups.offsets import OffsetAndMetadata
@@ -19,6 +17,7 @@ from logstore.messages.types import (
     OffsetCommitKey,
     OffsetCommitValue,
 )
+from logstore.named import NamedTuple
 from logstore.types import NO_TIMESTAMP, TopicPartition
 
 KEY_VERSION = 1

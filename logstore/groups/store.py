@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from logstore.coordination.topic import CoordinatorTopic
 from logstore.errors import InvalidConfigurationError, LogStoreError
@@ -28,6 +28,7 @@ from logstore.groups.records import (
     encode_key,
     encode_value,
 )
+from logstore.named import NamedTuple
 from logstore.names import GROUP_OFFSETS_TOPIC
 from logstore.record.batch import build_batch
 from logstore.record.control import end_txn_marker_of

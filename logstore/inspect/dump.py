@@ -13,7 +13,6 @@ import enum
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from logstore.checkpoint.atomic import read_bytes
 from logstore.config.limits import ReadLimits
@@ -33,6 +32,7 @@ from logstore.inspect.decoders import (
     java_text,
     raft_control_text,
 )
+from logstore.named import NamedTuple
 from logstore.names import (
     INDEX_SUFFIX,
     LOG_SUFFIX,

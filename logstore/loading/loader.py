@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import pairwise, zip_longest
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from logstore.errors import (
     CorruptCheckpointError,
@@ -33,6 +33,7 @@ from logstore.log.log import Log
 from logstore.log.recovery import has_aborted_transaction, recover_segment, replay_batches
 from logstore.log.replay import rebuild_producer_state
 from logstore.log.split import split_segment
+from logstore.named import NamedTuple
 from logstore.names import (
     CLEANED_SUFFIX,
     DELETE_DIR_SUFFIX,

@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from logstore.errors import CorruptionError, UnsupportedFormatError
 from logstore.loading.leftovers import finish_swaps
+from logstore.named import NamedTuple
 from logstore.names import (
     INDEX_SUFFIXES,
     LOG_SUFFIX,

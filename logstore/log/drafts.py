@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from logstore.errors import InvalidRecordError, InvalidTxnStateError
 from logstore.log.validate import (
@@ -22,6 +22,7 @@ from logstore.log.validate import (
     target_codec,
     timestamps_in_bounds,
 )
+from logstore.named import NamedTuple
 from logstore.record.batch import RecordBatch, built_batch, pack_batch, pack_record, place_batch
 from logstore.record.choice import encodes_by_kernel
 from logstore.record.codecs import Codec, compress

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from itertools import pairwise
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from logstore.errors import (
     CorruptionError,
@@ -21,6 +21,7 @@ from logstore.errors import (
 )
 from logstore.log.replay import rebuild_producer_state
 from logstore.log.split import split_segment
+from logstore.named import NamedTuple
 from logstore.names import DELETED_SUFFIX, SEGMENT_SUFFIXES, file_name
 from logstore.runtime import Lifetime, Signal
 from logstore.runtime.guard import StorageGuard

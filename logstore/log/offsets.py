@@ -5,9 +5,10 @@ They move under the log's lock; readers, who hold none, take each as it was publ
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from logstore.errors import OffsetOutOfRangeError
+from logstore.named import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -6,7 +6,7 @@ Storage-format §8.5. Also the replay of batches into the producer state (§9.3)
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from logstore.errors import (
     CorruptRecordError,
@@ -14,6 +14,7 @@ from logstore.errors import (
     InvalidTxnStateError,
     SegmentOverflowError,
 )
+from logstore.named import NamedTuple
 from logstore.record import layout
 from logstore.record.batch import RecordBatch
 from logstore.record.control import ControlType, end_txn_marker_of

@@ -11,9 +11,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import islice, zip_longest
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from logstore.errors import CorruptRecordError, UnsupportedFormatError
+from logstore.named import NamedTuple
 from logstore.types import INT64_MAX
 
 if TYPE_CHECKING:

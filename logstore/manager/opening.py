@@ -5,9 +5,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from logstore.errors import LogStoreError
+from logstore.named import NamedTuple
 from logstore.types import TopicPartition
 
 if TYPE_CHECKING:

@@ -26,9 +26,10 @@ from __future__ import annotations
 
 import enum
 import threading
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from logstore.errors import CorruptRecordError, InvalidConfigurationError
+from logstore.named import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import enum
 import struct
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from logstore.errors import InvalidRecordError
+from logstore.named import NamedTuple
 
 if TYPE_CHECKING:
     # Only looked at: this module stays free of the codecs that a batch brings along.

@@ -48,8 +48,8 @@ import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import NamedTuple
 
+from logstore.named import NamedTuple
 from logstore.runtime.clock import Clock, SystemClock
 from logstore.runtime.crash import (
     Change,

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from contextlib import closing
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from logstore import jit
+from logstore.named import NamedTuple
 from logstore.record.layout import BATCH_LENGTH_POSITION, LOG_OVERHEAD
 from logstore.record.walk import walk_buffer
 from logstore.simulate import kernels

@@ -12,7 +12,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 import xxhash
@@ -24,6 +24,7 @@ from logstore.broker.places import place_of
 from logstore.broker.view import PartitionView
 from logstore.cleaner.strategy import HEADER, Strategy
 from logstore.errors import InvalidConfigurationError, UnknownTopicOrPartitionError
+from logstore.named import NamedTuple
 from logstore.runtime import DiskFileSystem, ReadOnlyFileSystem
 
 if TYPE_CHECKING:

@@ -9,9 +9,10 @@ from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 from tempfile import NamedTemporaryFile
-from typing import TYPE_CHECKING, NamedTuple, Self, cast
+from typing import TYPE_CHECKING, Self, cast
 
 from logstore.errors import InvalidConfigurationError
+from logstore.named import NamedTuple
 from logstore.runtime.lifetime import lasting
 from logstore.runtime.loops import LoopThread
 from logstore.runtime.sockets import host_and_port, is_loopback, opened_socket

@@ -9,7 +9,7 @@ here.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from logstore.config.dynamic import Layer
 from logstore.errors import (
@@ -19,6 +19,7 @@ from logstore.errors import (
     LogStoreError,
     UnknownLeaderEpochError,
 )
+from logstore.named import NamedTuple
 from logstore.runtime import Signal
 from logstore.runtime.purgatory import DelayedOperation
 from logstore.types import NO_PARTITION_LEADER_EPOCH, TopicPartition

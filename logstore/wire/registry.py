@@ -7,7 +7,9 @@ import inspect
 from collections.abc import Callable
 from enum import Enum
 from functools import cache
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
+
+from logstore.named import NamedTuple
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 

@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from logstore.errors import UnknownTopicOrPartitionError
 from logstore.faults.rules import Faults
+from logstore.named import NamedTuple
 from logstore.runtime import SystemClock
 from logstore.runtime.purgatory import Purgatory
 from logstore.security.sasl import Credentials

@@ -7,7 +7,8 @@ no handler, is not advertised and is answered as Kafka answers what it does not 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
+
+from logstore.named import NamedTuple
 
 
 class Versions(NamedTuple):

@@ -9,10 +9,11 @@ are the same. NumPy only.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
+from logstore.named import NamedTuple
 from logstore.workload import draws
 from logstore.workload.draws import Bools, Bytes, Ints, Stream
 from logstore.workload.spec import BLOCK_RECORDS, Spec

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
+from logstore.named import NamedTuple
 from logstore.record import layout
 from logstore.record.crc32c import crc32c
 from logstore.record.header import BatchHeader, increment_sequence

@@ -11,13 +11,14 @@ import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from logstore import errors
 from logstore.cli.options import Group
 from logstore.errors import InvalidConfigurationError, LogStoreError
+from logstore.named import NamedTuple
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -39,7 +39,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import (
     DataSource,
@@ -71,6 +71,7 @@ from logstore.bench.workloads.datasource.splits import (
 from logstore.broker import Broker
 from logstore.errors import InvalidConfigurationError
 from logstore.log.reader import Isolation
+from logstore.named import NamedTuple
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -13,7 +13,7 @@ import os
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import InputPartition
 
@@ -25,6 +25,7 @@ from logstore.errors import (
     KafkaStorageError,
 )
 from logstore.log.reader import FETCH_BYTES, Isolation
+from logstore.named import NamedTuple
 from logstore.record.walk import check_place, walk_buffer
 from logstore.types import INT64_MAX
 

@@ -10,7 +10,7 @@ doubt is enough. A fingerprint has 64 bits, as have the sums, which are exclusiv
 from __future__ import annotations
 
 from functools import reduce
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
@@ -30,6 +30,7 @@ from logstore.bench.workloads.judging.rows import (
     wrong_horizon,
     young,
 )
+from logstore.named import NamedTuple
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from logstore.bench.workloads.judging.kinds import example
 from logstore.bench.workloads.judging.scan import scan, scan_folded, scan_in_order
@@ -21,6 +21,7 @@ from logstore.broker import Broker
 from logstore.broker.setup import directories_of
 from logstore.config.log_config import LogConfig
 from logstore.errors import InvalidConfigurationError, UnknownTopicOrPartitionError
+from logstore.named import NamedTuple
 from logstore.runtime import SystemClock
 from logstore.types import INT64_MAX, TopicPartition
 

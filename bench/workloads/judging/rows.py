@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyspark.sql import functions as F
@@ -20,6 +20,7 @@ from pyspark.sql.types import (
 from logstore.bench.workloads.judging.kinds import PLACE
 from logstore.bench.workloads.judging.rules import Begin, Cleaned, Rules
 from logstore.bench.workloads.judging.versions import HEADER, OFFSET, version_of
+from logstore.named import NamedTuple
 from logstore.types import INT64_MAX
 
 if TYPE_CHECKING:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from logstore.bench.workloads.judging.versions import ENCODINGS, HEADER, LONG, OFFSET, STRATEGIES
 from logstore.errors import InvalidConfigurationError
+from logstore.named import NamedTuple
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

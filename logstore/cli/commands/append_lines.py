@@ -6,9 +6,10 @@ import base64
 import binascii
 import json
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NoReturn
 
 from logstore.log.drafts import NewRecord
+from logstore.named import NamedTuple
 from logstore.record.records import Header
 from logstore.types import INT32_MAX, INT64_MAX, NO_TIMESTAMP
 

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from logstore.named import NamedTuple
 from logstore.record.columns import BytesColumn
 from logstore.types import DAY_MS
 

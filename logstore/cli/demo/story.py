@@ -6,12 +6,13 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from logstore import jit
 from logstore.broker import Broker
 from logstore.broker.summary import PartitionSummary, inspect_partition
 from logstore.cli.demo.accounts import Accounts, Chapter
+from logstore.named import NamedTuple
 from logstore.runtime import SystemClock
 from logstore.types import DAY_MS, TopicPartition
 
