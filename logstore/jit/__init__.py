@@ -11,6 +11,7 @@ loaded: small work never waits for it.
 `policy`       when the kernels of a room are compiled
 `twins`        the plain twin of a kernel, and its fingerprint
 `compiler`     compiling and loading, by numba
+`lent`         arrays as arguments, without a count of references
 `beside`       loading, while Python does the work
 `files`        where compiled kernels are kept
 `instructions` operations that no Python can say, with their plain twins

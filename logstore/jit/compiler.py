@@ -12,6 +12,7 @@ from numba.core.caching import CompileResultCacheImpl, FunctionCache, _CacheLoca
 from numba.core.registry import CPUDispatcher
 
 from logstore.jit.files import KernelFiles, cache_dir
+from logstore.jit.lent import has_array, lent, passed_on
 
 if TYPE_CHECKING:
     from types import FunctionType
@@ -31,13 +32,22 @@ class KernelDispatcher(CPUDispatcher):
 
     def entry_for(self, *args: Any) -> Any:
         """Return the compiled function for arguments of these types; None if there is none."""
-        found: Any = self.overloads.get(tuple(map(self.typeof_pyval, args)))
+        found: Any = self.overloads.get(tuple(lent(self.typeof_pyval(each)) for each in args))
         return None if found is None else found.entry_point
 
     def compile(self, signature: Any) -> Any:
         """Compile for a signature, or load it from the cache."""
         with self._files.being_made(), _no_garbage():
-            return super().compile(signature)
+            kinds = tuple(map(lent, signature))
+            entry = super().compile(kinds)
+        compiled: Any = self.overloads[kinds]
+        if has_array(compiled.signature.return_type):
+            name = self.py_func.__qualname__
+            raise TypeError(f"kernel {name} returns an array, which was only lent")
+        # numba looks for it by the types that these arguments have in Python.
+        find_by: Any = self._insert  # type: ignore[attr-defined]  # of its base, which is C
+        find_by([each._code for each in signature], entry, False)
+        return entry
 
 
 class InnerDispatcher(CPUDispatcher):
@@ -52,7 +62,7 @@ class InnerDispatcher(CPUDispatcher):
 
     def get_call_template(self, args: Any, kws: Any) -> Any:
         """Compile once for all constants that it is called with: LLVM folds them as it inlines."""
-        args = [types.unliteral(each) for each in args]
+        args = [passed_on(types.unliteral(each)) for each in args]
         return super().get_call_template(args, {name: types.unliteral(kws[name]) for name in kws})
 
 

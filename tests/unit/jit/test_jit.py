@@ -507,3 +507,60 @@ def test_without_a_place_for_compiled_kernels_everybody_is_the_first(monkeypatch
     monkeypatch.setattr(files, "cache_dir", lambda: None)
     with files.turn() as one, files.turn() as other:
         assert (one, other) == (0, 0)
+
+
+# --- arrays that are lent ---------------------------------------------------------------------
+
+
+@WITHOUT_COMPILER
+def test_a_kernel_counts_no_references_to_its_arrays(room, monkeypatch):
+    """numba's own way: an object for each array and call, which is then taken apart."""
+    kernel = room(least_of)
+    jit.compile_always()
+    array = np.array([7, 5], np.int64)
+    assert kernel(array, 2) == 10
+    from numba.core.runtime import _nrt_python
+
+    _nrt_python.memsys_enable_stats()
+    try:
+        before = _nrt_python.memsys_get_stats_mi_alloc()
+        assert [kernel(array, 3), kernel(array[:1], 2)] == [15, 14]
+        assert _nrt_python.memsys_get_stats_mi_alloc() == before
+    finally:
+        _nrt_python.memsys_disable_stats()
+    assert sys.getrefcount(array) == 2
+
+
+def tail_of(data):
+    return data[1:]
+
+
+def tails_of(data, factor):
+    return factor, (factor, data[1:])
+
+
+@WITHOUT_COMPILER
+@pytest.mark.parametrize("function", (tail_of, tails_of))
+def test_a_kernel_that_returns_what_it_was_lent_is_refused(room, function):
+    kernel = room(function)
+    jit.compile_always()
+    array = np.array([7, 5], np.int64)
+    for _ in range(2):
+        with pytest.raises(TypeError, match=f"{function.__name__} returns an array"):
+            kernel(*(array, 2)[: function.__code__.co_argcount])
+
+
+def put_first(data):
+    data[0] = 1
+
+
+@WITHOUT_COMPILER
+def test_a_kernel_does_not_write_into_what_is_read_only(room):
+    kernel = room(put_first)
+    jit.compile_always()
+    array = np.zeros(2, np.int64)
+    kernel(array)
+    assert array[0] == 1
+    array.flags.writeable = False
+    with pytest.raises(Exception, match="readonly"):
+        kernel(array)
