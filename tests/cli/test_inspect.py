@@ -363,7 +363,24 @@ def test_fast_totals_agree_with_the_walk_on_torn_files(tmp_path, cut):
     path.write_bytes(data[: len(data) - cut])
     file = DiskFileSystem().open(str(path))
     walked = list(walk_headers(file, str(path)))
-    assert batch_totals(file, str(path)).batches == len(walked)
+    totals = batch_totals(file, str(path))
+    assert totals.batches == len(walked)
+    assert totals.last_offset == max((at.header.last_offset for at in walked), default=-1)
+
+
+@pytest.mark.parametrize("horizons", ((700, 500, 600), (500, 700), (700,)), ids=str)
+def test_fast_totals_know_the_first_delete_horizon(tmp_path, horizons):
+    data = bytearray((GOLDEN / "segments" / "data" / "golden-0" / f"{0:020}.log").read_bytes())
+    path = tmp_path / "horizons.log"
+    path.write_bytes(data)
+    file = DiskFileSystem().open(str(path))
+    assert batch_totals(file, str(path)).delete_horizon_ms is None
+    for at, horizon_ms in zip(walk_headers(file, str(path)), horizons, strict=False):
+        struct.pack_into(">h", data, at.position + 21, at.header.attributes | 0x40)
+        struct.pack_into(">q", data, at.position + 27, horizon_ms)
+    path.write_bytes(data)
+    totals = batch_totals(DiskFileSystem().open(str(path)), str(path))
+    assert totals.delete_horizon_ms == min(horizons)
 
 
 @pytest.mark.parametrize(("position", "value"), ((16, 7), (8, 0x80), (11, 3)))
