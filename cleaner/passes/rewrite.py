@@ -181,7 +181,9 @@ class Rewriter:
             An offset does not fit the destination.
         """
         with self._log.lock:
-            producers = self._log.producer_state.active_producers()
+            producers = self._log.producer_state.active_producers(
+                group[0].base_offset, end_of(group[-1], self._log)
+            )
         last_batches = LastBatches(producers)
         for segment in group:
             end = end_of(segment, self._log)

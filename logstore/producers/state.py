@@ -25,7 +25,14 @@ from logstore.producers.snapshot import SnapshotEntry, SnapshotFiles
 from logstore.record.control import EndTxnMarker
 from logstore.record.header import BatchHeader
 from logstore.runtime.fs import FileSystem
-from logstore.types import DAY_MS, NO_OFFSET, SMALL_FILE_MAX_BYTES, AppendOrigin, TopicPartition
+from logstore.types import (
+    DAY_MS,
+    INT64_MAX,
+    NO_OFFSET,
+    SMALL_FILE_MAX_BYTES,
+    AppendOrigin,
+    TopicPartition,
+)
 
 PRODUCER_ID_EXPIRATION_MS = DAY_MS
 
@@ -106,16 +113,20 @@ class ProducerStateManager:
         entry = self._producers.get(producer_id)
         return NO_OFFSET if entry is None else entry.last_data_offset
 
-    def active_producers(self) -> dict[int, LastRecord]:
-        """Return, as a copy, the epoch and last data offset of every known producer id."""
+    def active_producers(
+        self, start_offset: int = 0, end_offset: int = INT64_MAX
+    ) -> dict[int, LastRecord]:
+        """Return, as a copy, the epoch and last data offset of every known producer id.
+
+        Of a part of the log only those whose last data lie in [start, end), or that have none.
+        """
         # Without the entry's property: a cleaning asks for thousands of them, for each segment.
-        return {
-            producer_id: LastRecord(
-                entry.producer_epoch,
-                batches[-1].last_offset if (batches := entry.batches) else NO_OFFSET,
-            )
-            for producer_id, entry in self._producers.items()
-        }
+        found = {}
+        for producer_id, entry in self._producers.items():
+            last = batches[-1].last_offset if (batches := entry.batches) else NO_OFFSET
+            if start_offset <= last < end_offset or last == NO_OFFSET:
+                found[producer_id] = LastRecord(entry.producer_epoch, last)
+        return found
 
     def has_open_transaction(self, producer_id: int) -> bool:
         """Tell whether a producer has data here whose transaction has no marker yet."""

@@ -337,6 +337,9 @@ def test_golden_snapshot_is_what_the_manager_loads_and_writes(fs, state):
     state._check()
     assert state.first_unstable_offset(200) == 100
     assert state.active_producers() == {1: (2, 2), 11: (12, -1)}
+    both, only_11 = {1: (2, 2), 11: (12, -1)}, {11: (12, -1)}
+    parts = ((0, 2), (2, 3), (3, 9))
+    assert [state.active_producers(*part) for part in parts] == [only_11, both, only_11]
     assert list(state.entry(1).batches) == [BatchMetadata(1, 2, 3, -1)]
     assert not state.entry(11).batches
     state.map_end_offset = 201
