@@ -349,14 +349,38 @@ def read_control_types(data: Bytes, table: Int64s) -> tuple[int, int]:
     return OK, len(table)
 
 
+@inline_kernel
+def _is_among(offsets: Int64s, offset: Int) -> bool:
+    """Tell whether an offset is one of some, which rise."""
+    low, high = 0, len(offsets)
+    while low < high:
+        middle = (low + high) // 2
+        if offsets[middle] < offset:
+            low = middle + 1
+        else:
+            high = middle
+    return low < len(offsets) and offsets[low] == offset
+
+
 @kernel
-def list_transactional(table: Int64s, found: Int64s) -> int:
-    """List the batches of transactions and the control batches of a chunk, in their order.
+def list_transactional(
+    table: Int64s, tells_mapped: bool, discarded_before: Int64s, found: Int64s
+) -> int:
+    """List the runs of batches of transactions in a chunk, and its control batches, in order.
+
+    A run is data batches of one producer in rows side by side. A control batch stands alone.
 
     Parameters
     ----------
-    found : (rows, 4) int64, out
-        Row, last offset, producer id and `COL_CONTROL` of each.
+    table : (n, TABLE_COLUMNS) int64
+        `DISCARD_NONE_MAPPED` is written into the data batches that were mapped.
+    tells_mapped : bool
+        Whether it is known which were.
+    discarded_before : (m,) int64
+        Last offsets, rising, of the batches that were not, also of other chunks.
+    found : (rows, 6) int64, out
+        Of each first row, row behind the last, last offsets of its first and of its last batch,
+        producer id and `COL_CONTROL`.
 
     Returns
     -------
@@ -364,14 +388,56 @@ def list_transactional(table: Int64s, found: Int64s) -> int:
         How many there are.
     """
     table = borrowed(table)
+    discarded_before = borrowed(discarded_before)
     found = borrowed(found)
     count = 0
+    open_end = -1  # where a batch goes on with the last run
     for index in range(len(table)):
         row = table[index]
-        if row[COL_ATTRIBUTES] & (TRANSACTIONAL_BIT | CONTROL_BIT):
+        if not row[COL_ATTRIBUTES] & (TRANSACTIONAL_BIT | CONTROL_BIT):
+            continue
+        last_offset = row[COL_LAST_OFFSET]
+        is_data = row[COL_CONTROL] == CONTROL_NONE
+        if not (is_data and index == open_end and row[COL_PRODUCER_ID] == found[count - 1, 4]):
             found[count, 0] = index
-            found[count, 1] = row[COL_LAST_OFFSET]
-            found[count, 2] = row[COL_PRODUCER_ID]
-            found[count, 3] = row[COL_CONTROL]
+            found[count, 2] = last_offset
+            found[count, 4] = row[COL_PRODUCER_ID]
+            found[count, 5] = row[COL_CONTROL]
             count += 1
+        found[count - 1, 1] = index + 1
+        found[count - 1, 3] = last_offset
+        if is_data:
+            open_end = index + 1
+            if tells_mapped and not _is_among(discarded_before, last_offset):
+                row[COL_DISCARD] = DISCARD_NONE_MAPPED
     return count
+
+
+@kernel
+def keep_last_batches(table: Int64s, last_offsets: Int64s, producer_ids: Int64s) -> None:
+    """Let the batches stay, be it empty, that end at an offset and are its producer's.
+
+    Parameters
+    ----------
+    table : (n, TABLE_COLUMNS) int64
+        Verdicts are written.
+    last_offsets : (m,) int64
+        Rising; some may be equal.
+    producer_ids : (m,) int64
+        Whose each of them is.
+    """
+    table = borrowed(table)
+    last_offsets = borrowed(last_offsets)
+    producer_ids = borrowed(producer_ids)
+    index = 0
+    for wanted in range(len(last_offsets)):
+        while index < len(table) and table[index, COL_LAST_OFFSET] < last_offsets[wanted]:
+            index += 1
+        if index == len(table):
+            break
+        row = table[index]
+        if (
+            row[COL_LAST_OFFSET] == last_offsets[wanted]
+            and row[COL_PRODUCER_ID] == producer_ids[wanted]
+        ):
+            row[COL_VERDICT] = VERDICT_RETAIN_EMPTY

@@ -8,7 +8,7 @@ Source: cleaner-semantics §8.
 from __future__ import annotations
 
 import heapq
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING
 
@@ -19,6 +19,8 @@ from logstore.record.layout import CONTROL_BIT, TRANSACTIONAL_BIT
 from logstore.types import INT64_MAX, NO_OFFSET
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from logstore.cleaner.passes.chunks import Chunk
     from logstore.log.log import Log
     from logstore.producers.entry import LastRecord
@@ -51,7 +53,8 @@ class TransactionState:
     """
 
     def __init__(self, discarded_before: Collection[int] | None = None) -> None:
-        self._discarded_before = discarded_before
+        self._tells_mapped = discarded_before is not None
+        self._discarded_before = np.array(sorted(discarded_before or ()), np.int64)
         self.discarded: set[int] | None = set()
         # (first offset, producer id, transaction), lowest first offset first.
         self._known: list[tuple[int, int, AbortedTxn]] = []
@@ -59,7 +62,7 @@ class TransactionState:
         self._seen: set[int] = set()
         self._committed: set[int] = set()
         self.kept_aborts: list[AbortedTxn] = []
-        self._found = np.empty((0, 4), np.int64)  # room for the batches that are looked at
+        self._found = np.empty((0, 6), np.int64)  # room for the runs that are looked at
 
     def add_aborted(self, transactions: Iterable[AbortedTxn]) -> None:
         """Learn of aborted transactions that begin at or after the walk's present batch.
@@ -80,37 +83,42 @@ class TransactionState:
             return
         table = chunk.table
         if len(self._found) < len(table):
-            self._found = np.empty((2 * len(table), 4), np.int64)
-        count = kernels.list_transactional(table, self._found)
-        for row, last_offset, producer_id, control in self._found[:count].tolist():
-            self._reach(last_offset)
-            if control == kernels.CONTROL_NONE:
-                if self._meet_data(producer_id):
-                    table[row, kernels.COL_DISCARD] = kernels.DISCARD_ABORTED
-                    self._note_discarded(last_offset)
-                elif (
-                    self._discarded_before is not None and last_offset not in self._discarded_before
-                ):
-                    table[row, kernels.COL_DISCARD] = kernels.DISCARD_NONE_MAPPED
+            self._found = np.empty((2 * len(table), 6), np.int64)
+        count = kernels.list_transactional(
+            table, self._tells_mapped, self._discarded_before, self._found
+        )
+        known = self._known
+        for start, end, first, last, producer_id, control in self._found[:count].tolist():
+            self._reach(first)
+            if known and known[0][0] <= last:
+                self._judge_apart(table, start, end, producer_id)
+            elif control == kernels.CONTROL_NONE:
+                self._meet_data(table, start, end, producer_id)
             elif self._meet_marker(producer_id, control):
-                table[row, kernels.COL_DISCARD] = kernels.DISCARD_EXPIRING
+                table[start, kernels.COL_DISCARD] = kernels.DISCARD_EXPIRING
 
     def _reach(self, offset: int) -> None:
         while self._known and self._known[0][0] <= offset:
             _, producer_id, transaction = heapq.heappop(self._known)
             self._aborted.setdefault(producer_id, transaction)
 
-    def _meet_data(self, producer_id: int) -> bool:
-        """Record a transactional batch; tell whether it was aborted."""
-        if producer_id in self._aborted:
-            self._seen.add(producer_id)
-            return True
-        self._committed.add(producer_id)
-        return False
+    def _judge_apart(
+        self, table: NDArray[np.int64], start: int, end: int, producer_id: int
+    ) -> None:
+        """Judge the batches of a run, inside which an aborted transaction begins, one by one."""
+        for row in range(start, end):
+            self._reach(int(table[row, kernels.COL_LAST_OFFSET]))
+            self._meet_data(table, row, row + 1, producer_id)
 
-    def _note_discarded(self, last_offset: int) -> None:
+    def _meet_data(self, table: NDArray[np.int64], start: int, end: int, producer_id: int) -> None:
+        """Record a run of transactional batches, rows of a table; mark them if aborted."""
+        if producer_id not in self._aborted:
+            self._committed.add(producer_id)
+            return
+        self._seen.add(producer_id)
+        table[start:end, kernels.COL_DISCARD] = kernels.DISCARD_ABORTED
         if self.discarded is not None:
-            self.discarded.add(last_offset)
+            self.discarded.update(table[start:end, kernels.COL_LAST_OFFSET].tolist())
             if len(self.discarded) > DISCARDED_MAX:
                 self.discarded = None
 
@@ -175,43 +183,45 @@ class LastBatches:
     Parameters
     ----------
     producers : mapping
-        Producers by id, as the log knew them when the group was begun.
+        Producers by id, as the log knew them when the group was begun. Those need not be there
+        whose last data lie elsewhere.
     """
 
     def __init__(self, producers: Mapping[int, LastRecord]) -> None:
-        self._producers = producers
-        offsets = {known.last_data_offset for known in producers.values()}
-        self._lack_data = NO_OFFSET in offsets
-        self._offsets = np.array(sorted(offsets - {NO_OFFSET}), np.int64)
+        ends = sorted(
+            (known.last_data_offset, producer_id)
+            for producer_id, known in producers.items()
+            if known.last_data_offset != NO_OFFSET
+        )
+        self._ends = [last_data_offset for last_data_offset, _ in ends]
+        self._end_offsets = np.array(self._ends, np.int64)
+        self._producer_ids = np.array([producer_id for _, producer_id in ends], np.int64)
+        self._epochs_without_data = {
+            producer_id: known.producer_epoch
+            for producer_id, known in producers.items()
+            if known.last_data_offset == NO_OFFSET
+        }
 
     def keep(self, chunk: Chunk) -> None:
         """Note in a chunk's table which batches are the last of their producers."""
-        if not self._producers or not chunk.has_producers:
+        if not chunk.has_producers:
             return
-        table = chunk.table
-        last_offsets = table[:, kernels.COL_LAST_OFFSET]
-        # Only a batch that ends where one of them does may be its last: rows rise by that.
-        first = self._offsets.searchsorted(last_offsets[0])
-        wanted = self._offsets[first : self._offsets.searchsorted(last_offsets[-1], side="right")]
-        rows = last_offsets.searchsorted(wanted)
-        rows = rows[last_offsets[rows] == wanted]
-        if self._lack_data:  # or a control batch
-            control = np.flatnonzero(table[:, kernels.COL_CONTROL] != kernels.CONTROL_NONE)
-            rows = np.concatenate((rows, control))
-        columns = [
-            kernels.COL_PRODUCER_ID,
-            kernels.COL_PRODUCER_EPOCH,
-            kernels.COL_LAST_OFFSET,
-            kernels.COL_CONTROL,
-        ]
-        for row, (producer_id, epoch, last_offset, control) in zip(
+        # Only a batch that ends where one of them does may be its last.
+        start = bisect_left(self._ends, chunk.first_offset)
+        end = bisect_right(self._ends, chunk.last_offset, start)
+        if start < end:
+            kernels.keep_last_batches(
+                chunk.table, self._end_offsets[start:end], self._producer_ids[start:end]
+            )
+        if self._epochs_without_data and chunk.may_have(CONTROL_BIT):
+            self._keep_markers(chunk.table)
+
+    def _keep_markers(self, table: NDArray[np.int64]) -> None:
+        """Note the control batches of producers that have no data, of their present epoch."""
+        columns = [kernels.COL_PRODUCER_ID, kernels.COL_PRODUCER_EPOCH]
+        rows = np.flatnonzero(table[:, kernels.COL_CONTROL] != kernels.CONTROL_NONE)
+        for row, (producer_id, epoch) in zip(
             rows.tolist(), table[rows][:, columns].tolist(), strict=True
         ):
-            known = self._producers.get(producer_id)
-            if known is None:
-                continue
-            is_last = known.last_data_offset == last_offset
-            if known.last_data_offset == NO_OFFSET:
-                is_last = control != kernels.CONTROL_NONE and epoch == known.producer_epoch
-            if is_last:
+            if self._epochs_without_data.get(producer_id) == epoch:
                 table[row, kernels.COL_VERDICT] = kernels.VERDICT_RETAIN_EMPTY

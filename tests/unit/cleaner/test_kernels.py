@@ -10,8 +10,6 @@ from logstore.cleaner.passes.offset_map import OffsetMap
 from logstore.record.batch import RecordBatch, build_batch, seal_batch
 from logstore.record.layout import (
     CONTROL_BIT,
-    DELETE_HORIZON_BIT,
-    TIMESTAMP_TYPE_BIT,
     TRANSACTIONAL_BIT,
 )
 from logstore.record.records import Record, encode_records
@@ -161,15 +159,63 @@ def test_scan_batches_may_leave_crcs_unchecked() -> None:
 # --- list_transactional -----------------------------------------------------------------------
 
 
-def test_list_transactional_lists_batches_of_transactions_and_control_batches_alone() -> None:
-    table = np.arange(6 * kernels.TABLE_COLUMNS).reshape(6, -1)
-    attributes = (0, TRANSACTIONAL_BIT, CONTROL_BIT, TIMESTAMP_TYPE_BIT, DELETE_HORIZON_BIT)
-    table[:, kernels.COL_ATTRIBUTES] = (*attributes, TRANSACTIONAL_BIT | CONTROL_BIT | 7)
-    found = np.full((6, 4), -1, np.int64)
-    count = kernels.list_transactional(table, found)
-    columns = [kernels.COL_LAST_OFFSET, kernels.COL_PRODUCER_ID, kernels.COL_CONTROL]
-    assert found[:count].tolist() == [[row, *table[row, columns]] for row in (1, 2, 5)]
-    assert (found[count:] == -1).all()
+def table_of(rows: int, **columns: list[int]) -> np.ndarray:
+    """A table of which only some columns say anything."""
+    table = np.full((rows, kernels.TABLE_COLUMNS), -9)
+    table[:, kernels.COL_DISCARD] = kernels.DISCARD_NONE
+    for name, values in columns.items():
+        table[:, getattr(kernels, name)] = values
+    return table
+
+
+T, C = TRANSACTIONAL_BIT, CONTROL_BIT
+RUNS = table_of(
+    11,
+    COL_ATTRIBUTES=[0, T, T | 7, T, 0, T, T, T | C, T, C, C],
+    COL_LAST_OFFSET=[1, 2, 5, 6, 7, 9, 10, 11, 12, 13, 14],
+    COL_PRODUCER_ID=[3, 3, 3, 4, -1, 4, 4, 4, 4, 4, 4],
+    COL_CONTROL=[-1, -1, -1, -1, -1, -1, -1, 1, -1, 2, 2],
+)
+
+
+@pytest.mark.parametrize(
+    ("mapped", "marked"), ((False, []), (True, [2, 3, 5, 8])), ids=("untold", "told")
+)
+def test_list_transactional_lists_runs_of_a_producer_and_control_batches(
+    mapped: bool, marked: list[int]
+) -> None:
+    table, found = RUNS.copy(), np.full((11, 6), -7, np.int64)
+    discarded_before = np.array([0, 2, 4, 7, 10, 11, 20], np.int64)
+    count = kernels.list_transactional(table, mapped, discarded_before, found)
+    assert found[:count].tolist() == [
+        [1, 3, 2, 5, 3, -1],
+        [3, 4, 6, 6, 4, -1],
+        [5, 7, 9, 10, 4, -1],
+        [7, 8, 11, 11, 4, 1],
+        [8, 9, 12, 12, 4, -1],
+        [9, 10, 13, 13, 4, 2],
+        [10, 11, 14, 14, 4, 2],
+    ]
+    assert (found[count:] == -7).all()
+    expected = RUNS.copy()
+    expected[marked, kernels.COL_DISCARD] = kernels.DISCARD_NONE_MAPPED
+    assert (table == expected).all()
+
+
+# --- keep_last_batches ------------------------------------------------------------------------
+
+
+def test_keep_last_batches_finds_each_offset_that_is_the_end_of_its_producers_batch() -> None:
+    ends, producers = [3, 5, 7, 7, 9], [1, 2, 3, 4, 5]
+    table = table_of(5, COL_LAST_OFFSET=ends, COL_PRODUCER_ID=producers)
+    table[3:, kernels.COL_LAST_OFFSET] = (8, 9)
+    expected = table.copy()
+    wanted = ((2, 1), (3, 2), (3, 1), (4, 2), (7, 4), (7, 3), (9, 5), (9, 6), (10, 5))
+    offsets, ids = np.array(wanted, np.int64).T.copy()
+    kernels.keep_last_batches(table, offsets, ids)
+    expected[[0, 2, 4], kernels.COL_VERDICT] = kernels.VERDICT_RETAIN_EMPTY
+    assert (table == expected).all()
+    kernels.keep_last_batches(table[:0], offsets, ids)
 
 
 # --- read_control_types -----------------------------------------------------------------------

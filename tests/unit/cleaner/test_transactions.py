@@ -25,6 +25,7 @@ from tests.support.world.builders import abort, batch, commit, data_batch, memor
 from tests.support.world.cleaning import (
     ALL_KEYS,
     Producer,
+    batch_bases_in,
     compacted,
     drive,
     keys_in,
@@ -92,6 +93,26 @@ def test_a_batch_counts_from_its_last_offset_on() -> None:
     state = TransactionState()
     state.add_aborted([aborted(1, 3, 6)])
     assert judged(state, data_batch(0, 1, 1), data_batch(2, 3, 1)) == [NONE, ABORTED]
+
+
+def test_an_aborted_transaction_that_begins_inside_a_run_takes_the_rest_of_it() -> None:
+    """Those before it are committed, with their marker; both kinds end in one chunk."""
+    state = TransactionState()
+    state.add_aborted([aborted(2, 0, 9), aborted(1, 5, 9)])
+    run = [data_batch(2 * at, 2 * at + 1, 1, sequence=2 * at) for at in range(4)]
+    found = judged(state, *run, abort(9, 1), commit(10, 1), commit(11, 1))
+    assert found == [NONE, NONE, ABORTED, ABORTED, NONE, NONE, EXPIRING]
+    assert state.discarded == {5, 7}
+    assert state.kept_aborts == [aborted(1, 5, 9)]
+
+
+def test_runs_of_a_producer_are_aborted_whole_and_noted_batch_by_batch() -> None:
+    state = TransactionState()
+    state.add_aborted([aborted(1, 0, 9)])
+    data = (data_batch(0, 1, 1), data_batch(2, 3, 1, sequence=2), batch(4), data_batch(5, 5, 2))
+    again = (data_batch(6, 6, 2, sequence=1), data_batch(7, 7, 1, sequence=4), abort(9, 1))
+    assert judged(state, *data, *again) == [*(ABORTED, ABORTED, NONE, NONE, NONE, ABORTED, NONE)]
+    assert state.discarded == {1, 3, 7}
 
 
 def test_data_outside_transactions_are_nobodys_business() -> None:
@@ -308,6 +329,24 @@ def test_without_data_the_markers_of_the_present_epoch_are_kept() -> None:
     assert kept({1: LastRecord(3, -1)}, *data) == [False, False, True, True, False]
     assert kept({1: LastRecord(3, 0)}, *data) == [True, False, False, False, False]
     assert kept({1: LastRecord(2, -1)}, *data) == [False, True, False, False, False]
+
+
+@pytest.mark.parametrize("segment_bytes", (100, 1024))
+def test_batches_at_both_ends_of_a_group_are_the_last_of_their_producers(
+    segment_bytes: int,
+) -> None:
+    """Each segment a group of its own, or all of them one."""
+    log = compacted(memory_world(), segment_bytes=segment_bytes)
+    for offset in range(3):
+        producer = {"producer_id": offset, "producer_epoch": 0, "base_sequence": 0}
+        put_batches(log, batch(offset, key=b"1", **producer))
+        log.writer.roll()
+    put(log, (b"1", b"v"))
+    log.writer.roll()
+    run_pass(log)
+    assert len(list(log.segments)) == (5 if segment_bytes == 100 else 2)
+    assert batch_bases_in(log) == [0, 1, 2, 3]
+    assert offsets_in(log) == [3]
 
 
 # --- chunks -----------------------------------------------------------------------------------
