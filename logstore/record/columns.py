@@ -37,6 +37,8 @@ from logstore.types import NO_PARTITION_LEADER_EPOCH
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    _Desk = tuple[NDArray[np.uint8], memoryview, NDArray[np.int64], NDArray[np.int64]]
+
 _NO_HEADERS = np.frombuffer(NO_HEADERS, np.uint8)
 _NO_STARTS = np.empty(0, np.int64)
 _NO_SIZES = np.empty(0, np.int32)
@@ -53,7 +55,7 @@ _header_of_columns = struct.Struct(">q13xh4xqq14xi").unpack_from
 """Base offset, attributes, base and largest timestamp, and record count of a batch."""
 _empty, _int64 = np.empty, np.dtype(np.int64)
 _decode = jit.Direct(kernels.decode_records)
-_encode = jit.Direct(kernels.encode_batch)
+_encode = jit.Direct(kernels.encode_batches)
 
 _DECODE_ERRORS = {
     kernels.PREMATURE_END: "premature end: fewer records than the header counts",
@@ -434,16 +436,18 @@ def encode_batches(
 
 
 _DESK_BYTES = 1 << 16
-_desks: list[tuple[NDArray[np.uint8], memoryview]] = []
+_desks: list[_Desk] = []
 """Arrays on which no batch is being encoded: a call takes one away, so that none serves two.
 
 To make another one takes a tenth as long as to encode a batch.
 """
 
 
-def _new_desk() -> tuple[NDArray[np.uint8], memoryview]:
+def _new_desk() -> _Desk:
+    """Return an arena, a view of it, and the bounds and extents of one batch."""
     out = np.empty(_DESK_BYTES, np.uint8)
-    return out, memoryview(out)  # type: ignore[arg-type]  # a NumPy array is a buffer
+    view = memoryview(out)  # type: ignore[arg-type]  # a NumPy array is a buffer
+    return out, view, np.zeros(2, np.int64), np.empty((1, 3), np.int64)
 
 
 def encode_batch(
@@ -474,11 +478,13 @@ def encode_batch(
         if encode is None:
             jit.pays(kernels.encode_batches, count * _ENCODE_SECONDS)
             encode = _encode
-        desk = out, view = _desks.pop() if _desks else _new_desk()
+        desk = out, view, bounds, extents = _desks.pop() if _desks else _new_desk()
+        bounds[1] = count
         size = encode(
             first_offset,
             leader_epoch,
             attributes,
+            bounds,
             timestamps,
             keys.data,
             keys.starts,
@@ -486,9 +492,13 @@ def encode_batch(
             values.data,
             values.starts,
             values.sizes,
+            _NO_HEADERS,
+            _NO_STARTS,
+            _NO_SIZES,
             out,
+            extents,
         )
-        data = bytes(view[:size])
+        data = view[:size].tobytes()  # sooner than `bytes` looks at what it is given
         _desks.append(desk)
         return data
     batches, _ = encode_batches(

@@ -830,153 +830,6 @@ def find_bounds(
 
 
 @kernel
-def _put_batch(
-    base_offset: Int,
-    leader_epoch: int,
-    attributes: int,
-    first: Any,
-    last: Any,
-    timestamps: Int64s,
-    key_data: Bytes,
-    key_starts: Int64s,
-    key_sizes: Int32s,
-    value_data: Bytes,
-    value_starts: Int64s,
-    value_sizes: Int32s,
-    has_headers: bool,
-    header_data: Bytes,
-    header_starts: Int64s,
-    header_sizes: Int32s,
-    plan: UInt64s,
-    out: Bytes,
-    start: Any,
-) -> Any:
-    """Write the batch of rows [first, last) at `start`; see `encode_batches`.
-
-    `plan` is `2 * PLANNED_ROWS` numbers to work with. Returns the position after it, and the
-    largest timestamp.
-    """
-    key_data, value_data = borrowed(key_data), borrowed(value_data)
-    timestamps, plan, out = borrowed(timestamps), borrowed(plan), borrowed(out)
-    key_starts, key_sizes = borrowed(key_starts), borrowed(key_sizes)
-    value_starts, value_sizes = borrowed(value_starts), borrowed(value_sizes)
-    fronts, middles = plan[:PLANNED_ROWS], plan[PLANNED_ROWS:]
-    end = start + HEADER_SIZE
-    base_timestamp = timestamps[first]
-    largest = base_timestamp
-    for block in range(first, last, PLANNED_ROWS):
-        stop = min(last, block + PLANNED_ROWS)
-        planned = _plan_records(
-            first,
-            block,
-            stop,
-            base_timestamp,
-            timestamps,
-            key_sizes,
-            value_sizes,
-            fronts,
-            middles,
-        )
-        largest = max(largest, planned)
-        row = block
-        while row < stop:
-            header_start = np.int64(0)
-            header_size = np.int64(1)
-            if has_headers:
-                header_start = header_starts[row]
-                header_size = np.int64(header_sizes[row])
-            else:
-                row, end = _put_planned(
-                    block,
-                    row,
-                    stop,
-                    fronts,
-                    middles,
-                    key_data,
-                    key_starts,
-                    key_sizes,
-                    value_data,
-                    value_starts,
-                    value_sizes,
-                    out,
-                    end,
-                )
-            if row < stop:
-                end = _put_record(
-                    out,
-                    end,
-                    timestamps[row] - base_timestamp,
-                    row - first,
-                    key_data,
-                    key_starts[row],
-                    np.int64(key_sizes[row]),
-                    value_data,
-                    value_starts[row],
-                    np.int64(value_sizes[row]),
-                    header_data,
-                    header_start,
-                    header_size,
-                )
-                row += 1
-    _put_header(
-        out,
-        start,
-        end,
-        base_offset,
-        leader_epoch,
-        attributes,
-        last - first,
-        base_timestamp,
-        largest,
-    )
-    return end, largest
-
-
-@kernel
-def encode_batch(
-    base_offset: int,
-    leader_epoch: int,
-    attributes: int,
-    timestamps: Int64s,
-    key_data: Bytes,
-    key_starts: Int64s,
-    key_sizes: Int32s,
-    value_data: Bytes,
-    value_starts: Int64s,
-    value_sizes: Int32s,
-    out: Bytes,
-) -> Any:
-    """Write all rows as one batch whose records have no headers; see `encode_batches`.
-
-    A kernel of its own, as each array that is handed to one takes as long as some records.
-    """
-    out = borrowed(out)
-    plan = np.empty(2 * PLANNED_ROWS, np.uint64)
-    end, _ = _put_batch(
-        base_offset,
-        leader_epoch,
-        attributes,
-        0,
-        len(timestamps),
-        borrowed(timestamps),
-        borrowed(key_data),
-        borrowed(key_starts),
-        borrowed(key_sizes),
-        borrowed(value_data),
-        borrowed(value_starts),
-        borrowed(value_sizes),
-        False,
-        borrowed(key_data),
-        borrowed(key_starts),
-        borrowed(key_sizes),
-        borrowed(plan),
-        out,
-        0,
-    )
-    return end
-
-
-@kernel
 def encode_batches(
     first_offset: int,
     leader_epoch: int,
@@ -1030,8 +883,10 @@ def encode_batches(
         borrowed(value_starts),
         borrowed(value_sizes),
     )
+    header_starts, header_sizes = borrowed(header_starts), borrowed(header_sizes)
     out = borrowed(out)
     plan = np.empty(2 * PLANNED_ROWS, np.uint64)
+    fronts, middles = borrowed(plan[:PLANNED_ROWS]), borrowed(plan[PLANNED_ROWS:])
     has_headers = len(header_sizes) > 0
     end: Any = 0  # of what is written
     for batch in range(len(bounds) - 1):
@@ -1039,26 +894,73 @@ def encode_batches(
         last = bounds[batch + 1]
         start = end
         base_offset = first_offset + first - bounds[0]
-        end, largest = _put_batch(
+        base_timestamp = timestamps[first]
+        largest = base_timestamp
+        end = start + HEADER_SIZE
+        for block in range(first, last, PLANNED_ROWS):
+            stop = min(last, block + PLANNED_ROWS)
+            planned = _plan_records(
+                first,
+                block,
+                stop,
+                base_timestamp,
+                timestamps,
+                key_sizes,
+                value_sizes,
+                fronts,
+                middles,
+            )
+            largest = max(largest, planned)
+            row = block
+            while row < stop:
+                header_start = np.int64(0)
+                header_size = np.int64(1)
+                if has_headers:
+                    header_start = header_starts[row]
+                    header_size = np.int64(header_sizes[row])
+                else:
+                    row, end = _put_planned(
+                        block,
+                        row,
+                        stop,
+                        fronts,
+                        middles,
+                        key_data,
+                        key_starts,
+                        key_sizes,
+                        value_data,
+                        value_starts,
+                        value_sizes,
+                        out,
+                        end,
+                    )
+                if row < stop:
+                    end = _put_record(
+                        out,
+                        end,
+                        timestamps[row] - base_timestamp,
+                        row - first,
+                        key_data,
+                        key_starts[row],
+                        np.int64(key_sizes[row]),
+                        value_data,
+                        value_starts[row],
+                        np.int64(value_sizes[row]),
+                        header_data,
+                        header_start,
+                        header_size,
+                    )
+                    row += 1
+        _put_header(
+            out,
+            start,
+            end,
             base_offset,
             leader_epoch,
             attributes,
-            first,
-            last,
-            timestamps,
-            key_data,
-            key_starts,
-            key_sizes,
-            value_data,
-            value_starts,
-            value_sizes,
-            has_headers,
-            header_data,
-            borrowed(header_starts),
-            borrowed(header_sizes),
-            borrowed(plan),
-            out,
-            start,
+            last - first,
+            base_timestamp,
+            largest,
         )
         extents[batch, 0] = base_offset + last - first - 1
         extents[batch, 1] = largest

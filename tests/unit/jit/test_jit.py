@@ -339,7 +339,7 @@ def test_the_first_cleaning_of_a_test_compiles_nothing_and_waits_for_no_compiler
 EXERCISE = """
 from logstore import Broker
 from logstore.record import ahead, kernels
-called = kernels.decode_records, kernels.find_bounds, kernels.encode_batch, kernels.encode_batches
+called = kernels.decode_records, kernels.find_bounds, kernels.encode_batches
 ahead._exercise()
 signatures = [each.signatures for each in called]
 assert all(signatures), signatures
@@ -359,7 +359,7 @@ print(*(each._function.__name__ for each in called[0].group.kernels if each.sign
 def test_the_exercise_of_batches_covers_all_that_python_calls_for_them():
     """By the types of the arguments: of others a kernel would be loaded while a client waits."""
     called = output_of(start(EXERCISE, LOGSTORE_KERNELS="compiled")).split()
-    assert called == ["decode_records", "find_bounds", "encode_batch", "encode_batches"]
+    assert called == ["decode_records", "find_bounds", "encode_batches"]
 
 
 SHARED = """

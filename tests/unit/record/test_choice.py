@@ -43,8 +43,7 @@ def test_without_a_compiler_only_what_is_too_much_for_a_list_goes_by_kernel(with
 
 def test_no_kernel_runs_as_python_for_batches_that_a_list_holds(without_compiler, monkeypatch):
     """It would take twenty times as long. Appended, produced, from a client, read and checked."""
-    encode = kernels.encode_batch, kernels.encode_batches
-    for kernel in (*encode, kernels.find_bounds, kernels.decode_records):
+    for kernel in (kernels.encode_batches, kernels.find_bounds, kernels.decode_records):
         monkeypatch.setattr(kernel, "_run", lambda *_: pytest.fail("a kernel ran as Python"))
     records = [Record(row, row, b"k", b"v", (("h", b"1"),)) for row in range(COUNT)]
     batch = build_batch(records)
