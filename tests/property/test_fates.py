@@ -103,8 +103,7 @@ def listed(
 ) -> tuple[list[tuple[int, str, int]], CleanerStats, CleanableState]:
     """(offset, fate, superseded by) of all records, and the pass that told them."""
     log = model.log
-    state = replace(
-        cleanable_state(log, None, 0),
+    state = cleanable_state(log, None, 0)._replace(
         first_dirty_offset=model.first_dirty,
         upper_bound_offset=model.upper_bound(),
     )

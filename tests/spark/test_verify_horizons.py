@@ -112,7 +112,8 @@ def test_digest_strings_is_xxh64():
     data = np.random.default_rng(1).integers(0, 256, 5_000, np.uint8)
     sizes = np.array([*range(130), -1, 1_000])
     starts = np.arange(len(sizes)) * 7
-    found = digest_strings(data, starts, sizes)
+    found = np.empty(len(sizes), np.int64)
+    digest_strings(data, starts, sizes, found)
     expected = [
         xxhash.xxh64_intdigest(data[start : start + max(size, 0)].tobytes(), 42)
         for start, size in zip(starts, sizes, strict=True)

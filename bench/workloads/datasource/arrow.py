@@ -205,9 +205,10 @@ def _digests(
     from logstore.bench.workloads.datasource.kernels import digest_strings
 
     jit.pays(digest_strings, len(sizes) * _DIGEST_SECONDS)
-    return digest_strings(
-        data, np.ascontiguousarray(starts, np.int64), np.ascontiguousarray(sizes, np.int64)
-    )
+    found = np.empty(len(sizes), np.int64)
+    starts, sizes = (np.ascontiguousarray(each, np.int64) for each in (starts, sizes))
+    digest_strings(data, starts, sizes, found)
+    return found
 
 
 def _of_batches(rows: _Rows, values: Sequence[object], kind: pa.DataType) -> pa.Array:

@@ -37,9 +37,12 @@ def _round(lane: np.uint64, word: np.uint64) -> np.uint64:
 
 @kernel
 def digest_strings(
-    data: NDArray[np.uint8], starts: NDArray[np.int64], sizes: NDArray[np.int64]
-) -> NDArray[np.int64]:
-    """Return the XXH64 of each of some byte strings.
+    data: NDArray[np.uint8],
+    starts: NDArray[np.int64],
+    sizes: NDArray[np.int64],
+    found: NDArray[np.int64],
+) -> None:
+    """Compute the XXH64 of each of some byte strings.
 
     Parameters
     ----------
@@ -47,12 +50,12 @@ def digest_strings(
         Where they lie.
     starts, sizes : (m,) int64
         Positions and lengths in bytes, all inside `data`; a negative length counts as 0.
+    found : (m,) int64, out
 
     Notes
     -----
     O(bytes). Source: the XXH64 specification, 0.1.1.
     """
-    found = np.empty(len(starts), np.int64)
     for row in range(len(starts)):
         at, size = starts[row], max(sizes[row], 0)
         end = at + size
@@ -86,4 +89,3 @@ def digest_strings(
         total = (total ^ (total >> np.uint64(33))) * _P2
         total = (total ^ (total >> np.uint64(29))) * _P3
         found[row] = np.int64(total ^ (total >> np.uint64(32)))
-    return found

@@ -25,7 +25,7 @@ def prepare() -> None:
     jit.compile_always()
     decode_section(b"", 0, 0, 0)
     none = np.empty(0, np.int64)
-    digest_strings(np.empty(0, np.uint8), none, none)
+    digest_strings(np.empty(0, np.uint8), none, none, none)
 
 
 if __name__ == "__main__":
