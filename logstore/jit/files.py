@@ -61,26 +61,3 @@ class KernelFiles:
             byte = int(self.fingerprint[:12], 16)
             fcntl.lockf(file, fcntl.LOCK_EX, 1, byte)
             yield
-
-
-@contextmanager
-def turn() -> Iterator[int]:
-    """Tell how many others were within this, of the processes that share the compiled kernels.
-
-    So that those which want the same kernels at a time can begin with different ones.
-    """
-    place = cache_dir()
-    if place is None:
-        yield 0
-        return
-    # Not the file of `being_made`: closing any handle of a file ends all locks that a process has.
-    with (place / "turns.lock").open("ab") as file:
-        number = 0
-        while True:
-            try:
-                fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, number)
-            except OSError:
-                number += 1
-            else:
-                break
-        yield number

@@ -224,9 +224,9 @@ CALLED_FROM_PYTHON = (
 def test_warmup_leaves_no_kernel_of_a_cleaning_for_later(data_dir):
     """In a process of its own: in this one, other tests have compiled them."""
     program = (
-        "from logstore.broker.warmup import warm_up\n"
         "from logstore.cleaner import kernels\n"
-        "warm_up()\n"
+        "from logstore.cli.main import main\n"
+        "main(['warmup'], standalone_mode=False)\n"
         f"for name in {CALLED_FROM_PYTHON!r}:\n"
         "    assert getattr(kernels, name).signatures, name\n"
     )

@@ -13,12 +13,12 @@ def warmup(settings: Settings) -> None:
     The compiled code is kept beside the installation, in ~/.cache/logstore if that is read-only, or
     where NUMBA_CACHE_DIR says. It serves all processes until the program or its libraries change.
     """
-    from logstore.broker.warmup import warm_up_machine
+    from logstore.broker.warmup import warm_up
     from logstore.runtime import SystemClock
 
     timer = SystemClock()
     started_ns = timer.monotonic_ns()
-    warm_up_machine()
+    warm_up()
     elapsed_ms = (timer.monotonic_ns() - started_ns) // 1_000_000
     if settings.as_table:
         emit(f"kernels ready after {elapsed_ms / 1000:.1f} s")

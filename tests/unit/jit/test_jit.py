@@ -481,34 +481,6 @@ def test_arrays_of_another_kind_never_meet_what_was_compiled_for_the_first(room,
         assert bound(other) == other.min() * 3
 
 
-def test_processes_that_are_at_it_at_a_time_have_different_turns(room):
-    """A number is free again once its process has left."""
-    script = "import sys; from logstore.jit import files\nwith files.turn() as number:"
-    script += " print(number, flush=True); sys.stdin.read()"
-
-    def another():
-        process = subprocess.Popen(
-            [sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT
-        )
-        return process, int(process.stdout.readline())
-
-    with files.turn() as number:
-        assert number == 0
-        (second, number_2), (third, number_3) = another(), another()
-        assert (number_2, number_3) == (1, 2)
-        second.communicate()
-        fourth, number_4 = another()
-        assert number_4 == 1
-    third.communicate()
-    fourth.communicate()
-
-
-def test_without_a_place_for_compiled_kernels_everybody_is_the_first(monkeypatch):
-    monkeypatch.setattr(files, "cache_dir", lambda: None)
-    with files.turn() as one, files.turn() as other:
-        assert (one, other) == (0, 0)
-
-
 # --- arrays that are lent ---------------------------------------------------------------------
 
 
