@@ -23,13 +23,12 @@ from logstore.record.codecs import DEFAULT_LIMIT, Codec, compress, decompress
 from logstore.record.crc32c import crc32c
 from logstore.record.header import BatchHeader
 from logstore.record.records import (
-    SMALL_SIZES,
     Record,
     RecordRow,
     decode_records,
     encode_records,
+    record_parts,
 )
-from logstore.record.varint import encode_varint
 from logstore.types import (
     INT32_MAX,
     NO_PARTITION_LEADER_EPOCH,
@@ -51,9 +50,6 @@ _pack_offset = struct.Struct(">q").pack_into
 _pack_epoch = struct.Struct(">i").pack_into
 _crc32c = google_crc32c.extend
 _MAGIC = layout.MAGIC
-_pack_under_crc_of_one = struct.Struct(">hxxxxqq18s").pack
-"""`HEADER_UNDER_CRC` of one record, whose last offset delta is 0; its end is always the same."""
-_END_OF_ONE = struct.pack(">qhii", NO_PRODUCER_ID, NO_PRODUCER_EPOCH, NO_SEQUENCE, 1)
 _BYTES_BEFORE_COVERED = layout.ATTRIBUTES_POSITION - layout.LOG_OVERHEAD
 """Of what the batch length counts, before what the CRC covers."""
 
@@ -341,35 +337,21 @@ def pack_record(
 ) -> bytes:
     """Return the uncompressed batch of one record of no producer.
 
-    The bytes of `encode_record` and `pack_batch`, whose steps are one here: most who append records
-    one by one wait for nothing else. `headers` as `encode_headers` gives them.
+    `headers` as `encode_headers` gives them.
     """
-    if key is None:
-        key_size, key = b"\x01", b""
-    else:
-        size = len(key)
-        key_size = SMALL_SIZES[size] if size < 1024 else encode_varint(size)
-    if value is None:
-        value_size, value = b"\x01", b""
-    else:
-        size = len(value)
-        value_size = SMALL_SIZES[size] if size < 1024 else encode_varint(size)
-    size = 3 + len(key_size) + len(key) + len(value_size) + len(value) + len(headers)
-    covered = b"".join(
-        (
-            _pack_under_crc_of_one(attributes, timestamp, max_timestamp, _END_OF_ONE),
-            SMALL_SIZES[size] if size < 1024 else encode_varint(size),
-            b"\x00\x00\x00",  # attributes and both deltas
-            key_size,
-            key,
-            value_size,
-            value,
-            headers,
-        )
+    return pack_batch(
+        b"".join(record_parts(0, 0, key, value, headers)),
+        base_offset,
+        partition_leader_epoch,
+        attributes,
+        0,
+        timestamp,
+        max_timestamp,
+        NO_PRODUCER_ID,
+        NO_PRODUCER_EPOCH,
+        NO_SEQUENCE,
+        1,
     )
-    length = len(covered) + _BYTES_BEFORE_COVERED
-    crc = _crc32c(0, covered)
-    return _pack_up_to_crc(base_offset, length, partition_leader_epoch, _MAGIC, crc) + covered
 
 
 def place_batch(batch: memoryview, base_offset: int, partition_leader_epoch: int) -> None:

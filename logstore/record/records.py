@@ -67,7 +67,7 @@ def encode_headers(headers: Sequence[Header]) -> bytes:
 Row = tuple[int, int, bytes | None, bytes | None, Sequence[Header]]
 """A record relative to its batch: timestamp delta, offset delta, key, value, headers."""
 
-SMALL_SIZES = tuple(encode_varint(size) for size in range(1024))
+_SIZES = tuple(encode_varint(size) for size in range(1024))
 """The encodings of small sizes and deltas; few keys, values and batches are larger."""
 
 
@@ -79,32 +79,33 @@ def encode_record(
     headers: bytes = NO_HEADERS,
 ) -> bytes:
     """Return one record, length prefix included; `headers` as `encode_headers` gives them."""
-    return b"".join(_parts(timestamp_delta, offset_delta, key, value, headers))
+    return b"".join(record_parts(timestamp_delta, offset_delta, key, value, headers))
 
 
-def _parts(
+def record_parts(
     timestamp_delta: int,
     offset_delta: int,
     key: bytes | None,
     value: bytes | None,
     headers: bytes,
 ) -> tuple[bytes, ...]:
+    """Return what `encode_record` joins, for whoever joins it with more."""
     stamp = b"\x00" if timestamp_delta == 0 else encode_varint(timestamp_delta)
-    place = SMALL_SIZES[offset_delta] if 0 <= offset_delta < 1024 else encode_varint(offset_delta)
+    place = _SIZES[offset_delta] if 0 <= offset_delta < 1024 else encode_varint(offset_delta)
     if key is None:
         key_size, key = b"\x01", b""
     else:
         size = len(key)
-        key_size = SMALL_SIZES[size] if size < 1024 else encode_varint(size)
+        key_size = _SIZES[size] if size < 1024 else encode_varint(size)
     if value is None:
         value_size, value = b"\x01", b""
     else:
         size = len(value)
-        value_size = SMALL_SIZES[size] if size < 1024 else encode_varint(size)
+        value_size = _SIZES[size] if size < 1024 else encode_varint(size)
     size = 1 + len(stamp) + len(place) + len(key_size) + len(key) + len(value_size) + len(value)
     size += len(headers)
     return (
-        SMALL_SIZES[size] if size < 1024 else encode_varint(size),
+        _SIZES[size] if size < 1024 else encode_varint(size),
         b"\x00",
         stamp,
         place,
@@ -124,7 +125,7 @@ def encode_rows(rows: Iterable[Row]) -> bytes:
     parts: list[bytes] = []
     for timestamp_delta, offset_delta, key, value, headers in rows:
         encoded = encode_headers(headers) if headers else NO_HEADERS
-        parts += _parts(timestamp_delta, offset_delta, key, value, encoded)
+        parts += record_parts(timestamp_delta, offset_delta, key, value, encoded)
     return b"".join(parts)
 
 
