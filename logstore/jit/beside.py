@@ -31,10 +31,9 @@ def load_beside(
     """
     entry = cast("policy.Entry", function)
     group = entry.group
-    if policy.MODE != policy.AUTO or group.is_hot or group.load is not None:
+    if policy.MODE != policy.AUTO:
         return
-    group.load = partial(start, partial(_load, group, exercise))
-    if entry.files.exist():
+    if group.load_by(partial(start, partial(_load, group, exercise))) and entry.files.exist():
         group.heat()
 
 

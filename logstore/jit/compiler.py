@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator
+import os
+import threading
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from numba.core import types
 from numba.core.caching import CompileResultCacheImpl, FunctionCache, _CacheLocator
+from numba.core.compiler_lock import global_compiler_lock
 from numba.core.registry import CPUDispatcher
 
 from logstore.jit.files import KernelFiles, cache_dir
@@ -18,36 +21,86 @@ if TYPE_CHECKING:
     from types import FunctionType
 
 
+compiling = threading.RLock()
+"""Held by the thread that compiles or loads a kernel: one at a time in this process.
+
+The lock on the file (`KernelFiles.being_made`) excludes other processes only: it belongs to the
+process, and closing any descriptor of that file releases it. numba's own lock is taken inside.
+"""
+
+
+def _renew_locks() -> None:
+    """Replace the locks in a forked child, where the threads that held them do not exist."""
+    global compiling
+    compiling = threading.RLock()
+    global_compiler_lock._lock = threading.RLock()
+
+
+os.register_at_fork(after_in_child=_renew_locks)
+
+
 class KernelDispatcher(CPUDispatcher):
     """Compiles or loads a kernel for each signature that Python calls it with.
 
     One process at a time compiles a kernel; the others wait, then load it from the cache.
+
+    numba finds the compiled function in a table in C, by the codes of the arguments' types. Two
+    equal rows make each call ambiguous, and numba answers an ambiguous call by calling `compile`.
+    Therefore only `compile` inserts rows, one for each signature.
     """
 
     def __init__(self, function: FunctionType, files: KernelFiles) -> None:
         super().__init__(function, targetoptions=_options(no_cfunc_wrapper=True))
         self._files = files
+        # Signatures are kept because a type that is collected and made again gets another code.
+        self._inserted: dict[tuple[int, ...], tuple[Any, Any]] = {}
         if cache_dir() is not None:
             self._cache = _KernelCache(function, files)
 
+    def typeof_pyval(self, value: Any) -> Any:
+        """Return the type of an argument.
+
+        Two threads that make equal types at the same time would get types of different codes, so
+        this takes the lock under which numba makes all other types.
+        """
+        with global_compiler_lock:
+            return super().typeof_pyval(value)
+
     def entry_for(self, *args: Any) -> Any:
         """Return the compiled function for arguments of these types; None if there is none."""
-        found: Any = self.overloads.get(tuple(lent(self.typeof_pyval(each)) for each in args))
-        return None if found is None else found.entry_point
+        found = self._inserted.get(_codes_of(map(self.typeof_pyval, args)))
+        return None if found is None else found[1]
 
     def compile(self, signature: Any) -> Any:
-        """Compile for a signature, or load it from the cache."""
+        """Compile for a signature, or load it from the cache, unless another thread just did."""
+        codes = _codes_of(signature)
+        with compiling:
+            if codes not in self._inserted:
+                entry = self._compile_or_load(signature)
+                # A signal handler in this thread may have called the kernel in the meantime.
+                if codes not in self._inserted:
+                    self._inserted[codes] = signature, entry
+                    self._insert(codes, entry, False)  # type: ignore[attr-defined]  # in C
+            return self._inserted[codes][1]
+
+    def add_overload(self, result: Any) -> None:
+        """Keep what numba compiled or loaded; `compile` inserts it into the table."""
+        self.overloads[tuple(result.signature.args)] = result
+
+    def _compile_or_load(self, signature: Any) -> Any:
+        kinds = tuple(map(lent, signature))
         with self._files.being_made(), _no_garbage():
-            kinds = tuple(map(lent, signature))
             entry = super().compile(kinds)
         compiled: Any = self.overloads[kinds]
         if has_array(compiled.signature.return_type):
             name = self.py_func.__qualname__
             raise TypeError(f"kernel {name} returns an array, which was only lent")
-        # numba looks for it by the types that these arguments have in Python.
-        find_by: Any = self._insert  # type: ignore[attr-defined]  # of its base, which is C
-        find_by([each._code for each in signature], entry, False)
         return entry
+
+
+def _codes_of(signature: Iterable[Any]) -> tuple[int, ...]:
+    """Return the numbers by which numba's dispatcher tells types apart."""
+    return tuple(each._code for each in signature)
 
 
 class InnerDispatcher(CPUDispatcher):

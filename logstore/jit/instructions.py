@@ -16,7 +16,7 @@ import numpy as np
 
 from logstore.jit.arrays import COPY_BLOCK, Bytes, UInt64s
 from logstore.jit.kernel import Kernel
-from logstore.jit.twins import Twofold
+from logstore.jit.twins import Twofold, Worlds
 
 A = TypeVar("A")
 
@@ -47,6 +47,10 @@ class Instruction(Twofold):
     def plain(self) -> Callable[..., Any]:
         """The plain twin."""
         return self._plain.plain if isinstance(self._plain, Kernel) else self._plain
+
+    def twin(self, worlds: Worlds) -> Callable[..., Any]:
+        """Return the plain form whose globals are, or will be, in `worlds`."""
+        return self._plain.twin(worlds) if isinstance(self._plain, Kernel) else self._plain
 
     def parts(self, seen: set[FunctionType]) -> Iterator[object]:
         """Yield the parts of its compiled form."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, cast
 import numpy as np
 
 from logstore.jit import policy
-from logstore.jit.twins import Twofold, fingerprint, parts_of, plain_twin
+from logstore.jit.twins import Twofold, Worlds, fingerprint, parts_of, plain_twin, twin_in
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -78,6 +78,10 @@ class Kernel(Twofold, Generic[P, R]):
             self._plain = cast("Callable[P, R]", plain_twin(self._function))
         return self._plain
 
+    def twin(self, worlds: Worlds) -> Callable[..., Any]:
+        """Return the plain form whose globals are, or will be, in `worlds`."""
+        return twin_in(worlds, self._function) if self._plain is None else self._plain
+
     def parts(self, seen: set[FunctionType]) -> Iterator[object]:
         """Yield the parts of its compiled form."""
         yield self._is_inline
@@ -103,9 +107,11 @@ class Kernel(Twofold, Generic[P, R]):
         is_hot = self.group.is_hot
         if is_hot or policy.loading_here.get() is self.group:
             if self._outer is None:
-                from logstore.jit.compiler import KernelDispatcher
+                from logstore.jit import compiler
 
-                self._outer = KernelDispatcher(self._function, self.files)
+                with compiler.compiling:
+                    if self._outer is None:
+                        self._outer = compiler.KernelDispatcher(self._function, self.files)
             if is_hot:
                 self._run = self._outer
             return cast("R", self._outer(*args, **kwargs))
@@ -136,21 +142,22 @@ class Bound(Generic[R]):
         Its last arguments.
     """
 
-    __slots__ = ("_arguments", "_arrays", "_entry", "_kernel")
+    __slots__ = ("_arguments", "_kernel", "_last")
 
     def __init__(self, function: Callable[..., R], *arguments: object) -> None:
         self._kernel = cast("Kernel[..., R]", function)
         self._arguments = arguments
-        # Of each array among the first arguments: which one it is, and its kind.
-        self._arrays: list[tuple[int, np.dtype[Any], int, int]] = []
-        self._entry: Callable[..., R] | None = None
+        # The compiled function of the last call, and the position and kind of each array that it
+        # takes. One attribute: another thread must not see a function with the arrays of another.
+        self._last: tuple[Callable[..., R], list[tuple[int, np.dtype[Any], int, int]]] | None = None
 
     def __call__(self, *first: NDArray[Any] | int) -> R:
         """Run the kernel with arrays, integers or truth values as its first arguments."""
-        entry = self._entry
-        if entry is not None:
+        last = self._last
+        if last is not None:
+            entry, arrays = last
             # It converts numbers, but does not check arrays: others would be misread.
-            for index, dtype, dimensions, flags in self._arrays:
+            for index, dtype, dimensions, flags in arrays:
                 array: Any = first[index]
                 if array.flags.num != flags or array.ndim != dimensions or array.dtype != dtype:
                     break
@@ -163,12 +170,13 @@ class Bound(Generic[R]):
         arguments = (*first, *self._arguments)
         entry = self._kernel.entry_for(*arguments)
         result = (self._kernel if entry is None else entry)(*arguments)
-        self._entry = entry or self._kernel.entry_for(*arguments)
-        self._arrays = [
+        entry = entry or self._kernel.entry_for(*arguments)
+        arrays = [
             (index, each.dtype, each.ndim, each.flags.num)
             for index, each in enumerate(first)
             if isinstance(each, np.ndarray)
         ]
+        self._last = None if entry is None else (entry, arrays)
         return result
 
 

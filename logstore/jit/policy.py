@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
+import threading
 from collections.abc import Callable
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Protocol, cast
@@ -40,6 +41,19 @@ Set by the variables `LOGSTORE_KERNELS` and `NUMBA_DISABLE_JIT`, which are read 
 """
 
 
+# Re-entrant: a signal handler may announce work while its thread does.
+_deciding = threading.RLock()
+
+
+def _renew_lock() -> None:
+    """Replace the lock in a forked child, where the thread that held it does not exist."""
+    global _deciding
+    _deciding = threading.RLock()
+
+
+os.register_at_fork(after_in_child=_renew_lock)
+
+
 class Group:
     """The kernels of one room, which are compiled together or not at all.
 
@@ -68,16 +82,31 @@ class Group:
         """Cost of compiling all of them, in seconds, about."""
         return len(self.kernels) * COMPILE_SECONDS
 
-    def heat(self) -> None:
-        """Let them run compiled: from now on, or, if they load beside the work, soon."""
-        if self.load is None:
-            self.is_hot = True
-        else:
+    def heat(self) -> bool:
+        """Let them run compiled: from now on, or, if they load in the background, soon.
+
+        Returns whether this call decided it: of several threads at the same time, one does.
+        """
+        with _deciding:
+            if self.is_hot or self.is_loading:
+                return False
+            if self.load is None:
+                self.is_hot = True
+                return True
             self.is_loading = True
-            try:
-                self.load()
-            except RuntimeError as error:  # the system has no more threads
-                logger.warning("the kernels of %s cannot be loaded: %s", self.name, error)
+        try:
+            self.load()
+        except RuntimeError as error:  # the system has no more threads
+            logger.warning("the kernels of %s cannot be loaded: %s", self.name, error)
+        return True
+
+    def load_by(self, load: Callable[[], object]) -> bool:
+        """Set `load`; return False, changing nothing, if the kernels run compiled or it is set."""
+        with _deciding:
+            if self.is_hot or self.load is not None:
+                return False
+            self.load = load
+            return True
 
 
 loading_here: ContextVar[Group | None] = ContextVar("loading_here", default=None)
@@ -130,8 +159,7 @@ def pays(function: Callable[..., Any], seconds: float) -> bool:
     if group.spent_seconds > LOAD_SECONDS:  # the files are looked for only when it may matter
         if entry.files.exist():
             group.heat()
-        elif group.spent_seconds > group.compile_seconds:
-            group.heat()
+        elif group.spent_seconds > group.compile_seconds and group.heat():
             logger.info(
                 "compiling the kernels of %s, about %.0f s, once on this machine;"
                 " `logstore warmup` does it ahead",
@@ -160,5 +188,5 @@ def compile_always() -> None:
     global MODE
     if MODE != PYTHON:
         MODE = COMPILED
-        for group in groups.values():
+        for group in groups.copy().values():  # another thread may import a room
             group.is_hot = True

@@ -11,6 +11,9 @@ from typing import Any
 
 import numpy as np
 
+Worlds = dict[int, dict[str, Any]]
+"""Globals of modules with plain twins in place of kernels, by the id of the originals."""
+
 
 class Twofold(ABC):
     """An operation whose compiled form is not its plain Python."""
@@ -23,21 +26,36 @@ class Twofold(ABC):
         """The operation in plain Python, including all that it calls."""
 
     @abstractmethod
+    def twin(self, worlds: Worlds) -> Callable[..., Any]:
+        """Return the plain form whose globals are, or will be, in `worlds`."""
+
+    @abstractmethod
     def parts(self, seen: set[FunctionType]) -> Iterator[object]:
         """Yield the parts of its compiled form, leaving out the functions in `seen`."""
 
 
-_plain_worlds: dict[int, dict[str, Any]] = {}
-"""Globals of modules with plain twins in place of kernels, by the id of the originals."""
+_plain_worlds: Worlds = {}
 
 
 def plain_twin(function: FunctionType) -> FunctionType:
-    """Return a function of the same code that calls plain twins in place of kernels."""
-    world = _plain_worlds.get(id(function.__globals__))
+    """Return a function of the same code that calls plain twins in place of kernels.
+
+    Its globals are published once they are complete: no other thread meets half of them, and an
+    interrupt leaves nothing behind.
+    """
+    worlds = _plain_worlds.copy()
+    twin = twin_in(worlds, function)
+    _plain_worlds.update(worlds)
+    return twin
+
+
+def twin_in(worlds: Worlds, function: FunctionType) -> FunctionType:
+    """Return the plain twin of a function, adding the globals that `worlds` lacks."""
+    world = worlds.get(id(function.__globals__))
     if world is None:
-        world = _plain_worlds[id(function.__globals__)] = {}
-        for name, value in function.__globals__.items():
-            world[name] = value.plain if isinstance(value, Twofold) else value
+        world = worlds[id(function.__globals__)] = {}
+        for name, value in function.__globals__.copy().items():
+            world[name] = value.twin(worlds) if isinstance(value, Twofold) else value
     twin = FunctionType(function.__code__, world, function.__name__, function.__defaults__)
     update_wrapper(twin, function)
     return twin
