@@ -803,7 +803,6 @@ class Cluster(Generic[ClockT]):
             Nobody can listen there, or time is virtual: replication would wait for somebody who
             lets it pass, and clients would not.
         """
-        from logstore.cluster.coordination import Coordination
         from logstore.cluster.wire import ClusterListeners
         from logstore.wire.settings import settings_of_several
 
@@ -813,16 +812,7 @@ class Cluster(Generic[ClockT]):
                 " its clients do not let pass; take SystemClock() or ShiftedClock()"
             )
         chosen = settings_of_several(settings)
-        if self._coordination is None:
-            self._coordination = Coordination(
-                self._data_dir,
-                self.clock,
-                self.broker_config,
-                lambda topic: range(len(self.controller.topic(topic).partitions)),
-                self.leader_log,
-                self._await_marker,
-            )
-        coordinator = self._coordination.transactions
+        coordinator = self._coordinators().transactions
         listeners = ClusterListeners(self, host, port, chosen, coordinator)
         try:
             for node in self._nodes:
@@ -833,6 +823,21 @@ class Cluster(Generic[ClockT]):
             raise
         self._listeners.append(listeners)
         return listeners
+
+    def _coordinators(self) -> Coordination:
+        """Return the coordinators of groups and transactions, which are opened at first use."""
+        from logstore.cluster.coordination import Coordination
+
+        if self._coordination is None:
+            self._coordination = Coordination(
+                self._data_dir,
+                self.clock,
+                self.broker_config,
+                lambda topic: range(len(self.controller.topic(topic).partitions)),
+                self.leader_log,
+                self._await_marker,
+            )
+        return self._coordination
 
     # -- time in hand --------------------------------------------------------------------
 

@@ -3,8 +3,9 @@
 Where Kafka spreads them over the leaders of two replicated topics, here they are one object with a
 data directory of its own (`coordinator`), which does not end with any broker: what groups have
 committed and how far transactions are is not lost with a leader, and nobody waits for a new
-coordinator. The markers of transactions go into the leaders' logs, and count once the replicas in
-sync have them.
+coordinator. Markers of transactions are written to the leaders' logs, and count once the in-sync
+replicas have them. Markers for the offsets of groups are written to the coordinators' own
+`__consumer_offsets`, which has no other replica.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from logstore.broker import Broker
 from logstore.groups.coordinator import GroupCoordinator
+from logstore.names import INTERNAL_COMPACTED_TOPICS
 from logstore.transactions.coordinator import PartitionLogs, TransactionCoordinator
 
 if TYPE_CHECKING:
@@ -63,7 +65,16 @@ class Coordination:
         )
         runtime, manager = self._broker.runtime, self._broker.manager
         groups = GroupCoordinator(runtime, manager, partitions_of=partitions_of)
-        logs = PartitionLogs(leader_log, marked)
+
+        def log_of(topic_partition: TopicPartition) -> Log:
+            is_own = topic_partition.topic in INTERNAL_COMPACTED_TOPICS
+            return (manager.log if is_own else leader_log)(topic_partition)
+
+        def await_marker(log: Log, offset: int) -> None:
+            if log.topic_partition.topic not in INTERNAL_COMPACTED_TOPICS:
+                marked(log, offset)
+
+        logs = PartitionLogs(log_of, await_marker)
         self.transactions = TransactionCoordinator(runtime, manager, groups=groups, logs=logs)
         manager.start([groups, self.transactions])
 

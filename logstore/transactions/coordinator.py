@@ -648,8 +648,14 @@ class TransactionCoordinator:
         try:
             log = self._logs.log(tp)
             info = log.writer.append_end_txn_marker(*producer, epoch, commit=commit)
-        except UnknownTopicOrPartitionError:
-            return  # deleted meanwhile
+        except UnknownTopicOrPartitionError as error:
+            logger.warning(
+                "%s: no marker ends the transaction of producer %d with epoch %d there: %s",
+                tp,
+                *producer,
+                error,
+            )
+            return  # deleted meanwhile, with its data
         except (InvalidProducerEpochError, TransactionCoordinatorFencedError) as error:
             # A log that knows a newer producer or coordinator has had this transaction ended.
             logger.error("%s: the marker of %s is out of date: %s", tp, producer, error)  # noqa: TRY400  # known, not a surprise

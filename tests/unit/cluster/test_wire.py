@@ -1,10 +1,13 @@
 """A cluster over the wire: what real clients see of leaders, replicas, and requests that wait."""
 
+import asyncio
 import socket
 import threading
 from contextlib import closing
 
 import pytest
+from aiokafka import AIOKafkaProducer
+from aiokafka import TopicPartition as AioPartition
 from confluent_kafka import Consumer, ElectionType, KafkaError, KafkaException, Producer
 from confluent_kafka import TopicPartition as ConfluentPartition
 from confluent_kafka.admin import (
@@ -16,6 +19,7 @@ from confluent_kafka.admin import (
 )
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
 from kafka import errors as kafka_errors
+from kafka.structs import OffsetAndMetadata
 from kafka.structs import TopicPartition as KafkaPartition
 
 from logstore import Acl, Authorizer, Cluster, TopicPartition, VirtualClock
@@ -421,6 +425,56 @@ def test_confluent_commits_transactions_over_several_leaders(shared):
             wait_for(lambda log=log: log.high_watermark == 6)
             found = broker.read(tp, isolation="read_committed")
             assert [record.value for record in found] == [b"1", b"3"]
+
+
+def confluent_commits(bootstrap, topic, group, offset, *, commit):
+    configs = {"bootstrap.servers": bootstrap}
+    producer = Producer({**configs, "transactional.id": group})
+    producer.init_transactions(TIMEOUT_S)
+    producer.begin_transaction()
+    producer.produce(topic, b"x")
+    with closing(Consumer({**configs, "group.id": group})) as consumer:
+        offsets = [ConfluentPartition(topic, 0, offset)]
+        metadata = consumer.consumer_group_metadata()
+        producer.send_offsets_to_transaction(offsets, metadata, TIMEOUT_S)
+    (producer.commit_transaction if commit else producer.abort_transaction)(TIMEOUT_S)
+
+
+def kafka_python_commits(bootstrap, topic, group, offset, *, commit):
+    with closing(KafkaProducer(bootstrap_servers=bootstrap, transactional_id=group)) as producer:
+        producer.init_transactions()
+        producer.begin_transaction()
+        producer.send(topic, b"x")
+        offsets = {KafkaPartition(topic, 0): OffsetAndMetadata(offset, "", -1)}
+        producer.send_offsets_to_transaction(offsets, group)
+        (producer.commit_transaction if commit else producer.abort_transaction)()
+
+
+def aiokafka_commits(bootstrap, topic, group, offset, *, commit):
+    async def run():
+        producer = AIOKafkaProducer(bootstrap_servers=bootstrap, transactional_id=group)
+        await producer.start()
+        await producer.begin_transaction()
+        await producer.send(topic, b"x")
+        await producer.send_offsets_to_transaction({AioPartition(topic, 0): offset}, group)
+        await (producer.commit_transaction if commit else producer.abort_transaction)()
+        await producer.stop()
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("commits", (confluent_commits, kafka_python_commits, aiokafka_commits))
+def test_clients_commit_offsets_in_transactions(shared, commits):
+    cluster, server = shared
+    topic = commits.__name__
+    cluster.create_topic(topic, replication_factor=3)
+    commits(server.bootstrap, topic, topic, 5, commit=True)
+    commits(server.bootstrap, topic, topic, 9, commit=False)
+    configs = {"bootstrap.servers": server.bootstrap, "group.id": topic}
+    for isolation in ("read_uncommitted", "read_committed"):
+        with closing(Consumer({**configs, "isolation.level": isolation})) as consumer:
+            (found,) = consumer.committed([ConfluentPartition(topic, 0)], TIMEOUT_S)
+        assert found.offset == 5
 
 
 def test_confluent_administers_the_whole_cluster(shared):

@@ -3,24 +3,21 @@
 import pytest
 
 from logstore import Broker, VirtualClock
-from logstore.messages.types import (
-    AddOffsetsToTxnRequest,
-    AddPartitionsToTxnRequest,
-    DescribeTransactionsRequest,
-    EndTxnRequest,
-    InitProducerIdRequest,
-    ListTransactionsRequest,
-    ProduceRequest,
-    TxnOffsetCommitRequest,
-)
-from logstore.record.batch import build_batch
-from logstore.record.records import Record
+from logstore.messages.types import DescribeTransactionsRequest, ListTransactionsRequest
 from logstore.transactions.state import ProducerIdAndEpoch
 from logstore.types import TopicPartition
 from tests.support.world.wire import Client, name_of, versions
-
-CONFIG = {"offsets.topic.num.partitions": 1, "transaction.state.log.num.partitions": 1}
-NOBODY = ProducerIdAndEpoch(-1, -1)
+from tests.support.world.wire_transactions import (
+    CONFIG,
+    NOBODY,
+    add,
+    add_offsets,
+    commit_offsets,
+    end,
+    init,
+    produce,
+    produced,
+)
 
 
 @pytest.fixture
@@ -28,72 +25,6 @@ def broker():
     with Broker(clock=VirtualClock(), broker_config=CONFIG) as broker:
         broker.create_topic("t", 2)
         yield broker
-
-
-def init(client, version=4, transactional_id="x", timeout_ms=1000, known=NOBODY):
-    """Return the error, and the producer."""
-    asked = InitProducerIdRequest(
-        transactional_id=transactional_id,
-        transaction_timeout_ms=timeout_ms,
-        producer_id=known.producer_id,
-        producer_epoch=known.producer_epoch,
-    )
-    answer = client.ask(asked, version)
-    found = ProducerIdAndEpoch(answer.producer_id, answer.producer_epoch)
-    return name_of(answer.error_code), found
-
-
-def add(client, producer, *partitions, version=3, transactional_id="x"):
-    """Return the error of each partition."""
-    topics = {}
-    for topic, number in partitions:
-        topics.setdefault(topic, []).append(number)
-    of_topic = AddPartitionsToTxnRequest.AddPartitionsToTxnTopic
-    asked = AddPartitionsToTxnRequest(
-        v3_and_below_transactional_id=transactional_id,
-        v3_and_below_producer_id=producer.producer_id,
-        v3_and_below_producer_epoch=producer.producer_epoch,
-        v3_and_below_topics=[of_topic(name=t, partitions=each) for t, each in topics.items()],
-    )
-    return [
-        name_of(each.partition_error_code)
-        for topic in client.ask(asked, version).results_by_topic_v3_and_below
-        for each in topic.results_by_partition
-    ]
-
-
-def produced(client, producer, partition=0, transactional_id="x", sequence=0, version=9):
-    """Return the answer to a batch of one record."""
-    batch = build_batch(
-        [Record(0, 1_704_067_200_000, b"k", b"v")],
-        producer_id=producer.producer_id,
-        producer_epoch=producer.producer_epoch,
-        base_sequence=sequence,
-        is_transactional=True,
-    )
-    data = ProduceRequest.PartitionProduceData(index=partition, records=batch)
-    asked = ProduceRequest(
-        transactional_id=transactional_id,
-        acks=-1,
-        timeout_ms=1000,
-        topic_data=[ProduceRequest.TopicProduceData(name="t", partition_data=[data])],
-    )
-    ((found,),) = [topic.partition_responses for topic in client.ask(asked, version).responses]
-    return found
-
-
-def produce(client, producer):
-    return name_of(produced(client, producer).error_code)
-
-
-def end(client, producer, *, commit=True, version=3, transactional_id="x"):
-    asked = EndTxnRequest(
-        transactional_id=transactional_id,
-        producer_id=producer.producer_id,
-        producer_epoch=producer.producer_epoch,
-        committed=commit,
-    )
-    return name_of(client.ask(asked, version).error_code)
 
 
 # -- ids -------------------------------------------------------------------------------------
@@ -219,39 +150,6 @@ def test_a_transaction_that_takes_too_long_is_aborted():
 
 
 # -- offsets ---------------------------------------------------------------------------------
-
-
-def add_offsets(client, producer, version=3, group="g"):
-    asked = AddOffsetsToTxnRequest(
-        transactional_id="x",
-        producer_id=producer.producer_id,
-        producer_epoch=producer.producer_epoch,
-        group_id=group,
-    )
-    return name_of(client.ask(asked, version).error_code)
-
-
-def commit_offsets(client, producer, *rows, version=3, **fields):
-    partition = TxnOffsetCommitRequest.TxnOffsetCommitRequestPartition
-    topics = [
-        TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic(
-            name=topic,
-            partitions=[
-                partition(partition_index=number, committed_offset=offset, committed_metadata=text)
-            ],
-        )
-        for topic, number, offset, text in rows
-    ]
-    asked = TxnOffsetCommitRequest(
-        transactional_id="x",
-        group_id="g",
-        producer_id=producer.producer_id,
-        producer_epoch=producer.producer_epoch,
-        topics=topics,
-        **fields,
-    )
-    answer = client.ask(asked, version)
-    return [name_of(each.error_code) for topic in answer.topics for each in topic.partitions]
 
 
 @pytest.mark.parametrize("commit", (True, False))

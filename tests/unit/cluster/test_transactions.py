@@ -1,0 +1,139 @@
+"""Transactions of a cluster: the offsets that they commit, and the markers that end them."""
+
+from contextlib import contextmanager
+
+import pytest
+
+from logstore import Broker, Cluster, TopicPartition, VirtualClock
+from logstore.groups.offsets import OffsetAndMetadata
+from tests.support.world.wire import Client
+from tests.support.world.wire_transactions import (
+    CONFIG,
+    add,
+    add_offsets,
+    commit_offsets,
+    end,
+    fetch_offsets,
+    init,
+)
+
+TP = TopicPartition("t", 0)
+TIMEOUT_MS = 60_000
+
+
+class Member:
+    """A producer that commits offsets of group `g`, as the coordinators of a cluster see it."""
+
+    def __init__(self, cluster, transactional_id="x"):
+        self.coordinator = cluster._coordinators().transactions
+        self.transactional_id = transactional_id
+        self.producer = self.coordinator.init_producer_id(transactional_id, TIMEOUT_MS)
+
+    def send(self, offset, partition=0):
+        """Add an offset of group `g` to the transaction."""
+        offsets = {TopicPartition("t", partition): OffsetAndMetadata(offset, "")}
+        part = self.coordinator.partition_of_group("g")
+        self.coordinator.add_partitions(self.transactional_id, self.producer, (part,))
+        with self.coordinator.verified(part, self.producer, self.transactional_id):
+            self.coordinator.groups.append_transactional("g", offsets, self.producer)
+
+    def end(self, *, commit=True):
+        self.coordinator.end_transaction(self.transactional_id, self.producer, commit=commit)
+
+
+def committed(cluster):
+    """Return the offsets of group `g` that a reader of stable offsets gets, by partition."""
+    fetched = cluster._coordinators().transactions.groups.fetch("g", require_stable=True)
+    return {
+        tp.partition: each.error or (each.committed and each.committed.offset)
+        for tp, each in fetched.items()
+    }
+
+
+@pytest.fixture(params=("memory", "disk"))
+def data_dir(request, tmp_path):
+    return None if request.param == "memory" else tmp_path / "data"
+
+
+def opened(data_dir, brokers=3):
+    return Cluster(
+        brokers=brokers, clock=VirtualClock(), data_dir=data_dir, broker_config=CONFIG, seed=1
+    )
+
+
+# -- in process ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("brokers", (1, 3))
+def test_offsets_take_effect_when_their_transaction_is_committed(data_dir, brokers):
+    with opened(data_dir, brokers) as cluster:
+        cluster.create_topic("t", replication_factor=brokers)
+        member = Member(cluster)
+        member.send(5)
+        assert committed(cluster) == {0: "UNSTABLE_OFFSET_COMMIT"}
+        member.end()
+        assert committed(cluster) == {0: 5}
+        member.send(9)
+        member.end(commit=False)
+        assert committed(cluster) == {0: 5}
+        assert member.coordinator.transactions()["x"].state.kafka_name == "CompleteAbort"
+    if data_dir is not None:
+        with opened(data_dir, brokers) as cluster:
+            assert committed(cluster) == {0: 5}
+
+
+def test_a_marker_for_a_partition_that_is_unknown_is_reported(caplog):
+    with opened(None) as cluster:
+        cluster.create_topic("t", replication_factor=3)
+        member = Member(cluster)
+        member.coordinator.add_partitions("x", member.producer, (TP,))
+        cluster.delete_topic("t")
+        member.end()
+        assert member.coordinator.transactions()["x"].state.kafka_name == "CompleteCommit"
+    assert "t-0: no marker ends the transaction of producer 0 with epoch 0" in caplog.text
+
+
+# -- over the wire ---------------------------------------------------------------------------------
+
+
+@contextmanager
+def listening(layout, data_dir):
+    """Yield the listeners of a broker or cluster with topic `t`."""
+    if layout.startswith("cluster"):
+        brokers = int(layout[-1])
+        with (
+            Cluster(brokers=brokers, data_dir=data_dir, broker_config=CONFIG) as cluster,
+            cluster.listen() as server,
+        ):
+            if not cluster.topics():
+                cluster.create_topic("t", replication_factor=brokers)
+            yield list(server.values())
+        return
+    with Broker(data_dir, broker_config=CONFIG) as broker:
+        if not broker.topics():
+            broker.create_topic("t")
+        if layout == "virtual nodes":
+            with broker.listen_nodes(3) as nodes:
+                yield [nodes[number] for number in range(3)]
+        else:
+            with broker.listen() as listener:
+                yield [listener]
+
+
+@pytest.mark.parametrize("layout", ("broker", "virtual nodes", "cluster of 1", "cluster of 3"))
+def test_every_listener_answers_with_the_offsets_of_committed_transactions(layout, data_dir):
+    with listening(layout, data_dir) as listeners, Client(listeners[0]) as client:
+        _, producer = init(client, timeout_ms=TIMEOUT_MS)
+        for offset, commit in ((5, True), (9, False)):
+            assert add(client, producer, ("t", 0)) == ["NONE"]
+            assert add_offsets(client, producer) == "NONE"
+            assert commit_offsets(client, producer, ("t", 0, offset, "")) == ["NONE"]
+            assert fetch_offsets(client, ("t", 0)) == [("UNSTABLE_OFFSET_COMMIT", -1)]
+            assert end(client, producer, commit=commit) == "NONE"
+        for listener in listeners:
+            with Client(listener) as other:
+                assert fetch_offsets(other, ("t", 0)) == [("NONE", 5)]
+                assert fetch_offsets(other, ("t", 0), require_stable=False) == [("NONE", 5)]
+    if data_dir is not None:
+        with listening(layout, data_dir) as listeners, Client(listeners[0]) as client:
+            assert fetch_offsets(client, ("t", 0)) == [("NONE", 5)]
