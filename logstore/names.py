@@ -39,6 +39,12 @@ META_PROPERTIES = "meta.properties"
 PRODUCER_IDS_FILE = "logstore-producer-ids.json"
 """The file that says which producer ids were given out."""
 
+CLUSTER_FILE = "logstore-cluster.json"
+"""The file of a cluster's controller, in `CONTROLLER_DIR`."""
+
+CONTROLLER_DIR = "controller"
+"""The folder of the controller in a cluster's directory."""
+
 METADATA_LOG_DIR = "__cluster_metadata-0"
 """A KRaft node's own log beside the partitions; never one of them."""
 

@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from logstore.directories.directory import ShownFolder
+from logstore.directories.nesting import check_no_cluster, find_nested, is_data_directory
 from logstore.errors import InvalidConfigurationError
 from logstore.named import NamedTuple
 from logstore.names import MAX_TOPIC_LENGTH, METADATA_LOG_DIR, parse_log_dir, parse_partition_dir
@@ -46,7 +47,7 @@ def place_of(fs: FileSystem, path: str, called: str | None = None) -> Place:
     Raises
     ------
     InvalidConfigurationError
-        There is no such directory, or nothing of that kind in it.
+        There is no such directory, nothing of that kind in it, or it is a cluster's.
     """
     called = path if called is None else called
     if not fs.is_dir(path):
@@ -56,7 +57,11 @@ def place_of(fs: FileSystem, path: str, called: str | None = None) -> Place:
     folder = Place((parent or "/",), ShownFolder(named, name))
     if _has_segments(fs, path):
         return folder
-    if _holds_partitions(fs, path):
+    nested = find_nested(fs, path)
+    check_no_cluster(fs, path, nested)
+    if nested:
+        return Place(tuple(f"{path}/{child}" for child in nested))
+    if _holds_partitions(fs, path) or is_data_directory(fs, path):
         return Place((path,))
     below = [f"{path}/{child}" for child in fs.list_dir(path) if fs.is_dir(f"{path}/{child}")]
     if below := [child for child in below if _is_data_directory(fs, child)]:

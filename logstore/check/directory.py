@@ -30,12 +30,17 @@ from logstore.checkpoint.offsets import (
     LOG_START_OFFSETS,
     REPLICATION_OFFSETS,
 )
-from logstore.checkpoint.shutdown import CLEAN_SHUTDOWN, is_clean_shutdown
+from logstore.checkpoint.shutdown import is_clean_shutdown
 from logstore.checkpoint.topic_id import PARTITION_METADATA, read_partition_metadata
 from logstore.config.broker_config import BrokerConfig
 from logstore.config.limits import ReadLimits
 from logstore.config.overrides import effective_config
 from logstore.directories.move_notes import MOVES_FILE, read_moves
+from logstore.directories.nesting import (
+    DATA_DIRECTORY_FILES,
+    check_data_directory,
+    is_data_directory,
+)
 from logstore.errors import CorruptCheckpointError, InvalidConfigurationError, InvalidTopicError
 from logstore.names import (
     BROKER_DIRS,
@@ -43,11 +48,8 @@ from logstore.names import (
     FUTURE_DIR_SUFFIX,
     INTERNAL_COMPACTED_TOPICS,
     LEADER_EPOCHS,
-    LOCK_FILE,
     LOG_SUFFIX,
-    META_PROPERTIES,
     METADATA_LOG_DIR,
-    PRODUCER_IDS_FILE,
     SNAPSHOT_SUFFIX,
     STRAY_DIR_SUFFIX,
     parse_log_dir,
@@ -59,18 +61,6 @@ from logstore.runtime.fs import FileSystem
 from logstore.topics.store import TOPICS_FILE, Topic, TopicStore
 from logstore.types import INT32_MAX, INT64_MAX, TopicPartition, decode_topic_id, encode_topic_id
 
-_OWN_FILES = frozenset(
-    {
-        *CHECKPOINTS,
-        CLEAN_SHUTDOWN,
-        TOPICS_FILE,
-        MOVES_FILE,
-        PRODUCER_IDS_FILE,
-        META_PROPERTIES,
-        "bootstrap.checkpoint",
-        LOCK_FILE,
-    }
-)
 _SUFFIXED_FOLDERS = (DELETE_DIR_SUFFIX, FUTURE_DIR_SUFFIX, STRAY_DIR_SUFFIX)
 _COMPACT = "compact"
 _POLICY = "cleanup.policy"
@@ -125,8 +115,17 @@ class Checker:
         self._topic_ids: dict[str, tuple[bytes, str]] = {}
 
     def data_dirs(self, paths: Sequence[str]) -> Iterator[CheckFinding]:
-        """Verify data directories that belong together; topics are stored in the first."""
-        return limited(self._data_dirs([_trimmed(path) for path in paths]), self.counts.findings)
+        """Verify data directories that belong together; topics are stored in the first.
+
+        Raises
+        ------
+        InvalidConfigurationError
+            One of them holds data directories, as a cluster's does.
+        """
+        paths = [_trimmed(path) for path in paths]
+        for path in paths:
+            self._check_data_directory(path)
+        return limited(self._data_dirs(paths), self.counts.findings)
 
     def path(self, path: str) -> Iterator[CheckFinding]:
         """Verify a data directory, a partition's directory or a single file.
@@ -140,6 +139,8 @@ class Checker:
         ------
         ValueError
             `path` is a file of a kind that is not known here.
+        InvalidConfigurationError
+            It is a directory that holds data directories, as a cluster's does.
         """
         path = _trimmed(path)
         if not self._fs.is_dir(path):
@@ -158,9 +159,15 @@ class Checker:
             parse_partition_dir(name) is not None and self._fs.is_dir(f"{path}/{name}")
             for name in names
         )
-        if not has_partitions and (has_segments or named is not None):
+        is_folder = has_segments or (named is not None and not is_data_directory(self._fs, path))
+        if not has_partitions and is_folder:
             return limited(self._one_partition(path, named), self.counts.findings)
-        return limited(self._data_dirs([path]), self.counts.findings)
+        return self.data_dirs([path])
+
+    def _check_data_directory(self, path: str) -> None:
+        with suppress(OSError):  # a finding when its names are read
+            if self._fs.is_dir(path):
+                check_data_directory(self._fs, path)
 
     def log_bytes(self, paths: Sequence[str]) -> int:
         """Return the bytes of all `.log` files in or below some directories, or of a file.
@@ -191,7 +198,7 @@ class Checker:
         return _is_partitions(path.rpartition("/")[2]) or any(
             _is_partitions(name)
             if self._fs.is_dir(f"{path}/{name}")
-            else name in _OWN_FILES or parse_segment_file(name) is not None
+            else name in DATA_DIRECTORY_FILES or parse_segment_file(name) is not None
             for name in names
         )
 
@@ -242,7 +249,7 @@ class Checker:
         if not self._fs.is_dir(full):
             if name.endswith(TMP_SUFFIX):
                 yield finding("leftover_tmp", full, severity=INFO)
-            elif name not in _OWN_FILES:
+            elif name not in DATA_DIRECTORY_FILES:
                 yield finding("foreign_file", full, severity=INFO)
             return
         if name in BROKER_DIRS:

@@ -20,7 +20,6 @@ from logstore.broker.partitioner import Partitioner
 from logstore.broker.records import RecordMetadata
 from logstore.broker.reports import DeleteRecordsResult
 from logstore.broker.setup import MEMORY_DIR
-from logstore.checkpoint.shutdown import CLEAN_SHUTDOWN
 from logstore.cluster.controller import Controller
 from logstore.cluster.memory import ClusterMemory
 from logstore.cluster.network import Network
@@ -30,6 +29,7 @@ from logstore.cluster.states import NO_LEADER, ClusterTopic, PartitionState
 from logstore.config.broker_config import BrokerConfig
 from logstore.config.dynamic import Layer, own_layer
 from logstore.config.overrides import altered_overrides, effective_config
+from logstore.directories.nesting import check_cluster_directory
 from logstore.errors import (
     IllegalStateError,
     InvalidConfigurationError,
@@ -40,7 +40,7 @@ from logstore.errors import (
     TopicAlreadyExistsError,
     UnknownTopicOrPartitionError,
 )
-from logstore.names import META_PROPERTIES, validate_topic_name
+from logstore.names import CONTROLLER_DIR, validate_topic_name
 from logstore.runtime import (
     Clock,
     DiskFileSystem,
@@ -55,7 +55,6 @@ from logstore.runtime import (
 )
 from logstore.runtime.purgatory import Purgatory
 from logstore.topics.ids import random_topic_id
-from logstore.topics.store import TOPICS_FILE
 from logstore.types import NO_OFFSET, NO_TIMESTAMP, TopicPartition
 
 if TYPE_CHECKING:
@@ -82,8 +81,6 @@ Acks = Literal[0, 1, -1, "all"]
 
 MARKER_TIMEOUT_MS = 10_000
 """Time that replicas have to take a marker, before it counts as not written and is written anew."""
-
-_OF_A_BROKER = (TOPICS_FILE, META_PROPERTIES, CLEAN_SHUTDOWN)
 
 THREADS = 8
 """For the messages of all brokers, on a clock that is not virtual."""
@@ -178,12 +175,8 @@ class Cluster(Generic[ClockT]):
         if self._data_dir is None:
             return Controller(lock, self._allows_unclean_leaders)
         fs = DiskFileSystem(self.clock)
-        alone = next((n for n in _OF_A_BROKER if fs.exists(f"{self._data_dir}/{n}")), None)
-        if alone is not None:
-            raise InvalidConfigurationError(
-                f"{self._data_dir} is the data directory of one broker, since it has {alone}"
-            )
-        memory = ClusterMemory(fs, f"{self._data_dir}/controller")
+        check_cluster_directory(fs, self._data_dir)
+        memory = ClusterMemory(fs, f"{self._data_dir}/{CONTROLLER_DIR}")
         self._lacks_memory = not fs.exists(memory.path)
         topics = memory.read()
         states = [state for topic in topics for state in topic.partitions]

@@ -14,13 +14,12 @@ from typing import TYPE_CHECKING, Any
 from logstore.checkpoint.atomic import read_bytes, write_atomically
 from logstore.cluster.states import ClusterTopic, PartitionState
 from logstore.errors import CorruptCheckpointError
-from logstore.names import validate_topic_name
+from logstore.names import CLUSTER_FILE, validate_topic_name
 from logstore.types import TopicPartition
 
 if TYPE_CHECKING:
     from logstore.runtime import FileSystem
 
-CLUSTER_FILE = "logstore-cluster.json"
 _VERSION = 1
 
 

@@ -27,6 +27,7 @@ from logstore.checkpoint.shutdown import (
     take_clean_shutdown,
 )
 from logstore.directories.move_notes import MOVES_FILE, Move, read_moves, write_moves
+from logstore.directories.nesting import check_data_directory
 from logstore.errors import (
     CorruptCheckpointError,
     CorruptionError,
@@ -148,7 +149,7 @@ class LogDirectory:
     Raises
     ------
     InvalidConfigurationError
-        It does not exist (read-only).
+        It does not exist (read-only), or it holds data directories, as a cluster's does.
     KafkaStorageError
         Another process, a running Kafka perhaps, holds its lock.
     """
@@ -213,6 +214,8 @@ class LogDirectory:
             if self.read_only:
                 raise InvalidConfigurationError(f"data directory {self.path} does not exist")
             make_dirs_durably(fs, self.path)
+        elif self._shown is None:
+            check_data_directory(fs, self.path)
         if not self.read_only:
             self._file_lock = fs.lock(f"{self.path}/{LOCK_FILE}")
             if self._file_lock is None:

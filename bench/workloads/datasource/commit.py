@@ -23,6 +23,7 @@ from logstore.checkpoint.topic_id import write_partition_metadata
 from logstore.config.broker_config import BrokerConfig
 from logstore.config.overrides import effective_config
 from logstore.directories.directory import LogDirectory
+from logstore.directories.nesting import check_data_directory
 from logstore.errors import InvalidRecordError, KafkaStorageError, TopicAlreadyExistsError
 from logstore.loading.loader import open_log
 from logstore.names import LOCK_FILE, parse_log_dir, validate_topic_name
@@ -99,9 +100,13 @@ class WriteJob:
         ------
         TopicAlreadyExistsError
             One does, and `overwrite` is not set; nothing was made.
+        InvalidConfigurationError
+            The directory holds data directories, as a cluster's does.
         """
         path = str(Path(path).absolute())  # a task may run in another working directory
         fs = DiskFileSystem()
+        if fs.is_dir(path):
+            check_data_directory(fs, path)
         _sweep_leftovers(fs, path)
         if not overwrite and fs.is_dir(path):
             names = [parse_log_dir(name) for name in fs.list_dir(path)]
