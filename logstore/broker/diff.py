@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import xxhash
 
-from logstore.broker.aborted import AbortedData
+from logstore.broker.committed import ABORTED, COMMITTED, OPEN_TRANSACTION, CommittedData
 from logstore.broker.fates import RecordFate
 from logstore.cleaner.strategy import Strategy
 from logstore.errors import InvalidRecordError
@@ -22,6 +23,7 @@ from logstore.record.control import ControlType, decode_control_key
 if TYPE_CHECKING:
     from logstore.broker.view import PartitionView, StoredBatch
     from logstore.cleaner.strategy import Order
+    from logstore.record.header import BatchHeader
     from logstore.record.records import Record
 
 EXPLAINED = (
@@ -33,8 +35,8 @@ EXPLAINED = (
 UNEXPLAINED = ("lost", "changed", "foreign")
 """Fates that nothing explains.
 
-`lost`: gone though it wins its key. `changed`: another content at its offset. `foreign`: in the
-second copy, below the end of the first, which does not have it.
+`lost`: gone though it wins its key, or though it is not committed yet. `changed`: another content
+at its offset. `foreign`: in the second copy, below the end of the first, which does not have it.
 """
 
 DIFFERENCES = (*EXPLAINED, *UNEXPLAINED)
@@ -48,6 +50,53 @@ class Place(NamedTuple):
 
     stored: StoredBatch
     record: Record
+
+
+class _CommitStates:
+    """The commit state of the first copy's data, as of the second copy.
+
+    A transaction that is open in the first copy may have ended when the second was made. Then its
+    marker in the second copy says how: the transaction indexes do not, once a cleaning has removed
+    all data of an aborted one.
+    """
+
+    def __init__(self, before: PartitionView, after: PartitionView) -> None:
+        self._before = CommittedData(before.log)
+        self._after = CommittedData(after.log)
+        self._ends: dict[int, ControlType] = {}
+        if before.log.producer_state.first_undecided_offset() is not None:
+            self._ends = dict(_first_markers(after, before.log.log_end_offset))
+
+    def of_before(self, header: BatchHeader) -> str:
+        """Return the state of a batch of the first copy; `open_transaction` if unknown."""
+        state = self._before.state_of(header)
+        if state in (COMMITTED, ABORTED):
+            return state
+        later = self._after.state_of(header)
+        if state != OPEN_TRANSACTION or later != COMMITTED:
+            return later
+        end = self._ends.get(header.producer_id)
+        if end is ControlType.COMMIT:
+            return COMMITTED
+        return ABORTED if end is ControlType.ABORT else OPEN_TRANSACTION
+
+    def is_committed_after(self, header: BatchHeader) -> bool:
+        """Return whether a batch of the second copy is committed there."""
+        return self._after.has(header)
+
+
+def _first_markers(view: PartitionView, start_offset: int) -> Iterator[tuple[int, ControlType]]:
+    """Yield each producer's first transaction marker at or after an offset."""
+    seen: set[int] = set()
+    for stored, record in view.records(start_offset):
+        header = stored.batch.header
+        if not header.is_control or header.producer_id in seen:
+            continue
+        with suppress(InvalidRecordError):
+            control_type = decode_control_key(record.key).control_type
+            if control_type in (ControlType.ABORT, ControlType.COMMIT):
+                seen.add(header.producer_id)
+                yield header.producer_id, control_type
 
 
 class PartitionDiff:
@@ -104,21 +153,20 @@ class PartitionDiff:
     def __iter__(self) -> Iterator[RecordFate]:
         """Yield a fate for each record of either copy, in offset order."""
         self.counts.clear()
-        aborted = AbortedData(self._before.log)
-        winners = self._winners(aborted)
+        states = _CommitStates(self._before, self._after)
+        winners = self._winners(states)
         for place, other in _paired(self._places(self._before, "comparing"), self._after_places()):
-            found = self._fate(place, other, winners, aborted)
+            found = self._fate(place, other, winners, states)
             self.counts[found.fate] += 1
             yield found
 
-    def _winners(self, aborted: AbortedData) -> dict[bytes, Order]:
+    def _winners(self, states: _CommitStates) -> dict[bytes, Order]:
         """Return the highest order of each key below the end of what was cleaned."""
         winners: dict[bytes, Order] = {}
-        for stored, record in self._places(self._before, "reading keys"):
+        for record in self._committed(states):
             if record.offset >= self._cleaned_until:
                 break
-            header = stored.batch.header
-            if record.key is None or header.is_control or aborted.has(header):
+            if record.key is None:
                 continue
             hashed = xxhash.xxh3_128_digest(record.key)
             order = self._order(record)
@@ -126,12 +174,22 @@ class PartitionDiff:
                 winners[hashed] = order
         return winners
 
+    def _committed(self, states: _CommitStates) -> Iterator[Record]:
+        """Yield the committed records of the first copy, and what was appended to the second."""
+        for stored, record in self._places(self._before, "reading keys"):
+            header = stored.batch.header
+            if not header.is_control and states.of_before(header) == COMMITTED:
+                yield record
+        for stored, record in self._after.records(self._before.log.log_end_offset):
+            if states.is_committed_after(stored.batch.header):
+                yield record
+
     def _fate(
         self,
         place: Place | None,
         other: Place | None,
         winners: dict[bytes, Order],
-        aborted: AbortedData,
+        states: _CommitStates,
     ) -> RecordFate:
         if place is None:
             assert other is not None
@@ -144,8 +202,11 @@ class PartitionDiff:
             return _told(place, "retained" if other.record == record else "changed")
         if header.is_control:
             return _told(place, "control_expired")
-        if aborted.has(header):
+        state = states.of_before(header)
+        if state == ABORTED:
             return _told(place, "aborted")
+        if state != COMMITTED:
+            return _told(place, "lost")
         if record.key is None:
             return _told(place, "null_key")
         winner = winners.get(xxhash.xxh3_128_digest(record.key))

@@ -13,8 +13,14 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
-from logstore.broker.aborted import AbortedData
 from logstore.broker.assumptions import assumptions
+from logstore.broker.committed import (
+    ABORTED,
+    COMMITTED,
+    OPEN_TRANSACTION,
+    UNSTABLE,
+    CommittedData,
+)
 from logstore.broker.rehearsal import Cause, Rehearsal, Watch, watch
 from logstore.broker.view import HasLogs
 from logstore.cleaner.strategy import Strategy
@@ -50,8 +56,6 @@ if TYPE_CHECKING:
 LIVE = "live"
 TOMBSTONE = "tombstone"
 SUPERSEDED = "superseded"
-ABORTED = "aborted"
-OPEN_TRANSACTION = "open_transaction"
 BELOW_LOG_START = "below_log_start"
 DELETED = "deleted"
 SWAP = "swap"
@@ -68,6 +72,7 @@ STATES = {
     SUPERSEDED: "another record of its key wins",
     ABORTED: "of an aborted transaction",
     OPEN_TRANSACTION: "of a transaction that is open",
+    UNSTABLE: "behind a transaction that is open: readers of committed data do not get it yet",
     BELOW_LOG_START: "deleted for readers, its segment still there",
     DELETED: "in a file that waits for its removal",
     SWAP: "in a file that is about to take its place in the log",
@@ -80,7 +85,7 @@ STATES = {
 }
 """Where bytes of a key can lie."""
 
-_IN_THE_LOG = (LIVE, TOMBSTONE, SUPERSEDED, ABORTED, OPEN_TRANSACTION, BELOW_LOG_START)
+_IN_THE_LOG = (LIVE, TOMBSTONE, SUPERSEDED, ABORTED, OPEN_TRANSACTION, UNSTABLE, BELOW_LOG_START)
 _STATES_BY_SUFFIX = {DELETED_SUFFIX: DELETED, SWAP_SUFFIX: SWAP, CLEANED_SUFFIX: CLEANED}
 _BLOCK = 1 << 20
 
@@ -402,7 +407,7 @@ class _Partition:
     def _states(self, found: list[Found]) -> dict[int | None, str]:
         """Return what the records in the log are, by offset."""
         log = self._log
-        aborted = AbortedData(log)
+        committed = CommittedData(log)
         strategy = Strategy.of(log.config)
         states: dict[int | None, str] = {}
         orders: dict[int, Order] = {}
@@ -410,12 +415,8 @@ class _Partition:
             if each.state or each.record is None or each.header is None:
                 continue
             offset, timestamp, is_tombstone, headers = each.record
-            header = each.header
-            if aborted.has(header):
-                states[offset] = ABORTED
-            elif _is_undecided(log, header):
-                states[offset] = OPEN_TRANSACTION
-            else:
+            states[offset] = committed.state_of(each.header)
+            if states[offset] == COMMITTED:
                 states[offset] = TOMBSTONE if is_tombstone else LIVE
                 orders[offset] = strategy.order_of(offset, timestamp, headers)
         if orders:
@@ -559,13 +560,6 @@ class _Partition:
                 segments = rehearsal.log.segments
                 self._sizes = {each.log_path: each.size_bytes for each in segments}
         return bool(self._sizes) and found.position >= self._sizes.get(found.path, 0)
-
-
-def _is_undecided(log: Log, header: BatchHeader) -> bool:
-    """Tell whether a batch is of a transaction that is open."""
-    producers = log.producer_state
-    first = producers.open_transaction_offset(header.producer_id)
-    return header.is_transactional and first is not None and header.base_offset >= first
 
 
 def _rule(cause: Cause, state: str, config: LogConfig) -> str:

@@ -1,8 +1,8 @@
 """Statistics of a partition: what its records and batches are, which keys they are of, what lives.
 
-All numbers are exact. A record *lives* if a table made of the topic has it: it wins its key under
-the topic's strategy, as committed, and has a value; or it has no key. All others are dead, whatever
-keeps them for the time being, and `dead` says why.
+All numbers are exact. A record *lives* if a table made of the topic has it: it is committed
+(`broker.committed`), and wins its key under the topic's strategy and has a value, or has no key.
+All others are dead, whatever keeps them for the time being, and `dead` says why.
 
 Memory is bounded: about 250 bytes for each of `KEYS_MAX` keys. Where there are more, the records
 are read again for those that had no room, range of hashes by range of hashes.
@@ -21,8 +21,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import xxhash
 
-from logstore.broker.aborted import AbortedData
 from logstore.broker.assumptions import assumptions
+from logstore.broker.committed import (
+    ABORTED,
+    COMMITTED,
+    OPEN_TRANSACTION,
+    UNSTABLE,
+    CommittedData,
+)
 from logstore.broker.view import HasLogs, PartitionView
 from logstore.cleaner.strategy import Order, Strategy
 from logstore.named import NamedTuple
@@ -49,10 +55,14 @@ NAMES_MAX = 1000
 OTHERS = "(others)"
 """The rest of those."""
 
-DEAD = ("superseded", "tombstone", "aborted", "control", "below_log_start")
+DEAD = (
+    *("superseded", "tombstone", ABORTED, OPEN_TRANSACTION, UNSTABLE, "control"),
+    "below_log_start",
+)
 """Why records are dead.
 
-`tombstone`: it wins its key and has no value. `superseded`: another record of its key wins.
+`tombstone`: it wins its key and has no value. `superseded`: another committed record of its key
+wins. `open_transaction`, `unstable`: not committed yet; see `COMMIT_STATES`.
 """
 
 _HASHES = 1 << 32
@@ -180,7 +190,8 @@ class PartitionStats:
     record_bytes, live_bytes : int
         Of the records as encoded, uncompressed, and of those that live.
     tombstones : int
-        Records without a value, superseded ones too, from the log start on.
+        Committed records without a value, superseded ones too, from the log start on; those that
+        win their keys are `dead["tombstone"]`.
     live_keys, distinct_keys : int
         Keys that have a live record, and all.
     top_keys, top_keys_by_bytes : tuple of KeyStats
@@ -276,7 +287,7 @@ class _Key:
         self.records = 0
         self.bytes = 0
         self.order: Order | None = None
-        self.offset = -1  # of the winner so far, or of any record if all are aborted
+        self.offset = -1  # of the winner so far, or of any record if none is committed
         self.size = 0
         self.has_value = False
 
@@ -291,8 +302,8 @@ class _Keys:
         self.end_hash = _HASHES
         self.known: dict[bytes, _Key] = {}
 
-    def add(self, columns: RecordColumns, *, is_aborted: bool) -> None:
-        """Count the records of a batch; aborted ones compete for no key."""
+    def add(self, columns: RecordColumns, *, is_committed: bool) -> None:
+        """Count the records of a batch; only committed ones compete for their keys."""
         strategy, known = self._strategy, self.known
         first, end = self.first_hash, self.end_hash
         is_whole = first == 0 and end == _HASHES
@@ -322,7 +333,7 @@ class _Keys:
                 key = known[hashed] = _Key()
             key.records += 1
             key.bytes += record_size
-            if is_aborted:
+            if not is_committed:
                 if key.offset < 0:
                     key.offset = offset
                 continue
@@ -394,10 +405,9 @@ class _Contents:
         stored: StoredBatch,
         columns: RecordColumns,
         log_start_offset: int,
-        *,
-        is_aborted: bool,
+        commit_state: str,
     ) -> None:
-        """Count a batch and its records; what lives of those that have a key comes later."""
+        """Count a batch and its records; which of those with a key live is counted later."""
         header = stored.batch.header
         count = len(columns)
         record_bytes = int(_record_sizes(columns).sum())
@@ -418,34 +428,34 @@ class _Contents:
         if header.is_control:
             self.dead["control"] += len(visible)
         elif len(visible):
-            self._add_data(visible, sizes, is_aborted=is_aborted)
+            self._add_data(visible, sizes, commit_state)
 
     def _add_data(
-        self, columns: RecordColumns, sizes: NDArray[np.int64], *, is_aborted: bool
+        self, columns: RecordColumns, sizes: NDArray[np.int64], commit_state: str
     ) -> None:
         """Count records of data that readers may see."""
         keys, values = columns.keys, columns.values
         self.key_sizes.add(keys.sizes.astype(np.int64))
         self.value_sizes.add(values.sizes.astype(np.int64))
-        self.tombstones += int((values.sizes < 0).sum())
         self._add_times(columns, sizes)
         self._add_headers(columns)
         keyless = keys.sizes < 0
         count = int(keyless.sum())
         self.keyless_records += count
-        if is_aborted:
-            self.dead["aborted"] += len(columns)
-        else:
-            self.dead["superseded"] += len(columns) - count  # until the winners are known
-            if count:
-                self.add_live(int(columns.offsets[0]), count, int(sizes[keyless].sum()))
+        if commit_state != COMMITTED:
+            self.dead[commit_state] += len(columns)
+            return
+        self.tombstones += int((values.sizes < 0).sum())
+        self.dead["superseded"] += len(columns) - count  # until the winners are known
+        if count:
+            self.add_live(int(columns.offsets[0]), count, int(sizes[keyless].sum()))
 
     def add_winners(self, keys: Iterable[_Key]) -> int:
         """Count the records that win their keys; return how many have a value."""
         live = 0
         for key in keys:
             if key.order is None:
-                continue  # all of them aborted
+                continue  # none of them is committed
             self.dead["superseded"] -= 1
             if key.has_value:
                 live += 1
@@ -512,14 +522,17 @@ def partition_stats(
     by_records: list[_Rank] = []
     by_bytes: list[_Rank] = []
     first_hash = passes = live_keys = distinct = 0
+    committed, end_offset = CommittedData(view.log), view.log.log_end_offset
     while first_hash < _HASHES:
         keys = _Keys(strategy, first_hash, keys_max)
-        for stored, columns, is_aborted in _batches(view, progress):
+        for stored, columns in _batches(view, end_offset, progress):
+            header = stored.batch.header
+            commit_state = committed.state_of(header)
             if passes == 0:
-                contents.add(stored, columns, view.log.log_start_offset, is_aborted=is_aborted)
-            if not stored.batch.header.is_control:
+                contents.add(stored, columns, view.log.log_start_offset, commit_state)
+            if not header.is_control:
                 visible = columns.between(view.log.log_start_offset)
-                keys.add(visible, is_aborted=is_aborted)
+                keys.add(visible, is_committed=commit_state == COMMITTED)
         distinct += len(keys.known)
         live_keys += contents.add_winners(keys.known.values())
         known = keys.known.values()
@@ -550,19 +563,17 @@ class _Rank(NamedTuple):
 
 
 def _batches(
-    view: PartitionView, progress: StatsProgress | None
-) -> Iterator[tuple[StoredBatch, RecordColumns, bool]]:
-    """Yield the batches with their records, and whether they are of an aborted transaction."""
+    view: PartitionView, end_offset: int, progress: StatsProgress | None
+) -> Iterator[tuple[StoredBatch, RecordColumns]]:
+    """Yield the batches below an offset with their records."""
     log = view.log
-    aborted = AbortedData(log)
     limit = log.config.logstore_decompression_max_bytes
     done, total = 0, log.size_bytes
-    for stored in view.batches(log.segments.first.base_offset):
+    for stored in view.batches(log.segments.first.base_offset, end_offset):
         if progress is not None:
             progress(done, total)
             done += stored.size_bytes
-        batch = stored.batch
-        yield stored, batch.columns(limit), aborted.has(batch.header)
+        yield stored, stored.batch.columns(limit)
 
 
 def _named(view: PartitionView, ranks: Iterable[_Rank]) -> tuple[KeyStats, ...]:

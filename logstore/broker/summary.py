@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from logstore.broker.assumptions import assumptions
+from logstore.broker.committed import CommittedData
 from logstore.broker.view import PartitionView
 from logstore.cleaner.checkpoints import CleanerCheckpoints
 from logstore.cleaner.selection import CLEAN, SECTIONS, section_of, steady_state
@@ -71,7 +72,8 @@ class PartitionSummary(NamedTuple):
     records : int
         By the batch headers, control records included.
     live_keys, tombstones : int or None
-        Keys whose winning record has a value, and records without one; None unless counted.
+        Of the committed records: keys whose winning record has a value, and records without one.
+        None unless counted.
     recovery : tuple of FindingSummary
         The work of an opening for writing, and damage that it would not touch.
     dirty_since_ms : int or None
@@ -289,10 +291,8 @@ def dirty_since_ms(log: Log, state: CleanableState) -> int | None:
 def count_keys(log: Log) -> tuple[int, int]:
     """Return (keys whose winning record has a value, records without a value).
 
-    The topic's compaction strategy says which record wins, by default the latest.
-
-    Reads [log start, log end) as an uncommitted reader does, CRCs verified; control records and
-    records without a key count for no key.
+    Counts committed records. The topic's compaction strategy says which record of a key wins, by
+    default the latest. Decodes all records up to the log end and verifies their CRCs.
 
     Raises
     ------
@@ -307,15 +307,19 @@ def count_keys(log: Log) -> tuple[int, int]:
     contest = Contest(Strategy.of(log.config))
     live: set[bytes] = set()
     tombstones = 0
-    for _, record in log.reader.records(log.log_start_offset, isolation=Isolation.LOG_END):
-        tombstones += record.value is None
-        if record.key is None:
+    committed = CommittedData(log)
+    for batch, rows in log.reader.rows(log.log_start_offset, isolation=Isolation.LOG_END):
+        if not committed.has(batch.header):
             continue
-        key = digest(record.key)
-        if not contest.enter(key, record.offset, record.timestamp, record.headers):
-            continue
-        if record.value is None:
-            live.discard(key)
-        else:
-            live.add(key)
+        for offset, timestamp, key, value, headers in rows:
+            tombstones += value is None
+            if key is None:
+                continue
+            hashed = digest(key)
+            if not contest.enter(hashed, offset, timestamp, headers):
+                continue
+            if value is None:
+                live.discard(hashed)
+            else:
+                live.add(hashed)
     return len(live), tombstones

@@ -23,7 +23,8 @@ def latest_per_key(
     Parameters
     ----------
     records : iterable of ConsumerRecord
-        One partition's, in offset order. Records without a key belong to no row.
+        One partition's, in offset order; those that were read with `READ_COMMITTED`, unless
+        uncommitted ones are to compete. Records without a key belong to no row.
     config : LogConfig
         Of the topic; its compaction strategy decides.
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from logstore.broker.aborted import AbortedData
+from logstore.broker.committed import CommittedData
 from logstore.cleaner.strategy import HEADER, TIMESTAMP, Order, Strategy
 from logstore.config.overrides import effective_config
 from logstore.named import NamedTuple
@@ -191,7 +191,7 @@ class Winners:
         slots = np.full(len(self._slots[-1]), -1, np.int64)
         for each in self._slots:
             slots = np.where(self.partition[each] == partition, each, slots)
-        lost = AbortedData(log)
+        committed = CommittedData(log)
         for batch in _data_batches(log):
             columns = batch.columns(log.config.logstore_decompression_max_bytes)
             columns = columns.between(log.log_start_offset, None)
@@ -201,7 +201,7 @@ class Winners:
                     columns.offsets,
                     self._versions_in(columns),
                     columns.values.sizes < 0,
-                    ~(np.isin(columns.offsets, aborted) | lost.has(batch.header)),
+                    ~(np.isin(columns.offsets, aborted) | committed.is_aborted(batch.header)),
                 )
             )
 

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from logstore import Broker, TopicPartition, VirtualClock
 from logstore.broker.stats import partition_stats
+from logstore.broker.summary import count_keys
 from tests.property.test_explain import COMPACT, configs, replayed, steps
 
 TP = TopicPartition("t", 0)
@@ -27,25 +28,27 @@ def test_statistics_are_those_of_a_plain_walk(history, config, keys_max):
     stored = [
         each for batch in log.reader.batches(log.log_start_offset) for each in batch.records()
     ]
-    undecided = [each for each in seen if each.offset >= log.last_stable_offset]
-    winners = {each.key: each for each in (*committed, *undecided)}
+    winners = {each.key: each for each in committed}
     live = [each for each in winners.values() if each.value is not None]
     assert found.live_records == found.live_keys == len(live)
+    assert broker.table("t") == {each.key: each.value for each in live}
+    assert count_keys(log) == (len(live), sum(each.value is None for each in committed))
     assert found.dead["tombstone"] == len(winners) - len(live)
-    assert found.dead["superseded"] == len(committed) + len(undecided) - len(winners)
-    assert found.dead["aborted"] == len(seen) - len(committed) - len(undecided)
+    assert found.dead["superseded"] == len(committed) - len(winners)
+    uncommitted = found.dead["aborted"] + found.dead["open_transaction"] + found.dead["unstable"]
+    assert uncommitted == len(seen) - len(committed)
     visible = [each for each in stored if each.offset >= log.log_start_offset]
     assert found.dead["control"] == len(visible) - len(seen)
     assert found.live_records + found.dead_records == found.records
     assert sum(segment.records for segment in found.segments) == found.records
     assert sum(segment.bytes for segment in found.segments) == found.bytes == log.size_bytes
-    assert found.tombstones == sum(each.value is None for each in seen)
+    assert found.tombstones == sum(each.value is None for each in committed)
     counts = Counter(each.key for each in seen)
     assert found.distinct_keys == len(counts)
     assert [key.records for key in found.top_keys] == sorted(counts.values(), reverse=True)[:3]
     assert all(counts[key.key] == key.records for key in found.top_keys)
     assert found.value_sizes.total == sum(len(each.value or b"") for each in seen)
-    assert found.value_sizes.count == len(seen) - found.tombstones
+    assert found.value_sizes.count == sum(each.value is not None for each in seen)
     by_base = {segment.base_offset: segment.live_records for segment in found.segments}
     expected = Counter(log.segments.floor(each.offset).base_offset for each in live)
     assert {base: count for base, count in by_base.items() if count} == expected

@@ -64,7 +64,7 @@ SORTS: Mapping[str, Callable[[PartitionSummary], float]] = {
     "--deep",
     is_flag=True,
     help="Decode and verify every record: live keys (whose latest record has a value), "
-    "tombstones (records without a value).",
+    "tombstones (records without a value); of the committed records.",
 )
 @click.option(
     "--summary", is_flag=True, help="A line a partition, even of one; in JSON without segments."

@@ -114,9 +114,8 @@ def to_key(ctx: click.Context, param: click.Parameter, value: str | None) -> byt
 @click.option(
     "--isolation",
     type=click.Choice(("read_uncommitted", "read_committed")),
-    default="read_uncommitted",
-    show_default=True,
-    help="Whether records of aborted and open transactions are shown.",
+    help="Whether records of aborted and open transactions are shown."
+    "  [default: read_uncommitted; with --latest-per-key read_committed]",
 )
 @click.option(
     "--key", callback=to_key, metavar="K", help="Only records of this key: text, or base64:…"
@@ -124,8 +123,8 @@ def to_key(ctx: click.Context, param: click.Parameter, value: str | None) -> byt
 @click.option(
     "--latest-per-key",
     is_flag=True,
-    help="Only the winning record of each key, as compaction chooses it; deleted keys and "
-    "records without a key are left out. Holds one record a key in memory.",
+    help="Only the winning record of each key, as compaction chooses it among committed records; "
+    "deleted keys and records without a key are left out. Holds one record a key in memory.",
 )
 @raw_option
 @as_recovered_option
@@ -137,7 +136,7 @@ def read(
     until: int | None,
     max_records: int | None,
     last: int | None,
-    isolation: str,
+    isolation: str | None,
     key: bytes | None,
     latest_per_key: bool,
     raw: bool,
@@ -154,6 +153,8 @@ def read(
     """
     if last is not None and latest_per_key:
         raise click.UsageError("--last and --latest-per-key exclude each other")
+    if isolation is None:
+        isolation = "read_committed" if latest_per_key else "read_uncommitted"
     with open_target(settings, target, partition, as_recovered=as_recovered) as found:
         broker = found.opened()
 

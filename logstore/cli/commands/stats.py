@@ -78,10 +78,11 @@ def stats(
 ) -> int:
     """Count what lies in a topic, a partition directory or a data directory, record by record.
 
-    All numbers are exact. A record lives if a table made of the topic has it: it wins its key, as
-    committed, and has a value; or it has no key. The others are dead, whatever keeps them still:
-    superseded, tombstones, aborted, control records, below the log start. Bytes of records are as
-    encoded, uncompressed; those of files as they lie. Nothing is changed.
+    All numbers are exact. A record lives if a table made of the topic has it: it is committed, and
+    wins its key and has a value, or has no key. The others are dead, whatever keeps them still:
+    superseded, tombstones, aborted, of an open transaction or behind one (unstable), control
+    records, below the log start. Bytes of records are as encoded, uncompressed; those of files as
+    they lie. Nothing is changed.
 
     A million keys are counted at a time, in about 250 MB; where there are more, the records are
     read again for the rest.
@@ -162,7 +163,7 @@ def _lines(found: PartitionStats, *, is_first: bool) -> Iterator[str]:
     yield from _keys("keys with the most bytes", found.top_keys_by_bytes, found, by_bytes=True)
     yield (
         f"{plural(found.distinct_keys, 'key')}, of which {format_count(found.live_keys)} live;"
-        f" {plural(found.tombstones, 'tombstone')};"
+        f" {plural(found.tombstones, 'tombstone')}{_winning(found)};"
         f" {plural(found.keyless_records, 'record')} without a key"
     )
     yield from _sizes("key sizes", found.key_sizes)
@@ -178,6 +179,14 @@ def _lines(found: PartitionStats, *, is_first: bool) -> Iterator[str]:
         named = {"(none)" if n == -1 else str(n): each for n, each in found.producers.items()}
         yield from _tallies("producer", named)
     yield from _shares("day", {day: each.records for day, each in found.days.items()}, None)
+
+
+def _winning(found: PartitionStats) -> str:
+    """Return how many of the tombstones are the latest records of their keys, if not all are."""
+    winning = found.dead["tombstone"]
+    return (
+        "" if winning == found.tombstones else f", of which {format_count(winning)} not superseded"
+    )
 
 
 def _lives(found: PartitionStats) -> dict[str, int]:
