@@ -335,7 +335,8 @@ class Broker(Generic[ClockT]):
         Raises
         ------
         Deadlock
-            In virtual time, if nothing is due any more that could bring it about.
+            In virtual time, if nothing is due any more that could bring it about. While the broker
+            listens, the call blocks instead, since a client may bring it about.
         """
         from logstore.broker.waiting import run_until
 

@@ -3,7 +3,8 @@
 It subscribes or is assigned, reads, and commits. `Membership` speaks to the group coordinator,
 `Position` reads a partition. Waiting is done in `poll` alone: on a virtual clock it moves time up
 to its timeout, through whatever falls due on the way, so that several members in one thread get on
-with their rebalance poll by poll; on other clocks it blocks until there is something.
+with their rebalance poll by poll; on other clocks, and while the broker listens, it blocks until
+there is something.
 """
 
 from __future__ import annotations
@@ -287,7 +288,8 @@ class Consumer:
         Parameters
         ----------
         timeout_ms : float
-            How long to wait; in virtual time the clock moves on by as much at most.
+            How long to wait; in virtual time the clock moves on by as much at most. While the
+            broker listens, the call blocks for as long as the clock moves.
         max_records : int, optional
             `max_poll_records` by default.
 
@@ -327,7 +329,8 @@ class Consumer:
     def __next__(self) -> ConsumedRecord:
         """Return the next record; the end comes after `consumer_timeout_ms` without one.
 
-        Without that, in virtual time, a `Deadlock` says that nothing can bring one any more.
+        Without that, in virtual time, a `Deadlock` says that nothing can bring one any more. While
+        the broker listens, the call blocks instead.
         """
         if self._closed:
             raise StopIteration

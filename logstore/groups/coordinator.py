@@ -61,6 +61,7 @@ from logstore.named import NamedTuple
 from logstore.names import GROUP_OFFSETS_TOPIC
 from logstore.runtime import SystemClock, VirtualClock
 from logstore.runtime.environment import VERIFY, background_scheduler
+from logstore.runtime.threads import PacedScheduler
 from logstore.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -550,8 +551,9 @@ class GroupCoordinator:
             machine = SystemClock()
             ahead_ns = machine.monotonic_ns() - self._ticks.monotonic_ns()
             timers, self._timers = self._timers, {}
+            self.own_scheduler = self._scheduler = PacedScheduler(self._ticks, threads=1)
+            self._scheduler.start()
             self._ticks = machine
-            self.own_scheduler = self._scheduler = background_scheduler(machine)
             for group in self._groups.values():
                 for member_id in group.pending_members:
                     group.pending_members[member_id] += ahead_ns

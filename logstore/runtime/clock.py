@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Protocol
+from weakref import WeakSet
 
 from logstore.errors import InvalidConfigurationError
 from logstore.types import INT64_MAX
@@ -256,6 +257,7 @@ class VirtualClock:
         self._monotonic_ns = self._wall_ns
         self._listeners: list[TimeListener] = []
         self._holds = 0
+        self._servers: WeakSet[object] = WeakSet()
 
     def __repr__(self) -> str:
         return f"VirtualClock({_moment(self.now_ms())})"
@@ -339,6 +341,19 @@ class VirtualClock:
     def unsubscribe(self, listener: TimeListener) -> None:
         """Serve `listener` no more; one that is not subscribed is fine."""
         self._listeners = [each for each in self._listeners if each is not listener]
+
+    @property
+    def has_clients(self) -> bool:
+        """Whether a server has clients whose requests may end a wait."""
+        return bool(self._servers)
+
+    def add_server(self, server: object) -> None:
+        """Note that `server`, until it is removed or dropped, serves clients in its own threads."""
+        self._servers.add(server)
+
+    def remove_server(self, server: object) -> None:
+        """Note that `server` is closed; an unknown server is ignored."""
+        self._servers.discard(server)
 
     @contextmanager
     def held(self) -> Iterator[None]:
@@ -493,6 +508,19 @@ class SkewedClock(VirtualClock):
     def unsubscribe(self, listener: TimeListener) -> None:
         """Serve `listener` no more."""
         self._base.unsubscribe(listener)
+
+    @property
+    def has_clients(self) -> bool:
+        """Whether a server on the underlying clock has clients."""
+        return self._base.has_clients
+
+    def add_server(self, server: object) -> None:
+        """Note a server on the underlying clock."""
+        self._base.add_server(server)
+
+    def remove_server(self, server: object) -> None:
+        """Remove a server of the underlying clock."""
+        self._base.remove_server(server)
 
     @contextmanager
     def held(self) -> Iterator[None]:

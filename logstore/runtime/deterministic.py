@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import TypeVar
 
-from logstore.runtime.clock import Clock, VirtualClock
+from logstore.runtime.clock import Clock, SystemClock, VirtualClock
 from logstore.runtime.scheduler import (
     Deadlock,
     QueueScheduler,
@@ -20,6 +20,9 @@ T = TypeVar("T")
 
 RUNS_MAX = 100_000
 """Moments of one wait, and runs at one moment beyond those that were due from the start."""
+
+POLL_S = 0.01
+"""How often a wait that only another thread can end evaluates its predicate."""
 
 
 class DeterministicScheduler(QueueScheduler):
@@ -124,7 +127,8 @@ class DeterministicScheduler(QueueScheduler):
     def wait_until(self, predicate: Callable[[], bool], *, timeout_ms: int | None = None) -> bool:
         """Run what comes due, moving time along, until `predicate` is true.
 
-        See `Scheduler.wait_until`. It is asked after each moment at which something ran.
+        See `Scheduler.wait_until`. It is asked after each moment at which something ran. If nothing
+        is due, but a server on the virtual clock has clients that may end the wait, it blocks.
         """
         limit_ns = None
         if timeout_ms is not None:
@@ -134,6 +138,9 @@ class DeterministicScheduler(QueueScheduler):
             if limit_ns is not None and self._clock.monotonic_ns() >= limit_ns:
                 return False
             if not self._step(limit_ns) and limit_ns is None:
+                if self._virtual_clock is not None and self._virtual_clock.has_clients:
+                    SystemClock().sleep(POLL_S)
+                    continue
                 raise Deadlock(f"nothing is due that could end the wait; {self._whereabouts()}")
             steps += 1
             if steps >= self._runs_max:

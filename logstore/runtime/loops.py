@@ -14,6 +14,8 @@ from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
+from logstore.runtime.clock import Clock, VirtualClock
+
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
@@ -29,6 +31,9 @@ class LoopThread:
     ----------
     name : str
         Of the threads: `logstore-<name>`.
+    clock : Clock, optional
+        The clock of the broker that is served. A virtual clock learns that other threads are at
+        work while this loop runs.
 
     Notes
     -----
@@ -36,13 +41,16 @@ class LoopThread:
     loop. In a forked child the thread does not exist: there `stop` does nothing.
     """
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, clock: Clock | None = None) -> None:
         self._name = f"logstore-{name}"
+        self._clock = clock if isinstance(clock, VirtualClock) else None
         self._pid = os.getpid()
         self._loop = asyncio.new_event_loop()
         self._executor = ThreadPoolExecutor(BLOCKING_THREADS, thread_name_prefix=self._name)
         self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
         self._thread.start()
+        if self._clock is not None:
+            self._clock.add_server(self)
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
@@ -92,6 +100,8 @@ class LoopThread:
 
     def stop(self) -> None:
         """End the loop and its threads, once calls that block have returned."""
+        if self._clock is not None:
+            self._clock.remove_server(self)
         if not self.is_usable:
             return
         self._executor.shutdown()

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from logstore.runtime.clock import Clock, VirtualClock
+from logstore.runtime.clock import Clock, SystemClock, VirtualClock
 from logstore.runtime.scheduler import QueueScheduler, ScheduledTask, check_threads, outcome
 
 T = TypeVar("T")
@@ -141,9 +141,13 @@ class ThreadScheduler(QueueScheduler):
                 if left_ns <= 0:
                     return False
                 seconds = min(seconds, left_ns / 1e9)
-            with self._changed:
-                if self._changes == changes:
-                    self._changed.wait(seconds)
+            self._pause(changes, seconds)
+
+    def _pause(self, changes: int, seconds: float) -> None:
+        """Block for `seconds`, or until a notice newer than `changes`."""
+        with self._changed:
+            if self._changes == changes:
+                self._changed.wait(seconds)
 
     def notify(self) -> None:
         """Make waiting threads evaluate their predicates at once."""
@@ -216,3 +220,52 @@ class ThreadScheduler(QueueScheduler):
         if due_ns is None:
             return None
         return min((due_ns - now_ns) / 1e9, threading.TIMEOUT_MAX)
+
+
+class PacedScheduler(ThreadScheduler):
+    """Threads on the system clock, next to a virtual clock that follows the waits.
+
+    For a broker on a virtual clock that has clients in other programs: these clients live in the
+    time of the system, so a caller that waits for them must block. While the caller blocks, the
+    virtual clock moves as far as the system clock does, and never beyond the timeout.
+
+    Parameters
+    ----------
+    clock : VirtualClock
+    threads : int
+        As for `ThreadScheduler`.
+    """
+
+    def __init__(self, clock: VirtualClock, threads: int = BACKGROUND_THREADS) -> None:
+        super().__init__(SystemClock(), threads)
+        self._virtual_clock = clock
+
+    def wait_until(self, predicate: Callable[[], bool], *, timeout_ms: int | None = None) -> bool:
+        """Block until `predicate` is true; see `Scheduler.wait_until`.
+
+        The timeout counts in virtual time, which others may move, too. After a wait that ended by
+        its timeout the virtual clock is at the end of the timeout or later. Tasks of the virtual
+        clock run in the calling thread; the predicate is evaluated after each due moment.
+        """
+        virtual = self._virtual_clock
+        started_ns, real_started_ns = virtual.monotonic_ns(), self._clock.monotonic_ns()
+        limit_ns = None if timeout_ms is None else started_ns + timeout_ms * 1_000_000
+        while True:
+            changes = self._changes
+            if predicate():
+                return True
+            seconds = POLL_MS / 1000
+            if limit_ns is not None:
+                left_ns = limit_ns - virtual.monotonic_ns()
+                if left_ns <= 0:
+                    return False
+                seconds = min(seconds, left_ns / 1e9)
+            due_ms = virtual.next_event_ms()
+            if due_ms is not None:
+                seconds = min(seconds, max(0, due_ms - virtual.now_ms()) / 1000)
+            self._pause(changes, seconds)
+            until_ns = started_ns + self._clock.monotonic_ns() - real_started_ns
+            until_ns = until_ns if limit_ns is None else min(until_ns, limit_ns)
+            while virtual.step(until_ns):
+                if predicate():
+                    return True

@@ -87,7 +87,7 @@ class Ui:
                 host_and_port(*self.address),
             )
         self._is_closed = False
-        self._loops = LoopThread("page")
+        self._loops = LoopThread("page", broker.clock)
         try:
             self._serving = self._open(broker, opened, authorizer, principal)
         except BaseException:

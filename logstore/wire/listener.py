@@ -109,7 +109,7 @@ class Listener:
         self._requests: deque[ReceivedRequest] = deque()
         self._requests_bytes = 0
         self._is_closed = False
-        self._loops = LoopThread("listener")
+        self._loops = LoopThread("listener", broker.runtime.clock)
         self._service = Service(broker, settings, self._loops)
         _ = self._service.handlers  # imported by the thread that opens, not while a client waits
         self._server = self._loops.call(self._serve(opened))

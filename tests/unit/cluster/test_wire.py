@@ -22,7 +22,7 @@ from kafka import errors as kafka_errors
 from kafka.structs import OffsetAndMetadata
 from kafka.structs import TopicPartition as KafkaPartition
 
-from logstore import Acl, Authorizer, Cluster, TopicPartition, VirtualClock
+from logstore import Acl, Authorizer, Cluster, ShiftedClock, TopicPartition, VirtualClock
 from logstore.cluster.requests import DelayedProduce
 from logstore.errors import (
     IllegalStateError,
@@ -160,6 +160,15 @@ def test_a_virtual_cluster_does_not_listen():
         pytest.raises(InvalidConfigurationError, match="on a virtual clock cannot listen"),
     ):
         cluster.listen()
+
+
+@pytest.mark.parametrize("brokers", (1, 3))
+def test_a_consumer_in_the_process_waits_no_longer_than_its_timeout(brokers):
+    with Cluster(brokers=brokers, clock=ShiftedClock()) as cluster, cluster.listen():
+        cluster.create_topic("t", replication_factor=brokers)
+        consumer = cluster.brokers[0].consumer()
+        consumer.assign([TP])
+        assert consumer.poll(timeout_ms=20) == {}
 
 
 def test_what_was_listening_is_closed_with_the_cluster():

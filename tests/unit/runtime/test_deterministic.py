@@ -1,6 +1,7 @@
 """DeterministicScheduler: the shared suite, then order, virtual time, seeds and deadlocks."""
 
 import itertools
+import threading
 
 import pytest
 
@@ -13,6 +14,7 @@ from logstore.runtime import (
     VirtualClock,
 )
 from logstore.runtime.clock import VIRTUAL_EPOCH_MS
+from logstore.runtime.loops import LoopThread
 from tests.support.world.scheduler_suite import (
     MS,
     NEVER_MS,
@@ -331,6 +333,25 @@ def test_a_wait_for_what_nothing_can_bring_is_a_deadlock(clock, scheduler, journ
         scheduler.wait_until(lambda: False)
     assert journal == [("once", 10)]  # everything was tried
     assert issubclass(Deadlock, AssertionError)
+
+
+def test_a_wait_that_a_client_of_a_server_may_end_blocks(clock, scheduler):
+    loops = LoopThread("test", clock)
+    done = threading.Event()
+    asked = []
+
+    def is_done():
+        asked.append(True)
+        if len(asked) == 2:  # nothing was due
+            loops.wake(done.set)
+        return done.is_set()
+
+    before = clock.monotonic_ns()
+    assert scheduler.wait_until(is_done)
+    assert clock.monotonic_ns() == before
+    loops.stop()
+    with pytest.raises(Deadlock):
+        scheduler.wait_until(lambda: False)
 
 
 def test_a_wait_of_a_scheduler_that_is_not_started_is_a_deadlock(clock):

@@ -10,6 +10,8 @@ from contextlib import contextmanager
 import pytest
 
 from logstore.runtime import FixedWallClock, SystemClock, ThreadScheduler, VirtualClock, threads
+from logstore.runtime.deterministic import DeterministicScheduler
+from logstore.runtime.threads import PacedScheduler
 from tests.support.world.scheduler_suite import (
     MS,
     Bench,
@@ -46,8 +48,8 @@ def _leave_no_thread_behind():
 
 
 @contextmanager
-def running(clock, **options):
-    scheduler = ThreadScheduler(clock, **options)
+def running(clock, scheduler=None, **options):
+    scheduler = scheduler or ThreadScheduler(clock, **options)
     scheduler.start()
     try:
         yield Bench(scheduler, clock)
@@ -73,6 +75,13 @@ class TestThreadsAtAFixedWallTime(SchedulerSuite, WaitingTasks):
     @pytest.fixture
     def bench(self):
         with running(FixedWallClock(1_700_000_000_000), threads=3) as bench:
+            yield bench
+
+
+class TestThreadsNextToAVirtualClock(SchedulerSuite, WaitingTasks):
+    @pytest.fixture
+    def bench(self):
+        with running(SystemClock(), PacedScheduler(VirtualClock())) as bench:
             yield bench
 
 
@@ -539,3 +548,62 @@ def test_threads_may_schedule_and_cancel_at_the_same_time(scheduler):
     scheduler._check()
     assert scheduler.next_due_ns() is None
     assert all(task.failures == 0 for task in (*kept, *cancelled))
+
+
+# --- next to a virtual clock -------------------------------------------------------------------
+
+
+@pytest.fixture
+def paced():
+    clock = VirtualClock()
+    with running(clock, PacedScheduler(clock)) as bench:
+        yield bench
+
+
+def test_a_wait_that_times_out_leaves_the_virtual_clock_at_its_end(paced):
+    scheduler, clock = paced
+    before = clock.monotonic_ns()
+    assert not scheduler.wait_until(lambda: False, timeout_ms=20)
+    assert clock.monotonic_ns() - before == 20 * MS
+
+
+def test_the_virtual_clock_moves_no_further_than_the_system_clock(paced):
+    scheduler, clock = paced
+    done = threading.Event()
+    scheduler.schedule("sender", done.set, delay_ms=5)
+    before, real_before = clock.monotonic_ns(), SystemClock().monotonic_ns()
+    assert scheduler.wait_until(done.is_set, timeout_ms=HOUR_MS)
+    passed_ns = SystemClock().monotonic_ns() - real_before
+    assert 0 < clock.monotonic_ns() - before <= passed_ns
+
+
+def test_a_predicate_that_holds_costs_no_virtual_time(paced):
+    scheduler, clock = paced
+    before = clock.monotonic_ns()
+    assert scheduler.wait_until(lambda: True, timeout_ms=HOUR_MS)
+    assert clock.monotonic_ns() == before
+
+
+def test_tasks_of_the_virtual_clock_run_in_the_thread_that_waits(paced):
+    scheduler, clock = paced
+    virtual = DeterministicScheduler(clock)
+    virtual.start()
+    runs = []
+    before = clock.monotonic_ns()
+    for delay_ms in (3, 5, HOUR_MS):
+        virtual.schedule(
+            "linger",
+            lambda: runs.append((threading.current_thread(), clock.monotonic_ns() - before)),
+            delay_ms=delay_ms,
+        )
+    assert scheduler.wait_until(lambda: len(runs) == 2, timeout_ms=HOUR_MS)
+    here = threading.current_thread()
+    assert runs == [(here, 3 * MS), (here, 5 * MS)]
+    assert clock.monotonic_ns() - before == 5 * MS, "the wait ends at the moment that ends it"
+    virtual.shutdown()
+
+
+def test_a_jump_of_the_virtual_clock_ends_a_wait(paced):
+    scheduler, clock = paced
+    scheduler.schedule("jump", lambda: clock.advance(ms=HOUR_MS), delay_ms=5)
+    assert not scheduler.wait_until(lambda: False, timeout_ms=HOUR_MS)

@@ -343,6 +343,14 @@ def test_server(logstore_server, logstore_broker, logstore_clock):
     assert "Produce" in [request.api for request in logstore_server.requests]
 
 
+def test_a_consumer_in_the_process_waits_no_longer_than_its_timeout(
+    logstore_server, logstore_broker
+):
+    logstore_broker.create_topic("t")
+    consumer = logstore_broker.consumer("t", group_id="g", auto_offset_reset="earliest")
+    assert consumer.poll(timeout_ms=20) == {}
+
+
 def test_factory(logstore_server_factory, logstore_broker):
     own = logstore_server_factory(broker_config={"log.retention.ms": "5"}, auto_create=False)
     shared = [logstore_server_factory(logstore_broker) for _ in range(2)]
@@ -357,6 +365,6 @@ def test_factory_takes_one_of_both(logstore_server_factory, logstore_broker):
 def test_servers_for_clients(run):
     ini = "logstore_warmup = false\n"
     done = run(SERVERS, "-W", "ignore::DeprecationWarning", ini=ini)
-    assert "2 passed" in done.stdout, done.stdout
+    assert "3 passed" in done.stdout, done.stdout
     assert "takes a broker or its broker_config, not both" in done.stdout
     assert "1 failed" in done.stdout
