@@ -33,6 +33,9 @@ class Fault(NamedTuple):
         return source[:start] + self.after + source[start + len(self.before) :]
 
 
+NAMES = {"min": "max", "max": "min", "any": "all", "all": "any"}
+"""Functions whose results agree as long as all values are equal."""
+
 OPERATORS = {
     "<": "<=",
     "<=": "<",
@@ -69,7 +72,7 @@ def faults_of(source: str, lines: Container[int]) -> Iterator[Fault]:
     tree = ast.parse(source)
     texts = source.splitlines()
     quiet = _quiet_lines(tree)
-    found = {*_of_tokens(source, tree), *_of_statements(source, tree)}
+    found = {*_of_tokens(source, tree), *_of_statements(source, tree), *_of_habits(source, tree)}
     for line, column, before, after in sorted(found):
         if line in lines and line not in quiet:
             yield Fault(line, column, before, after, texts[line - 1].strip())
@@ -88,6 +91,8 @@ def _of_tokens(source: str, tree: ast.AST) -> Iterator[Place]:
             continue
         if token.type == tokenize.NUMBER and token.string.isdecimal():
             yield line, column, token.string, str(int(token.string) + 1)
+        elif token.string in NAMES and previous != "." and token.line[token.end[1] :][:1] == "(":
+            yield line, column, token.string, NAMES[token.string]
         elif token.string in OPERATORS:
             is_unary = token.string in "+-*" and (
                 previous in {"", "(", "[", "{", ",", "=", ":", "return", "*", "**", "lambda"}
@@ -137,6 +142,54 @@ def _of_statements(source: str, tree: ast.AST) -> Iterator[Place]:
             yield first.lineno, first.col_offset, before, "__import__('contextlib').nullcontext()"
 
 
+def _of_habits(source: str, tree: ast.AST) -> Iterator[Place]:
+    """Yield the faults that tests with equal values, single rounds and no failures do not notice.
+
+    A condition less, one branch of a conditional expression, a unit not converted, a failure not
+    handled, an argument left at its default, a variable that keeps its earlier value.
+    """
+    for node in ast.walk(tree):
+        if isinstance(node, ast.BoolOp):
+            for operand in node.values:
+                rest = [each for each in node.values if each is not operand]
+                word = " and " if isinstance(node.op, ast.And) else " or "
+                kept = word.join(f"({_source_of(source, each)})" for each in rest)
+                yield _replaced(source, node, kept if len(rest) == 1 else f"({kept})")
+        elif isinstance(node, ast.IfExp):
+            for branch in (node.body, node.orelse):
+                yield _replaced(source, node, f"({_source_of(source, branch)})")
+        elif isinstance(node, ast.comprehension):
+            for test in node.ifs:
+                yield _replaced(source, test, "True")
+        elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult | ast.Div | ast.FloorDiv):
+            if isinstance(node.right, ast.Constant) and node.right.value in UNITS:
+                yield _replaced(source, node, f"({_source_of(source, node.left)})")
+        elif isinstance(node, ast.ExceptHandler) and not isinstance(node.body[0], ast.Raise):
+            yield _replaced(source, node.body[0], "raise")
+        elif isinstance(node, ast.Call):
+            for keyword in node.keywords:
+                if keyword.arg is not None:
+                    yield _replaced(source, keyword, "**{}")
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            bound = {each.arg for each in ast.walk(node.args) if isinstance(each, ast.arg)}
+            names = [each for each in ast.walk(node) if isinstance(each, ast.Assign)]
+            for assign in sorted(names, key=lambda each: each.lineno):
+                if isinstance(target := assign.targets[0], ast.Name):
+                    if target.id in bound:
+                        yield _replaced(source, assign, "pass")
+                    bound.add(target.id)
+
+
+UNITS = (1000, 1_000_000, 1_000_000_000)
+"""Factors between seconds, milliseconds, microseconds and nanoseconds."""
+
+
+def _source_of(source: str, node: ast.expr) -> str:
+    text = ast.get_source_segment(source, node)
+    assert text is not None
+    return text
+
+
 def _can_go(node: ast.stmt) -> bool:
     """Tell whether a module without a statement is still one, and another one."""
     if isinstance(node, ast.Expr):
@@ -146,7 +199,7 @@ def _can_go(node: ast.stmt) -> bool:
     return isinstance(node, ast.Raise | ast.AugAssign | ast.Delete)
 
 
-def _replaced(source: str, node: ast.stmt | ast.expr, after: str) -> Place:
+def _replaced(source: str, node: ast.stmt | ast.expr | ast.keyword, after: str) -> Place:
     before = ast.get_source_segment(source, node)
     assert before is not None
     column = len(source.splitlines()[node.lineno - 1].encode()[: node.col_offset].decode())

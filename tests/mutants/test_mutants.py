@@ -48,9 +48,28 @@ def planted(source, lines=range(1000)):
         ("a < b", {"< → <="}),
         ("a is not b", {"is not → is"}),
         ("a not in b", {"not in → in"}),
-        ("x = a and b", {"and → or"}),
+        ("x = a and b", {"and → or", "a and b → (a)", "a and b → (b)"}),
+        (
+            "x = a or b or c",
+            {
+                "or → and",
+                "a or b or c → ((b) or (c))",
+                "a or b or c → ((a) or (c))",
+                "a or b or c → ((a) or (b))",
+            },
+        ),
+        ("x = min(a, b)", {"min → max"}),
+        ("x = any(a)", {"any → all"}),
+        ("x = a.min(b)", set()),
+        ("x = a if b < c else d", {"< → <=", "a if b < c else d → (a)", "a if b < c else d → (d)"}),
+        ("x = a_ms / 1000", {"1000 → 1001", "a_ms / 1000 → (a_ms)"}),
+        ("x = a / 3", {"3 → 4"}),
+        ("x = f(a=b)", {"a=b → **{}"}),
+        ("try: x = a\nexcept E: return", {"return → raise"}),
+        ("def f(a): a = b", {"a = b → pass"}),
+        ("def f(): a = b; a = c", {"a = c → pass"}),
         ("f(10)", {"10 → 11", "f(10) → pass"}),
-        ("f(x, clean=True)", {"True → False", "f(x, clean=True) → pass"}),
+        ("f(x, clean=True)", {"True → False", "clean=True → **{}", "f(x, clean=True) → pass"}),
         ("a.b = c", {"a.b = c → pass"}),
         ("a += 1", {"+= → -=", "1 → 2", "a += 1 → pass"}),
         ("raise E", {"raise E → pass"}),
@@ -59,7 +78,7 @@ def planted(source, lines=range(1000)):
         ("with lock: x = a", {"lock → __import__('contextlib').nullcontext()"}),
         ("x = -a", set()),
         ("for a in b: pass", set()),
-        ("x = [a for a in b if a in c]", {"in → not in"}),
+        ("x = [a for a in b if a in c]", {"in → not in", "a in c → True"}),
         ("def f(a: int | None) -> int | None: return a", set()),
         ("import a", set()),
         ("logger.info('%d', 5)", set()),
@@ -67,7 +86,7 @@ def planted(source, lines=range(1000)):
     ),
 )
 def test_what_is_planted_in_a_line(source, faults):
-    assert {str(fault) for fault in faults_of(source, {1})} == faults
+    assert {str(fault) for fault in faults_of(source, {1, 2})} == faults
 
 
 def test_a_planted_fault_changes_its_place_alone():
@@ -123,7 +142,7 @@ def test_what_no_test_notices_is_listed(project, capfd, monkeypatch):
         "answered  toy/numbers.py:11:17: + → -: nobody calls it",
         "untested  toy/numbers.py:11:19: 1 → 2",
     ]
-    assert told[-1] == "1 answered, 1 hung, 1 survived, 1 untested"
+    assert told[-1] == "1 answered, 2 hung, 1 survived, 1 untested"
     assert {path: path.read_bytes() for path in project.rglob("*.py")} == before
 
 
