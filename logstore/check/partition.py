@@ -123,7 +123,6 @@ class PartitionCheck:
             names.extend(self._finish_swaps())
         epochs = list(self._state.epochs.read(self._fs, self._state.limits.small_file_bytes))
         logs = self._listing.logs
-        snapshots = sorted(self._listing.snapshots)
         self._state.explain_gaps(sorted(logs))
         self._begin_history(min(logs, default=0) if self._only is None else self._only)
         if self._only is not None:
@@ -135,6 +134,7 @@ class PartitionCheck:
         yield from self._missing_logs()
         yield from self._metadata()
         yield from epochs
+        snapshots = sorted(self._listing.snapshots)
         for base, following in pairwise([*sorted(logs), None]):
             assert base is not None
             due = [offset for offset in snapshots if following is None or offset < following]

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import pytest
 
-from logstore.checkpoint.atomic import TMP_SUFFIX
+from logstore.checkpoint.atomic import TMP_SUFFIX, read_bytes
 from logstore.checkpoint.offsets import LOG_START_OFFSETS, RECOVERY_POINTS
 from logstore.checkpoint.shutdown import CLEAN_SHUTDOWN
 from logstore.names import file_name, parse_segment_file
@@ -116,6 +116,18 @@ def test_segments_after_a_damaged_one_do_not_come_back(stopped):
     log = crash_recoveries(fs, clock)
     assert [segment.base_offset for segment in log.segments] == [0, 4]
     assert log.log_end_offset == 7
+
+
+def test_a_torn_end_behind_a_clean_stop_does_not_come_back(stopped):
+    """The cut is durable before the log takes the next record."""
+    fs, clock = stopped
+    name = f"{DIRECTORY}/{log_name(12)}"
+    data = read_bytes(fs, name)
+    put(fs, name, data + batch(13)[:40])
+    fs = FaultyFileSystem(clock, fs.crash(KEPT))
+    assert open_broker(fs, clock).log("t").log_end_offset == 13
+    assert [each.kind for each in fs.operations if each.path == name] == [Kind.TRUNCATE, Kind.SYNC]
+    assert read_bytes(fs.crash(CrashMode(Contents.DROPPED, Names.UNDONE)), name) == data
 
 
 @pytest.mark.parametrize("clean", (True, False))

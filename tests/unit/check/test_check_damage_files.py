@@ -5,9 +5,11 @@ Every row runs on a directory of Kafka's and on one of this engine's.
 
 import pytest
 
+from logstore import Broker, VirtualClock
 from logstore.check import INFO, WARNING
 from logstore.producers.snapshot import encode_snapshot
-from tests.support.world.damage import CHECKPOINTS, EPOCHS, ORIGINS, DamageTable, Found
+from logstore.runtime import MemoryFileSystem
+from tests.support.world.damage import CHECKPOINTS, EPOCHS, ORIGINS, DamageTable, Directory, Found
 
 TABLE = DamageTable()
 row = TABLE.row
@@ -277,3 +279,27 @@ def test_damage_is_found_and_nothing_else(name, origin):
     place, expected = TABLE.seed(name, origin)
     assert expected
     assert place.found() == expected
+
+
+def test_a_damaged_first_snapshot_leaves_the_history_incomplete():
+    """A transaction that began before the first segment is not contradicted by later snapshots."""
+    clock = VirtualClock()
+    fs = MemoryFileSystem(clock)
+    with Broker("/data", fs=fs, clock=clock) as broker:
+        broker.create_topic("golden")
+        producer = broker.producer(transactional_id="t", linger_ms=0)
+        producer.init_transactions()
+        producer.begin_transaction()
+        for value in (b"0", b"1", b"2"):
+            producer.send("golden", value).get()
+            broker.roll("golden")
+        producer.abort_transaction()
+    place = Directory(fs)
+    for name in fs.list_dir("/data/golden-0"):
+        if name.startswith(f"{0:020d}"):
+            place.remove(f"golden-0/{name}")
+    place.write("log-start-offset-checkpoint", b"0\n1\ngolden 0 1\n")
+    assert place.found() == []
+    first = f"golden-0/{1:020d}.snapshot"
+    place.flip(first, 30)
+    assert place.found() == [Found("snapshot_crc", first, 2, 1)]

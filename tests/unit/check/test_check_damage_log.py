@@ -417,6 +417,14 @@ def segment_that_holds_what_the_next_one_holds(place):
     ]
 
 
+@row("overlap of segments")
+def snapshot_of_a_segment_that_another_one_replaced(place):
+    """The snapshot belongs to the segment that is passed over, so it is passed over too."""
+    expected = segment_that_holds_what_the_next_one_holds(place)
+    place.write(place.next_log.replace(".log", ".snapshot"), b"damaged")
+    return expected
+
+
 @row("gap that no cleaning explains")
 def segment_lost(place):
     for name in (place.log, place.index, place.time_index, place.snapshot):

@@ -275,6 +275,16 @@ def test_time_index_faults_are_reported_by_kind(world):
     assert dump(world, name, verify_index_only=True).reports == dumped.reports
 
 
+def test_equal_timestamps_of_a_time_index_are_out_of_order(world):
+    """kafka-dump-log requires each entry's timestamp to be above the one before."""
+    write_log(world, batch(0, timestamp=100), batch(1, timestamp=100))
+    name = time_index(world, (100, 0), (100, 1))
+    assert dump(world, name).reports == [
+        f"Found out of order timestamp in :{world.path(name)}",
+        "  Index timestamp: 100, Previously indexed timestamp: 100",
+    ]
+
+
 def test_sanity_check_of_a_padded_time_index_fails(world):
     write_log(world, batch(0, timestamp=100))
     name = time_index(world, (100, 0), (0, 0))

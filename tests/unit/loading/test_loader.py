@@ -176,6 +176,16 @@ def test_what_was_deleted_below_a_log_start_in_a_hole_stays_away(world, clean):
     assert offsets_in(log) == []
 
 
+@pytest.mark.parametrize("clean", (True, False))
+def test_an_epoch_between_the_log_start_and_the_first_segment_keeps_its_start(world, clean):
+    """Epochs are cut at the log start checkpoint, as Kafka does, not at the first base offset."""
+    world.put({log_name(8): batch(8, 9, leader_epoch=3)})
+    world.write("leader-epoch-checkpoint", b"0\n1\n3 5\n")
+    log = world.log(clean=clean, recovery_point=10, log_start_offset=5)
+    assert log.log_start_offset == 8
+    assert log.epochs.entries == (EpochEntry(3, 5),)
+
+
 def test_transactions_of_a_log_whose_start_is_ignored_are_recovered(world):
     """Decided before recovery: producers are followed from the first batch on."""
     log = world.log()

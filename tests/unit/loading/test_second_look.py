@@ -9,6 +9,7 @@ import pytest
 
 from logstore import Broker, TopicPartition, VirtualClock
 from logstore.broker.summary import inspect_partition
+from logstore.checkpoint.atomic import read_bytes
 from logstore.errors import CorruptRecordError, KafkaStorageError, UnknownTopicOrPartitionError
 from logstore.runtime import File, FileStat, MemoryFileSystem
 
@@ -206,6 +207,41 @@ def test_a_further_look_hears_that_the_writer_has_closed():
         scene.writer.close()
         directory.read_again()
         assert directory.clean
+
+
+def test_a_further_look_reads_a_checkpoint_that_was_damaged_before():
+    scene = Scene()
+    scene.writer.manager.checkpoint_recovery_points()
+    path = f"{DATA}/recovery-point-offset-checkpoint"
+    sound = read_bytes(scene.fs, path)
+
+    def write(data: bytes) -> None:
+        file = scene.fs.open(path, write=True)
+        file.truncate(0)
+        file.append([data])
+        file.close()
+
+    write(b"garbled\n")
+    with scene.reader() as reader:
+        directory = reader.manager.directories[0]
+        assert directory.recovery_points == {}
+        write(sound)
+        directory.read_again()
+        assert directory.recovery_points == {TP: 6}
+
+
+def test_a_roll_between_two_looks_is_no_change():
+    """The segments that a reader found closed are still the same; it takes the first view."""
+    scene = Scene()
+    with scene.reader() as reader:
+        assert len(read(reader)) == 8
+        looks = scene.fs.looks
+    for at in range(1, looks):
+        scene.fs.before_look(at, scene.append_and_roll)
+        before_ms = scene.clock.now_ms()
+        with scene.reader() as reader:
+            read(reader)
+        assert scene.clock.now_ms() == before_ms, at
 
 
 def test_half_an_append_is_no_damage_once_it_is_whole(warnings):
