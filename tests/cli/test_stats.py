@@ -104,3 +104,12 @@ def test_damage_is_passed_over_and_named(run, users, data_dir):
     assert path.name in found["damages"][0]
     assert found["records"] == 11
     assert "damaged: " in run("stats", users, code=1).stdout
+
+
+def test_top_keys_of_equal_size_are_in_the_order_of_their_first_offset(run):
+    run("topic", "create", "t", "--now", JAN_1)
+    for key in ("c", "a", "b"):
+        run("append", "t", "--now", JAN_1, input=lines({"key": key, "value": "v"}))
+    found = run("stats", "t", "--format", "json", "--top", 2).json
+    assert [each["key"] for each in found["top_keys"]] == ["c", "a"]
+    assert [each["key"] for each in found["top_keys_by_bytes"]] == ["c", "a"]

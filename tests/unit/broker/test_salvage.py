@@ -205,3 +205,15 @@ def test_the_result_is_appended_to_and_topics_come_along():
         assert broker.manager.catalog.topic("golden").configs == {"segment.bytes": "500"}
         assert broker.append("golden", key=b"k", value=b"v").offset == 20
         assert len(list(broker.read("golden"))) == 20
+
+
+def test_saved_segments_keep_the_times_of_their_files():
+    """Retention of records without timestamps goes by them."""
+    directory = kafka("segments")
+    names = [f"golden-0/{log_name(base)}" for base in directory.bases()]
+    directory.flip(names[1], 61)
+    for day, name in enumerate(names):
+        directory.fs.set_mtime(f"/data/{name}", day * 86_400_000)
+    saved(directory)
+    times = [directory.fs.stat(f"/out/{name}").mtime_ms for name in names]
+    assert times == [day * 86_400_000 for day in range(len(names))]

@@ -124,3 +124,32 @@ def test_a_consumer_is_behind_by_its_lag(deletes):
     since = (found["time_ms"] - deletes.scenario.start_ms) // HOUR_MS
     lag = dict(zip(since.tolist(), found["lag_records"].tolist(), strict=True))
     assert [lag[hour] for hour in (2, 5, 6, 30, 31)] == [0, 2, 0, 1, 0]
+
+
+def test_a_tombstone_exactly_as_old_as_a_bound_is_in_the_older_class():
+    """At hour 3, the tombstone of `a` is 2 h old: half of delete.retention.ms."""
+    quiet = DELETES.replace('"max.compaction.lag.ms" = "2h"', '"max.compaction.lag.ms" = "2d"')
+    row = at_hour(run(parse(quiet), samples=48), 3)
+    assert tuple(int(row[name]) for name in AGE_CLASSES) == (1, 1, 0, 0, 0)
+
+
+def test_deleting_the_surviving_version_revives_the_one_that_it_superseded():
+    text = """
+    days = 1
+    [[topics]]
+    name = "t"
+    configs = { "cleanup.policy" = "compact,delete", "compaction.strategy" = "timestamp" }
+    messages = [
+        { at = "0", key = "a", value = "new" },
+        { at = "1h", key = "a", value = "late", late = "2h" },
+        { at = "2h", key = "b", value = "1" },
+    ]
+    [[actions]]
+    at = "4h"
+    do = "delete-records"
+    topic = "t"
+    before = 1
+    """
+    outcome = run(parse(text), samples=24)
+    assert [at_hour(outcome, hour)["log_start_offset"] for hour in (3, 5)] == [0, 1]
+    assert [at_hour(outcome, hour)["live_records"] for hour in (3, 5)] == [2, 2]
