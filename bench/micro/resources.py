@@ -1,4 +1,4 @@
-"""Lines about resources of a cleaning: memory by the log's size, and the use of two cores."""
+"""Lines about resources of a cleaning: memory by the log's size, and the use of several cores."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ from pathlib import Path
 from logstore.bench.measuring import Sample, in_turn
 from logstore.bench.micro.clean_lines import SIZES
 from logstore.bench.micro.cleaning import MAP_BYTES, clean_here, copy_of
-from logstore.bench.micro.figures import by_the_wall, speeds
+from logstore.bench.micro.figures import MS, by_the_wall, speeds
 from logstore.bench.micro.logs import KIB, MIB, TOPIC, LogShape, make_log
 from logstore.bench.micro.setting import Job, Setting
 from logstore.bench.micro.starting import WORKER, worker
 from logstore.bench.report.result import Figures, Line
 from logstore.cleaner.passes.offset_map import WINNERS_MAX, OffsetMap
 
+COLD_THREADS = (2, 4)
 WARM_UP = LogShape(KIB, 0.15, 16, total_bytes=MIB)
 
 
@@ -88,6 +89,48 @@ def _threads(setting: Setting) -> Iterator[Line]:
     )
 
 
+def _cold(setting: Setting) -> Iterator[Line]:
+    """Measure a first cleaning, in a new process, by one thread, by two and by four.
+
+    The kernels were compiled before and are in their cache; the threads load each of them at the
+    same time, and call some of them for each of many compressed batches. The lines above are
+    measured after a warm-up in one thread.
+    """
+    home = setting.scratch / "cold"
+    size = setting.total_bytes // 32
+    shape = LogShape(100, 0.12, 100, total_bytes=size, partitions=8, codec="lz4", mixed=True)
+    log_bytes = make_log(shape, home / "log")
+
+    def by_threads(threads: int) -> Sample:
+        copy = copy_of(home / "log", home / "copy")
+        answer = worker(
+            "cold", str(copy), str(threads), environment={"LOGSTORE_KERNELS": "compiled"}
+        )
+        return Sample(answer["cpu_s"], answer["wall_s"])
+
+    contestants = {threads: partial(by_threads, threads) for threads in (1, *COLD_THREADS)}
+    warmups = max(1, setting.warmups)  # so that kernels and byte code are there
+    samples = in_turn(contestants, repeats=setting.repeats, warmups=warmups)
+    shutil.rmtree(home)
+    figures = {name: by_the_wall(speeds(log_bytes, each)) for name, each in samples.items()}
+    for threads in COLD_THREADS:
+        yield Line(
+            name=f"threads/cold-{threads}",
+            title=f"first cleaning of a process, eight partitions, with {threads} threads, beside"
+            " one thread, kernels compiled before, by the wall",
+            unit="MB/s",
+            higher_is_better=True,
+            here=figures[threads],
+            peer=figures[1],
+            peer_name="one thread",
+            facts={
+                "log_bytes": log_bytes,
+                "cpu_ms": [round(each.cpu_s * MS, 1) for each in samples[threads]],
+                "cpu_ms_one": [round(each.cpu_s * MS, 1) for each in samples[1]],
+            },
+        )
+
+
 def _two_processes(home: Path) -> Sample:
     """Clean two logs in two processes at once: the bound that the machine sets on two cores."""
     running = [
@@ -115,6 +158,7 @@ def _two_processes(home: Path) -> Sample:
 def jobs() -> Iterator[Job]:
     """Yield threads, then memory by the size of the log."""
     yield Job(("threads/2", "threads/processes"), True, _threads)
+    yield Job(tuple(f"threads/cold-{threads}" for threads in COLD_THREADS), True, _cold)
     for label in SIZES:
         measure = partial(_memory, label=label, total_bytes=SIZES[label])
         yield Job((f"memory/{label}",), label == "256MiB", measure)

@@ -93,7 +93,14 @@ def clean(warm: str, data_dir: str) -> dict[str, float]:
     return dict(clean_here(Path(data_dir)).sample._asdict())
 
 
-WORK = {each.__name__: each for each in (first_cleaning, first_records, memory, clean)}
+def cold(data_dir: str, threads: str) -> dict[str, float]:
+    """Clean a directory by one or more threads, as the first work of this process."""
+    from logstore.bench.micro.cleaning import clean_here
+
+    return dict(clean_here(Path(data_dir), threads=int(threads)).sample._asdict())
+
+
+WORK = {each.__name__: each for each in (first_cleaning, first_records, memory, clean, cold)}
 
 if __name__ == "__main__":
     sys.stdout.write(json.dumps(WORK[sys.argv[1]](*sys.argv[2:])) + "\n")

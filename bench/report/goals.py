@@ -55,6 +55,7 @@ GOALS = {
     "share/100B-10": Goal(0.35, 0.5),
     "share/1KiB-10": Goal(0.55, 0.8),
     "threads/2": Goal(1.6, 1.9),
+    "threads/cold-2": Goal(1),
     "memory/64MiB": _figure(16),
     "memory/256MiB": _figure(16),
     "memory/1GiB": _figure(16),

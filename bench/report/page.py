@@ -21,7 +21,7 @@ GROUPS = {
     "axes": "Cleaning, axis by axis",
     "tail": "Cleaning beside a clean tail",
     "size": "Cleaning by size of the log",
-    "threads": "Two threads",
+    "threads": "Several threads",
     "memory": "Memory",
     "doors": "Doors of a broker",
     "coding": "Encoding and decoding batches",
