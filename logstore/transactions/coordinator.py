@@ -38,6 +38,7 @@ from logstore.errors import (
 from logstore.groups.coordinator import GroupCoordinator
 from logstore.names import TRANSACTION_STATE_TOPIC
 from logstore.transactions.log import StoredTransactions, TransactionConfig, TransactionLog
+from logstore.transactions.pending_offsets import History, settle
 from logstore.transactions.producer_ids import ProducerIds
 from logstore.transactions.state import (
     ProducerIdAndEpoch,
@@ -513,10 +514,31 @@ class TransactionCoordinator:
         if not self._active:
             self._log.ensure_stored()
             self._active = True
+            self._settle_pending_offsets()
             for metadata in list(stored.by_id.values()):
                 if metadata.state.is_prepared:
                     self._succeeds(self._complete, metadata, "cannot be completed")
         return stored
+
+    def _settle_pending_offsets(self) -> None:
+        """Write the markers that `__consumer_offsets` lacks; see `pending_offsets`.
+
+        Before prepared transactions are completed, whose markers would end more than them.
+        """
+        logs = self.groups.logs_with_open_transactions()
+        if not logs:
+            return
+        producer_ids = {each for log in logs for each in log.producer_state.open_producers()}
+        try:
+            history = History(self._log.history(producer_ids))
+        except LogStoreError as error:
+            logger.warning("the history of transactions cannot be read: %s", error)
+            return
+        for log in logs:
+            try:
+                settle(log, history, self._decide_to_fence)
+            except LogStoreError as error:
+                logger.warning("%s: pending offsets cannot be settled: %s", log, error)
 
     def _enter(self) -> StoredTransactions:
         """Begin a call of a producer: do first what is due, if there is no background."""
@@ -599,15 +621,22 @@ class TransactionCoordinator:
 
     def _abort_and_fence(self, metadata: TransactionMetadata) -> TransactionMetadata:
         """Abort an open transaction under the next epoch, which nobody gets."""
+        return self._complete(self._decide_to_fence(metadata))
+
+    def _decide_to_fence(self, metadata: TransactionMetadata) -> TransactionMetadata:
+        """Decide to abort an open transaction under the next epoch; its markers are to follow."""
         self._renewed.pop(metadata.transactional_id, None)
         bumped = replace(metadata, producer_epoch=metadata.producer_epoch + 1)
-        return self._end(bumped, commit=False)
+        return self._decide(bumped, commit=False)
 
     def _end(self, metadata: TransactionMetadata, *, commit: bool) -> TransactionMetadata:
         if commit:
             self._flush(metadata.partitions)
+        return self._complete(self._decide(metadata, commit=commit))
+
+    def _decide(self, metadata: TransactionMetadata, *, commit: bool) -> TransactionMetadata:
         state = TransactionState.PREPARE_COMMIT if commit else TransactionState.PREPARE_ABORT
-        return self._complete(self._store(replace(metadata, state=state), durable=True))
+        return self._store(replace(metadata, state=state), durable=True)
 
     def _flush(self, partitions: Collection[TopicPartition]) -> None:
         for tp in sorted(partitions):

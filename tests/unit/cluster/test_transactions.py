@@ -5,6 +5,7 @@ from contextlib import contextmanager
 import pytest
 
 from logstore import Broker, Cluster, TopicPartition, VirtualClock
+from logstore.cluster import coordination
 from logstore.groups.offsets import OffsetAndMetadata
 from tests.support.world.wire import Client
 from tests.support.world.wire_transactions import (
@@ -91,6 +92,31 @@ def test_a_marker_for_a_partition_that_is_unknown_is_reported(caplog):
         member.end()
         assert member.coordinator.transactions()["x"].state.kafka_name == "CompleteCommit"
     assert "t-0: no marker ends the transaction of producer 0 with epoch 0" in caplog.text
+
+
+@pytest.mark.parametrize("brokers", (1, 3))
+def test_directories_of_earlier_versions_recover_when_they_are_opened(
+    tmp_path, brokers, monkeypatch
+):
+    """Then the offsets' own partition was looked for among those that brokers lead."""
+    with monkeypatch.context() as patch, opened(tmp_path, brokers) as cluster:
+        patch.setattr(coordination, "INTERNAL_COMPACTED_TOPICS", ())
+        cluster.create_topic("t", 2, replication_factor=brokers)
+        member = Member(cluster)
+        for number, (partition, commit) in enumerate(((0, True), (1, False), (0, True))):
+            member.send(number, partition)
+            cluster.clock.advance(ms=1)
+            member.end(commit=commit)
+            cluster.clock.advance(ms=1)
+        assert committed(cluster) == dict.fromkeys((0, 1), "UNSTABLE_OFFSET_COMMIT")
+    for _ in range(2):
+        with opened(tmp_path, brokers) as cluster:
+            assert committed(cluster) == {0: 2}
+    with opened(tmp_path, brokers) as cluster:
+        member = Member(cluster)
+        member.send(7, 1)
+        member.end()
+        assert committed(cluster) == {0: 2, 1: 7}
 
 
 # -- over the wire ---------------------------------------------------------------------------------
