@@ -296,6 +296,16 @@ class TransactionCoordinator:
             self.groups.ensure_stored()
         return self.groups.partition_of(group_id)
 
+    def owns(self, transactional_id: str, producer: ProducerIdAndEpoch) -> bool:
+        """Return whether a producer is known to be the newest one of a transactional id.
+
+        From memory, and without the lock: for every batch of a transaction. If it is False,
+        `verified` has the reason.
+        """
+        stored = self._stored
+        metadata = None if stored is None else stored.by_id.get(transactional_id)
+        return metadata is not None and metadata.producer == producer
+
     @contextmanager
     def verified(
         self,
@@ -305,13 +315,14 @@ class TransactionCoordinator:
     ) -> Iterator[None]:
         """Keep open, inside, the producer's transaction, of which the partition is part.
 
-        What is asked before its first data there (KIP-890); errors are those of a Produce request.
-        With `transaction.partition.verification.enable=false` nothing is asked.
+        Verified before its first data there (KIP-890); errors are those of a Produce request. With
+        `transaction.partition.verification.enable=false` only the owner of the producer id is
+        verified, and not even that without a transactional id.
 
         Parameters
         ----------
         transactional_id : str, optional
-            That which the producer id belongs to by default.
+            By default the one that has the producer id.
 
         Raises
         ------
@@ -327,6 +338,8 @@ class TransactionCoordinator:
         with self._lock:
             if self._manager.broker_config.transaction_partition_verification_enable:
                 self._verify(topic_partition, producer, transactional_id)
+            elif transactional_id is not None:
+                self._check_owner(transactional_id, producer)
             yield
 
     def end_transaction(
@@ -580,19 +593,25 @@ class TransactionCoordinator:
                     f"{tp}: no transactional id has producer {producer.producer_id}, so that nobody"
                     " began its transaction"
                 )
-        elif not self._is_in_use():
-            raise _not_mapped(transactional_id, producer)  # and no topic is made for the answer
-        self._check_readable(transactional_id)
-        try:
-            metadata = self._settled(self._owned(transactional_id, producer))
-        except ProducerFencedError as error:
-            # Kafka's answer to a batch, too, since producers expect no other there.
-            raise InvalidProducerEpochError(str(error)) from error
+        metadata = self._settled(self._check_owner(transactional_id, producer))
         if metadata.state is not TransactionState.ONGOING or tp not in metadata.partitions:
             raise InvalidTxnStateError(
                 f"{tp} is not part of a transaction of '{transactional_id}', whose state is"
                 f" {metadata.state.kafka_name}"
             )
+
+    def _check_owner(
+        self, transactional_id: str, producer: ProducerIdAndEpoch
+    ) -> TransactionMetadata:
+        """Return what is known of an id, if `producer` is its newest; for a batch."""
+        if not self._is_in_use():
+            raise _not_mapped(transactional_id, producer)  # and no topic is made for the answer
+        self._check_readable(transactional_id)
+        try:
+            return self._owned(transactional_id, producer)
+        except ProducerFencedError as error:
+            # Kafka's answer to a batch, too, since producers expect no other there.
+            raise InvalidProducerEpochError(str(error)) from error
 
     def _id_of(self, producer_id: int) -> str | None:
         """Return the transactional id that a producer id belongs to; changes nothing."""

@@ -4,22 +4,25 @@ from contextlib import contextmanager
 
 import pytest
 
-from logstore import Broker, Cluster, TopicPartition, VirtualClock
+from logstore import Acl, Authorizer, Broker, Cluster, TopicPartition, VirtualClock
 from logstore.cluster import coordination
 from logstore.groups.offsets import OffsetAndMetadata
-from tests.support.world.wire import Client
+from tests.support.world.wire import Client, name_of
 from tests.support.world.wire_transactions import (
     CONFIG,
+    NOBODY,
     add,
     add_offsets,
     commit_offsets,
     end,
     fetch_offsets,
     init,
+    produced,
 )
 
 TP = TopicPartition("t", 0)
 TIMEOUT_MS = 60_000
+NOT_ALLOWED = "TRANSACTIONAL_ID_AUTHORIZATION_FAILED"
 
 
 class Member:
@@ -122,33 +125,50 @@ def test_directories_of_earlier_versions_recover_when_they_are_opened(
 # -- over the wire ---------------------------------------------------------------------------------
 
 
+LAYOUTS = ("broker", "virtual nodes", "cluster of 1", "cluster of 3")
+PARTITIONS = 3
+"""Of topic `t`; as many leaders in the layouts with several nodes."""
+
+
+class Served:
+    """A broker or cluster with topic `t`, and its listeners."""
+
+    def __init__(self, listeners, leader=lambda topic, partition: 0):
+        self.listeners = list(listeners)
+        self._leader = leader
+
+    def leader_of(self, partition):
+        return self.listeners[self._leader("t", partition)]
+
+
 @contextmanager
-def listening(layout, data_dir):
+def listening(layout, data_dir=None, config=(), **settings):
     """Yield the listeners of a broker or cluster with topic `t`."""
+    config = {**CONFIG, **dict(config)}
     if layout.startswith("cluster"):
         brokers = int(layout[-1])
         with (
-            Cluster(brokers=brokers, data_dir=data_dir, broker_config=CONFIG) as cluster,
-            cluster.listen() as server,
+            Cluster(brokers=brokers, data_dir=data_dir, broker_config=config) as cluster,
+            cluster.listen(**settings) as server,
         ):
             if not cluster.topics():
-                cluster.create_topic("t", replication_factor=brokers)
-            yield list(server.values())
+                cluster.create_topic("t", PARTITIONS, replication_factor=brokers)
+            yield Served(server.values(), cluster.leader)
         return
-    with Broker(data_dir, broker_config=CONFIG) as broker:
+    with Broker(data_dir, broker_config=config) as broker:
         if not broker.topics():
-            broker.create_topic("t")
+            broker.create_topic("t", PARTITIONS)
         if layout == "virtual nodes":
-            with broker.listen_nodes(3) as nodes:
-                yield [nodes[number] for number in range(3)]
+            with broker.listen_nodes(3, **settings) as nodes:
+                yield Served((nodes[number] for number in range(3)), nodes.leader)
         else:
-            with broker.listen() as listener:
-                yield [listener]
+            with broker.listen(**settings) as listener:
+                yield Served([listener])
 
 
-@pytest.mark.parametrize("layout", ("broker", "virtual nodes", "cluster of 1", "cluster of 3"))
+@pytest.mark.parametrize("layout", LAYOUTS)
 def test_every_listener_answers_with_the_offsets_of_committed_transactions(layout, data_dir):
-    with listening(layout, data_dir) as listeners, Client(listeners[0]) as client:
+    with listening(layout, data_dir) as served, Client(served.listeners[0]) as client:
         _, producer = init(client, timeout_ms=TIMEOUT_MS)
         for offset, commit in ((5, True), (9, False)):
             assert add(client, producer, ("t", 0)) == ["NONE"]
@@ -156,10 +176,62 @@ def test_every_listener_answers_with_the_offsets_of_committed_transactions(layou
             assert commit_offsets(client, producer, ("t", 0, offset, "")) == ["NONE"]
             assert fetch_offsets(client, ("t", 0)) == [("UNSTABLE_OFFSET_COMMIT", -1)]
             assert end(client, producer, commit=commit) == "NONE"
-        for listener in listeners:
+        for listener in served.listeners:
             with Client(listener) as other:
                 assert fetch_offsets(other, ("t", 0)) == [("NONE", 5)]
                 assert fetch_offsets(other, ("t", 0), require_stable=False) == [("NONE", 5)]
     if data_dir is not None:
-        with listening(layout, data_dir) as listeners, Client(listeners[0]) as client:
+        with listening(layout, data_dir) as served, Client(served.listeners[0]) as client:
             assert fetch_offsets(client, ("t", 0)) == [("NONE", 5)]
+
+
+def sent(client, producer, *args, **options):
+    return name_of(produced(client, producer, *args, **options).error_code)
+
+
+@pytest.mark.parametrize("verification", ("true", "false"))
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_no_batch_is_taken_into_the_transaction_of_another_producer(layout, verification):
+    """Whether or not it is the first one of its partition; the owner does not notice."""
+    config = {"transaction.partition.verification.enable": verification}
+    with listening(layout, config=config) as served, Client(served.listeners[-1]) as client:
+        _, old = init(client, timeout_ms=TIMEOUT_MS)
+        _, owner = init(client, timeout_ms=TIMEOUT_MS)
+        _, other = init(client, timeout_ms=TIMEOUT_MS, transactional_id="y")
+        later = owner._replace(producer_epoch=owner.producer_epoch + 1)
+        wrong = (
+            (owner, None, NOT_ALLOWED),
+            (owner, "y", "INVALID_PRODUCER_ID_MAPPING"),
+            (owner, "nobody", "INVALID_PRODUCER_ID_MAPPING"),
+            (old, "x", "INVALID_PRODUCER_EPOCH"),
+            (old, "y", "INVALID_PRODUCER_ID_MAPPING"),
+            (later, "x", "INVALID_PRODUCER_EPOCH"),
+        )
+        tps = [("t", number) for number in range(PARTITIONS)]
+        assert add(client, owner, *tps) == ["NONE"] * PARTITIONS
+        assert add(client, other, *tps, transactional_id="y") == ["NONE"] * PARTITIONS
+        for partition in range(PARTITIONS):
+            with Client(served.leader_of(partition)) as leader:
+                for sequence in range(2):
+                    for version in (9, 11):
+                        for who, whose, error in wrong:
+                            told = sent(leader, who, partition, whose, sequence, version)
+                            assert told == error, (who, whose, sequence, version)
+                    assert sent(leader, owner, partition, "x", sequence) == "NONE"
+                plain = sent(leader, owner, partition, None, 2, is_transactional=False)
+                assert plain == "INVALID_TXN_STATE"
+                assert sent(leader, other, partition, "y", 0) == "NONE"
+                assert sent(leader, owner, partition, "x", 1) == "NONE", "a duplicate is answered"
+        assert end(client, owner) == "NONE"
+
+
+def test_a_transactional_id_matters_to_transactional_batches_alone():
+    """As in Kafka: others are those of the topic."""
+    authorizer = Authorizer([Acl("User:*", "write", "topic", "t")])
+    with (
+        listening("broker", authorizer=authorizer) as served,
+        Client(served.listeners[0]) as client,
+    ):
+        for is_transactional in (False, True):
+            told = sent(client, NOBODY, is_transactional=is_transactional)
+            assert told == ("NONE", NOT_ALLOWED)[is_transactional]
