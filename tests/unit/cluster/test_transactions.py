@@ -7,6 +7,12 @@ import pytest
 from logstore import Acl, Authorizer, Broker, Cluster, TopicPartition, VirtualClock
 from logstore.cluster import coordination
 from logstore.groups.offsets import OffsetAndMetadata
+from logstore.messages.types import (
+    DescribeProducersRequest,
+    FindCoordinatorRequest,
+    ListGroupsRequest,
+    ListTransactionsRequest,
+)
 from tests.support.world.wire import Client, name_of
 from tests.support.world.wire_transactions import (
     CONFIG,
@@ -235,3 +241,60 @@ def test_a_transactional_id_matters_to_transactional_batches_alone():
         for is_transactional in (False, True):
             told = sent(client, NOBODY, is_transactional=is_transactional)
             assert told == ("NONE", NOT_ALLOWED)[is_transactional]
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_every_replica_describes_its_producers(layout):
+    with listening(layout) as served, Client(served.leader_of(0)) as client:
+        _, producer = init(client, timeout_ms=TIMEOUT_MS)
+        assert add(client, producer, ("t", 0)) == ["NONE"]
+        assert sent(client, producer) == "NONE"
+        kind = DescribeProducersRequest.TopicRequest
+        asked = DescribeProducersRequest(topics=[kind(name="t", partition_indexes=[0])])
+
+        def described(other):
+            (found,) = other.ask(asked, 0).topics[0].partitions
+            assert name_of(found.error_code) == "NONE"
+            return [
+                (each.producer_id, each.producer_epoch, each.current_txn_start_offset)
+                for each in found.active_producers
+            ]
+
+        for listener in served.listeners:
+            with Client(listener) as other:
+                other.until(lambda other=other: described(other))  # a follower has it later
+                assert described(other) == [(*producer, 0)]
+
+
+def test_who_has_no_replica_describes_no_producers():
+    with (
+        Cluster(brokers=2, broker_config=CONFIG) as cluster,
+        cluster.listen() as server,
+        Client(server[1]) as client,
+    ):
+        cluster.create_topic("t", replication_factor=1)
+        kind = DescribeProducersRequest.TopicRequest
+        asked = DescribeProducersRequest(topics=[kind(name="t", partition_indexes=[0, 1])])
+        known, unknown = client.ask(asked, 0).topics[0].partitions
+        assert name_of(known.error_code) == "NOT_LEADER_OR_FOLLOWER"
+        assert name_of(unknown.error_code) == "UNKNOWN_TOPIC_OR_PARTITION"
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_one_of_all_nodes_lists_a_group_or_transactional_id(layout):
+    """The one that is their coordinator: clients ask every node, and join the answers."""
+    with listening(layout) as served, Client(served.listeners[-1]) as client:
+        _, producer = init(client, timeout_ms=TIMEOUT_MS)
+        init(client, timeout_ms=TIMEOUT_MS, transactional_id="y")
+        assert add_offsets(client, producer) == "NONE"
+        assert commit_offsets(client, producer, ("t", 0, 5, "")) == ["NONE"]
+        assert end(client, producer) == "NONE"
+        ids, groups, coordinators = [], [], set()
+        for listener in served.listeners:
+            with Client(listener) as other:
+                answer = other.ask(ListTransactionsRequest(), 0)
+                ids += [each.transactional_id for each in answer.transaction_states]
+                groups += [each.group_id for each in other.ask(ListGroupsRequest(), 4).groups]
+                coordinators.add(other.ask(FindCoordinatorRequest(key="g"), 0).node_id)
+        assert (ids, groups) == (["x", "y"], ["g"])
+        assert len(coordinators) == 1
