@@ -68,6 +68,7 @@ if TYPE_CHECKING:
     from logstore.faults.rules import Faults
     from logstore.groups.records import StoredOffset
     from logstore.groups.store import OffsetsPartition
+    from logstore.log.log import Log
     from logstore.manager.manager import LogManager
     from logstore.manager.services import LogEvents
     from logstore.runtime import Runtime, ScheduledTask, Scheduler, Unsubscribe
@@ -415,6 +416,14 @@ class GroupCoordinator:
         """
         with self._turn():
             self._store.ensure_stored()
+
+    def logs_with_open_transactions(self) -> list[Log]:
+        """Return the logs of `__consumer_offsets` in which a transaction is open.
+
+        Logs that cannot be opened are left out, and so is a topic that was copied from a broker.
+        """
+        with self._turn():
+            return self._store.logs_with_open_transactions()
 
     # -- administration --------------------------------------------------------------------
 

@@ -228,6 +228,19 @@ class GroupStore:
             raise InvalidConfigurationError("groups cannot change: the broker was opened read-only")
         self._topic.ensure_stored()
 
+    def logs_with_open_transactions(self) -> list[Log]:
+        """Return the logs in which a transaction is open, if the topic is the engine's own."""
+        found: list[Log] = []
+        for number in self.numbers() if self.is_stored else ():
+            try:
+                log = self._topic.log(number)
+            except LogStoreError as error:
+                logger.warning("%s-%d cannot be opened: %s", GROUP_OFFSETS_TOPIC, number, error)
+                continue
+            if log.producer_state.open_producers():
+                found.append(log)
+        return found
+
     def partition(self, number: int) -> OffsetsPartition | None:
         """Return the current contents of a partition; None if there is none.
 

@@ -147,6 +147,10 @@ class ProducerStateManager:
         """Return the first offset of the oldest open transaction, None if none is open."""
         return next(iter(self._ongoing), None)
 
+    def open_producers(self) -> list[int]:
+        """Return the producer ids of the open transactions, the oldest first."""
+        return list(self._ongoing.values())
+
     def ongoing_producer(self) -> int | None:
         """Return whose the oldest open transaction is, None if none is open."""
         return next(iter(self._ongoing.values()), None)

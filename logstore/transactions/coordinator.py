@@ -38,6 +38,7 @@ from logstore.errors import (
 from logstore.groups.coordinator import GroupCoordinator
 from logstore.names import TRANSACTION_STATE_TOPIC
 from logstore.transactions.log import StoredTransactions, TransactionConfig, TransactionLog
+from logstore.transactions.pending_offsets import History, settle
 from logstore.transactions.producer_ids import ProducerIds
 from logstore.transactions.state import (
     ProducerIdAndEpoch,
@@ -295,6 +296,16 @@ class TransactionCoordinator:
             self.groups.ensure_stored()
         return self.groups.partition_of(group_id)
 
+    def owns(self, transactional_id: str, producer: ProducerIdAndEpoch) -> bool:
+        """Return whether a producer is known to be the newest one of a transactional id.
+
+        From memory, and without the lock: for every batch of a transaction. If it is False,
+        `verified` has the reason.
+        """
+        stored = self._stored
+        metadata = None if stored is None else stored.by_id.get(transactional_id)
+        return metadata is not None and metadata.producer == producer
+
     @contextmanager
     def verified(
         self,
@@ -304,13 +315,14 @@ class TransactionCoordinator:
     ) -> Iterator[None]:
         """Keep open, inside, the producer's transaction, of which the partition is part.
 
-        What is asked before its first data there (KIP-890); errors are those of a Produce request.
-        With `transaction.partition.verification.enable=false` nothing is asked.
+        Verified before its first data there (KIP-890); errors are those of a Produce request. With
+        `transaction.partition.verification.enable=false` only the owner of the producer id is
+        verified, and not even that without a transactional id.
 
         Parameters
         ----------
         transactional_id : str, optional
-            That which the producer id belongs to by default.
+            By default the one that has the producer id.
 
         Raises
         ------
@@ -326,6 +338,8 @@ class TransactionCoordinator:
         with self._lock:
             if self._manager.broker_config.transaction_partition_verification_enable:
                 self._verify(topic_partition, producer, transactional_id)
+            elif transactional_id is not None:
+                self._check_owner(transactional_id, producer)
             yield
 
     def end_transaction(
@@ -513,10 +527,31 @@ class TransactionCoordinator:
         if not self._active:
             self._log.ensure_stored()
             self._active = True
+            self._settle_pending_offsets()
             for metadata in list(stored.by_id.values()):
                 if metadata.state.is_prepared:
                     self._succeeds(self._complete, metadata, "cannot be completed")
         return stored
+
+    def _settle_pending_offsets(self) -> None:
+        """Write the markers that `__consumer_offsets` lacks; see `pending_offsets`.
+
+        Before prepared transactions are completed, whose markers would end more than them.
+        """
+        logs = self.groups.logs_with_open_transactions()
+        if not logs:
+            return
+        producer_ids = {each for log in logs for each in log.producer_state.open_producers()}
+        try:
+            history = History(self._log.history(producer_ids))
+        except LogStoreError as error:
+            logger.warning("the history of transactions cannot be read: %s", error)
+            return
+        for log in logs:
+            try:
+                settle(log, history, self._decide_to_fence)
+            except LogStoreError as error:
+                logger.warning("%s: pending offsets cannot be settled: %s", log, error)
 
     def _enter(self) -> StoredTransactions:
         """Begin a call of a producer: do first what is due, if there is no background."""
@@ -558,19 +593,25 @@ class TransactionCoordinator:
                     f"{tp}: no transactional id has producer {producer.producer_id}, so that nobody"
                     " began its transaction"
                 )
-        elif not self._is_in_use():
-            raise _not_mapped(transactional_id, producer)  # and no topic is made for the answer
-        self._check_readable(transactional_id)
-        try:
-            metadata = self._settled(self._owned(transactional_id, producer))
-        except ProducerFencedError as error:
-            # Kafka's answer to a batch, too, since producers expect no other there.
-            raise InvalidProducerEpochError(str(error)) from error
+        metadata = self._settled(self._check_owner(transactional_id, producer))
         if metadata.state is not TransactionState.ONGOING or tp not in metadata.partitions:
             raise InvalidTxnStateError(
                 f"{tp} is not part of a transaction of '{transactional_id}', whose state is"
                 f" {metadata.state.kafka_name}"
             )
+
+    def _check_owner(
+        self, transactional_id: str, producer: ProducerIdAndEpoch
+    ) -> TransactionMetadata:
+        """Return what is known of an id, if `producer` is its newest; for a batch."""
+        if not self._is_in_use():
+            raise _not_mapped(transactional_id, producer)  # and no topic is made for the answer
+        self._check_readable(transactional_id)
+        try:
+            return self._owned(transactional_id, producer)
+        except ProducerFencedError as error:
+            # Kafka's answer to a batch, too, since producers expect no other there.
+            raise InvalidProducerEpochError(str(error)) from error
 
     def _id_of(self, producer_id: int) -> str | None:
         """Return the transactional id that a producer id belongs to; changes nothing."""
@@ -599,15 +640,22 @@ class TransactionCoordinator:
 
     def _abort_and_fence(self, metadata: TransactionMetadata) -> TransactionMetadata:
         """Abort an open transaction under the next epoch, which nobody gets."""
+        return self._complete(self._decide_to_fence(metadata))
+
+    def _decide_to_fence(self, metadata: TransactionMetadata) -> TransactionMetadata:
+        """Decide to abort an open transaction under the next epoch; its markers are to follow."""
         self._renewed.pop(metadata.transactional_id, None)
         bumped = replace(metadata, producer_epoch=metadata.producer_epoch + 1)
-        return self._end(bumped, commit=False)
+        return self._decide(bumped, commit=False)
 
     def _end(self, metadata: TransactionMetadata, *, commit: bool) -> TransactionMetadata:
         if commit:
             self._flush(metadata.partitions)
+        return self._complete(self._decide(metadata, commit=commit))
+
+    def _decide(self, metadata: TransactionMetadata, *, commit: bool) -> TransactionMetadata:
         state = TransactionState.PREPARE_COMMIT if commit else TransactionState.PREPARE_ABORT
-        return self._complete(self._store(replace(metadata, state=state), durable=True))
+        return self._store(replace(metadata, state=state), durable=True)
 
     def _flush(self, partitions: Collection[TopicPartition]) -> None:
         for tp in sorted(partitions):

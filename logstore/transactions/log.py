@@ -8,6 +8,7 @@ record is its state.
 from __future__ import annotations
 
 import logging
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -160,6 +161,34 @@ class TransactionLog:
                     stored.damaged[transactional_id] = error
         return stored
 
+    def history(self, producer_ids: Collection[int]) -> list[TransactionMetadata]:
+        """Return all states that are still stored of some producer ids.
+
+        Those of a transactional id are in order. An id of which one state makes no sense, or whose
+        partition cannot be read, is left out.
+        """
+        topic = self._topic.topic
+        found: list[TransactionMetadata] = []
+        for number in () if topic is None else topic.partitions:
+            states: dict[str, list[TransactionMetadata]] = {}
+            damaged: set[str] = set()
+            try:
+                for transactional_id, value in self._values(number):
+                    if value is None:
+                        continue
+                    try:
+                        state = decode_value(transactional_id, value)
+                    except LogStoreError:
+                        damaged.add(transactional_id)
+                        continue
+                    if state.producer_id in producer_ids:
+                        states.setdefault(transactional_id, []).append(state)
+            except LogStoreError:
+                continue  # `read` reports it
+            for transactional_id in states.keys() - damaged:
+                found += states[transactional_id]
+        return found
+
     def append(self, metadata: TransactionMetadata, *, now_ms: int, durable: bool) -> None:
         """Store the state of an id.
 
@@ -191,14 +220,20 @@ class TransactionLog:
             log.local.flush()
 
     def _newest_values(self, number: int) -> dict[str, bytes]:
-        log = self._topic.log(number)
         found: dict[str, bytes] = {}
+        for transactional_id, value in self._values(number):
+            if value is None:
+                found.pop(transactional_id, None)
+            else:
+                found[transactional_id] = value
+        return found
+
+    def _values(self, number: int) -> Iterator[tuple[str, bytes | None]]:
+        """Yield the transactional id and the value of every record of a partition."""
+        log = self._topic.log(number)
         for _, record in log.reader.records(log.log_start_offset):
             transactional_id = decode_key(record.key)
             if transactional_id is None:
                 logger.warning("%s: unknown key at offset %d", log.topic_partition, record.offset)
-            elif record.value is None:
-                found.pop(transactional_id, None)
             else:
-                found[transactional_id] = record.value
-        return found
+                yield transactional_id, record.value

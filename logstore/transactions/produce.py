@@ -1,10 +1,14 @@
-"""The door of clients: ready-made batches, whose transaction the coordinator must know of.
+"""The entry point of clients: ready-made batches, whose transaction the coordinator must know of.
 
-A bare `Log` takes what it is told. Through this door the first batch of a transaction in a
-partition is written only if the coordinator says that the transaction is open and the partition
-part of it, as brokers do since 3.6. Else a batch that comes late, or of a transaction that nobody
-began, would open one that nobody ends, and the last stable offset would stand still for ever.
+A bare `Log` does not verify transactions. Here the first batch of a transaction in a partition is
+written only if the coordinator knows that the transaction is open and the partition part of it, as
+brokers do since 3.6. Otherwise a late batch, or one of a transaction that nobody began, would open
+a transaction that nobody ends, and the last stable offset would never move again.
 Source: KIP-890 part 1; Kafka's ReplicaManager, VerificationGuard and UnifiedLog.
+
+Later batches are held to the owner of the producer id as well: a client that may write to a topic
+must not write to the transaction of another client by naming its producer id. Kafka verifies the
+first batch only.
 """
 
 from __future__ import annotations
@@ -39,8 +43,8 @@ def append_as_client(
     Parameters
     ----------
     transactional_id : str, optional
-        Of the producer; that which belongs to the batch's producer id by default. Means nothing
-        to a batch outside a transaction.
+        Of the producer; by default the one that has the batch's producer id, which is only for
+        callers that may write to every transaction. Ignored for a batch outside a transaction.
 
     Raises
     ------
@@ -101,7 +105,8 @@ def _append(
         return append(log.writer)
     # Answer and append under one lock, which a marker needs: none comes between them.
     with log.lock:
-        if log.producer_state.has_open_transaction(producer.producer_id):
+        is_open = log.producer_state.has_open_transaction(producer.producer_id)
+        if is_open and (transactional_id is None or coordinator.owns(transactional_id, producer)):
             return append(log.writer)
     with coordinator.verified(topic_partition, producer, transactional_id):
         return append(log.writer)

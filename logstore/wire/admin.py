@@ -380,7 +380,7 @@ def _deleted(
 def describe_producers(
     request: DescribeProducersRequest, session: Session
 ) -> DescribeProducersResponse:
-    """Tell what each partition knows of its producers (KIP-664)."""
+    """Return what each partition here, led or followed, knows of its producers (KIP-664)."""
     return DescribeProducersResponse(
         topics=[
             DescribeProducersResponse.TopicResponse(
@@ -402,7 +402,7 @@ def _producers_of(
     try:
         if not session.allows("read", "topic", tp.topic):
             raise Refusal("TOPIC_AUTHORIZATION_FAILED")
-        log = session.service.nodes.log(tp)
+        log = session.service.nodes.replica(tp)
         with log.lock:
             entries = log.producer_state.entries()
         result.active_producers = [

@@ -128,8 +128,9 @@ def _put(
 
 def _append_all(request: ProduceRequest, session: Session) -> _Appended:
     transactional_id = request.transactional_id
-    if transactional_id is not None and not session.allows(
-        "write", "transactional_id", transactional_id
+    if _has_transactional_records(request) and (
+        transactional_id is None
+        or not session.allows("write", "transactional_id", transactional_id)
     ):
         error = KAFKA_CODES["TRANSACTIONAL_ID_AUTHORIZATION_FAILED"]
     elif request.acks not in _ACKS:
@@ -150,6 +151,23 @@ def _append_all(request: ProduceRequest, session: Session) -> _Appended:
         for topic in request.topic_data
     ]
     return _Appended(responses, delayed)
+
+
+def _has_transactional_records(request: ProduceRequest) -> bool:
+    return any(
+        _is_transactional(partition.records)
+        for topic in request.topic_data
+        for partition in topic.partition_data
+    )
+
+
+def _is_transactional(records: Buffer | list[Buffer] | None) -> bool:
+    """Return whether a batch says so; the log judges the rest of it."""
+    assert not isinstance(records, list), "what was decoded is in one piece"
+    if records is None or len(records) < layout.HEADER_SIZE:
+        return False
+    is_current = records[layout.MAGIC_POSITION] == layout.MAGIC
+    return is_current and bool(records[layout.ATTRIBUTES_POSITION + 1] & layout.TRANSACTIONAL_BIT)
 
 
 def _refused(index: int, error_code: int, message: str | None = None) -> ProducedPartition:

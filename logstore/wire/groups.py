@@ -520,7 +520,9 @@ def _described(group_id: str, session: Session) -> DescribeGroupsResponse.Descri
 
 @handles("ListGroups")
 def list_groups(request: ListGroupsRequest, session: Session) -> ListGroupsResponse:
-    """Tell which groups there are, as far as they may be seen."""
+    """Return the groups that the client may see; the coordinator alone has any."""
+    if not session.service.nodes.is_coordinator:
+        return ListGroupsResponse()
     try:
         found = session.service.groups.list_groups(request.states_filter)
     except LogStoreError:

@@ -117,6 +117,11 @@ class Nodes:
         """The number of the node that clients take for the controller, and for coordinators."""
         return self.node_id
 
+    @property
+    def is_coordinator(self) -> bool:
+        """Whether this is the node that FindCoordinator names, and that lists groups and ids."""
+        return self.node_id == self.controller_id
+
     def addresses(self, own: Address) -> dict[int, Address]:
         """Return where clients reach each node that runs; the own address is known."""
         return {self.node_id: own}

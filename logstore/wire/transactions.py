@@ -351,11 +351,16 @@ def _described(
 def list_transactions(
     request: ListTransactionsRequest, session: Session
 ) -> ListTransactionsResponse:
-    """Tell which transactional ids there are, as far as they may be seen."""
+    """Return the transactional ids that the client may see.
+
+    Clients ask every node and join the answers, so the coordinator alone has any.
+    """
+    service = session.service
+    known = service.transactions.transactions() if service.nodes.is_coordinator else {}
     states = {each.kafka_name for each in TransactionState}
     wanted = set(request.state_filters) & states
     ids = set(request.producer_id_filters)
-    now_ms = session.service.runtime.clock.now_ms()
+    now_ms = service.runtime.clock.now_ms()
 
     def is_wanted(metadata: TransactionMetadata) -> bool:
         if request.state_filters and metadata.state.kafka_name not in wanted:
@@ -372,7 +377,7 @@ def list_transactions(
                 producer_id=each.producer_id,
                 transaction_state=each.state.kafka_name,
             )
-            for each in session.service.transactions.transactions().values()
+            for each in known.values()
             if is_wanted(each)
             and session.allows("describe", "transactional_id", each.transactional_id)
         ],

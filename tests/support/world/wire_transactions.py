@@ -50,14 +50,23 @@ def add(client, producer, *partitions, version=3, transactional_id="x"):
     ]
 
 
-def produced(client, producer, partition=0, transactional_id="x", sequence=0, version=9):
+def produced(
+    client,
+    producer,
+    partition=0,
+    transactional_id="x",
+    sequence=0,
+    version=9,
+    *,
+    is_transactional=True,
+):
     """Return the answer to a batch of one record."""
     batch = build_batch(
         [Record(0, 1_704_067_200_000, b"k", b"v")],
         producer_id=producer.producer_id,
         producer_epoch=producer.producer_epoch,
         base_sequence=sequence,
-        is_transactional=True,
+        is_transactional=is_transactional,
     )
     data = ProduceRequest.PartitionProduceData(index=partition, records=batch)
     asked = ProduceRequest(

@@ -4,21 +4,31 @@ from contextlib import contextmanager
 
 import pytest
 
-from logstore import Broker, Cluster, TopicPartition, VirtualClock
+from logstore import Acl, Authorizer, Broker, Cluster, TopicPartition, VirtualClock
+from logstore.cluster import coordination
 from logstore.groups.offsets import OffsetAndMetadata
-from tests.support.world.wire import Client
+from logstore.messages.types import (
+    DescribeProducersRequest,
+    FindCoordinatorRequest,
+    ListGroupsRequest,
+    ListTransactionsRequest,
+)
+from tests.support.world.wire import Client, name_of
 from tests.support.world.wire_transactions import (
     CONFIG,
+    NOBODY,
     add,
     add_offsets,
     commit_offsets,
     end,
     fetch_offsets,
     init,
+    produced,
 )
 
 TP = TopicPartition("t", 0)
 TIMEOUT_MS = 60_000
+NOT_ALLOWED = "TRANSACTIONAL_ID_AUTHORIZATION_FAILED"
 
 
 class Member:
@@ -93,36 +103,78 @@ def test_a_marker_for_a_partition_that_is_unknown_is_reported(caplog):
     assert "t-0: no marker ends the transaction of producer 0 with epoch 0" in caplog.text
 
 
+@pytest.mark.parametrize("brokers", (1, 3))
+def test_directories_of_earlier_versions_recover_when_they_are_opened(
+    tmp_path, brokers, monkeypatch
+):
+    """Then the offsets' own partition was looked for among those that brokers lead."""
+    with monkeypatch.context() as patch, opened(tmp_path, brokers) as cluster:
+        patch.setattr(coordination, "INTERNAL_COMPACTED_TOPICS", ())
+        cluster.create_topic("t", 2, replication_factor=brokers)
+        member = Member(cluster)
+        for number, (partition, commit) in enumerate(((0, True), (1, False), (0, True))):
+            member.send(number, partition)
+            cluster.clock.advance(ms=1)
+            member.end(commit=commit)
+            cluster.clock.advance(ms=1)
+        assert committed(cluster) == dict.fromkeys((0, 1), "UNSTABLE_OFFSET_COMMIT")
+    for _ in range(2):
+        with opened(tmp_path, brokers) as cluster:
+            assert committed(cluster) == {0: 2}
+    with opened(tmp_path, brokers) as cluster:
+        member = Member(cluster)
+        member.send(7, 1)
+        member.end()
+        assert committed(cluster) == {0: 2, 1: 7}
+
+
 # -- over the wire ---------------------------------------------------------------------------------
 
 
+LAYOUTS = ("broker", "virtual nodes", "cluster of 1", "cluster of 3")
+PARTITIONS = 3
+"""Of topic `t`; as many leaders in the layouts with several nodes."""
+
+
+class Served:
+    """A broker or cluster with topic `t`, and its listeners."""
+
+    def __init__(self, listeners, leader=lambda topic, partition: 0):
+        self.listeners = list(listeners)
+        self._leader = leader
+
+    def leader_of(self, partition):
+        return self.listeners[self._leader("t", partition)]
+
+
 @contextmanager
-def listening(layout, data_dir):
+def listening(layout, data_dir=None, config=(), **settings):
     """Yield the listeners of a broker or cluster with topic `t`."""
+    config = {**CONFIG, **dict(config)}
     if layout.startswith("cluster"):
         brokers = int(layout[-1])
         with (
-            Cluster(brokers=brokers, data_dir=data_dir, broker_config=CONFIG) as cluster,
-            cluster.listen() as server,
+            Cluster(brokers=brokers, data_dir=data_dir, broker_config=config) as cluster,
+            cluster.listen(**settings) as server,
         ):
             if not cluster.topics():
-                cluster.create_topic("t", replication_factor=brokers)
-            yield list(server.values())
+                cluster.create_topic("t", PARTITIONS, replication_factor=brokers)
+            yield Served(server.values(), cluster.leader)
         return
-    with Broker(data_dir, broker_config=CONFIG) as broker:
+    with Broker(data_dir, broker_config=config) as broker:
         if not broker.topics():
-            broker.create_topic("t")
+            broker.create_topic("t", PARTITIONS)
         if layout == "virtual nodes":
-            with broker.listen_nodes(3) as nodes:
-                yield [nodes[number] for number in range(3)]
+            with broker.listen_nodes(3, **settings) as nodes:
+                yield Served((nodes[number] for number in range(3)), nodes.leader)
         else:
-            with broker.listen() as listener:
-                yield [listener]
+            with broker.listen(**settings) as listener:
+                yield Served([listener])
 
 
-@pytest.mark.parametrize("layout", ("broker", "virtual nodes", "cluster of 1", "cluster of 3"))
+@pytest.mark.parametrize("layout", LAYOUTS)
 def test_every_listener_answers_with_the_offsets_of_committed_transactions(layout, data_dir):
-    with listening(layout, data_dir) as listeners, Client(listeners[0]) as client:
+    with listening(layout, data_dir) as served, Client(served.listeners[0]) as client:
         _, producer = init(client, timeout_ms=TIMEOUT_MS)
         for offset, commit in ((5, True), (9, False)):
             assert add(client, producer, ("t", 0)) == ["NONE"]
@@ -130,10 +182,119 @@ def test_every_listener_answers_with_the_offsets_of_committed_transactions(layou
             assert commit_offsets(client, producer, ("t", 0, offset, "")) == ["NONE"]
             assert fetch_offsets(client, ("t", 0)) == [("UNSTABLE_OFFSET_COMMIT", -1)]
             assert end(client, producer, commit=commit) == "NONE"
-        for listener in listeners:
+        for listener in served.listeners:
             with Client(listener) as other:
                 assert fetch_offsets(other, ("t", 0)) == [("NONE", 5)]
                 assert fetch_offsets(other, ("t", 0), require_stable=False) == [("NONE", 5)]
     if data_dir is not None:
-        with listening(layout, data_dir) as listeners, Client(listeners[0]) as client:
+        with listening(layout, data_dir) as served, Client(served.listeners[0]) as client:
             assert fetch_offsets(client, ("t", 0)) == [("NONE", 5)]
+
+
+def sent(client, producer, *args, **options):
+    return name_of(produced(client, producer, *args, **options).error_code)
+
+
+@pytest.mark.parametrize("verification", ("true", "false"))
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_no_batch_is_taken_into_the_transaction_of_another_producer(layout, verification):
+    """Whether or not it is the first one of its partition; the owner does not notice."""
+    config = {"transaction.partition.verification.enable": verification}
+    with listening(layout, config=config) as served, Client(served.listeners[-1]) as client:
+        _, old = init(client, timeout_ms=TIMEOUT_MS)
+        _, owner = init(client, timeout_ms=TIMEOUT_MS)
+        _, other = init(client, timeout_ms=TIMEOUT_MS, transactional_id="y")
+        later = owner._replace(producer_epoch=owner.producer_epoch + 1)
+        wrong = (
+            (owner, None, NOT_ALLOWED),
+            (owner, "y", "INVALID_PRODUCER_ID_MAPPING"),
+            (owner, "nobody", "INVALID_PRODUCER_ID_MAPPING"),
+            (old, "x", "INVALID_PRODUCER_EPOCH"),
+            (old, "y", "INVALID_PRODUCER_ID_MAPPING"),
+            (later, "x", "INVALID_PRODUCER_EPOCH"),
+        )
+        tps = [("t", number) for number in range(PARTITIONS)]
+        assert add(client, owner, *tps) == ["NONE"] * PARTITIONS
+        assert add(client, other, *tps, transactional_id="y") == ["NONE"] * PARTITIONS
+        for partition in range(PARTITIONS):
+            with Client(served.leader_of(partition)) as leader:
+                for sequence in range(2):
+                    for version in (9, 11):
+                        for who, whose, error in wrong:
+                            told = sent(leader, who, partition, whose, sequence, version)
+                            assert told == error, (who, whose, sequence, version)
+                    assert sent(leader, owner, partition, "x", sequence) == "NONE"
+                plain = sent(leader, owner, partition, None, 2, is_transactional=False)
+                assert plain == "INVALID_TXN_STATE"
+                assert sent(leader, other, partition, "y", 0) == "NONE"
+                assert sent(leader, owner, partition, "x", 1) == "NONE", "a duplicate is answered"
+        assert end(client, owner) == "NONE"
+
+
+def test_a_transactional_id_matters_to_transactional_batches_alone():
+    """As in Kafka: others are those of the topic."""
+    authorizer = Authorizer([Acl("User:*", "write", "topic", "t")])
+    with (
+        listening("broker", authorizer=authorizer) as served,
+        Client(served.listeners[0]) as client,
+    ):
+        for is_transactional in (False, True):
+            told = sent(client, NOBODY, is_transactional=is_transactional)
+            assert told == ("NONE", NOT_ALLOWED)[is_transactional]
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_every_replica_describes_its_producers(layout):
+    with listening(layout) as served, Client(served.leader_of(0)) as client:
+        _, producer = init(client, timeout_ms=TIMEOUT_MS)
+        assert add(client, producer, ("t", 0)) == ["NONE"]
+        assert sent(client, producer) == "NONE"
+        kind = DescribeProducersRequest.TopicRequest
+        asked = DescribeProducersRequest(topics=[kind(name="t", partition_indexes=[0])])
+
+        def described(other):
+            (found,) = other.ask(asked, 0).topics[0].partitions
+            assert name_of(found.error_code) == "NONE"
+            return [
+                (each.producer_id, each.producer_epoch, each.current_txn_start_offset)
+                for each in found.active_producers
+            ]
+
+        for listener in served.listeners:
+            with Client(listener) as other:
+                other.until(lambda other=other: described(other))  # a follower has it later
+                assert described(other) == [(*producer, 0)]
+
+
+def test_who_has_no_replica_describes_no_producers():
+    with (
+        Cluster(brokers=2, broker_config=CONFIG) as cluster,
+        cluster.listen() as server,
+        Client(server[1]) as client,
+    ):
+        cluster.create_topic("t", replication_factor=1)
+        kind = DescribeProducersRequest.TopicRequest
+        asked = DescribeProducersRequest(topics=[kind(name="t", partition_indexes=[0, 1])])
+        known, unknown = client.ask(asked, 0).topics[0].partitions
+        assert name_of(known.error_code) == "NOT_LEADER_OR_FOLLOWER"
+        assert name_of(unknown.error_code) == "UNKNOWN_TOPIC_OR_PARTITION"
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_one_of_all_nodes_lists_a_group_or_transactional_id(layout):
+    """The one that is their coordinator: clients ask every node, and join the answers."""
+    with listening(layout) as served, Client(served.listeners[-1]) as client:
+        _, producer = init(client, timeout_ms=TIMEOUT_MS)
+        init(client, timeout_ms=TIMEOUT_MS, transactional_id="y")
+        assert add_offsets(client, producer) == "NONE"
+        assert commit_offsets(client, producer, ("t", 0, 5, "")) == ["NONE"]
+        assert end(client, producer) == "NONE"
+        ids, groups, coordinators = [], [], set()
+        for listener in served.listeners:
+            with Client(listener) as other:
+                answer = other.ask(ListTransactionsRequest(), 0)
+                ids += [each.transactional_id for each in answer.transaction_states]
+                groups += [each.group_id for each in other.ask(ListGroupsRequest(), 4).groups]
+                coordinators.add(other.ask(FindCoordinatorRequest(key="g"), 0).node_id)
+        assert (ids, groups) == (["x", "y"], ["g"])
+        assert len(coordinators) == 1

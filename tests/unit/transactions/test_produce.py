@@ -277,6 +277,37 @@ def test_a_broker_that_only_reads_takes_nothing(tmp_path):
         broker.append_batches("t", batch(0))
 
 
+@pytest.mark.parametrize("verification", (True, False))
+def test_later_batches_are_held_to_the_owner_of_the_producer_id(bench, verification):
+    bench.broker.alter_broker_configs({VERIFICATION: verification})
+    client, other = Client(bench), Client(bench, "y")
+    for each in (client, other):
+        each.add(T0, T1)
+    client.send("x")
+    for whose in ("y", "nobody"):
+        refuses(bench, InvalidProducerIdMappingError, lambda whose=whose: client.send(whose))
+    refuses(bench, InvalidProducerEpochError, lambda: client.send("x", producer_epoch=1))
+    client.send("x")
+    client.end()
+    client.init()
+    client.add(T0)
+    refuses(bench, InvalidProducerEpochError, lambda: client.send("x", producer_epoch=0))
+    client.send("x")
+    assert client.send().first_offset == 4, "in this process it need not be given"
+
+
+def test_later_batches_do_not_wait_for_the_coordinator(bench):
+    client = Client(bench)
+    client.add(T0)
+    client.send("x")
+    sent = []
+    with bench.coordinator._lock:
+        thread = threading.Thread(target=lambda: sent.append(client.send("x")))
+        thread.start()
+        thread.join(30)
+    assert [info.first_offset for info in sent] == [1]
+
+
 # -- restarts and races ----------------------------------------------------------------------
 
 

@@ -236,6 +236,7 @@ def test_transactions_are_listed(broker, client):
     assert listed() == ["x", "y"]
     assert listed(state_filters=["Ongoing"]) == ["x"]
     assert listed(state_filters=["Dead"]) == []
+    assert listed(state_filters=["Odd"]) == []
     assert listed(producer_id_filters=[producer.producer_id]) == ["x"]
     answer = client.ask(ListTransactionsRequest(state_filters=["Ongoing", "Odd"]), 0)
     assert answer.unknown_state_filters == ["Odd"]
