@@ -28,7 +28,7 @@ from logstore.checkpoint.offsets import (
     CHECKPOINTS,
     CLEANER_OFFSETS,
     LOG_START_OFFSETS,
-    REPLICATION_OFFSETS,
+    RECOVERY_POINTS,
 )
 from logstore.checkpoint.shutdown import is_clean_shutdown
 from logstore.checkpoint.topic_id import PARTITION_METADATA, read_partition_metadata
@@ -42,12 +42,14 @@ from logstore.directories.nesting import (
     is_data_directory,
 )
 from logstore.errors import CorruptCheckpointError, InvalidConfigurationError, InvalidTopicError
+from logstore.named import NamedTuple
 from logstore.names import (
     BROKER_DIRS,
     DELETE_DIR_SUFFIX,
     FUTURE_DIR_SUFFIX,
     INTERNAL_COMPACTED_TOPICS,
     LEADER_EPOCHS,
+    LOCK_FILE,
     LOG_SUFFIX,
     METADATA_LOG_DIR,
     SNAPSHOT_SUFFIX,
@@ -80,6 +82,25 @@ class _Checkpoint:
             self.rows[row.topic_partition] = row
         elif row.severity == ERROR:
             self.is_sound = False
+
+
+class _DataDir(NamedTuple):
+    """A data directory, as its own files describe it.
+
+    Attributes
+    ----------
+    checkpoints : mapping of str to _Checkpoint
+        By the names of the files.
+    is_clean : bool
+        Whether it was closed cleanly.
+    is_crashed : bool
+        Whether the next opening recovers it: a broker had it, and neither closed it nor has it.
+    """
+
+    path: str
+    checkpoints: Mapping[str, _Checkpoint]
+    is_clean: bool
+    is_crashed: bool
 
 
 DEFAULT_LIMITS = ReadLimits()
@@ -288,43 +309,43 @@ class Checker:
                         found=str(row.topic_partition),
                         severity=INFO if is_stale else WARNING,
                     )
+        data_dir = self._described(path, checkpoints)
         for tp, directory in partitions.items():
-            yield from self._partition(path, directory, tp, checkpoints, topics)
+            yield from self._partition(data_dir, directory, tp, topics)
 
     def _partition(
-        self,
-        data_dir: str,
-        directory: str,
-        tp: TopicPartition,
-        checkpoints: Mapping[str, _Checkpoint],
-        topics: Mapping[str, Topic],
+        self, data_dir: _DataDir, directory: str, tp: TopicPartition, topics: Mapping[str, Topic]
     ) -> Iterator[CheckFinding]:
-        context = self._context(data_dir, tp, checkpoints, topics)
+        context = self._context(data_dir, tp, topics)
         check = PartitionCheck(self._fs, directory, context, self.counts, self._limits)
         yield from self._guarded(directory, check.run())
         bounds = check.bounds
         yield from self._topic_id(directory, tp.topic, bounds.topic_id)
-        for name, checkpoint in checkpoints.items():
+        for name, checkpoint in data_dir.checkpoints.items():
             if (row := checkpoint.rows.get(tp)) is not None:
-                # Records that were not flushed may be gone after an unclean stop.
-                is_certain = name != REPLICATION_OFFSETS or context.is_clean
-                severity = ERROR if is_certain else WARNING
-                yield from _judge_offset(f"{data_dir}/{name}", row, bounds, severity)
+                # Records that were not flushed may be gone after an unclean stop. The recovery
+                # point is never below the log start, so that only above it is it of flushed ones.
+                is_of_flushed = name == CLEANER_OFFSETS or (
+                    name == RECOVERY_POINTS and row.offset > context.log_start_offset
+                )
+                severity = ERROR if is_of_flushed or context.is_clean else WARNING
+                yield from _judge_offset(f"{data_dir.path}/{name}", row, bounds, severity)
 
     def _context(
-        self,
-        data_dir: str,
-        tp: TopicPartition,
-        checkpoints: Mapping[str, _Checkpoint],
-        topics: Mapping[str, Topic],
+        self, data_dir: _DataDir, tp: TopicPartition, topics: Mapping[str, Topic]
     ) -> PartitionContext:
+        checkpoints, is_clean = data_dir.checkpoints, data_dir.is_clean
         cleaned, started = checkpoints[CLEANER_OFFSETS], checkpoints[LOG_START_OFFSETS]
         # Of a checkpoint that cannot be read anything may have been true.
         first_dirty = cleaned.rows[tp].offset if tp in cleaned.rows else None
-        is_clean = is_clean_shutdown(self._fs, data_dir)
         # This one names only the logs that start above their first segment's base, and is behind
         # them while a process is at work, or after it fell.
         is_known = started.exists and started.is_sound and is_clean and tp.partition >= 0
+        recovered = checkpoints[RECOVERY_POINTS]
+        recovery_point = None
+        if data_dir.is_crashed:
+            row = recovered.rows.get(tp) if recovered.is_sound else None
+            recovery_point = 0 if row is None else row.offset
         return PartitionContext(
             is_clean=is_clean,
             first_dirty_offset=first_dirty if cleaned.is_sound else INT64_MAX,
@@ -332,17 +353,26 @@ class Checker:
             log_start_offset=started.rows[tp].offset if tp in started.rows else 0,
             is_log_start_known=is_known,
             is_metadata=str(tp) == METADATA_LOG_DIR,
+            recovery_point=recovery_point,
         )
 
-    def _checkpoints(self, data_dir: str) -> dict[str, _Checkpoint]:
-        """Return what the checkpoints of a data directory say, telling no faults."""
+    def _described(self, path: str, checkpoints: Mapping[str, _Checkpoint]) -> _DataDir:
+        lock = f"{path}/{LOCK_FILE}"
+        is_clean = is_clean_shutdown(self._fs, path)
+        is_brokers = checkpoints[RECOVERY_POINTS].exists or self._fs.exists(lock)
+        is_held = self._fs.lock_holder(lock) is not None
+        is_crashed = is_brokers and not is_clean and not is_held
+        return _DataDir(path, checkpoints, is_clean, is_crashed)
+
+    def _data_dir_around(self, path: str) -> _DataDir:
+        """Return the data directory around a partition or file, reporting no faults of its own."""
         checkpoints = {}
         for name in CHECKPOINTS:
-            path = f"{data_dir}/{name}"
-            checkpoints[name] = _Checkpoint(self._fs.exists(path))
-            for row in read_offsets(self._fs, path, self._limits.small_file_bytes):
+            checkpoint = f"{path}/{name}"
+            checkpoints[name] = _Checkpoint(self._fs.exists(checkpoint))
+            for row in read_offsets(self._fs, checkpoint, self._limits.small_file_bytes):
                 checkpoints[name].take(row)
-        return checkpoints
+        return self._described(path, checkpoints)
 
     def _one_partition(self, path: str, tp: TopicPartition | None) -> Iterator[CheckFinding]:
         """Verify one partition with what the directory around it says."""
@@ -355,7 +385,7 @@ class Checker:
             yield finding("folder_name", path, expected="TOPIC-NUMBER", found=name)
             tp = TopicPartition(name, -1)
         topics, _ = self._topics(data_dir)
-        yield from self._partition(data_dir, path, tp, self._checkpoints(data_dir), topics)
+        yield from self._partition(self._data_dir_around(data_dir), path, tp, topics)
 
     def _guarded(self, path: str, findings: Iterator[CheckFinding]) -> Iterator[CheckFinding]:
         """Turn a failure of the disk into a finding, so that other partitions follow."""
@@ -464,7 +494,7 @@ class Checker:
         data_dir = data_dir or slash or "."
         tp = parse_partition_dir(name) or TopicPartition(name, -1)
         topics, _ = self._topics(data_dir)
-        context = self._context(data_dir, tp, self._checkpoints(data_dir), topics)
+        context = self._context(self._data_dir_around(data_dir), tp, topics)
         check = PartitionCheck(
             self._fs, directory, context, self.counts, self._limits, only_base_offset=base_offset
         )

@@ -47,7 +47,7 @@ CHECKS: Mapping[str, str] = {
     "segment_overlap": "a segment reaches into the next one",
     "leftover_segment": "a segment whose records a finished swap had put into another one",
     "offset_gap": "offsets are missing that no cleaning explains",
-    "missing_log": "indexes of a segment are there, its .log is not",
+    "missing_log": "other files prove that there was a .log, and it is not there",
     # Offset index
     "missing_index": "a segment has no .index or .timeindex",
     "orphan_index": "an index without entries has no segment",
@@ -78,7 +78,7 @@ CHECKS: Mapping[str, str] = {
     "snapshot_crc": "a snapshot's CRC does not match",
     "snapshot_entry": "a snapshot's entry is impossible",
     "snapshot_state": "a snapshot contradicts the log",
-    "snapshot_offset": "a snapshot lies beyond the end of the log",
+    "snapshot_offset": "a snapshot is of an offset beyond the end of the log",
     # Small files
     "checkpoint_version": "a checkpoint's version is not 0",
     "checkpoint_count": "a checkpoint has more or fewer entries than it counts",

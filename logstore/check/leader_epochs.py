@@ -9,7 +9,7 @@ from __future__ import annotations
 import bisect
 from collections.abc import Iterator
 
-from logstore.check.findings import INFO, WARNING, CheckFinding, finding
+from logstore.check.findings import ERROR, INFO, WARNING, CheckFinding, finding
 from logstore.check.small_files import EpochRow, read_epochs
 from logstore.record.header import BatchHeader
 from logstore.runtime.fs import FileSystem
@@ -38,6 +38,11 @@ class LeaderEpochs:
         self._last_epoch = NO_PARTITION_LEADER_EPOCH
         self._fault: tuple[int, int] | None = None
         self._unknown: BatchHeader | None = None
+
+    @property
+    def start_offsets(self) -> list[int]:
+        """The first offset of each epoch in the checkpoint."""
+        return [row.start_offset for row in self._rows]
 
     def read(self, fs: FileSystem, max_bytes: int) -> Iterator[CheckFinding]:
         """Read the checkpoint, of so many bytes at most; yield what is wrong with the file."""
@@ -75,8 +80,12 @@ class LeaderEpochs:
             )
         self._fault = fault
 
-    def finish(self, end_offset: int | None) -> Iterator[CheckFinding]:
-        """Yield what shows once all batches were seen; `end_offset` is the log's, if known."""
+    def finish(self, end_offset: int | None, *, is_clean: bool) -> Iterator[CheckFinding]:
+        """Yield what shows once all batches were seen; `end_offset` is the log's, if known.
+
+        After an unclean stop the first batches of an epoch may be gone, since they were not
+        flushed.
+        """
         if not self._is_sound:
             return
         unknown, rows = self._unknown, self._rows
@@ -103,6 +112,7 @@ class LeaderEpochs:
                     offset=start,
                     expected=end_offset,
                     found=start,
+                    severity=ERROR if is_clean else WARNING,
                 )
 
     def _expected(self, header: BatchHeader, following: BatchHeader | None) -> int | None:

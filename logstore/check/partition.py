@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from logstore.check.findings import INFO, WARNING, CheckFinding, finding, unreadable
+from logstore.check.findings import ERROR, INFO, WARNING, CheckFinding, finding, unreadable
 from logstore.check.segment import CheckCounts, PartitionContext, PartitionState, SegmentCheck
 from logstore.check.small_files import SnapshotRow, read_snapshot
 from logstore.checkpoint.atomic import TMP_SUFFIX, UNREADABLE
@@ -50,7 +50,8 @@ class PartitionBounds(NamedTuple):
     Attributes
     ----------
     first_base_offset, end_offset : int or None
-        Where its log begins and ends; None without a segment, or where damage hides the end.
+        Where its log begins and ends; None where damage hides the end. Without a segment it has no
+        first base, and ends at its log start, where the next opening begins it anew.
     topic_id : bytes or None
     """
 
@@ -108,7 +109,9 @@ class PartitionCheck:
     def bounds(self) -> PartitionBounds:
         """The bounds, once `run` has ended."""
         state = self._state
-        end = state.end_offset if state.end_is_known and self._has_ended else None
+        end = state.end_offset if self._listing.logs else state.context.log_start_offset
+        if not (state.end_is_known and self._has_ended):
+            end = None
         return PartitionBounds(min(self._listing.logs, default=None), end, self._topic_id)
 
     def run(self) -> Iterator[CheckFinding]:
@@ -252,7 +255,8 @@ class PartitionCheck:
             is_going = f"{log_name}{DELETED_SUFFIX}" in self._listing.pending
             if has_entries and not is_going:
                 path = self._path(log_name)
-                yield finding("missing_log", path, offset=base_offset)
+                severity = WARNING if self._is_above_recovery_point(base_offset) else ERROR
+                yield finding("missing_log", path, offset=base_offset, severity=severity)
             else:
                 yield from orphans
 
@@ -284,7 +288,11 @@ class PartitionCheck:
         """Judge what must not lie beyond the end of the log."""
         state = self._state
         end = self.bounds.end_offset
-        yield from state.epochs.finish(end)
+        if end is not None and not self._listing.logs:
+            yield from self._lost_segments(end)
+            return
+        is_clean = state.context.is_clean
+        yield from state.epochs.finish(end, is_clean=is_clean)
         if end is None:
             return
         for offset in self._listing.snapshots:
@@ -296,8 +304,25 @@ class PartitionCheck:
                     offset=offset,
                     expected=end,
                     found=offset,
-                    severity=WARNING,
+                    severity=ERROR if is_clean else WARNING,
                 )
+
+    def _lost_segments(self, start: int) -> Iterator[CheckFinding]:
+        """Judge a folder without segments: snapshots and epochs above the log start prove some.
+
+        A partition that is new has neither.
+        """
+        reached = max([start, *self._listing.snapshots, *self._state.epochs.start_offsets])
+        if reached > start:
+            is_excused = self._is_above_recovery_point(reached - 1)
+            yield finding(
+                "missing_log",
+                self._directory,
+                offset=reached,
+                expected=f"segments up to offset {reached}",
+                found="no .log file",
+                severity=WARNING if is_excused else ERROR,
+            )
 
     # -- producers ---------------------------------------------------------------------------
 
@@ -323,7 +348,7 @@ class PartitionCheck:
         path = state.path(offset, SNAPSHOT_SUFFIX)
         for row in read_snapshot(self._fs, path, offset, state.limits.small_file_bytes):
             if isinstance(row, CheckFinding):
-                yield row
+                yield self._of_snapshot(row)
                 continue
             # Before the first batch that is left nothing is known to compare it with.
             if not state.end_is_known or offset < min(self._listing.logs, default=offset):
@@ -340,6 +365,19 @@ class PartitionCheck:
                     expected=f"producer {entry.producer_id} {name} {expected}",
                     found=found,
                 )
+
+    def _of_snapshot(self, found: CheckFinding) -> CheckFinding:
+        """Return a finding of a damaged snapshot; a crash tears those that are not flushed yet.
+
+        Opening removes a damaged one, and rebuilds the producers from an older one.
+        """
+        is_rebuilt = found.offset is not None and self._is_above_recovery_point(found.offset)
+        return found._replace(severity=INFO) if is_rebuilt else found
+
+    def _is_above_recovery_point(self, offset: int) -> bool:
+        """Return whether a crash may have lost what lies at an offset and above."""
+        point = self._state.context.recovery_point
+        return point is not None and offset >= point
 
     def _segment(
         self, base_offset: int, following: int | None, snapshots: list[int]

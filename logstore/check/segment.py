@@ -48,6 +48,10 @@ class PartitionContext(NamedTuple):
         beside a folder that was copied alone.
     is_metadata : bool
         Whether it is the metadata log of a KRaft cluster.
+    recovery_point : int or None
+        Offset from which on the next opening recovers the log, rebuilding indexes and producers,
+        since a crash may have lost what lies there. None if the directory was closed cleanly or a
+        process has it for writing, and in a folder that was copied alone.
     """
 
     is_clean: bool = False
@@ -56,6 +60,12 @@ class PartitionContext(NamedTuple):
     log_start_offset: int = 0
     is_log_start_known: bool = False
     is_metadata: bool = False
+    recovery_point: int | None = None
+
+    def is_recovered(self, following: int | None) -> bool:
+        """Return whether opening recovers the segment before the one of that base offset."""
+        point = self.recovery_point
+        return point is not None and (following is None or following > point)
 
 
 @dataclass(slots=True)
@@ -195,6 +205,7 @@ class SegmentCheck:
         self._snapshots = snapshots
         self._judge_snapshot = judge_snapshot
         self._is_open = following is None and not state.context.is_clean
+        self._is_recovered = state.context.is_recovered(following)
         self._is_certain = True
         self._has_old = False
         self._unread = 0
@@ -237,7 +248,8 @@ class SegmentCheck:
             path = self._state.path(self._base_offset, suffix)
             if not self._state.fs.exists(path):
                 # The active segment gets its indexes when something needs them.
-                severity = INFO if self._following is None else WARNING
+                is_made = self._following is None or self._is_recovered
+                severity = INFO if is_made else WARNING
                 yield finding("missing_index", path, offset=self._base_offset, severity=severity)
 
     def _open_indexes(self, place: SegmentPlace) -> None:
@@ -252,7 +264,11 @@ class SegmentCheck:
     def _taken(self) -> Iterator[CheckFinding]:
         for index in (self._index, self._time_index):
             if index is not None and index.found:
-                yield from index.take()
+                yield from map(self._of_index, index.take())
+
+    def _of_index(self, found: CheckFinding) -> CheckFinding:
+        """Return a finding in an index; recovery builds the indexes of its segments anew."""
+        return found._replace(severity=INFO) if self._is_recovered else found
 
     # -- the walk ----------------------------------------------------------------------------
 
@@ -294,7 +310,10 @@ class SegmentCheck:
         )
 
     def _told(self, fault: Fault) -> CheckFinding:
-        """Return the finding of a fault; a crash leaves a torn tail in the active segment."""
+        """Return the finding of a fault; a crash leaves some where the log was not flushed."""
+        is_excused = fault.is_last and self._is_open
+        end, point = self._state.end_offset, self._state.context.recovery_point
+        is_excused |= end is not None and point is not None and end >= point
         return finding(
             fault.check,
             self._path,
@@ -302,7 +321,7 @@ class SegmentCheck:
             offset=fault.offset,
             expected=fault.expected,
             found=fault.found,
-            severity=WARNING if fault.is_tail and self._is_open else ERROR,
+            severity=WARNING if is_excused else ERROR,
         )
 
     def _lose_track(self) -> None:
@@ -427,7 +446,7 @@ class SegmentCheck:
         yield from self._taken()
         # Of a compacted log that starts who knows where a cleaner may have dropped the entry.
         start_is_known = state.context.is_log_start_known or not state.may_be_compacted
-        yield from self._txn_index.finish(
+        of_txn_index = self._txn_index.finish(
             state.fs,
             place,
             missing_end=state.missing_end,
@@ -436,3 +455,4 @@ class SegmentCheck:
             is_certain=self._is_certain,
             is_complete=state.history.is_complete,
         )
+        yield from map(self._of_index, of_txn_index)

@@ -551,6 +551,23 @@ class LogDirectory:
             if stored is not None and stored > offset:
                 self.write_cleaner_offset(topic_partition, offset)
 
+    def lower_recovery_point(
+        self, topic_partition: TopicPartition, offset: int, log_start_offset: int
+    ) -> None:
+        """Lower the recovery point of a partition to `offset`, if it is above.
+
+        A log start above `offset` is obeyed by the next opening only if another checkpoint proves
+        that the log once reached it: the high watermark, in place of the recovery point.
+        """
+        with self._checkpointing:
+            if self._read(RECOVERY_POINTS).get(topic_partition, 0) <= offset:
+                return
+            high_watermark = self._read(REPLICATION_OFFSETS).get(topic_partition, 0)
+            if max(high_watermark, offset) < log_start_offset:
+                self._rewrite(REPLICATION_OFFSETS, {topic_partition: log_start_offset})
+            self._rewrite(RECOVERY_POINTS, {topic_partition: offset})
+            self._written.clear()
+
     def step_back_cleaner_offsets(self, topic: str) -> None:
         """Let the last cleaned offset of a topic's partitions count as dirty again."""
         with self._checkpointing:

@@ -202,11 +202,11 @@ class LogManager:
         with log.lock:  # or a roll might close the segment that the offset is in
             if offset >= log.active_segment.base_offset:
                 return self._truncate(log, offset)
-        with self.services.paused(topic_partition):
+        with self.services.paused(topic_partition), log.lock:
             return self._truncate(log, offset)
 
     def _truncate(self, log: Log, offset: int) -> bool:
-        self._lower_cleaner_checkpoint(log, offset)
+        self._lower_checkpoints(log, offset)
         if truncated := log.truncate_to(offset):
             self._write_checkpoints(log)
         return truncated
@@ -216,21 +216,26 @@ class LogManager:
     ) -> None:
         """Drop everything and go on at `offset`; the checkpoints follow, as in `truncate_to`."""
         log = self.log(topic_partition)
-        with self.services.paused(topic_partition):
-            self._lower_cleaner_checkpoint(log, offset)
+        with self.services.paused(topic_partition), log.lock:
+            self._lower_checkpoints(log, min(offset, log.segments.first.base_offset))
             log.truncate_fully_and_start_at(offset, log_start_offset)
             self._write_checkpoints(log)
 
-    def _lower_cleaner_checkpoint(self, log: Log, offset: int) -> None:
-        """Before truncation, so that what is appended again never counts as cleaned.
+    def _lower_checkpoints(self, log: Log, offset: int) -> None:
+        """Lower the checkpoints of a log that is about to be truncated to an offset.
 
-        Whatever the policy is now: a topic that is compacted again goes by the checkpoint it had.
+        Nothing that is appended again counts as cleaned, whatever the policy is now: a topic that
+        is compacted again goes by the checkpoint it had. And the log never ends below its recovery
+        point, not even if the process ends before the checkpoints are written again. The caller
+        holds the lock of the log.
         """
-        directory = self.registry.directory_of(log.topic_partition)
-        if (active := log.segments.floor(offset)) is not None:
-            offset = active.base_offset  # of what will be the active segment
-        with directory.guard("cannot write the cleaner checkpoint"):
-            directory.lower_cleaner_offset(log.topic_partition, offset)
+        tp = log.topic_partition
+        directory = self.registry.directory_of(tp)
+        floor = log.segments.floor(offset)  # the active segment after the truncation
+        cleaned_offset = offset if floor is None else floor.base_offset
+        with directory.guard("cannot write checkpoints"):
+            directory.lower_cleaner_offset(tp, cleaned_offset)
+            directory.lower_recovery_point(tp, offset, log.log_start_offset)
 
     def _write_checkpoints(self, log: Log) -> None:
         """Before an answer: else a log start beyond a new end would empty the log when reopened."""

@@ -62,6 +62,8 @@ class Fault(NamedTuple):
         A name of `logstore.check.CHECKS`.
     is_tail : bool
         Whether it is the end of the file, after which nothing follows.
+    is_last : bool
+        Whether no batch whose CRC is right follows in the file.
     """
 
     check: str
@@ -70,6 +72,7 @@ class Fault(NamedTuple):
     expected: Any = None
     found: Any = None
     is_tail: bool = False
+    is_last: bool = False
 
 
 Scanned = ScannedBatch | Unreadable | Fault
@@ -167,9 +170,11 @@ class SegmentScan:
             yield self._wrong_length(position, header, true_end - position)
             yield self._trusted(position, true_end, header)
             return true_end
+        is_last = following is None
         if end == self.size or self._is_batch(end):
             following = end
-        yield Fault("crc", position, header.base_offset, header.crc, computed)
+            is_last = end == self.size
+        yield Fault("crc", position, header.base_offset, header.crc, computed, is_last=is_last)
         following = end if following is None else following
         yield ScannedBatch(position, following, header, None)
         self.end_position = following
@@ -188,7 +193,8 @@ class SegmentScan:
         if following is None and position + header.size_bytes > self.size:
             yield from self._tail(position)
             return self.size
-        yield self._wrong_length(position, header, None)
+        fault = self._wrong_length(position, header, None)
+        yield fault._replace(is_last=following is None)
         if following is not None:
             yield Unreadable(position, following)
         return following
@@ -200,12 +206,15 @@ class SegmentScan:
             if legacy.is_sound(data):
                 yield from self._old(data, position, header)
                 return end
-        yield Fault("magic", position, header.base_offset, layout.MAGIC, header.magic)
-        if self._crc(position, end) == header.crc:
+        is_whole = self._crc(position, end) == header.crc
+        following = end if is_whole else self._next_batch(position + 1)
+        is_last = following is None
+        yield Fault(
+            "magic", position, header.base_offset, layout.MAGIC, header.magic, is_last=is_last
+        )
+        if is_whole:
             yield self._trusted(position, end, header)
-            return end
-        following = self._next_batch(position + 1)
-        if following is not None:
+        elif following is not None:
             yield Unreadable(position, following)
         return following
 
@@ -247,7 +256,8 @@ class SegmentScan:
         if not self._is_zero(position):
             check = "torn_tail"
             self.end_is_known = False
-        yield Fault(check, position, expected=position, found=self.size, is_tail=True)
+        found = self.size
+        yield Fault(check, position, expected=position, found=found, is_tail=True, is_last=True)
 
     # -- looking around ----------------------------------------------------------------------
 

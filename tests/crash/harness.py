@@ -2,9 +2,9 @@
 
 `enumerate_crashes` runs a scenario once to count its operations, then once for each, crashing
 there, and builds from the crashed file system every state that may be left: contents dropped,
-kept, torn, zeroed or scattered, names undone, kept or in part. Each state is opened for writing,
-judged (`journal.check_broker`), opened again after a second crash, crashed in the middle of its
-recovery, and used on. `enumerate_failures` lets each operation fail instead.
+kept, torn, zeroed or scattered, names undone, kept or in part. Each state is verified by `check`,
+opened for writing, judged (`judge.check_broker`), opened again after a second crash, crashed in the
+middle of its recovery, and used on. `enumerate_failures` lets each operation fail instead.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from logstore.testing import (
     SimulatedCrash,
 )
 from tests.crash.journal import DATA_DIR, OTHER_DIR, Journal, found_in, offsets, open_broker
-from tests.crash.judge import check_broker
+from tests.crash.judge import check_broker, errors_in
 from tests.crash.session import Session, SessionEnd
 
 KEPT = CrashMode(Contents.KEPT, Names.KEPT)
@@ -243,10 +243,12 @@ def judge(
 ) -> None:
     """Open a state for writing, check it, and see that recovery is complete."""
     at_corner = (mode.contents, mode.names) in CORNERS
+    errors = errors_in(image, journal)
     journal = copy.deepcopy(journal)
     fs = FaultyFileSystem(journal.clock, image)
     broker = open_broker(fs, journal.clock)
     check_broker(broker, journal, reference)
+    assert not errors, f"check: {errors}"
     found = found_in(broker)
     if profile.recoveries and at_corner:
         check_crashes_of_recovery(image, found, journal, reference, tally)
@@ -321,10 +323,12 @@ def check_crashes_of_recovery(
             if key in tally.seen:
                 continue
             tally.seen.add(key)
-            broker = open_broker(FaultyFileSystem(journal.clock, left), journal.clock)
             what = f"a recovery that crashed at {fs.operations[-1]}, {mode},"
             try:
+                errors = errors_in(left, journal)
+                broker = open_broker(FaultyFileSystem(journal.clock, left), journal.clock)
                 check_broker(broker, journal, reference)
+                assert not errors, f"check: {errors}"
             except Exception as error:
                 raise AssertionError(f"{what} left: {error!r}") from error
             assert_same(found_in(broker), found, f"{what} came to another end")

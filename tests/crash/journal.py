@@ -97,6 +97,9 @@ class Partition:
         """Begun and not acknowledged; more than one if an earlier one failed."""
         self.holes: dict[int, int] = {}
         """Where a truncation took a batch that began before it: from its base up to there."""
+        self.cut_batches: list[tuple[int, int]] = []
+        """Where truncations took a batch that began before them, holes that were closed included:
+        a checkpoint may still name the end of one."""
         self.truncations = 0
 
     @property
@@ -134,6 +137,7 @@ class Partition:
         self.holes = {a: b for a, b in self.holes.items() if a < base}
         if base < offset:
             self.holes[base] = offset
+            self.cut_batches.append((base, offset))
         self.flushed = min(self.flushed, offset)
         self.truncations += 1
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from logstore import Broker
-from logstore.check.directory import Checker
+from logstore.check import ERROR, Checker
 from logstore.names import parse_partition_dir
 from logstore.runtime import DiskFileSystem, ReadOnlyFileSystem
 from tests.processes.worker import (
@@ -247,6 +247,13 @@ class Ledger:
             if len(there) > 1:
                 assert any(starts), f"half of a transaction is there: {own}"
         self.transactions.clear()
+
+    def verify_as_left(self) -> None:
+        """Assert that `check` reports no error in the files as a kill left them."""
+        checker = Checker(ReadOnlyFileSystem(DiskFileSystem()))
+        for row in checker.data_dirs([path for path in self.directories if Path(path).is_dir()]):
+            assert row.severity != ERROR, row
+        self.tally["checks"] += 1
 
     def _verify_files(self) -> None:
         checker = Checker(ReadOnlyFileSystem(DiskFileSystem()))

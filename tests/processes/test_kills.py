@@ -8,6 +8,8 @@ import shutil
 import sys
 import time
 from collections import Counter
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -21,6 +23,10 @@ SEED = os.environ.get("LOGSTORE_KILL_SEED")
 
 KILLS_A_DIRECTORY = 12
 """Then a fresh one: old records would be compared again and again."""
+
+
+FIVE_THREADS = {"threads": 5, "background": True}
+"""Threads that append, produce, commit and delete records, with housekeeping and cleaners."""
 
 
 def a_life(rng: random.Random, number: int, directories: tuple[str, ...]) -> Life:
@@ -50,6 +56,7 @@ def kill_again_and_again(
                 while not worker.is_open or worker.told < rng.randrange(2, 200):
                     worker.listen(60)
         ledger.tally["killed while opening"] += not worker.is_open
+        ledger.verify_as_left()
         if rng.random() < 0.7 or number == kills - 1:
             ledger.verify(background=background)
             background = False
@@ -64,17 +71,55 @@ def test_a_few_kills(nursery, tmp_path):
     assert tally["compared"]
 
 
+def kill_and_check(nursery: Nursery, folder: Path, rng: random.Random, kills: int) -> Counter[str]:
+    """Kill workers of five threads on one directory, and verify the files as each left them."""
+    directories = (str(folder / "one"),)
+    ledger = Ledger(directories)
+    for number in range(kills):
+        life = Life(number, rng.randrange(1 << 30), directories, **FIVE_THREADS)
+        with working(nursery, ledger, life) as worker:
+            enough = rng.randrange(2, 300)
+            while not worker.is_open or worker.told < enough:
+                worker.listen(60)
+        ledger.verify_as_left()
+    ledger.verify(background=True)
+    return ledger.tally
+
+
+@pytest.mark.timeout(120)
+def test_check_reports_no_error_in_what_a_few_kills_left(nursery, tmp_path):
+    tally = kill_and_check(nursery, tmp_path, random.Random(2), 4)
+    assert tally["checks"] == tally["kills"] == 4
+    assert tally["records"] > 20
+
+
+@pytest.mark.long
+@pytest.mark.timeout(0)
+def test_check_reports_no_error_in_what_kills_for_minutes_left(nursery, tmp_path, capsys):
+    """`LOGSTORE_KILL_MINUTES` of wall time, from `LOGSTORE_KILL_SEED` on."""
+    kill_for_minutes(partial(kill_and_check, nursery), tmp_path, capsys)
+
+
 @pytest.mark.long
 @pytest.mark.timeout(0)
 def test_kills_for_minutes(nursery, tmp_path, capsys):
     """`LOGSTORE_KILL_MINUTES` of wall time, from `LOGSTORE_KILL_SEED` on."""
+    kill_for_minutes(partial(kill_again_and_again, nursery), tmp_path, capsys)
+
+
+def kill_for_minutes(
+    kill: Callable[[Path, random.Random, int], Counter[str]],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Kill on one directory after another, and print how much was done."""
     seed = random.SystemRandom().getrandbits(32) if SEED is None else int(SEED)
     end = time.monotonic() + 60 * MINUTES
     tally: Counter[str] = Counter()
     while time.monotonic() < end:
         folder = tmp_path / str(seed)
         try:
-            tally += kill_again_and_again(nursery, folder, random.Random(seed), KILLS_A_DIRECTORY)
+            tally += kill(folder, random.Random(seed), KILLS_A_DIRECTORY)
         except BaseException as error:
             error.add_note(f"LOGSTORE_KILL_SEED={seed}; {dict(tally)}")
             raise

@@ -106,7 +106,7 @@ def snapshot_that_is_older(place):
 def snapshot_beyond_the_end(place):
     name = f"golden-0/{999:020d}.snapshot"
     place.write(name, encode_snapshot([]))
-    return [Found("snapshot_offset", name, None, 999, WARNING)]
+    return [Found("snapshot_offset", name, None, 999)]
 
 
 # -- leader epochs ---------------------------------------------------------------------------------

@@ -130,9 +130,37 @@ def test_nobody_rolls_between_the_look_at_the_active_segment_and_its_truncation(
         roller.start()
         roller.join()
 
-    monkeypatch.setattr(manager, "_lower_cleaner_checkpoint", look)  # first of all that it does
+    monkeypatch.setattr(manager, "_lower_checkpoints", look)  # first of all that it does
     assert manager.truncate_to(A0, 3)
     assert got == [False]
+    manager.close()
+
+
+@pytest.mark.parametrize("fully", (False, True))
+@pytest.mark.parametrize("is_active", (False, True))
+def test_the_recovery_point_is_lowered_before_a_truncation(home, monkeypatch, is_active, fully):
+    """A log never ends below its recovery point, and something still proves its log start."""
+    manager = home.open()
+    manager.topics.create("a", 1, {})
+    log = manager.log(A0)
+    fill(log, 4)
+    if not is_active:
+        log.writer.roll()
+        fill(log, 4)
+    log.local.flush()
+    manager.delete_records(A0, 3)
+    directory = manager.registry.directory_of(A0)
+    points, marks = directory.checkpoint(RECOVERY_POINTS), directory.checkpoint(REPLICATION_OFFSETS)
+    assert points.read()[A0] > 3
+    seen = []
+
+    def look(*_):
+        seen.append((points.read()[A0], marks.read().get(A0)))
+
+    name = "truncate_fully_and_start_at" if fully else "truncate_to"
+    monkeypatch.setattr(type(log), name, look)
+    getattr(manager, name)(A0, 2)
+    assert seen[0] == (0 if fully else 2, 3)
     manager.close()
 
 
