@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from logstore.cleaner.selection import idle_roll_ms
 from logstore.named import NamedTuple
-from logstore.types import INT64_MAX
+from logstore.types import INT64_MAX, time_in_text
 
 if TYPE_CHECKING:
     from logstore.cleaner.selection import CleanableState, CleaningDecision, Gate
@@ -84,14 +84,14 @@ def _closings(log: Log, *, kafka_exact: bool) -> Iterator[Closing]:
             setting,
             moment,
             True,
-            f"the next append whose records are stamped {moment} or later ({setting}"
+            f"the next append whose records are stamped {time_in_text(moment)} or later ({setting}"
             f" {config.max_segment_ms} after its first record); without an append it stays open",
         )
     if kafka_exact or not config.compact or (idle_ms := idle_roll_ms(log)) is None:
         return
-    yield Closing(
-        lag, idle_ms, False, f"{lag} {config.max_compaction_lag_ms}: from {idle_ms} on it is rolled"
-    )
+    since = time_in_text(idle_ms)
+    text = f"{lag} {config.max_compaction_lag_ms}: from {since} on it is rolled"
+    yield Closing(lag, idle_ms, False, text)
 
 
 # -- tombstones --------------------------------------------------------------------------------
@@ -171,7 +171,8 @@ class Tombstones:
             until = (
                 "is kept until its horizon," if waiting == 1 else "are kept until the last horizon,"
             )
-            parts.append(f"{waiting} {until} {self.last_horizon_ms}")
+            assert self.last_horizon_ms is not None
+            parts.append(f"{waiting} {until} {time_in_text(self.last_horizon_ms)}")
         if self.expired:
             verb = "is" if self.expired == 1 else "are"
             parts.append(
@@ -186,8 +187,8 @@ class Tombstones:
         end_offset = _pass_end(decision)
         if end_offset is not None:
             when = "a pass is due now"
-            if not decision.will_clean:
-                when = f"a pass is due by itself at {decision.opens_at_ms}"
+            if not decision.will_clean and decision.opens_at_ms is not None:
+                when = f"a pass is due by itself at {time_in_text(decision.opens_at_ms)}"
             if not self.unreached:
                 return when
             which = "them" if self.unreached == self.records else f"{self.unreached} of them"
@@ -239,7 +240,7 @@ def remedies(log: Log, decision: CleaningDecision, active: ActiveSegment) -> tup
 def _remedy(log: Log, decision: CleaningDecision, active: ActiveSegment, gate: Gate) -> Remedy:
     config, state = log.config, decision.state
     topic = log.topic_partition.topic
-    when = "" if gate.opens_at_ms is None else f"wait until {gate.opens_at_ms}; or "
+    when = "" if gate.opens_at_ms is None else f"wait until {time_in_text(gate.opens_at_ms)}; or "
     match gate.gate:
         case "policy":
             return Remedy(

@@ -45,7 +45,7 @@ from logstore.record.search import find_batch, is_plausible
 from logstore.record.varint import encode_varint
 from logstore.runtime import FileKind, OverlayFileSystem
 from logstore.transactions.log import TransactionConfig, TransactionLog
-from logstore.types import INT64_MAX, TopicPartition
+from logstore.types import INT64_MAX, TopicPartition, time_in_text
 
 if TYPE_CHECKING:
     from logstore.cleaner.strategy import Order
@@ -549,8 +549,9 @@ class _Partition:
         latest_ms: int | None = None
         parts = [STATES[state]]
         parts += (
-            f"the transaction of producer {end.producer_id} is aborted at {end.due_ms},"
-            " transaction.timeout.ms after its start, unless it ends before"
+            f"the transaction of producer {end.producer_id} is aborted at"
+            f" {time_in_text(end.due_ms)}, transaction.timeout.ms after its start, unless it ends"
+            " before"
             for end in self._ends
             if end.due_ms
         )
@@ -569,8 +570,8 @@ class _Partition:
             parts.append(self._missing(state))
         if last is not None:
             parts.append(
-                f"{_BY[last.cause]} is due at {last.due_ms} though nothing is appended, comes"
-                " within its interval, and files go"
+                f"{_BY[last.cause]} is due at {time_in_text(last.due_ms)} though nothing is"
+                " appended, comes within its interval, and files go"
                 f" file.delete.delay.ms {config.file_delete_delay_ms} later"
             )
         else:

@@ -109,11 +109,11 @@ function pad(number) {
   return String(Math.floor(number)).padStart(2, "0");
 }
 
-/** A sentence of the server with its moments (Unix ms of 13 digits) as times and the milliseconds
+/** A sentence of the server with its times (`Unix ms 1700000000000`) as dates and the milliseconds
  * of its settings in words, as the command line prints it. */
 export function withTimes(text) {
   return text
-    .replace(/\b1\d{12}\b/g, (found) => formatTime(Number(found)))
+    .replace(/\bUnix ms (\d+)\b/g, (_, ms) => formatTime(Number(ms)))
     .replace(
       /\b((?:segment|lag|retention|delay)\.ms) (\d+)\b/g,
       (_, key, ms) => `${key} ${typed(ms, "ms").replace(/\d$/, "$&ms")}`,

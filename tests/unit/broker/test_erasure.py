@@ -55,7 +55,7 @@ def test_an_open_transaction_is_aborted_in_time(broker, timeout_ms, until_ms):
     moments = {offset: (each.earliest_ms, each.latest_ms) for offset, each in places.items()}
     latest_ms = now_ms + until_ms
     assert moments == {0: (now_ms, latest_ms), 1: (None, None), 2: (now_ms, latest_ms)}
-    assert f"aborted at {now_ms + timeout_ms + 1}" in places[2].rule
+    assert f"aborted at Unix ms {now_ms + timeout_ms + 1}" in places[2].rule
     broker.clock.advance(ms=latest_ms - now_ms)
     assert set(places_of(broker)) == {1}
 
