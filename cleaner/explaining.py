@@ -5,13 +5,13 @@ Pure, like `selection`, whose decision is explained; what needs records read is 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from logstore.cleaner.selection import idle_roll_ms
 from logstore.named import NamedTuple
-from logstore.types import INT64_MAX
+from logstore.types import INT64_MAX, time_in_text
 
 if TYPE_CHECKING:
     from logstore.cleaner.selection import CleanableState, CleaningDecision, Gate
@@ -84,31 +84,43 @@ def _closings(log: Log, *, kafka_exact: bool) -> Iterator[Closing]:
             setting,
             moment,
             True,
-            f"the next append whose records are stamped {moment} or later ({setting}"
+            f"the next append whose records are stamped {time_in_text(moment)} or later ({setting}"
             f" {config.max_segment_ms} after its first record); without an append it stays open",
         )
     if kafka_exact or not config.compact or (idle_ms := idle_roll_ms(log)) is None:
         return
-    yield Closing(
-        lag, idle_ms, False, f"{lag} {config.max_compaction_lag_ms}: from {idle_ms} on it is rolled"
-    )
+    since = time_in_text(idle_ms)
+    text = f"{lag} {config.max_compaction_lag_ms}: from {since} on it is rolled"
+    yield Closing(lag, idle_ms, False, text)
 
 
 # -- tombstones --------------------------------------------------------------------------------
 
 
+class Tombstone(NamedTuple):
+    """A tombstone that wins its key, and the delete horizon of its batch if it has one."""
+
+    offset: int
+    delete_horizon_ms: int | None
+
+
 @dataclass(frozen=True, slots=True)
 class Tombstones:
-    """The tombstones of a log, the records without a value.
+    """The tombstones of a log that win their keys, counted by what they wait for.
+
+    Superseded tombstones are not among them: they are removed like any superseded record.
 
     Attributes
     ----------
     records : int
-        All of them from the log start on, superseded ones too.
+        All of them from the log start on.
     unstamped : int
         In batches that no cleaning has given a delete horizon yet.
     expired : int
-        Whose horizon has come: the next pass drops them.
+        Whose horizon has come: the next pass that reaches them drops them.
+    unreached : int
+        Behind the end of the pass that is due now, or that time alone makes due; all of them if no
+        pass is.
     first_horizon_ms, last_horizon_ms : int or None
         Of those that have one, Unix ms.
     """
@@ -116,54 +128,86 @@ class Tombstones:
     records: int = 0
     unstamped: int = 0
     expired: int = 0
+    unreached: int = 0
     first_horizon_ms: int | None = None
     last_horizon_ms: int | None = None
 
-    def with_batch(self, records: int, horizon_ms: int | None, now_ms: int) -> Tombstones:
-        """Return them with those of one more batch."""
-        first, last = self.first_horizon_ms, self.last_horizon_ms
-        unstamped, expired = self.unstamped, self.expired
-        if horizon_ms is None:
-            unstamped += records
-        elif records:
-            expired += records if horizon_ms <= now_ms else 0
-            first = horizon_ms if first is None else min(first, horizon_ms)
-            last = horizon_ms if last is None else max(last, horizon_ms)
-        return Tombstones(self.records + records, unstamped, expired, first, last)
+    @classmethod
+    def of(
+        cls, tombstones: Iterable[Tombstone], now_ms: int, decision: CleaningDecision
+    ) -> Tombstones:
+        """Count tombstones as of a time, under a decision that foresaw."""
+        records = unreached = 0
+        horizons = []
+        end_offset = _pass_end(decision)
+        for offset, horizon_ms in tombstones:
+            records += 1
+            unreached += end_offset is None or offset >= end_offset
+            if horizon_ms is not None:
+                horizons.append(horizon_ms)
+        return cls(
+            records,
+            records - len(horizons),
+            sum(horizon_ms <= now_ms for horizon_ms in horizons),
+            unreached,
+            min(horizons, default=None),
+            max(horizons, default=None),
+        )
 
     def text(self, decision: CleaningDecision, delete_retention_ms: int) -> str:
-        """Say what they wait for, and whether anything makes the pass due that drops them."""
+        """Describe what they wait for, and whether a pass is due that reaches them."""
         if not self.records:
             return "there are none"
         parts = []
         if self.unstamped:
+            verb = "has" if self.unstamped == 1 else "have"
             parts.append(
-                f"{self.unstamped} get a delete horizon in the pass that goes through them first:"
-                f" its moment plus delete.retention.ms {delete_retention_ms}"
+                f"{self.unstamped} {verb} no delete horizon yet: the first cleaning that reaches a"
+                " tombstone sets one, the time of that cleaning plus"
+                f" delete.retention.ms {delete_retention_ms}"
             )
         waiting = self.records - self.unstamped - self.expired
         if waiting:
-            parts.append(f"{waiting} are kept until their horizon, the last {self.last_horizon_ms}")
+            until = (
+                "is kept until its horizon," if waiting == 1 else "are kept until the last horizon,"
+            )
+            assert self.last_horizon_ms is not None
+            parts.append(f"{waiting} {until} {time_in_text(self.last_horizon_ms)}")
         if self.expired:
-            parts.append(f"{self.expired} are past their horizon and go with the next pass")
-        parts.append(_next_pass(decision))
+            verb = "is" if self.expired == 1 else "are"
+            parts.append(
+                f"{self.expired} {verb} past the horizon: the next cleaning that reaches them"
+                " removes them"
+            )
+        parts.append(self._next_pass(decision))
         return "; ".join(parts)
 
+    def _next_pass(self, decision: CleaningDecision) -> str:
+        """Describe the next pass, and how many of the tombstones are behind its end."""
+        end_offset = _pass_end(decision)
+        if end_offset is not None:
+            when = "a pass is due now"
+            if not decision.will_clean and decision.opens_at_ms is not None:
+                when = f"a pass is due by itself at {time_in_text(decision.opens_at_ms)}"
+            if not self.unreached:
+                return when
+            which = "them" if self.unreached == self.records else f"{self.unreached} of them"
+            return f"{when}, but it ends at offset {end_offset} and does not reach {which}"
+        binding = decision.binding
+        assert binding is not None, "nothing is in the way of a decision that will clean"
+        if binding.gate in ("policy", "cleaner_disabled", "uncleanable"):
+            return "no pass comes"
+        return (
+            "no pass is due by itself: as in Kafka an expired tombstone makes none due, only new"
+            " dirty data in closed segments does; clean --force runs one now"
+        )
 
-def _next_pass(decision: CleaningDecision) -> str:
-    """Say whether anything makes a pass due."""
+
+def _pass_end(decision: CleaningDecision) -> int | None:
+    """Return where the pass ends that is due now, or by itself later; None if there is none."""
     if decision.will_clean:
-        return "a pass is due now"
-    if decision.opens_at_ms is not None:
-        return f"a pass is due by itself at {decision.opens_at_ms}"
-    binding = decision.binding
-    assert binding is not None, "nothing is in the way of a decision that will clean"
-    if binding.gate in ("policy", "cleaner_disabled", "uncleanable"):
-        return "no pass comes"
-    return (
-        "no pass is due by itself: as in Kafka an expired tombstone makes none due, only new dirty"
-        " data in closed segments does; clean --force runs one now"
-    )
+        return decision.state.upper_bound_offset
+    return decision.opens_below_offset
 
 
 # -- what helps --------------------------------------------------------------------------------
@@ -196,7 +240,7 @@ def remedies(log: Log, decision: CleaningDecision, active: ActiveSegment) -> tup
 def _remedy(log: Log, decision: CleaningDecision, active: ActiveSegment, gate: Gate) -> Remedy:
     config, state = log.config, decision.state
     topic = log.topic_partition.topic
-    when = "" if gate.opens_at_ms is None else f"wait until {gate.opens_at_ms}; or "
+    when = "" if gate.opens_at_ms is None else f"wait until {time_in_text(gate.opens_at_ms)}; or "
     match gate.gate:
         case "policy":
             return Remedy(

@@ -21,7 +21,7 @@ from logstore.broker.committed import (
     UNSTABLE,
     CommittedData,
 )
-from logstore.broker.rehearsal import Cause, Rehearsal, Watch, watch
+from logstore.broker.rehearsal import Cause, Rehearsal, TransactionEnd, Watch, watch
 from logstore.broker.view import HasLogs
 from logstore.cleaner.strategy import Strategy
 from logstore.errors import CorruptionError, InvalidRecordError, LogStoreError
@@ -44,7 +44,8 @@ from logstore.record.json_text import bytes_item
 from logstore.record.search import find_batch, is_plausible
 from logstore.record.varint import encode_varint
 from logstore.runtime import FileKind, OverlayFileSystem
-from logstore.types import INT64_MAX, TopicPartition
+from logstore.transactions.log import TransactionConfig, TransactionLog
+from logstore.types import INT64_MAX, TopicPartition, time_in_text
 
 if TYPE_CHECKING:
     from logstore.cleaner.strategy import Order
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
     from logstore.config.log_config import LogConfig
     from logstore.log.log import Log
     from logstore.runtime import Clock, File, FileSystem
+    from logstore.transactions.state import TransactionMetadata
 
 LIVE = "live"
 TOMBSTONE = "tombstone"
@@ -328,6 +330,7 @@ def erasure(
     now_ms = broker.clock.now_ms()
     places: list[ErasurePlace] = []
     assumed: dict[str, None] = {}
+    transactions = _Transactions(broker)
     files = size = 0
     for tp in broker.manager.catalog.partitions(topic, partition):
         found: list[tuple[_Folder, Found]] = []
@@ -351,8 +354,47 @@ def erasure(
         for text in assumptions(broker.manager, tp, cleaning=True):
             assumed[text] = None
         if found:
-            places += _Partition(broker, base, tp, key, now_ms, progress).places(found)
+            ends = transactions.ends(tp)
+            places += _Partition(broker, base, tp, key, now_ms, ends, progress).places(found)
     return ErasureReport(topic, key, tuple(places), files, size, tuple(assumed), now_ms)
+
+
+class _Transactions:
+    """What the transaction coordinator of a broker's directories stored; read if it is needed."""
+
+    def __init__(self, broker: Erasable) -> None:
+        self._broker = broker
+        self._known: list[TransactionMetadata] | None = None
+
+    def ends(self, tp: TopicPartition) -> tuple[TransactionEnd, ...]:
+        """Return how and when the open transactions of a partition end by themselves.
+
+        Those that no coordinator knows are left out: they stay open.
+        """
+        producers = self._broker.manager.log(tp).producer_state
+        if producers.first_undecided_offset() is None:
+            return ()
+        if self._known is None:
+            config = TransactionConfig.of(self._broker.broker_config)
+            stored = TransactionLog(self._broker.manager, config).read()
+            self._known = list(stored.by_id.values())
+        return tuple(
+            _end_of(metadata)
+            for metadata in self._known
+            if tp in metadata.partitions
+            and not metadata.state.is_idle
+            and producers.has_open_transaction(metadata.producer_id)
+        )
+
+
+def _end_of(metadata: TransactionMetadata) -> TransactionEnd:
+    """Return the end of a transaction: what was decided, or its abort when its time is over."""
+    producer_id, epoch = metadata.producer
+    if metadata.state.is_prepared:
+        return TransactionEnd(producer_id, epoch, metadata.state.is_commit, 0)
+    return TransactionEnd(
+        producer_id, epoch + 1, False, metadata.start_ms + metadata.timeout_ms + 1
+    )
 
 
 class _Moments(NamedTuple):
@@ -373,8 +415,10 @@ class _Partition:
         topic_partition: TopicPartition,
         key: bytes,
         now_ms: int,
+        ends: tuple[TransactionEnd, ...],
         progress: ErasureProgress | None,
     ) -> None:
+        self._ends = ends
         self._progress = progress
         self._broker = broker
         self._fs = fs
@@ -439,6 +483,7 @@ class _Partition:
             self._tp,
             manager.catalog.laid_over(self._tp.topic),
             self._now_ms,
+            self._ends,
             progress=self._progress,
         )
 
@@ -448,7 +493,7 @@ class _Partition:
             return {}
         run = partial(watch, self._rehearsal, self._key, offsets)
         late = run(lambda rehearsal, _: rehearsal.left_alone(late=True))
-        hurried = prompt = run(lambda rehearsal, wanted: rehearsal.hurried(wanted))
+        hurried = prompt = run(lambda rehearsal, wanted: rehearsal.hurried(self._key, wanted))
         config = self._log.config
         if config.compact and config.delete:
             # A cleaning joins segments, and so may put off what retention would remove.
@@ -502,25 +547,49 @@ class _Partition:
         if config.delete and config.retention_bytes >= 0:
             earliest_ms = self._now_ms
         latest_ms: int | None = None
+        parts = [STATES[state]]
+        parts += (
+            f"the transaction of producer {end.producer_id} is aborted at"
+            f" {time_in_text(end.due_ms)}, transaction.timeout.ms after its start, unless it ends"
+            " before"
+            for end in self._ends
+            if end.due_ms
+        )
         if last is not None:
             delay_ms = 0 if last.cause is Cause.OPENING else config.file_delete_delay_ms
             latest_ms = last.at_ms + delay_ms
-        parts = [STATES[state]]
         if first is not None:
             parts.append(_rule(first.cause, state, config))
+            if first.cause is Cause.CLEANING and self._is_kept_as_last(offset):
+                parts.append(
+                    "as the last record of the log it stays until one is appended behind it"
+                )
         elif earliest_ms is not None:
             parts.append("retention.bytes removes its segment once enough is appended")
         else:
             parts.append(self._missing(state))
         if last is not None:
             parts.append(
-                f"{_BY[last.cause]} is due at {last.due_ms} though nothing is appended, comes"
-                " within its interval, and files go"
+                f"{_BY[last.cause]} is due at {time_in_text(last.due_ms)} though nothing is"
+                " appended, comes within its interval, and files go"
                 f" file.delete.delay.ms {config.file_delete_delay_ms} later"
             )
         else:
             parts.append("nothing makes that due unless something is appended")
         return _Moments(earliest_ms, latest_ms, "; ".join(parts))
+
+    def _has_hanging_transaction(self) -> bool:
+        """Return whether a transaction is open that nothing ends by itself."""
+        known = {end.producer_id for end in self._ends}
+        return any(
+            entry.current_txn_first_offset is not None and entry.producer_id not in known
+            for entry in self._log.producer_state.entries()
+        )
+
+    def _is_kept_as_last(self, offset: int) -> bool:
+        """Return whether a cleaning retains a record only because the log ends with it."""
+        log = self._log
+        return Strategy.of(log.config).has_versions and offset == log.log_end_offset - 1
 
     def _missing(self, state: str) -> str:
         """Say what must happen before a record can go at all."""
@@ -531,8 +600,8 @@ class _Partition:
             return "retention.ms and retention.bytes are unlimited"
         if state == LIVE:
             return "it stays until a newer record of its key, or a tombstone, is appended"
-        if self._log.producer_state.first_undecided_offset() is not None:
-            return "a transaction that is open must end first"
+        if self._has_hanging_transaction():
+            return "a transaction that is open must end first, and no coordinator here knows it"
         if not self._broker.broker_config.log_cleaner_enable:
             return "log.cleaner.enable is false"
         return "no pass is ever due: its segment cannot be cleaned under this configuration"
@@ -579,7 +648,7 @@ def _rule(cause: Cause, state: str, config: LogConfig) -> str:
             "a cleaning drops it when its delete horizon has come, delete.retention.ms"
             f" {config.delete_retention_ms} after the first pass that goes through it"
         )
-    if state == ABORTED:
+    if state in (ABORTED, OPEN_TRANSACTION):
         return f"a cleaning drops it once its segment is closed{lag}"
     return (
         "a cleaning drops it once its segment, those before and the one of the record that"

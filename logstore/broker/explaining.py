@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
 from logstore.broker.assumptions import assumptions
 from logstore.broker.reports import ExplainReport, PartitionExplanation
-from logstore.broker.view import HasLogs, PartitionView, StoredBatch
+from logstore.broker.tombstones import live_tombstones
+from logstore.broker.view import HasLogs, PartitionView
 from logstore.cleaner.command import CleanCommand
 from logstore.cleaner.explaining import ActiveSegment, Tombstones, headline, remedies
 from logstore.cleaner.selection import Gate
@@ -20,9 +21,9 @@ from logstore.errors import (
     UnsupportedFormatError,
 )
 from logstore.named import NamedTuple
-from logstore.record.batch import decode_stored
 
 if TYPE_CHECKING:
+    from logstore.cleaner.explaining import Tombstone
     from logstore.cleaner.manager import LogCleanerManager
     from logstore.cleaner.selection import CleaningDecision
     from logstore.cleaner.stats import CleanerStats
@@ -57,11 +58,12 @@ class Cleaned(HasLogs, Protocol):
 
 
 class Look(NamedTuple):
-    """What a look at the records of a log found."""
+    """What a look at the records of a log found: its live tombstones, and damage."""
 
-    tombstones: Tombstones | None
+    tombstones: Sequence[Tombstone] | None
     damages: tuple[str, ...]
     obstacle: str | None
+    now_ms: int = 0
 
 
 NOTHING_READ = Look(None, (), None)
@@ -137,9 +139,10 @@ def explanation(
 ) -> PartitionExplanation:
     """Put a decision that foresaw into words, with what a look at the records found."""
     active = ActiveSegment.of(log, kafka_exact=kafka_exact)
-    text = None
+    tombstones = text = None
     if look.tombstones is not None:
-        text = look.tombstones.text(decision, log.config.delete_retention_ms)
+        tombstones = Tombstones.of(look.tombstones, look.now_ms, decision)
+        text = tombstones.text(decision, log.config.delete_retention_ms)
     return PartitionExplanation.of(
         decision,
         passes_needed,
@@ -147,7 +150,7 @@ def explanation(
         remedies=remedies(log, decision, active),
         key=None,
         active_segment=active,
-        tombstones=look.tombstones,
+        tombstones=tombstones,
         tombstones_text=text,
         damages=look.damages,
         first_pass=first_pass,
@@ -159,36 +162,15 @@ def look_at(broker: Cleaned, tp: TopicPartition, decision: CleaningDecision) -> 
     """Read the records of a partition once."""
     view = PartitionView(broker, tp)
     now_ms = broker.clock.now_ms()
-    tombstones = Tombstones()
     try:
-        for _, count, horizon_ms in stored_tombstones(view):
-            tombstones = tombstones.with_batch(count, horizon_ms, now_ms)
+        tombstones = live_tombstones(view)
     except _UNREADABLE as error:
         path = getattr(error, "path", None)
         stops = _stops(broker, view.log, decision, path)
         return Look(None, (str(error),), str(error) if stops else None)
     damages = view.damages
     stopping = (str(each) for each in damages if _stops(broker, view.log, decision, each.path))
-    return Look(tombstones, tuple(map(str, damages)), next(stopping, None))
-
-
-def stored_tombstones(view: PartitionView) -> Iterator[tuple[StoredBatch, int, int | None]]:
-    """Yield the batches that have tombstones, how many, and their delete horizon in Unix ms.
-
-    Those below the log start do not count; without a horizon it is None. Reads all records.
-    """
-    limit = view.log.config.logstore_decompression_max_bytes
-    start = view.log.log_start_offset
-    for stored in view.batches():
-        header = stored.batch.header
-        if header.is_control:
-            continue
-        count = sum(
-            record.value is None and record.offset >= start
-            for record in decode_stored(stored.batch, limit)
-        )
-        if count:
-            yield stored, count, header.base_timestamp if header.has_delete_horizon else None
+    return Look(tombstones, tuple(map(str, damages)), next(stopping, None), now_ms)
 
 
 def _stops(broker: Cleaned, log: Log, decision: CleaningDecision, path: str | None) -> bool:

@@ -10,6 +10,7 @@ from logstore.broker.view import PartitionView
 from logstore.cleaner.selection import section_of
 from logstore.named import NamedTuple
 from logstore.record.json_text import bytes_item
+from logstore.types import time_in_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -116,19 +117,19 @@ def _steps(
             f"record {last.offset} is what readers see of it; it stays until a newer record of the"
             " key, or a tombstone, is appended"
         )
-    is_stamped = last is None or last.delete_horizon_ms is not None
     binding = decision.binding
     if decision.will_clean:
         yield "a pass over the partition is due now"
     elif decision.opens_at_ms is not None:
-        yield f"a pass over the partition is due by itself at {decision.opens_at_ms}"
+        moment = time_in_text(decision.opens_at_ms)
+        yield f"a pass over the partition is due by itself at {moment}"
     elif binding is not None:
         remedy = next((each for each in remedies if each.gate == binding.gate), None)
         why = binding.text if remedy is None else f"{remedy.cause}; what helps: {remedy.cure}"
         yield f"no pass over the partition is due by itself: {why}"
     if last is None or last.state != TOMBSTONE:
         return
-    if not is_stamped:
+    if last.delete_horizon_ms is None:
         yield (
             f"the first pass through tombstone {last.offset} gives it its delete horizon: the"
             f" moment of that pass plus delete.retention.ms {delete_retention_ms}"
@@ -136,6 +137,6 @@ def _steps(
         yield "the first pass at or after that horizon drops it; one must be due then, too"
     else:
         yield (
-            f"the delete horizon of tombstone {last.offset} is {last.delete_horizon_ms}: the first"
-            " pass at or after it drops it"
+            f"the delete horizon of tombstone {last.offset} is"
+            f" {time_in_text(last.delete_horizon_ms)}: the first pass at or after it drops it"
         )

@@ -23,8 +23,11 @@ from logstore.broker.explaining import (
 )
 from logstore.broker.losses import NOTHING_LOST, Loss, lost_by_retention
 from logstore.broker.reports import ConfigChange, changes_between
+from logstore.broker.tombstones import live_tombstones
+from logstore.broker.view import PartitionView
 from logstore.cleaner.checkpoints import CleanerCheckpoints
 from logstore.cleaner.selection import Gate
+from logstore.cleaner.strategy import Strategy
 from logstore.config.dynamic import Layer
 from logstore.config.overrides import (
     altered_overrides,
@@ -334,7 +337,8 @@ def _previewed(
         checkpoints = _SteppedBack(broker.manager.registry.directory_of)
     supposing = cleaner.supposing(supposed.broker_config, checkpoints)
     decision = supposing.chooser.explain(then)
-    look, unread = NOTHING_READ, None
+    look = then_look = NOTHING_READ
+    unread = None
     first = later = None
     passes = later_passes = 0
     size_bytes = _bytes_to_read(then, decision)
@@ -343,8 +347,10 @@ def _previewed(
     elif config.compact and not budget.take(size_bytes):
         unread = f"its {size_bytes} bytes are more than may be read for this preview"
     elif config.compact:
-        look = look_at(broker, tp, decision)
+        look = then_look = look_at(broker, tp, decision)
         log, then = both()  # others, if damage was met
+        if look.tombstones is not None and Strategy.of(config) != Strategy.of(log.config):
+            then_look = look._replace(tombstones=live_tombstones(PartitionView(broker, tp), config))
         if look.obstacle is not None:
             decision = decision.stopped_by(Gate.closed_by("uncleanable", look.obstacle))
         elif decision.will_clean:
@@ -364,7 +370,7 @@ def _previewed(
         log.size_bytes,
         len(log.segments),
         _outlook(cleaner, log, now_decision, look, assumed),
-        _outlook(supposing, then, decision, look, assumed, first, passes, later, later_passes),
+        _outlook(supposing, then, decision, then_look, assumed, first, passes, later, later_passes),
         unread,
     )
 

@@ -6,17 +6,25 @@ cleaning will have done by some moment is not computed a second time: it is done
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from logstore.cleaner.command import CleanCommand
 from logstore.cleaner.manager import LogCleanerManager
 from logstore.cleaner.selection import cleanable_state, next_moment_ms
-from logstore.errors import CorruptRecordError, LogStoreError, UnsupportedFormatError
+from logstore.cleaner.strategy import Strategy
+from logstore.errors import (
+    CorruptRecordError,
+    LogStoreError,
+    RequestError,
+    UnsupportedFormatError,
+)
 from logstore.manager.manager import LogManager
 from logstore.named import NamedTuple
 from logstore.record.batch import decode_stored
+from logstore.record.records import NewRecord
 from logstore.record.walk import read_batch
 from logstore.runtime import (
     OverlayFileSystem,
@@ -67,6 +75,25 @@ class Held(NamedTuple):
     delete_horizon_ms: int | None
 
 
+class TransactionEnd(NamedTuple):
+    """The end that the coordinator gives an open transaction if its producer does nothing.
+
+    Attributes
+    ----------
+    producer_epoch : int
+        Of the marker.
+    commit : bool
+        Whether it is committed: only if that was decided already.
+    due_ms : int
+        Unix ms; a check of the coordinator may come later.
+    """
+
+    producer_id: int
+    producer_epoch: int
+    commit: bool
+    due_ms: int
+
+
 class Rehearsal:
     """A partition's log over a copy that nobody sees, on a clock of its own.
 
@@ -79,6 +106,9 @@ class Rehearsal:
         Laid over the topic's own.
     now_ms : int
         When it is opened, as a broker's start does it.
+    ends : sequence of TransactionEnd
+        Of the transactions that are open in the partition, as far as a coordinator knows them;
+        others stay open.
     progress : callable, optional
         Told of each step of a cleaning: the task, and bytes done and all.
 
@@ -100,10 +130,12 @@ class Rehearsal:
         topic_partition: TopicPartition,
         configs: Mapping[str, str],
         now_ms: int,
+        ends: Sequence[TransactionEnd] = (),
         *,
         progress: RehearsalProgress | None = None,
     ) -> None:
         self.clock = VirtualClock(now_ms)
+        self._ends = sorted(ends, key=lambda end: end.due_ms)
         self._start_ms = now_ms
         self._broker_config = broker_config
         self.fs = OverlayFileSystem(ReadOnlyFileSystem(fs), self.clock)
@@ -155,21 +187,39 @@ class Rehearsal:
             `log.cleaner.backoff.ms`. Else at once.
         """
         check_ms = self._check_interval_ms() if late else 0
+        end_ms = self._broker_config.transaction_abort_timed_out_transaction_cleanup_interval_ms
+        end_ms = end_ms if late else 0
         while True:
+            self._end_transactions(self.clock.now_ms() - end_ms)
             if self._due():
                 due_ms = self.clock.now_ms()
                 if due_ms + check_ms >= _TIME_ENDS_MS:
                     return
                 self.clock.advance(ms=check_ms)
+                self._end_transactions(self.clock.now_ms() - end_ms)
                 done = [cause for cause in (Cause.CLEANING, Cause.RETENTION) if self._does(cause)]
                 for cause in done:
                     yield Removal(self.clock.now_ms(), cause, due_ms)
                 if done:
                     continue
-            moment = self._next_moment()
+            moments = [self._next_moment(), *(end.due_ms + end_ms for end in self._ends[:1])]
+            moment = min((each for each in moments if each is not None), default=None)
             if moment is None:
                 return
             self.clock.advance(ms=moment - self.clock.now_ms())
+
+    def _end_transactions(self, until_ms: int) -> None:
+        """Write the markers of the transactions whose ends are due by a time."""
+        while self._ends and self._ends[0].due_ms <= until_ms:
+            end = self._ends.pop(0)
+            entry = self.log.producer_state.entry(end.producer_id)
+            if entry is not None and entry.current_txn_first_offset is not None:
+                self.log.writer.append_end_txn_marker(
+                    end.producer_id,
+                    max(end.producer_epoch, entry.producer_epoch),
+                    max(entry.coordinator_epoch, 0),
+                    commit=end.commit,
+                )
 
     def _check_interval_ms(self) -> int:
         if self.log.config.compact:
@@ -217,35 +267,54 @@ class Rehearsal:
 
     # -- what may happen at the earliest ---------------------------------------------------
 
-    def hurried(self, wanted: Callable[[], list[Held]]) -> Iterator[Removal]:
+    def hurried(self, key: bytes, wanted: Callable[[], Mapping[int, Held]]) -> Iterator[Removal]:
         """Let time pass with others appending what helps; yield after each thing that was done.
 
         The open segment is closed at once, and a pass is made whenever the configuration lets one
         be due: `min.compaction.lag.ms`, open transactions and delete horizons hold, a dirty ratio
-        that is too low does not, since appends change it.
+        that is too low does not, since appends change it. A transaction that a coordinator would
+        end later ends at once, as its producer may let it.
 
         Parameters
         ----------
+        key : bytes
+            The key of the records that are waited for; others are appended to.
         wanted : callable
-            Returns the records whose removal is waited for, those that are left.
+            Returns the records whose removal is waited for, those that are left, by offset.
         """
         log = self.log
+        self._end_transactions(INT64_MAX)
         if log.active_segment.size_bytes:
             log.writer.roll()
         while wanted():
             now_ms = self.clock.now_ms()
+            self._append_behind(key, wanted())
             if self._does(Cause.RETENTION):
                 yield Removal(now_ms, Cause.RETENTION, now_ms)
             passes = 0
-            while self._cleans() and self._passes(wanted(), passes):
+            while self._cleans() and self._passes(wanted().values(), passes):
                 passes += 1
                 yield Removal(now_ms, Cause.CLEANING, now_ms)
-            moment = self._next_help(wanted())
+            moment = self._next_help(wanted().values())
             if moment is None:
                 return
             self.clock.advance(ms=moment - now_ms)
 
-    def _passes(self, wanted: list[Held], passes: int) -> bool:
+    def _append_behind(self, key: bytes, wanted: Mapping[int, Held]) -> None:
+        """Append a record of another key, in a segment of its own, if the last one is waited for.
+
+        Under a strategy with versions a cleaning retains the last record of the log.
+        """
+        log = self.log
+        is_kept = Strategy.of(log.config).has_versions and log.log_end_offset - 1 in wanted
+        if not is_kept or not self._cleans():
+            return
+        stamp_ms = max(1, self.clock.now_ms() - log.config.timestamp_before_max_ms)
+        with suppress(RequestError):  # the topic takes no such record: then nothing is appended
+            log.writer.append_records([NewRecord(key + b"+", b"", stamp_ms)])
+            log.writer.roll()
+
+    def _passes(self, wanted: Collection[Held], passes: int) -> bool:
         """Run a pass if one can be made due and changes something; tell whether it was run.
 
         `passes` is how many were run at this moment: under versions an expired winner may stay for
@@ -290,7 +359,7 @@ class Rehearsal:
             return _TIME_ENDS_MS
         return self._start_ms + max(0, min(waits) - age_ms)
 
-    def _next_help(self, wanted: list[Held]) -> int | None:
+    def _next_help(self, wanted: Iterable[Held]) -> int | None:
         now_ms = self.clock.now_ms()
         moments = [self._next_moment(), self._appends_help_ms()]
         moments += [each.delete_horizon_ms for each in wanted if each.is_tombstone]
@@ -314,7 +383,7 @@ def watch(
     make: Callable[[], Rehearsal],
     key: bytes,
     offsets: list[int],
-    way: Callable[[Rehearsal, Callable[[], list[Held]]], Iterator[Removal]],
+    way: Callable[[Rehearsal, Callable[[], Mapping[int, Held]]], Iterator[Removal]],
 ) -> Watch:
     """Run a rehearsal until all records of a key are gone, or nothing happens any more."""
     removals: dict[int, Removal | None] = dict.fromkeys(offsets)
@@ -335,7 +404,7 @@ def watch(
         left = dict.fromkeys(offsets, Held(False, None))
         now_ms = rehearsal.clock.now_ms()
         look(Removal(now_ms, Cause.OPENING, now_ms))
-        for removal in way(rehearsal, lambda: list(left.values())):
+        for removal in way(rehearsal, lambda: left):
             look(removal)
             if not left:
                 break

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from logstore.errors import CorruptRecordError, UnsupportedFormatError
 from logstore.named import NamedTuple
-from logstore.types import INT64_MAX
+from logstore.types import INT64_MAX, time_in_text
 
 if TYPE_CHECKING:
     from logstore.config.log_config import LogConfig
@@ -273,9 +273,10 @@ def _time_rule(retention_ms: int, now_ms: int) -> Predicate:
         if retention_ms < 0:
             return _Verdict(False, "retention.ms is unlimited")
         age_ms = now_ms - segment.largest_timestamp
-        newest = f"its newest record ({segment.largest_timestamp})"
+        newest = f"its newest record ({time_in_text(segment.largest_timestamp)})"
         if segment.max_timestamp_so_far.timestamp < 0:
-            newest = f"its file ({segment.largest_timestamp}), as no record time is known,"
+            stamp = time_in_text(segment.largest_timestamp)
+            newest = f"its file ({stamp}), as no record time is known,"
         if age_ms < 0:
             return _Verdict(False, f"{newest} lies {-age_ms} ms in the future")
         if age_ms <= retention_ms:
@@ -328,7 +329,8 @@ def _with_expiry(
     span_ms = segment.largest_timestamp - oldest
     joined = "it joined" if span_ms > config.max_segment_ms else "it may have joined"
     note = (
-        f"its first batch ({oldest}) is past retention.ms, but cleaning has been through it, and"
-        f" the segments that {joined} go together, at {expires_at} (KIP-354)"
+        f"its first batch ({time_in_text(oldest)}) is past retention.ms, but cleaning has been"
+        " through it, and"
+        f" the segments that {joined} go together, at {time_in_text(expires_at)} (KIP-354)"
     )
     return verdict._replace(reason=f"{verdict.reason}; {note}", delayed_by_merging=True)

@@ -48,8 +48,9 @@ def test_numbers_and_times_read_as_on_the_command_line(module, function, values,
 
 def test_sentences_have_their_times_in_words_as_on_the_command_line(module):
     texts = [
-        "a pass is due by itself at 1768521600001",
-        "segment.ms 604800000 after its first record, stamped 1700605005775 or later",
+        "a pass is due by itself at Unix ms 1768521600001",
+        "segment.ms 604800000 after its first record, stamped Unix ms 1700605005775 or later",
+        "a time after May 2033: Unix ms 2524608000000; offset 1700605005775",
         "min.compaction.lag.ms 0, max.compaction.lag.ms 90000, segment.ms 1500",
         "files go file.delete.delay.ms 60000 later; 123456 bytes",
     ]

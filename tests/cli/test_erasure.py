@@ -275,3 +275,24 @@ def test_an_open_transaction_does_not_reopen_an_earlier_one_of_its_producer():
         states = [place.state for place in broker.erasure("t", b"ann").places]
         producer.abort_transaction()
     assert states == ["superseded", "live", "open_transaction"]
+
+
+def test_the_last_record_of_a_log_can_go_once_another_is_appended(run, create, put, erasure):
+    """Under versions a cleaning keeps it, though it is superseded."""
+    create("cleanup.policy=compact", "compaction.strategy=timestamp")
+    put("ann", "new", at=JAN_1 + HOUR_MS)
+    put("ann", "late", at=JAN_1)
+    now = JAN_1 + HOUR_MS
+    first, last = erasure(at=now)["places"]
+    assert (first["state"], first["earliest_ms"]) == ("live", None)
+    assert (last["state"], last["earliest_ms"], last["latest_ms"]) == ("superseded", now, None)
+    assert "stays until one is appended behind it" in last["rule"]
+    explain = ("explain", "t", "--key", "ann", "--now", now, "--format", "json")
+    [item] = run(*explain).json["partitions"]
+    assert [each["earliest_ms"] for each in item["key"]["records"]] == [None, now]
+    run("clean", "--force", "--roll", "--now", now)
+    assert len(erasure(at=now)["places"]) == 2
+    put("bob", "v", at=now)
+    run("clean", "--force", "--roll", "--now", now)
+    [left] = erasure(at=now)["places"]
+    assert left["offset"] == first["offset"]

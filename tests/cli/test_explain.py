@@ -82,7 +82,7 @@ def test_a_closed_gate_has_a_cause_and_a_cure(run, users):
     assert set(by_gate) == {gate["gate"] for gate in item["gates"] if not gate["open"]}
     young = by_gate["min_compaction_lag"]
     assert "data from offset 0 on is younger" in young["cause"]
-    assert young["cure"].startswith(f"wait until {JAN_1 + HOUR_MS}; or lower")
+    assert young["cure"].startswith(f"wait until Unix ms {JAN_1 + HOUR_MS}; or lower")
 
 
 def test_an_open_segment_says_what_closes_it(run, data_dir):
@@ -150,14 +150,17 @@ def test_a_key_has_its_records_and_what_must_happen_first(run, users):
     assert second["section"] == "active"
     assert second["delete_horizon_ms"] is None
     assert second["earliest_ms"] == JAN_1 + HOUR_MS + 24 * HOUR_MS
-    assert f"due by itself at {JAN_1 + HOUR_MS}" in story["steps"][0]
+    assert f"due by itself at Unix ms {JAN_1 + HOUR_MS}" in story["steps"][0]
     assert "gives it its delete horizon" in story["steps"][1]
     run("clean", users, "--force", "--roll", "--now", JAN_1)
     found = explained(run, users, "--key", "gone", "--now", JAN_1 + 5)["key"]
     [left] = found["records"]
     assert left["delete_horizon_ms"] == JAN_1 + 24 * HOUR_MS
     assert "no pass over the partition is due by itself" in found["steps"][0]
-    assert f"is {JAN_1 + 24 * HOUR_MS}: the first pass at or after it drops it" in found["steps"][1]
+    assert (
+        f"is Unix ms {JAN_1 + 24 * HOUR_MS}: the first pass at or after it drops it"
+        in found["steps"][1]
+    )
     text = run("explain", users, "--key", "gone", "--now", JAN_1 + 5).stdout
     assert "key gone: 1 record in the log" in text
     assert "in 23h 59m" in text

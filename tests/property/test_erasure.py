@@ -26,6 +26,7 @@ steps = st.lists(
     st.one_of(
         st.tuples(st.just("put"), st.booleans()),
         st.tuples(st.just("put"), st.booleans()),
+        st.tuples(st.just("late"), st.booleans()),
         st.tuples(st.just("other"), st.integers(0, 3)),
         st.tuples(st.just("roll"), st.just(0)),
         st.tuples(st.just("pass"), st.integers(1, 3)),
@@ -40,6 +41,7 @@ steps = st.lists(
 configs = st.fixed_dictionaries(
     {
         "cleanup.policy": st.sampled_from(["compact", "compact", "delete", "compact,delete"]),
+        "compaction.strategy": st.sampled_from(["offset", "timestamp"]),
         "min.compaction.lag.ms": st.sampled_from([0, 2 * UNIT_MS]),
         "max.compaction.lag.ms": st.sampled_from([5 * UNIT_MS, NEVER]),
         "min.cleanable.dirty.ratio": st.sampled_from([0.0, 0.5, 1.0]),
@@ -62,6 +64,9 @@ def replayed(history, config, fs=None, broker_config=BROKER):
     for kind, argument in history:
         if kind == "put":
             broker.append("t", key=KEY, value=b"v" if argument else None)
+        elif kind == "late":
+            value = b"v" if argument else None
+            broker.append("t", key=KEY, value=value, timestamp=T - 100 * UNIT_MS)
         elif kind == "other":
             broker.append("t", key=b"other%d" % argument, value=b"w" * 20)
         elif kind == "roll":
@@ -193,27 +198,9 @@ def in_any_file(broker):
     )
 
 
-@settings(max_examples=12)
-@given(steps, configs, st.integers(0, 600_000))
-def test_a_broker_that_runs_keeps_to_the_latest_moment(history, config, since_ms):
-    """With Kafka's intervals, which began at any time; bytes go with their files."""
-    fs = MemoryFileSystem(VirtualClock(T))
-    broker = replayed(history, config | {"file.delete.delay.ms": 60_000}, fs, {})
-    broker.clock.advance(ms=since_ms)
-    places = broker.erasure("t", KEY).places
-    latest = [place.latest_ms for place in places]
-    broker.close()
-    with Broker(clock=broker.clock, fs=fs, background=True) as running:
-        if not places or None in latest:
-            running.clock.advance(days=1)
-            assert in_any_file(running) is bool(places)
-            return
-        running.clock.advance(ms=max(latest) - running.clock.now_ms())
-        assert not in_any_file(running)
-
-
 PLAIN = {
     "cleanup.policy": "compact",
+    "compaction.strategy": "offset",
     "min.compaction.lag.ms": 0,
     "max.compaction.lag.ms": NEVER,
     "min.cleanable.dirty.ratio": 0.0,
@@ -223,6 +210,40 @@ PLAIN = {
     "file.delete.delay.ms": 0,
 }
 PUT, GONE, ROLL, CLEAN = ("put", True), ("put", False), ("roll", 0), ("clean", True)
+LATE = ("late", True)
+
+
+@settings(max_examples=12)
+@given(steps, configs, st.integers(0, 600_000), st.sampled_from([None, KEY, b"other"]))
+@example([PUT, PUT], PLAIN | {"max.compaction.lag.ms": 5 * UNIT_MS}, 7, b"other")
+@example([PUT, PUT], PLAIN | {"max.compaction.lag.ms": 5 * UNIT_MS}, 60_000, KEY)
+@example([PUT], PLAIN | {"cleanup.policy": "delete", "retention.ms": 4 * UNIT_MS}, 7, KEY)
+def test_a_broker_that_runs_keeps_to_the_latest_moment(history, config, since_ms, key):
+    """With Kafka's intervals, which began at any time; bytes go with their files.
+
+    A transaction may be open, whose producer is gone and which the coordinator aborts.
+    """
+    fs = MemoryFileSystem(VirtualClock(T))
+    broker = replayed(history, config | {"file.delete.delay.ms": 60_000}, fs, {})
+    if key is not None:
+        producer = broker.producer(transactional_id="x", transaction_timeout_ms=60_000)
+        producer.init_transactions()
+        producer.begin_transaction()
+        producer.send("t", b"v", key=key).get()
+    broker.clock.advance(ms=since_ms)
+    places = broker.erasure("t", KEY).places
+    latest = [place.latest_ms for place in places]
+    for place in places:
+        assert place.latest_ms is None or place.earliest_ms <= place.latest_ms
+    broker.kill()
+    with Broker(clock=broker.clock, fs=fs, background=True) as running:
+        if not places or None in latest:
+            running.clock.advance(days=1)
+            # With a transaction it depends on the checks whether one pass does the work of two.
+            assert key is not None or in_any_file(running) is bool(places)
+            return
+        running.clock.advance(ms=max(latest) - running.clock.now_ms())
+        assert not in_any_file(running)
 
 
 @settings(max_examples=24)
@@ -234,6 +255,8 @@ PUT, GONE, ROLL, CLEAN = ("put", True), ("put", False), ("roll", 0), ("clean", T
 @example([PUT, GONE, ROLL, CLEAN, ("pass", 3)], PLAIN)
 @example([PUT, PUT, ROLL], PLAIN | {"max.compaction.lag.ms": 5 * UNIT_MS})
 @example([PUT, PUT, ("transaction", 1), PUT], PLAIN)
+@example([PUT, LATE], PLAIN | {"compaction.strategy": "timestamp"})
+@example([PUT, LATE, GONE, ROLL, CLEAN], PLAIN | {"compaction.strategy": "timestamp"})
 @example(  # a cleaning would join its segment with a younger one
     [PUT, ("other", 2), ("other", 3), ROLL, CLEAN, ("pass", 3), ("other", 1), ROLL],
     PLAIN

@@ -35,6 +35,9 @@ def test_statistics_are_those_of_a_plain_walk(history, config, keys_max):
     assert count_keys(log) == (len(live), sum(each.value is None for each in committed))
     assert found.dead["tombstone"] == len(winners) - len(live)
     assert found.dead["superseded"] == len(committed) - len(winners)
+    [explained] = broker.explain("t").partitions
+    if explained.tombstones is not None:
+        assert explained.tombstones.records == found.dead["tombstone"]
     uncommitted = found.dead["aborted"] + found.dead["open_transaction"] + found.dead["unstable"]
     assert uncommitted == len(seen) - len(committed)
     visible = [each for each in stored if each.offset >= log.log_start_offset]

@@ -67,9 +67,10 @@ def erasure(
     The earliest moment is the first at which a record can go: before it nothing removes it,
     whatever is appended for other keys. At the latest moment it has gone if a broker with this
     configuration runs from now on and nothing is appended any more, however late its checks come;
-    there is none if nothing removes it by itself. Both are rehearsed by the cleaner and by
-    retention themselves, in memory: as much of it as a cleaning keeps of a partition that has the
-    key. Nothing is changed.
+    there is none if nothing removes it by itself. An open transaction ends after its timeout if the
+    directory has its state (__transaction_state), else never. Both moments are rehearsed by the
+    cleaner and by retention themselves, in memory: as much of it as a cleaning keeps of a partition
+    that has the key. Nothing is changed.
     """
     wanted = key_of(key, key_base64)
     if wanted is None:

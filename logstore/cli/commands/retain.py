@@ -28,8 +28,9 @@ from logstore.cli.show.output import (
     plural,
 )
 from logstore.cli.show.progress import watched
+from logstore.cli.show.prose import with_times
 from logstore.cli.show.tables import Cell, Styled, Table, paint
-from logstore.cli.times import format_duration, format_span, format_time
+from logstore.cli.times import format_span, format_time
 
 if TYPE_CHECKING:
     from logstore.broker import Broker
@@ -38,8 +39,6 @@ if TYPE_CHECKING:
     from logstore.log.retention import RetentionDecision, SegmentVerdict
     from logstore.types import TopicPartition
 
-_UNIX_MS = re.compile(r"(?<=\()\d{10,14}(?=\))|(?<= at )\d{10,14}\b")
-_RETENTION_MS = re.compile(r"(retention\.ms )(\d+)\b")
 _SPAN_MS = re.compile(r"\b(\d+) ms\b")
 
 Failures = list[tuple["TopicPartition", "LogStoreError"]]
@@ -154,9 +153,7 @@ def _rows(decision: RetentionDecision, now_ms: int, *, dry_run: bool) -> Iterato
 
 def legible(reason: str) -> str:
     """Return a reason of retention's with its milliseconds as times and spans of time."""
-    reason = _UNIX_MS.sub(lambda found: format_time(int(found[0])), reason)
-    reason = _RETENTION_MS.sub(lambda found: f"{found[1]}{format_duration(int(found[2]))}", reason)
-    return _SPAN_MS.sub(lambda found: format_span(int(found[1])), reason)
+    return _SPAN_MS.sub(lambda found: format_span(int(found[1])), with_times(reason))
 
 
 def _offsets(verdict: SegmentVerdict) -> str:

@@ -35,8 +35,8 @@ def said(name: str, texts: Sequence[str], style: str = "") -> Iterator[str]:
 
 
 def with_times(text: str) -> str:
-    """Return a text with its moments, Unix ms of 13 digits, as times, and durations in words."""
-    text = re.sub(r"\b1\d{12}\b", lambda found: format_time(int(found[0])), text)
+    """Return a text with its times (`types.time_in_text`) as dates, and durations in words."""
+    text = re.sub(r"\bUnix ms (\d+)\b", lambda found: format_time(int(found[1])), text)
     return re.sub(
         r"((?:segment|lag|retention|delay)\.ms) (\d+)\b",
         lambda found: f"{found[1]} {format_duration(int(found[2]))}",

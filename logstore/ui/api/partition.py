@@ -5,15 +5,16 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from logstore.broker.explaining import stored_tombstones
 from logstore.broker.strip import deleted_files
 from logstore.broker.summary import inspect_partition
+from logstore.broker.tombstones import live_tombstones
 from logstore.broker.view import PartitionView
 from logstore.cleaner.explaining import Tombstones
 from logstore.ui.api.overview import PAGE_MAX
 from logstore.ui.asking import get
 
 if TYPE_CHECKING:
+    from logstore.cleaner.explaining import Tombstone
     from logstore.ui.asking import Ask
 
 BUCKETS = 200
@@ -90,25 +91,23 @@ def explain(ask: Ask) -> dict[str, Any]:
 
 
 def tombstones(ask: Ask) -> dict[str, Any]:
-    """Count the tombstones, by what they wait for and by where they lie."""
+    """Count the tombstones that win their keys, by what they wait for and by segment."""
     tp = ask.topic_partition()
     broker, now_ms = ask.broker, ask.broker.clock.now_ms()
     view = PartitionView(broker, tp)
-    all_of_them = Tombstones()
-    by_segment: dict[int, Tombstones] = {}
-    for stored, count, horizon_ms in stored_tombstones(view):
-        all_of_them = all_of_them.with_batch(count, horizon_ms, now_ms)
-        segment = view.log.segments.floor(stored.batch.header.base_offset)
-        base = 0 if segment is None else segment.base_offset
-        known = by_segment.get(base, Tombstones())
-        by_segment[base] = known.with_batch(count, horizon_ms, now_ms)
-    log = view.log
+    live = live_tombstones(view)
+    log, decision = view.log, view.look(broker.cleaner.chooser.explain)
+    found = Tombstones.of(live, now_ms, decision)
     retention_ms = log.config.delete_retention_ms
-    text = all_of_them.text(view.look(broker.cleaner.chooser.explain), retention_ms)
+    by_segment: dict[int, list[Tombstone]] = {}
+    for each in live:
+        segment = log.segments.floor(each.offset)
+        by_segment.setdefault(0 if segment is None else segment.base_offset, []).append(each)
     return {
-        "tombstones": asdict(all_of_them) | {"text": text},
+        "tombstones": asdict(found) | {"text": found.text(decision, retention_ms)},
         "segments": [
-            {"base_offset": base, **asdict(found)} for base, found in sorted(by_segment.items())
+            {"base_offset": base, **asdict(Tombstones.of(inside, now_ms, decision))}
+            for base, inside in by_segment.items()
         ],
         "delete_retention_ms": retention_ms,
         "now_ms": now_ms,

@@ -44,6 +44,21 @@ export function plural(count, noun, nouns = `${noun}s`) {
   return `${formatCount(count)} ${count === 1 ? noun : nouns}`;
 }
 
+/** A lag in records; `unknown` where the end of the log is not known. */
+export function formatLag(lag) {
+  return lag == null ? "unknown" : formatCount(lag);
+}
+
+/** The sum of lags in words, with the number of those that are unknown. */
+export function lagInAll(lags) {
+  const known = lags.filter((lag) => lag != null);
+  const unknown = lags.length - known.length;
+  if (known.length === 0) return "lag unknown";
+  const sum = known.reduce((total, lag) => total + Math.max(0, lag), 0);
+  const rest = unknown > 0 ? `, unknown for ${plural(unknown, "partition")}` : "";
+  return `lag ${plural(sum, "record")} in all${rest}`;
+}
+
 /** A share of one as `42 %`; below one in a hundred with a digit more. */
 export function formatRatio(ratio) {
   if (ratio == null) return "–";
@@ -94,11 +109,11 @@ function pad(number) {
   return String(Math.floor(number)).padStart(2, "0");
 }
 
-/** A sentence of the server with its moments (Unix ms of 13 digits) as times and the milliseconds
+/** A sentence of the server with its times (`Unix ms 1700000000000`) as dates and the milliseconds
  * of its settings in words, as the command line prints it. */
 export function withTimes(text) {
   return text
-    .replace(/\b1\d{12}\b/g, (found) => formatTime(Number(found)))
+    .replace(/\bUnix ms (\d+)\b/g, (_, ms) => formatTime(Number(ms)))
     .replace(
       /\b((?:segment|lag|retention|delay)\.ms) (\d+)\b/g,
       (_, key, ms) => `${key} ${typed(ms, "ms").replace(/\d$/, "$&ms")}`,

@@ -2,7 +2,7 @@
 
 import { html, useState } from "./vendor/htm-preact.js";
 import { path, useAnswer } from "./api.js";
-import { formatCount, plural } from "./format.js";
+import { formatCount, formatLag, lagInAll, plural } from "./format.js";
 import { Answered, Badge, Empty, useTitle } from "./parts.js";
 import { Rows } from "./records.js";
 import { hashOf } from "./routes.js";
@@ -61,16 +61,15 @@ function Members({ group, members }) {
 function Offsets({ group, offsets }) {
   if (offsets.length === 0) return html`<p>It has committed nothing.</p>`;
   const knowsMissed = offsets.some((each) => each.missed_tombstones !== undefined);
-  const total = offsets.reduce((sum, each) => sum + Math.max(0, each.lag ?? 0), 0);
   const headings = ["Partition", "Next offset", "Log end offset", "Lag"];
-  return html`<p class="dim">${plural(offsets.length, "partition")}, lag ${plural(total, "record")} in all</p>
+  return html`<p class="dim">${plural(offsets.length, "partition")}, ${lagInAll(offsets.map((each) => each.lag))}</p>
     <${Rows} label=${`Offsets of ${group}`} headings=${knowsMissed ? [...headings, "Deletions missed"] : headings} numbers=${headings.slice(1)}>
       ${offsets.map(
         (each) => html`<tr key=${`${each.topic}-${each.partition}`}>
           <th scope="row"><${PartitionLink} of=${each} /></th>
           <td class="is-number">${formatCount(each.offset)}</td>
-          <td class="is-number">${formatCount(each.log_end_offset)}</td>
-          <td class="is-number">${formatCount(each.lag)}</td>
+          <td class="is-number">${formatLag(each.log_end_offset)}</td>
+          <td class="is-number">${formatLag(each.lag)}</td>
           ${knowsMissed && html`<td>${missedInWords(each)}</td>`}
         </tr>`,
       )}

@@ -272,7 +272,8 @@ export function Tombstones({ topic, partition, nowMs, isMeant, isCostly }) {
     <p class="dim">
       A tombstone is a record without a value: it deletes its key. The first cleaning that meets it
       keeps it and stamps its batch with a delete horizon, that moment plus delete.retention.ms; the
-      first cleaning after the horizon drops it.
+      first cleaning after the horizon drops it. Superseded tombstones are not counted: they go like
+      any superseded record.
     </p>
     <${Answered} of=${asked} what="Tombstones">
       ${(answer) => html`<${TombstoneFacts} answer=${answer} nowMs=${answer.now_ms ?? nowMs} />`}
@@ -283,7 +284,7 @@ export function Tombstones({ topic, partition, nowMs, isMeant, isCostly }) {
 function TombstoneFacts({ answer, nowMs }) {
   const found = answer.tombstones;
   if (found == null) return html`<${Empty}>Tombstones matter only in a compacted topic: this one is not.</${Empty}>`;
-  if (found.records === 0) return html`<${Empty}>There is no tombstone in this partition. A record without a value makes one.</${Empty}>`;
+  if (found.records === 0) return html`<${Empty}>There is no tombstone in this partition that is the latest record of its key.</${Empty}>`;
   const stamped = found.records - found.unstamped - found.expired;
   const moment = (ms) => html`<${Time} ms=${ms} both />`;
   const horizon = (ms) => (ms == null ? "–" : html`<${Time} ms=${ms} />, ${away(ms)}`);
@@ -294,7 +295,8 @@ function TombstoneFacts({ answer, nowMs }) {
         ["Tombstones", formatCount(found.records)],
         ["Without a horizon", formatCount(found.unstamped), "the first cleaning that meets them stamps them"],
         ["Before their horizon", formatCount(stamped), "every cleaning keeps them"],
-        ["Past their horizon", formatCount(found.expired), "the next cleaning drops them"],
+        ["Past their horizon", formatCount(found.expired), "the next cleaning that reaches them drops them"],
+        found.unreached > 0 && ["Not reached", formatCount(found.unreached), "no cleaning is due that goes so far"],
         found.first_horizon_ms != null && ["First horizon", moment(found.first_horizon_ms), away(found.first_horizon_ms)],
         found.last_horizon_ms != null && ["Last horizon", moment(found.last_horizon_ms), away(found.last_horizon_ms)],
         answer.delete_retention_ms != null && ["delete.retention.ms", formatDuration(answer.delete_retention_ms)],

@@ -99,6 +99,22 @@ def test_the_states_are_those_of_a_reader_of_committed_data(broker):
     assert read == {offset for offset, state in STATES.items() if state == "committed"}
 
 
+def test_a_committed_record_behind_an_open_transaction_is_not_of_its_producers_next_one():
+    with Broker(clock=VirtualClock()) as broker:
+        broker.create_topic("t", configs=COMPACT)
+        log = broker.log(TP)
+        first, second = Producer(log, 1), Producer(log, 2)
+        first.send((b"a", b"open"))
+        second.send((b"b", b"committed"))
+        second.commit()
+        second.send((b"b", b"open"))
+        states = {place.offset: place.state for place in broker.erasure("t", b"b").places}
+        assert states == {1: "unstable", 3: "open_transaction"}
+        first.commit()
+        states = {place.offset: place.state for place in broker.erasure("t", b"b").places}
+        assert states == {1: "live", 3: "open_transaction"}
+
+
 def test_what_is_not_replicated_is_not_committed():
     """A transaction counts once its marker is below the high watermark."""
     with Broker(clock=VirtualClock()) as broker:

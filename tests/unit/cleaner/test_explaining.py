@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 
 from logstore import Broker, VirtualClock
 from logstore.cleaner.explaining import Tombstones, bytes_to_exceed
-
-T = 1_704_067_200_000
+from logstore.types import DAY_MS
 
 
 @given(
@@ -30,11 +29,88 @@ def test_no_bytes_exceed_all():
     assert bytes_to_exceed(5, 10, 1.0) is None
 
 
-def test_tombstones_are_told_by_their_horizons():
-    found = Tombstones()
-    for records, horizon in ((3, None), (2, T), (1, T + 1), (0, T - 9)):
-        found = found.with_batch(records, horizon, T)
-    assert found == Tombstones(6, 3, 2, T, T + 1)
+def put(broker, *pairs):
+    for key, value in pairs:
+        broker.append("t", key=key, value=value)
+
+
+@pytest.fixture
+def broker():
+    with Broker(clock=VirtualClock()) as broker:
+        broker.create_topic("t", configs={"cleanup.policy": "compact"})
+        yield broker
+
+
+def explained(broker):
+    [found] = broker.explain("t").partitions
+    return found
+
+
+def test_superseded_tombstones_are_not_counted(broker):
+    """Those in the open segment are superseded there, and no pass that is due reaches them."""
+    put(broker, (b"a", b"1"), (b"a", b"2"))
+    broker.roll("t")
+    put(broker, (b"a", None), (b"a", None), (b"a", b"3"))
+    found = explained(broker)
+    assert found.will_clean
+    assert (found.tombstones, found.tombstones_text) == (Tombstones(), "there are none")
+
+
+def test_tombstones_are_counted_by_their_horizons(broker):
+    put(broker, (b"a", None), (b"b", None))
+    broker.clean("t", force=True, roll=True)
+    now_ms = broker.clock.now_ms()
+    broker.clock.advance(days=1)
+    put(broker, (b"c", None), (b"c", None))
+    found = explained(broker)
+    assert found.tombstones == Tombstones(
+        records=3,
+        unstamped=1,
+        expired=2,
+        unreached=3,
+        first_horizon_ms=now_ms + DAY_MS,
+        last_horizon_ms=now_ms + DAY_MS,
+    )
+    assert "1 has no delete horizon yet" in found.tombstones_text
+    assert "2 are past the horizon" in found.tombstones_text
+    assert "no pass is due by itself" in found.tombstones_text
+
+
+def test_a_due_pass_that_ends_before_tombstones_is_not_said_to_reach_them(broker):
+    put(broker, (b"a", b"1"), (b"a", b"2"), (b"b", None))
+    broker.roll("t")
+    assert explained(broker).tombstones_text.endswith("; a pass is due now")
+    put(broker, (b"c", None))
+    found = explained(broker)
+    assert (found.tombstones.records, found.tombstones.unreached) == (2, 1)
+    end = "; a pass is due now, but it ends at offset 3 and does not reach "
+    assert found.tombstones_text.endswith(end + "1 of them")
+    put(broker, (b"b", b"3"))
+    assert explained(broker).tombstones_text.endswith(end + "them")
+
+
+def test_only_committed_tombstones_are_counted(broker):
+    put(broker, (b"a", b"1"))
+    producer = broker.producer(transactional_id="x")
+    producer.init_transactions()
+    for end in (producer.abort_transaction, producer.commit_transaction):
+        producer.begin_transaction()
+        producer.send("t", None, key=b"a").get()
+        assert explained(broker).tombstones.records == 0
+        end()
+        assert explained(broker).tombstones.records == (end == producer.commit_transaction)
+
+
+def test_the_strategy_decides_which_tombstones_count():
+    with Broker(clock=VirtualClock()) as broker:
+        configs = {"cleanup.policy": "compact", "compaction.strategy": "timestamp"}
+        broker.create_topic("t", configs=configs)
+        for key, value, timestamp in ((b"a", b"1", 9), (b"a", None, 8), (b"b", None, 9)):
+            broker.append("t", key=key, value=value, timestamp=timestamp)
+        assert explained(broker).tombstones.records == 1
+        told = broker.preview("t", set={"compaction.strategy": "offset"}).partitions[0]
+        assert told.before.explanation.tombstones.records == 1
+        assert told.after.explanation.tombstones.records == 2
 
 
 @pytest.mark.parametrize(

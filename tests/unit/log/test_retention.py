@@ -227,7 +227,7 @@ def test_a_future_record_keeps_its_segment_and_all_after_it(world):
     assert removed(decision) == [(0, TIME)]
     kept = decision.kept
     assert [verdict.base_offset for verdict in kept] == [2, 3]
-    assert f"its newest record ({future}) lies {5 * DAY} ms in the future" in kept[0].reason
+    assert f"its newest record (Unix ms {future}) lies {5 * DAY} ms in the future" in kept[0].reason
     assert kept[0].expires_at_ms == future + 7 * DAY + 1
     assert kept[1].reason == "the older segment 2 stays"
     assert kept[1].expires_at_ms is None
@@ -238,7 +238,9 @@ def test_records_without_time_are_as_old_as_their_file(world):
     written = world.clock.now_ms()
     world.clock.advance(ms=1000)
     kept = log.retention_decision().kept[0]
-    assert f"its file ({written}), as no record time is known, is 1000 ms old" in kept.reason
+    assert (
+        f"its file (Unix ms {written}), as no record time is known, is 1000 ms old" in kept.reason
+    )
     assert kept.expires_at_ms == written + 1001
     world.clock.advance(ms=1)
     assert removed(log.delete_old_segments()) == [(0, TIME), (1, TIME)]
@@ -255,9 +257,9 @@ def test_each_rule_takes_what_the_one_before_has_left(world):
         "all of it lies below the log start 3",
         f"{4 * UNIT} bytes exceed retention.bytes {4 * UNIT}, at least its {2 * UNIT}",
         f"{2 * UNIT} bytes exceed retention.bytes {4 * UNIT}, at least its {2 * UNIT}",
-        f"its newest record (1000) is {now - 1000} ms old, past retention.ms {DAY}",
+        f"its newest record (Unix ms 1000) is {now - 1000} ms old, past retention.ms {DAY}",
         f"it is the active segment; {2 * UNIT} bytes are within retention.bytes {4 * UNIT};"
-        f" its newest record ({now}) is 0 ms old, within retention.ms {DAY}",
+        f" its newest record (Unix ms {now}) is 0 ms old, within retention.ms {DAY}",
     ]
     assert [verdict.end_offset for verdict in decision.segments] == [2, 4, 6, 8, 10]
     assert (decision.log_start_offset, log.log_start_offset) == (8, 8)
@@ -346,8 +348,8 @@ def test_merging_delays_expiry_and_the_decision_says_so(segment_ms, joined):
     assert kept.delayed_by_merging
     assert kept.expires_at_ms == start + 4 * DAY + 1
     assert (
-        f"its first batch ({start}) is past retention.ms, but cleaning has been through it, and the"
-        f" segments that it {joined} go together, at {kept.expires_at_ms} (KIP-354)"
+        f"its first batch (Unix ms {start}) is past retention.ms, but cleaning has been through it,"
+        f" and the segments that it {joined} go together, at Unix ms {kept.expires_at_ms} (KIP-354)"
     ) in kept.reason
     assert not decision.kept[1].delayed_by_merging
     broker.clock.set_ms(kept.expires_at_ms)

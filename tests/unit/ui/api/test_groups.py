@@ -1,5 +1,7 @@
 """Consumer groups on the page, and the places of a key."""
 
+import shutil
+
 import pytest
 
 from logstore import Acl, Authorizer, Broker, OffsetAndMetadata, TopicPartition
@@ -83,6 +85,17 @@ def test_a_copied_directory_has_its_groups(tmp_path):
     with Broker(tmp_path, read_only=True) as broker, Asked(broker) as page:
         assert [each["group_id"] for each in page.get("/api/groups")["groups"]] == ["g"]
         assert page.get("/api/groups/g")["offsets"][0]["lag"] == 0
+
+
+def test_the_lag_of_a_partition_that_is_not_in_the_directory_is_not_known(tmp_path):
+    with Broker(tmp_path) as broker:
+        broker.create_topic("events")
+        broker.admin().alter_group_offsets("g", {TopicPartition("events", 0): OffsetAndMetadata(0)})
+    shutil.rmtree(tmp_path / "events-0")
+    (tmp_path / "logstore-topics.json").unlink()
+    with Broker(tmp_path, read_only=True) as broker, Asked(broker) as page:
+        [offset] = page.get("/api/groups/g")["offsets"]
+        assert (offset["log_end_offset"], offset["lag"]) == (None, None)
 
 
 def test_the_places_of_a_key_are_the_command_s(page, broker):

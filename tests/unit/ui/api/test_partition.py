@@ -90,14 +90,14 @@ def test_explain_tombstones_and_stats_are_those_of_the_broker(page, broker):
     assert page.get(f"{AT}/explain") == explained(broker)
     assert page.get(f"{AT}/explain?quick=1") == explained(broker, quick=True)
     assert page.get(f"{AT}/explain?key=k1")["key"]["key"] == "k1"
-    assert page.get(f"{AT}/tombstones")["tombstones"]["records"] == 3
+    assert page.get(f"{AT}/tombstones")["tombstones"]["records"] == 1
     assert page.get(f"{AT}/stats?top=1") == in_json(broker.stats("users", top=1).to_json())
 
 
 def test_tombstones_are_told_where_they_lie(page, broker):
     told = page.get(f"{AT}/tombstones")
     assert told["tombstones"] == explained(broker)["tombstones"]
-    assert [(each["base_offset"], each["unstamped"]) for each in told["segments"]] == [(0, 3)]
+    assert [(each["base_offset"], each["unstamped"]) for each in told["segments"]] == [(0, 1)]
     broker.clean("users", force=True)
     broker.append("users", key=b"z", value=None)
     told = page.get(f"{AT}/tombstones")
@@ -106,6 +106,20 @@ def test_tombstones_are_told_where_they_lie(page, broker):
         (0, horizon_ms),
         (10, None),
     ]
+
+
+def test_superseded_tombstones_are_not_counted(page, broker):
+    """In the tab, in the explanation and in the preview alike."""
+    for value in (None, None, b"3"):
+        broker.append("users", key=b"new", value=value)
+    told = page.get(f"{AT}/tombstones")
+    assert told["tombstones"] == explained(broker)["tombstones"]
+    assert told["tombstones"]["records"] == 1
+    assert [each["base_offset"] for each in told["segments"]] == [0]
+    asked = {"topic": "users", "partition": 0, "set": {"segment.ms": "1h"}}
+    [previewed] = page.post("/api/preview", asked).json["partitions"]
+    assert previewed["before"]["tombstones"]["records"] == 1
+    assert previewed["after"]["tombstones"]["records"] == 1
 
 
 def test_records_come_in_pages_as_read_has_them(page):

@@ -1,0 +1,86 @@
+"""When bytes can vanish that an open transaction holds back."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from logstore import Broker, TopicPartition, VirtualClock
+from logstore.transactions.log import TransactionLog
+from logstore.transactions.state import TransactionState
+from tests.support.world.cleaning import Producer
+
+TP = TopicPartition("t", 0)
+LAG_MS = 300_000
+CONFIGS = {
+    "cleanup.policy": "compact",
+    "max.compaction.lag.ms": str(LAG_MS),
+    "file.delete.delay.ms": "0",
+}
+
+
+@pytest.fixture(params=("memory", "disk"))
+def broker(request, tmp_path):
+    data_dir = tmp_path / "data" if request.param == "disk" else None
+    with Broker(data_dir, clock=VirtualClock(), background=True) as broker:
+        broker.create_topic("t", configs=CONFIGS)
+        broker.append("t", key=b"a", value=b"old")
+        broker.append("t", key=b"a", value=b"new")
+        yield broker
+
+
+def begin(broker, timeout_ms):
+    """Send b=1 in a transaction of the id x, whose producer then does nothing more."""
+    producer = broker.producer(transactional_id="x", transaction_timeout_ms=timeout_ms)
+    producer.init_transactions()
+    producer.begin_transaction()
+    producer.send("t", b"1", key=b"b").get()
+
+
+def places_of(broker):
+    found = [*broker.erasure("t", b"a").places, *broker.erasure("t", b"b").places]
+    return {place.offset: place for place in found}
+
+
+@pytest.mark.parametrize(
+    ("timeout_ms", "until_ms"),
+    ((60_000, LAG_MS + 1 + 15_000), (2 * LAG_MS, 2 * LAG_MS + 1 + 10_000 + 15_000)),
+)
+def test_an_open_transaction_is_aborted_in_time(broker, timeout_ms, until_ms):
+    """Kafka's checks come every 10 s for transactions, and every 15 s for cleanings."""
+    now_ms = broker.clock.now_ms()
+    begin(broker, timeout_ms)
+    places = places_of(broker)
+    moments = {offset: (each.earliest_ms, each.latest_ms) for offset, each in places.items()}
+    latest_ms = now_ms + until_ms
+    assert moments == {0: (now_ms, latest_ms), 1: (None, None), 2: (now_ms, latest_ms)}
+    assert f"aborted at Unix ms {now_ms + timeout_ms + 1}" in places[2].rule
+    broker.clock.advance(ms=latest_ms - now_ms)
+    assert set(places_of(broker)) == {1}
+
+
+def test_a_transaction_that_no_coordinator_knows_stays_open(broker):
+    Producer(broker.log(TP), 77).send((b"b", b"1"))
+    begin(broker, 60_000)
+    for offset, place in places_of(broker).items():
+        assert (place.earliest_ms, place.latest_ms) == (None, None)
+        if offset != 1:
+            assert "no coordinator here knows it" in place.rule
+    broker.clock.advance(days=1)
+    assert set(places_of(broker)) == {0, 1, 2, 3}
+
+
+def test_a_transaction_that_was_decided_ends_as_was_decided(broker):
+    """As a crash between the decision and its markers leaves it."""
+    now_ms = broker.clock.now_ms()
+    begin(broker, 60_000)
+    log = TransactionLog(broker.manager, broker.coordinator.config)
+    metadata = log.read().by_id["x"]
+    prepared = replace(metadata, state=TransactionState.PREPARE_COMMIT)
+    log.append(prepared, now_ms=now_ms, durable=True)
+    places = places_of(broker)
+    latest_ms = now_ms + LAG_MS + 1 + 15_000
+    assert (places[0].earliest_ms, places[0].latest_ms) == (now_ms, latest_ms)
+    assert (places[2].earliest_ms, places[2].latest_ms) == (None, None)
+    assert "aborted" not in places[2].rule
