@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from logstore.runtime import Runtime
     from logstore.runtime.loops import LoopThread
     from logstore.transactions.coordinator import TransactionCoordinator
+    from logstore.wire.limits import Limits
+    from logstore.wire.pool import RequestPool
     from logstore.wire.settings import ListenerSettings
 
 T = TypeVar("T")
@@ -61,6 +63,10 @@ class Service:
         Its parts are attributes here, too.
     settings : ListenerSettings
         So are these, but for `sasl` and `tls`.
+    limits : Limits
+        Those in force.
+    pool : RequestPool
+        The memory of all requests.
     loops : LoopThread
         The listener's event loop.
 
@@ -78,13 +84,21 @@ class Service:
         The cluster as the broker tells it: alone by default.
     """
 
-    def __init__(self, broker: ServedBroker, settings: ListenerSettings, loops: LoopThread) -> None:
+    def __init__(
+        self,
+        broker: ServedBroker,
+        settings: ListenerSettings,
+        limits: Limits,
+        pool: RequestPool,
+        loops: LoopThread,
+    ) -> None:
         self.runtime = broker.runtime
         self.manager = broker.manager
         self.groups = broker.groups
         self.transactions = broker.transactions
         self.works_in_memory = broker.works_in_memory
-        self.limits = settings.limits
+        self.limits = limits
+        self.pool = pool
         self.versions = settings.versions
         self.authorizer = settings.authorizer
         self.auto_create = settings.auto_create

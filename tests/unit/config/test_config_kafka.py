@@ -46,7 +46,12 @@ CHECKED_ELSEWHERE = {
 }
 """Kafka bounds these when it builds the topic's defaults; `test_values_in_force` shows it."""
 
-OUR_DEFAULTS = {"group.initial.rebalance.delay.ms": "0", "node.id": "-1"}
+OUR_DEFAULTS = {
+    "group.initial.rebalance.delay.ms": "0",
+    "max.connections": "2000",
+    "node.id": "-1",
+    "queued.max.request.bytes": str(256 << 20),
+}
 """Where a broker for tests begins with another value than Kafka's; COMPATIBILITY.md says so.
 
 `node.id` has no default in Kafka 4, which has to be told it."""
