@@ -118,6 +118,7 @@ class BrokerConfig(Settings):
     sasl_server_max_receive_size: int = _broker("sasl.server.max.receive.size")
     queued_max_request_bytes: int = _broker("queued.max.request.bytes")
     fetch_max_bytes: int = _broker("fetch.max.bytes")
+    logstore_request_max_entries: int = _broker("logstore.request.max.entries")
     log_dir_failure_timeout_ms: int = _broker("log.dir.failure.timeout.ms")
     log_cleaner_enable: bool = _broker("log.cleaner.enable")
     log_cleaner_threads: int = _broker("log.cleaner.threads")

@@ -318,6 +318,14 @@ _BROKER_ROWS = (
         ((1024, None),),
     ),
     ConfigKey(
+        "logstore.request.max.entries",
+        Kind.INT,
+        100_000,
+        "This engine's own: elements that all arrays of one request may have together, such as "
+        "topics and partitions; a request with more ends its connection.",
+        AT_LEAST_1,
+    ),
+    ConfigKey(
         "log.dir.failure.timeout.ms",
         Kind.LONG,
         30_000,

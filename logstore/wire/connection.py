@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
@@ -19,6 +19,7 @@ from logstore.errors import (
     IllegalStateError,
     LogStoreError,
     MessageError,
+    TooManyElementsError,
 )
 from logstore.messages import Buffer, Message
 from logstore.messages.apis import API_VERSIONS
@@ -32,6 +33,7 @@ from logstore.wire.faulty import CUT, Subject, call_of, merged, refusal_of, with
 from logstore.wire.frames import LENGTH, Head, NotServed, parse_body, parse_head, response_frame
 from logstore.wire.registry import Handler, Where
 from logstore.wire.security import answer_token
+from logstore.wire.session import ELEMENTS_IN_LOOP
 
 if TYPE_CHECKING:
     from logstore.wire.pool import RequestPool
@@ -44,6 +46,12 @@ FAILED_AUTHENTICATION_DELAY_S = 0.1
 
 JOINED_BYTES = 64 << 10
 """Responses up to this size go out in one piece, which costs less than a second system call."""
+
+ELEMENT_BYTES = 512
+"""Memory that an element of a large request takes, with its place in the response, about."""
+
+_TURN_S = 0.005
+"""Time for which requests of one connection are answered before others have their turn."""
 
 _SMALL_CHUNK_BYTES = 4 << 10
 """Smaller pieces of a request are collected in one array: an object for each would cost more."""
@@ -62,13 +70,13 @@ class Connection(asyncio.Protocol):
         Told of this connection once it is gone.
     pool : RequestPool
         Counts the bytes of requests.
+    start : callable
+        Starts the task that answers.
 
     Attributes
     ----------
     active_at : float
         When a byte last moved in either direction, in the loop's time.
-    frame_began_at : float
-        When the request that is being received began to arrive.
     """
 
     def __init__(
@@ -77,11 +85,13 @@ class Connection(asyncio.Protocol):
         on_request: Callable[[Session, Head, Message, int], object],
         on_end: Callable[[Connection], object],
         pool: RequestPool,
+        start: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]],
     ) -> None:
         self._new_session = new_session
         self._on_request = on_request
         self._on_end = on_end
         self._pool = pool
+        self._start = start
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport = cast("asyncio.Transport", None)
         self._session: Session = cast("Session", None)
@@ -98,7 +108,10 @@ class Connection(asyncio.Protocol):
         self._received = 0
         self._wanted = LENGTH.size
         self._waiting_bytes = 0
-        self.active_at = self.frame_began_at = self._loop.time()
+        self._answering_bytes = 0
+        self._answering_since = 0.0
+        self._frame_began_at = 0.0
+        self.active_at = self._turn_began = self._loop.time()
 
     # -- the transport's calls -----------------------------------------------------------
 
@@ -112,7 +125,7 @@ class Connection(asyncio.Protocol):
             return
         self._session = session
         self._pool.join(self)
-        self._task = self._loop.create_task(self._answer_all())
+        self._task = self._start(self._answer_all())
 
     def data_received(self, data: bytes) -> None:
         """Take the requests out of what has arrived."""
@@ -127,7 +140,7 @@ class Connection(asyncio.Protocol):
         if has_begun and is_complete:
             self._pool.end(self)
         if self._received and (is_complete or not has_begun):
-            self.frame_began_at = self.active_at
+            self._frame_began_at = self.active_at
             self._pool.begin(self)
 
     def _keep(self, data: bytes) -> None:
@@ -185,6 +198,16 @@ class Connection(asyncio.Protocol):
             return self._frame_limit()
         return self._wanted - self._received
 
+    @property
+    def held_bytes(self) -> int:
+        """Bytes that the requests of the connection hold in memory."""
+        return self._waiting_bytes + self._answering_bytes
+
+    @property
+    def held_since(self) -> float:
+        """When the oldest request in memory began to arrive, or to be answered."""
+        return self._answering_since if self._answering_bytes else self._frame_began_at
+
     def hold(self) -> None:
         """Stop reading the socket: the pool of requests is full."""
         self._is_held = True
@@ -236,6 +259,8 @@ class Connection(asyncio.Protocol):
     def _end(self) -> None:
         """Answer nothing more, and keep no bytes of what was not answered."""
         self._is_over = True
+        if self._session is not None:
+            self._session.is_over = True
         if self._task is not None:
             self._task.cancel()
         self._chunks.clear()
@@ -287,16 +312,23 @@ class Connection(asyncio.Protocol):
             self._frame_waiter = self._loop.create_future()
             await self._frame_waiter
             self._frame_waiter = None
+            self._turn_began = self._loop.time()
+        elif self._loop.time() - self._turn_began > _TURN_S:
+            await asyncio.sleep(0)
+            self._turn_began = self._loop.time()
         frame = self._frames.popleft()
         if self._has_enough and not self._frames:
             self._has_enough = False
             self._steer()
         size = LENGTH.size + len(frame)
         self._waiting_bytes -= size
+        self._answering_bytes = size
+        self._answering_since = self.active_at
         try:
             await self._answer(frame)
         finally:
-            self._pool.give_back(size)
+            self._pool.give_back(self._answering_bytes)
+            self._answering_bytes = 0
 
     async def _answer(self, frame: Buffer) -> None:
         session = self._session
@@ -324,20 +356,41 @@ class Connection(asyncio.Protocol):
         if not session.is_authenticated and not handler.before_authentication:
             # Kafka: IllegalSaslStateException; the connection ends.
             raise NotServed(f"{head.api.name} before the authentication")
-        try:
-            request = parse_body(head, frame)
-        except MessageError as error:
-            raise NotServed(str(error)) from error
+        request, elements = await self._decode(head, frame)
         session.client_id = head.client_id
         session.api = head.api.name
         session.version = head.version
-        self._on_request(session, head, request, len(frame))
+        session.is_large = elements > ELEMENTS_IN_LOOP
+        if session.is_large:
+            self._pool.take(elements * ELEMENT_BYTES)
+            self._answering_bytes += elements * ELEMENT_BYTES
+        self._on_request(session, head, request, self._answering_bytes - LENGTH.size)
         if service.faults.rules:
             response = await self._handle_by_rules(handler, head, frame, request)
         else:
             response = await self._handle(handler, request)
-        if response is not None:
+        if response is None:
+            return
+        if session.is_large:
+            self._send(await service.run_large(partial(response_frame, head, response)))
+        else:
             self._send(response_frame(head, response))
+
+    async def _decode(self, head: Head, frame: Buffer) -> tuple[Message, int]:
+        """Return the message of a request, and how many elements its arrays have together."""
+        service = self._session.service
+        limit = service.limits.entries
+        try:
+            try:
+                return parse_body(head, frame, min(ELEMENTS_IN_LOOP, limit))
+            except TooManyElementsError:
+                return await service.run_large(partial(parse_body, head, frame, limit))
+        except TooManyElementsError as error:
+            message = f"{error}: logstore.request.max.entries allows {limit} in one request"
+            logger.warning("%s: %s", self._session.client_host, message)
+            raise NotServed(message) from error
+        except MessageError as error:
+            raise NotServed(str(error)) from error
 
     async def _handle_by_rules(
         self, handler: Handler, head: Head, frame: Buffer, request: Message
@@ -359,7 +412,7 @@ class Connection(asyncio.Protocol):
         subject = Subject.of(rule, head.version, name_of_id)
         refusal = refusal_of(head, request, error, subject)
         # Another copy: the request as it came stays as it is, for whoever looks at it afterwards.
-        rest = parse_body(head, frame)
+        rest, _ = parse_body(head, frame, session.service.limits.entries)
         if not rule.after:
             is_left = without(rest, subject)
             if isinstance(rest, FetchRequest):
@@ -377,10 +430,10 @@ class Connection(asyncio.Protocol):
         response: Any
         if handler.is_coroutine:
             response = await handler.function(request, session)
-        elif handler.where is Where.LOOP:
+        elif handler.where is Where.LOOP and not session.is_large:
             response = handler.function(request, session)
-        elif handler.where is Where.DISK:
-            response = await session.service.run(partial(handler.function, request, session))
+        elif handler.where is not Where.APART:
+            response = await session.run(partial(handler.function, request, session))
         else:
             call = partial(handler.function, request, session)
             response = await session.service.loops.blocking(call)

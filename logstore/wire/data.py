@@ -89,7 +89,7 @@ ProducedPartition = ProduceResponse.PartitionProduceResponse
 async def produce(request: ProduceRequest, session: Session) -> ProduceResponse | None:
     """Append one batch to each of some partitions; with acks=all wait until replicas have them."""
     service = session.service
-    appended = await service.run(partial(_append_all, request, session))
+    appended = await session.run(partial(_append_all, request, session))
     if request.acks == 0:
         # Nobody hears of an error but by the end of the connection.
         session.ends = any(
@@ -314,21 +314,21 @@ async def fetch(request: FetchRequest, session: Session) -> FetchResponse:
         return FetchResponse(error_code=KAFKA_CODES["FETCH_SESSION_ID_NOT_FOUND"])
     isolation = isolation_of(request.isolation_level)
     limit = min(request.max_bytes, service.limits.fetch_bytes)
-    wanted = await service.run(lambda: list(_wanted(request, session)))
+    wanted = await session.run(lambda: list(_wanted(request, session)))
     may_wait = request.max_wait_ms > 0
     deadline = service.loops.loop.time() + max(0, request.max_wait_ms) / 1000
 
     def read() -> tuple[_Stand | None, _Found]:
         # The stand comes before the read: nothing that is appended falls between the two.
         stand = _Stand.of(wanted, isolation, service.nodes) if may_wait else None
-        return stand, _read(wanted, isolation, limit)
+        return stand, _read(wanted, isolation, limit, session)
 
-    stand, found = await service.run(read)
+    stand, found = await session.run(read)
     while stand is not None and found.waits and found.size_bytes < request.min_bytes:
         delayed = _DelayedFetch(stand, request.min_bytes - found.size_bytes)
         # At the deadline the client gets what there is.
         may_wait = await service.purgatory.wait_in(service.loops, [delayed], deadline)
-        stand, found = await service.run(read)
+        stand, found = await session.run(read)
     return FetchResponse(responses=found.topics)
 
 
@@ -413,14 +413,14 @@ class _DelayedFetch:
 
 
 def _wanted(request: FetchRequest, session: Session) -> Iterator[_Wanted]:
-    for topic in request.topics:
+    for topic in session.each(request.topics):
         name, error = topic.topic, NONE
         if session.version >= _TOPIC_IDS_FROM:
             found = session.service.topic_of_id(topic.topic_id)
             name, error = (found, NONE) if found else ("", KAFKA_CODES["UNKNOWN_TOPIC_ID"])
         if not error and not session.allows("read", "topic", name):
             error = KAFKA_CODES["TOPIC_AUTHORIZATION_FAILED"]
-        for partition in topic.partitions:
+        for partition in session.each(topic.partitions):
             log, code = None, error
             if not error:
                 tp = TopicPartition(name, partition.partition)
@@ -434,12 +434,12 @@ def _wanted(request: FetchRequest, session: Session) -> Iterator[_Wanted]:
             yield _Wanted(topic, partition, session.service.nodes, log, code)
 
 
-def _read(wanted: Sequence[_Wanted], isolation: Isolation, limit: int) -> _Found:
+def _read(wanted: Sequence[_Wanted], isolation: Isolation, limit: int, session: Session) -> _Found:
     topics: list[FetchResponse.FetchableTopicResponse] = []
     topic = None
     size = 0
     all_wait = bool(wanted)
-    for each in wanted:
+    for each in session.each(wanted):
         found, records, waits = _fetched(each, isolation, limit - size, at_least_one=size == 0)
         if each.topic is not topic:
             topic = each.topic
@@ -554,10 +554,10 @@ def list_offsets(request: ListOffsetsRequest, session: Session) -> ListOffsetsRe
     )
     isolation = isolation_of(request.isolation_level)
     topics = []
-    for topic in request.topics:
+    for topic in session.each(request.topics):
         allowed = session.allows("describe", "topic", topic.name)
         partitions = []
-        for partition in topic.partitions:
+        for partition in session.each(topic.partitions):
             index = partition.partition_index
             if not allowed:
                 found = _unlisted(index, KAFKA_CODES["TOPIC_AUTHORIZATION_FAILED"])
@@ -625,10 +625,11 @@ def offset_for_leader_epoch(
             OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult(
                 topic=topic.topic,
                 partitions=[
-                    _epoch_end(topic.topic, partition, session) for partition in topic.partitions
+                    _epoch_end(topic.topic, partition, session)
+                    for partition in session.each(topic.partitions)
                 ],
             )
-            for topic in request.topics
+            for topic in session.each(request.topics)
         ]
     )
 

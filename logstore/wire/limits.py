@@ -41,6 +41,9 @@ class Limits:
         Requests of a connection that wait for their turn; the socket is not read meanwhile.
     fetch_bytes : int
         Bytes of records in one response (`fetch.max.bytes`).
+    entries : int
+        Elements of all arrays of one request (`logstore.request.max.entries`); a request with more
+        ends its connection.
     partitions : int
         Partitions that one request may create (Kafka's MAX_PARTITIONS_PER_BATCH).
     remembered_requests, remembered_bytes : int
@@ -56,6 +59,7 @@ class Limits:
     idle_ms: int = 10 * 60_000
     in_flight: int = 64
     fetch_bytes: int = 55 << 20
+    entries: int = 100_000
     partitions: int = 10_000
     remembered_requests: int = 1000
     remembered_bytes: int = 8 << 20
@@ -71,4 +75,5 @@ class Limits:
             connections_per_address=config.max_connections_per_ip,
             idle_ms=config.connections_max_idle_ms,
             fetch_bytes=config.fetch_max_bytes,
+            entries=config.logstore_request_max_entries,
         )

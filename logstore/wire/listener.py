@@ -6,11 +6,11 @@ import asyncio
 import logging
 import socket
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from pathlib import Path
 from tempfile import NamedTemporaryFile
-from typing import TYPE_CHECKING, Self, cast
+from typing import TYPE_CHECKING, Any, Self, cast
 
 from logstore.errors import InvalidConfigurationError
 from logstore.named import NamedTuple
@@ -112,6 +112,7 @@ class Listener:
         self._ca_path = None if ca_pem is None else _written(ca_pem)
         self._connections: set[Connection] = set()
         self._per_address: Counter[str] = Counter()
+        self._tasks: set[asyncio.Task[None]] = set()
         self._refused = 0
         self._requests: deque[ReceivedRequest] = deque()
         self._requests_bytes = 0
@@ -274,7 +275,9 @@ class Listener:
         loop = asyncio.get_running_loop()
         self._sweep(loop)
         return await loop.create_server(
-            lambda: Connection(self._new_session, self._note, self._forget, self._pool),
+            lambda: Connection(
+                self._new_session, self._note, self._forget, self._pool, self._start
+            ),
             sock=opened,
             backlog=BACKLOG,
             ssl=self._tls,
@@ -285,9 +288,18 @@ class Listener:
         self._server.close()
         for connection in list(self._connections):
             connection.abort()
-        # What they were at ends in the next rounds of the loop, and with it their subscriptions.
+        # Their tasks end in the next rounds of the loop, and with them their subscriptions; that of
+        # a large request ends with the work for it.
         while self._connections:
             await asyncio.sleep(0)
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+
+    def _start(self, coroutine: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.get_running_loop().create_task(coroutine)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
 
     def _new_session(self, transport: asyncio.Transport, connection: Connection) -> Session | None:
         limits = self._service.limits

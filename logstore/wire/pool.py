@@ -16,6 +16,9 @@ logger = logging.getLogger(__name__)
 _CHUNK_BYTES = 1 << 20
 """More than one read of a socket returns: what arrives before a full pool stops it."""
 
+_HARMLESS_BYTES = 64 << 10
+"""Memory that a request may hold for as long as it waits."""
+
 
 class Reader(Protocol):
     """A connection, as the pool knows it."""
@@ -25,8 +28,12 @@ class Reader(Protocol):
         """Bytes that the request which is being received still lacks; 0 between two requests."""
 
     @property
-    def frame_began_at(self) -> float:
-        """When the first byte of that request arrived, in the loop's time."""
+    def held_bytes(self) -> int:
+        """Bytes that the requests of the connection hold in memory."""
+
+    @property
+    def held_since(self) -> float:
+        """When the oldest of them began to arrive, or to be answered, in the loop's time."""
 
     def hold(self) -> None:
         """Stop reading the socket."""
@@ -133,13 +140,21 @@ class RequestPool:
             reader.let_go()
 
     def close_stalled(self, before: float) -> None:
-        """Close the connections whose request began to arrive before a time, if the pool is full.
+        """Close connections that have held memory since before a time, if the pool is full.
 
-        Those that wait for the pool are among them: somebody has to give memory back.
+        These are connections with a request that is still arriving, and connections whose requests
+        hold more than a little while they wait, be it for other clients. The oldest are closed
+        first, and not more than it takes to read new requests again.
         """
         if not self.is_full:
             self._is_reported = False
             return
-        for reader in [each for each in self._started if each.frame_began_at < before]:
+        stalled = [
+            each
+            for each in self._readers
+            if each.held_since < before
+            and (each.missing_bytes or each.held_bytes > _HARMLESS_BYTES)
+        ]
+        for reader in sorted(stalled, key=lambda each: each.held_since):
             if self.is_full:
                 reader.abort()

@@ -6,6 +6,7 @@ both coordinators, the authorizer, the event loop and where work is done that bl
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import cached_property
@@ -32,6 +33,9 @@ if TYPE_CHECKING:
     from logstore.wire.settings import ListenerSettings
 
 T = TypeVar("T")
+
+_LARGE_AT_ONCE = 2
+"""Large requests that are worked on at the same time: their memory adds up, as does their delay."""
 
 
 class ServedBroker(NamedTuple):
@@ -110,6 +114,7 @@ class Service:
         self.purgatory = Purgatory()
         self.nodes = broker.nodes or Nodes(broker.manager)
         self._names: dict[str, str] = {}
+        self._turns = asyncio.Semaphore(_LARGE_AT_ONCE)
 
     @property
     def node_id(self) -> int:
@@ -149,3 +154,12 @@ class Service:
         """
         is_quick = self.works_in_memory and not self.manager.faults.rules
         return call() if is_quick else await self.loops.blocking(call)
+
+    async def run_large(self, call: Callable[[], T]) -> T:
+        """Do something for a large request, in another thread, when it is its turn.
+
+        It keeps its turn until it returns, even if the client leaves, since its memory is not free
+        before.
+        """
+        async with self._turns:
+            return await self.loops.to_its_end(call)

@@ -31,6 +31,7 @@ OUR_BROKER_KEYS = {
     "logstore.compaction.strategy.header.encoding",
     "logstore.decompression.max.bytes",
     "logstore.kafka.exact",
+    "logstore.request.max.entries",
     "logstore.small.file.max.bytes",
     "logstore.cleaner.max.read.bytes.per.second",
     "logstore.cleaner.max.write.bytes.per.second",

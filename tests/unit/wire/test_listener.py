@@ -429,6 +429,7 @@ def test_limits_are_those_of_the_broker_s_settings():
         "sasl.server.max.receive.size": 1000,
         "queued.max.request.bytes": 3000,
         "fetch.max.bytes": 1024,
+        "logstore.request.max.entries": 99,
     }
     with Broker(broker_config=settings) as broker, broker.listen() as listener:
         assert listener.service.limits == Limits(
@@ -439,6 +440,7 @@ def test_limits_are_those_of_the_broker_s_settings():
             frame_bytes_before_authentication=1000,
             queued_bytes=3000,
             fetch_bytes=1024,
+            entries=99,
         )
     with Broker() as broker, broker.listen() as listener:
         assert listener.service.limits == Limits()

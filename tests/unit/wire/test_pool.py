@@ -19,13 +19,17 @@ class FakeReader:
         self.reads = True
         self.size = self.received = 0
         self.complete = []
-        self.frame_began_at = began_at
+        self.held_since = began_at
         readers.append(self)
         pool.join(self)
 
     @property
     def missing_bytes(self):
         return self.size - self.received
+
+    @property
+    def held_bytes(self):
+        return self.received + sum(self.complete)
 
     def hold(self):
         self.reads = False
@@ -34,7 +38,8 @@ class FakeReader:
         self.reads = True
 
     def abort(self):
-        held, self.received, self.size = self.received, 0, 0
+        held, self.received, self.size = self.held_bytes, 0, 0
+        self.complete.clear()
         self.readers.remove(self)
         self.pool.end(self)
         self.pool.give_back(held)
@@ -122,7 +127,7 @@ def test_without_a_limit_everybody_reads(limit):
 def test_only_while_the_pool_is_full_requests_that_take_too_long_are_closed():
     pool, readers = pool_of(1000, 1000, 4)
     for number, reader in enumerate(readers):
-        reader.frame_began_at = float(number)
+        reader.held_since = float(number)
     old, newer, newest, _ = readers
     old.receive(400, size=900)
     newer.receive(300, size=900)
@@ -136,6 +141,24 @@ def test_only_while_the_pool_is_full_requests_that_take_too_long_are_closed():
     pool.close_stalled(before=5.0)
     assert [each in pool._readers for each in readers] == [False, True, True, True]
     assert (pool.is_full, pool.used_bytes) == (False, 600)
+
+
+def test_while_the_pool_is_full_no_request_holds_much_of_it_for_longer_than_that_either():
+    pool, readers = pool_of(400_000, 200_000, 4)
+    waits, small, newer, half = readers
+    waits.receive(200_000, size=200_000)
+    small.receive(1000, size=1000)
+    newer.receive(200_000, size=200_000)
+    for number, reader in enumerate(readers):
+        reader.held_since = float(number)
+    assert pool.is_full
+    pool.close_stalled(before=2.0)
+    assert [each in pool._readers for each in readers] == [False, True, True, True]
+    assert (pool.is_full, pool.used_bytes) == (False, 201_000)
+    half.receive(199_000, size=200_000)
+    half.held_since = newer.held_since = 5.0
+    pool.close_stalled(before=2.0)
+    assert small in pool._readers
 
 
 @pytest.mark.parametrize("seed", range(5))
