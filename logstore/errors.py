@@ -210,6 +210,10 @@ class MessageError(RequestError):
         self.position = position
 
 
+class TooManyElementsError(MessageError):
+    """A message whose arrays have more elements together than the caller allows."""
+
+
 class MessageSizeTooLargeError(RequestError):
     """A batch is larger than `max.message.bytes`."""
 

@@ -920,7 +920,6 @@ class Broker(Generic[ClockT]):
             Nobody can listen at this address, or the data directories are another broker's than
             `node.id` says.
         """
-        from logstore.wire.limits import Limits
         from logstore.wire.settings import ListenerSettings
         from logstore.wire.versions import SERVED
 
@@ -930,7 +929,7 @@ class Broker(Generic[ClockT]):
             authorizer=authorizer,
             auto_create=auto_create,
             restamp=restamp,
-            limits=limits or Limits(),
+            limits=limits,
             versions=SERVED if versions is None else versions,
         )
         return self.open_listener(host, port, settings)

@@ -111,6 +111,14 @@ class BrokerConfig(Settings):
     group_max_session_timeout_ms: int = _broker("group.max.session.timeout.ms")
     group_initial_rebalance_delay_ms: int = _broker("group.initial.rebalance.delay.ms")
     group_max_size: int = _broker("group.max.size")
+    max_connections: int = _broker("max.connections")
+    max_connections_per_ip: int = _broker("max.connections.per.ip")
+    connections_max_idle_ms: int = _broker("connections.max.idle.ms")
+    socket_request_max_bytes: int = _broker("socket.request.max.bytes")
+    sasl_server_max_receive_size: int = _broker("sasl.server.max.receive.size")
+    queued_max_request_bytes: int = _broker("queued.max.request.bytes")
+    fetch_max_bytes: int = _broker("fetch.max.bytes")
+    logstore_request_max_entries: int = _broker("logstore.request.max.entries")
     log_dir_failure_timeout_ms: int = _broker("log.dir.failure.timeout.ms")
     log_cleaner_enable: bool = _broker("log.cleaner.enable")
     log_cleaner_threads: int = _broker("log.cleaner.threads")
@@ -137,6 +145,13 @@ class BrokerConfig(Settings):
             if key.attribute in _BROKER_FIELDS:
                 key.check(getattr(self, key.attribute))
         check_lags(self._default_of(MIN_LAG), self._default_of(MAX_LAG))
+        is_given = "queued.max.request.bytes" in self.given
+        if is_given and 0 < self.queued_max_request_bytes < self.socket_request_max_bytes:
+            raise InvalidConfigurationError(
+                f"queued.max.request.bytes = {self.queued_max_request_bytes} is not allowed: it"
+                f" must be at least socket.request.max.bytes = {self.socket_request_max_bytes}, or"
+                " -1 for no limit"
+            )
         threads = self.log_cleaner_threads
         if not self.log_cleaner_enable or threads == 0:
             return

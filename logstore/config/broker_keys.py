@@ -266,6 +266,66 @@ _BROKER_ROWS = (
         AT_LEAST_1,
     ),
     ConfigKey(
+        "max.connections",
+        Kind.INT,
+        2000,
+        "Connections that a listener keeps at the same time; further ones are closed at once. "
+        "Kafka has no limit by default.",
+        AT_LEAST_0,
+    ),
+    ConfigKey(
+        "max.connections.per.ip",
+        Kind.INT,
+        INT32_MAX,
+        "Connections that a listener keeps from one address at the same time; further ones are "
+        "closed at once. By default there is no limit.",
+        AT_LEAST_0,
+    ),
+    ConfigKey(
+        "connections.max.idle.ms",
+        Kind.LONG,
+        10 * MINUTE_MS,
+        "Time in ms without a byte in either direction after which a listener closes a "
+        "connection; a negative time: never.",
+    ),
+    ConfigKey(
+        "socket.request.max.bytes",
+        Kind.INT,
+        104_857_600,
+        "Size in bytes of the largest request that a listener takes; a larger one ends its "
+        "connection.",
+        AT_LEAST_1,
+    ),
+    ConfigKey(
+        "sasl.server.max.receive.size",
+        Kind.INT,
+        524_288,
+        "Size in bytes of the largest request that a listener takes from a client that has not "
+        "authenticated.",
+    ),
+    ConfigKey(
+        "queued.max.request.bytes",
+        Kind.LONG,
+        256 << 20,
+        "Bytes that all requests of a listener may hold in memory; at the limit it reads no new "
+        "ones (KIP-72). -1, Kafka's default, is no limit.",
+    ),
+    ConfigKey(
+        "fetch.max.bytes",
+        Kind.INT,
+        55 << 20,
+        "Bytes of records in one response to a Fetch request, but for a larger first batch.",
+        ((1024, None),),
+    ),
+    ConfigKey(
+        "logstore.request.max.entries",
+        Kind.INT,
+        100_000,
+        "This engine's own: elements that all arrays of one request may have together, such as "
+        "topics and partitions; a request with more ends its connection.",
+        AT_LEAST_1,
+    ),
+    ConfigKey(
         "log.dir.failure.timeout.ms",
         Kind.LONG,
         30_000,

@@ -1,8 +1,8 @@
 """Broker settings that may change while the broker runs, and what a change makes of them.
 
 Kafka's dynamic broker configurations, as far as this engine knows the keys: the cleaner's own
-settings, the defaults for topics under the first of their names, and whether batches of
-transactions are verified.
+settings, the limits on connections, the defaults for topics under the first of their names, and
+whether batches of transactions are verified.
 Source: cleaner-semantics §12.
 """
 
@@ -37,8 +37,12 @@ CLEANER_KEYS = (
 
 _TOPIC_SYNONYMS = frozenset(row.synonyms[0].key for row in TOPIC_KEYS.values() if row.synonyms)
 
+LISTENER_KEYS = ("max.connections", "max.connections.per.ip")
+"""Keys that a listener obeys from the next connection on."""
+
 RECONFIGURABLE_KEYS = (
-    frozenset(CLEANER_KEYS) | _TOPIC_SYNONYMS | {"transaction.partition.verification.enable"}
+    frozenset((*CLEANER_KEYS, *LISTENER_KEYS, "transaction.partition.verification.enable"))
+    | _TOPIC_SYNONYMS
 )
 """Broker keys that may change at run time."""
 

@@ -3,6 +3,7 @@
 from logstore.messages.codec import (
     decode,
     decode_at,
+    decode_bounded,
     decode_versioned,
     encode,
     encode_bytes,
@@ -19,6 +20,7 @@ __all__ = [
     "Schema",
     "decode",
     "decode_at",
+    "decode_bounded",
     "decode_versioned",
     "encode",
     "encode_bytes",

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import base64
 import struct
+import sys
 from typing import Any, TypeVar
 
-from logstore.errors import MessageError
+from logstore.errors import MessageError, TooManyElementsError
 from logstore.messages.compiler import (
     Buffer,
     Compiled,
     Malformed,
     Message,
+    TooManyElements,
     classes,
     compile_decoder,
     compile_encoder,
@@ -66,20 +68,54 @@ def decode(kind: type[M], version: int, data: Buffer, position: int = 0) -> M:
 
 def decode_at(kind: type[M], version: int, data: Buffer, position: int = 0) -> tuple[M, int]:
     """Return the message that begins at a position, and where it ends; raises as `decode`."""
+    message, end, _ = _decoded(kind, version, data, position, sys.maxsize)
+    return message, end
+
+
+def decode_bounded(
+    kind: type[M], version: int, data: Buffer, position: int, elements_max: int
+) -> tuple[M, int, int]:
+    """Return the message that begins at a position, where it ends, and the elements of its arrays.
+
+    Arrays of all depths count, and so does each tagged field that is there.
+
+    Raises
+    ------
+    TooManyElementsError
+        There are more than `elements_max`. Not more than these were decoded.
+    MessageError, UnsupportedFormatError
+        As `decode`.
+    """
+    message, end, left = _decoded(kind, version, data, position, elements_max)
+    return message, end, elements_max - left
+
+
+def _decoded(
+    kind: type[M], version: int, data: Buffer, position: int, elements_max: int
+) -> tuple[M, int, int]:
     compiled = _decoder(kind, version)
     try:
-        found: tuple[M, int] = compiled.call(data, position)
+        found: tuple[M, int, int] = compiled.call(data, position, elements_max)
     except (struct.error, IndexError, ValueError) as error:
         field, at = compiled.place(error)
-        raise _error(kind, version, _reason(error, len(data) - (at or 0)), field, at) from error
+        reason = _reason(error, len(data) - (at or 0))
+        many = isinstance(error, TooManyElements)
+        raise _error(kind, version, reason, field, at, many=many) from error
     return found
 
 
 def _error(
-    kind: type[Message], version: int, reason: str, field: str, position: int | None
+    kind: type[Message],
+    version: int,
+    reason: str,
+    field: str,
+    position: int | None,
+    *,
+    many: bool = False,
 ) -> MessageError:
     name = kind.schema.name
-    return MessageError(reason, name=name, version=version, field=field, position=position)
+    error = TooManyElementsError if many else MessageError
+    return error(reason, name=name, version=version, field=field, position=position)
 
 
 def _reason(error: Exception, left: int) -> str:

@@ -5,8 +5,9 @@ bytecodes: neighbouring numbers are one `struct` call, structures are inlined, n
 version. Each line of the source is marked with the field that it is for. Errors cost nothing until
 there is one: the line that failed then names the field, and the local variable `p` the position.
 
-Names in the sources: `data` the bytes, `p` the position, `end` their number, `w` the bytes written,
-`out` the buffers finished; `oN` messages and structures, `nN` lengths, `eN` ends, `lN` lists.
+Names in the sources: `data` the bytes, `p` the position, `end` their number, `left` the elements
+that arrays may still have, `w` the bytes written, `out` the buffers finished; `oN` messages and
+structures, `nN` lengths, `eN` ends, `lN` lists.
 """
 
 from __future__ import annotations
@@ -31,6 +32,10 @@ _NEW: Any = object()
 
 class Malformed(ValueError):
     """The reason why bytes are no message; who called knows the field and the position."""
+
+
+class TooManyElements(Malformed):
+    """The reason why a message is not decoded any further."""
 
 
 # -- classes -------------------------------------------------------------------------------------
@@ -263,11 +268,16 @@ def read_uvarint(data: Buffer, p: int, first: int) -> tuple[int, int]:
 
 
 def compile_decoder(name: str, version: int) -> Compiled:
-    """Return the function `(data, p) -> (message, position behind it)` of a version."""
+    """Return the function of a version that decodes a message.
+
+    It takes the bytes, a position, and how many elements all arrays may have together. It returns
+    the message, the position after it, and how many more elements there might have been.
+    """
     found = schema(name)
     made = classes(name)
     names: dict[str, Any] = {
         "Malformed": Malformed,
+        "TooManyElements": TooManyElements,
         "new": object.__new__,
         "made": made,
         "text": encode_topic_id,
@@ -280,8 +290,14 @@ def compile_decoder(name: str, version: int) -> Compiled:
     if any(field.is_blob for fields in found.structs.values() for field in fields):
         source.emit("view = memoryview(data)")
     _decode_struct(source, "o", name, "")
-    source.emit("return o, p")
-    return source.compile("def decode(data, p):")
+    source.emit("return o, p, left")
+    return source.compile("def decode(data, p, left):")
+
+
+def _count_elements(source: _Source, number: str, path: str) -> None:
+    """Write the check that arrays do not have too many elements, before any is decoded."""
+    source.emit(f"left -= {number}")
+    source.emit(f"if left < 0: raise TooManyElements(f'{{{number}}} elements are too many')", path)
 
 
 class _Run:
@@ -433,6 +449,7 @@ def _decode_array(
     bound = f"{number} * {least}" if least > 1 else number
     short = f"{{{number}}} elements, {{end - p}} bytes left"
     source.emit(f"if {bound} > end - p: raise Malformed(f'{short}')", path)
+    _count_elements(source, number, path)
     code, size = PRIMITIVES.get(field.element, ("", 0))
     if code and code != "16s":
         source.emit(f"{target} = list(unpack(f'>{{{number}}}{code}', data, p))")
@@ -467,6 +484,7 @@ def _decode_tags(source: _Source, var: str, struct_name: str, path: str) -> None
     source.emit(f"if {count}:")
     source.depth += 1
     source.emit(f"if {count} > 127: {count}, p = uvarint(data, p, {count})", here)
+    _count_elements(source, count, here)
     source.emit(f"for _ in range({count}):")
     source.depth += 1
     for number in (tag, size):

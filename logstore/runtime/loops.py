@@ -10,6 +10,7 @@ import asyncio
 import logging
 import os
 import threading
+import time
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
@@ -22,6 +23,8 @@ T = TypeVar("T")
 
 BLOCKING_THREADS = 8
 """Calls that block, of one loop, at the same time."""
+
+_PAUSE_S = 1e-4
 
 
 class LoopThread:
@@ -94,6 +97,20 @@ class LoopThread:
         """Run a call in one of the other threads."""
         return await self._loop.run_in_executor(self._executor, call)
 
+    async def to_its_end(self, call: Callable[[], T]) -> T:
+        """Run a call in one of the other threads; whoever cancels this waits until it returned."""
+        work = self._loop.run_in_executor(self._executor, call)
+        cancelled: asyncio.CancelledError | None = None
+        while not work.done():
+            try:
+                await asyncio.wait([work])
+            except asyncio.CancelledError as error:
+                cancelled = error
+        if cancelled is not None:
+            work.exception()  # nobody else asks for it, and it is not to be logged as lost
+            raise cancelled
+        return work.result()
+
     def beside(self, call: Callable[[], object]) -> None:
         """Run a call in one of the other threads, and do not wait; `stop` waits for its end."""
         self._executor.submit(_logged, call)
@@ -108,6 +125,15 @@ class LoopThread:
         self._loop.call_soon_threadsafe(self._loop.stop)
         if not self.is_current:
             self._thread.join()
+
+
+def give_way() -> None:
+    """Let the other threads of the process run, from a call that computes for long.
+
+    The interpreter itself takes turns between threads every 5 ms only. A loop that needs several
+    turns for an answer would be late by as many times that.
+    """
+    time.sleep(_PAUSE_S)
 
 
 def _logged(call: Callable[[], object]) -> None:

@@ -27,7 +27,7 @@ MECHANISMS = (PLAIN, *HASHES)
 """Those that there are, in the order in which they are told."""
 
 MAX_MESSAGE_BYTES = 524_288
-"""Kafka's sasl.server.max.receive.size: the longest message of a client."""
+"""Size of a client's longest message, by the default of `sasl.server.max.receive.size`."""
 
 _NONCE_BYTES = 24
 
@@ -125,6 +125,12 @@ class Credentials:
 class SaslServer:
     """The server's side of one connection, from the choice of a mechanism on.
 
+    Parameters
+    ----------
+    credentials : Credentials
+    max_message_bytes : int
+        Size of a client's longest message.
+
     Attributes
     ----------
     mechanism : str or None
@@ -133,8 +139,11 @@ class SaslServer:
         Who the client is, as `User:ann`, once it has shown it.
     """
 
-    def __init__(self, credentials: Credentials) -> None:
+    def __init__(
+        self, credentials: Credentials, max_message_bytes: int = MAX_MESSAGE_BYTES
+    ) -> None:
         self._credentials = credentials
+        self._max_message_bytes = max_message_bytes
         self._exchange: ScramExchange | None = None
         self._user = ""
         self.mechanism: str | None = None
@@ -168,7 +177,7 @@ class SaslServer:
         """
         if self.mechanism is None or self.principal is not None:
             raise IllegalSaslStateError("no message of SASL is expected now")
-        if len(data) > MAX_MESSAGE_BYTES:
+        if len(data) > self._max_message_bytes:
             raise SaslAuthenticationFailedError(f"a message of SASL of {len(data)} bytes")
         if self.mechanism == PLAIN:
             self._user = self._plain(data)

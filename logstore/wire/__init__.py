@@ -13,7 +13,7 @@ Seams
 
   Requests and responses are messages of `logstore.messages.types`. `registry.Where` says which
   thread it runs in; a coroutine (`async def`) runs in the loop, waits for others there, and gives
-  what may block to `await session.service.run(call)`. None as a response sends nothing. An error
+  what may block to `await session.run(call)`. None as a response sends nothing. An error
   that it raises closes the connection, as Kafka does: what clients are to be told is in responses.
 - **The session** (`session.Session`) is one connection: its `principal`, `client_id`,
   `client_host`, the `version` of the request that is being answered, `address` (where clients reach

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from logstore.config.overrides import altered_overrides, describe
@@ -61,7 +62,7 @@ _TOO_MANY = "Excessively large number of {} per request."
 CreatedTopic = CreateTopicsResponse.CreatableTopicResult
 
 
-@handles("CreateTopics")
+@handles("CreateTopics", Where.APART)
 def create_topics(request: CreateTopicsRequest, session: Session) -> CreateTopicsResponse:
     """Create topics; one that is refused keeps from no other."""
     asked = Counter(topic.name for topic in request.topics)
@@ -96,8 +97,9 @@ def _create(
         validate_topic_name(topic.name)
     except InvalidTopicError as error:
         raise Refusal("INVALID_TOPIC_EXCEPTION", str(error)) from error
-    if topic.name in {each.name for each in nodes.topics() if not each.adopted}:
-        raise Refusal("TOPIC_ALREADY_EXISTS", f"Topic '{topic.name}' already exists.")
+    with suppress(UnknownTopicOrPartitionError):
+        if not nodes.topic(topic.name).adopted:
+            raise Refusal("TOPIC_ALREADY_EXISTS", f"Topic '{topic.name}' already exists.")
     count, factor = _placement(topic, manager.broker_config.num_partitions, nodes)
     assignment = [each.broker_ids for each in topic.assignments] or None
     configs = {each.name: each.value for each in topic.configs}
@@ -212,7 +214,7 @@ def check_replicas(broker_ids: Sequence[int], nodes: Nodes) -> None:
 DeletedTopic = DeleteTopicsResponse.DeletableTopicResult
 
 
-@handles("DeleteTopics")
+@handles("DeleteTopics", Where.APART)
 def delete_topics(request: DeleteTopicsRequest, session: Session) -> DeleteTopicsResponse:
     """Delete topics by name, or from version 6 on by id."""
     asked = Counter(
@@ -260,7 +262,7 @@ def _delete(asked: DeletedTopic, session: Session) -> None:
     nodes.delete_topic(name)
 
 
-@handles("CreatePartitions")
+@handles("CreatePartitions", Where.APART)
 def create_partitions(
     request: CreatePartitionsRequest, session: Session
 ) -> CreatePartitionsResponse:
@@ -346,7 +348,7 @@ async def delete_records(request: DeleteRecordsRequest, session: Session) -> Del
             for topic in request.topics
         ]
 
-    topics = await service.run(begin)
+    topics = await session.run(begin)
     deadline = service.loops.loop.time() + max(0, request.timeout_ms) / 1000
     waiting = [delayed for _, delayed in begun]
     await service.purgatory.wait_in(service.loops, waiting, deadline)
@@ -387,10 +389,10 @@ def describe_producers(
                 name=topic.name,
                 partitions=[
                     _producers_of(TopicPartition(topic.name, number), session)
-                    for number in topic.partition_indexes
+                    for number in session.each(topic.partition_indexes)
                 ],
             )
-            for topic in request.topics
+            for topic in session.each(request.topics)
         ]
     )
 

@@ -107,9 +107,11 @@ def _described_topics(request: MetadataRequest, session: Session) -> list[Descri
             if session.allows("describe", "topic", topic.name)
         ]
     may_create = session.service.auto_create and request.allow_auto_topic_creation
+    # Each topic is described once, as in Kafka, however often it is named.
+    named = {(each.name, each.topic_id): each for each in topics}
     return [
         _described_one(topic, session, may_create=may_create, with_operations=with_operations)
-        for topic in topics
+        for topic in session.each(list(named.values()))
     ]
 
 
@@ -248,7 +250,7 @@ def describe_topic_partitions(
             first = max(0, cursor.partition_index)
     left = max(1, min(request.response_partition_limit, _PARTITIONS_MAX))
     response = DescribeTopicPartitionsResponse()
-    for name in names:
+    for name in session.each(names):
         found = _describe_by_name(name, session)
         if is_all and found.error_code:
             continue

@@ -82,7 +82,11 @@ Synonym = DescribeConfigsResponse.DescribeConfigsSynonym
 def describe_configs(request: DescribeConfigsRequest, session: Session) -> DescribeConfigsResponse:
     """Tell what is configured, and where it comes from."""
     results = []
-    for resource in request.resources:
+    distinct = {
+        (each.resource_type, each.resource_name, tuple(each.configuration_keys or ())): each
+        for each in request.resources
+    }
+    for resource in session.each(list(distinct.values())):
         result = DescribeConfigsResponse.DescribeConfigsResult(
             resource_type=resource.resource_type,
             resource_name=resource.resource_name,

@@ -1,8 +1,8 @@
 """One connection: bytes to frames, frames to requests, requests to responses, in their order.
 
-A coroutine answers one request after another. The next one waits until the response has gone, as
-far as the client reads, and the socket is not read while as many requests wait as the limits let:
-so what a connection can take is bounded, and one that stops reading is held up alone.
+A coroutine answers one request after another. The next one waits until the client has read the
+response. The socket is not read while as many requests wait as the limits allow, nor while the
+requests of all connections hold as many bytes as they may (`RequestPool`).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
@@ -19,6 +19,7 @@ from logstore.errors import (
     IllegalStateError,
     LogStoreError,
     MessageError,
+    TooManyElementsError,
 )
 from logstore.messages import Buffer, Message
 from logstore.messages.apis import API_VERSIONS
@@ -32,8 +33,10 @@ from logstore.wire.faulty import CUT, Subject, call_of, merged, refusal_of, with
 from logstore.wire.frames import LENGTH, Head, NotServed, parse_body, parse_head, response_frame
 from logstore.wire.registry import Handler, Where
 from logstore.wire.security import answer_token
+from logstore.wire.session import ELEMENTS_IN_LOOP
 
 if TYPE_CHECKING:
+    from logstore.wire.pool import RequestPool
     from logstore.wire.session import Session
 
 logger = logging.getLogger(__name__)
@@ -43,6 +46,15 @@ FAILED_AUTHENTICATION_DELAY_S = 0.1
 
 JOINED_BYTES = 64 << 10
 """Responses up to this size go out in one piece, which costs less than a second system call."""
+
+ELEMENT_BYTES = 512
+"""Memory that an element of a large request takes, with its place in the response, about."""
+
+_TURN_S = 0.005
+"""Time for which requests of one connection are answered before others have their turn."""
+
+_SMALL_CHUNK_BYTES = 4 << 10
+"""Smaller pieces of a request are collected in one array: an object for each would cost more."""
 
 
 class Connection(asyncio.Protocol):
@@ -56,6 +68,15 @@ class Connection(asyncio.Protocol):
         Told of each request before it is answered, with its head, message and size.
     on_end : callable
         Told of this connection once it is gone.
+    pool : RequestPool
+        Counts the bytes of requests.
+    start : callable
+        Starts the task that answers.
+
+    Attributes
+    ----------
+    active_at : float
+        When a byte last moved in either direction, in the loop's time.
     """
 
     def __init__(
@@ -63,10 +84,14 @@ class Connection(asyncio.Protocol):
         new_session: Callable[[asyncio.Transport, Connection], Session | None],
         on_request: Callable[[Session, Head, Message, int], object],
         on_end: Callable[[Connection], object],
+        pool: RequestPool,
+        start: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]],
     ) -> None:
         self._new_session = new_session
         self._on_request = on_request
         self._on_end = on_end
+        self._pool = pool
+        self._start = start
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport = cast("asyncio.Transport", None)
         self._session: Session = cast("Session", None)
@@ -76,11 +101,17 @@ class Connection(asyncio.Protocol):
         self._drain_waiter: asyncio.Future[None] | None = None
         self._can_write = True
         self._is_reading = True
+        self._has_enough = False
+        self._is_held = False
         self._is_over = False
-        self._chunks: list[bytes] = []
+        self._chunks: list[bytes | bytearray] = []
         self._received = 0
         self._wanted = LENGTH.size
-        self.active_at = self._loop.time()
+        self._waiting_bytes = 0
+        self._answering_bytes = 0
+        self._answering_since = 0.0
+        self._frame_began_at = 0.0
+        self.active_at = self._turn_began = self._loop.time()
 
     # -- the transport's calls -----------------------------------------------------------
 
@@ -89,44 +120,114 @@ class Connection(asyncio.Protocol):
         self._transport = cast("asyncio.Transport", transport)
         session = self._new_session(self._transport, self)
         if session is None:
+            self._is_over = True
             self._transport.abort()
             return
         self._session = session
-        self._task = self._loop.create_task(self._answer_all())
+        self._pool.join(self)
+        self._task = self._start(self._answer_all())
 
     def data_received(self, data: bytes) -> None:
-        """Take the frames out of what has come."""
+        """Take the requests out of what has arrived."""
+        if self._is_over:
+            return
         self.active_at = self._loop.time()
-        self._chunks.append(data)
-        self._received += len(data)
-        if self._received >= self._wanted and not self._is_over:
-            self._take_frames()
+        size, has_begun = len(data), self._received > 0
+        self._waiting_bytes += size
+        self._pool.take(size)
+        self._keep(data)
+        is_complete = self._received >= self._wanted and self._take_frames()
+        if has_begun and is_complete:
+            self._pool.end(self)
+        if self._received and (is_complete or not has_begun):
+            self._frame_began_at = self.active_at
+            self._pool.begin(self)
 
-    def _take_frames(self) -> None:
-        buffer = b"".join(self._chunks) if len(self._chunks) > 1 else self._chunks[0]
-        view = memoryview(buffer)
-        at, end = 0, len(buffer)
+    def _keep(self, data: bytes) -> None:
+        chunks = self._chunks
+        self._received += len(data)
+        if not chunks or len(data) >= _SMALL_CHUNK_BYTES:
+            chunks.append(data)
+        elif isinstance(last := chunks[-1], bytearray):
+            last += data
+        else:
+            chunks.append(bytearray(data))
+
+    def _take_frames(self) -> bool:
+        """Take the complete requests out of the chunks; False if there is none."""
+        chunks = self._chunks
+        data = b"".join(chunks) if len(chunks) > 1 else chunks[0]
+        ends = []
+        at, end, limit = 0, len(data), self._frame_limit()
         self._wanted = LENGTH.size
         while end - at >= LENGTH.size:
-            (size,) = LENGTH.unpack_from(buffer, at)
-            if not 0 <= size <= self._frame_limit():
+            (size,) = LENGTH.unpack_from(data, at)
+            if not 0 <= size <= limit:
                 # Kafka: InvalidReceiveException.
                 logger.warning("%s: a frame of %d bytes", self._session.client_host, size)
                 self.abort()
-                return
+                return False
             if end - at < LENGTH.size + size:
                 self._wanted = LENGTH.size + size
                 break
-            at += LENGTH.size
-            self._frames.append(view[at : at + size])
-            at += size
-        self._chunks = [buffer[at:]] if at < end else []
+            at += LENGTH.size + size
+            ends.append(at)
+        self._chunks = [data[at:]] if at < end else []
         self._received = end - at
-        if self._is_reading and len(self._frames) >= self._session.service.limits.in_flight:
-            self._is_reading = False
-            self._transport.pause_reading()
-        if self._frame_waiter is not None and self._frames and not self._frame_waiter.done():
+        if not ends:
+            return False
+        # What is decoded refers to these bytes, and must not keep a larger rest in memory.
+        view = memoryview(data if end - at <= at else data[:at])
+        start = 0
+        for stop in ends:
+            self._frames.append(view[start + LENGTH.size : stop])
+            start = stop
+        if len(self._frames) >= self._session.service.limits.in_flight:
+            self._has_enough = True
+            self._steer()
+        if self._frame_waiter is not None and not self._frame_waiter.done():
             self._frame_waiter.set_result(None)
+        return True
+
+    @property
+    def missing_bytes(self) -> int:
+        """Bytes that the request which is being received may still lack; 0 between two requests."""
+        if not self._received:
+            return 0
+        if self._received < LENGTH.size:  # of which its length is a part
+            return self._frame_limit()
+        return self._wanted - self._received
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes that the requests of the connection hold in memory."""
+        return self._waiting_bytes + self._answering_bytes
+
+    @property
+    def held_since(self) -> float:
+        """When the oldest request in memory began to arrive, or to be answered."""
+        return self._answering_since if self._answering_bytes else self._frame_began_at
+
+    def hold(self) -> None:
+        """Stop reading the socket: the pool of requests is full."""
+        self._is_held = True
+        self._steer()
+
+    def let_go(self) -> None:
+        """Read the socket again."""
+        self._is_held = False
+        self._steer()
+
+    def _steer(self) -> None:
+        """Read the socket, unless there is a reason not to."""
+        reads = not (self._has_enough or self._is_held)
+        if reads is self._is_reading or self._is_over:
+            return
+        self._is_reading = reads
+        if reads:
+            self._transport.resume_reading()
+        else:
+            self._transport.pause_reading()
 
     def _frame_limit(self) -> int:
         limits = self._session.service.limits
@@ -147,30 +248,45 @@ class Connection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Give up what is under way for a client that has gone."""
-        self._is_over = True
-        if self._task is not None:
-            self._task.cancel()
+        self._end()
         self._on_end(self)
 
     def abort(self) -> None:
         """Close at once, whatever is under way."""
+        self._end()
+        self._transport.abort()
+
+    def _end(self) -> None:
+        """Answer nothing more, and keep no bytes of what was not answered."""
         self._is_over = True
+        if self._session is not None:
+            self._session.is_over = True
         if self._task is not None:
             self._task.cancel()
-        self._transport.abort()
+        self._chunks.clear()
+        self._frames.clear()
+        self._received = 0
+        self._pool.end(self)
+        self._pool.give_back(self._waiting_bytes)
+        self._waiting_bytes = 0
+
+    @property
+    def client_host(self) -> str:
+        """The address of the client."""
+        return self._session.client_host
 
     @property
     def is_idle(self) -> bool:
         """Whether it waits for its client, be it to ask or to read."""
-        return self._frame_waiter is not None or self._drain_waiter is not None
+        waits = self._frame_waiter is not None or self._drain_waiter is not None
+        return waits and not self._is_held
 
     # -- the coroutine -------------------------------------------------------------------
 
     async def _answer_all(self) -> None:
         try:
             while not self._session.ends:
-                frame = await self._next_frame()
-                await self._answer(frame)
+                await self._answer_next()
                 if self._session.has_failed:
                     # A client that finds answer and end at once may hear the end alone.
                     await asyncio.sleep(FAILED_AUTHENTICATION_DELAY_S)
@@ -191,16 +307,28 @@ class Connection(asyncio.Protocol):
             if not self._transport.is_closing():
                 self._transport.close()
 
-    async def _next_frame(self) -> Buffer:
+    async def _answer_next(self) -> None:
         if not self._frames:
             self._frame_waiter = self._loop.create_future()
             await self._frame_waiter
             self._frame_waiter = None
+            self._turn_began = self._loop.time()
+        elif self._loop.time() - self._turn_began > _TURN_S:
+            await asyncio.sleep(0)
+            self._turn_began = self._loop.time()
         frame = self._frames.popleft()
-        if not self._is_reading and not self._frames:
-            self._is_reading = True
-            self._transport.resume_reading()
-        return frame
+        if self._has_enough and not self._frames:
+            self._has_enough = False
+            self._steer()
+        size = LENGTH.size + len(frame)
+        self._waiting_bytes -= size
+        self._answering_bytes = size
+        self._answering_since = self.active_at
+        try:
+            await self._answer(frame)
+        finally:
+            self._pool.give_back(self._answering_bytes)
+            self._answering_bytes = 0
 
     async def _answer(self, frame: Buffer) -> None:
         session = self._session
@@ -228,20 +356,41 @@ class Connection(asyncio.Protocol):
         if not session.is_authenticated and not handler.before_authentication:
             # Kafka: IllegalSaslStateException; the connection ends.
             raise NotServed(f"{head.api.name} before the authentication")
-        try:
-            request = parse_body(head, frame)
-        except MessageError as error:
-            raise NotServed(str(error)) from error
+        request, elements = await self._decode(head, frame)
         session.client_id = head.client_id
         session.api = head.api.name
         session.version = head.version
-        self._on_request(session, head, request, len(frame))
+        session.is_large = elements > ELEMENTS_IN_LOOP
+        if session.is_large:
+            self._pool.take(elements * ELEMENT_BYTES)
+            self._answering_bytes += elements * ELEMENT_BYTES
+        self._on_request(session, head, request, self._answering_bytes - LENGTH.size)
         if service.faults.rules:
             response = await self._handle_by_rules(handler, head, frame, request)
         else:
             response = await self._handle(handler, request)
-        if response is not None:
+        if response is None:
+            return
+        if session.is_large:
+            self._send(await service.run_large(partial(response_frame, head, response)))
+        else:
             self._send(response_frame(head, response))
+
+    async def _decode(self, head: Head, frame: Buffer) -> tuple[Message, int]:
+        """Return the message of a request, and how many elements its arrays have together."""
+        service = self._session.service
+        limit = service.limits.entries
+        try:
+            try:
+                return parse_body(head, frame, min(ELEMENTS_IN_LOOP, limit))
+            except TooManyElementsError:
+                return await service.run_large(partial(parse_body, head, frame, limit))
+        except TooManyElementsError as error:
+            message = f"{error}: logstore.request.max.entries allows {limit} in one request"
+            logger.warning("%s: %s", self._session.client_host, message)
+            raise NotServed(message) from error
+        except MessageError as error:
+            raise NotServed(str(error)) from error
 
     async def _handle_by_rules(
         self, handler: Handler, head: Head, frame: Buffer, request: Message
@@ -263,7 +412,7 @@ class Connection(asyncio.Protocol):
         subject = Subject.of(rule, head.version, name_of_id)
         refusal = refusal_of(head, request, error, subject)
         # Another copy: the request as it came stays as it is, for whoever looks at it afterwards.
-        rest = parse_body(head, frame)
+        rest, _ = parse_body(head, frame, session.service.limits.entries)
         if not rule.after:
             is_left = without(rest, subject)
             if isinstance(rest, FetchRequest):
@@ -281,10 +430,10 @@ class Connection(asyncio.Protocol):
         response: Any
         if handler.is_coroutine:
             response = await handler.function(request, session)
-        elif handler.where is Where.LOOP:
+        elif handler.where is Where.LOOP and not session.is_large:
             response = handler.function(request, session)
-        elif handler.where is Where.DISK:
-            response = await session.service.run(partial(handler.function, request, session))
+        elif handler.where is not Where.APART:
+            response = await session.run(partial(handler.function, request, session))
         else:
             call = partial(handler.function, request, session)
             response = await session.service.loops.blocking(call)

@@ -55,6 +55,7 @@ from logstore.wire.frames import LENGTH
 from logstore.wire.registry import Where, handles
 
 if TYPE_CHECKING:
+    from logstore.log.local_log import LogEnd
     from logstore.log.log import Log
     from logstore.runtime import Unsubscribe
     from logstore.wire.nodes import DelayedAppend, Nodes
@@ -88,7 +89,7 @@ ProducedPartition = ProduceResponse.PartitionProduceResponse
 async def produce(request: ProduceRequest, session: Session) -> ProduceResponse | None:
     """Append one batch to each of some partitions; with acks=all wait until replicas have them."""
     service = session.service
-    appended = await service.run(partial(_append_all, request, session))
+    appended = await session.run(partial(_append_all, request, session))
     if request.acks == 0:
         # Nobody hears of an error but by the end of the connection.
         session.ends = any(
@@ -309,7 +310,7 @@ class _Found(NamedTuple):
     `waits` is False if there is something that a client should know at once, whatever its size.
     """
 
-    partitions: list[FetchedPartition]
+    topics: list[FetchResponse.FetchableTopicResponse]
     size_bytes: int
     waits: bool
 
@@ -331,67 +332,81 @@ async def fetch(request: FetchRequest, session: Session) -> FetchResponse:
         return FetchResponse(error_code=KAFKA_CODES["FETCH_SESSION_ID_NOT_FOUND"])
     isolation = isolation_of(request.isolation_level)
     limit = min(request.max_bytes, service.limits.fetch_bytes)
-    wanted = await service.run(lambda: list(_wanted(request, session)))
+    wanted = await session.run(lambda: list(_wanted(request, session)))
+    may_wait = request.max_wait_ms > 0
+    deadline = service.loops.loop.time() + max(0, request.max_wait_ms) / 1000
 
-    def look() -> _Found:
-        return _look(wanted, isolation, limit)
+    def read() -> tuple[_Stand | None, _Found]:
+        # The stand comes before the read: nothing that is appended falls between the two.
+        stand = _Stand.of(wanted, isolation, service.nodes) if may_wait else None
+        return stand, _read(wanted, isolation, limit, session)
 
-    found = await service.run(look)
-    if request.max_wait_ms > 0 and found.waits and found.size_bytes < request.min_bytes:
-        logs = [each.log for each in wanted if each.log is not None]
-        nodes = service.nodes
-        deadline = service.loops.loop.time() + request.max_wait_ms / 1000
-        in_time = True
-        while in_time:
-            # Noted before the look: nothing falls between.
-            stand = _Stand.of(logs, isolation, nodes)
-            found = await service.run(look)
-            missing = request.min_bytes - found.size_bytes
-            if missing <= 0 or not found.waits:
-                break
-            delayed = _DelayedFetch(stand, missing)
-            in_time = await service.purgatory.wait_in(service.loops, [delayed], deadline)
-        else:
-            found = await service.run(look)
-    return FetchResponse(responses=_by_topic(wanted, found.partitions))
+    stand, found = await session.run(read)
+    while stand is not None and found.waits and found.size_bytes < request.min_bytes:
+        delayed = _DelayedFetch(stand, request.min_bytes - found.size_bytes)
+        # At the deadline the client gets what there is.
+        may_wait = await service.purgatory.wait_in(service.loops, [delayed], deadline)
+        stand, found = await session.run(read)
+    return FetchResponse(responses=found.topics)
+
+
+class _LogStand(NamedTuple):
+    """Where one log stood: the end of what its reader may read, and the end of the log."""
+
+    upper_offset: int
+    end: LogEnd
 
 
 @dataclass(frozen=True, slots=True)
 class _Stand:
-    """Where the logs of a Fetch request stood when it was looked at."""
+    """Where the logs of a Fetch request stood when they were read."""
 
     logs: list[Log]
     isolation: Isolation
     nodes: Nodes
     leaders: list[tuple[int, int]]
-    ends: list[int]
-    size_bytes: int
+    ends: list[_LogStand]
 
     @classmethod
-    def of(cls, logs: list[Log], isolation: Isolation, nodes: Nodes) -> _Stand:
+    def of(cls, wanted: Iterable[_Wanted], isolation: Isolation, nodes: Nodes) -> _Stand:
+        """Return where they stand now; a log that is asked for many times counts once."""
+        logs = {id(each.log): each.log for each in wanted if each.log is not None}
+        return cls._now(list(logs.values()), isolation, nodes)
+
+    @classmethod
+    def _now(cls, logs: list[Log], isolation: Isolation, nodes: Nodes) -> _Stand:
         try:
             leaders = [nodes.leader_of(log.topic_partition) for log in logs]
-            ends = [log.reader.upper_offset(isolation) for log in logs if not log.is_offline]
-            size_bytes = sum(log.size_bytes for log in logs)
+            ends = [
+                _LogStand(log.reader.upper_offset(isolation), log.local.log_end)
+                for log in logs
+                if not log.is_offline
+            ]
         except LogStoreError:  # one was deleted, or the broker closed
-            return cls(logs, isolation, nodes, [], [], 0)
-        return cls(logs, isolation, nodes, leaders, ends, size_bytes)
+            return cls(logs, isolation, nodes, [], [])
+        return cls(logs, isolation, nodes, leaders, ends)
 
     def is_left(self, missing: int) -> bool:
-        """Tell whether another look may find so many bytes more, or a log no more, or not led here.
+        """Tell whether another read may find so many bytes more, or a log no more, or not led here.
 
-        What transactions hold back has its bytes in the log long before it can be read.
+        Bytes that a transaction or the high watermark holds back are in the log long before they
+        can be read.
         """
-        now = _Stand.of(self.logs, self.isolation, self.nodes)
-        if now.leaders != self.leaders:
+        now = _Stand._now(self.logs, self.isolation, self.nodes)
+        if now.leaders != self.leaders or len(now.ends) != len(self.ends):
             return True
-        if now.ends == self.ends:
-            return False
-        if len(now.ends) != len(self.ends):
-            return True
-        grown = now.size_bytes - self.size_bytes
-        is_held_back = self.isolation is Isolation.READ_COMMITTED
-        return is_held_back or grown < 0 or grown >= missing
+        grown = 0
+        has_moved = False
+        for before, after in zip(self.ends, now.ends, strict=True):
+            if before.upper_offset == after.upper_offset:
+                continue
+            has_moved = True
+            was_held_back = before.upper_offset < before.end.offset
+            more = after.end.position - before.end.position
+            if was_held_back or more < 0 or before.end.base_offset != after.end.base_offset:
+                return True
+            grown += more
+        return has_moved and grown >= missing
 
 
 class _DelayedFetch:
@@ -416,14 +431,14 @@ class _DelayedFetch:
 
 
 def _wanted(request: FetchRequest, session: Session) -> Iterator[_Wanted]:
-    for topic in request.topics:
+    for topic in session.each(request.topics):
         name, error = topic.topic, NONE
         if session.version >= _TOPIC_IDS_FROM:
             found = session.service.topic_of_id(topic.topic_id)
             name, error = (found, NONE) if found else ("", KAFKA_CODES["UNKNOWN_TOPIC_ID"])
         if not error and not session.allows("read", "topic", name):
             error = KAFKA_CODES["TOPIC_AUTHORIZATION_FAILED"]
-        for partition in topic.partitions:
+        for partition in session.each(topic.partitions):
             log, code = None, error
             if not error:
                 tp = TopicPartition(name, partition.partition)
@@ -437,16 +452,22 @@ def _wanted(request: FetchRequest, session: Session) -> Iterator[_Wanted]:
             yield _Wanted(topic, partition, session.service.nodes, log, code)
 
 
-def _look(wanted: Sequence[_Wanted], isolation: Isolation, limit: int) -> _Found:
-    partitions: list[FetchedPartition] = []
+def _read(wanted: Sequence[_Wanted], isolation: Isolation, limit: int, session: Session) -> _Found:
+    topics: list[FetchResponse.FetchableTopicResponse] = []
+    topic = None
     size = 0
     all_wait = bool(wanted)
-    for each in wanted:
+    for each in session.each(wanted):
         found, records, waits = _fetched(each, isolation, limit - size, at_least_one=size == 0)
-        partitions.append(found)
+        if each.topic is not topic:
+            topic = each.topic
+            topics.append(
+                FetchResponse.FetchableTopicResponse(topic=topic.topic, topic_id=topic.topic_id)
+            )
+        topics[-1].partitions.append(found)
         size += records
         all_wait &= waits
-    return _Found(partitions, size, all_wait)
+    return _Found(topics, size, all_wait)
 
 
 def _fetched(
@@ -488,7 +509,10 @@ def _fetched(
             aborted_transactions=aborted,
             records=read.data,
         )
-        return _FetchedOne(found, len(read.data), waits=True)
+        upper = found.high_watermark if aborted is None else found.last_stable_offset
+        # A read ends with its segment: no wait brings more if the rest is in a later one.
+        is_cut = partition.fetch_offset < log.local.log_end.base_offset < upper
+        return _FetchedOne(found, len(read.data), waits=not is_cut)
     except LogStoreError as error:
         return _FetchedOne(_unread(partition, error.code))
 
@@ -520,21 +544,6 @@ def _diverging(log: Log, partition: FetchRequest.FetchPartition) -> FetchedParti
     )
 
 
-def _by_topic(
-    wanted: Iterable[_Wanted], partitions: Iterable[FetchedPartition]
-) -> list[FetchResponse.FetchableTopicResponse]:
-    responses: list[FetchResponse.FetchableTopicResponse] = []
-    topic = None
-    for each, found in zip(wanted, partitions, strict=True):
-        if each.topic is not topic:
-            topic = each.topic
-            responses.append(
-                FetchResponse.FetchableTopicResponse(topic=topic.topic, topic_id=topic.topic_id)
-            )
-        responses[-1].partitions.append(found)
-    return responses
-
-
 # -- ListOffsets ---------------------------------------------------------------------------------
 
 _TARGETS_SINCE = {
@@ -563,10 +572,10 @@ def list_offsets(request: ListOffsetsRequest, session: Session) -> ListOffsetsRe
     )
     isolation = isolation_of(request.isolation_level)
     topics = []
-    for topic in request.topics:
+    for topic in session.each(request.topics):
         allowed = session.allows("describe", "topic", topic.name)
         partitions = []
-        for partition in topic.partitions:
+        for partition in session.each(topic.partitions):
             index = partition.partition_index
             if not allowed:
                 found = _unlisted(index, KAFKA_CODES["TOPIC_AUTHORIZATION_FAILED"])
@@ -634,10 +643,11 @@ def offset_for_leader_epoch(
             OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult(
                 topic=topic.topic,
                 partitions=[
-                    _epoch_end(topic.topic, partition, session) for partition in topic.partitions
+                    _epoch_end(topic.topic, partition, session)
+                    for partition in session.each(topic.partitions)
                 ],
             )
-            for topic in request.topics
+            for topic in session.each(request.topics)
         ]
     )
 

@@ -6,7 +6,7 @@ import struct
 from collections.abc import Sequence
 
 from logstore.errors import RequestError
-from logstore.messages import Buffer, Message, decode_at, encode, size_of
+from logstore.messages import Buffer, Message, decode_bounded, encode, size_of
 from logstore.messages.apis import Api, apis
 from logstore.messages.types import RequestHeader
 from logstore.named import NamedTuple
@@ -14,6 +14,8 @@ from logstore.named import NamedTuple
 LENGTH = struct.Struct(">i")
 _START = struct.Struct(">hhi")
 _CORRELATION = struct.Struct(">ii")
+_TAGGED_FIELDS_MAX = 100
+"""More tagged fields than any version of a request header will ever have."""
 
 
 class NotServed(RequestError):
@@ -54,20 +56,27 @@ def parse_head(frame: Buffer) -> Head:
         raise NotServed(f"there is no API {key}")
     if version not in api.versions:
         return Head(api, version, correlation_id, None, -1)
-    header, body_at = decode_at(RequestHeader, api.request_header_version(version), frame)
+    header, body_at, _ = decode_bounded(
+        RequestHeader, api.request_header_version(version), frame, 0, _TAGGED_FIELDS_MAX
+    )
     return Head(api, version, correlation_id, header.client_id, body_at)
 
 
-def parse_body(head: Head, frame: Buffer) -> Message:
-    """Return the message of a request.
+def parse_body(head: Head, frame: Buffer, elements_max: int) -> tuple[Message, int]:
+    """Return the message of a request, and how many elements its arrays have together.
 
     Raises
     ------
+    TooManyElementsError
+        There are more than `elements_max`; no more were decoded.
     MessageError
         The frame is no such message. Bytes behind it are let pass, as Kafka lets them.
     """
     assert head.body_at >= 0, "versions that there are not are not served"
-    return decode_at(head.api.request, head.version, frame, head.body_at)[0]
+    message, _, elements = decode_bounded(
+        head.api.request, head.version, frame, head.body_at, elements_max
+    )
+    return message, elements
 
 
 def response_frame(head: Head, response: Message, version: int | None = None) -> Sequence[Buffer]:

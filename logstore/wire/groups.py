@@ -62,15 +62,16 @@ def code_of(error: str | None) -> int:
     return KAFKA_CODES["NONE" if error is None else error]
 
 
-async def _told(service: Service, ask: Callable[[Callable[[R], object]], object]) -> R:
+async def _told(session: Session, ask: Callable[[Callable[[R], object]], object]) -> R:
     """Return what a coordinator says to its callback, which any thread may call."""
-    future: asyncio.Future[R] = service.loops.loop.create_future()
+    loops = session.service.loops
+    future: asyncio.Future[R] = loops.loop.create_future()
 
     def end(result: R) -> None:
         if not future.done():  # the client may have gone
             future.set_result(result)
 
-    await service.run(partial(ask, lambda result: service.loops.wake(partial(end, result))))
+    await session.run(partial(ask, lambda result: loops.wake(partial(end, result))))
     return await future
 
 
@@ -97,7 +98,7 @@ def find_coordinator(request: FindCoordinatorRequest, session: Session) -> FindC
             port=port,
         )
     coordinators = []
-    for key in request.coordinator_keys:
+    for key in session.each(request.coordinator_keys):
         error = _coordinator_error(key, request.key_type, session)
         node_id, host, port = _node(session, error)
         coordinators.append(
@@ -158,7 +159,7 @@ async def join_group(request: JoinGroupRequest, session: Session) -> JoinGroupRe
     )
     service = session.service
     try:
-        result = await _told(service, partial(service.groups.join, asked))
+        result = await _told(session, partial(service.groups.join, asked))
     except LogStoreError as error:
         result = JoinResult(request.member_id, error.kafka_error)
     return _joined(result, session.version)
@@ -205,7 +206,7 @@ async def sync_group(request: SyncGroupRequest, session: Session) -> SyncGroupRe
             {each.member_id: bytes(each.assignment) for each in request.assignments},
         )
         try:
-            result = await _told(service, partial(service.groups.sync, asked))
+            result = await _told(session, partial(service.groups.sync, asked))
         except LogStoreError as error:
             result = SyncResult(error.kafka_error)
     return SyncGroupResponse(
@@ -370,7 +371,7 @@ def offset_fetch(request: OffsetFetchRequest, session: Session) -> OffsetFetchRe
         told = OffsetFetchResponse.OffsetFetchResponseTopics
         of_partition = OffsetFetchResponse.OffsetFetchResponsePartitions
         groups = []
-        for group in request.groups:
+        for group in session.each(request.groups):
             found, error = _fetched(group.group_id, group.topics, session, require_stable=stable)
             groups.append(
                 OffsetFetchResponse.OffsetFetchResponseGroup(
@@ -415,7 +416,7 @@ def _fetched(
             }
             return {tp: each for tp, each in every.items() if tp.topic in visible}, None
         asked = {}
-        for topic in topics:
+        for topic in session.each(list(topics)):
             may_see = session.allows("describe", "topic", topic.name)
             for index in topic.partition_indexes:
                 asked[TopicPartition(topic.name, index)] = may_see
@@ -481,7 +482,8 @@ def offset_delete(request: OffsetDeleteRequest, session: Session) -> OffsetDelet
 @handles("DescribeGroups")
 def describe_groups(request: DescribeGroupsRequest, session: Session) -> DescribeGroupsResponse:
     """Tell what there is to know of groups."""
-    groups = [_described(group_id, session) for group_id in request.groups]
+    names = list(dict.fromkeys(request.groups))
+    groups = [_described(group_id, session) for group_id in session.each(names)]
     if request.include_authorized_operations:
         for each in groups:
             if each.error_code == 0:

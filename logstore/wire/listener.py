@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-from collections import deque
-from collections.abc import Callable
+from collections import Counter, deque
+from collections.abc import Callable, Coroutine
+from dataclasses import replace
 from pathlib import Path
 from tempfile import NamedTemporaryFile
-from typing import TYPE_CHECKING, Self, cast
+from typing import TYPE_CHECKING, Any, Self, cast
 
 from logstore.errors import InvalidConfigurationError
 from logstore.named import NamedTuple
@@ -19,6 +20,8 @@ from logstore.runtime.sockets import host_and_port, is_loopback, opened_socket
 from logstore.security.tls import generate_tls
 from logstore.wire.connection import Connection
 from logstore.wire.faulty import CUT
+from logstore.wire.limits import Limits
+from logstore.wire.pool import RequestPool
 from logstore.wire.service import ServedBroker, Service
 from logstore.wire.session import Session
 from logstore.wire.settings import ListenerSettings
@@ -26,8 +29,10 @@ from logstore.wire.settings import ListenerSettings
 if TYPE_CHECKING:
     from datetime import timedelta
 
+    from logstore.config.broker_config import BrokerConfig
     from logstore.faults.rules import Call, FaultRule, Faults
     from logstore.messages import Message
+    from logstore.runtime import Unsubscribe
     from logstore.types import TopicPartition
     from logstore.wire.frames import Head
 
@@ -106,13 +111,22 @@ class Listener:
             )
         self._ca_path = None if ca_pem is None else _written(ca_pem)
         self._connections: set[Connection] = set()
+        self._per_address: Counter[str] = Counter()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._refused = 0
         self._requests: deque[ReceivedRequest] = deque()
         self._requests_bytes = 0
         self._is_closed = False
         self._loops = LoopThread("listener", broker.runtime.clock)
-        self._service = Service(broker, settings, self._loops)
+        limits = settings.limits or Limits.of(broker.manager.broker_config)
+        self._pool = RequestPool(limits.queued_bytes, limits.frame_bytes, self._connections)
+        self._service = Service(broker, settings, limits, self._pool, self._loops)
         _ = self._service.handlers  # imported by the thread that opens, not while a client waits
         self._server = self._loops.call(self._serve(opened))
+        self._unfollow: Unsubscribe | None = None
+        if settings.limits is None:
+            reconfigured = broker.manager.services.events.reconfigured
+            self._unfollow = reconfigured.subscribe(self._follow)
         broker.manager.lifetime.add(self)
 
     def __enter__(self) -> Self:
@@ -239,11 +253,21 @@ class Listener:
         if self._is_closed:
             return
         self._is_closed = True
+        if self._unfollow is not None:
+            self._unfollow()
         if self._loops.is_usable:
             self._loops.call(self._end())
             if self._ca_path is not None:
                 Path(self._ca_path).unlink(missing_ok=True)
         self._loops.stop()
+
+    def _follow(self, config: BrokerConfig) -> None:
+        """Obey other limits on connections."""
+        self._service.limits = replace(
+            self._service.limits,
+            connections=config.max_connections,
+            connections_per_address=config.max_connections_per_ip,
+        )
 
     # -- in the loop ---------------------------------------------------------------------
 
@@ -251,7 +275,9 @@ class Listener:
         loop = asyncio.get_running_loop()
         self._sweep(loop)
         return await loop.create_server(
-            lambda: Connection(self._new_session, self._note, self._connections.discard),
+            lambda: Connection(
+                self._new_session, self._note, self._forget, self._pool, self._start
+            ),
             sock=opened,
             backlog=BACKLOG,
             ssl=self._tls,
@@ -262,22 +288,54 @@ class Listener:
         self._server.close()
         for connection in list(self._connections):
             connection.abort()
-        # What they were at ends in the next rounds of the loop, and with it their subscriptions.
+        # Their tasks end in the next rounds of the loop, and with them their subscriptions; that of
+        # a large request ends with the work for it.
         while self._connections:
             await asyncio.sleep(0)
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+
+    def _start(self, coroutine: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.get_running_loop().create_task(coroutine)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
 
     def _new_session(self, transport: asyncio.Transport, connection: Connection) -> Session | None:
-        if len(self._connections) >= self._service.limits.connections:
-            logger.warning("there are %d connections: no more", len(self._connections))
+        limits = self._service.limits
+        peer = transport.get_extra_info("peername")
+        host = peer[0] if peer else ""
+        if len(self._connections) >= limits.connections:
+            self._refuse(host, f"max.connections allows {limits.connections}")
+            return None
+        if self._per_address[host] >= limits.connections_per_address:
+            allowed = limits.connections_per_address
+            self._refuse(host, f"max.connections.per.ip allows {allowed} from one address")
             return None
         self._connections.add(connection)
-        peer = transport.get_extra_info("peername")
+        self._per_address[host] += 1
         return Session(
             self._service,
-            peer[0] if peer else "",
+            host,
             (self._advertised_host(transport), self._port),
             is_encrypted=self._tls is not None,
         )
+
+    def _refuse(self, host: str, reason: str) -> None:
+        """Report a connection that is closed at once; of many, the first and their number."""
+        if not self._refused:
+            logger.warning("a connection from %s is refused: %s", host, reason)
+        self._refused += 1
+
+    def _forget(self, connection: Connection) -> None:
+        """Count a connection no longer."""
+        if connection not in self._connections:
+            return  # it was refused
+        self._connections.remove(connection)
+        host = connection.client_host
+        self._per_address[host] -= 1
+        if not self._per_address[host]:
+            del self._per_address[host]
 
     def _advertised_host(self, transport: asyncio.Transport) -> str:
         """Return the host that Metadata tells: one that this client has reached the broker by."""
@@ -307,13 +365,20 @@ class Listener:
             self._requests_bytes -= self._requests.popleft().size_bytes
 
     def _sweep(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Close the connections that have been idle for too long, now and then."""
-        idle_s = self._service.limits.idle_ms / 1000
-        latest = loop.time() - idle_s
-        for connection in list(self._connections):
-            if connection.is_idle and connection.active_at < latest:
-                connection.abort()
-        self._sweeper = loop.call_later(max(idle_s / 4, 0.01), self._sweep, loop)
+        """Close the connections that were idle, or sent half a request, for too long."""
+        limits = self._service.limits
+        now = loop.time()
+        if limits.idle_ms >= 0:
+            latest = now - limits.idle_ms / 1000
+            for connection in list(self._connections):
+                if connection.is_idle and connection.active_at < latest:
+                    connection.abort()
+        self._pool.close_stalled(now - limits.frame_ms / 1000)
+        if self._refused > 1:
+            logger.warning("%d more connections were refused", self._refused - 1)
+        self._refused = 0
+        times = [each for each in (limits.idle_ms, limits.frame_ms) if each >= 0]
+        self._sweeper = loop.call_later(max(min(times) / 4000, 0.01), self._sweep, loop)
 
 
 def _written(pem: bytes) -> str:

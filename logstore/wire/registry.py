@@ -23,11 +23,14 @@ class Where(Enum):
     ----------
     LOOP
         The loop's: it never waits, neither for a disk nor for others. So do coroutines, which give
-        what blocks to `Service.run`.
+        what blocks to `Session.run`.
     DISK
         The loop's if the broker is in memory, else one in which it may block.
     APART
-        Always one in which it may block: it waits for others, as for a cleaner to stop.
+        Always one in which it may block: it waits for others, as for a cleaner to stop, or works
+        for long, however small its request.
+
+    A large request (`Session.is_large`) is never handled in the loop's thread.
     """
 
     LOOP = "loop"

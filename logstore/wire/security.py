@@ -52,7 +52,7 @@ def sasl_handshake(request: SaslHandshakeRequest, session: Session) -> SaslHands
         return SaslHandshakeResponse(error_code=KAFKA_CODES["ILLEGAL_SASL_STATE"])
     credentials = session.service.credentials
     if session.sasl is None:
-        session.sasl = SaslServer(credentials)
+        session.sasl = _server(session)
     code = 0
     try:
         session.sasl.choose(request.mechanism)
@@ -94,13 +94,18 @@ def answer_token(token: bytes, session: Session) -> bytes:
     SaslAuthenticationFailedError, IllegalSaslStateError
     """
     if session.sasl is None:
-        session.sasl = SaslServer(session.service.credentials)
+        session.sasl = _server(session)
     answer = session.sasl.answer(token)
     if session.sasl.principal is not None:
         session.principal = session.sasl.principal
         session.is_authenticated = True
         session.takes_tokens = False
     return answer
+
+
+def _server(session: Session) -> SaslServer:
+    service = session.service
+    return SaslServer(service.credentials, service.limits.frame_bytes_before_authentication)
 
 
 # -- SCRAM credentials -----------------------------------------------------------------------------

@@ -6,6 +6,7 @@ both coordinators, the authorizer, the event loop and where work is done that bl
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import cached_property
@@ -27,9 +28,14 @@ if TYPE_CHECKING:
     from logstore.runtime import Runtime
     from logstore.runtime.loops import LoopThread
     from logstore.transactions.coordinator import TransactionCoordinator
+    from logstore.wire.limits import Limits
+    from logstore.wire.pool import RequestPool
     from logstore.wire.settings import ListenerSettings
 
 T = TypeVar("T")
+
+_LARGE_AT_ONCE = 2
+"""Large requests that are worked on at the same time: their memory adds up, as does their delay."""
 
 
 class ServedBroker(NamedTuple):
@@ -61,6 +67,10 @@ class Service:
         Its parts are attributes here, too.
     settings : ListenerSettings
         So are these, but for `sasl` and `tls`.
+    limits : Limits
+        Those in force.
+    pool : RequestPool
+        The memory of all requests.
     loops : LoopThread
         The listener's event loop.
 
@@ -78,13 +88,21 @@ class Service:
         The cluster as the broker tells it: alone by default.
     """
 
-    def __init__(self, broker: ServedBroker, settings: ListenerSettings, loops: LoopThread) -> None:
+    def __init__(
+        self,
+        broker: ServedBroker,
+        settings: ListenerSettings,
+        limits: Limits,
+        pool: RequestPool,
+        loops: LoopThread,
+    ) -> None:
         self.runtime = broker.runtime
         self.manager = broker.manager
         self.groups = broker.groups
         self.transactions = broker.transactions
         self.works_in_memory = broker.works_in_memory
-        self.limits = settings.limits
+        self.limits = limits
+        self.pool = pool
         self.versions = settings.versions
         self.authorizer = settings.authorizer
         self.auto_create = settings.auto_create
@@ -96,6 +114,7 @@ class Service:
         self.purgatory = Purgatory()
         self.nodes = broker.nodes or Nodes(broker.manager)
         self._names: dict[str, str] = {}
+        self._turns = asyncio.Semaphore(_LARGE_AT_ONCE)
 
     @property
     def node_id(self) -> int:
@@ -135,3 +154,12 @@ class Service:
         """
         is_quick = self.works_in_memory and not self.manager.faults.rules
         return call() if is_quick else await self.loops.blocking(call)
+
+    async def run_large(self, call: Callable[[], T]) -> T:
+        """Do something for a large request, in another thread, when it is its turn.
+
+        It keeps its turn until it returns, even if the client leaves, since its memory is not free
+        before.
+        """
+        async with self._turns:
+            return await self.loops.to_its_end(call)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, TypeVar
 
+from logstore.runtime.loops import give_way
 from logstore.security.acls import ANONYMOUS, CLUSTER_NAME, AclOperation, ResourceType, word_of
 from logstore.wire.permissions import NEEDS
 
@@ -14,6 +16,14 @@ if TYPE_CHECKING:
     from logstore.wire.service import Service
 
 logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+ELEMENTS_IN_LOOP = 256
+"""Elements of a request that the loop's own thread decodes and handles: a few milliseconds."""
+
+_SLICE_ELEMENTS = 64
+"""Elements of a large request between two pauses, about a millisecond."""
 
 _OF_RESOURCES = {
     "topic": (
@@ -38,6 +48,10 @@ _OF_RESOURCES = {
     ),
 }
 """Operations that there are on each type of resource (AclEntry.supportedOperations)."""
+
+
+class ClientLeft(Exception):
+    """The client of a large request closed its connection: nobody waits for the answer."""
 
 
 class Session:
@@ -71,6 +85,11 @@ class Session:
         Whether the client did not show who it is: its connection ends a moment behind the answer.
     ends : bool
         Set it to have the connection closed behind the answer.
+    is_large : bool
+        Whether the request that is being answered takes so much work that it is done in another
+        thread.
+    is_over : bool
+        Whether the connection was closed.
     """
 
     def __init__(
@@ -94,6 +113,40 @@ class Session:
         self.is_encrypted = is_encrypted
         self.has_failed = False
         self.ends = False
+        self.is_large = False
+        self.is_over = False
+        self._left_in_slice = 0
+
+    async def run(self, call: Callable[[], T]) -> T:
+        """Do work for the request without holding up other connections.
+
+        That of a large request is done in another thread, in memory too. See `Service.run`.
+        """
+        if self.is_large:
+            return await self.service.run_large(call)
+        return await self.service.run(call)
+
+    def each(self, elements: Sequence[T]) -> Iterable[T]:
+        """Iterate over elements of the request, for a handler that changes nothing.
+
+        A large request is done in slices: between them other threads run, and it ends if its client
+        has left.
+
+        Raises
+        ------
+        ClientLeft
+        """
+        return self._slices(elements) if self.is_large else elements
+
+    def _slices(self, elements: Sequence[T]) -> Iterator[T]:
+        for element in elements:
+            if not self._left_in_slice:
+                if self.is_over:
+                    raise ClientLeft
+                give_way()
+                self._left_in_slice = _SLICE_ELEMENTS
+            self._left_in_slice -= 1
+            yield element
 
     def allows(self, operation: str, resource_type: str, name: str = CLUSTER_NAME) -> bool:
         """Tell whether the principal may do something to something, both in Kafka's words.

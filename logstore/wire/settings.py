@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from logstore.errors import InvalidConfigurationError
 from logstore.security.sasl import Credentials, checked_credentials
-from logstore.wire.limits import Limits
 from logstore.wire.versions import SERVED, Versions
 
 if TYPE_CHECKING:
     from ssl import SSLContext
 
     from logstore.security.authorizer import Authorizer
+    from logstore.wire.limits import Limits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +36,9 @@ class ListenerSettings:
     restamp : bool
         Whether the time that the broker's clock is ahead of the machine's is added to the records
         that come in.
-    limits : Limits
+    limits : Limits, optional
+        By default those that the broker's settings name (`Limits.of`); the limits on connections
+        then follow when these change.
     versions : mapping of str to Versions
         Those served, by API name; fewer meet clients as an older broker does.
 
@@ -51,7 +53,7 @@ class ListenerSettings:
     authorizer: Authorizer | None = None
     auto_create: bool = True
     restamp: bool = False
-    limits: Limits = field(default_factory=Limits)
+    limits: Limits | None = None
     versions: Mapping[str, Versions] = field(default_factory=lambda: SERVED)
 
     def __post_init__(self) -> None:

@@ -311,7 +311,7 @@ def describe_transactions(
     return DescribeTransactionsResponse(
         transaction_states=[
             _described(each, known.get(each), session)
-            for each in dict.fromkeys(request.transactional_ids)
+            for each in session.each(list(dict.fromkeys(request.transactional_ids)))
         ]
     )
 

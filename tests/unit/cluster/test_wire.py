@@ -258,6 +258,23 @@ def test_acks_all_wants_enough_replicas_and_waits_for_them(made):
     assert produced(server[0], TP, acks=1) == ("NONE", 4)
 
 
+def test_a_fetch_waits_for_the_high_watermark_of_what_is_in_the_log_already(made):
+    """Such records add no byte to the log when they come in sight."""
+    cluster, server = made
+    cluster.disconnect({0}, {1, 2})
+    assert produced(server[0], TP, acks=1) == ("NONE", 0)
+    log = cluster.brokers[0].log(TP)
+    assert (log.high_watermark, log.log_end_offset) == (0, 1)
+    with Client(server[0]) as client:
+        before = len(log.local.changed._listeners)
+        asked = fetch_of("t", 0, max_wait_ms=3_600_000)
+        client.socket.sendall(client.frame(asked, 12))
+        client.until(lambda: len(log.local.changed._listeners) > before)
+        cluster.heal()
+        found = client.read(asked, 12)[1].responses[0].partitions[0]
+    assert (found.high_watermark, len(found.records) > 0) == (1, True)
+
+
 def test_an_append_that_waits_hears_of_another_leader(made):
     """NOT_LEADER_OR_FOLLOWER, before the timeout."""
     cluster, server = made

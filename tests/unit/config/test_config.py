@@ -83,6 +83,14 @@ BROKER_DEFAULTS = {
     "group_max_session_timeout_ms": 1_800_000,
     "group_initial_rebalance_delay_ms": 0,
     "group_max_size": 2**31 - 1,
+    "max_connections": 2000,
+    "max_connections_per_ip": 2**31 - 1,
+    "connections_max_idle_ms": 600_000,
+    "socket_request_max_bytes": 100 << 20,
+    "sasl_server_max_receive_size": 512 << 10,
+    "queued_max_request_bytes": 256 << 20,
+    "fetch_max_bytes": 55 << 20,
+    "logstore_request_max_entries": 100_000,
     "log_dir_failure_timeout_ms": 30_000,
     "log_cleaner_enable": True,
     "log_cleaner_threads": 1,
@@ -446,6 +454,19 @@ def test_each_cleaner_thread_needs_more_than_a_mebibyte():
             BrokerConfig.from_properties(refused)
     BrokerConfig.from_properties({size: 1, threads: 0})
     BrokerConfig.from_properties({size: 1, "log.cleaner.enable": "false"})
+
+
+def test_the_pool_of_requests_holds_the_largest_request():
+    pool, largest = "queued.max.request.bytes", "socket.request.max.bytes"
+    for taken in ({pool: -1}, {pool: 0}, {pool: 100 << 20}, {pool: 5, largest: 5}):
+        BrokerConfig.from_properties(taken)
+    # Only the default is smaller then, and a listener makes up for it.
+    assert BrokerConfig.from_properties({largest: 1 << 30}).queued_max_request_bytes == 256 << 20
+    for refused in ({pool: 1000}, {pool: 5, largest: 6}):
+        with pytest.raises(
+            InvalidConfigurationError, match=r"queued\.max\.request\.bytes = \d+ is"
+        ):
+            BrokerConfig.from_properties(refused)
 
 
 def test_keys_without_effect_are_listed_once_and_unknown_ones_warned_about():

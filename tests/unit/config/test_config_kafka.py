@@ -31,6 +31,7 @@ OUR_BROKER_KEYS = {
     "logstore.compaction.strategy.header.encoding",
     "logstore.decompression.max.bytes",
     "logstore.kafka.exact",
+    "logstore.request.max.entries",
     "logstore.small.file.max.bytes",
     "logstore.cleaner.max.read.bytes.per.second",
     "logstore.cleaner.max.write.bytes.per.second",
@@ -46,7 +47,12 @@ CHECKED_ELSEWHERE = {
 }
 """Kafka bounds these when it builds the topic's defaults; `test_values_in_force` shows it."""
 
-OUR_DEFAULTS = {"group.initial.rebalance.delay.ms": "0", "node.id": "-1"}
+OUR_DEFAULTS = {
+    "group.initial.rebalance.delay.ms": "0",
+    "max.connections": "2000",
+    "node.id": "-1",
+    "queued.max.request.bytes": str(256 << 20),
+}
 """Where a broker for tests begins with another value than Kafka's; COMPATIBILITY.md says so.
 
 `node.id` has no default in Kafka 4, which has to be told it."""

@@ -5,10 +5,11 @@ import struct
 
 import pytest
 
-from logstore.errors import MessageError, UnsupportedFormatError
+from logstore.errors import MessageError, TooManyElementsError, UnsupportedFormatError
 from logstore.messages import (
     decode,
     decode_at,
+    decode_bounded,
     decode_versioned,
     encode,
     encode_bytes,
@@ -50,6 +51,58 @@ def test_what_was_written_is_read_again_and_nothing_shorter_or_longer(name):
                 decode(kind, version, data[:cut])
             assert (caught.value.name, caught.value.version) == (name, version)
             assert 0 <= caught.value.position <= cut
+
+
+def elements_of(message):
+    """Return how many elements the arrays of a message have, of all depths."""
+    count = 0
+    for name in message.__slots__:
+        value = getattr(message, name)
+        if isinstance(value, list):
+            count += len(value)
+        for each in value if isinstance(value, list) else [value]:
+            if hasattr(each, "__slots__") and hasattr(each, "schema"):
+                count += elements_of(each)
+    return count
+
+
+def has_tagged_fields(name, version):
+    structs = schema(name).structs.values()
+    return any(version in field.tagged for fields in structs for field in fields)
+
+
+@pytest.mark.parametrize("name", definitions())
+def test_elements_are_bounded_in_each_message(name):
+    rng = random.Random(name)
+    kind = getattr(types, name)
+    for version in versions(name):
+        data = encode_bytes(random_message(rng, name, version), version)
+        message, end, elements = decode_bounded(kind, version, data, 0, 10**6)
+        # Tagged fields count as well: there may be any number of them.
+        assert end == len(data)
+        assert elements >= elements_of(message)
+        if not has_tagged_fields(name, version):
+            assert elements == elements_of(message)
+        assert decode_bounded(kind, version, data, 0, elements) == (message, end, elements)
+        if elements:
+            with pytest.raises(TooManyElementsError, match="elements are too many"):
+                decode_bounded(kind, version, data, 0, elements - 1)
+
+
+def test_tagged_fields_that_are_not_known_count_as_elements():
+    data = encode_bytes(types.ApiVersionsRequest(), 3)[:-1] + uvarint(300) + b"\x7f\0" * 300
+    assert decode_bounded(types.ApiVersionsRequest, 3, data, 0, 300)[2] == 300
+    with pytest.raises(TooManyElementsError):
+        decode_bounded(types.ApiVersionsRequest, 3, data, 0, 299)
+
+
+def test_no_element_is_decoded_of_an_array_that_has_too_many(monkeypatch):
+    topics = [types.MetadataRequest.MetadataRequestTopic(name="t")] * 1000
+    data = encode_bytes(types.MetadataRequest(topics=topics), 1)
+    # The bytes of the elements are not even looked at.
+    damaged = data[:4] + b"\xff" * (len(data) - 4)
+    with pytest.raises(TooManyElementsError, match="1000 elements are too many"):
+        decode_bounded(types.MetadataRequest, 1, damaged, 0, 999)
 
 
 def test_values_survive():

@@ -9,7 +9,7 @@ from logstore import Broker, ShiftedClock, TopicPartition
 from logstore.errors import KAFKA_CODES
 from logstore.jit import policy
 from logstore.jit.files import KernelFiles
-from logstore.log.reader import Isolation
+from logstore.log.reader import Isolation, LogReader
 from logstore.messages.types import (
     FetchRequest,
     ListOffsetsRequest,
@@ -398,6 +398,56 @@ def answered(client):
     return client.read(fetch_of("t", 0), 12)[1].responses[0].partitions[0]
 
 
+@pytest.fixture
+def reads(monkeypatch):
+    """Note each read of a log by a Fetch request."""
+    noted = []
+    read = LogReader.read
+    monkeypatch.setattr(
+        LogReader,
+        "read",
+        lambda self, *args, **kwargs: noted.append(1) or read(self, *args, **kwargs),
+    )
+    return noted
+
+
+def test_a_fetch_that_waits_has_read_the_log_once(broker, client, reads):
+    waiting(client, broker.log("t"))
+    assert len(reads) == 1
+    broker.append("t", value=b"x", partition=0)
+    assert offsets_of(bytes(answered(client).records)) == [0]
+    assert len(reads) == 2
+    assert offsets_of(bytes(fetched(client, "t", 0, max_wait_ms=60_000).records)) == [0]
+    assert len(reads) == 3
+
+
+def test_what_is_appended_while_a_fetch_reads_is_not_missed(broker, client, monkeypatch):
+    log = broker.log("t")
+    read = LogReader.read
+
+    def read_and_append(self, *args, **kwargs):
+        found = read(self, *args, **kwargs)
+        if log.log_end_offset == 0:
+            broker.append("t", value=b"x", partition=0)
+        return found
+
+    monkeypatch.setattr(LogReader, "read", read_and_append)
+    found = fetched(client, "t", 0, max_wait_ms=3_600_000)
+    assert offsets_of(bytes(found.records)) == [0]
+
+
+def test_a_fetch_does_not_wait_if_what_it_lacks_is_in_the_next_segment(broker, client):
+    """A read ends with its segment; Kafka answers then, however few bytes that are."""
+    log = broker.log("t")
+    log.writer.append_batches(batch(0, value=b"x" * 100))
+    waiting(client, log, min_bytes=1000)
+    log.writer.roll()
+    log.writer.append_batches(batch(0, value=b"x" * 2000))
+    assert offsets_of(bytes(answered(client).records)) == [0]
+    found = fetched(client, "t", 0, min_bytes=1000, max_wait_ms=3_600_000)
+    assert offsets_of(bytes(found.records)) == [0]
+
+
 @pytest.mark.parametrize("on_disk", (False, True))
 def test_a_fetch_waits_for_what_is_appended_next(tmp_path, on_disk):
     with Broker(tmp_path / "data" if on_disk else None) as broker:
@@ -436,7 +486,7 @@ def test_a_fetch_that_waits_hears_of_a_deleted_topic(broker, client):
 
 def test_a_topic_that_is_deleted_before_a_fetch_waits_for_it_ends_the_wait(broker):
     log = broker.log("t")
-    stand = _Stand.of([log], Isolation.READ_UNCOMMITTED, Nodes(broker.manager))
+    stand = _Stand._now([log], Isolation.READ_UNCOMMITTED, Nodes(broker.manager))
     delayed = _DelayedFetch(stand, 1)
     assert not delayed.is_done()
     broker.delete_topic("t")
@@ -454,6 +504,19 @@ def test_a_fetch_that_waits_hears_of_deleted_records(broker, client):
 
 def test_a_fetch_is_answered_with_nothing_when_its_time_is_over(client):
     assert bytes(fetched(client, "t", 0, max_wait_ms=20).records) == b""
+
+
+def test_a_fetch_is_answered_at_its_deadline_with_less_than_it_wants(broker, client):
+    """With what came while it waited, too."""
+    log = broker.log("t")
+    log.writer.append_batches(batch(0))
+    before = len(log.local.changed._listeners)
+    asked = fetch_of("t", 0, min_bytes=10_000, max_wait_ms=300)
+    client.socket.sendall(client.frame(asked, 12))
+    client.until(lambda: len(log.local.changed._listeners) > before)
+    log.writer.append_batches(batch(0))
+    assert offsets_of(bytes(answered(client).records)) == [0, 1]
+    assert len(log.local.changed._listeners) == before
 
 
 def test_a_waiting_fetch_holds_up_no_other_connection(broker, listener, client):

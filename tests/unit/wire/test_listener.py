@@ -1,21 +1,27 @@
 """A listener over a socket: whole frames, hostile ones, limits, its end."""
 
+import asyncio
+import gc
 import socket
 import struct
+import sys
 import threading
+import tracemalloc
 from pathlib import Path
 
 import pytest
 
-from logstore import Broker
+from logstore import Broker, Cluster
 from logstore.errors import IllegalStateError, InvalidConfigurationError
 from logstore.messages.types import (
     ApiVersionsRequest,
     MetadataRequest,
+    ProduceRequest,
     SaslAuthenticateRequest,
     SaslHandshakeRequest,
 )
 from logstore.wire.limits import Limits
+from tests.support.world.builders import batch
 from tests.support.world.wire import Client, fetch_of
 
 
@@ -279,3 +285,241 @@ def test_a_connection_that_is_cut_in_a_fetch_leaves_no_subscription(broker):
         client.socket.shutdown(socket.SHUT_RDWR)
         client.close()
         client.until(lambda: len(listeners) == before)
+
+
+# -- memory of requests ------------------------------------------------------------------------
+
+
+HALF = 300 << 10
+
+
+def held_bytes(listener):
+    return listener.service.pool.used_bytes
+
+
+def half_of(size=512 << 10, sent=HALF):
+    return struct.pack(">i", size) + bytes(sent)
+
+
+@pytest.mark.parametrize("sasl", (None, {"ann": "secret"}), ids=("open", "unauthenticated"))
+def test_half_a_request_is_released_with_its_connection(broker, sasl):
+    with broker.listen(sasl=sasl) as listener, Client(listener) as other:
+        other.ask(ApiVersionsRequest(), 0)
+        gc.collect()
+        gc.disable()  # memory must not wait for it
+        tracemalloc.start()
+        try:
+            before = tracemalloc.get_traced_memory()[0]
+            for _ in range(2):  # filled, drained, and filled again
+                clients = [Client(listener) for _ in range(20)]
+                for client in clients:
+                    client.socket.sendall(half_of())
+                other.until(lambda: held_bytes(listener) == 20 * (4 + HALF))
+                for client in clients:
+                    client.close()
+                other.until(lambda: held_bytes(listener) == 0)
+                other.until(lambda: len(listener._connections) == 1)
+            assert tracemalloc.get_traced_memory()[0] - before < 3 * HALF
+        finally:
+            tracemalloc.stop()
+            gc.enable()
+
+
+def test_an_answered_request_is_not_kept_until_the_next_one(broker):
+    limits = Limits(remembered_requests=0)
+    with broker.listen(limits=limits) as listener, Client(listener) as client:
+        frame = client.frame(big_request("no such topic", 4 << 20), 9)
+        tracemalloc.start()
+        try:
+            for _ in range(2):
+                client.socket.sendall(frame)
+                client.read(big_request(), 9)
+                client.until(lambda: held_bytes(listener) == 0)
+                assert tracemalloc.get_traced_memory()[0] < 2 << 20
+        finally:
+            tracemalloc.stop()
+
+
+def test_an_announced_size_holds_no_memory(broker):
+    with broker.listen() as listener:
+        clients = [Client(listener) for _ in range(10)]
+        for client in clients:
+            client.socket.sendall(struct.pack(">i", 100 << 20) + b"x" * 10)
+        clients[0].until(lambda: held_bytes(listener) == 140)
+        for client in clients:
+            client.close()
+
+
+def big_request(topic="t", size=600_000):
+    """Return a request that is answered once all of it has arrived."""
+    data = ProduceRequest.PartitionProduceData(index=0, records=batch(0, value=bytes(size)))
+    topics = [ProduceRequest.TopicProduceData(name=topic, partition_data=[data])]
+    return ProduceRequest(acks=1, timeout_ms=1000, topic_data=topics)
+
+
+def test_while_requests_hold_all_memory_no_new_ones_are_read_and_begun_ones_are_answered(broker):
+    broker.create_topic("t")
+    limits = Limits(queued_bytes=1_000_000, frame_bytes=1_000_000)
+    with broker.listen(limits=limits) as listener, Client(listener) as other:
+        for _ in range(2):  # filled, drained, and filled again
+            first, second = Client(listener), Client(listener)
+            frames = [each.frame(big_request(), 9) for each in (first, second)]
+            for client, frame in zip((first, second), frames, strict=True):
+                client.socket.sendall(frame[:550_000])
+            other.until(lambda: held_bytes(listener) == 1_100_000)
+            other.socket.sendall(other.frame(ApiVersionsRequest(), 0))
+            with Client(listener) as late:
+                late.socket.sendall(late.frame(ApiVersionsRequest(), 0))
+                late.until(lambda: len(listener._connections) == 4)
+                reading = [each for each in listener._connections if each._is_reading]
+                assert len(reading) == 2
+                for client, frame in zip((first, second), frames, strict=True):
+                    client.socket.sendall(frame[550_000:])
+                    answer = client.read(big_request(), 9)[1]
+                    assert answer.responses[0].partition_responses[0].error_code == 0
+                assert other.read(ApiVersionsRequest(), 0)[1].error_code == 0
+                assert late.read(ApiVersionsRequest(), 0)[1].error_code == 0
+            first.close()
+            second.close()
+            other.until(lambda: (held_bytes(listener), len(listener._connections)) == (0, 1))
+
+
+def test_half_requests_that_hold_all_memory_are_closed_and_others_answered(broker, caplog):
+    limits = Limits(queued_bytes=1_000_000, frame_bytes=1_000_000, frame_ms=40)
+    with broker.listen(limits=limits) as listener:
+        for _ in range(2):
+            first, second, third = (Client(listener) for _ in range(3))
+            first.socket.sendall(half_of(900_000, 600_000))
+            third.until(lambda: held_bytes(listener) == 600_004)
+            second.socket.sendall(half_of(900_000, 600_000))
+            third.until(lambda: "no new requests are read" in caplog.text)
+            assert third.ask(ApiVersionsRequest(), 0).error_code == 0
+            assert first.is_at_end()
+            third.close()
+            second.close()
+            second.until(lambda: not listener._connections)
+
+
+def test_a_request_may_arrive_in_very_small_pieces(broker):
+    """Each piece is an object of Python: they must not take many times their size."""
+    with broker.listen() as listener, Client(listener) as client:
+        client.ask(ApiVersionsRequest(), 0)
+        (connection,) = listener._connections
+        frame = half_of(100_000, 20_000)
+
+        async def feed():
+            for at in range(len(frame)):
+                connection.data_received(frame[at : at + 1])
+            return sum(map(sys.getsizeof, connection._chunks)), len(connection._chunks)
+
+        size, count = listener._loops.call(feed())
+        assert size < 1.5 * len(frame)
+        assert count <= 2
+
+
+# -- limits from the broker's settings ---------------------------------------------------------
+
+
+def test_limits_are_those_of_the_broker_s_settings():
+    settings = {
+        "max.connections": 7,
+        "max.connections.per.ip": 5,
+        "connections.max.idle.ms": 12_345,
+        "socket.request.max.bytes": 2000,
+        "sasl.server.max.receive.size": 1000,
+        "queued.max.request.bytes": 3000,
+        "fetch.max.bytes": 1024,
+        "logstore.request.max.entries": 99,
+    }
+    with Broker(broker_config=settings) as broker, broker.listen() as listener:
+        assert listener.service.limits == Limits(
+            connections=7,
+            connections_per_address=5,
+            idle_ms=12_345,
+            frame_bytes=2000,
+            frame_bytes_before_authentication=1000,
+            queued_bytes=3000,
+            fetch_bytes=1024,
+            entries=99,
+        )
+    with Broker() as broker, broker.listen() as listener:
+        assert listener.service.limits == Limits()
+
+
+def test_limits_of_the_settings_hold_for_each_broker_of_a_cluster():
+    with (
+        Cluster(3, broker_config={"max.connections": 1}) as cluster,
+        cluster.listen() as listening,
+    ):
+        for listener in listening.values():
+            with Client(listener) as first:
+                first.ask(ApiVersionsRequest(), 0)
+                with Client(listener) as second:
+                    assert second.is_at_end()
+
+
+def test_max_connections_may_change_while_the_broker_runs(broker):
+    followers = broker.manager.services.events.reconfigured._listeners
+    before = len(followers)
+    with broker.listen() as listener, Client(listener) as first:
+        first.ask(ApiVersionsRequest(), 0)
+        broker.alter_broker_configs({"max.connections": 1})
+        with Client(listener) as second:
+            assert second.is_at_end()
+        broker.alter_broker_configs({"max.connections": None})
+        with Client(listener) as second:
+            assert second.ask(ApiVersionsRequest(), 0).error_code == 0
+    assert len(followers) == before
+
+
+def test_limits_that_were_given_stay_when_settings_change(broker):
+    with broker.listen(limits=Limits(connections=2)) as listener:
+        broker.alter_broker_configs({"max.connections": 1})
+        assert listener.service.limits.connections == 2
+
+
+def test_connections_from_one_address_above_the_limit_are_closed_at_once(caplog):
+    def from_address(listener, host):
+        client = Client.__new__(Client)
+        client.socket = socket.create_connection(
+            ("127.0.0.1", listener.port), 20, source_address=(host, 0)
+        )
+        client.client_id, client.correlation_id = "test", 0
+        return client
+
+    with (
+        Broker(broker_config={"max.connections.per.ip": 2}) as broker,
+        broker.listen() as listener,
+    ):
+        for _ in range(2):  # filled, drained, and filled again
+            clients = [from_address(listener, host) for host in ("127.0.0.1", "127.0.0.2") * 2]
+            for client in clients:
+                assert client.ask(ApiVersionsRequest(), 0).error_code == 0
+            for host in ("127.0.0.1", "127.0.0.2"):
+                with from_address(listener, host) as one_more:
+                    assert one_more.is_at_end()
+            for client in clients:
+                client.close()
+            client.until(lambda: not listener._connections)
+        assert listener._per_address == {}
+    assert "max.connections.per.ip allows 2 from one address" in caplog.text
+
+
+def test_refused_connections_are_reported_in_few_lines(broker, caplog):
+    limits = Limits(connections=1, frame_ms=200_000)
+    with broker.listen(limits=limits) as listener, Client(listener) as first:
+        first.ask(ApiVersionsRequest(), 0)
+        for _ in range(20):
+            with Client(listener) as client:
+                assert client.is_at_end()
+        listener._loops.call(_swept(listener))
+    messages = [each.getMessage() for each in caplog.records]
+    assert messages == [
+        "a connection from 127.0.0.1 is refused: max.connections allows 1",
+        "19 more connections were refused",
+    ]
+
+
+async def _swept(listener):
+    listener._sweeper.cancel()
+    listener._sweep(asyncio.get_running_loop())
