@@ -342,6 +342,8 @@ class Consumer:
     def position(self, partition: TopicPartition, timeout_ms: float | None = None) -> int:
         """Return the offset of the next record; it moves over holes and what is not seen.
 
+        After the last batch it stays, as in other clients, even if the end offset is higher.
+
         Raises
         ------
         IllegalStateError

@@ -1,8 +1,9 @@
 """Where a consumer reads each of its partitions, and what it reads there.
 
-A position moves over everything that a consumer does not see: holes that a cleaner left, control
-batches, records of aborted transactions, batches without records, the rest of a log that holds
-nothing. So it reaches the end that the consumer is told, always.
+A position moves over everything that a consumer does not see, as far as a batch spans it: holes
+that a cleaner left in or between batches, control batches, records of aborted transactions, batches
+without records. It ends up after the last batch, as in every client. If the log ends in a hole that
+no batch spans, that is below the end offset.
 """
 
 from __future__ import annotations
@@ -81,6 +82,8 @@ class Position:
         self._batch: RecordBatch | None = None
         self._records: deque[Record] = deque()
         self._next_offset = 0
+        # Generation of the log, offset and end between which no batch was found.
+        self._hole: tuple[int, int, int] | None = None
 
     def seek(self, offset: int) -> None:
         """Read on at an offset."""
@@ -100,7 +103,10 @@ class Position:
         """Tell whether there may be something to read, or to move over."""
         if self.offset is None or self._records:
             return True
-        return not log.log_start_offset <= self.offset >= log.reader.upper_offset(isolation)
+        end = log.reader.upper_offset(isolation)
+        if log.log_start_offset > self.offset:
+            return True
+        return self.offset < end and self._hole != (log.generation, self.offset, end)
 
     def take(self, log: Log, config: ConsumerConfig, most: int) -> list[ConsumedRecord]:
         """Read up to so many records, and move over what is not seen on the way.
@@ -135,7 +141,7 @@ class Position:
                 log_start_offset=log.log_start_offset,
                 log_end_offset=log.log_end_offset,
             )
-        if start >= end:
+        if start >= end or self._hole == (generation, start, end):
             return False
         for batch, is_visible in log.reader.fetched(start, isolation=isolation):
             if is_visible:
@@ -146,9 +152,7 @@ class Position:
                     self._next_offset = batch.header.next_offset
                     return True
             self.offset = max(start, batch.header.next_offset)
-        if log.generation == generation:
-            # Nothing at all is left below the end: a hole, which nobody will fill.
-            self.offset = max(self.offset, end)
+        self._hole = generation, self.offset, end
         return False
 
     def _consumed(self, record: Record, config: ConsumerConfig) -> ConsumedRecord:

@@ -38,25 +38,35 @@ class OrderService:
 class TableCache:
     """The latest value of each key of a compacted topic, in memory."""
 
-    def __init__(self, consumer):
+    def __init__(self, consumer, quiet_ms=5000):
         self._consumer = consumer
+        self._quiet_ms = quiet_ms
         self.rows = {}
 
     async def warm_up(self):
-        """Read up to where the topic ends now."""
-        partitions = self._consumer.assignment()
-        ends = await self._consumer.end_offsets(partitions)
-        while [tp for tp in partitions if await self._consumer.position(tp) < ends[tp]]:
-            await self.refresh()
+        """Read up to where the topic ends now, or until nothing comes."""
+        ends = await self._consumer.end_offsets(self._consumer.assignment())
+        positions = await self._positions()
+        while any(positions[tp] < end for tp, end in ends.items()):
+            has_read = await self.refresh(timeout_ms=self._quiet_ms)
+            before, positions = positions, await self._positions()
+            has_fetched = None not in [self._consumer.highwater(tp) for tp in ends]
+            if not has_read and positions == before and has_fetched:
+                break  # a hole that no batch spans
 
-    async def refresh(self):
-        """Take in what comes next."""
-        for records in (await self._consumer.getmany(timeout_ms=50)).values():
+    async def _positions(self):
+        return {tp: await self._consumer.position(tp) for tp in self._consumer.assignment()}
+
+    async def refresh(self, timeout_ms=50):
+        """Take in what comes next; return whether there was anything."""
+        polled = await self._consumer.getmany(timeout_ms=timeout_ms)
+        for records in polled.values():
             for record in records:
                 if record.value is None:
                     self.rows.pop(record.key, None)
                 else:
                     self.rows[record.key] = record.value
+        return bool(polled)
 
 
 class CountingStore:

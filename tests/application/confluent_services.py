@@ -49,7 +49,8 @@ class OrderService:
 class TableCache:
     """The latest value of each key of a compacted topic, in memory."""
 
-    def __init__(self, configs, topic):
+    def __init__(self, configs, topic, quiet_s=5):
+        self._quiet_s = quiet_s
         self._consumer = Consumer(
             {"group.id": "nobody", "enable.auto.commit": False, **configs}
             | {"enable.partition.eof": True}
@@ -60,13 +61,20 @@ class TableCache:
         self._consumer.assign([TopicPartition(topic, each, OFFSET_BEGINNING) for each in numbers])
 
     def warm_up(self):
-        """Read up to where the topic ends now."""
+        """Read up to where the topic ends now, or until nothing comes."""
         while self._behind:
-            self.refresh()
+            if not self.refresh(1, self._quiet_s) and self._has_fetched():
+                break  # a hole that no batch spans
 
-    def refresh(self):
-        """Take in what comes next."""
-        for message in self._consumer.consume(100, timeout=0.05):
+    def _has_fetched(self):
+        behind = [each for each in self._consumer.assignment() if each.partition in self._behind]
+        marks = [self._consumer.get_watermark_offsets(each, cached=True) for each in behind]
+        return all(high >= 0 for _, high in marks)
+
+    def refresh(self, count=100, timeout_s=0.05):
+        """Take in what comes next; return whether there was anything."""
+        messages = self._consumer.consume(count, timeout=timeout_s)
+        for message in messages:
             error = message.error()
             if error is not None:
                 if error.code() != KafkaError._PARTITION_EOF:
@@ -76,6 +84,7 @@ class TableCache:
                 self.rows.pop(message.key(), None)
             else:
                 self.rows[message.key()] = message.value()
+        return bool(messages)
 
     def close(self):
         self._consumer.close()

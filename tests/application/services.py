@@ -42,19 +42,29 @@ class TableCache:
         consumer.seek_to_beginning()
 
     def warm_up(self):
-        """Read up to where the topic ends now."""
+        """Read up to where the topic ends now, or until nothing comes."""
         ends = self._consumer.end_offsets(self._partitions)
-        while any(self._consumer.position(tp) < ends[tp] for tp in self._partitions):
-            self.refresh(timeout_ms=1000)
+        positions = self._positions()
+        while any(positions[tp] < ends[tp] for tp in self._partitions):
+            has_read = self.refresh(timeout_ms=5000)
+            before, positions = positions, self._positions()
+            has_fetched = None not in [self._consumer.highwater(tp) for tp in self._partitions]
+            if not has_read and positions == before and has_fetched:
+                break  # a hole that no batch spans
+
+    def _positions(self):
+        return {tp: self._consumer.position(tp) for tp in self._partitions}
 
     def refresh(self, timeout_ms=0):
-        """Take in what has come since."""
-        for records in self._consumer.poll(timeout_ms=timeout_ms).values():
+        """Take in what has come since; return whether there was anything."""
+        polled = self._consumer.poll(timeout_ms=timeout_ms)
+        for records in polled.values():
             for record in records:
                 if record.value is None:
                     self.rows.pop(record.key, None)
                 else:
                     self.rows[record.key] = record.value
+        return bool(polled)
 
 
 class CountingStore:

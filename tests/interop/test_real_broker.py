@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
+from contextlib import closing
 from itertools import pairwise
 
+import kafka
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartition
+from kafka.admin import NewTopic
 
-from logstore import Broker
+from logstore import Broker, VirtualClock
 from logstore.broker.salvage import salvage
 from logstore.check import INFO, CheckCounts, Checker
 from logstore.names import METADATA_LOG_DIR
 from logstore.runtime import DiskFileSystem, ReadOnlyFileSystem
+from logstore.testing import holes
 from tests.interop.conftest import unavailable
 from tests.support.interop.judge import RELEASES, Unavailable
-from tests.support.interop.real_broker import RealBroker
+from tests.support.interop.real_broker import RealBroker, class_path, java
 
 pytestmark = pytest.mark.interop
 
@@ -159,3 +164,64 @@ def test_a_broker_takes_back_what_was_salvaged(broker, scratch):
     broker.stop()
     gap = ("offset_gap", gap_in(expected))
     assert checked(broker.data_dir, wanted=[gap])[0] <= LEFT_BEHIND
+
+
+def position_in_process(ours, topic, level):
+    consumer = ours.consumer(auto_offset_reset="earliest", isolation_level=level)
+    consumer.assign([kafka.TopicPartition(topic, 0)])
+    while consumer.poll(timeout_ms=100):
+        pass
+    return consumer.position(kafka.TopicPartition(topic, 0))
+
+
+def position_of_kafka_python(bootstrap, topic, level):
+    partition = kafka.TopicPartition(topic, 0)
+    with closing(
+        kafka.KafkaConsumer(
+            bootstrap_servers=bootstrap, isolation_level=level, fetch_max_wait_ms=20
+        )
+    ) as consumer:
+        consumer.assign([partition])
+        consumer.seek_to_beginning()
+        while consumer.poll(timeout_ms=500) or consumer.highwater(partition) is None:
+            pass
+        return consumer.position(partition)
+
+
+@pytest.mark.parametrize("release", RELEASES, ids=lambda release: release.profile)
+def test_clients_end_up_where_a_consumer_in_the_process_does(release, scratch):
+    """After the last batch of logs with holes; kafka-python lacks a codec of one shape."""
+    shapes = sorted(holes.SHAPES.keys() - {"compressed"})
+    levels = ("read_uncommitted", "read_committed")
+    settings = {"log.cleaner.enable": "false", "log.retention.ms": "-1"}
+    try:
+        broker = RealBroker.of(release, scratch, settings)
+    except Unavailable as error:
+        unavailable(error)
+    with broker:
+        with closing(kafka.KafkaAdminClient(bootstrap_servers=broker.bootstrap)) as admin:
+            admin.create_topics([NewTopic(shape, 2, 1) for shape in shapes])
+        broker.stop()
+        for shape in shapes:  # the other partition keeps the topic's id
+            shutil.rmtree(broker.data_dir / f"{shape}-0")
+        with Broker(broker.data_dir, clock=VirtualClock()) as ours:
+            for shape in shapes:
+                ours.create_topic(shape, partitions=2, configs=dict(holes.CONFIGS))
+                holes.fill(ours, shape, topic=shape)
+            expected = {
+                level: {shape: position_in_process(ours, shape, level) for shape in shapes}
+                for level in levels
+            }
+        assert expected["read_committed"]["bare_end"] == 3
+        broker.start()
+        for level in levels:
+            found = {
+                shape: position_of_kafka_python(broker.bootstrap, shape, level) for shape in shapes
+            }
+            assert found == expected[level]
+            command = java(
+                class_path(release), "broker.Positions", broker.bootstrap, level, *shapes
+            )
+            done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+            lines = (line.split() for line in done.stdout.splitlines())
+            assert {shape: int(position) for shape, position in lines} == expected[level]
