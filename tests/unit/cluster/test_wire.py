@@ -26,7 +26,11 @@ from logstore.errors import (
     InvalidReplicaAssignmentError,
 )
 from logstore.messages.types import (
+    AddPartitionsToTxnRequest,
     DeleteRecordsRequest,
+    DescribeTransactionsRequest,
+    EndTxnRequest,
+    InitProducerIdRequest,
     MetadataRequest,
     OffsetForLeaderEpochRequest,
     ProduceRequest,
@@ -256,6 +260,44 @@ def test_an_append_that_waits_hears_of_another_leader(made):
     cluster.move_leader(TP, to=1)
     thread.join()
     assert answers == [("NOT_LEADER_OR_FOLLOWER", -1)]
+
+
+@pytest.mark.parametrize("power_loss", (False, True), ids=("kill", "power loss"))
+def test_a_marker_stops_waiting_for_a_follower_when_its_process_ends(made, power_loss):
+    """The process ends although a request at its listener waits for the same coordinator."""
+    cluster, server = made
+    with Client(server[0]) as client, Client(server[2]) as other:
+        begun = client.ask(init_of("x"), 4)
+        of_topic = AddPartitionsToTxnRequest.AddPartitionsToTxnTopic
+        added = AddPartitionsToTxnRequest(
+            v3_and_below_transactional_id="x",
+            v3_and_below_producer_id=begun.producer_id,
+            v3_and_below_producer_epoch=begun.producer_epoch,
+            v3_and_below_topics=[of_topic(name="t", partitions=[0])],
+        )
+        client.ask(added, 3)
+        cluster.disconnect({2}, {0, 1})
+        ended = EndTxnRequest(
+            transactional_id="x",
+            producer_id=begun.producer_id,
+            producer_epoch=begun.producer_epoch,
+            committed=True,
+        )
+        client.socket.sendall(client.frame(ended, 3))
+        wait_for(lambda: len(cluster.purgatory))
+        other.socket.sendall(other.frame(init_of("y"), 4))
+        wait_for(lambda: "InitProducerId" in [each.api for each in server[2].requests])
+        cluster.kill(2, power_loss=power_loss)
+        client.read(ended, 3)
+        asked = DescribeTransactionsRequest(transactional_ids=["x"])
+        (found,) = client.ask(asked, 0).transaction_states
+    assert found.transaction_state == "CompleteCommit", "both replicas in sync have the marker"
+
+
+def init_of(transactional_id):
+    return InitProducerIdRequest(
+        transactional_id=transactional_id, transaction_timeout_ms=TIMEOUT_S * 1000
+    )
 
 
 def test_an_append_that_too_few_replicas_have_by_now_is_told_so():
