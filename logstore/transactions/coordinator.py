@@ -368,6 +368,9 @@ class TransactionCoordinator:
     def abort_timed_out(self) -> list[str]:
         """Abort the transactions that are older than their timeout, and fence their producers.
 
+        Transactions that were ended before, and whose markers could not all be written, are
+        completed first: their producers may be gone.
+
         Returns
         -------
         list of str
@@ -376,10 +379,12 @@ class TransactionCoordinator:
         with self._lock:
             if not self._is_in_use():
                 return []
+            stored = self._take_over()
+            self._complete_prepared(stored)
             now_ms = self._runtime.clock.now_ms()
             late = [
                 metadata
-                for metadata in self._take_over().by_id.values()
+                for metadata in stored.by_id.values()
                 if metadata.state is TransactionState.ONGOING
                 and metadata.start_ms + metadata.timeout_ms < now_ms
             ]
@@ -480,18 +485,18 @@ class TransactionCoordinator:
             return max(0, min(moments) + self.config.id_expiration_ms - now_ms) if moments else None
 
     def _abort_idle_ms(self) -> int | None:
-        """Tell that nothing is looked for while no transaction is open."""
+        """Return None while every transaction is complete: no timeout has to be checked."""
         with self._lock:
-            return 0 if self._has_open() else None
+            return 0 if self._has_incomplete() else None
 
     def _abort_in_background(self) -> None:
         with self._lock:
-            if self._has_open():
+            if self._has_incomplete():
                 self.abort_timed_out()
 
-    def _has_open(self) -> bool:
+    def _has_incomplete(self) -> bool:
         known = () if self._stored is None else self._stored.by_id.values()
-        return any(metadata.state is TransactionState.ONGOING for metadata in known)
+        return any(not metadata.state.is_idle for metadata in known)
 
     def _expire_in_background(self) -> None:
         self.remove_expired()
@@ -513,10 +518,14 @@ class TransactionCoordinator:
         if not self._active:
             self._log.ensure_stored()
             self._active = True
-            for metadata in list(stored.by_id.values()):
-                if metadata.state.is_prepared:
-                    self._succeeds(self._complete, metadata, "cannot be completed")
+            self._complete_prepared(stored)
         return stored
+
+    def _complete_prepared(self, stored: StoredTransactions) -> None:
+        """Write the markers that prepared transactions lack, as far as that is possible now."""
+        for metadata in list(stored.by_id.values()):
+            if metadata.state.is_prepared:
+                self._succeeds(self._complete, metadata, "cannot be completed")
 
     def _enter(self) -> StoredTransactions:
         """Begin a call of a producer: do first what is due, if there is no background."""
