@@ -365,6 +365,9 @@ class Cluster(Generic[ClockT]):
         """
         node, process, replicas = self._running(broker)
         replicas.stop()
+        # First, because the end of the process waits for requests at its listener, and these may
+        # wait for a marker that waits for this replica.
+        self._tell(self.controller.broker_ended(broker))
         if power_loss:
             process.lose_power()
         else:

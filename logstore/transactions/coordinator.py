@@ -382,6 +382,9 @@ class TransactionCoordinator:
     def abort_timed_out(self) -> list[str]:
         """Abort the transactions that are older than their timeout, and fence their producers.
 
+        Transactions that were ended before, and whose markers could not all be written, are
+        completed first: their producers may be gone.
+
         Returns
         -------
         list of str
@@ -390,10 +393,12 @@ class TransactionCoordinator:
         with self._lock:
             if not self._is_in_use():
                 return []
+            stored = self._take_over()
+            self._complete_prepared(stored)
             now_ms = self._runtime.clock.now_ms()
             late = [
                 metadata
-                for metadata in self._take_over().by_id.values()
+                for metadata in stored.by_id.values()
                 if metadata.state is TransactionState.ONGOING
                 and metadata.start_ms + metadata.timeout_ms < now_ms
             ]
@@ -494,18 +499,18 @@ class TransactionCoordinator:
             return max(0, min(moments) + self.config.id_expiration_ms - now_ms) if moments else None
 
     def _abort_idle_ms(self) -> int | None:
-        """Tell that nothing is looked for while no transaction is open."""
+        """Return None while every transaction is complete: no timeout has to be checked."""
         with self._lock:
-            return 0 if self._has_open() else None
+            return 0 if self._has_incomplete() else None
 
     def _abort_in_background(self) -> None:
         with self._lock:
-            if self._has_open():
+            if self._has_incomplete():
                 self.abort_timed_out()
 
-    def _has_open(self) -> bool:
+    def _has_incomplete(self) -> bool:
         known = () if self._stored is None else self._stored.by_id.values()
-        return any(metadata.state is TransactionState.ONGOING for metadata in known)
+        return any(not metadata.state.is_idle for metadata in known)
 
     def _expire_in_background(self) -> None:
         self.remove_expired()
@@ -528,10 +533,14 @@ class TransactionCoordinator:
             self._log.ensure_stored()
             self._active = True
             self._settle_pending_offsets()
-            for metadata in list(stored.by_id.values()):
-                if metadata.state.is_prepared:
-                    self._succeeds(self._complete, metadata, "cannot be completed")
+            self._complete_prepared(stored)
         return stored
+
+    def _complete_prepared(self, stored: StoredTransactions) -> None:
+        """Write the markers that prepared transactions lack, as far as that is possible now."""
+        for metadata in list(stored.by_id.values()):
+            if metadata.state.is_prepared:
+                self._succeeds(self._complete, metadata, "cannot be completed")
 
     def _settle_pending_offsets(self) -> None:
         """Write the markers that `__consumer_offsets` lacks; see `pending_offsets`.

@@ -30,7 +30,11 @@ from logstore.errors import (
     InvalidReplicaAssignmentError,
 )
 from logstore.messages.types import (
+    AddPartitionsToTxnRequest,
     DeleteRecordsRequest,
+    DescribeTransactionsRequest,
+    EndTxnRequest,
+    InitProducerIdRequest,
     MetadataRequest,
     OffsetForLeaderEpochRequest,
     ProduceRequest,
@@ -286,6 +290,66 @@ def test_an_append_that_waits_hears_of_another_leader(made):
     cluster.move_leader(TP, to=1)
     thread.join()
     assert answers == [("NOT_LEADER_OR_FOLLOWER", -1)]
+
+
+def init_of(transactional_id):
+    return InitProducerIdRequest(
+        transactional_id=transactional_id, transaction_timeout_ms=TIMEOUT_S * 1000
+    )
+
+
+def begin(client, *, commit):
+    """Begin a transaction of `x` on partition 0 of `t`, and return the request that ends it."""
+    begun = client.ask(init_of("x"), 4)
+    of_topic = AddPartitionsToTxnRequest.AddPartitionsToTxnTopic
+    added = AddPartitionsToTxnRequest(
+        v3_and_below_transactional_id="x",
+        v3_and_below_producer_id=begun.producer_id,
+        v3_and_below_producer_epoch=begun.producer_epoch,
+        v3_and_below_topics=[of_topic(name="t", partitions=[0])],
+    )
+    client.ask(added, 3)
+    return EndTxnRequest(
+        transactional_id="x",
+        producer_id=begun.producer_id,
+        producer_epoch=begun.producer_epoch,
+        committed=commit,
+    )
+
+
+def state_of(client):
+    asked = DescribeTransactionsRequest(transactional_ids=["x"])
+    return client.ask(asked, 0).transaction_states[0].transaction_state
+
+
+@pytest.mark.parametrize("power_loss", (False, True), ids=("kill", "power loss"))
+def test_a_marker_stops_waiting_for_a_follower_when_its_process_ends(made, power_loss):
+    """The process ends although a request at its listener waits for the same coordinator."""
+    cluster, server = made
+    with Client(server[0]) as client, Client(server[2]) as other:
+        commit = begin(client, commit=True)
+        cluster.disconnect({2}, {0, 1})
+        client.socket.sendall(client.frame(commit, 3))
+        wait_for(lambda: len(cluster.purgatory))
+        other.socket.sendall(other.frame(init_of("y"), 4))
+        wait_for(lambda: "InitProducerId" in [each.api for each in server[2].requests])
+        cluster.kill(2, power_loss=power_loss)
+        client.read(commit, 3)
+        assert state_of(client) == "CompleteCommit", "both replicas in sync have the marker"
+
+
+def test_a_marker_that_no_leader_took_is_written_by_the_next_one():
+    """The producer does not ask for it: it is gone."""
+    configs = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": 20, **NEVER_LAGS}
+    with Cluster(brokers=2, broker_config=configs) as cluster, cluster.listen() as server:
+        cluster.create_topic("t")
+        with Client(server[1]) as client:
+            abort = begin(client, commit=False)
+            cluster.kill(0)
+            assert name_of(client.ask(abort, 3).error_code) == "NONE"
+            assert state_of(client) == "PrepareAbort", "the partition has no leader"
+            cluster.restart(0)
+            wait_for(lambda: state_of(client) == "CompleteAbort")
 
 
 def test_an_append_that_too_few_replicas_have_by_now_is_told_so():

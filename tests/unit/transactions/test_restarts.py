@@ -240,6 +240,30 @@ def test_a_marker_that_a_topic_refused_follows_with_the_next_transaction(bench):
     assert len(markers(bench.log())) == 1
 
 
+@pytest.mark.parametrize("background", (False, True), ids=("calls", "background"))
+@pytest.mark.parametrize("commit", (True, False), ids=("commit", "abort"))
+def test_a_marker_that_was_refused_follows_although_its_producer_is_gone(background, commit):
+    """Without a background at the next call of any producer."""
+    bench = Bench(background=background)
+    bench.broker.create_topic("t")
+    producer = bench.transactional()
+    producer.begin_transaction()
+    producer.send("t", b"v")
+    bench.broker.alter_configs("t", {"max.message.bytes": 77})
+    (producer.commit_transaction if commit else producer.abort_transaction)()
+    bench.clock.advance(hours=5)
+    assert bench.state() == ("PrepareCommit" if commit else "PrepareAbort")
+    bench.broker.alter_configs("t", {"max.message.bytes": 1000})
+    if background:
+        bench.clock.advance(ms=10_000)
+    else:
+        bench.transactional("other")
+    assert bench.state() == ("CompleteCommit" if commit else "CompleteAbort")
+    assert bench.seen() == ([b"v"] if commit else [])
+    assert bench.log().last_stable_offset == bench.log().log_end_offset == 2
+    bench.broker.close()
+
+
 def test_an_end_that_is_not_noted_is_an_end_all_the_same():
     """The disk of the state topic fails after the decision and the markers."""
     disks = TwoDisks()
