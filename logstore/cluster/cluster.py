@@ -8,7 +8,7 @@ client that knows who leads: `append`, `delete_records`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
 from functools import partial
 from os import PathLike, fspath
@@ -191,9 +191,11 @@ class Cluster(Generic[ClockT]):
         clock: Clock = self.clock
         if isinstance(clock, VirtualClock):
             clock = SkewedClock(clock)
+        lock = self.runtime.lock()
         if self._data_dir is None:
-            return _Node(number, clock, MemoryFileSystem(clock), MEMORY_DIR)
-        return _Node(number, clock, DiskFileSystem(clock), f"{self._data_dir}/broker-{number}")
+            return _Node(number, clock, MemoryFileSystem(clock), MEMORY_DIR, lock)
+        data_dir = f"{self._data_dir}/broker-{number}"
+        return _Node(number, clock, DiskFileSystem(clock), data_dir, lock)
 
     def _open(self, node: _Node) -> Broker:
         """Open a broker on the files of its place, as they are."""
@@ -317,28 +319,35 @@ class Cluster(Generic[ClockT]):
         manager = broker.manager
 
         def write() -> None:
-            if node.broker is broker:
-                manager.checkpoint_high_watermarks()
+            with node.lock:
+                if task in node.tasks:
+                    manager.checkpoint_high_watermarks()
 
-        task = self.runtime.scheduler.schedule(
-            f"highwatermark-checkpoint-{node.id}",
-            write,
-            delay_ms=period_ms,
-            period_ms=period_ms,
-            idle_ms=lambda: None,
-        )
+        with node.lock:
+            task = self.runtime.scheduler.schedule(
+                f"highwatermark-checkpoint-{node.id}",
+                write,
+                delay_ms=period_ms,
+                period_ms=period_ms,
+                idle_ms=lambda: None,
+            )
+            node.tasks.append(task)
         manager.services.events.log_changed.subscribe(task.wake)
-        node.tasks.append(task)
 
     def _end(self, node: _Node) -> None:
         """Forget a broker that is about to end, or has ended; the others are told."""
         if node.replicas is not None:
             node.replicas.stop()
-        for task in node.tasks:
-            task.cancel()
-        node.tasks.clear()
+        self._end_tasks(node)
         node.broker = node.replicas = None
         self._tell(self.controller.broker_ended(node.id))
+
+    def _end_tasks(self, node: _Node) -> None:
+        """End the tasks of a broker, before its files are closed; wait for one that runs."""
+        with node.lock:
+            for task in node.tasks:
+                task.cancel()
+            node.tasks.clear()
 
     def _on_failed_replica(self, broker: int, topic_partition: TopicPartition) -> None:
         self._tell(self.controller.replica_failed(broker, topic_partition))
@@ -368,6 +377,7 @@ class Cluster(Generic[ClockT]):
         # First, because the end of the process waits for requests at its listener, and these may
         # wait for a marker that waits for this replica.
         self._tell(self.controller.broker_ended(broker))
+        self._end_tasks(node)
         if power_loss:
             process.lose_power()
         else:
@@ -379,6 +389,7 @@ class Cluster(Generic[ClockT]):
         node, process, replicas = self._running(broker)
         self._tell(self.controller.broker_ended(broker))
         replicas.stop()
+        self._end_tasks(node)
         process.close()
         self._end(node)
 
@@ -871,11 +882,19 @@ def _checked(
 class _Node:
     """A place for a broker: its id, clock and files stay, the process comes and goes."""
 
-    def __init__(self, broker_id: int, clock: Clock, fs: FileSystem, data_dir: str) -> None:
+    def __init__(
+        self,
+        broker_id: int,
+        clock: Clock,
+        fs: FileSystem,
+        data_dir: str,
+        lock: AbstractContextManager[bool],
+    ) -> None:
         self.id = broker_id
         self.clock = clock
         self.fs = fs
         self.data_dir = data_dir
         self.broker: Broker | None = None
         self.replicas: Replicas | None = None
+        self.lock = lock  # held while a task runs, and to end them
         self.tasks: list[ScheduledTask] = []

@@ -98,7 +98,8 @@ class Leadership:
         for replica in state.replicas:
             if replica != self._me:
                 # One that is not in sync has never caught up with this leader.
-                since = now_ms if replica in state.isr else now_ms - self._station.lag_max_ms
+                lag_ms = 0 if replica in state.isr else self._station.lag_max_ms + 1
+                since = now_ms - lag_ms
                 self.followers[replica] = FollowerState(replica, since)
         log.offsets.high_watermark_for = self._after_append
         log.writer.refuse = None

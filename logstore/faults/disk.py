@@ -6,7 +6,8 @@ of `logstore.runtime.faultfs` with everything dropped that is not durable:
 
 *Contents.* A file is durable as of its last `File.sync`. Whatever is written or cut afterwards is
 undone: bytes that were there before are read and kept when they are overwritten or cut, those
-behind the old end are not.
+behind the old end are not. Zeros are kept as their number, so that a preallocated index, which is
+cut and extended whenever it is opened or closed, costs what its entries take.
 *Names.* A created file or directory, and a rename, is durable once a directory that it touches is
 synced, and with it what happened to the same names before. Else it is undone; a file that a rename
 replaced is held open till then. A removal is durable at once: a disk may do so, and nothing would
@@ -17,13 +18,13 @@ be learnt from files that come back.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from logstore.faults.rules import Call
 from logstore.named import NamedTuple
 from logstore.names import SWAP_SUFFIX, parse_log_dir
-from logstore.runtime import directory_of, read_pieces, remove_tree
+from logstore.runtime import directory_of, remove_tree
 from logstore.runtime.fs import Buffer, File, FileKind, FileSystem
 from logstore.runtime.layer import FileSystemLayer
 from logstore.runtime.tree import Directory, Node
@@ -34,6 +35,45 @@ if TYPE_CHECKING:
     from logstore.types import TopicPartition
 
 
+_PIECE_BYTES = 64 * 1024
+"""Bytes that are read at a time, and left out if all of them are zeros."""
+
+_ZEROS = bytes(_PIECE_BYTES)
+
+
+class _Kept:
+    """The bytes of a range of a file: those of the pieces, and zeros elsewhere."""
+
+    __slots__ = ("end", "pieces", "start")
+
+    def __init__(self, start: int) -> None:
+        self.start = self.end = start
+        self.pieces: list[tuple[int, bytes]] = []
+
+    def read(self, file: File, end: int) -> None:
+        """Add what a file has from the end of the range up to another end."""
+        self.pieces += _written(file, self.end, end)
+        self.end = end
+
+    def restore(self, file: File) -> None:
+        """Give a file these bytes again; zeros behind its end are left out."""
+        for position, data in _written(file, self.start, self.end):
+            file.write_at([_ZEROS[: len(data)]], position)
+        for position, data in self.pieces:
+            file.write_at([data], position)
+
+
+def _written(file: File, start: int, end: int) -> Iterator[tuple[int, bytes]]:
+    """Yield the bytes [start, end) of a file in pieces with their positions, zeros left out.
+
+    Some zeros are among them.
+    """
+    while start < end and (data := file.read(start, min(_PIECE_BYTES, end - start))):
+        if data != _ZEROS[: len(data)]:
+            yield start, data.rstrip(b"\0")
+        start += len(data)
+
+
 class _FileNode(Node):
     """A file, and what undoes its changes since the last sync.
 
@@ -41,8 +81,10 @@ class _FileNode(Node):
     ----------
     durable_size : int or None
         As of the last sync; None if nothing has changed since.
-    undo : list of (position, bytes)
-        Bytes that were overwritten or cut, the oldest first.
+    kept_from : int
+        From here up to the durable size everything is kept already.
+    undo : list of _Kept
+        What was overwritten or cut, the oldest first.
     is_doomed : bool
         Whether a sync failed, so that no later one helps.
     is_gone : bool
@@ -52,7 +94,8 @@ class _FileNode(Node):
     def __init__(self, parent: Directory, name: str) -> None:
         super().__init__(parent, name)
         self.durable_size: int | None = None
-        self.undo: list[tuple[int, bytes]] = []
+        self.kept_from = 0
+        self.undo: list[_Kept] = []
         self.is_doomed = False
         self.is_gone = False
 
@@ -136,8 +179,8 @@ class BreakableFileSystem(FileSystemLayer):
         mtime_ms = self.base.stat(path).mtime_ms
         file = self.base.open(path, write=True)
         try:
-            for position, data in reversed(node.undo):
-                file.write_at([data], position)
+            for kept in reversed(node.undo):
+                kept.restore(file)
             file.truncate(node.durable_size)
             file.sync()
         finally:
@@ -272,7 +315,7 @@ class BreakableFileSystem(FileSystemLayer):
 
     def changes(self, node: _FileNode, size: int) -> None:
         """Note that a file, of this size yet, is no longer as of its last sync."""
-        node.durable_size = size
+        node.durable_size = node.kept_from = size
         self._dirty[id(node)] = node
 
     def synced(self, node: _FileNode) -> None:
@@ -341,10 +384,10 @@ class _Replaced(NamedTuple):
         path = self.node.path
         copy = base.open(path, create=True)
         try:
-            position = 0
-            for piece in read_pieces(self.file):
-                copy.write_at([piece], position)
-                position += len(piece)
+            size = self.file.size()
+            for position, data in _written(self.file, 0, size):
+                copy.write_at([data], position)
+            copy.truncate(size)
             copy.sync()
         finally:
             copy.close()
@@ -407,6 +450,7 @@ class _BreakableFile:
             self._fs.meet("write", self._node.path)
         if self._tracks:
             self._keep(size, INT64_MAX)
+            self._node.kept_from = min(self._node.kept_from, size)
         self._base.truncate(size)
 
     def _keep(self, start: int, end: int) -> None:
@@ -414,10 +458,11 @@ class _BreakableFile:
         node, size = self._node, self._base.size()
         if node.durable_size is None:
             self._fs.changes(node, size)
-        assert node.durable_size is not None
-        end = min(end, size, node.durable_size)
+        end = min(end, size, node.kept_from)
         if start < end:
-            node.undo.append((start, self._base.read(start, end - start)))
+            if not node.undo or node.undo[-1].end != start:
+                node.undo.append(_Kept(start))
+            node.undo[-1].read(self._base, end)
 
     def sync(self) -> None:
         """Make the contents durable."""

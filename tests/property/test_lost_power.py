@@ -91,6 +91,10 @@ class PowerMachine(RuleBasedStateMachine):
         data = b"%c" % (97 + self.serial % 26) * size
         self.on_file(name, lambda file: file.write_at([data], position))
 
+    @rule(name=names, position=positions, size=sizes)
+    def write_zeros(self, name: str, position: int, size: int) -> None:
+        self.on_file(name, lambda file: file.write_at([bytes(size)], position))
+
     @rule(name=names, size=positions)
     def truncate(self, name: str, size: int) -> None:
         self.on_file(name, lambda file: file.truncate(size))

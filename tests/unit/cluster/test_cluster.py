@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
 
 from logstore import (
@@ -84,3 +86,51 @@ def test_deleted_records_are_gone_on_every_replica(cluster):
     assert results[USERS].error is None
     assert [cluster.brokers[b].log("users").log_start_offset for b in range(3)] == [3, 3, 3]
     assert cluster.low_watermark("users", 0) == 3
+
+
+# -- brokers that end while their high watermarks are written ------------------------------------
+
+ENDS = {
+    "close": lambda cluster: cluster.stop(0),
+    "kill": lambda cluster: cluster.kill(0),
+    "lose_power": lambda cluster: cluster.kill(0, power_loss=True),
+}
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_no_high_watermarks_are_written_once_a_broker_ends(cluster, end, monkeypatch):
+    (task,) = cluster._nodes[0].tasks
+    process = cluster.brokers[0]
+    finish = getattr(process, end)
+    ran = []
+
+    def finish_and_run():
+        finish()
+        task._action()  # as a thread would that was about to
+        ran.append(task.name)
+
+    monkeypatch.setattr(process, end, finish_and_run)
+    ENDS[end](cluster)
+    assert ran == ["highwatermark-checkpoint-0"]
+    cluster.restart(0)
+    cluster.append("users", value=b"x")
+    cluster.clock.advance(seconds=60)
+    cluster.kill(0)
+    cluster.restart(0)
+    assert cluster.brokers[0].manager.directories[0].high_watermarks[USERS] == 1
+
+
+def test_a_broker_does_not_end_while_its_high_watermarks_are_written(cluster, monkeypatch):
+    """Ending its tasks takes a lock that is held meanwhile."""
+    node = cluster._nodes[0]
+    (task,) = node.tasks
+    could_end = []
+
+    def write():
+        probe = threading.Thread(target=lambda: could_end.append(node.lock.acquire(blocking=False)))
+        probe.start()
+        probe.join()
+
+    monkeypatch.setattr(node.broker.manager, "checkpoint_high_watermarks", write)
+    task._action()
+    assert could_end == [False]

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from logstore import Cluster, TopicPartition, VirtualClock
+from logstore.checkpoint.shutdown import CLEAN_SHUTDOWN
 from logstore.errors import CorruptCheckpointError, InvalidConfigurationError
 
 TP = TopicPartition("t", 0)
@@ -38,6 +39,15 @@ def test_records_topics_and_epochs_are_there_again(tmp_path):
         cluster.append(TP, value=b"2")
         assert cluster.run_until(lambda: cluster.state(TP).isr == (0, 1, 2), timeout=60_000)
         assert [values(cluster, broker) for broker in range(3)] == [[b"1", b"2"]] * 3
+
+
+def test_the_files_of_the_coordinators_are_closed_with_the_cluster(tmp_path):
+    with opened(tmp_path, brokers=1) as cluster:
+        cluster._coordinators().transactions.init_producer_id("x", 60_000)
+        assert not (tmp_path / "coordinator" / CLEAN_SHUTDOWN).exists()
+    assert (tmp_path / "coordinator" / CLEAN_SHUTDOWN).exists()
+    with opened(tmp_path, brokers=1) as cluster:
+        assert cluster._coordinators().transactions.transactions()["x"].producer_epoch == 0
 
 
 def test_who_was_out_of_sync_does_not_lead(tmp_path):

@@ -12,6 +12,7 @@ from logstore import (
     InvalidConfigurationError,
     LeaderNotAvailableError,
     NotEnoughReplicasAfterAppendError,
+    NotEnoughReplicasError,
     NotLeaderForPartitionError,
     RequestTimedOutError,
     TopicPartition,
@@ -108,6 +109,76 @@ def test_who_has_all_there_is_stays_in_sync_however_long_it_is_away(cluster):
     cluster.append(TP, value=b"b", acks=1)
     settle(cluster)  # a day ago it had all for the last time
     assert cluster.state(TP).isr == (0, 1)
+
+
+def test_who_was_out_of_sync_does_not_hold_up_the_next_leader(cluster):
+    """It never caught up with that leader, so it is not waited for."""
+    create(cluster)
+    cluster.append(TP, value=b"a")
+    cluster.disconnect({2}, {0, 1})
+    cluster.append(TP, value=b"b", acks=1)
+    cluster.clock.advance(ms=LAG_MAX_MS + 1)
+    cluster.kill(0)
+    state = cluster.state(TP)
+    assert (state.leader, state.isr, sorted(cluster.brokers)) == (1, (1,), [1, 2])
+    assert cluster.brokers[1].log(TP).high_watermark == 2
+    assert cluster.append(TP, value=b"c", acks="all", timeout_ms=0).offset == 2
+
+
+def test_more_in_sync_replicas_than_there_are_replicas_are_not_asked_for(cluster):
+    """Kafka's effectiveMinIsr."""
+    cluster.create_topic("alone", replication_factor=1, configs={"min.insync.replicas": "2"})
+    assert cluster.append("alone", value=b"a", acks="all", timeout_ms=1).offset == 0
+    create(cluster, min_insync_replicas=4)
+    assert cluster.append(TP, value=b"a", acks="all").offset == 0
+    cluster.kill(2)
+    with pytest.raises(NotEnoughReplicasError):
+        cluster.append(TP, value=b"b", acks="all")
+
+
+def elected_above_its_high_watermark(cluster):
+    """Let broker 1 lead with a committed record above its high watermark; 2 is away without it.
+
+    Broker 0, which has the record, too, is in sync and out of reach.
+    """
+    create(cluster)
+    cluster.append(TP, value=b"a")
+    settle(cluster)
+    cluster.kill(2)
+    cluster.slow(0, 1, 100)  # so that broker 1 hears later that the record is committed
+    cluster.append(TP, value=b"b", acks="all")
+    cluster.disconnect({0}, {1, 2})
+    cluster.move_leader(TP, to=1)
+    log, state = cluster.brokers[1].log(TP), cluster.state(TP)
+    assert (log.high_watermark, log.log_end_offset) == (1, 2)
+    assert (state.leader, state.isr) == (1, (0, 1))
+
+
+def test_who_comes_back_is_not_in_sync_below_the_start_of_the_epoch(cluster):
+    """Though it has come to the high watermark, which does not cover what was committed."""
+    elected_above_its_high_watermark(cluster)
+    cluster.slow(1, 2, 100)
+    cluster.restart(2)
+    cluster.run_until(lambda: cluster.replicas(1).role(TP).followers[2].log_end_offset == 1)
+    assert cluster.state(TP).isr == (0, 1)
+    cluster.run_until(lambda: cluster.replicas(1).role(TP).followers[2].log_end_offset == 2)
+    assert cluster.state(TP).isr == (0, 1, 2)
+
+
+def test_what_was_acknowledged_outlives_two_elections(cluster):
+    """Who came back to the high watermark alone may not lead when the others end."""
+    elected_above_its_high_watermark(cluster)
+    cluster.slow(1, 2, 100)
+    cluster.restart(2)
+    cluster.run_until(lambda: cluster.replicas(1).role(TP).followers[2].log_end_offset == 1)
+    cluster.kill(1)
+    cluster.kill(0)
+    assert cluster.leader(TP) == -1, "nobody who runs has all that was acknowledged"
+    cluster.heal()
+    cluster.restart(0)
+    settle(cluster)
+    assert (cluster.leader(TP), cluster.state(TP).isr) == (0, (0, 2))
+    assert values(cluster, 0) == values(cluster, 2) == [b"a", b"b"]
 
 
 def test_who_comes_back_is_in_sync_at_the_high_watermark_and_not_before(cluster):
@@ -454,6 +525,17 @@ def test_a_broker_hears_of_what_became_of_topics_while_it_was_away(cluster):
     broker = cluster.restart(2)
     assert broker.log(TP).config.retention_ms == 77
     assert [topic.name for topic in broker.topics()] == ["users"]
+
+
+def test_a_setting_that_is_unset_is_unset_on_every_broker(cluster):
+    create(cluster, retention_ms=77, segment_ms=88)
+    cluster.kill(2)
+    cluster.alter_configs("users", {}, unset=["retention.ms"])
+    cluster.restart(2)
+    for broker in cluster.brokers.values():
+        config = broker.log(TP).config
+        assert (config.retention_ms, config.segment_ms) == (7 * 24 * 3600 * 1000, 88)
+        assert "retention.ms" not in broker.topic("users").configs
 
 
 def test_partitions_are_where_the_controller_puts_them(cluster):

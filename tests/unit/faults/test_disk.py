@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import errno
+import gc
+import tracemalloc
+from contextlib import closing
 
 import pytest
 
+from logstore import Broker, Cluster
+from logstore.faults import disk
 from logstore.faults.disk import BreakableFileSystem
 from logstore.faults.rules import DISK_KINDS, Faults
 from logstore.runtime import DiskFileSystem, MemoryFileSystem, VirtualClock
@@ -54,6 +59,107 @@ def test_a_sync_is_where_the_next_loss_goes_back_to(place):
     file.close()
     place.fs.lose_power()
     assert place.read_all(path) == b"01xx456789"
+
+
+def kept_bytes(fs):
+    """Return how many bytes are kept for a loss of power."""
+    return sum(
+        len(data) for node in fs._dirty.values() for kept in node.undo for _, data in kept.pieces
+    )
+
+
+def preallocate(place, entries):
+    """Return the path and the size of a file as indexes are: entries, and zeros."""
+    size = 10 * 1024 * 1024
+    path = place.file("index", entries)
+    with closing(place.fs.open(path, write=True)) as file:
+        file.truncate(size)
+        file.sync()
+    return path, size
+
+
+def test_of_a_preallocated_file_only_what_was_written_is_kept(place):
+    entries = b"8 bytes " * 5
+    path, size = preallocate(place, entries)
+    with closing(place.fs.open(path, write=True)) as file:
+        for _ in range(3):  # as often as it is closed and opened
+            file.truncate(len(entries))
+            file.truncate(0)
+            file.truncate(size)
+            for number in range(10):
+                file.write_at([b"%08d" % number], number * 8)
+    assert kept_bytes(place.fs) == len(entries)
+    place.fs.lose_power()
+    data = place.read_all(path)
+    assert (len(data), data.rstrip(b"\0")) == (size, entries)
+
+
+def test_a_replaced_file_comes_back_without_zeros_being_written():
+    base = MemoryFileSystem()
+    base.make_dirs("/data")
+    place = Place(breakable(base), "/data", lambda path, data: write_file(base, path, data))
+    path, size = preallocate(place, b"old")
+    place.file("new", b"new")
+    place.fs.rename(place.path("new"), path)
+    place.fs.lose_power()
+    contents = dict(base.walk())[path]
+    assert (contents.size, contents.written) == (size, len(b"old"))
+
+
+def test_zeros_come_back_where_other_bytes_were_written(place, monkeypatch):
+    monkeypatch.setattr(disk, "_PIECE_BYTES", 4)
+    monkeypatch.setattr(disk, "_ZEROS", bytes(4))
+    path = place.file("a", b"0123" + bytes(12) + b"6789")
+    with closing(place.fs.open(path, write=True)) as file:
+        for position in range(0, 20, 2):
+            file.write_at([b"xx"], position)
+        file.truncate(6)
+        file.append([b"y" * 30])
+    place.fs.lose_power()
+    assert place.read_all(path) == b"0123" + bytes(12) + b"6789"
+
+
+def held_mib(action):
+    """Return what of the memory that an action took is still held."""
+    gc.collect()
+    tracemalloc.start()
+    try:
+        result = action()
+        gc.collect()
+        return result, tracemalloc.get_traced_memory()[0] / 2**20
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_fork_or_crash_holds_no_preallocated_indexes():
+    """Two indexes of 10 MiB a partition, each cut twice, were 40 MiB a partition."""
+    with Broker(clock=VirtualClock()) as broker:
+        broker.create_topic("t", partitions=3)
+        broker.append("t", value=b"x", partition=0)
+        fork, held = held_mib(broker.fork)
+        fork.close()
+        assert held < 3
+        crashed, held = held_mib(broker.crash)
+        crashed.close()
+        assert held < 3
+
+
+def test_restarts_of_a_cluster_hold_no_preallocated_indexes():
+    with Cluster(brokers=3, clock=VirtualClock()) as cluster:
+        cluster.create_topic("t", partitions=3, replication_factor=3)
+        cluster.append("t", value=b"x", partition=0)
+
+        def restart(power_loss):
+            cluster.kill(1, power_loss=power_loss)
+            cluster.restart(1)
+            cluster.run_until(lambda: len(cluster.state("t", 0).isr) == 3)
+
+        def restart_often():
+            for number in range(4):
+                restart(power_loss=number % 2 == 0)
+
+        _, held = held_mib(restart_often)
+        assert held < 3
 
 
 def test_names_are_left_as_their_directory_was_synced(place):
