@@ -121,6 +121,7 @@ class _Partition:
         self.row: dict[str, Any] = {}
         self.start_offset = self.end_offset = 0
         self.dirty_since_ms: int | None = None
+        self.appended_bytes = 0
 
 
 class _Simulation:
@@ -269,8 +270,22 @@ class _Simulation:
             if refused is not None and refused != self.refused:
                 self._note(f"an append was refused: {refused}")
             self.refused = refused
+            self._note_dirty()  # before a pass, which may be due at the end of the window
             self.clock.set_ms(max(window_ms, self.clock.now_ms()))
             self._look()
+
+    def _note_dirty(self) -> None:
+        """Note since when there is data that no cleaning has seen, where there was none."""
+        for each in self.watched:
+            appended = self.feed_of[each.tp.topic].bytes[each.tp.partition]
+            if each.dirty_since_ms is not None or appended == each.appended_bytes:
+                continue
+            each.appended_bytes = appended
+            log = self._log(each)
+            if log is not None and log.config.compact:
+                checkpoint = self.broker.cleaner.checkpoints.of(each.tp) or 0
+                first_dirty = max(checkpoint, log.log_start_offset)
+                each.dirty_since_ms = _dirty_since_ms(log, first_dirty)
 
     # -- looking -------------------------------------------------------------------------
 
@@ -284,8 +299,14 @@ class _Simulation:
         self.by_name[tp].written_bytes += stats.bytes_written
         self.by_name[tp].pass_ms += stats.index_ms + stats.clean_ms
         self.cleaned.add(tp)
+        now_ms, log = self.clock.now_ms(), self._log(self.by_name[tp])
+        oldest_ms = _age_ms(self.by_name[tp].dirty_since_ms, now_ms)
+        delay_ms = 0
+        if log is not None:
+            delay_ms = max(0, oldest_ms - log.config.max_compaction_lag_ms)
+            self.by_name[tp].dirty_since_ms = _dirty_since_ms(log, stats.end_offset)
         self.passes.add(
-            time_ms=self.clock.now_ms(),
+            time_ms=now_ms,
             topic=tp.topic,
             partition=tp.partition,
             first_dirty_offset=stats.first_dirty_offset,
@@ -298,7 +319,8 @@ class _Simulation:
             messages_written=stats.messages_written,
             map_utilization=stats.map_utilization,
             duration_ms=stats.index_ms + stats.clean_ms,
-            oldest_dirty_ms=_age_ms(self.by_name[tp].dirty_since_ms, self.clock.now_ms()),
+            oldest_dirty_ms=oldest_ms,
+            compaction_delay_ms=delay_ms,
         )
 
     def _look(self) -> None:
@@ -400,7 +422,10 @@ class _Simulation:
         """Return what is seen in a log."""
         now_ms = self.clock.now_ms()
         state = self.broker.cleaner.chooser.state_of(log)
-        each.dirty_since_ms = _dirty_since_ms(log, state.first_dirty_offset)
+        is_compacted = log.config.compact
+        each.dirty_since_ms = None
+        if is_compacted:
+            each.dirty_since_ms = _dirty_since_ms(log, state.first_dirty_offset)
         bound_ms = log.config.max_compaction_lag_ms
         return {
             "log_start_offset": log.log_start_offset,
@@ -410,11 +435,11 @@ class _Simulation:
             **_sizes(log, state),
             "deleted_bytes": self._deleted_bytes(each, log, event),
             **self._counts(each, log),
-            "dirty_ratio": state.cleanable_ratio,
-            "must_clean_ratio": state.must_clean_ratio,
+            "cleanable_ratio": state.cleanable_ratio if is_compacted else 0.0,
+            "must_clean_ratio": state.must_clean_ratio if is_compacted else 0.0,
             "oldest_dirty_ms": _age_ms(each.dirty_since_ms, now_ms),
             "max_compaction_lag_ms": bound_ms if bound_ms < INT64_MAX else 0,
-            "compaction_delay_ms": state.max_compaction_delay_ms,
+            "compaction_delay_ms": state.max_compaction_delay_ms if is_compacted else 0,
         }
 
     def _counts(self, each: _Partition, log: Log) -> dict[str, int]:

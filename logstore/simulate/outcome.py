@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -44,9 +44,10 @@ PARTITIONS = {
     "tombstones": "Tombstones that are the last word on their key.",
     "keys": "Keys that have a record.",
     "hole_offsets": "Offsets between log start and log end without a data record.",
-    "dirty_ratio": "Cleanable bytes over clean and cleanable ones.",
+    "cleanable_ratio": "Cleanable bytes over clean and cleanable ones; 0 if it is not compacted.",
     "must_clean_ratio": "Bytes older than max.compaction.lag.ms over clean and cleanable ones.",
-    "oldest_dirty_ms": "Age of the first dirty segment, by its first batch, the active one too.",
+    "oldest_dirty_ms": "Age of the first dirty segment, by its first batch, the active one too; "
+    "0 if the topic is not compacted.",
     "max_compaction_lag_ms": "max.compaction.lag.ms, KIP-354's bound; 0 if it is not set.",
     "compaction_delay_ms": "By how much the oldest dirty closed segment exceeds it.",
     "oldest_tombstone_ms": "Age of the oldest tombstone that is the last word on its key.",
@@ -89,6 +90,7 @@ PASSES = {
     "map_utilization": "How full its map was, 0 to 1.",
     "duration_ms": "How long it took: virtual time passes in it for a throttle or a slow disk.",
     "oldest_dirty_ms": "Age of what no cleaning had seen, just before.",
+    "compaction_delay_ms": "By how much that exceeded max.compaction.lag.ms, just before.",
 }
 """Columns of the series of passes."""
 
@@ -106,6 +108,15 @@ SEGMENTS = {
 }
 """Columns of the series of segments, which is sampled more seldom."""
 
+
+KINDS = ("clean", "dirty", "uncleanable", "active", "deleted")
+"""Kinds of bytes that a partition has, each with its column."""
+
+REGULAR_EVENTS = ("regular", "start", "end")
+"""Events of the rows that are evenly spread in time."""
+
+RATES = ("cleaner_bytes_per_second", "cleaner_load")
+"""Columns that say something only over the time between two regular rows."""
 
 COUNTS = ("passes", "missed_tombstones")
 """Costs that are counted; the others are sizes, spans and ratios."""
@@ -170,6 +181,57 @@ class Run:
     digests: dict[str, str]
     notes: list[str]
 
+    def over_time(self, topic: str | None = None) -> dict[str, Column]:
+        """Return the numbers of all partitions together, or of a topic's, at every moment.
+
+        These are the numbers that costs, report and command line show. Every row of the series
+        counts, and every pass: just before one, ages and delays are at their largest.
+
+        Returns
+        -------
+        dict of str to array
+            `time_ms`, rising, and each column of numbers. Counts are summed over the partitions, of
+            each the last that is known. Of ages, delays, bounds and ratios it is the largest.
+            `write_amplification` is that of the sums.
+        """
+        wanted = {} if topic is None else {"topic": topic}
+        found, passes = self.partitions.where(**wanted), self.passes.where(**wanted)
+        times = np.unique(np.concatenate((found["time_ms"], passes["time_ms"]))).astype(np.int64)
+        names = [
+            name
+            for name, column in found.items()
+            if column.dtype.kind in "if" and name not in ("time_ms", "partition")
+        ]
+        total = {name: np.zeros(len(times)) for name in names}
+        is_regular = np.isin(found["event"], REGULAR_EVENTS)
+        for rows in _rows_by_partition(found):
+            known = _latest(found["time_ms"], rows, times)
+            looked = _latest(found["time_ms"], rows[is_regular[rows]], times)
+            at = np.searchsorted(times, found["time_ms"][rows])
+            for name in names:
+                latest = looked if name in RATES else known
+                values = np.where(latest >= 0, found[name][latest], 0)
+                if _is_worst(name):
+                    if name not in RATES:
+                        np.maximum.at(values, at, found[name][rows])
+                    np.maximum(total[name], values, out=total[name])
+                else:
+                    total[name] += values
+        at = np.searchsorted(times, passes["time_ms"])
+        for name in ("oldest_dirty_ms", "compaction_delay_ms"):
+            np.maximum.at(total[name], at, passes[name])
+        appended = total["appended_bytes"]
+        written = appended + total["cleaner_written_bytes"]
+        total["write_amplification"] = np.divide(
+            written, appended, out=np.ones(len(times)), where=appended > 0
+        )
+        return {"time_ms": times, **total}
+
+    def total_bytes(self, topic: str | None = None) -> tuple[Column, Column]:
+        """Return moments, rising, and the bytes of all files at each of them."""
+        series = self.over_time(topic)
+        return series["time_ms"], bytes_of(series)
+
     def costs(self, topic: str | None = None) -> dict[str, float]:
         """Return what the run cost, over all topics or in one: the numbers that sweeps compare.
 
@@ -178,54 +240,54 @@ class Run:
         `tombstone_age_max_ms`, `cleaner_read_bytes`, `cleaner_written_bytes`, `passes`,
         `live_share` (live records over records, at the end), `missed_tombstones`.
         """
-        times, total = self.total_bytes(topic)
-        found = self.partitions.where(**({} if topic is None else {"topic": topic}))
-        last = _last_rows(found)
-        appended = found["appended_bytes"][last].sum()
-        written = found["cleaner_written_bytes"][last].sum()
-        spans = np.diff(times)
+        series = self.over_time(topic)
+        total, spans = bytes_of(series), np.diff(series["time_ms"])
         mean = (total[:-1] * spans).sum() / spans.sum() if spans.sum() else total[-1]
         passes = self.passes.where(**({} if topic is None else {"topic": topic}))
         missed = self.consumers["missed_tombstones"]
         return {
             "bytes_peak": int(total.max()),
             "bytes_mean": float(mean),
-            "write_amplification": float((appended + written) / appended) if appended else 1.0,
-            "compaction_delay_max_ms": int(found["compaction_delay_ms"].max()),
-            "oldest_dirty_max_ms": int(
-                max(found["oldest_dirty_ms"].max(), passes["oldest_dirty_ms"].max(initial=0))
-            ),
-            "tombstone_age_max_ms": int(found["oldest_tombstone_ms"].max()),
-            "cleaner_read_bytes": int(found["cleaner_read_bytes"][last].sum()),
-            "cleaner_written_bytes": int(written),
+            "write_amplification": float(series["write_amplification"][-1]),
+            "compaction_delay_max_ms": int(series["compaction_delay_ms"].max()),
+            "oldest_dirty_max_ms": int(series["oldest_dirty_ms"].max()),
+            "tombstone_age_max_ms": int(series["oldest_tombstone_ms"].max()),
+            "cleaner_read_bytes": int(series["cleaner_read_bytes"][-1]),
+            "cleaner_written_bytes": int(series["cleaner_written_bytes"][-1]),
             "passes": len(passes["time_ms"]),
-            "live_share": float(
-                found["live_records"][last].sum() / max(1, found["records"][last].sum())
-            ),
+            "live_share": float(series["live_records"][-1] / max(1, series["records"][-1])),
             "missed_tombstones": int(missed.max()) if len(missed) else 0,
         }
 
-    def total_bytes(self, topic: str | None = None) -> tuple[Column, Column]:
-        """Return moments, rising, and the bytes of all files at each of them."""
-        found = self.partitions.where(**({} if topic is None else {"topic": topic}))
-        kinds = ("clean", "dirty", "uncleanable", "active", "deleted")
-        size = np.sum([found[f"{kind}_bytes"] for kind in kinds], axis=0)
-        names = np.char.add(found["topic"].astype(str), found["partition"].astype(str))
-        times, at = np.unique(found["time_ms"], return_inverse=True)
-        total = np.zeros(len(times))
-        for name in np.unique(names):
-            rows = np.flatnonzero(names == name)
-            change = np.zeros(len(times))
-            change[at[rows]] = size[rows]  # of several rows of a moment the last counts
-            seen = np.zeros(len(times), np.bool_)
-            seen[at[rows]] = True
-            latest = np.maximum.accumulate(np.where(seen, np.arange(len(times)), 0))
-            total += change[latest]
-        return times, total
+
+def bytes_of(series: Mapping[str, Column]) -> Column:
+    """Return the bytes of all files at each moment of a series."""
+    total: Column = np.sum([series[f"{kind}_bytes"] for kind in KINDS], axis=0)
+    return total
 
 
-def _last_rows(found: dict[str, Column]) -> Column:
-    """Return the number of each partition's last row."""
-    names = np.char.add(found["topic"].astype(str), found["partition"].astype(str))
-    _, first_from_behind = np.unique(names[::-1], return_index=True)
-    return len(names) - 1 - first_from_behind
+def evenly(times: Column, values: Column, count: int) -> Column:
+    """Return the values at so many moments, as far from each other as from start and end."""
+    span = times[-1] - times[0]
+    wanted = times[0] + (np.arange(count) + 0.5) * span / count
+    found: Column = values[np.searchsorted(times, wanted, side="right") - 1]
+    return found
+
+
+def _is_worst(name: str) -> bool:
+    """Return whether of several partitions the largest number counts, not the sum."""
+    return name.endswith(("_ms", "_ratio", "_load")) or name == "throttle_bytes_per_second"
+
+
+def _rows_by_partition(found: Mapping[str, Column]) -> Iterator[Column]:
+    """Yield the rows of each partition, in the order of time."""
+    topics = np.char.add(found["topic"].astype(str), "-")
+    names = np.char.add(topics, found["partition"].astype(str))
+    for name in np.unique(names):
+        yield np.flatnonzero(names == name)
+
+
+def _latest(time_ms: Column, rows: Column, times: Column) -> Column:
+    """Return, for each moment, the number of the last row by then; -1 where there is none."""
+    places = np.searchsorted(time_ms[rows], times, side="right") - 1
+    return np.where(places >= 0, rows[places], -1) if len(rows) else np.full(len(times), -1)

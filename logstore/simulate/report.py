@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import html
 import importlib.util
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from logstore.simulate.outcome import REGULAR_EVENTS, bytes_of
 from logstore.types import DAY_MS
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ STACKS: Mapping[str, Sequence[tuple[str, str, str, str]]] = {
 PANELS: Mapping[str, Sequence[tuple[str, str, float]]] = {
     "Bytes": (),
     "Records": (("live_records", "live", 1), ("dead_records", "dead", 1)),
-    "Ratios": (("dirty_ratio", "dirty", 1), ("must_clean_ratio", "must clean", 1)),
+    "Ratios": (("cleanable_ratio", "dirty", 1), ("must_clean_ratio", "must clean", 1)),
     "Age of what no cleaning has seen (days)": (
         ("oldest_dirty_ms", "age", DAY_MS),
         ("compaction_delay_ms", "beyond the bound", DAY_MS),
@@ -182,9 +183,9 @@ def page(run: Run, sweep: Sweep | None = None) -> str:
 def story(run: Run) -> str:
     """Return a paragraph of plain words about a run."""
     plan, costs = run.scenario, run.costs()
-    appended = sum(int(found["appended_bytes"][-1]) for found in _by_topic(run).values())
-    times, total = run.total_bytes()
-    until_peak_ms = times[int(total.argmax())] - plan.start_ms
+    series = run.over_time()
+    appended = series["appended_bytes"][-1]
+    until_peak_ms = series["time_ms"][int(bytes_of(series).argmax())] - plan.start_ms
     sentences = [
         f"In {_span(plan.days * DAY_MS)} {_size(appended)} arrived.",
         f"The files took {_size(costs['bytes_mean'])} on average and at most "
@@ -310,32 +311,29 @@ def _sweep_parts(sweep: Sweep | None) -> Iterator[str]:
 # -- plots ---------------------------------------------------------------------------------
 
 
-def _by_topic(run: Run) -> dict[str, Columns]:
-    """Return each topic's series over its partitions: sums, and the worst of ages and ratios."""
-    found: dict[str, Columns] = {}
-    arrays = run.partitions.arrays()
-    is_regular = np.isin(arrays["event"], ("regular", "start", "end"))
-    for topic in run.scenario.topics:
-        here = is_regular & (arrays["topic"] == topic.name)
-        times, at = np.unique(arrays["time_ms"][here], return_inverse=True)
-        columns: dict[str, Any] = {"time_ms": times}
-        for name, column in arrays.items():
-            if column.dtype.kind not in "if" or name == "time_ms":
-                continue
-            is_worst = name.endswith(("_ms", *RATIOS)) or name in LIMITS
-            values = np.zeros(len(times))
-            (np.maximum if is_worst else np.add).at(values, at, column[here])
-            columns[name] = values
-        found[topic.name] = columns
-    return found
+def _shown(run: Run, topic: str | None = None) -> Columns:
+    """Return the series of a topic, or of all, at the moments that are drawn.
+
+    These are the regular ones, and those at which a curve is at its largest.
+    """
+    series = run.over_time(topic)
+    arrays = run.partitions.where(**({} if topic is None else {"topic": topic}))
+    regular = arrays["time_ms"][np.isin(arrays["event"], REGULAR_EVENTS)]
+    is_drawn = np.isin(series["time_ms"], regular)
+    for values in (*series.values(), bytes_of(series)):
+        is_drawn[int(values.argmax())] = True
+    return {name: values[is_drawn] for name, values in series.items()}
 
 
 def _curves(run: Run) -> Iterator[str]:
-    by_topic = _by_topic(run)
-    largest = sorted(by_topic, key=lambda name: -_bytes(by_topic[name]).max())[:TOPICS_MAX]
+    by_topic = {topic.name: _shown(run, topic.name) for topic in run.scenario.topics}
+    if len(by_topic) > 1:
+        yield "<h2>All topics</h2>"
+        yield from _plots(run, "all", _shown(run), ("Bytes",))
+    largest = sorted(by_topic, key=lambda name: -bytes_of(by_topic[name]).max())[:TOPICS_MAX]
     for name in largest:
         yield f'<h2>{html.escape(name)}</h2><div data-shared="{html.escape(name)}">'
-        yield from _topic_plots(run, name, by_topic[name])
+        yield from _plots(run, f"topic-{name}", by_topic[name], PANELS)
         if (run.segments["topic"] == name).any() if len(run.segments) else False:
             words = (
                 f"The strip of {name}-0 at each moment, oldest segment below: of the offsets of "
@@ -354,17 +352,12 @@ def _curves(run: Run) -> Iterator[str]:
         yield "</div>"
 
 
-def _bytes(columns: Columns) -> Column:
-    total: Column = np.sum([columns[f"{kind}_bytes"] for kind in SECTION_LOOKS], axis=0)
-    return total
-
-
-def _topic_plots(run: Run, name: str, columns: Columns) -> Iterator[str]:
+def _plots(run: Run, name: str, columns: Columns, panels: Iterable[str]) -> Iterator[str]:
     """Draw one panel after another, so that each has its words, and print breaks between them."""
     from plotly.graph_objects import Scatter
 
     days = _dates(columns["time_ms"])
-    for number, (title, curves) in enumerate(PANELS.items()):
+    for number, title in enumerate(panels):
         figure = _time_figure(run)
         words = []
         for column, label, colour, pattern in STACKS.get(title, ()):
@@ -380,7 +373,7 @@ def _topic_plots(run: Run, name: str, columns: Columns) -> Iterator[str]:
             unit = STACKS[title][0][0].rpartition("_")[2]
             words.append(_in_words(unit, "all", np.sum(stacked, axis=0)))
             figure.update_layout(height=240)  # its legend takes three lines on a phone
-        for (column, label, unit_size), (colour, dash) in zip(curves, LINES, strict=False):
+        for (column, label, unit_size), (colour, dash) in zip(PANELS[title], LINES, strict=False):
             values = columns[column] / unit_size
             if column in LIMITS:
                 if not values.any():
@@ -391,7 +384,7 @@ def _topic_plots(run: Run, name: str, columns: Columns) -> Iterator[str]:
                         line={"color": colour, "dash": dash, "width": 1.6})
             )  # fmt: skip
             words.append(_in_words(column, label, columns[column]))
-        yield _plot(figure, f"topic-{name}-{number}", title, "; ".join(words) + ".")
+        yield _plot(figure, f"{name}-{number}", title, "; ".join(words) + ".")
 
 
 def _in_words(column: str, label: str, values: Column) -> str:

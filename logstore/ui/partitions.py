@@ -44,7 +44,7 @@ class Row:
         Its folder; None of one that was not made yet.
     measured : bool
         Whether the log was looked at, and not only its folder.
-    dirty_ratio, dirty_bytes : float or None, int or None
+    cleanable_ratio, dirty_bytes : float or None, int or None
         As the cleaner's choice has them; None of a topic that is not compacted.
     max_compaction_delay_ms : int or None
         By how much the oldest dirty data exceeds `max.compaction.lag.ms`.
@@ -68,7 +68,7 @@ class Row:
     measured: bool = False
     log_start_offset: int | None = None
     log_end_offset: int | None = None
-    dirty_ratio: float | None = None
+    cleanable_ratio: float | None = None
     dirty_bytes: int | None = None
     max_compaction_delay_ms: int | None = None
     lag_ms: int | None = None
@@ -90,7 +90,7 @@ class Row:
             "log_start_offset": self.log_start_offset,
             "log_end_offset": self.log_end_offset,
             "cleanup_policy": self.cleanup_policy,
-            "dirty_ratio": self.dirty_ratio,
+            "cleanable_ratio": self.cleanable_ratio,
             "dirty_bytes": self.dirty_bytes,
             "max_compaction_delay_ms": self.max_compaction_delay_ms,
             "max_compaction_lag_ms": self.max_compaction_lag_ms,
@@ -111,7 +111,7 @@ def _number(value: float | None) -> float:
 
 SORTS: dict[str, Callable[[Row], Any]] = {
     "bytes": lambda row: row.size_bytes,
-    "ratio": lambda row: _number(row.dirty_ratio),
+    "ratio": lambda row: _number(row.cleanable_ratio),
     "dirty": lambda row: _number(row.dirty_bytes),
     "delay": lambda row: _number(row.max_compaction_delay_ms),
     "uncleanable": lambda row: (row.uncleanable is not None, row.error is not None),
@@ -245,7 +245,7 @@ class PartitionList:
         measured = decision.state
         return replace(
             row,
-            dirty_ratio=measured.cleanable_ratio,
+            cleanable_ratio=measured.cleanable_ratio,
             dirty_bytes=measured.cleanable_bytes,
             max_compaction_delay_ms=measured.max_compaction_delay_ms,
             must_clean=measured.max_compaction_delay_ms > 0,

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from logstore.simulate.sweep import Sweep
 
 CURVE_WIDTH = 48
+_SAMPLES = 8
+"""Values for each character of a curve."""
 
 _AXIS = re.compile(r"(?P<name>[^=]+)=(?P<values>.+)")
 
@@ -398,22 +400,27 @@ def _show(outcome: Run) -> None:
     plan = outcome.scenario
     emit(f"{plan.title}: {plan.days:g} days from {format_time(plan.start_ms)}, seed {plan.seed}")
     emit("")
-    _, total = outcome.total_bytes()
-    regular = outcome.partitions.where(event="regular")
+    from logstore.simulate.outcome import bytes_of, evenly
+
+    series = outcome.over_time()
     rows = Table(("", "over time", "at most", "at the end"), right=("at most", "at the end"))
-    curves: list[tuple[str, Any, Any]] = [("bytes, all files", total, format_size)]
-    if len(regular["time_ms"]):
-        for name, heading, show in (
-            ("live_records", "live records", _count),
-            ("dead_records", "dead records", _count),
-            ("dirty_ratio", "dirty ratio", lambda value: f"{value:.2f}"),
-            ("oldest_dirty_ms", "oldest not cleaned", _span),
-            ("tombstones", "tombstones", _count),
-        ):
-            curves.append((heading, _over_time(regular, name), show))
+    curves: list[tuple[str, Column, Callable[[float], str]]] = [
+        ("bytes, all files", bytes_of(series), lambda value: format_size(int(value))),
+        ("live records", series["live_records"], _count),
+        ("dead records", series["dead_records"], _count),
+        ("dirty ratio", series["cleanable_ratio"], lambda value: f"{value:.2f}"),
+        ("oldest not cleaned", series["oldest_dirty_ms"], _span),
+        ("tombstones", series["tombstones"], _count),
+    ]
+    count = CURVE_WIDTH * _SAMPLES
     emit_lines(
         rows.lines(
-            (heading, curve(values, CURVE_WIDTH), show(values.max()), show(values[-1]))
+            (
+                heading,
+                curve(evenly(series["time_ms"], values, count).tolist(), CURVE_WIDTH),
+                show(values.max()),
+                show(values[-1]),
+            )
             for heading, values, show in curves
         )
     )
@@ -426,17 +433,6 @@ def _show(outcome: Run) -> None:
     )
     for text in outcome.notes:
         note(text)
-
-
-def _over_time(regular: dict[str, Column], name: str) -> Column:
-    """Return a series over all partitions: sums of counts, the worst of ratios and ages."""
-    import numpy as np
-
-    times, at = np.unique(regular["time_ms"], return_inverse=True)
-    values = np.zeros(len(times))
-    is_sum = not name.endswith(("_ms", "_ratio"))
-    (np.add if is_sum else np.maximum).at(values, at, regular[name])
-    return values
 
 
 def _show_sweep(swept: Sweep) -> None:

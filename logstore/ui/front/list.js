@@ -233,18 +233,18 @@ export function State({ row }) {
   if (row.error != null) return html`<${Badge} kind="bad" title=${row.error}>cannot be opened</${Badge}>`;
   if (row.in_progress != null) return html`<${Badge} kind="busy">${row.in_progress}</${Badge}>`;
   if (row.must_clean) return html`<${Badge} kind="warn">must clean</${Badge}>`;
-  if (row.dirty_ratio == null) return html`<span class="dim">–</span>`;
+  if (row.cleanable_ratio == null) return html`<span class="dim">–</span>`;
   return row.dirty_bytes > 0 ? html`<${Badge}>dirty</${Badge}>` : html`<${Badge} kind="good">clean</${Badge}>`;
 }
 
 function Ratio({ row }) {
-  if (row.dirty_ratio == null) {
+  if (row.cleanable_ratio == null) {
     return html`<span class="dim">${/compact/.test(row.cleanup_policy) ? "not measured yet" : "not compacted"}</span>`;
   }
   return html`
     <span class="bar-with-words">
-      <${Bar} share=${row.dirty_ratio} kind="dirty" mark=${row.min_cleanable_dirty_ratio} />
-      <span>${formatRatio(row.dirty_ratio)}${row.dirty_bytes != null && html` <span class="dim">${formatBytes(row.dirty_bytes)}</span>`}</span>
+      <${Bar} share=${row.cleanable_ratio} kind="dirty" mark=${row.min_cleanable_dirty_ratio} />
+      <span>${formatRatio(row.cleanable_ratio)}${row.dirty_bytes != null && html` <span class="dim">${formatBytes(row.dirty_bytes)}</span>`}</span>
     </span>
   `;
 }

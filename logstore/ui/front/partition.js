@@ -83,7 +83,7 @@ export function Page({ params, about, refreshAbout }) {
     </nav>
     <div class="heading">
       <h1>${topic}<wbr />-${partition}</h1>
-      ${detail !== null && (detail.dirty_ratio !== null || detail.uncleanable !== null) && html`<${State} row=${detail} />`}
+      ${detail !== null && (detail.cleanable_ratio !== null || detail.uncleanable !== null) && html`<${State} row=${detail} />`}
       <a class="button" href=${hashOf(["t", topic, "settings"])}>Settings of ${topic}</a>
     </div>
     ${asked.error !== null && html`<${Failure} error=${asked.error} onRetry=${asked.reload} />`}
@@ -131,7 +131,7 @@ function detailOf(answer) {
   return {
     ...answer,
     path: answer.directory,
-    dirty_ratio: isCompacted ? answer.cleanable_ratio : null,
+    cleanable_ratio: isCompacted ? answer.cleanable_ratio : null,
     dirty_bytes: isCompacted ? decision?.cleanable_bytes : null,
     max_compaction_delay_ms: decision?.max_compaction_delay_ms ?? null,
     must_clean: decision?.max_compaction_delay_ms > 0,
@@ -139,7 +139,7 @@ function detailOf(answer) {
 }
 
 function Header({ detail }) {
-  const { dirty_ratio: ratio } = detail;
+  const { cleanable_ratio: ratio } = detail;
   const least = detail.min_cleanable_dirty_ratio;
   return html`
     <${Facts}

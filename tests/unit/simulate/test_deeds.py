@@ -124,7 +124,7 @@ def test_a_damaged_batch_makes_a_partition_uncleanable_until_it_is_out_of_the_wa
     assert (times > 72).any()
     others = pass_hours(outcome, 0)
     assert ((others > 24) & (others < 72)).any()
-    ratio = hours(outcome, "dirty_ratio", 1)
+    ratio = hours(outcome, "cleanable_ratio", 1)
     assert ratio[72] > 0.5
     assert hours(outcome, "log_start_offset", 1)[73] > 0
 

@@ -11,7 +11,7 @@ HOUR_MS = 3_600_000
 PROMISED = {
     "bytes": ("clean_bytes", "dirty_bytes", "active_bytes", "deleted_bytes"),
     "records": ("live_records", "dead_records", "keys"),
-    "ratios": ("dirty_ratio", "must_clean_ratio"),
+    "ratios": ("cleanable_ratio", "must_clean_ratio"),
     "compaction delay beside the bound": ("compaction_delay_ms", "max_compaction_lag_ms"),
     "tombstones by age": tuple(AGE_CLASSES),
     "write amplification": ("write_amplification",),

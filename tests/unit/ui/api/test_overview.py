@@ -44,19 +44,19 @@ def test_rows_are_measured_as_explain_does(page, broker):
     }
     row = rows["users", 0]
     explained = broker.explain("users").partitions[0]
-    assert row["dirty_ratio"] == explained.cleanable_ratio == 1.0
+    assert row["cleanable_ratio"] == explained.cleanable_ratio == 1.0
     assert row["dirty_bytes"] == explained.decision.state.cleanable_bytes == 707
     assert row["will_clean"] is explained.will_clean is True
     assert (row["log_start_offset"], row["log_end_offset"], row["segments"]) == (0, 11, 2)
-    assert rows["events", 1]["dirty_ratio"] is None
+    assert rows["events", 1]["cleanable_ratio"] is None
     assert rows["events", 1]["cleanup_policy"] == "delete"
 
 
 def test_a_row_is_measured_again_once_its_log_has_changed(page, broker):
-    assert page.get("/api/partitions?topic=users")["partitions"][0]["dirty_ratio"] == 1.0
+    assert page.get("/api/partitions?topic=users")["partitions"][0]["cleanable_ratio"] == 1.0
     broker.clean("users", force=True)
     row = page.get("/api/partitions?topic=users")["partitions"][0]
-    assert (row["dirty_ratio"], row["deleted_bytes"]) == (0.0, 707)
+    assert (row["cleanable_ratio"], row["deleted_bytes"]) == (0.0, 707)
 
 
 def test_the_bound_of_kip_354_is_told(page, broker):
@@ -138,7 +138,7 @@ def test_names_and_sizes_come_before_a_log_is_opened(tmp_path):
             (row,) = told["partitions"]
             assert (told["total"], told["measured"]) == (3, 0)
             assert (row["size_bytes"], row["segments"], row["measured"]) == (71, 2, False)
-            assert row["dirty_ratio"] is None
+            assert row["cleanable_ratio"] is None
             assert list(broker.manager.registry.open_logs()) == []
             (measure,) = beside
             order = []
@@ -147,7 +147,7 @@ def test_names_and_sizes_come_before_a_log_is_opened(tmp_path):
             assert [tp.partition for tp in order] == [2, 0, 1]  # what was asked for comes first
             told = page.get("/api/partitions?sort=name")
             assert (told["total"], told["measured"], beside) == (3, 3, [measure])
-            assert told["partitions"][2]["dirty_ratio"] == 1.0
+            assert told["partitions"][2]["cleanable_ratio"] == 1.0
 
 
 def test_a_partition_that_cannot_be_opened_says_why_and_is_not_tried_again(tmp_path):
