@@ -114,6 +114,7 @@ if TYPE_CHECKING:
         UnknownTopicOrPartitionError,
         UnstableOffsetCommitError,
         UnsupportedFormatError,
+        WakeupError,
     )
     from logstore.runtime.clock import ShiftedClock, SystemClock, VirtualClock
     from logstore.security import Acl, AclFilter, Authorizer
@@ -236,6 +237,7 @@ __all__ = [
     "UnsupportedFormatError",
     "VirtualClock",
     "VirtualNodes",
+    "WakeupError",
 ]
 
 _HOMES = (

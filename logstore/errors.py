@@ -542,6 +542,10 @@ class IllegalStateError(LogStoreError):
     """A method was called out of turn: on a closed producer, or outside a transaction."""
 
 
+class WakeupError(LogStoreError):
+    """Another thread called `Consumer.wakeup` to end a poll, as with Java's WakeupException."""
+
+
 class CommitFailedError(LogStoreError):
     """The group was rebalanced without the member: its partitions may be another's by now."""
 

@@ -304,7 +304,7 @@ class Broker(Generic[ClockT]):
             for listener in self._listeners:
                 listener.close()
             for consumer in self._consumers.copy():
-                consumer.close()
+                consumer._close()  # also one that another thread is using
             for producer in self._producers.copy():
                 producer.close()
         finally:

@@ -36,6 +36,7 @@ from logstore.errors import (
     RebalanceInProgressError,
     RequestError,
     UnknownTopicOrPartitionError,
+    WakeupError,
 )
 from logstore.faults.rules import Call, is_passing, kafka_exception
 from logstore.groups.offsets import (
@@ -46,6 +47,7 @@ from logstore.groups.offsets import (
     checked_offsets,
 )
 from logstore.names import INTERNAL_COMPACTED_TOPICS
+from logstore.runtime import ThreadGuard, for_one_thread
 from logstore.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -106,6 +108,7 @@ class CommitFuture:
         return self.exception is not None
 
 
+@for_one_thread("wakeup", "crash", "metrics")
 class Consumer:
     """Reads topics; made by `Broker.consumer(*topics, **configs)`.
 
@@ -129,7 +132,9 @@ class Consumer:
 
     Notes
     -----
-    One thread at a time, as with kafka-python. Rebalance listeners are told inside `poll`.
+    For one thread at a time, as with Java's consumer: another thread that calls a method meanwhile
+    gets an `IllegalStateError`. Any thread may call `wakeup`, `metrics` and `crash`. Rebalance
+    listeners are told inside `poll`.
 
     Of a broker that was opened read-only it is no member of its group: it reads all partitions of
     its topics, from what the group has committed on, and commits nothing.
@@ -144,6 +149,10 @@ class Consumer:
         configs: Mapping[str, Any],
         on_close: Callable[[Consumer], object] | None = None,
     ) -> None:
+        self._guard = ThreadGuard(
+            "give each thread a consumer of its own, or end the poll with wakeup()"
+        )
+        self._is_woken = False
         self.config = config = ConsumerConfig.of(configs)
         self._clock = runtime.clock
         self._manager = manager
@@ -302,7 +311,9 @@ class Consumer:
         FencedInstanceIdError, InconsistentGroupProtocolError, GroupMaxSizeReachedError …
             The group does not take this consumer.
         IllegalStateError
-            It is closed, or neither subscribed nor assigned.
+            It is closed, or neither subscribed nor assigned, or another thread uses it.
+        WakeupError
+            `wakeup` was called.
         """
         self._check_open()
         if timeout_ms < 0:
@@ -316,12 +327,26 @@ class Consumer:
             raise IllegalStateError("a consumer reads once it is subscribed, or assigned")
         deadline_ns = self._clock.monotonic_ns() + int(min(timeout_ms, 2**53) * 1_000_000)
         while True:
+            self._raise_if_woken()
             self._advance()
             records = self._fetch(most)
             left_ns = deadline_ns - self._clock.monotonic_ns()
             if records or left_ns <= 0:
                 return records
             self._wait(left_ns, is_endless=timeout_ms == float("inf"))
+
+    def wakeup(self) -> None:
+        """End the poll of another thread, or else the next one, with a `WakeupError`.
+
+        Any thread may call. The consumer can be used afterwards.
+        """
+        self._is_woken = True
+        self._coordinator.scheduler.notify()
+
+    def _raise_if_woken(self) -> None:
+        if self._is_woken:
+            self._is_woken = False
+            raise WakeupError(f"{self!r} was woken up")
 
     def __iter__(self) -> Self:
         return self
@@ -560,7 +585,17 @@ class Consumer:
     # -- the end -------------------------------------------------------------------------------
 
     def close(self, autocommit: bool = True, timeout_ms: float | None = None) -> None:
-        """Commit what was read, if that is done automatically, and leave the group."""
+        """Commit what was read, if that is done automatically, and leave the group.
+
+        Raises
+        ------
+        IllegalStateError
+            Another thread uses it: call `wakeup`, and let that thread close it.
+        """
+        self._close(autocommit=autocommit)
+
+    def _close(self, *, autocommit: bool = True) -> None:
+        """Close, even if another thread is using it: with the broker."""
         if self._closed:
             return
         try:
@@ -816,6 +851,8 @@ class Consumer:
         scheduler.wait_until(self._has_news, timeout_ms=timeout_ms)
 
     def _has_news(self) -> bool:
+        if self._is_woken:
+            return True
         if self._membership is not None and self._topics is not None:
             self._membership.keep_polling()
             if self._membership.has_news:

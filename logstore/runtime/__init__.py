@@ -22,7 +22,7 @@ from logstore.runtime.environment import (
     is_repeatable,
     random_source,
 )
-from logstore.runtime.exclusive import one_at_a_time
+from logstore.runtime.exclusive import ThreadGuard, for_one_thread, one_at_a_time
 from logstore.runtime.fs import (
     DiskFileSystem,
     File,
@@ -72,12 +72,14 @@ __all__ = [
     "Signal",
     "SkewedClock",
     "SystemClock",
+    "ThreadGuard",
     "ThreadScheduler",
     "Unsubscribe",
     "VirtualClock",
     "background_scheduler",
     "clear_folder",
     "directory_of",
+    "for_one_thread",
     "is_repeatable",
     "make_dirs_durably",
     "one_at_a_time",

@@ -12,7 +12,8 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
-from typing import Protocol
+from numbers import Real
+from typing import TYPE_CHECKING, Protocol
 from weakref import WeakSet
 
 from logstore.errors import InvalidConfigurationError
@@ -70,6 +71,21 @@ class SystemClock:
     def sleep(self, seconds: float) -> None:
         """Block the calling thread for `seconds`."""
         time.sleep(seconds)
+
+    if not TYPE_CHECKING:  # to a type checker these methods do not exist
+
+        def __getattr__(self, name: str) -> object:
+            message = f"{type(self).__name__!r} object has no attribute {name!r}"
+            if name in _MOVES:
+                message = (
+                    f"{self!r} has no {name!r}, since it cannot be moved: give the broker a clock"
+                    " that can, as in Broker(clock=VirtualClock()) or Broker(clock=ShiftedClock())"
+                )
+            raise AttributeError(message, name=name, obj=self)
+
+
+_MOVES = ("advance", "set_ms")
+"""Methods of clocks that can be moved."""
 
 
 def _check_wall_ms(wall_ms: float) -> None:
@@ -136,8 +152,19 @@ def _step_ms(
     ms: float,
 ) -> float:
     """Return the milliseconds of a step forward; an int if nothing is a fraction."""
-    days = days + 7 * weeks
-    total_ms = ms + 1000 * (seconds + 60 * (minutes + 60 * (hours + 24 * days)))
+    if delta is not None and not isinstance(delta, timedelta):
+        raise TypeError(
+            f"advance({delta!r}) has no unit: write advance(seconds=5) or"
+            " advance(timedelta(seconds=5))"
+        )
+    try:
+        total_ms = ms + 1000 * (seconds + 60 * (minutes + 60 * (hours + 24 * (days + 7 * weeks))))
+    except TypeError as error:
+        units: dict[str, object] = {"weeks": weeks, "days": days, "hours": hours}
+        for name, value in {**units, "minutes": minutes, "seconds": seconds, "ms": ms}.items():
+            if not isinstance(value, Real):
+                raise TypeError(f"advance: {name}={value!r} is not a number") from error
+        raise
     if delta is not None:
         whole_ms, rest = divmod(delta, timedelta(milliseconds=1))
         total_ms += whole_ms + rest.microseconds / 1000 if rest else whole_ms

@@ -1,11 +1,15 @@
-"""Methods of which one runs at a time, under the lock of their object."""
+"""Methods of which one runs at a time: others wait for the lock of the object, or are refused."""
 
 from __future__ import annotations
 
+import inspect
+import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from functools import wraps
-from typing import Concatenate, ParamSpec, Protocol, TypeVar
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
+
+from logstore.errors import IllegalStateError
 
 
 class _Locked(Protocol):
@@ -27,3 +31,76 @@ def one_at_a_time(change: Callable[Concatenate[S, P], R]) -> Callable[Concatenat
             return change(self, *args, **kwargs)
 
     return locked
+
+
+class ThreadGuard:
+    """The right to use an object, which one thread has at a time; nobody waits for it.
+
+    Parameters
+    ----------
+    hint : str
+        What another thread may do, for the error.
+    """
+
+    __slots__ = ("_hint", "_lock", "_user")
+
+    def __init__(self, hint: str) -> None:
+        self._hint = hint
+        self._lock = threading.RLock()
+        self._user = ""
+
+    def enter(self, owner: object) -> None:
+        """Take the right for the calling thread, which may have it already.
+
+        Raises
+        ------
+        IllegalStateError
+            Another thread has it.
+        """
+        if not self._lock.acquire(blocking=False):
+            raise IllegalStateError(
+                f"{owner!r} is for one thread at a time, and thread {self._user!r} is using it"
+                f" now; {self._hint}"
+            )
+        self._user = threading.current_thread().name
+
+    def leave(self) -> None:
+        """Give the right back, as often as it was taken."""
+        self._lock.release()
+
+
+C = TypeVar("C", bound=type)
+
+
+def for_one_thread(*exempt: str) -> Callable[[C], C]:
+    """Let the public methods of a class refuse a thread while another one is in any of them.
+
+    Instances have a `ThreadGuard` as `_guard`.
+
+    Parameters
+    ----------
+    *exempt : str
+        Public methods that any thread may call at any time.
+    """
+
+    def guard(kind: C) -> C:
+        for name, method in list(vars(kind).items()):
+            is_use = name in ("__next__", "__exit__") or not name.startswith("_")
+            if is_use and name not in exempt and inspect.isfunction(method):
+                setattr(kind, name, _guarded(method))
+        return kind
+
+    return guard
+
+
+def _guarded(method: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(method)
+    def guarded(self: Any, /, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401  # of any method
+        guard: ThreadGuard = self._guard
+        guard.enter(self)
+        try:
+            return method(self, *args, **kwargs)
+        finally:
+            guard.leave()
+
+    return guarded

@@ -1,6 +1,8 @@
 """A consumer of kafka-python's shape: subscriptions, positions, commits, groups in one thread."""
 
+import threading
 from collections import namedtuple
+from contextlib import contextmanager
 
 import pytest
 
@@ -12,6 +14,7 @@ from logstore import (
     FencedInstanceIdError,
     IllegalStateError,
     InvalidConfigurationError,
+    LogStoreError,
     NoOffsetForPartitionError,
     OffsetAndMetadata,
     OffsetMetadataTooLargeError,
@@ -20,6 +23,7 @@ from logstore import (
     TopicPartition,
     UnknownTopicOrPartitionError,
     VirtualClock,
+    WakeupError,
 )
 from logstore.broker.consumer_config import DEFAULTS, WITHOUT_MEANING
 from logstore.runtime import Deadlock
@@ -552,8 +556,6 @@ def test_a_consumer_in_a_transaction_is_fenced_by_its_generation(broker):
 
 def test_members_with_threads_of_their_own(tmp_path):
     """On the machine's clock a poll blocks, and is woken by what comes."""
-    import threading
-
     with Broker(broker_config={"offsets.topic.num.partitions": 1}) as broker:
         broker.create_topic("t", 2)
         got = []
@@ -580,6 +582,148 @@ def test_members_with_threads_of_their_own(tmp_path):
             thread.join(60)
             assert not thread.is_alive()
         assert sorted(set(got)) == [(p, offset) for p in (0, 1) for offset in range(100)]
+
+
+# -- a consumer and several threads -------------------------------------------------------------
+
+
+@contextmanager
+def polling(consumer):
+    """Let another thread be inside a poll that only `wakeup` ends; give its errors."""
+    errors, is_inside = [], threading.Event()
+
+    def work():
+        try:
+            consumer.poll(float("inf"))
+        except LogStoreError as error:
+            errors.append(error)
+
+    has_news = consumer._has_news
+
+    def noted():
+        is_inside.set()
+        return has_news()
+
+    consumer._has_news = noted
+    thread = threading.Thread(target=work, name="reader")
+    thread.start()
+    assert is_inside.wait(60)
+    yield errors
+    consumer.wakeup()
+    thread.join(60)
+    assert not thread.is_alive()
+
+
+USES = {
+    "poll": lambda consumer: consumer.poll(),
+    "iteration": next,
+    "position": lambda consumer: consumer.position(T0),
+    "seek": lambda consumer: consumer.seek(T0, 1),
+    "pause": lambda consumer: consumer.pause(T0),
+    "commit": lambda consumer: consumer.commit(),
+    "commit_async": lambda consumer: consumer.commit_async(),
+    "committed": lambda consumer: consumer.committed(T0),
+    "assign": lambda consumer: consumer.assign([T1]),
+    "assignment": lambda consumer: consumer.assignment(),
+    "unsubscribe": lambda consumer: consumer.unsubscribe(),
+    "close": lambda consumer: consumer.close(),
+    "with": lambda consumer: consumer.__exit__(None, None, None),
+}
+
+
+def test_another_thread_is_refused_while_one_uses_the_consumer():
+    """As Java's consumer refuses it; only `wakeup` is for other threads."""
+    with Broker(broker_config={"offsets.topic.num.partitions": 1}) as broker:
+        broker.create_topic("t", 2)
+        consumer = reader(broker, group_id="g")
+        with polling(consumer) as errors:
+            for name, use in USES.items():
+                with pytest.raises(
+                    IllegalStateError, match="thread 'reader' is using it"
+                ) as raised:
+                    use(consumer)
+                assert "wakeup" in str(raised.value), name
+            assert consumer.metrics() is not None, "for whoever watches"
+        assert [type(error) for error in errors] == [WakeupError]
+        broker.append("t", value=b"x", partition=0)
+        assert values(consumer.poll()) == [b"x"], "the consumer goes on in this thread"
+
+
+def test_records_are_given_to_one_thread_alone():
+    """Threads that share a consumer without a lock hear of it, and no record is given twice."""
+    with Broker() as broker:
+        broker.create_topic("t")
+        fill(broker, 400)
+        consumer = reader(broker, max_poll_records=1)
+        got, refused, go = [], [], threading.Barrier(4)
+
+        def work():
+            go.wait(60)
+            for _ in range(400):
+                try:
+                    got.extend(values(consumer.poll()))
+                except IllegalStateError:
+                    refused.append(1)
+
+        threads = [threading.Thread(target=work) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(60)
+        got += values(consumer.poll(max_records=400))
+        assert sorted(got) == sorted(b"%d" % each for each in range(400))
+
+
+def test_a_wakeup_ends_the_next_poll_once(broker):
+    consumer = reader(broker)
+    fill(broker, 1)
+    consumer.wakeup()
+    with pytest.raises(WakeupError):
+        consumer.poll(timeout_ms=60_000)
+    assert values(consumer.poll()) == [b"0"]
+
+
+def test_a_wakeup_ends_an_iteration_and_a_wait_in_virtual_time(broker):
+    consumer = reader(broker)
+    before_ms = broker.clock.now_ms()
+    scheduler = broker.groups.scheduler
+    scheduler.schedule("wake", consumer.wakeup, delay_ms=500)
+    with pytest.raises(WakeupError):
+        next(consumer)
+    assert broker.clock.now_ms() - before_ms == 500
+
+
+def test_a_listener_of_rebalances_uses_the_consumer_that_tells_it(broker):
+    fill(broker)
+
+    class Seeking(Listener):
+        def on_partitions_assigned(self, partitions):
+            consumer.seek(T0, 3)
+
+    consumer = broker.consumer(group_id="g", auto_offset_reset="earliest")
+    consumer.subscribe(["t"], listener=Seeking())
+    assert values(consumer.poll()) == [b"3", b"4"]
+
+
+def test_a_broker_closes_while_another_thread_polls():
+    broker = Broker()
+    broker.create_topic("t", 2)
+    consumer = reader(broker)
+    errors = []
+
+    def work():
+        try:
+            while True:
+                consumer.poll(10)
+        except LogStoreError as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    broker.close()
+    thread.join(60)
+    assert [type(error) for error in errors] == [IllegalStateError]
+    assert "closed" in str(errors[0])
 
 
 # -- configs and other arguments --------------------------------------------------------------

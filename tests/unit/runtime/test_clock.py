@@ -58,6 +58,31 @@ def test_advance_adds_its_units_up_and_returns_the_new_time():
     assert clock.monotonic_ns() - first == 93_784_005 * 1_000_000
 
 
+@pytest.mark.parametrize(
+    "clock", (VirtualClock(), ShiftedClock(), SkewedClock(VirtualClock())), ids=repr
+)
+def test_a_step_without_a_unit_is_refused_with_what_to_write(clock):
+    before = clock.monotonic_ms()
+    for step in (5, 2.5, True, "5s"):
+        with pytest.raises(TypeError, match=r"write advance\(seconds=5\) or .*timedelta"):
+            clock.advance(step)
+    for unit in ("weeks", "days", "hours", "minutes", "seconds", "ms"):
+        with pytest.raises(TypeError, match=f"{unit}='5' is not a number"):
+            clock.advance(**{unit: "5"})
+    assert clock.monotonic_ms() - before < 60_000
+
+
+@pytest.mark.parametrize("clock", (SystemClock(), FixedWallClock(0)), ids=repr)
+@pytest.mark.parametrize("name", ("advance", "set_ms"))
+def test_a_clock_that_nobody_moves_names_those_that_can_be_moved(clock, name):
+    with pytest.raises(AttributeError, match=r"cannot be moved: .*VirtualClock\(\)") as raised:
+        getattr(clock, name)
+    assert raised.value.name == name
+    assert not hasattr(clock, name)
+    with pytest.raises(AttributeError, match="has no attribute 'anything'"):
+        _ = clock.anything
+
+
 def test_parts_of_milliseconds_add_up():
     clock = VirtualClock(0)
     for _ in range(4):
