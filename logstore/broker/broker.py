@@ -124,7 +124,8 @@ class Broker(Generic[ClockT]):
     Parameters
     ----------
     data_dir : path or sequence of paths, optional
-        Kafka log directories, created when missing. None keeps everything in memory.
+        Kafka log directories, created when missing. None keeps everything in memory. Relative
+        paths are resolved at once, unless `fs` is given.
     clock : Clock, optional
         Wall and monotonic time; the machine's by default, `VirtualClock()` for tests.
     broker_config : mapping or BrokerConfig, optional
@@ -193,8 +194,9 @@ class Broker(Generic[ClockT]):
         if disk_faults is None:
             is_double = data_dir is None or isinstance(self.clock, VirtualClock)
             disk_faults = fs is None and is_double
+        is_disk = fs is None and data_dir is not None
         if fs is None:
-            fs = MemoryFileSystem(self.clock) if data_dir is None else DiskFileSystem(self.clock)
+            fs = DiskFileSystem(self.clock) if is_disk else MemoryFileSystem(self.clock)
         self._works_in_memory = isinstance(fs, MemoryFileSystem)
         self.faults = Faults((*REQUEST_KINDS, *DISK_KINDS), self.clock)
         self._disk = None if read_only or not disk_faults else disk_of(fs, self.faults)
@@ -203,7 +205,7 @@ class Broker(Generic[ClockT]):
         self.runtime = runtime_of(self.clock, fs, seed, read_only=read_only, threads=threads)
         self.manager = LogManager(
             self.runtime,
-            directories_of(data_dir),
+            directories_of(data_dir, absolute=is_disk),
             broker_config,
             read_only=read_only,
             on_load=on_load,

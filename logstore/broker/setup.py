@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from os import PathLike, fspath
 from typing import TYPE_CHECKING
@@ -96,9 +97,15 @@ def resize_threads(runtime: Runtime, config: BrokerConfig) -> None:
 
 
 def directories_of(
-    data_dir: str | PathLike[str] | Sequence[str | PathLike[str]] | None,
+    data_dir: str | PathLike[str] | Sequence[str | PathLike[str]] | None, *, absolute: bool
 ) -> list[str]:
-    """Return the data directories as text.
+    """Return the paths of the data directories.
+
+    Parameters
+    ----------
+    absolute : bool
+        Resolve relative paths against the working directory, so that a later `os.chdir` does not
+        change their meaning.
 
     Raises
     ------
@@ -111,4 +118,5 @@ def directories_of(
         data_dir = [data_dir]
     if not data_dir:
         raise InvalidConfigurationError("at least one data directory is needed")
-    return [fspath(path).rstrip("/") or "/" for path in data_dir]
+    paths = [fspath(path).rstrip("/") or "/" for path in data_dir]
+    return [os.path.abspath(path) for path in paths] if absolute else paths  # noqa: PTH100  # a link keeps its name

@@ -28,7 +28,7 @@ def read_topics(
     threads = background_threads(broker_config)
     directories, _, catalog = open_directories(
         runtime_of(clock, DiskFileSystem(clock), None, read_only=True, threads=threads),
-        directories_of(data_dirs),
+        directories_of(data_dirs, absolute=False),
         broker_config,
         read_only=True,
         on_damage=on_damage_of(on_damage, read_only=True),

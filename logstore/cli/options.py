@@ -193,7 +193,7 @@ class Settings(NamedTuple):
         from logstore.broker import Broker
         from logstore.cli.show.messages import Recovery, show_messages
         from logstore.cli.show.progress import ProgressBar
-        from logstore.runtime import raise_descriptor_limit
+        from logstore.runtime import DiskFileSystem, raise_descriptor_limit
 
         raise_descriptor_limit()
         on_damage = self._on_damage(read_only=read_only and not dry_run)
@@ -206,10 +206,12 @@ class Settings(NamedTuple):
             directories = self.directories(config)
         if not create:
             _check_there(directories)
+        clock = self.clock()
         with ProgressBar("partitions") as bar:
             broker = Broker(
                 list(directories),
-                clock=self.clock(),
+                clock=clock,
+                fs=DiskFileSystem(clock) if read_only else None,  # reports show paths as given
                 broker_config=config,
                 read_only=read_only,
                 background=background,

@@ -7,6 +7,7 @@ client that knows who leads: `append`, `delete_records`.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
@@ -142,7 +143,7 @@ class Cluster(Generic[ClockT]):
         self.broker_config = broker_config
         if disk_faults is None:
             disk_faults = data_dir is None or isinstance(self.clock, VirtualClock)
-        self._data_dir = None if data_dir is None else fspath(data_dir).rstrip("/")
+        self._data_dir = None if data_dir is None else os.path.abspath(fspath(data_dir))  # noqa: PTH100  # a link keeps its name
         self._background = background
         self._disk_faults = disk_faults
         rng = random_source(seed)

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import errno
 import logging
+import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -57,8 +58,9 @@ def find_directory(directories: Sequence[LogDirectory], log_dir: str) -> LogDire
     LogDirNotFoundError
     """
     path = log_dir.rstrip("/") or "/"
+    paths = (path, os.path.abspath(path))  # noqa: PTH100  # a link keeps its name
     for directory in directories:
-        if directory.path == path:
+        if directory.path in paths:
             return directory
     known = ", ".join(directory.path for directory in directories)
     raise LogDirNotFoundError(f"{log_dir} is none of the data directories, which are {known}")
