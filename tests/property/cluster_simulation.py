@@ -65,8 +65,43 @@ KINDS = {
     "clean": 9,
     "delete": 4,
     "settle": 2,
+    "pause": 4,
+    "kill_leader": 2,
+    "kill_follower": 2,
+    "cut_leader": 2,
+    "slow_leader": 2,
+    "move_on": 3,
 }
 """What happens, and how often."""
+
+ALL = 2
+"""As `acks` of an append."""
+
+LONG = 2
+"""As its timeout."""
+
+SOME_MS = 1
+"""As the delay of a slow link: longer than an append of one broker, shorter than a timeout."""
+
+TWO_ELECTIONS = (
+    ("append", (0, 1, ALL, 0, LONG)),
+    ("kill_follower", ()),
+    ("slow_leader", (SOME_MS,)),  # the other one has records before it hears that they count
+    ("append", (1, 1, ALL, 0, LONG)),
+    ("cut_leader", ()),
+    ("move_on", ()),
+    ("slow_leader", (SOME_MS,)),
+    ("restart", ()),
+    *((("pause", ()),) * 5),
+    ("kill_leader", ()),
+    ("kill_leader", ()),
+    ("settle", ()),
+)
+"""A replica lags, comes back below the start of an epoch, and the next leaders end.
+
+By chance alone these hardly ever come together. The first numbers of the steps are given, the
+others drawn; steps are left out and others come between.
+"""
 
 
 class Setting(NamedTuple):
@@ -110,8 +145,26 @@ def setting_of(seed: int) -> Setting:
 def plan(seed: int) -> list[Step]:
     """Return the steps of a seed."""
     rng = random.Random(f"plan {seed}")
-    kinds = rng.choices(list(KINDS), list(KINDS.values()), k=rng.randint(15, STEPS_MAX))
-    return [Step(kind, tuple(rng.randrange(1 << 16) for _ in range(5))) for kind in kinds]
+    chain: list[Step] = []
+    if rng.random() < 0.5:
+        for kind, given in TWO_ELECTIONS:
+            if rng.random() < 0.95:
+                chain.append(_step(rng, kind, given))
+            if rng.random() < 0.1:
+                chain += _random_steps(rng, 1)
+    steps = _random_steps(rng, rng.randint(15, STEPS_MAX) - len(chain))
+    place = rng.randint(0, len(steps))
+    return [*steps[:place], *chain, *steps[place:]]
+
+
+def _random_steps(rng: random.Random, count: int) -> list[Step]:
+    kinds = rng.choices(list(KINDS), list(KINDS.values()), k=max(0, count))
+    return [_step(rng, kind) for kind in kinds]
+
+
+def _step(rng: random.Random, kind: str, given: tuple[int, ...] = ()) -> Step:
+    drawn = tuple(rng.randrange(1 << 16) for _ in range(5 - len(given)))
+    return Step(kind, given + drawn)
 
 
 class Violation(AssertionError):
@@ -312,6 +365,42 @@ class Simulation:
     def _move(self, broker: int, *_: int) -> None:
         state = self.cluster.state(TP)
         self.cluster.move_leader(TP, to=state.isr[broker % len(state.isr)])
+
+    def _pause(self, ms: int, *_: int) -> None:
+        self.clock.advance(ms=ms % 100)
+
+    def _leader_and_others(self) -> tuple[int, list[int]]:
+        """Return who leads, and who runs beside it; nobody runs if nobody leads."""
+        leader = self.cluster.leader(TP)
+        return leader, [each for each in self.cluster.brokers if each != leader > -1]
+
+    def _kill_leader(self, *_: int) -> None:
+        leader, _others = self._leader_and_others()
+        if leader >= 0:
+            self.cluster.kill(leader)
+
+    def _kill_follower(self, which: int, *_: int) -> None:
+        _leader, others = self._leader_and_others()
+        if others:
+            self.cluster.kill(others[which % len(others)])
+
+    def _cut_leader(self, *_: int) -> None:
+        leader, others = self._leader_and_others()
+        if others:
+            self.cluster.disconnect({leader}, set(range(BROKERS)) - {leader})
+
+    def _slow_leader(self, delay: int, *_: int) -> None:
+        leader, _others = self._leader_and_others()
+        if leader >= 0:
+            for other in set(range(BROKERS)) - {leader}:
+                self.cluster.slow(leader, other, (1, 50, 200)[delay % 3])
+
+    def _move_on(self, which: int, *_: int) -> None:
+        """Let another one in sync lead."""
+        state = self.cluster.state(TP)
+        others = [each for each in state.isr if each != state.leader]
+        if others:
+            self.cluster.move_leader(TP, to=others[which % len(others)])
 
     def _roll(self, broker: int, *_: int) -> None:
         if (process := self.cluster.brokers.get(broker % BROKERS)) is not None:

@@ -92,6 +92,17 @@ def test_offsets_take_effect_when_their_transaction_is_committed(data_dir, broke
             assert committed(cluster) == {0: 5}
 
 
+def test_after_an_idle_hour_a_transaction_that_nobody_ends_is_aborted():
+    with opened(None) as cluster:
+        cluster.create_topic("t", replication_factor=3)
+        member = Member(cluster)
+        cluster.clock.advance(hours=1)
+        member.send(5)
+        cluster.clock.advance(hours=5)
+        assert committed(cluster) == {}
+        assert member.coordinator.transactions()["x"].state.kafka_name == "CompleteAbort"
+
+
 def test_a_marker_for_a_partition_that_is_unknown_is_reported(caplog):
     with opened(None) as cluster:
         cluster.create_topic("t", replication_factor=3)

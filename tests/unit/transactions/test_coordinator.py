@@ -357,6 +357,30 @@ def test_in_the_background_timeouts_are_looked_for_every_ten_seconds():
     bench.clock.advance(days=30)
 
 
+@pytest.mark.parametrize("is_alone", (True, False))
+def test_after_an_idle_hour_a_transaction_that_nobody_ends_is_aborted(is_alone):
+    """Whether or not the coordinator had slept from the start, or since a transaction before."""
+    with Broker(clock=VirtualClock(), background=True) as broker:
+        broker.create_topic("t")
+        if not is_alone:
+            producer = broker.producer(transactional_id="before")
+            producer.init_transactions()
+            producer.begin_transaction()
+            producer.send("t", b"v")
+            producer.commit_transaction()
+        broker.clock.advance(hours=1)
+        producer = broker.producer(transactional_id="x")
+        producer.init_transactions()
+        broker.clock.advance(hours=1)
+        producer.begin_transaction()
+        producer.send("t", b"v").get()
+        log = broker.log("t")
+        assert log.last_stable_offset == log.high_watermark - 1
+        broker.clock.advance(hours=5)
+        assert log.last_stable_offset == log.high_watermark
+        assert broker.coordinator.transactions()["x"].state.kafka_name == "CompleteAbort"
+
+
 def test_a_broker_with_a_background_looks_for_timeouts():
     clock = VirtualClock()
     with Broker(clock=clock, background=True) as broker:

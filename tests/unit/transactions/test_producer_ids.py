@@ -63,6 +63,13 @@ def test_the_first_block_begins_above_what_the_logs_know(fs):
     assert open_ids(fs, largest_known=17).take() == 5712
 
 
+def test_the_logs_count_though_there_is_a_file(fs):
+    """An older one, as of a directory into which newer partitions were copied."""
+    assert open_ids(fs).take() == 0
+    assert open_ids(fs, largest_known=5000).take() == 5001
+    assert stored(fs)["next_producer_id"] == 6001
+
+
 def test_the_logs_are_asked_once(fs):
     asked = []
     ids = ProducerIds(

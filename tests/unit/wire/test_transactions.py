@@ -149,6 +149,37 @@ def test_a_transaction_that_takes_too_long_is_aborted():
             assert end(client, producer) == "PRODUCER_FENCED"
 
 
+REQUESTS = {
+    "InitProducerId": lambda client, producer: init(client)[0],
+    "InitProducerId of another": lambda client, producer: init(client, transactional_id="y")[0],
+    "AddPartitionsToTxn": lambda client, producer: add(client, producer, ("t", 1))[0],
+    "AddOffsetsToTxn": lambda client, producer: add_offsets(client, producer),
+    "EndTxn": lambda client, producer: end(client, producer),
+    "EndTxn to abort": lambda client, producer: end(client, producer, commit=False),
+}
+
+
+@pytest.mark.parametrize(
+    ("kind", "request_name"),
+    (
+        *(("append", name) for name in REQUESTS),
+        *(("fsync", name) for name in REQUESTS if "another" not in name),  # which syncs nothing
+    ),
+)
+def test_a_client_is_to_ask_again_while_the_disk_of_the_coordinator_fails(
+    broker, client, kind, request_name
+):
+    """COORDINATOR_NOT_AVAILABLE, and not the error of the disk, which clients do not expect."""
+    _, producer = init(client)
+    assert add(client, producer, ("t", 0)) == ["NONE"]
+    assert produce(client, producer) == "NONE"
+    ask = REQUESTS[request_name]
+    with broker.fail(kind, error="EIO", topic="__transaction_state"):
+        assert ask(client, producer) == "COORDINATOR_NOT_AVAILABLE"
+    assert ask(client, producer) == "COORDINATOR_NOT_AVAILABLE", "the directory is offline"
+    assert broker.coordinator.transactions()["x"].state.kafka_name == "Ongoing"
+
+
 # -- offsets ---------------------------------------------------------------------------------
 
 
