@@ -38,7 +38,7 @@ from logstore.record.json_text import bytes_item
 from logstore.record.search import find_batch, is_plausible
 from logstore.record.varint import encode_varint
 from logstore.runtime import FileKind, OverlayFileSystem
-from logstore.types import INT64_MAX, TopicPartition
+from logstore.types import INT32_MAX, INT64_MAX, TopicPartition
 
 if TYPE_CHECKING:
     from logstore.cleaner.strategy import Order
@@ -74,7 +74,7 @@ STATES = {
     CLEANED: "in a file that an unfinished cleaning left",
     TORN_TAIL: "in bytes at the end of a file that are no whole batch",
     DAMAGED: "in bytes inside of a file that are no valid batch",
-    UNREADABLE: "compressed bytes that cannot be unfolded and may hold it",
+    UNREADABLE: "bytes that cannot be read as records and may hold it",
     DELETED_PARTITION: "in the folder of a partition that is deleted",
     FOREIGN: "in a folder or file that no broker uses",
 }
@@ -188,6 +188,10 @@ def scan_file(file: File, path: str, base_offset: int, key: bytes, limit: int) -
     position = 0
     while position < size:
         found = _valid_batch(file, path, position, size)
+        if found is None and size > INT32_MAX:
+            # No segment is that large, and a sparse file would take hours to search.
+            yield Found(path, position, None, None, UNREADABLE)
+            return
         if found is None:
             following = find_batch(file, position + 1, size, base_offset)
             end = size if following is None else following.position
