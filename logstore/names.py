@@ -59,6 +59,13 @@ GROUP_OFFSETS_TOPIC = "__consumer_offsets"
 TRANSACTION_STATE_TOPIC = "__transaction_state"
 INTERNAL_COMPACTED_TOPICS = frozenset({GROUP_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC})
 
+KAFKAS_OWN_TOPICS = INTERNAL_COMPACTED_TOPICS | {
+    "__cluster_metadata",
+    "__remote_log_metadata",
+    "__share_group_state",
+}
+"""Topics that only brokers and controllers write, in formats of their own."""
+
 BROKER_DIRS = frozenset({METADATA_LOG_DIR, "remote-log-index-cache"})
 """Folders that a broker has in a data directory and that are no partition's."""
 

@@ -15,6 +15,7 @@ from logstore.named import NamedTuple
 from logstore.names import LOG_SUFFIX, parse_segment_file
 from logstore.runtime import clear_folder, make_dirs_durably, remove_tree
 from logstore.runtime.guard import StorageGuard
+from logstore.segment.files import check_segment_size
 from logstore.topics.store import TopicStore
 
 if TYPE_CHECKING:
@@ -73,6 +74,8 @@ def copy_partitions(
     ------
     InvalidConfigurationError
         The target is a file or holds something; nothing was written.
+    CorruptRecordError
+        A `.log` is larger than a segment can be, as a sparse file may be; nothing was copied.
     KafkaStorageError
         A file could not be read or written, or somebody changed a partition meanwhile. What was
         copied is removed again (`unfinished`).
@@ -181,6 +184,10 @@ class _Copy:
         # Read before the data: a checkpoint may be behind them, and never ahead.
         checkpoints = _checkpoints(found)
         folders = {tp: files_of(source, home.partition_path(tp)) for tp, home in found.items()}
+        for tp, files in folders.items():
+            for name, stat in files.items():
+                if name.endswith(LOG_SUFFIX):
+                    check_segment_size(f"{found[tp].partition_path(tp)}/{name}", stat.size)
         self._bytes_total = sum(stat.size for files in folders.values() for stat in files.values())
         for tp, home in found.items():
             self._copy_partition(tp, home.partition_path(tp), folders[tp])

@@ -45,7 +45,7 @@ from logstore.record.search import find_batch, is_plausible
 from logstore.record.varint import encode_varint
 from logstore.runtime import FileKind, OverlayFileSystem
 from logstore.transactions.log import TransactionConfig, TransactionLog
-from logstore.types import INT64_MAX, TopicPartition, time_in_text
+from logstore.types import INT32_MAX, INT64_MAX, TopicPartition, time_in_text
 
 if TYPE_CHECKING:
     from logstore.cleaner.strategy import Order
@@ -81,7 +81,7 @@ STATES = {
     CLEANED: "in a file that an unfinished cleaning left",
     TORN_TAIL: "in bytes at the end of a file that are no whole batch",
     DAMAGED: "in bytes inside of a file that are no valid batch",
-    UNREADABLE: "compressed bytes that cannot be unfolded and may hold it",
+    UNREADABLE: "bytes that cannot be read as records and may hold it",
     DELETED_PARTITION: "in the folder of a partition that is deleted",
     FOREIGN: "in a folder or file that no broker uses",
 }
@@ -195,6 +195,10 @@ def scan_file(file: File, path: str, base_offset: int, key: bytes, limit: int) -
     position = 0
     while position < size:
         found = _valid_batch(file, path, position, size)
+        if found is None and size > INT32_MAX:
+            # No segment is that large, and a sparse file would take hours to search.
+            yield Found(path, position, None, None, UNREADABLE)
+            return
         if found is None:
             following = find_batch(file, position + 1, size, base_offset)
             end = size if following is None else following.position

@@ -20,7 +20,7 @@ from logstore.errors import (
     NotLeaderForPartitionError,
     UnknownTopicOrPartitionError,
 )
-from logstore.runtime import one_at_a_time
+from logstore.runtime import NotRegularFileError, one_at_a_time
 from logstore.runtime.guard import StorageGuard
 from logstore.topics.ids import folder_topic_id, inconsistent
 from logstore.types import decode_topic_id
@@ -204,6 +204,13 @@ class LogRegistry:
                 if lacks_id and topic.id is not None:
                     topic_id = decode_topic_id(topic.id)
                     write_partition_metadata(self.runtime.fs, log.directory, topic_id)
+            except (NotRegularFileError, IsADirectoryError) as error:
+                # The disk did not fail, and the other partitions are served.
+                directory.half_opened.add(topic_partition)
+                what = "a folder" if isinstance(error, IsADirectoryError) else "not a regular file"
+                raise KafkaStorageError(
+                    f"{topic_partition} cannot be opened: {error.filename} is {what}"
+                ) from error
             except OSError:
                 directory.half_opened.add(topic_partition)
                 raise

@@ -121,6 +121,9 @@ class SegmentScan:
 
     def run(self) -> Iterator[Scanned]:
         """Yield batches, faults, and stretches to skip, in the file's order."""
+        if self.size > INT32_MAX:
+            yield from self._run_oversized()
+            return
         position = 0
         while position < self.size:
             head = self._read(position, layout.HEADER_SIZE)
@@ -154,6 +157,29 @@ class SegmentScan:
             is_sound = isinstance(following, ScannedBatch) and following.batch is not None
             yield current, following if is_sound else None  # type: ignore[misc]  # judged above
             current = following
+
+    def _run_oversized(self) -> Iterator[Scanned]:
+        """Yield the batches at the start of a file that no segment can be, then the fault.
+
+        Nothing behind the first damage is read: a sparse file may have any size.
+        """
+        position = 0
+        while (end := self._whole_batch_end(position)) is not None:
+            header = BatchHeader.unpack_from(self._read(position, layout.HEADER_SIZE))
+            yield self._trusted(position, end, header)
+            position = end
+        self.end_is_known = False
+        yield Fault("segment_size", position, None, INT32_MAX, self.size, is_tail=True)
+
+    def _whole_batch_end(self, position: int) -> int | None:
+        """Return the end of the batch at a position, None without one whose CRC is right."""
+        head = self._read(position, layout.HEADER_SIZE)
+        header = BatchHeader.unpack_from(head.ljust(layout.HEADER_SIZE, b"\0"))
+        end = position + header.size_bytes
+        is_whole = header.batch_length >= _MIN_LENGTH and end <= INT32_MAX
+        if header.magic != layout.MAGIC or not is_whole:
+            return None
+        return end if self._crc(position, end) == header.crc else None
 
     # -- one batch ---------------------------------------------------------------------------
 

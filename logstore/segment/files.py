@@ -26,6 +26,18 @@ if TYPE_CHECKING:
     from logstore.runtime import File, FileSystem
 
 
+def check_segment_size(path: str, size_bytes: int) -> None:
+    """Raise `CorruptRecordError` if a `.log` is larger than a segment can be."""
+    if size_bytes > INT32_MAX:
+        raise CorruptRecordError(
+            f"a segment of {size_bytes} bytes is larger than 2^31-1",
+            path=path,
+            check="segment_size",
+            expected=INT32_MAX,
+            found=size_bytes,
+        )
+
+
 class SegmentFiles:
     """A `.log` file and its three indexes; see `LogSegment` for the parameters.
 
@@ -70,14 +82,7 @@ class SegmentFiles:
             OPEN_FILES.opened(self)
         else:
             self.size_bytes = fs.stat(self.log_path).size
-            if self.size_bytes > INT32_MAX:
-                raise CorruptRecordError(
-                    f"a segment of {self.size_bytes} bytes is larger than 2^31-1",
-                    path=self.log_path,
-                    check="segment_size",
-                    expected=INT32_MAX,
-                    found=self.size_bytes,
-                )
+            check_segment_size(self.log_path, self.size_bytes)
         self.offset_index = OffsetIndex(
             fs,
             self._path(INDEX_SUFFIX),

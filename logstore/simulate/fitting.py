@@ -158,7 +158,7 @@ def fitted(
     InvalidConfigurationError
         One is unknown or wrong.
     """
-    notes: list[str] = []
+    notes: list[str] = [*recording.left_out]
     broker = {k: v for k, v in (broker or {}).items() if k not in _DIRECTORIES}
     start_ms = _start_ms(recording, now_ms, notes)
     topics: list[dict[str, Any]] = []

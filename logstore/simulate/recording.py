@@ -23,9 +23,18 @@ from logstore.broker.broker import Broker
 from logstore.broker.places import place_of
 from logstore.broker.view import PartitionView
 from logstore.cleaner.strategy import HEADER, Strategy
-from logstore.errors import InvalidConfigurationError, UnknownTopicOrPartitionError
+from logstore.errors import (
+    CorruptionError,
+    InvalidConfigurationError,
+    KafkaStorageError,
+    LogStoreError,
+    UnknownTopicOrPartitionError,
+    UnsupportedFormatError,
+)
 from logstore.named import NamedTuple
+from logstore.names import KAFKAS_OWN_TOPICS
 from logstore.runtime import DiskFileSystem, ReadOnlyFileSystem
+from logstore.simulate.scenario import own_topic_text
 
 if TYPE_CHECKING:
     from logstore.config.broker_config import BrokerConfig
@@ -236,18 +245,28 @@ class Recording:
         The data directories that it stands for.
     damages : tuple of Damage
         What was passed over.
+    left_out : tuple of str
+        Why topics are not among them, though all were wanted; one sentence for each.
     """
 
     path: str
     directories: tuple[str, ...]
     topics: Mapping[str, TopicRecording]
     damages: tuple[Damage, ...]
+    left_out: tuple[str, ...] = ()
+
+
+class Origin(NamedTuple):
+    """A directory that is open: a broker over it, and the partitions that its path names."""
+
+    broker: Broker
+    partitions: tuple[TopicPartition, ...]
 
 
 @contextmanager
 def opened(
     path: str, clock: Clock | None = None, broker_config: BrokerConfig | None = None
-) -> Iterator[Broker]:
+) -> Iterator[Origin]:
     """Open a data directory, or a partition's folder, only to be read; damage is passed over.
 
     Raises
@@ -265,21 +284,24 @@ def opened(
         on_damage="pass_over",
         shown=place.shown,
     ) as broker:
-        yield broker
+        shown = place.shown
+        # The topics file around one folder names other partitions.
+        there = broker.partitions() if shown is None else [shown.topic_partition]
+        yield Origin(broker, tuple(there))
 
 
-def chosen(broker: Broker, topics: Sequence[str]) -> dict[str, list[TopicPartition]]:
-    """Return the partitions of some topics, or of all, by topic.
+def chosen(origin: Origin, topics: Sequence[str]) -> dict[str, list[TopicPartition]]:
+    """Return the partitions of some topics, or of all but Kafka's own, by topic.
 
     Raises
     ------
     UnknownTopicOrPartitionError
         There is no such topic.
     InvalidConfigurationError
-        There is none at all, or there are too many at once.
+        A topic is Kafka's own, there is no other, or there are too many at once.
     """
     there: dict[str, list[TopicPartition]] = {}
-    for tp in broker.partitions():
+    for tp in origin.partitions:
         there.setdefault(tp.topic, []).append(tp)
     if not there:
         raise InvalidConfigurationError("no partition lies in the directory")
@@ -287,7 +309,11 @@ def chosen(broker: Broker, topics: Sequence[str]) -> dict[str, list[TopicPartiti
         if name not in there:
             shown = ", ".join(list(there)[:5]) + (" …" if len(there) > 5 else "")
             raise UnknownTopicOrPartitionError(f"unknown topic '{name}'; there are: {shown}")
-    found = {name: there[name] for name in topics or there}
+    names = topics or [name for name in there if name not in KAFKAS_OWN_TOPICS]
+    for name in names or there:
+        if name in KAFKAS_OWN_TOPICS:
+            raise InvalidConfigurationError(own_topic_text(name))
+    found = {name: there[name] for name in names}
     count = sum(map(len, found.values()))
     if count > PARTITIONS_MAX:
         raise InvalidConfigurationError(
@@ -328,31 +354,48 @@ def record(
     ------
     InvalidConfigurationError, UnknownTopicOrPartitionError
         See `opened` and `chosen`.
+    CorruptionError, KafkaStorageError, UnsupportedFormatError
+        A partition of one of `topics`, or of all topics, cannot be opened.
 
     Notes
     -----
     Some µs a record. Memory: about 100 bytes for each of `keys_max` keys and 16 for others, 48 for
     each of `arrivals_max` records, 24 for each batch.
     """
-    with opened(path, broker_config=broker_config) as broker:
+    with opened(path, broker_config=broker_config) as origin:
+        broker = origin.broker
         directories = tuple(each.path for each in broker.manager.directories)
         found: dict[str, TopicRecording] = {}
         damages: list[Damage] = []
-        for name, partitions in chosen(broker, topics).items():
+        wanted = chosen(origin, topics)
+        own = {tp.topic for tp in origin.partitions} & KAFKAS_OWN_TOPICS
+        left_out = [] if topics else [own_topic_text(name) for name in sorted(own)]
+        failures: list[LogStoreError] = []
+        for name, partitions in wanted.items():
             broker.override_configs(name, configs or {})
             reading = _Reading(keys_max, arrivals_max)
             assumed: list[str] = []
-            for tp in partitions:
-                view = PartitionView(broker, tp)
-                reading.read(view, progress)
-                damages += view.damages
-                assumed += assumptions(broker.manager, tp, cleaning=True)
+            try:
+                for tp in partitions:
+                    view = PartitionView(broker, tp)
+                    reading.read(view, progress)
+                    damages += view.damages
+                    assumed += assumptions(broker.manager, tp, cleaning=True)
+            except (CorruptionError, KafkaStorageError, UnsupportedFormatError) as error:
+                if topics:
+                    raise
+                failures.append(error)
+                left_out.append(f"topic {name!r} is left out: {error}")
+                continue
             catalog = broker.manager.catalog
-            own = {**catalog.topic(name).configs, **(configs or {})}
-            own.setdefault("cleanup.policy", ",".join(catalog.config(name).cleanup_policy))
+            settings = {**catalog.topic(name).configs, **(configs or {})}
+            settings.setdefault("cleanup.policy", ",".join(catalog.config(name).cleanup_policy))
             numbers = tuple(tp.partition for tp in partitions)
-            found[name] = reading.finish(name, numbers, own, tuple(dict.fromkeys(assumed)))
-    return Recording(os.path.abspath(path), directories, found, tuple(damages))  # noqa: PTH100
+            found[name] = reading.finish(name, numbers, settings, tuple(dict.fromkeys(assumed)))
+        if failures and not found:
+            raise failures[0]
+    path = os.path.abspath(path)  # noqa: PTH100  # see `opened`
+    return Recording(path, directories, found, tuple(damages), tuple(left_out))
 
 
 class _Keys:

@@ -335,13 +335,13 @@ def _curves(run: Run) -> Iterator[str]:
         yield f'<h2>{html.escape(name)}</h2><div data-shared="{html.escape(name)}">'
         yield from _plots(run, f"topic-{name}", by_topic[name], PANELS)
         if (run.segments["topic"] == name).any() if len(run.segments) else False:
+            number = int(run.segments.where(topic=name)["partition"].min())
             words = (
-                f"The strip of {name}-0 at each moment, oldest segment below: of the offsets of "
-                "each those with a record, and on top of them as many as are without one."
+                f"The segments of {name}-{number} over time, the oldest at the bottom: for each, "
+                "its offsets with a record, and on top of them as many as have none."
             )
-            yield _plot(
-                _segments_figure(run, name), f"segments-{name}", "Segments (offsets)", words
-            )
+            figure = _segments_figure(run, name, number)
+            yield _plot(figure, f"segments-{name}", "Segments (offsets)", words)
         yield "</div>"
     left = len(by_topic) - len(largest)
     if left:
@@ -394,12 +394,12 @@ def _in_words(column: str, label: str, values: Column) -> str:
     return f"{label}: {last} at the end, at most {most}"
 
 
-def _segments_figure(run: Run, name: str) -> Figure:
-    """Draw the segments of the topic's first partition as strips over time, oldest below."""
+def _segments_figure(run: Run, name: str, number: int) -> Figure:
+    """Draw the segments of a partition over time, the oldest at the bottom."""
     from plotly.graph_objects import Bar
 
     found = run.segments.where(topic=name)
-    here = found["partition"] == 0
+    here = found["partition"] == number
     columns = {key: column[here] for key, column in found.items()}
     times, at = np.unique(columns["time_ms"], return_inverse=True)
     step = int(np.diff(times).min()) if len(times) > 1 else DAY_MS

@@ -17,7 +17,7 @@ from logstore.config.overrides import altered_overrides, effective_config
 from logstore.config.suggest import and_nearest
 from logstore.config.units import parse_duration
 from logstore.errors import InvalidConfigurationError
-from logstore.names import validate_topic_name
+from logstore.names import KAFKAS_OWN_TOPICS, validate_topic_name
 from logstore.simulate.deeds import (
     ADD_PARTITIONS,
     CREATE_TOPIC,
@@ -343,6 +343,14 @@ def _wrong_start(top: _Top, topics: Sequence[Topic], actions: Sequence[Action]) 
             )
 
 
+def own_topic_text(name: str) -> str:
+    """Return why one of Kafka's own topics cannot be simulated."""
+    return (
+        f"topic {name!r} cannot be simulated: only Kafka writes it, in a format of its own. Keys"
+        " and values that are drawn at random are no valid records of it"
+    )
+
+
 def _tables(tree: Mapping[str, Any], name: str) -> list[Any]:
     tables = tree.get(name, [])
     if not isinstance(tables, list):
@@ -370,6 +378,8 @@ def _topic(table: object, number: int, top: _Top, actions: Sequence[Action]) -> 
     if not isinstance(name, str):
         raise InvalidConfigurationError(f"topics[{number}] needs a name")
     validate_topic_name(name)
+    if name in KAFKAS_OWN_TOPICS:
+        raise InvalidConfigurationError(own_topic_text(name))
     values["topic"] = name
     values["configs"] = _texts(values.get("configs", {}), "configs")
     if "preset" not in values:  # a workload's own default is to be compacted

@@ -62,8 +62,9 @@ def laid_out(
     with opened(scenario.origin, clock) as source:
         found = chosen(source, [topic.name for topic in continued])
         partitions = [tp for some in found.values() for tp in some]
-        copy_partitions(source.manager, partitions, fs, target, link=link)
-        ids = {name: source.manager.catalog.topic(name).id for name in found}
+        manager = source.broker.manager
+        copy_partitions(manager, partitions, fs, target, link=link)
+        ids = {name: manager.catalog.topic(name).id for name in found}
     # An adopted topic would be left alone by everything in the background.
     TopicStore(fs, target).put(
         StoredTopic(

@@ -115,3 +115,58 @@ def test_damage_is_told_in_the_words_of_read(run, copied):
 def test_what_cannot_be_is_refused(run, copied, arguments, told):
     given = [each.format(copied=copied) for each in arguments]
     assert told in run("simulate", *given, code=2).stderr
+
+
+def test_a_folder_whose_partition_is_not_the_first_has_its_report(run, tmp_path):
+    path = tmp_path / "data"
+    with Broker(path, clock=VirtualClock()) as broker:
+        broker.create_topic("users", 2, {"cleanup.policy": "compact", "segment.ms": "6h"})
+        for hour in range(48):
+            broker.append("users", key=b"%d" % (hour % 5), value=b"x" * 50, partition=1)
+            broker.clock.advance(hours=1)
+    (tmp_path / "copy").mkdir()
+    shutil.copytree(path / "users-1", tmp_path / "copy" / "users-1")
+    out = tmp_path / "out"
+    options = ("--days", "1", "--samples", "4", "--config", "cleanup.policy=compact", "--out", out)
+    run("simulate", "--from", tmp_path / "copy" / "users-1", *options)
+    assert "The segments of users-1 over time" in (out / "report.html").read_text()
+
+
+def test_a_folder_stands_for_its_partition_alone(run, copied):
+    told = run("simulate", "--from", copied / "other-0", "--print")
+    assert re.findall(r"^name = (.*)", told.stdout, re.MULTILINE) == ['"other"']
+
+
+@pytest.fixture
+def with_offsets(tmp_path):
+    """A data directory with a topic of users and the topics of Kafka's coordinators."""
+    path = tmp_path / "data"
+    with Broker(path, clock=VirtualClock()) as broker:
+        broker.create_topic("users")
+        with broker.producer(transactional_id="x") as producer:
+            producer.init_transactions()
+            producer.begin_transaction()
+            producer.send("users", b"1")
+            producer.commit_transaction()
+        with broker.consumer("users", group_id="g", auto_offset_reset="earliest") as consumer:
+            consumer.poll(timeout_ms=1000)
+            consumer.commit()
+    return path
+
+
+def test_kafkas_own_topics_are_left_out(run, with_offsets):
+    told = run("simulate", "--from", with_offsets, "--print")
+    assert re.findall(r"^name = (.*)", told.stdout, re.MULTILINE) == ['"users"']
+    for name in ("__consumer_offsets", "__transaction_state"):
+        assert f"topic '{name}' cannot be simulated: only Kafka writes it" in told.stderr
+        assert name in told.stdout, "a comment of the scenario"
+
+
+@pytest.mark.parametrize("name", ("__consumer_offsets", "__transaction_state"))
+def test_one_of_kafkas_own_topics_is_refused_by_name(run, with_offsets, tmp_path, name):
+    """Random keys and values in it would be no commits of groups, nor states of transactions."""
+    folder = next(with_offsets.glob(f"{name}-*"))
+    for where in ((with_offsets, "--topic", name), (folder,)):
+        told = run("simulate", "--from", *where, "--out", tmp_path / "out", code=2)
+        assert f"topic '{name}' cannot be simulated: only Kafka writes it" in told.stderr
+    assert not (tmp_path / "out").exists()

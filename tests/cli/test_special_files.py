@@ -1,4 +1,4 @@
-"""Commands over a data directory in which a pipe stands under a name that they open."""
+"""Commands over a data directory in which a pipe or a huge file has a name that they open."""
 
 from __future__ import annotations
 
@@ -69,3 +69,106 @@ def test_check_and_dump_obey_the_limit_of_the_config_file(run, data_dir, tmp_pat
     if name.endswith(".snapshot"):
         dumped = run("dump", path, "--config-file", config, code=1)
         assert told in dumped.stderr
+
+
+@pytest.fixture
+def beside(run, data_dir, tmp_path):
+    """A data directory of two topics, and a folder whose only segment is a pipe."""
+    for topic in ("u", "v"):
+        run("append", topic, "--create", input=lines({"key": "a", "value": "b"}))
+    (data_dir / "pipes-0").mkdir()
+    os.mkfifo(data_dir / "pipes-0" / "00000000000000000000.log")
+
+
+@pytest.mark.parametrize(
+    "command",
+    (
+        ("inspect",),
+        ("explain",),
+        ("retain", "--dry-run"),
+        ("retain",),
+        ("stats",),
+        ("offsets", "u"),
+        ("simulate", "--print", "--from"),
+        ("salvage", "--out"),
+    ),
+    ids=" ".join,
+)
+def test_a_pipe_in_one_partition_hides_no_other(run, data_dir, tmp_path, beside, command):
+    where = {"--from": [data_dir], "--out": [tmp_path / "out"]}.get(command[-1], [])
+    with no_hang():
+        told = run(*command, *where, code=None)
+    text = told.stdout + told.stderr
+    assert told.code in (0, 1, 3), told
+    assert "offline" not in text
+    if command[0] in ("inspect", "explain", "retain", "stats"):
+        assert "u-0" in told.stdout
+        assert "v-0" in told.stdout
+    if command[0] == "salvage":
+        assert "2 records in 2 batches of 2 partitions saved" in told.stdout
+    if command[0] == "simulate":
+        assert 'name = "u"' in told.stdout
+    if command != ("offsets", "u"):
+        log = "pipes-0/00000000000000000000.log"
+        assert f"pipes-0 cannot be opened: {data_dir}/{log} is not a regular file" in text
+
+
+def test_a_topic_that_cannot_be_opened_is_not_simulated(run, data_dir, beside):
+    told = run("simulate", "--print", "--from", data_dir, "--topic", "pipes", code=3)
+    assert "pipes-0 cannot be opened" in told.stderr
+    assert told.stdout == ""
+
+
+HUGE = 64 << 30
+
+READING = (
+    "inspect",
+    "inspect u --deep",
+    "inspect u --records",
+    "inspect u --batches",
+    "inspect {log}",
+    "inspect {folder} --fate",
+    "check",
+    "check {log}",
+    "read u",
+    "read u --last 2",
+    "read u --as-recovered",
+    "stats u",
+    "explain",
+    "retain --dry-run",
+    "clean u --force --roll --dry-run",
+    "clean u --out {out}/copy",
+    "offsets u",
+    "offsets u --time earliest",
+    "offsets u --time max-timestamp",
+    "erasure u --key a",
+    "dump {log} --print-data-log",
+    "diff {folder} {folder}",
+    "export u --out {out}/u.csv",
+    "simulate --from {data} --out {out}/simulated",
+)
+WRITING = ("roll u", "retain", "clean u --force", "append u")
+
+
+@pytest.mark.parametrize("base", (0, 9000), ids=("records first", "nothing"))
+def test_no_command_reads_a_sparse_log_to_its_end(run, data_dir, tmp_path, base):
+    """No segment has more than 2^31-1 bytes; of this one only the valid beginning is read."""
+    run("topic", "create", "u", "--config", "cleanup.policy=compact")
+    for number in range(3):
+        run("append", "u", input=lines({"key": "a", "value": str(number)}))
+    log = data_dir / "u-0" / f"{base:020d}.log"
+    with log.open("ab") as file:
+        file.truncate(HUGE)
+    (tmp_path / "out").mkdir()
+    places = {"log": log, "folder": log.parent, "data": data_dir, "out": tmp_path / "out"}
+    with no_hang():
+        for command in (*READING, *WRITING):
+            given = lines({"key": "a", "value": "b"}) if command == "append u" else None
+            told = run(*command.format(**places).split(), code=1, input=given)
+            named = "segment_size" in told.stdout + told.stderr or "larger than" in told.stderr
+            assert named or command.startswith("dump"), (command, told)
+        kept = run("read", "u", "--format", "jsonl", code=1).jsonl
+        assert [record["value"] for record in kept] == ["0", "1", "2"]
+        saved = run("salvage", data_dir, "--out", tmp_path / "saved")
+        assert "segment_size" in saved.stdout
+    assert log.stat().st_size == HUGE

@@ -106,7 +106,7 @@ def to_axes(
     "topics",
     multiple=True,
     metavar="NAME",
-    help="A topic of --from; repeatable. Default: all.",
+    help="A topic of --from; repeatable. Default: all but Kafka's own.",
 )
 @click.option(
     "--days",

@@ -39,7 +39,12 @@ class MetDamages:
         found = [damage for damages in self._files for damage in damages]
         ends: list[Damage] = []
         if self._files:
-            ends = [each for each in self._files[-1] if each.first_offset_after is None]
+            ends = [
+                each
+                for each in self._files[-1]
+                # A file that no segment can be is damaged, whatever stands at its end.
+                if each.first_offset_after is None and each.check != "segment_size"
+            ]
         return [damage for damage in found if damage not in ends], ends
 
     def tell(self) -> int:

@@ -39,6 +39,8 @@ def test_presets_bring_their_configurations():
         ("[topics]\nname = 'a'", r"write \[\[topics\]\]"),
         ("[[topics]]\nrecords = 3", r"topics\[0\] needs a name"),
         ("[[topics]]\nname = 'a/b'", "topic name 'a/b'"),
+        ("[[topics]]\nname = '__consumer_offsets'", "cannot be simulated: only Kafka writes it"),
+        ("[[topics]]\nname = '__share_group_state'", "cannot be simulated: only Kafka writes it"),
         ("[[topics]]\nname = 'a'\nrecord = 3", "unknown key record; the nearest is 'records'"),
         ("[[topics]]\nname = 'a'\nconfigs.segment.byte = 3", "segment.byte"),
         ("[broker]\nlog.cleaner.thread = 3", "log.cleaner.thread"),
