@@ -104,3 +104,15 @@ def test_damage_is_passed_over_and_named(run, users, data_dir):
     assert path.name in found["damages"][0]
     assert found["records"] == 11
     assert "damaged: " in run("stats", users, code=1).stdout
+
+
+def test_a_terminal_obeys_no_name(run, data_dir):
+    """Neither a header's nor a folder's, which a warning names."""
+    item = {"key": "k", "value": "v", "headers": [["\x1b]0;title\x07", "x"]]}
+    run("append", "t", "--create", input=lines(item))
+    (data_dir / "odd\x1b[2Jname").mkdir()
+    found = run("stats", "t")
+    assert "\x1b" not in found.stdout + found.stderr
+    assert "\\x1b]0;title\\x07" in found.stdout
+    assert "odd\\x1b[2Jname" in found.stderr
+    assert run("stats", "t", "--format", "json").json["headers"][0]["name"] == "\x1b]0;title\x07"
