@@ -48,6 +48,9 @@ CONTROLLER_DIR = "controller"
 METADATA_LOG_DIR = "__cluster_metadata-0"
 """A KRaft node's own log beside the partitions; never one of them."""
 
+METADATA_LOG = TopicPartition("__cluster_metadata", 0)
+"""That log, as commands that read name it."""
+
 RAFT_SNAPSHOT_SUFFIX = ".checkpoint"
 RAFT_BOOTSTRAP = "bootstrap.checkpoint"
 """A Raft log's snapshot, and the one that a new cluster begins with; batches as in a log."""

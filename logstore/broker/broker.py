@@ -150,6 +150,8 @@ class Broker(Generic[ClockT]):
         `pass_over` leaves out what is damaged, tells it in `Log.damages`, and serves the rest.
     shown : ShownFolder, optional
         With `read_only`, the only folder of `data_dir` that is looked at, whatever its name.
+    metadata_log : bool
+        With `read_only`, have the log of a KRaft node, `__cluster_metadata-0`, as a partition.
     disk_faults : bool, optional
         Whether its disk can be made to fail (`fail`) and to forget (`crash`), for which each file
         operation takes a little longer. By default in memory and on a virtual clock, unless `fs`
@@ -184,6 +186,7 @@ class Broker(Generic[ClockT]):
         on_load: LoadListener | None = None,
         on_damage: Literal["recover", "refuse", "pass_over"] = "recover",
         shown: ShownFolder | None = None,
+        metadata_log: bool = False,
         disk_faults: bool | None = None,
         replicated: bool = False,
     ) -> None:
@@ -213,6 +216,7 @@ class Broker(Generic[ClockT]):
             replicated=replicated,
             on_damage=on_damage_of(on_damage, read_only=read_only),
             shown=shown,
+            metadata_log=metadata_log,
         )
         self._replicated = replicated
         # That of the manager lies over it what was changed in earlier runs.

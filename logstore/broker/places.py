@@ -9,7 +9,13 @@ from logstore.directories.directory import ShownFolder
 from logstore.directories.nesting import check_no_cluster, find_nested, is_data_directory
 from logstore.errors import InvalidConfigurationError
 from logstore.named import NamedTuple
-from logstore.names import MAX_TOPIC_LENGTH, METADATA_LOG_DIR, parse_log_dir, parse_partition_dir
+from logstore.names import (
+    MAX_TOPIC_LENGTH,
+    METADATA_LOG,
+    METADATA_LOG_DIR,
+    parse_log_dir,
+    parse_partition_dir,
+)
 from logstore.types import INT32_MAX, TopicPartition
 
 if TYPE_CHECKING:
@@ -83,7 +89,7 @@ def partition_of_folder(name: str) -> TopicPartition:
     if named is not None and not named.state:
         return named.topic_partition
     if name == METADATA_LOG_DIR:
-        return TopicPartition("__cluster_metadata", 0)
+        return METADATA_LOG
     found = _RENAMED.match(name)
     if found is not None and int(found[2]) <= INT32_MAX:
         return TopicPartition(found[1], int(found[2]))

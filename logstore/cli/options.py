@@ -164,6 +164,7 @@ class Settings(NamedTuple):
         background: bool = False,
         in_memory: bool = False,
         shown: ShownFolder | None = None,
+        metadata_log: bool = False,
     ) -> Broker:
         """Open the data directories.
 
@@ -184,6 +185,8 @@ class Settings(NamedTuple):
             Open none, and keep everything in memory.
         shown : ShownFolder, optional
             The only folder of the directory that is looked at.
+        metadata_log : bool
+            Have the log of a KRaft node among the partitions, if nothing is changed.
 
         Raises
         ------
@@ -217,6 +220,7 @@ class Settings(NamedTuple):
                 background=background,
                 on_damage=on_damage,
                 shown=shown,
+                metadata_log=metadata_log and read_only,
                 on_load=partial(_show_load, bar) if bar.visible else None,
             )
         if read_only:

@@ -91,6 +91,7 @@ def open_target(
     partition: int | None = None,
     *,
     as_recovered: bool = False,
+    metadata_log: bool = False,
 ) -> Target:
     """Open what TOPIC_OR_PATH stands for, only to be read.
 
@@ -101,14 +102,16 @@ def open_target(
     ----------
     as_recovered : bool
         Show what a broker's recovery would leave; by default every valid batch.
+    metadata_log : bool
+        Have the log of a KRaft node, `__cluster_metadata-0`, among the partitions of a directory.
     """
     settings = settings._replace(as_recovered=as_recovered)
     if target is not None and ("/" in target or target in (".", "..")):
-        return _open_path(settings, target, partition)
+        return _open_path(settings, target, partition, metadata_log=metadata_log)
     fs = _files()
     if target is not None and fs.exists(target) and not _has_data_dir(settings):
-        return _open_path(settings, target, partition)
-    broker = settings.open_broker(read_only=True)
+        return _open_path(settings, target, partition, metadata_log=metadata_log)
+    broker = settings.open_broker(read_only=True, metadata_log=metadata_log)
     if target is None:
         if partition is not None:
             raise click.UsageError("--partition needs a topic")
@@ -123,7 +126,7 @@ def open_target(
         return Target(broker, (named,), is_one=True)
     broker.close()
     if fs.exists(target):
-        return _open_path(settings, target, partition)
+        return _open_path(settings, target, partition, metadata_log=metadata_log)
     from logstore.errors import UnknownTopicOrPartitionError
 
     raise UnknownTopicOrPartitionError(unknown_topic(target, names) + " (nor is it a path)")
@@ -146,7 +149,9 @@ def _files() -> FileSystem:
     return ReadOnlyFileSystem(DiskFileSystem())
 
 
-def _open_path(settings: Settings, target: str, partition: int | None) -> Target:
+def _open_path(
+    settings: Settings, target: str, partition: int | None, *, metadata_log: bool = False
+) -> Target:
     """Open a data directory, a partition's folder under whatever name, or one file."""
     from logstore.broker.places import place_of
     from logstore.errors import InvalidConfigurationError
@@ -164,7 +169,9 @@ def _open_path(settings: Settings, target: str, partition: int | None) -> Target
     except InvalidConfigurationError as error:
         raise click.UsageError(str(error)) from error
     directories, shown = place
-    broker = settings.open_broker(read_only=True, directories=directories, shown=shown)
+    broker = settings.open_broker(
+        read_only=True, directories=directories, shown=shown, metadata_log=metadata_log
+    )
     if shown is not None:
         return Target(broker, (shown.topic_partition,), is_one=True)
     return Target(broker, tuple(broker.partitions()))

@@ -47,6 +47,8 @@ from logstore.names import (
     INDEX_SUFFIX,
     LOCK_FILE,
     LOG_SUFFIX,
+    METADATA_LOG,
+    METADATA_LOG_DIR,
     PRODUCER_IDS_FILE,
     deletion_dir_name,
     file_name,
@@ -116,6 +118,8 @@ class LogDirectory:
         Bytes that a file which is read as a whole may have.
     on_damage : OnDamage
         What is done about damage in partitions; `PASS_OVER` needs `read_only`.
+    metadata_log : bool
+        Have the log of a KRaft node, `__cluster_metadata-0`, among the partitions; only read-only.
     shown : ShownFolder, optional
         The only folder that is looked at, only to read: what the checkpoints say is of others,
         unless it bears its partition's name.
@@ -164,10 +168,12 @@ class LogDirectory:
         small_file_max_bytes: int = SMALL_FILE_MAX_BYTES,
         on_damage: OnDamage = OnDamage.RECOVER,
         shown: ShownFolder | None = None,
+        metadata_log: bool = False,
     ) -> None:
         self.runtime = runtime
         self.path = path
         self._shown = shown
+        self._shows_metadata_log = metadata_log and read_only
         self.read_only = read_only
         self._on_damage = on_damage
         self._surveyed: set[TopicPartition] = set()  # in which damage was met
@@ -236,6 +242,8 @@ class LogDirectory:
         for name in fs.list_dir(self.path) if self._shown is None else ():
             path = f"{self.path}/{name}"
             parsed = parse_log_dir(name)
+            if name == METADATA_LOG_DIR and self._shows_metadata_log and fs.is_dir(path):
+                self.partitions.add(METADATA_LOG)
             if parsed is None:
                 if not (name.startswith(".") or name in BROKER_DIRS) and fs.is_dir(path):
                     foreign.append(name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,7 @@ from logstore.errors import InvalidConfigurationError
 from logstore.loading.on_damage import OnDamage
 from logstore.loading.second_look import LOOKS_MAX, pause_after
 from logstore.named import NamedTuple
+from logstore.names import METADATA_LOG, METADATA_LOG_DIR
 from logstore.topics.catalog import TopicCatalog
 from logstore.topics.partitions import PartitionMap
 from logstore.topics.store import TopicStore
@@ -21,6 +23,9 @@ if TYPE_CHECKING:
     from logstore.config.broker_config import BrokerConfig
     from logstore.directories.directory import ShownFolder
     from logstore.runtime import Runtime
+
+
+logger = logging.getLogger(__name__)
 
 
 class OpenDirectories(NamedTuple):
@@ -39,6 +44,7 @@ def open_directories(
     read_only: bool,
     on_damage: OnDamage,
     shown: ShownFolder | None = None,
+    metadata_log: bool = False,
 ) -> OpenDirectories:
     """Open data directories, and find what lives in them.
 
@@ -53,6 +59,7 @@ def open_directories(
         small_file_max_bytes=max_bytes,
         on_damage=on_damage,
         shown=shown,
+        metadata_log=metadata_log,
     )
     try:
         directories[0].check_online()
@@ -84,6 +91,7 @@ def _open(
     small_file_max_bytes: int,
     on_damage: OnDamage,
     shown: ShownFolder | None,
+    metadata_log: bool,
 ) -> list[LogDirectory]:
     """Open directories; again while another process moves partitions between them."""
     for look in range(1, LOOKS_MAX + 1):
@@ -99,6 +107,7 @@ def _open(
                     small_file_max_bytes=small_file_max_bytes,
                     on_damage=on_damage,
                     shown=shown,
+                    metadata_log=metadata_log,
                 )
                 directories.append(directory)
         except BaseException:
@@ -126,6 +135,14 @@ def _find_partitions(
     directories: Sequence[LogDirectory], homes: PartitionMap[LogDirectory]
 ) -> None:
     for directory in directories:
+        if METADATA_LOG in homes and METADATA_LOG in directory.partitions:
+            directory.partitions.discard(METADATA_LOG)  # that of another node
+            logger.warning(
+                "%s/%s is left out: %s has one, too; look at it by its path",
+                directory.path,
+                METADATA_LOG_DIR,
+                homes[METADATA_LOG].path,
+            )
         for tp in directory.partitions:
             if tp in homes:
                 raise InvalidConfigurationError(

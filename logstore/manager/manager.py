@@ -64,6 +64,8 @@ class LogManager:
         Whether its logs are replicas of a cluster's; see `LogRegistry`.
     on_damage : OnDamage
         What is done about damage in partitions.
+    metadata_log : bool
+        Have the log of a KRaft node, `__cluster_metadata-0`, among the partitions; only read-only.
     shown : ShownFolder, optional
         The only folder that is looked at.
 
@@ -102,6 +104,7 @@ class LogManager:
         replicated: bool = False,
         on_damage: OnDamage = OnDamage.RECOVER,
         shown: ShownFolder | None = None,
+        metadata_log: bool = False,
     ) -> None:
         self.runtime = runtime
         self.faults = Faults(REQUEST_KINDS, runtime.clock) if faults is None else faults
@@ -118,6 +121,7 @@ class LogManager:
             read_only=read_only,
             on_damage=on_damage,
             shown=shown,
+            metadata_log=metadata_log,
         )
         try:
             self.registry = LogRegistry(

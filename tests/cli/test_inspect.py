@@ -9,7 +9,7 @@ import pytest
 from logstore.errors import CorruptRecordError
 from logstore.record.walk import batch_totals, walk_headers
 from logstore.runtime import DiskFileSystem
-from tests.cli.conftest import GOLDEN, lines
+from tests.cli.conftest import GOLDEN, lines, tree_hash
 
 CASES = (
     "codec-none",
@@ -405,3 +405,36 @@ def test_deep_counts_by_the_topics_strategy(run):
     run("append", "t", input="\n".join(map(json.dumps, lines)))
     found = json.loads(run("inspect", "t", "--deep", "--format", "json").stdout)
     assert (found["live_keys"], found["tombstones"]) == (1, 1)
+
+
+def test_a_directory_of_a_kraft_node_has_its_metadata_log(run, data_dir):
+    """Beside the partitions, and only to be looked at: brokers and topics know nothing of it."""
+    shutil.copytree(GOLDEN / "decoders", data_dir)
+    names = [path.name for path in sorted(data_dir.iterdir()) if path.is_dir()]
+    assert "__cluster_metadata-0" in names
+    for command in (("inspect",), ("inspect", f"{data_dir}/"), ("inspect", "--summary")):
+        rows = run(*command, "--format", "jsonl").jsonl
+        assert [f"{row['topic']}-{row['partition']}" for row in rows] == names
+    by_path = run("inspect", f"{data_dir}/__cluster_metadata-0", "--format", "json").json
+    by_name = run("inspect", "__cluster_metadata", "--format", "json").json
+    assert by_name["records"] == by_path["records"] > 0
+    topics = run("topic", "list", "--format", "jsonl").jsonl
+    assert "__cluster_metadata" not in {topic["name"] for topic in topics}
+    before = tree_hash(data_dir / "__cluster_metadata-0")
+    run("append", "t", "--create", input=lines({"key": "k", "value": "v"}))
+    run("clean", "--force", "--roll")
+    assert tree_hash(data_dir / "__cluster_metadata-0") == before
+
+
+def test_of_two_metadata_logs_one_is_shown(run, tmp_path):
+    """A folder with the directories of several nodes can still be looked at."""
+    for node in ("one", "two"):
+        path = tmp_path / "nodes" / node
+        path.mkdir(parents=True)
+        (path / "meta.properties").write_text("")
+        shutil.copytree(GOLDEN / "decoders" / "__cluster_metadata-0", path / "__cluster_metadata-0")
+    found = run("inspect", f"{tmp_path}/nodes", "--format", "jsonl")
+    assert [row["directory"] for row in found.jsonl] == [
+        f"{tmp_path}/nodes/one/__cluster_metadata-0"
+    ]
+    assert "nodes/two/__cluster_metadata-0 is left out" in found.stderr

@@ -113,3 +113,15 @@ def test_top_keys_of_equal_size_are_in_the_order_of_their_first_offset(run):
     found = run("stats", "t", "--format", "json", "--top", 2).json
     assert [each["key"] for each in found["top_keys"]] == ["c", "a"]
     assert [each["key"] for each in found["top_keys_by_bytes"]] == ["c", "a"]
+
+
+def test_a_terminal_obeys_no_name(run, data_dir):
+    """Neither a header's nor a folder's, which a warning names."""
+    item = {"key": "k", "value": "v", "headers": [["\x1b]0;title\x07", "x"]]}
+    run("append", "t", "--create", input=lines(item))
+    (data_dir / "odd\x1b[2Jname").mkdir()
+    found = run("stats", "t")
+    assert "\x1b" not in found.stdout + found.stderr
+    assert "\\x1b]0;title\\x07" in found.stdout
+    assert "odd\\x1b[2Jname" in found.stderr
+    assert run("stats", "t", "--format", "json").json["headers"][0]["name"] == "\x1b]0;title\x07"

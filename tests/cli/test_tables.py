@@ -7,7 +7,8 @@ from logstore import Broker
 from logstore.cli.main import main
 from logstore.cli.show import tables
 from logstore.cli.show.inspect import section_bar
-from logstore.cli.show.output import format_size, plural
+from logstore.cli.show.output import format_size, one_line, plural
+from logstore.cli.show.prose import wrapped
 from logstore.cli.show.tables import Styled, Table
 
 
@@ -19,6 +20,17 @@ def test_columns_are_aligned():
         "a              1",
         "long name   1000",
     ]
+
+
+def test_cells_have_no_control_characters():
+    """Names that others gave are in many of them: of headers, folders and files."""
+    cells = ("\x1b[31mred\x07", Styled("a\nb", "bold"))
+    assert list(Table(("name", "text")).lines([cells]))[2:] == ["\\x1b[31mred\\x07  a\\nb"]
+
+
+def test_sentences_have_no_control_characters():
+    assert wrapped("a \x1b[31m\nb") == ["a \\x1b[31m b"]
+    assert one_line("a \x1b[31m\nb") == "a \\x1b[31m b"
 
 
 def test_table_of_any_length_needs_its_first_rows_only():

@@ -102,7 +102,8 @@ def inspect(
     """Show what is in a data directory, a topic, a partition directory or a .log file.
 
     TOPIC_OR_PATH is a topic of the data directory, else a path; `./x` is always a path.
-    Without it the whole data directory is shown. Nothing is changed: what opening for writing
+    Without it the whole data directory is shown, with the log of a KRaft node
+    (__cluster_metadata-0) if it has one. Nothing is changed: what opening for writing
     would mend is reported under recovery. Only batch headers are read, unless --deep.
 
     \b
@@ -140,7 +141,8 @@ def inspect(
         raise click.UsageError(f"{chosen[0]} and {chosen[1]} exclude each other")
     overrides = topic_overrides(configs)
     show_messages(Recovery.PART_OF_RESULT)
-    with open_target(settings, target, partition, as_recovered=as_recovered) as found:
+    opened = open_target(settings, target, partition, as_recovered=as_recovered, metadata_log=True)
+    with opened as found:
         found.override(overrides)
         if summary and found.file is not None:
             raise click.UsageError(f"--summary is of partitions, and {target} is not a directory")

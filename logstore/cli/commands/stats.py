@@ -20,6 +20,7 @@ from logstore.cli.options import (
 from logstore.cli.show.bars import bar
 from logstore.cli.show.output import (
     display_bytes,
+    display_text,
     emit,
     emit_failure,
     emit_items,
@@ -154,9 +155,9 @@ def _lines(found: PartitionStats, *, is_first: bool) -> Iterator[str]:
         first, last = format_time(found.first_timestamp), format_time(found.last_timestamp)
         yield f"  {first} to {last}"
     for damage in found.damages:
-        yield paint(f"  damaged: {damage}", "red")
+        yield paint(f"  damaged: {display_text(damage)}", "red")
     for assumed in found.assumed:
-        yield paint(f"  assumed: {assumed}", "dim")
+        yield paint(f"  assumed: {display_text(assumed)}", "dim")
     yield from _shares("records", _lives(found), found.records)
     yield from _segments(found)
     yield from _keys("keys with the most records", found.top_keys, found, by_bytes=False)

@@ -53,7 +53,8 @@ def ui(
     """
     overrides = topic_overrides(configs)
     path = directory if directory is None or "/" in directory else f"./{directory}"
-    with Stopping() as stopping, open_target(settings, path, as_recovered=as_recovered) as found:
+    opened = open_target(settings, path, as_recovered=as_recovered, metadata_log=True)
+    with Stopping() as stopping, opened as found:
         broker = found.opened()
         found.override(overrides)
         with broker.ui(*address) as page:

@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING
 
 from logstore.broker.summary import CORRUPT_BATCH
 from logstore.cli.show.output import emit, emit_lines, format_count, format_size, plural
-from logstore.cli.show.tables import Cell, Styled, Table, can_print, output_width, paint
+from logstore.cli.show.tables import (
+    Cell,
+    Styled,
+    Table,
+    can_print,
+    display_text,
+    output_width,
+    paint,
+)
 from logstore.cli.times import format_span, format_time
 
 if TYPE_CHECKING:
@@ -30,7 +38,7 @@ def show_one(summary: PartitionSummary) -> None:
     """Print everything about one partition."""
     name = paint(f"{summary.topic}-{summary.partition}", "bold")
     policy = f"cleanup.policy {summary.cleanup_policy or 'empty'}"
-    emit(f"{name}  {policy}  {paint(summary.directory, 'dim')}\n")
+    emit(f"{name}  {policy}  {paint(display_text(summary.directory), 'dim')}\n")
     emit_lines(_facts(summary))
     emit("")
     emit_lines(section_bar(summary.section_bytes(), width=min(_BAR_WIDTH_MAX, output_width())))

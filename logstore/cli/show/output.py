@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from logstore.cli.show.tables import can_print
+from logstore.cli.show.tables import can_print, display_text
 from logstore.record.json_text import header_json, record_json, to_base64
 
 if TYPE_CHECKING:
@@ -72,8 +72,8 @@ def emit_failure(topic_partition: TopicPartition, message: str, kafka_error: str
 
 
 def one_line(text: str) -> str:
-    """Return a message without line breaks."""
-    return " ".join(text.split())
+    """Return a message without line breaks; other control characters, as of names, are escaped."""
+    return display_text(" ".join(text.split()))
 
 
 def emit_lines(lines: Iterable[str]) -> None:
@@ -160,13 +160,6 @@ def display_bytes(data: bytes | None) -> str:
     except UnicodeDecodeError:
         return f"base64:{to_base64(data)}"
     return display_text(text)
-
-
-def display_text(text: str) -> str:
-    """Return text whose control characters, which a terminal would obey, are escaped."""
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 # -- numbers -------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from logstore.cli.show.tables import can_print, output_width, paint
+from logstore.cli.show.tables import can_print, display_text, output_width, paint
 from logstore.cli.times import format_duration, format_time
 
 _WIDTH_MAX = 100
@@ -17,6 +17,7 @@ def wrapped(text: str, indent: str = "", style: str = "") -> list[str]:
     from textwrap import wrap
 
     width = min(output_width(), _WIDTH_MAX)
+    text = display_text(text.replace("\n", " "))
     parts = wrap(text, width, initial_indent=indent, subsequent_indent=indent or "  ")
     return [paint(part, style) for part in parts]
 

@@ -79,6 +79,13 @@ def output_width() -> int:
     return get_terminal_size().columns
 
 
+def display_text(text: str) -> str:
+    """Return text whose control characters, which a terminal would obey, are escaped."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
 def can_print(text: str) -> bool:
     """Tell whether standard output's encoding has these characters."""
     try:
@@ -127,8 +134,11 @@ class Table:
         self._wrap = wrap
 
     def lines(self, rows: Iterable[Sequence[Cell]]) -> Iterator[str]:
-        """Yield heading, rule and a line or more for each row; an error comes after its rows."""
-        rows = iter(rows)
+        """Yield heading, rule and a line or more for each row; an error comes after its rows.
+
+        Control characters in the cells are escaped.
+        """
+        rows = map(_escaped, rows)
         first: list[Sequence[Cell]] = []
         failure: Exception | None = None
         try:
@@ -237,6 +247,13 @@ def _folded(cell: Cell, width: int) -> list[str]:
     from textwrap import wrap
 
     return wrap(text, max(width, 1), break_on_hyphens=False)
+
+
+def _escaped(row: Sequence[Cell]) -> Sequence[Cell]:
+    """Return a row without control characters."""
+    if all(_text(cell).isprintable() for cell in row):
+        return row
+    return [_restyled(cell, display_text(_text(cell))) for cell in row]
 
 
 def _restyled(cell: Cell, text: str) -> Cell:

@@ -1,9 +1,14 @@
 """What is served, and the list of partitions."""
 
+import shutil
+from pathlib import Path
+
 import pytest
 
 from logstore import Acl, Authorizer, Broker, ShiftedClock, VirtualClock
 from tests.support.world.page import Asked
+
+GOLDEN = Path(__file__).resolve().parents[3] / "data" / "kafka-3.9"
 
 
 def test_about_tells_what_is_served_to_whom(page, broker):
@@ -171,3 +176,15 @@ def test_a_partition_that_cannot_be_opened_says_why_and_is_not_tried_again(tmp_p
 def test_a_shifted_clock_is_no_virtual_one():
     with Broker(clock=ShiftedClock()) as broker, Asked(broker) as page:
         assert page.get("/api/about")["clock"]["next_event_ms"] is None
+
+
+def test_the_metadata_log_of_a_kraft_node_is_listed_and_read(tmp_path):
+    path = tmp_path / "data"
+    shutil.copytree(GOLDEN / "decoders", path)
+    with Broker(path, read_only=True, metadata_log=True) as broker, Asked(broker) as page:
+        listed = {row["topic"] for row in page.get("/api/partitions")["partitions"]}
+        assert "__cluster_metadata" in listed
+        at = "/api/partitions/__cluster_metadata/0"
+        assert page.get(at)["records"] == page.get(at)["log_end_offset"]
+        record = page.get(f"{at}/records?count=1")["records"][0]
+        assert record["decoded"]["type"] == "AbortTransactionRecord"
