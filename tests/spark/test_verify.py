@@ -15,10 +15,13 @@ import pytest
 
 pytest.importorskip("pyspark")
 
+from logstore.bench.workloads.commands.verify import _examples
 from logstore.bench.workloads.judging import verify as oracle
-from logstore.bench.workloads.judging.verify import Cleaned, Rules, verify
+from logstore.bench.workloads.judging.kinds import example
+from logstore.bench.workloads.judging.verify import Cleaned, Rules, Verdict, verify
 from logstore.bench.workloads.judging.violations import KINDS
 from logstore.errors import InvalidConfigurationError
+from logstore.record.json_text import bytes_item
 from tests.support.world.frames import frame_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("interpreted")]
@@ -399,9 +402,24 @@ def test_examples_say_what_where_and_which_key(spark, interpreted):
             "topic": TOPIC,
             "partition": 7,
             "offset": gone.offset,
-            "key": gone.key.hex(),
+            **bytes_item("key", gone.key),
         }
     ]
+
+
+@pytest.mark.parametrize(
+    ("key", "shown", "printed"),
+    (
+        (b"ann", {"key": "ann"}, "ann"),
+        (b"\xff", {"key_base64": "/w=="}, "base64:/w=="),
+        (None, {"key": None}, "∅"),
+    ),
+)
+def test_keys_of_examples_are_shown_as_those_of_records(key, shown, printed):
+    found = example("survivor_lost", TOPIC, 7, 3, key)
+    assert {name: value for name, value in found.items() if name.startswith("key")} == shown
+    verdict = Verdict({"survivor_lost": 1}, [found], 1, 0)
+    assert list(_examples(verdict)) == [("survivor_lost", f"{TOPIC}-7", "3", printed)]
 
 
 def test_the_last_record_of_the_log_stays_under_a_version_strategy(spark):

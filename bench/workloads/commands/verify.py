@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from base64 import b64decode
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -20,7 +21,7 @@ from logstore.cli.show.tables import Table, paint
 from logstore.config.topic_keys import TOPIC_KEYS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from logstore.bench.workloads.judging.verify import Verdict
 
@@ -182,10 +183,16 @@ def _examples(verdict: Verdict) -> Iterator[tuple[str, str, str, str]]:
     from logstore.cli.show.output import display_bytes
 
     for example in verdict.examples:
-        key = example["key"]
         yield (
             example["kind"],
             f"{example['topic']}-{example['partition']}",
             "" if example["offset"] is None else str(example["offset"]),
-            display_bytes(None if key is None else bytes.fromhex(key)),
+            display_bytes(_key_of(example)),
         )
+
+
+def _key_of(example: Mapping[str, Any]) -> bytes | None:
+    if "key_base64" in example:
+        return b64decode(example["key_base64"])
+    key: str | None = example["key"]
+    return None if key is None else key.encode()

@@ -9,6 +9,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.window import Window
 
 from logstore.bench.workloads.judging.violations import KINDS
+from logstore.record.json_text import bytes_item
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -158,14 +159,17 @@ def _invented(invented: DataFrame, old: DataFrame) -> DataFrame:
 def example(
     kind: str, topic: str, partition: int, offset: int | None, key: bytes | None = None
 ) -> dict[str, Any]:
-    """Return a violation as a verdict shows it; without an offset it is the partition's."""
+    """Return a violation as a verdict shows it; without an offset it is the partition's.
+
+    The key is in `key`, or in `key_base64` if it is not UTF-8.
+    """
     return {
         "kind": kind,
         "text": KINDS[kind],
         "topic": topic,
         "partition": partition,
         "offset": offset,
-        "key": None if key is None else bytes(key).hex(),
+        **bytes_item("key", None if key is None else bytes(key)),
     }
 
 

@@ -218,6 +218,21 @@ def test_closed_segments_of_no_bytes_count_nothing() -> None:
 # --- max compaction lag -----------------------------------------------------------------------
 
 
+def test_min_compaction_lag_bounds_a_segment_that_is_overdue_as_well() -> None:
+    """Kafka's LogCleanerManager does so; KIP-354 would let the maximum lag decide."""
+    world = memory_world()
+    log = compacted(world, max_compaction_lag_ms=2 * HOUR_MS, min_compaction_lag_ms=HOUR_MS)
+    put(log, (b"k", b"old"))
+    world.clock.advance(minutes=90)
+    put(log, (b"k", b"young"))
+    world.clock.advance(minutes=45)
+    log.writer.roll()
+    assert state(log).max_compaction_delay_ms == HOUR_MS / 4
+    assert (state(log).first_uncleanable_offset, reason(log)) == (0, "min_compaction_lag")
+    world.clock.advance(minutes=15)
+    assert (state(log).first_uncleanable_offset, reason(log)) == (2, None)
+
+
 def test_data_older_than_the_maximum_lag_must_be_cleaned() -> None:
     world = memory_world()
     log = log_of(world, 9, 1, 1, max_compaction_lag_ms=HOUR_MS, min_cleanable_dirty_ratio=0.9)
