@@ -107,7 +107,7 @@ interop: $(ALL) ## tests against Kafka's own classes (need a JDK and Maven), in 
 	@LOGSTORE_INTEROP_REQUIRED=$(if $(CI),1,$(LOGSTORE_INTEROP_REQUIRED)) \
 		$(PYTEST) -m "interop and not long" $(PYTEST_ARGS) tests/browser tests/interop tests/spark
 
-apps: $(DEV) ## Streams, Connect, MirrorMaker 2 and Spring on our listener, with kills and restarts; half an hour (needs a JDK and Maven)
+apps: $(DEV) ## Streams, Connect, MirrorMaker 2 and Spring on our listener, with kills and restarts; an hour (needs a JDK and Maven)
 	@LOGSTORE_INTEROP_REQUIRED=1 $(PYTEST) -m apps $(PYTEST_ARGS) tests/apps
 
 clients: $(DEV) ## confluent-kafka-python's integration tests against our listener: CONFLUENT=checkout
