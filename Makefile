@@ -65,7 +65,7 @@ $(ALL): requirements/all.txt $(CORE)
 	@$(PIP) install --require-hashes --no-build-isolation -r requirements/all.txt
 	@touch $(DEV) $@
 
-.PHONY: help install demo test check format lint mypy interop clients golden fuzz mutants boundscheck nojit-coverage workload bench bench-full bench-wire docs pictures messages lock clean
+.PHONY: help install demo test check format lint mypy interop apps clients golden fuzz mutants boundscheck nojit-coverage workload bench bench-full bench-wire docs pictures messages lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -106,6 +106,9 @@ interop: $(ALL) ## tests against Kafka's own classes (need a JDK and Maven), in 
 	@rm -f tests/interop/target/results.json
 	@LOGSTORE_INTEROP_REQUIRED=$(if $(CI),1,$(LOGSTORE_INTEROP_REQUIRED)) \
 		$(PYTEST) -m "interop and not long" $(PYTEST_ARGS) tests/browser tests/interop tests/spark
+
+apps: $(DEV) ## Streams, Connect, MirrorMaker 2 and Spring on our listener, with kills and restarts; an hour (needs a JDK and Maven)
+	@LOGSTORE_INTEROP_REQUIRED=1 $(PYTEST) -m apps $(PYTEST_ARGS) tests/apps
 
 clients: $(DEV) ## confluent-kafka-python's integration tests against our listener: CONFLUENT=checkout
 	@test -n "$(CONFLUENT)" || { echo "Say where it is: make clients CONFLUENT=../confluent-kafka-python"; exit 2; }

@@ -76,13 +76,12 @@ def build(release: Release) -> list[str]:
     RuntimeError
         The Java sources do not compile.
     """
-    missing = [name for name in ("java", "javac", "mvn") if shutil.which(name) is None]
-    if missing:
-        raise Unavailable(f"not on the PATH: {', '.join(missing)} (a JDK 17 and Maven are needed)")
+    ensure_jdk_and_maven()
     BUILDS.mkdir(exist_ok=True)
     with locked(BUILDS / f"{release.profile}.lock"):
         folder = BUILDS / release.profile
-        _make(
+        make(
+            PROJECT,
             folder,
             ["pom.xml", f"src/{release.profile}", "src/main"],
             ["-f", "pom.xml", f"-P{release.profile}", f"-Dinterop.build={folder}", "compile"],
@@ -91,17 +90,32 @@ def build(release: Release) -> list[str]:
     if release.separate_dump_tool:
         with locked(BUILDS / "dump-tool.lock"):
             tool = BUILDS / "dump-tool"
-            _make(tool, ["dump-tool.xml"], ["-f", "dump-tool.xml"])
-        command.append(f"-Djudge.dump.classpath={_class_path(tool)}")
-    return [*command, "-cp", f"{folder / 'classes'}:{_class_path(folder)}", "judge.Judge"]
+            make(PROJECT, tool, ["dump-tool.xml"], ["-f", "dump-tool.xml"])
+        command.append(f"-Djudge.dump.classpath={jars_of(tool)}")
+    return [*command, "-cp", f"{folder / 'classes'}:{jars_of(folder)}", "judge.Judge"]
 
 
-def _make(folder: Path, sources: list[str], maven: list[str]) -> None:
-    """Run Maven unless `folder` holds what these sources gave and its jars are still there."""
+def ensure_jdk_and_maven() -> None:
+    """Raise `Unavailable` if this machine cannot compile Java or fetch its libraries."""
+    missing = [name for name in ("java", "javac", "mvn") if shutil.which(name) is None]
+    if missing:
+        raise Unavailable(f"not on the PATH: {', '.join(missing)} (a JDK 17 and Maven are needed)")
+
+
+def make(project: Path, folder: Path, sources: list[str], maven: list[str]) -> None:
+    """Run Maven in `project`, unless `folder` is up to date with `sources` and its jars exist.
+
+    Raises
+    ------
+    Unavailable
+        Maven failed, or did not finish in time.
+    RuntimeError
+        The Java sources do not compile.
+    """
     stamp = folder / "stamp"
-    digest = _digest(sources)
+    digest = _digest(project, sources)
     if stamp.is_file() and stamp.read_text() == digest:
-        jars = _class_path(folder).split(":")
+        jars = jars_of(folder).split(":")
         if all(Path(jar).is_file() for jar in jars):
             return
     shutil.rmtree(folder, ignore_errors=True)
@@ -111,7 +125,7 @@ def _make(folder: Path, sources: list[str], maven: list[str]) -> None:
     try:
         done = subprocess.run(
             ["mvn", "-q", "-B", *arguments, f"-Dmdep.outputFile={output}"],
-            cwd=PROJECT,
+            cwd=project,
             capture_output=True,
             text=True,
             timeout=MAVEN_TIMEOUT_S,
@@ -128,17 +142,18 @@ def _make(folder: Path, sources: list[str], maven: list[str]) -> None:
     stamp.write_text(digest)
 
 
-def _class_path(folder: Path) -> str:
+def jars_of(folder: Path) -> str:
+    """Return the class path of the libraries that Maven found for a build folder."""
     return (folder / "classpath").read_text().strip()
 
 
-def _digest(sources: list[str]) -> str:
+def _digest(project: Path, sources: list[str]) -> str:
     digest = hashlib.sha256()
     for source in sources:
-        path = PROJECT / source
+        path = project / source
         files = [path] if path.is_file() else sorted(path.rglob("*.java"))
         for file in files:
-            digest.update(str(file.relative_to(PROJECT)).encode())
+            digest.update(str(file.relative_to(project)).encode())
             digest.update(file.read_bytes())
     return digest.hexdigest()
 

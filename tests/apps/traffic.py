@@ -1,0 +1,254 @@
+"""What flows through an application: orders that are sent, and what a reader of its output finds.
+
+The clients are confluent-kafka's (librdkafka), so that no code is shared with the applications,
+which use Kafka's own Java client.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple, Self
+
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    Consumer,
+    ConsumerGroupTopicPartitions,
+    KafkaError,
+    Message,
+    Producer,
+    TopicPartition,
+)
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from tests.apps.processes import TIMEOUT_S
+
+REGIONS = 5
+CUSTOMERS = 40
+ITEMS = 60
+
+
+class Order(NamedTuple):
+    """An order of a customer."""
+
+    customer: str
+    item: str
+    amount: int
+
+    @property
+    def region(self) -> str:
+        """Return the part of the customer's name before the dash."""
+        return self.customer.partition("-")[0]
+
+
+def order(number: int) -> Order:
+    """Return the order with a number; it is the same each time."""
+    rng = random.Random(number)
+    customer = rng.randrange(CUSTOMERS)
+    item = int(rng.paretovariate(0.5)) % ITEMS
+    return Order(f"r{customer % REGIONS}-{customer}", f"item{item}", rng.randrange(1000))
+
+
+# -- topics --------------------------------------------------------------------------------------
+
+
+def create_topics(
+    bootstrap: str, topics: Mapping[str, int], configs: Mapping[str, str] | None = None
+) -> None:
+    """Create topics, each with its number of partitions and all with the same configuration."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    new = [NewTopic(name, count, config=dict(configs or {})) for name, count in topics.items()]
+    for done in admin.create_topics(new).values():
+        done.result(TIMEOUT_S)
+
+
+def partitions_of(bootstrap: str, topics: Iterable[str]) -> list[TopicPartition]:
+    """Return all partitions of some topics."""
+    found = AdminClient({"bootstrap.servers": bootstrap}).list_topics(timeout=TIMEOUT_S).topics
+    return [TopicPartition(topic, number) for topic in topics for number in found[topic].partitions]
+
+
+def ends_of(bootstrap: str, topics: Iterable[str]) -> dict[tuple[str, int], int]:
+    """Return the log end offset of each partition of some topics."""
+    with _consumer(bootstrap) as consumer:
+        return {
+            (each.topic, each.partition): consumer.get_watermark_offsets(each, TIMEOUT_S)[1]
+            for each in partitions_of(bootstrap, topics)
+        }
+
+
+def committed_of(bootstrap: str, group: str) -> dict[tuple[str, int], int]:
+    """Return the offsets that a group has committed."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    request = [ConsumerGroupTopicPartitions(group)]
+    (done,) = admin.list_consumer_group_offsets(request).values()
+    found = done.result(TIMEOUT_S).topic_partitions
+    return {(each.topic, each.partition): each.offset for each in found}
+
+
+# -- sending -------------------------------------------------------------------------------------
+
+
+class Load(threading.Thread):
+    """Sends messages to a topic, at some rate, until it is told to end.
+
+    The producer is idempotent, so every message is in the log once, and messages of one key are in
+    the order in which they were sent.
+
+    Parameters
+    ----------
+    message : callable
+        From the number of a message to its key and value.
+
+    Attributes
+    ----------
+    count : int
+        Messages sent so far.
+    errors : list of KafkaError
+    """
+
+    def __init__(
+        self,
+        bootstrap: str,
+        topic: str,
+        message: Callable[[int], tuple[str, str]],
+        *,
+        per_second: int = 200,
+    ) -> None:
+        super().__init__(daemon=True)
+        self._topic = topic
+        self._message = message
+        self._pause_s = 1 / per_second
+        self._is_ending = threading.Event()
+        self.count = 0
+        self.errors: list[KafkaError] = []
+        self._producer = Producer(
+            {
+                "bootstrap.servers": bootstrap,
+                "enable.idempotence": True,
+                "linger.ms": 5,
+                "message.timeout.ms": TIMEOUT_S * 1000,
+                "reconnect.backoff.max.ms": 500,
+                "topic.metadata.refresh.interval.ms": 1000,
+            }
+        )
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._is_ending.set()
+        self.join()
+
+    def run(self) -> None:
+        while not self._is_ending.wait(self._pause_s):
+            key, value = self._message(self.count)
+            self._producer.produce(self._topic, value, key, on_delivery=self._on_delivery)
+            self.count += 1
+            self._producer.poll(0)
+
+    def _on_delivery(self, error: KafkaError | None, _: Message) -> None:
+        if error is not None:
+            self.errors.append(error)
+
+    def end(self) -> int:
+        """Stop sending, wait until every message is acknowledged, and return how many there are."""
+        self._is_ending.set()
+        self.join()
+        left = self._producer.flush(TIMEOUT_S)
+        assert (left, self.errors) == (0, []), "messages that are not delivered"
+        return self.count
+
+
+# -- reading -------------------------------------------------------------------------------------
+
+
+_DISCONNECTED = {KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN}
+
+
+class Reader:
+    """Reads topics that nothing is deleted from, from their beginning on, as `read_committed`.
+
+    Attributes
+    ----------
+    messages : list of Message
+        In the order in which they came, which is the log's within each partition.
+    """
+
+    def __init__(self, bootstrap: str, topics: Sequence[str]) -> None:
+        self.messages: list[Message] = []
+        self._bootstrap = bootstrap
+        self._topics = topics
+        self._consumer = _consumer(bootstrap)
+        partitions = partitions_of(bootstrap, topics)
+        for each in partitions:
+            each.offset = OFFSET_BEGINNING
+        self._all = {(each.topic, each.partition) for each in partitions}
+        self._ended: set[tuple[str, int]] = set()
+        self._consumer.assign(partitions)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._consumer.close()
+
+    def poll(self) -> None:
+        """Take what has come, or wait a moment for it."""
+        for message in self._consumer.consume(500, 0.1):
+            place = (message.topic(), message.partition())
+            error = message.error()
+            if error is None:
+                self.messages.append(message)
+                self._ended.discard(place)
+            elif error.code() == KafkaError._PARTITION_EOF:
+                self._ended.add(place)
+            else:
+                assert error.retriable() or error.code() in _DISCONNECTED, error
+
+    def finish(self) -> None:
+        """Read everything up to the ends that the partitions have now."""
+        with Reader(self._bootstrap, self._topics) as reader:
+            for _ in range(TIMEOUT_S * 10):
+                reader.poll()
+                if reader._ended == self._all:
+                    break
+            else:
+                raise TimeoutError(f"no end of {self._all - reader._ended}")
+        found, again = self.offsets(), reader.offsets()
+        assert found <= again, "records that were read before are gone"
+        self.messages = reader.messages
+
+    def offsets(self) -> set[tuple[str, int, int]]:
+        """Return topic, partition and offset of each message."""
+        return {(each.topic(), each.partition(), each.offset()) for each in self.messages}
+
+    def count(self, topic: str) -> int:
+        """Return the number of messages from a topic."""
+        return sum(message.topic() == topic for message in self.messages)
+
+    def by_key(self, topic: str) -> dict[str, list[str]]:
+        """Return the values of each key of a topic, in their order."""
+        values: dict[str, list[str]] = defaultdict(list)
+        for message in self.messages:
+            if message.topic() == topic:
+                values[message.key().decode()].append(message.value().decode())
+        return dict(values)
+
+
+def _consumer(bootstrap: str) -> Consumer:
+    return Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "never-used",
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "auto.offset.reset": "error",
+            "isolation.level": "read_committed",
+            "reconnect.backoff.max.ms": 500,
+            "topic.metadata.refresh.interval.ms": 1000,
+        }
+    )
