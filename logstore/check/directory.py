@@ -207,9 +207,10 @@ class Checker:
         return total
 
     def has_anything(self, path: str) -> bool:
-        """Tell whether a directory is a partition's, or holds partitions or files of a log.
+        """Return whether a directory is a partition's, or holds partitions or files of a log.
 
-        One that the disk refuses does: verifying tells of it.
+        A folder of segments counts, whatever its name: verifying reports the name. So does what
+        the disk refuses.
         """
         path = _trimmed(path)
         try:
@@ -217,11 +218,20 @@ class Checker:
         except OSError:
             return True
         return _is_partitions(path.rpartition("/")[2]) or any(
-            _is_partitions(name)
+            _is_partitions(name) or self._has_segments(f"{path}/{name}")
             if self._fs.is_dir(f"{path}/{name}")
             else name in DATA_DIRECTORY_FILES or parse_segment_file(name) is not None
             for name in names
         )
+
+    def folders(self, path: str) -> list[str]:
+        """Return the names of the folders in a directory, hidden ones left out."""
+        path = _trimmed(path)
+        names = self._listed(path) if self._fs.is_dir(path) else []
+        return [name for name in names if name[0] != "." and self._fs.is_dir(f"{path}/{name}")]
+
+    def _has_segments(self, path: str) -> bool:
+        return any(parse_segment_file(name) is not None for name in self._listed(path))
 
     def _listed(self, path: str) -> list[str]:
         try:

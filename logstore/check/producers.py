@@ -26,6 +26,7 @@ class _Producer:
     last_offset: int | None = None
     offset_delta: int = 0
     txn_first_offset: int | None = None
+    has_lone_marker: bool = False  # since the last batch: the data of its transaction are gone
 
 
 class ProducerHistory:
@@ -91,6 +92,7 @@ class ProducerHistory:
                     found=header.base_sequence,
                     severity=WARNING,
                 )
+        known.has_lone_marker = False
         known.last_sequence = header.last_sequence
         known.last_offset = header.last_offset
         known.offset_delta = header.last_offset_delta
@@ -110,6 +112,7 @@ class ProducerHistory:
             known = _Producer(header.producer_epoch, txn_first_offset=txn)
             self._producers[header.producer_id] = known
         first_offset = known.txn_first_offset
+        known.has_lone_marker |= first_offset is None
         known.txn_first_offset = None
         self._open.pop(header.producer_id, None)
         if marker.is_abort and first_offset is not None:
@@ -139,6 +142,10 @@ class ProducerHistory:
             # A marker of a newer epoch took the batches with it, and a cleaner the marker since.
             is_bumped = entry.last_offset < 0 and entry.producer_epoch > known.epoch
             if is_bumped and known.last_offset + 1 < missing_end:
+                return
+            # A producer that expired is known again by a later marker alone, of a transaction
+            # whose data a cleaner removed.
+            if entry.last_offset < 0 and known.has_lone_marker:
                 return
             yield "lastOffset", known.last_offset, entry.last_offset
             return

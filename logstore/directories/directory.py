@@ -65,6 +65,7 @@ from logstore.runtime import (
     remove_tree,
 )
 from logstore.runtime.guard import StorageGuard
+from logstore.runtime.locks import describe_holder
 from logstore.topics.store import TOPICS_FILE
 from logstore.types import INT64_MAX, SMALL_FILE_MAX_BYTES
 
@@ -155,7 +156,7 @@ class LogDirectory:
     InvalidConfigurationError
         It does not exist (read-only), or it holds data directories, as a cluster's does.
     KafkaStorageError
-        Another process, a running Kafka perhaps, holds its lock.
+        Another process, such as a running Kafka, or another broker of this one holds its lock.
     """
 
     def __init__(
@@ -225,8 +226,9 @@ class LogDirectory:
         if not self.read_only:
             self._file_lock = fs.lock(f"{self.path}/{LOCK_FILE}")
             if self._file_lock is None:
+                holder = describe_holder(self.writer())
                 raise KafkaStorageError(
-                    f"data directory {self.path} is in use: another process holds the lock of"
+                    f"data directory {self.path} is in use: {holder} holds the lock of"
                     f" {self.path}/{LOCK_FILE}"
                 )
             remove_temporary(fs, self.path, REPLACED_FILES)
@@ -305,6 +307,19 @@ class LogDirectory:
         """Raise `KafkaStorageError` if it is offline."""
         if self.offline_reason is not None:
             raise KafkaStorageError(f"data directory {self.path} is offline: {self.offline_reason}")
+
+    def check_lock(self) -> None:
+        """Raise `KafkaStorageError`, and go offline, if the lock file lost its name.
+
+        Whoever removed or replaced it let another process have the directory for writing.
+        """
+        lock = self._file_lock
+        if lock is not None and not lock.is_in_place():
+            self.go_offline(
+                f"{lock.path} was removed or replaced while it was locked: another process may"
+                " write here"
+            )
+            self.check_online()
 
     def check_usable(self, topic_partition: TopicPartition) -> None:
         """Raise `KafkaStorageError` if it is offline, or one of its partitions is withheld."""
@@ -593,6 +608,7 @@ class LogDirectory:
     ) -> bool:
         """Rewrite a checkpoint unless it was last asked for the same."""
         asked = (dict(offsets), set(replaced))
+        self.check_lock()
         with self._checkpointing:
             if since not in (None, self.checkpoint_writes):
                 return False
@@ -608,6 +624,7 @@ class LogDirectory:
         offsets: Mapping[TopicPartition, int],
         replaced: Collection[TopicPartition] = (),
     ) -> None:
+        self.check_lock()
         with self._checkpointing:
             kept = {
                 tp: offset

@@ -81,6 +81,8 @@ class LocalLog:
     went_offline : Signal of str
         A failure of the disk took the log offline, and why. Under whatever lock the one who met it
         holds.
+    check_owner : callable
+        Raises `KafkaStorageError` if another process may have the data directory by now.
     closed : Signal
         Nobody can use the log any more: it was closed, or deleted. Under the lock.
     """
@@ -110,6 +112,7 @@ class LocalLog:
         self.lock = runtime.lock()
         self.changed: Signal[[]] = Signal(f"a change of {topic_partition}")
         self.went_offline: Signal[[str]] = Signal(f"the failure of {topic_partition}")
+        self.check_owner: Callable[[], None] = _is_ours
         self.closed: Signal[[]] = Signal(f"the end of {topic_partition}")
         self.last_flush_ms = runtime.clock.now_ms()
         self._truncating = False
@@ -155,6 +158,14 @@ class LocalLog:
         """Raise `KafkaStorageError` if the log is offline; a closed one refuses this, too."""
         if self._offline_reason is not None:
             raise KafkaStorageError(f"{self.topic_partition} is offline: {self._offline_reason}")
+
+    def check_changeable(self) -> None:
+        """Raise `KafkaStorageError` if the log is offline, or another process may have it by now.
+
+        For changes other than appends, which would have to look at the lock each time.
+        """
+        self.check_open()
+        self.check_owner()
 
     def guard(self, what: str) -> StorageGuard:
         """Take the log offline if a file operation inside fails; `what` is "cannot append"."""
@@ -479,3 +490,7 @@ class LocalLog:
         assert active.base_offset <= end.offset
         assert self.recovery_point <= end.offset
         assert end[1:] == (active.base_offset, active.size_bytes)
+
+
+def _is_ours() -> None:
+    """Let a log that no manager opened be changed."""

@@ -401,6 +401,7 @@ class Log:
         local = self.local
         gone = [local.segments.get(verdict.base_offset) for verdict in decision.removed]
         with local.guard("cannot delete segments"):
+            local.check_changeable()
             if decision.rolls:
                 self.writer.roll()
                 # Else a crash might leave no segment at all, and the log would start anew at 0.
@@ -437,7 +438,7 @@ class Log:
             )
         local = self.local
         with self.lock, local.guard("cannot truncate"):
-            local.check_open()
+            local.check_changeable()
             if offset >= local.log_end.offset:
                 local.epochs.truncate_from_end(local.log_end.offset, flush=True)
                 return False
@@ -471,7 +472,7 @@ class Log:
             )
         local = self.local
         with self.lock, local.guard("cannot truncate"):
-            local.check_open()
+            local.check_changeable()
             with local.truncation():
                 local.start_anew(offset)
                 self.offsets.restart(start)
@@ -518,7 +519,7 @@ class Log:
         """
         local = self.local
         with self.lock, local.guard("cannot replace segments"):
-            local.check_open()
+            local.check_changeable()
             local.replace_segments(new_segments, old_segments, apart=apart)
             if VERIFY:
                 for segment in new_segments:
@@ -536,7 +537,7 @@ class Log:
         """
         local = self.local
         with self.lock, local.guard("cannot split a segment"):
-            local.check_open()
+            local.check_changeable()
             new = local.split_segment(segment)
             if VERIFY:
                 self._check()

@@ -118,7 +118,7 @@ class LogOffsets:
         """
         local = self._local
         with local.lock, local.guard("cannot move the log start"):
-            local.check_open()
+            local.check_changeable()
             if offset > self.high_watermark:
                 raise self.out_of_range(offset, "is above the high watermark")
             if offset <= self.log_start_offset:

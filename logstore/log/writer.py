@@ -457,7 +457,7 @@ class LogWriter:
         """
         local = self._local
         with local.lock, local.guard("cannot roll"):
-            local.check_open()
+            local.check_changeable()
             base = max(expected_next_offset or 0, local.log_end.offset)
             if base > INT64_MAX:
                 raise ValueError(f"{local.topic_partition} has no offset {base}")

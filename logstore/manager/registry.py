@@ -184,6 +184,7 @@ class LogRegistry:
             log.writer.refuse = partial(_refuse_without_leader, topic_partition)
         log_changed = self._services.events.log_changed
         log.local.went_offline.subscribe(partial(self._take_directory_offline, log))
+        log.local.check_owner = partial(self._check_lock, topic_partition)
         log.local.changed.subscribe(log_changed.emit)
         log_changed.emit()  # what is opened is looked after, too
         return log
@@ -354,6 +355,11 @@ class LogRegistry:
                 "kafka-delete-logs", self.delete_folders, delay_ms=delay_ms
             )
 
+    def _check_lock(self, topic_partition: TopicPartition) -> None:
+        """Raise `KafkaStorageError` if the directory of a partition is not locked any more."""
+        if (directory := self._homes.get(topic_partition)) is not None:
+            directory.check_lock()
+
     def _take_directory_offline(self, log: Log, reason: str) -> None:
         directory = self._homes.get(log.topic_partition)  # as it is now: the log may have moved
         if directory is not None and not log.lifetime.is_over:
@@ -383,6 +389,11 @@ class LogRegistry:
         """
         failures: list[KafkaStorageError] = []
         offsets: dict[TopicPartition, CheckpointOffsets] = {}
+        for directory in self.directories:
+            try:
+                directory.check_lock()
+            except KafkaStorageError as error:
+                failures.append(error)
         for tp, log in self._logs.items():
             try:
                 closed_at = log.close()

@@ -407,7 +407,7 @@ class FaultyFileSystem:
                 directory, name = self._parent_of(path)
                 node = self._new_file(directory, name, MemoryBytes(self._clock.now_ms()))
                 directory.names[name] = directory.durable[name] = node
-            return self._locks.lock(path, lambda: self._file(path))
+            return self._locks.lock(path, lambda: self._file(path), lambda: self._find(path))
 
     def lock_holder(self, path: str) -> int | None:
         """Return who holds the lock on a file; see `FileSystem.lock_holder`."""

@@ -21,7 +21,8 @@ closing it gives the lock up unseen. A forked child holds nothing.
 
 The file stays after a release: if it were removed, one process could hold the removed file and
 another its successor. Kafka 4.0 does remove it (`FileLock.destroy`), so a lock counts
-only if its file still bears the name once it is taken.
+only if its file still bears the name once it is taken. Anybody may remove it later: the holder asks
+`is_in_place` from time to time.
 """
 
 from __future__ import annotations
@@ -51,6 +52,10 @@ class FileLock(Protocol):
     @property
     def path(self) -> str:
         """Name under which the file was locked."""
+        ...
+
+    def is_in_place(self) -> bool:
+        """Return whether the path still names the locked file; else others may lock it anew."""
         ...
 
     def release(self) -> None:
@@ -83,6 +88,10 @@ class DiskLock:
     def path(self) -> str:
         """Name under which the file was locked."""
         return self._path
+
+    def is_in_place(self) -> bool:
+        """Return whether the path still names the locked file."""
+        return _identity_of(self._path) == self._identity
 
     def release(self) -> None:
         """Give the lock up; the file stays."""
@@ -164,6 +173,13 @@ def disk_lock_holder(path: str) -> int | None:
     return None if kind == fcntl.F_UNLCK else max(pid, UNKNOWN_PROCESS)
 
 
+def describe_holder(process_id: int | None) -> str:
+    """Return what a message calls the holder of a lock, as `lock_holder` returns it."""
+    if process_id == os.getpid():
+        return "this process"
+    return f"process {process_id}" if process_id else "another process"
+
+
 def _asked() -> bytes:
     """Ask for a write lock over the whole file; the answer is what stands in its way."""
     if sys.platform == "darwin":
@@ -226,14 +242,23 @@ class LockTable:
     def __init__(self) -> None:
         self._held: set[int] = set()
 
-    def lock(self, path: str, find: Callable[[], object]) -> FileLock | None:
-        """Lock a file; `find` returns the object that it is under any name, maybe making it."""
+    def lock(
+        self, path: str, make: Callable[[], object], find: Callable[[], object]
+    ) -> FileLock | None:
+        """Lock a file.
+
+        Parameters
+        ----------
+        path : str
+        make, find : callable
+            Return the object that has the path; `make` makes it if there is none.
+        """
         with _mutex:
-            file = find()
+            file = make()
             if id(file) in self._held:
                 return None
             self._held.add(id(file))
-            return _MemoryLock(self, file, path)
+            return _MemoryLock(self, file, path, find)
 
     def holder(self, find: Callable[[], object]) -> int | None:
         """Return this process if somebody holds the lock on the file that `find` returns."""
@@ -249,17 +274,24 @@ class LockTable:
 class _MemoryLock:
     """A lock in memory; it keeps the file alive, so that no other takes its identity."""
 
-    __slots__ = ("_file", "_path", "_table")
+    __slots__ = ("_file", "_find", "_path", "_table")
 
-    def __init__(self, table: LockTable, file: object, path: str) -> None:
+    def __init__(
+        self, table: LockTable, file: object, path: str, find: Callable[[], object]
+    ) -> None:
         self._table = table
         self._file: object | None = file
         self._path = path
+        self._find = find
 
     @property
     def path(self) -> str:
         """Name under which the file was locked."""
         return self._path
+
+    def is_in_place(self) -> bool:
+        """Return whether the path still names the locked file."""
+        return self._find() is self._file
 
     def release(self) -> None:
         """Give the lock up; the file stays."""

@@ -423,11 +423,11 @@ class MemoryFileSystem:
     def lock(self, path: str) -> FileLock | None:
         """Take the exclusive lock on a file; see `FileSystem.lock`."""
 
-        def find() -> MemoryBytes:
+        def make() -> MemoryBytes:
             self.open(path, create=True).close()
             return self._contents(path)
 
-        return self._locks.lock(path, find)
+        return self._locks.lock(path, make, lambda: self._files.get(path))
 
     def lock_holder(self, path: str) -> int | None:
         """Return who holds the lock on a file; see `FileSystem.lock_holder`."""

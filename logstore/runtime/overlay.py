@@ -297,7 +297,10 @@ class OverlayFileSystem:
 
     def lock(self, path: str) -> FileLock | None:
         """Take the exclusive lock on a file of the overlay, not of the base."""
-        return self._locks.lock(path, lambda: self._node(path, create=True))
+        nodes = self._nodes
+        return self._locks.lock(
+            path, lambda: self._node(path, create=True), lambda: nodes.get(path)
+        )
 
     def lock_holder(self, path: str) -> int | None:
         """Return who holds the lock on a file, here or in the base."""

@@ -164,6 +164,28 @@ def test_nothing_to_check_is_wrong_usage(run, tmp_path, names):
     assert message in run("check", "--data-dir", directory, code=2).stderr
 
 
+@pytest.mark.parametrize("with_option", (True, False))
+def test_folders_of_segments_are_named_whatever_they_are_called(run, tmp_path, with_option):
+    names = ["users", "users-007", "users.0", "a b-1"]
+    for name in names:
+        (tmp_path / "place" / name).mkdir(parents=True)
+        (tmp_path / "place" / name / f"{0:020d}.log").touch()
+    where = ("--data-dir", tmp_path / "place") if with_option else (tmp_path / "place",)
+    rows = run("check", *where, "--format", "json", code=1).json["findings"]
+    assert {(row["check"], row["found"]) for row in rows} == {("folder_name", n) for n in names}
+
+
+def test_folders_without_segments_are_named_in_the_refusal(run, tmp_path):
+    for number in range(7):
+        (tmp_path / "place" / f"users{number}").mkdir(parents=True)
+    expected = (
+        "A partition's folder is named TOPIC-NUMBER; here are 'users0', 'users1', 'users2',"
+        " 'users3', 'users4' and 2 more"
+    )
+    assert expected in run("check", tmp_path / "place", code=2).stderr
+    assert expected in run("check", "--data-dir", tmp_path / "place", code=2).stderr
+
+
 @pytest.mark.parametrize("name", ("t-0/", ".kafka_cleanshutdown"))
 def test_a_directory_without_a_segment_may_be_one_of_a_log(run, tmp_path, name):
     directory = tmp_path / "place"

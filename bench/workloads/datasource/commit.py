@@ -35,6 +35,7 @@ from logstore.runtime import (
     make_dirs_durably,
     remove_tree,
 )
+from logstore.runtime.locks import describe_holder
 from logstore.topics.ids import random_topic_id
 from logstore.topics.store import Topic, TopicStore
 from logstore.transactions.producer_ids import ProducerIds
@@ -262,8 +263,9 @@ def refuse_in_use(path: str) -> None:
         Another process holds it.
     """
     if not _is_free(path):
+        holder = describe_holder(DiskFileSystem().lock_holder(f"{path}/{LOCK_FILE}"))
         raise KafkaStorageError(
-            f"data directory {path} is in use: another process holds the lock of {path}/{LOCK_FILE}"
+            f"data directory {path} is in use: {holder} holds the lock of {path}/{LOCK_FILE}"
         )
 
 

@@ -23,10 +23,11 @@ from logstore.cli.show.progress import ProgressBar
 from logstore.cli.show.tables import Styled, Table, paint
 
 if TYPE_CHECKING:
-    from logstore.check import CheckCounts, CheckFinding
+    from logstore.check import CheckCounts, Checker, CheckFinding
 
 _STYLES = {"error": "bold red", "warning": "yellow", "info": "dim"}
 _EXIT_FINDINGS = 1
+_FOLDERS_MAX = 5
 
 
 @command(
@@ -65,10 +66,7 @@ def check(settings: Settings, path: str | None) -> int:
         if not Path(each).exists():
             raise click.UsageError(f"there is no file or directory {each}")
     if not any(Path(each).is_file() or checker.has_anything(_absolute(each)) for each in paths):
-        raise click.UsageError(
-            f"there is nothing to check in {', '.join(paths)}: no folder of a partition, no file"
-            " of a log"
-        )
+        raise click.UsageError(_nothing_in(paths, checker))
     # Made absolute, since what a directory is shows in its name and in the one above it.
     absolute = None if path is None else _absolute(path)
 
@@ -92,6 +90,18 @@ def check(settings: Settings, path: str | None) -> int:
             )
         found = list(findings)
     return _print(settings, found, counts)
+
+
+def _nothing_in(paths: Sequence[str], checker: Checker) -> str:
+    """Return the message for directories without a partition; it names the folders they have."""
+    text = f"there is nothing to check in {', '.join(paths)}: no folder of a partition, no file"
+    text += " of a log"
+    folders = [name for path in paths for name in checker.folders(_absolute(path))]
+    if not folders:
+        return text
+    names = ", ".join(map(repr, folders[:_FOLDERS_MAX]))
+    more = f" and {len(folders) - _FOLDERS_MAX} more" if len(folders) > _FOLDERS_MAX else ""
+    return f"{text}. A partition's folder is named TOPIC-NUMBER; here are {names}{more}"
 
 
 def _directories_around(path: str) -> list[str]:

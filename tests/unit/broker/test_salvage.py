@@ -15,7 +15,7 @@ from logstore.checkpoint.atomic import read_bytes
 from logstore.errors import InvalidConfigurationError, UnsupportedFormatError
 from logstore.log import NewRecord
 from logstore.record.walk import walk_buffer
-from logstore.runtime import MemoryFileSystem, ReadOnlyFileSystem, VirtualClock
+from logstore.runtime import DiskFileSystem, MemoryFileSystem, ReadOnlyFileSystem, VirtualClock
 from tests.support.world.builders import batch, batches_of, commit, data_batch, log_name
 from tests.support.world.damage import EPOCHS, KAFKA, OWN, Directory, healthy, kafka, partition
 from tests.support.world.legacy import compressed_set, message
@@ -217,3 +217,33 @@ def test_saved_segments_keep_the_times_of_their_files():
     saved(directory)
     times = [directory.fs.stat(f"/out/{name}").mtime_ms for name in names]
     assert times == [day * 86_400_000 for day in range(len(names))]
+
+
+def test_check_accepts_what_was_saved_of_producers_that_expired(tmp_path):
+    """A producer that expired has in a snapshot no batch, but the marker that came after a day."""
+    with Broker(tmp_path / "old", clock=VirtualClock()) as broker:
+        configs = {"cleanup.policy": "compact", "segment.bytes": "300"}
+        broker.create_topic("t", configs=configs)
+        with broker.producer(transactional_id="x") as producer:
+            producer.init_transactions()
+
+            def commit(key):
+                producer.begin_transaction()
+                producer.send("t", b"x" * 40, key=key).get()
+                producer.commit_transaction()
+                broker.roll("t")
+
+            commit(b"a")
+            broker.append("t", key=b"p", value=b"x" * 150)
+            broker.roll("t")
+            commit(b"b")
+            commit(b"b")
+            broker.append("t", key=b"z", value=b"")
+            broker.clean("t", force=True, roll=True)
+    week_ms = 7 * 86_400_000
+    late = VirtualClock(VirtualClock().now_ms() + week_ms)
+    with Broker(tmp_path / "old", clock=late, read_only=True, on_damage="pass_over") as broker:
+        partitions = broker.partitions("t")
+        saved = salvage(broker, partitions, DiskFileSystem(late), str(tmp_path / "new"))
+    assert not saved.lost
+    assert not list(Checker(DiskFileSystem()).path(str(tmp_path / "new")))

@@ -1,15 +1,18 @@
 """Several data directories: the lock, a disk that fails, what goes offline and what serves on."""
 
 import random
+import subprocess
+import sys
+from contextlib import suppress
 
 import pytest
 
 from logstore.checkpoint.offsets import LOG_START_OFFSETS
 from logstore.checkpoint.shutdown import CLEAN_SHUTDOWN
-from logstore.errors import KafkaStorageError, UnsupportedFormatError
+from logstore.errors import IllegalStateError, KafkaStorageError, UnsupportedFormatError
 from logstore.log import NewRecord
 from logstore.names import LOCK_FILE
-from logstore.runtime import MemoryFileSystem, Runtime, VirtualClock
+from logstore.runtime import DiskFileSystem, MemoryFileSystem, Runtime, VirtualClock
 from logstore.types import TopicPartition
 from tests.support.world.builders import log_name, old_message
 from tests.support.world.data_home import Home, fill, offsets
@@ -53,6 +56,77 @@ def test_a_refused_second_writer_changes_nothing_and_lets_other_directories_go(h
     assert home.files() == before
     Home(home.fs, home.path + "-2", home.clock).open().close()
     manager.close()
+
+
+def test_the_message_names_the_process_that_holds_the_lock(home, tmp_path):
+    manager = home.open()
+    with pytest.raises(KafkaStorageError, match=r": this process holds the lock of .*/\.lock"):
+        home.open()
+    manager.close()
+    script = (
+        "import sys; from logstore.runtime import DiskFileSystem;"
+        "lock = DiskFileSystem().lock(sys.argv[1] + '/.lock'); print(flush=True); sys.stdin.read()"
+    )
+    command = [sys.executable, "-c", script, str(tmp_path)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
+        other.stdout.readline()
+        disk = Home(DiskFileSystem(VirtualClock()), str(tmp_path), VirtualClock())
+        with pytest.raises(KafkaStorageError, match=f": process {other.pid} holds the lock of"):
+            disk.open()
+        other.stdin.close()
+
+
+CHANGES = {
+    "recovery points": lambda manager: manager.checkpoint_recovery_points(),
+    "log starts": lambda manager: manager.checkpoint_log_starts(),
+    "high watermarks": lambda manager: manager.checkpoint_high_watermarks(),
+    "delete-records": lambda manager: manager.delete_records(A0, 1),
+    "roll": lambda manager: manager.log(A0).writer.roll(),
+    "swap": lambda manager: manager.log(A0).replace_segments([], []),
+    "close": lambda manager: manager.close(),
+}
+
+
+@pytest.mark.parametrize("is_replaced", (False, True), ids=("removed", "replaced"))
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_broker_whose_lock_file_was_removed_stops(home, change, is_replaced):
+    """Another one can have the directory by now: both would append at the same offsets."""
+    manager = home.open()
+    manager.topics.create("a", 1, {})
+    fill(manager.log(A0), 2)
+    home.fs.remove(f"{home.path}/{LOCK_FILE}")
+    second = home.open() if is_replaced else None
+    if second is not None:
+        fill(second.log(A0), 3)
+    before = home.files()
+    lost = "removed or replaced while it was locked: another process may write here"
+    with suppress(KafkaStorageError):  # the periodic checkpoints report it and go on
+        CHANGES[change](manager)
+    assert lost in manager.directories[0].offline_reason
+    assert home.files() == before, "nothing was written"
+    with pytest.raises(IllegalStateError if change == "close" else KafkaStorageError):
+        fill(manager.log(A0), 1)
+    if change != "close":
+        with pytest.raises(KafkaStorageError, match=lost):
+            manager.close()
+    if second is not None:
+        second.close()
+        assert home.text(CLEAN_SHUTDOWN)
+    assert len(offsets(home.open().log(A0))) == (5 if is_replaced else 2)
+
+
+def test_each_kind_of_lock_knows_whether_it_is_in_place(home):
+    path = f"{home.path}/{LOCK_FILE}"
+    home.fs.make_dirs(home.path)
+    lock = home.fs.lock(path)
+    assert lock.is_in_place()
+    home.fs.rename(path, f"{path}-2")
+    assert not lock.is_in_place()
+    other = home.fs.lock(path)
+    assert other is not None
+    assert (lock.is_in_place(), other.is_in_place()) == (False, True)
+    home.fs.rename(f"{path}-2", path)
+    assert (lock.is_in_place(), other.is_in_place()) == (True, False)
 
 
 def test_reading_needs_no_lock(home):
