@@ -14,14 +14,13 @@ from typing import TYPE_CHECKING, Any, Self
 from logstore.broker import admin
 from logstore.broker.client_config import NETWORK_CONFIGS, check_names
 from logstore.broker.reports import OffsetAndTimestamp
-from logstore.config.broker_keys import BROKER_KEYS
-from logstore.config.dynamic import RECONFIGURABLE_KEYS, Layer, reconfigured
+from logstore.config.dynamic import Layer, is_reconfigurable, reconfigured
+from logstore.config.inert_keys import STORED_BROKER_KEYS, STORED_TOPIC_KEYS
 from logstore.config.keys import ConfigKey
 from logstore.config.layers import LayeredValue, describe_broker, describe_cluster_wide
 from logstore.config.operations import Operation, applied_operations
 from logstore.config.origins import KAFKA_ORIGINS
 from logstore.config.overrides import altered_overrides, describe
-from logstore.config.topic_keys import TOPIC_KEYS
 from logstore.errors import (
     KAFKA_CODES,
     GroupIdNotFoundError,
@@ -650,7 +649,7 @@ class AdminClient:
             self._manager.catalog.topic(name)
             described = describe(self._manager.catalog.overrides(name), config)
             return {
-                key: _config_row(TOPIC_KEYS[key], each.value, each.origin, each.layers)
+                key: _config_row(STORED_TOPIC_KEYS[key], each.value, each.origin, each.layers)
                 for key, each in described.items()
             }
         layer = _broker_layer(name, self._manager.identity.node_id)
@@ -661,10 +660,11 @@ class AdminClient:
                 each.value,
                 each.origin,
                 each.layers,
-                read_only=each.row.key not in RECONFIGURABLE_KEYS,
+                read_only=not is_reconfigurable(each.row.key),
+                is_sensitive=each.is_sensitive,
             )
             for each in rows(config)
-            if each.value is not None
+            if each.is_sensitive or each.value is not None
         }
 
     def _modified(self, kind: str, name: str) -> list[str]:
@@ -680,7 +680,7 @@ class AdminClient:
             now = {
                 each.row.key: each.value or "" for each in describe_broker(manager.broker_config)
             }
-            values, unset = applied_operations(_operations(configs), BROKER_KEYS, now)
+            values, unset = applied_operations(_operations(configs), STORED_BROKER_KEYS, now)
             changes = {**values, **dict.fromkeys(unset)}
             if validate_only:
                 reconfigured(manager.broker_config, changes, layer)
@@ -689,7 +689,7 @@ class AdminClient:
             return
         topic = manager.catalog.topic(name)
         now = {key: row["value"] for key, row in self._configs_of(kind, name).items()}
-        values, unset = applied_operations(_operations(configs), TOPIC_KEYS, now)
+        values, unset = applied_operations(_operations(configs), STORED_TOPIC_KEYS, now)
         if validate_only:
             altered_overrides(topic.configs, values, unset, manager.broker_config)
         else:
@@ -782,18 +782,19 @@ def _broker_layer(name: str, node_id: int) -> Layer:
 
 def _config_row(
     key: ConfigKey,
-    value: str,
+    value: str | None,
     origin: str,
     layers: Iterable[LayeredValue],
     *,
     read_only: bool = False,
+    is_sensitive: bool = False,
 ) -> dict[str, Any]:
     return {
         "value": value,
         "read_only": read_only,
-        "is_sensitive": False,
+        "is_sensitive": is_sensitive,
         "config_source": KAFKA_ORIGINS[origin],
-        "config_type": key.kind.name,
+        "config_type": "UNKNOWN" if is_sensitive else key.kind.name,
         "documentation": key.doc,
         "synonyms": [
             {"name": each.key, "value": each.value, "source": KAFKA_ORIGINS[each.origin]}

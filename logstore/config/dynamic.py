@@ -2,7 +2,8 @@
 
 Kafka's dynamic broker configurations, as far as this engine knows the keys: the cleaner's own
 settings, the limits on connections, the defaults for topics under the first of their names, and
-whether batches of transactions are verified.
+whether batches of transactions are verified. Keys without effect (`INERT_BROKER_KEYS`) and, like
+Kafka, unknown keys are stored as well.
 Source: cleaner-semantics §12.
 """
 
@@ -14,7 +15,14 @@ from enum import StrEnum
 
 from logstore.config.broker_config import BrokerConfig, DynamicLayers, topic_defaults_of
 from logstore.config.broker_keys import BROKER_KEYS
-from logstore.config.ignored import has_no_effect
+from logstore.config.inert_keys import (
+    INERT_BROKER_KEYS,
+    STORED_BROKER_KEYS,
+    UNKNOWN_KEY_CHARACTERS_MAX,
+    UNKNOWN_KEYS_MAX,
+    UNKNOWN_VALUE_CHARACTERS_MAX,
+    is_unknown_broker_key,
+)
 from logstore.config.keys import Value, render, to_text
 from logstore.config.legacy import translate_broker
 from logstore.config.origins import ORIGIN_DYNAMIC_BROKER, ORIGIN_DYNAMIC_DEFAULT
@@ -43,8 +51,14 @@ LISTENER_KEYS = ("max.connections", "max.connections.per.ip")
 RECONFIGURABLE_KEYS = (
     frozenset((*CLEANER_KEYS, *LISTENER_KEYS, "transaction.partition.verification.enable"))
     | _TOPIC_SYNONYMS
+    | INERT_BROKER_KEYS.keys()
 )
-"""Broker keys that may change at run time."""
+"""Known broker keys that may change at run time."""
+
+
+def is_reconfigurable(key: str) -> bool:
+    """Return whether a broker key may change at run time; an unknown one may."""
+    return key in RECONFIGURABLE_KEYS or is_unknown_broker_key(key)
 
 
 class Layer(StrEnum):
@@ -62,7 +76,7 @@ def layered(
     Parameters
     ----------
     cluster, broker : mapping
-        Reconfigurable broker keys and their texts.
+        Reconfigurable broker keys, unknown ones among them, and their texts.
 
     Raises
     ------
@@ -74,7 +88,9 @@ def layered(
     defaults = dict(static.topic_defaults)
     for texts, origin in ((cluster, ORIGIN_DYNAMIC_DEFAULT), (broker, ORIGIN_DYNAMIC_BROKER)):
         _check_reconfigurable(texts)
-        values = {key: BROKER_KEYS[key].parse(text) for key, text in texts.items()}
+        values = {
+            key: BROKER_KEYS[key].parse(text) for key, text in texts.items() if key in BROKER_KEYS
+        }
         defaults |= topic_defaults_of(values, origin)
         fields |= {
             BROKER_KEYS[key].attribute: value
@@ -101,7 +117,11 @@ def changes_of(given: Mapping[str, object], unset: Iterable[str]) -> dict[str, o
 
 
 def reconfigured(
-    broker: BrokerConfig, changes: Mapping[str, object], layer: Layer = Layer.BROKER
+    broker: BrokerConfig,
+    changes: Mapping[str, object],
+    layer: Layer = Layer.BROKER,
+    *,
+    refuse_unknown: bool = False,
 ) -> tuple[BrokerConfig, tuple[str, ...]]:
     """Return a broker's configuration after a change at run time, checked as a whole.
 
@@ -113,17 +133,21 @@ def reconfigured(
         holds.
     layer : Layer
         The one that changes.
+    refuse_unknown : bool
+        Refuse unknown keys, as in a file of this engine's own, instead of storing them as Kafka
+        does.
 
     Returns
     -------
     BrokerConfig
     tuple of str
-        Notes on old names that were translated.
+        Notes on old names that were translated, and on unknown keys that are stored.
 
     Raises
     ------
     InvalidConfigurationError
-        A key cannot change at run time, a value is not allowed, there would be no cleaner thread
+        A key cannot change at run time, a value is not allowed, there would be too many unknown
+        keys, one of them is too long, one to take back was never set, no cleaner thread would be
         left, more than twice or less than half as many as now, or values contradict each other.
     """
     texts, notes = translate_broker(
@@ -131,14 +155,30 @@ def reconfigured(
     )
     removed = {key.strip() for key, value in changes.items() if value is None}
     _check_reconfigurable(removed | texts.keys())
+    unknown = [key for key in texts if is_unknown_broker_key(key)]
     static = broker if broker.dynamic is None else broker.dynamic.static
     layers = {each: own_layer(broker, each) for each in Layer}
+    absent = removed - layers[layer].keys()
+    for key in filter(is_unknown_broker_key, (*absent, *(unknown if refuse_unknown else ()))):
+        near = nearest_broker_key(key)
+        raise InvalidConfigurationError(
+            f"{key} cannot be changed: there is no such key; the nearest is {near!r}",
+            key=key,
+            nearest=near,
+        )
     kept = {key: text for key, text in layers[layer].items() if key not in removed}
     layers[layer] = kept | {
-        key: render(BROKER_KEYS[key].parse(_number(key, text))) for key, text in texts.items()
+        key: text if key in unknown else render(STORED_BROKER_KEYS[key].parse(_number(key, text)))
+        for key, text in texts.items()
     }
+    _check_unknown(unknown, layers[layer])
     changed = layered(static, layers[Layer.CLUSTER], layers[Layer.BROKER])
     _check_threads(broker.log_cleaner_threads, changed.log_cleaner_threads)
+    notes += [
+        f"unknown broker key {key} is stored without effect; the nearest is"
+        f" {nearest_broker_key(key)}"
+        for key in unknown
+    ]
     return changed, tuple(notes)
 
 
@@ -157,21 +197,37 @@ def own_layer(broker: BrokerConfig, layer: Layer) -> Mapping[str, str]:
 
 
 def _check_reconfigurable(keys: Iterable[str]) -> None:
-    fixed = sorted(set(keys) - RECONFIGURABLE_KEYS)
-    unknown = [key for key in fixed if key not in BROKER_KEYS and not has_no_effect(key)]
-    if unknown:
-        near = nearest_broker_key(unknown[0])
-        raise InvalidConfigurationError(
-            f"{unknown[0]} cannot be changed: there is no such key; the nearest is {near!r}",
-            key=unknown[0],
-            nearest=near,
-        )
+    fixed = sorted(key for key in set(keys) if not is_reconfigurable(key))
     if fixed:
         raise InvalidConfigurationError(
             f"{', '.join(fixed)} cannot be changed while the broker runs; what can is "
             f"{', '.join(sorted(RECONFIGURABLE_KEYS))}",
             key=fixed[0],
         )
+
+
+def _check_unknown(keys: Iterable[str], layer: Mapping[str, str]) -> None:
+    """Bound the unknown keys that a change stores, and their number in the layer after it."""
+    count = sum(map(is_unknown_broker_key, layer))
+    for key in keys:
+        if not 0 < len(key) <= UNKNOWN_KEY_CHARACTERS_MAX:
+            raise InvalidConfigurationError(
+                f"the name of an unknown broker key has {len(key)} characters; 1 to"
+                f" {UNKNOWN_KEY_CHARACTERS_MAX} are allowed",
+                key=key[:UNKNOWN_KEY_CHARACTERS_MAX],
+            )
+        if len(layer[key]) > UNKNOWN_VALUE_CHARACTERS_MAX:
+            raise InvalidConfigurationError(
+                f"the value of the unknown broker key {key} has {len(layer[key])} characters; at"
+                f" most {UNKNOWN_VALUE_CHARACTERS_MAX} are allowed",
+                key=key,
+            )
+        if count > UNKNOWN_KEYS_MAX:
+            raise InvalidConfigurationError(
+                f"{key} cannot be stored: there would be {count} unknown broker keys; at most"
+                f" {UNKNOWN_KEYS_MAX} are allowed",
+                key=key,
+            )
 
 
 def _check_threads(now: int, wanted: int) -> None:

@@ -3,6 +3,7 @@
 A broker's own `server.properties` is full of them. They are told apart from misspelt keys, so
 that the first can be listed in one line and the second warned about. Topic keys of that kind are
 refused like misspelt ones, but with the reason: nobody should believe that they are obeyed.
+Keys that tools set on any topic or broker are stored instead (`logstore.config.inert_keys`).
 """
 
 from __future__ import annotations
@@ -90,7 +91,9 @@ NAMES = frozenset(
         "cordoned.log.dirs",
         "create.topic.policy.class.name",
         "delete.topic.enable",
+        "follower.replication.throttled.rate",
         "host.name",
+        "leader.replication.throttled.rate",
         "listeners",
         "log.deletion.max.segments.per.run",
         "log.local.retention.bytes",
@@ -119,23 +122,8 @@ def has_no_effect(key: str) -> bool:
     return key in NAMES or key.startswith(PREFIXES)
 
 
-_TIERED = "there is no tiered storage"
-_THROTTLED = "there are no replicas to throttle"
-_CONVERTED = "batches are stored and read in one format"
-
 NOT_OFFERED_TO_TOPICS = {
     "errors.deadletterqueue.group.enable": "there are no share groups",
-    "follower.replication.throttled.replicas": _THROTTLED,
-    "leader.replication.throttled.replicas": _THROTTLED,
-    "local.retention.bytes": _TIERED,
-    "local.retention.ms": _TIERED,
     "max.decompressed.message.bytes": "logstore.decompression.max.bytes has its place",
-    "message.downconversion.enable": _CONVERTED,
-    "message.format.version": _CONVERTED,
-    "remote.copy.lag.bytes": _TIERED,
-    "remote.copy.lag.ms": _TIERED,
-    "remote.log.copy.disable": _TIERED,
-    "remote.log.delete.on.disable": _TIERED,
-    "remote.storage.enable": _TIERED,
 }
 """Kafka's topic keys that a topic cannot have here, and why."""

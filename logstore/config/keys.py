@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import enum
 import math
+import re
 from collections.abc import Mapping
 from datetime import timedelta
 
@@ -44,6 +45,13 @@ class Synonym(NamedTuple):
     ranges: Ranges | None = None
 
 
+class Form(NamedTuple):
+    """The form that a value's text must have: a regular expression, and its meaning in words."""
+
+    pattern: str
+    words: str
+
+
 class ConfigKey(NamedTuple):
     """One key.
 
@@ -59,6 +67,8 @@ class ConfigKey(NamedTuple):
         For topic keys, the first that a broker sets holds.
     blank_is_default : bool
         For strings; an empty one is read as the default.
+    form : Form, optional
+        For values whose text, as `to_text` returns it, must have a certain form.
     """
 
     key: str
@@ -69,6 +79,7 @@ class ConfigKey(NamedTuple):
     values: tuple[str, ...] = ()
     synonyms: tuple[Synonym, ...] = ()
     blank_is_default: bool = False
+    form: Form | None = None
 
     @property
     def attribute(self) -> str:
@@ -78,6 +89,8 @@ class ConfigKey(NamedTuple):
     @property
     def range_text(self) -> str:
         """The allowed values, in words."""
+        if self.form is not None:
+            return self.form.words
         if self.kind is Kind.BOOLEAN:
             return "true or false"
         if self.values:
@@ -146,6 +159,8 @@ class ConfigKey(NamedTuple):
         )
 
     def _allows(self, value: object) -> bool:
+        if self.form is not None and not re.fullmatch(self.form.pattern, to_text(value)):
+            return False
         if isinstance(value, tuple):
             return not self.values or set(value) <= set(self.values)
         if isinstance(value, bool | TimestampType):

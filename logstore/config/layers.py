@@ -12,6 +12,11 @@ from collections.abc import Iterator
 
 from logstore.config.broker_config import BrokerConfig
 from logstore.config.broker_keys import BROKER_KEYS
+from logstore.config.inert_keys import (
+    STORED_BROKER_KEYS,
+    is_unknown_broker_key,
+    unknown_broker_key,
+)
 from logstore.config.keys import ConfigKey, render
 from logstore.config.origins import (
     ORIGIN_BROKER,
@@ -89,16 +94,22 @@ class BrokerSetting(NamedTuple):
         Under the broker's name.
     layers : tuple of LayeredValue
         That in force first; those of its topic key where it has one.
+    is_sensitive : bool
+        Whether the value is hidden; `value` is None and there are no layers.
     """
 
     row: ConfigKey
     value: str | None
     origin: str
     layers: tuple[LayeredValue, ...]
+    is_sensitive: bool = False
 
 
 def describe_broker(config: BrokerConfig) -> Iterator[BrokerSetting]:
-    """Yield every broker key's effective value, its origin, and the layers below."""
+    """Yield every broker key's effective value, its origin, and the layers below.
+
+    Keys without effect and unknown keys follow, if they were set.
+    """
     for row in BROKER_KEYS.values():
         if layers := layers_of_broker_key(row, config):
             yield BrokerSetting(row, layers[0].value, layers[0].origin, tuple(layers))
@@ -109,11 +120,22 @@ def describe_broker(config: BrokerConfig) -> Iterator[BrokerSetting]:
             found = next((each for each in layers if each.key == synonym.key), None)
             value, origin = (None, ORIGIN_DEFAULT) if found is None else found[1:]
             yield BrokerSetting(row, value, origin, tuple(layers))
+    if config.dynamic is not None:
+        for key in {**config.dynamic.cluster, **config.dynamic.broker}:
+            if key not in BROKER_KEYS:
+                yield _setting_of(key, tuple(dynamic_layers(key, config)))
+
+
+def _setting_of(key: str, layers: tuple[LayeredValue, ...]) -> BrokerSetting:
+    """Return a key that was set while the broker runs, in at least one layer."""
+    top = layers[0]
+    if is_unknown_broker_key(key):
+        return BrokerSetting(unknown_broker_key(key), None, top.origin, (), is_sensitive=True)
+    return BrokerSetting(STORED_BROKER_KEYS[key], top.value, top.origin, layers)
 
 
 def describe_cluster_wide(config: BrokerConfig) -> Iterator[BrokerSetting]:
     """Yield what was set for all brokers, and nothing else (Kafka's `<default>` broker)."""
     cluster = {} if config.dynamic is None else config.dynamic.cluster
     for key, value in cluster.items():
-        layer = LayeredValue(key, value, ORIGIN_DYNAMIC_DEFAULT)
-        yield BrokerSetting(BROKER_KEYS[key], value, ORIGIN_DYNAMIC_DEFAULT, (layer,))
+        yield _setting_of(key, (LayeredValue(key, value, ORIGIN_DYNAMIC_DEFAULT),))

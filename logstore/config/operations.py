@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from enum import IntEnum
 
-from logstore.config.keys import ConfigKey, Kind
+from logstore.config.keys import ConfigKey, Kind, render
 from logstore.errors import InvalidConfigurationError
 
 
@@ -35,7 +35,7 @@ def applied_operations(
     keys : mapping
         Those that there are.
     now : mapping
-        The values in force as text, to which lists are added.
+        The values in force as text, to which lists are added; defaults may be left out.
 
     Raises
     ------
@@ -54,7 +54,8 @@ def applied_operations(
                 raise InvalidConfigurationError(
                     f"Can't {operation.name} to key {key} because its type is not LIST."
                 )
-            before = [each for each in now[key].split(",") if each]
+            in_force = now.get(key, render(keys[key].default))
+            before = [each for each in in_force.split(",") if each]
             changed = [each for each in str(value).split(",") if each]
             if operation is Operation.APPEND:
                 after = [*before, *(each for each in changed if each not in before)]

@@ -13,6 +13,7 @@ from typing import Any
 
 from logstore.config.broker_config import BrokerConfig
 from logstore.config.ignored import NOT_OFFERED_TO_TOPICS
+from logstore.config.inert_keys import INERT_TOPIC_KEYS, STORED_TOPIC_KEYS
 from logstore.config.keys import Value, render, to_texts
 from logstore.config.layers import LayeredValue, describe_broker, layers_below_topic
 from logstore.config.legacy import translate_policy
@@ -29,6 +30,9 @@ from logstore.config.topic_keys import TOPIC_KEYS
 from logstore.config.units import without_unit
 from logstore.errors import InvalidConfigurationError
 from logstore.named import NamedTuple
+
+HIDDEN = "(hidden)"
+"""Shown for a value that may be a secret."""
 
 
 class ConfigValue(NamedTuple):
@@ -111,7 +115,7 @@ def parse_overrides(overrides: Mapping[str, object]) -> tuple[Overrides, tuple[s
     notes: list[str] = []
     for name, text in to_texts(overrides).items():
         key, text = translate_policy(name, text, "cleanup.policy", notes)
-        if key not in TOPIC_KEYS:
+        if key not in STORED_TOPIC_KEYS:
             raise _unknown_topic_key(key)
         if key in parsed and name != key:
             continue
@@ -119,7 +123,7 @@ def parse_overrides(overrides: Mapping[str, object]) -> tuple[Overrides, tuple[s
             text = without_unit(key, text)
         except ValueError as error:
             raise InvalidConfigurationError(f"{key}: {error}", key=key) from error
-        parsed[key] = TOPIC_KEYS[key].parse(text)
+        parsed[key] = STORED_TOPIC_KEYS[key].parse(text)
     return Overrides(parsed), tuple(notes)
 
 
@@ -187,7 +191,7 @@ def altered_overrides(
     for name in unset:
         key, _ = translate_policy(name.strip(), "", "cleanup.policy", old_names)
         # A stored key can be taken out again, whoever stored it.
-        if key not in TOPIC_KEYS and key not in overrides:
+        if key not in STORED_TOPIC_KEYS and key not in overrides:
             raise _unknown_topic_key(key)
         if key in changes:
             raise InvalidConfigurationError(f"{key} cannot be set and unset at once", key=key)
@@ -210,25 +214,35 @@ def describe(
 ) -> dict[str, ConfigValue]:
     """Return every topic key's effective value as text, its origin and its meaning.
 
+    Keys without effect (`INERT_TOPIC_KEYS`) follow, if the topic sets them.
+
     Raises as `effective_config` does, contradictions apart: what is in force can be shown.
     """
     broker = broker or BrokerConfig()
+    own = parse_overrides(overrides)[0]
     described = {}
-    for key, resolved in _resolve(overrides, broker).items():
+    for key, resolved in _resolve(own, broker).items():
         row, value = TOPIC_KEYS[key], render(resolved.value)
         layers = tuple(layers_below_topic(row, broker))
         if resolved.origin == ORIGIN_TOPIC:
             layers = (LayeredValue(key, value, ORIGIN_TOPIC), *layers)
         described[key] = ConfigValue(value, resolved.origin, row.doc, resolved.broker_key, layers)
+    for key, row in INERT_TOPIC_KEYS.items():
+        if key in own:
+            layer = LayeredValue(key, own[key], ORIGIN_TOPIC)
+            described[key] = ConfigValue(layer.value, layer.origin, row.doc, None, (layer,))
     return described
 
 
 def describe_broker_values(broker: BrokerConfig) -> dict[str, ConfigValue]:
-    """Return every broker key that has a value: its value as text, its origin and its meaning."""
+    """Return every broker key that has a value: its value as text, its origin and its meaning.
+
+    The value of an unknown key is hidden: it may be a secret.
+    """
     return {
-        each.row.key: ConfigValue(each.value, each.origin, each.row.doc, None, each.layers)
+        each.row.key: ConfigValue(value, each.origin, each.row.doc, None, each.layers)
         for each in describe_broker(broker)
-        if each.value is not None
+        if (value := HIDDEN if each.is_sensitive else each.value) is not None
     }
 
 

@@ -271,6 +271,6 @@ class _Plan:
                 )
                 self._configs[name] = changed
             else:
-                self._broker, _ = reconfigured(self._broker, action.configs)
+                self._broker, _ = reconfigured(self._broker, action.configs, refuse_unknown=True)
         except InvalidConfigurationError as error:
             yield f"cannot be done: {error}"

@@ -11,8 +11,12 @@ from enum import IntEnum
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from logstore.config.broker_keys import BROKER_KEYS
-from logstore.config.dynamic import RECONFIGURABLE_KEYS, Layer, own_layer, reconfigured
+from logstore.config.dynamic import Layer, is_reconfigurable, own_layer, reconfigured
+from logstore.config.inert_keys import (
+    STORED_BROKER_KEYS,
+    STORED_TOPIC_KEYS,
+    is_unknown_broker_key,
+)
 from logstore.config.keys import ConfigKey, Kind
 from logstore.config.layers import (
     BrokerSetting,
@@ -29,7 +33,6 @@ from logstore.config.origins import (
     ORIGIN_TOPIC,
 )
 from logstore.config.overrides import altered_overrides, describe
-from logstore.config.topic_keys import TOPIC_KEYS
 from logstore.errors import LogStoreError, UnknownTopicOrPartitionError
 from logstore.messages.types import (
     AlterConfigsRequest,
@@ -73,6 +76,8 @@ _TYPES = {
     Kind.LIST: 7,
 }
 """Numbers of the protocol for types of values (DescribeConfigsResponse.ConfigType)."""
+
+_UNKNOWN_TYPE = 0
 
 Row = DescribeConfigsResponse.DescribeConfigsResourceResult
 Synonym = DescribeConfigsResponse.DescribeConfigsSynonym
@@ -147,7 +152,7 @@ def _topic_rows(topic: Topic, session: Session) -> Iterator[Row]:
     manager = session.service.manager
     config = manager.broker_config
     for key, found in describe(session.service.nodes.overrides(topic.name), config).items():
-        yield _row(TOPIC_KEYS[key], found.value, found.origin, found.layers)
+        yield _row(STORED_TOPIC_KEYS[key], found.value, found.origin, found.layers)
 
 
 def _listener_rows(session: Session) -> Iterator[Row]:
@@ -168,8 +173,11 @@ def _listener_rows(session: Session) -> Iterator[Row]:
 
 
 def _broker_row(setting: BrokerSetting) -> Row:
-    fixed = setting.row.key not in RECONFIGURABLE_KEYS
-    return _row(setting.row, setting.value, setting.origin, setting.layers, read_only=fixed)
+    fixed = not is_reconfigurable(setting.row.key)
+    row = _row(setting.row, setting.value, setting.origin, setting.layers, read_only=fixed)
+    if setting.is_sensitive:
+        row.is_sensitive, row.config_type = True, _UNKNOWN_TYPE
+    return row
 
 
 def _row(
@@ -295,7 +303,7 @@ def _alter_topic(
         text = f"The topic '{name}' does not exist."
         missing = Refusal("UNKNOWN_TOPIC_OR_PARTITION", text)
     now = {key: row.value for key, row in describe(own, manager.broker_config).items()}
-    values, unset = applied_operations(operations(resource, own), TOPIC_KEYS, now)
+    values, unset = applied_operations(operations(resource, own), STORED_TOPIC_KEYS, now)
     # Who takes back what nobody ever set is not refused, whatever the key.
     unset = [key for key in unset if key in own]
     if validate_only or missing is not None:
@@ -321,7 +329,8 @@ def _alter_broker(
     config = session.service.manager.broker_config
     now = {each.row.key: each.value or "" for each in describe_broker(config)}
     own = own_layer(config, layer)
-    values, unset = applied_operations(operations(resource, own), BROKER_KEYS, now)
+    values, unset = applied_operations(operations(resource, own), STORED_BROKER_KEYS, now)
+    unset = [key for key in unset if key in own or not is_unknown_broker_key(key)]
     changes = {**values, **dict.fromkeys(unset)}
     if validate_only:
         reconfigured(config, changes, layer)

@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from logstore.config.broker_keys import BROKER_KEYS
-from logstore.config.dynamic import RECONFIGURABLE_KEYS
+from logstore.config.dynamic import is_reconfigurable
+from logstore.config.inert_keys import (
+    STORED_BROKER_KEYS,
+    STORED_TOPIC_KEYS,
+    is_unknown_broker_key,
+    unknown_broker_key,
+)
 from logstore.config.keys import ConfigKey, Kind, render
 from logstore.config.origins import KAFKA_ORIGINS
-from logstore.config.topic_keys import TOPIC_KEYS
 from logstore.config.units import unit_of
 from logstore.types import INT32_MAX, INT64_MAX
 from logstore.ui.asking import get
@@ -30,7 +34,8 @@ def topic_configs(ask: Ask) -> dict[str, Any]:
         "topic": topic,
         "read_only": ask.site.read_only_because is not None,
         "configs": [
-            _field(TOPIC_KEYS[key], found, is_fixed=False) for key, found in described.items()
+            _field(STORED_TOPIC_KEYS[key], found, is_fixed=False)
+            for key, found in described.items()
         ],
     }
 
@@ -43,7 +48,11 @@ def broker_configs(ask: Ask) -> dict[str, Any]:
         "topic": None,
         "read_only": ask.site.read_only_because is not None,
         "configs": [
-            _field(BROKER_KEYS[key], found, is_fixed=key not in RECONFIGURABLE_KEYS)
+            _field(
+                STORED_BROKER_KEYS.get(key) or unknown_broker_key(key),
+                found,
+                is_fixed=not is_reconfigurable(key),
+            )
             for key, found in described.items()
         ],
     }
@@ -65,8 +74,8 @@ def _field(row: ConfigKey, found: ConfigValue, *, is_fixed: bool) -> dict[str, A
         "choices": _choices(row),
         "documentation": row.doc,
         "read_only": is_fixed,
-        # No key of the table is a secret: passwords stand with the doors for clients.
-        "sensitive": False,
+        # No known key is a secret: passwords of clients are not broker settings.
+        "sensitive": is_unknown_broker_key(row.key),
         "layers": _layers(found.layers),
     }
 

@@ -10,6 +10,15 @@ from pathlib import Path
 
 from logstore.config.broker_keys import BROKER_KEYS
 from logstore.config.ignored import NAMES, NOT_OFFERED_TO_TOPICS, PREFIXES
+from logstore.config.inert_keys import (
+    INERT_BROKER_KEYS,
+    INERT_TOPIC_KEYS,
+    STORED_BROKER_KEYS,
+    STORED_TOPIC_KEYS,
+    UNKNOWN_KEY_CHARACTERS_MAX,
+    UNKNOWN_KEYS_MAX,
+    UNKNOWN_VALUE_CHARACTERS_MAX,
+)
 from logstore.config.keys import ConfigKey, Ranges, Synonym, render
 from logstore.config.legacy import OLD_BROKER_NAMES, OLD_COMPACT, OLD_POLICY_KEY
 from logstore.config.releases import LATER_RELEASES, ReleaseChange
@@ -22,7 +31,7 @@ WIDTH = 100
 KEY = re.compile(
     "|".join(
         rf"(?<![\w.]){re.escape(key)}(?![\w.]*\w)"
-        for key in sorted({*TOPIC_KEYS, *BROKER_KEYS}, key=len, reverse=True)
+        for key in sorted({*STORED_TOPIC_KEYS, *STORED_BROKER_KEYS}, key=len, reverse=True)
         if "." in key
     )
 )
@@ -99,7 +108,24 @@ One node without a network has no use for most of a broker's `server.properties`
 listed once in a note, and change nothing:
 """
 
+INERT = """
+Tools set the following keys on any topic or, while it runs, on any broker. They are checked as
+Kafka checks them, stored, and described where they are set, with a note that they have no effect:
+"""
+
+UNKNOWN = f"""
+## Unknown broker keys
+
+Like Kafka, a running broker stores unknown keys given to AlterConfigs, IncrementalAlterConfigs,
+`Broker.alter_broker_configs` or `broker alter`, and describes them as sensitive: their values are
+not shown. Each layer holds at most {UNKNOWN_KEYS_MAX}, with names of up to
+{UNKNOWN_KEY_CHARACTERS_MAX} and values of up to {UNKNOWN_VALUE_CHARACTERS_MAX} characters. Known
+keys that cannot change while the broker runs are refused by name. Scenarios of `simulate` refuse
+unknown keys.
+"""
+
 NOT_OFFERED = """
+## Refused topic keys
 These topic keys of Kafka's are refused, since nobody should believe that they are obeyed:
 
 | Key | Why |
@@ -132,6 +158,9 @@ def text() -> str:
             f"| policy `{OLD_COMPACT}` | policy `compact` | |\n",
             WITHOUT_EFFECT,
             *paragraph([*(f"{prefix}*" for prefix in PREFIXES), *NAMES]),
+            INERT,
+            *(entry(row) for row in (*INERT_TOPIC_KEYS.values(), *INERT_BROKER_KEYS.values())),
+            UNKNOWN,
             NOT_OFFERED,
             *(f"| `{key}` | {why} |\n" for key, why in sorted(NOT_OFFERED_TO_TOPICS.items())),
         )
@@ -160,6 +189,8 @@ def entry(row: ConfigKey) -> str:
 
 def allowed(row: ConfigKey) -> str:
     """Return what a key allows beyond its type; empty if that is all."""
+    if row.form is not None:
+        return row.form.words
     return ", ".join(f"`{value}`" for value in row.values) or in_range(row.ranges)
 
 

@@ -5,9 +5,10 @@ from datetime import timedelta
 import pytest
 
 from logstore.config.broker_config import BrokerConfig
-from logstore.config.dynamic import RECONFIGURABLE_KEYS, Layer, reconfigured
+from logstore.config.dynamic import RECONFIGURABLE_KEYS, Layer, layered, reconfigured
+from logstore.config.inert_keys import INERT_BROKER_KEYS
 from logstore.config.layers import describe_broker, describe_cluster_wide
-from logstore.config.overrides import describe, effective_config
+from logstore.config.overrides import describe, describe_broker_values, effective_config
 from logstore.errors import InvalidConfigurationError
 
 
@@ -119,7 +120,7 @@ def test_old_names_are_understood():
 
 
 @pytest.mark.parametrize(
-    "key", ("log.cleaner.enable", "log.dirs", "log.retention.hours", "nonsense")
+    "key", ("log.cleaner.enable", "log.dirs", "log.retention.hours", "ssl.protocol")
 )
 def test_other_keys_are_refused_by_name(key):
     with pytest.raises(InvalidConfigurationError, match=f"{key} cannot be changed"):
@@ -143,8 +144,63 @@ def test_an_unknown_key_is_told_with_the_nearest():
     with pytest.raises(
         InvalidConfigurationError, match=r"nearest is 'log.cleaner.threads'"
     ) as told:
-        reconfigured(BrokerConfig(), {"log.cleaner.thread": "1"})
+        reconfigured(BrokerConfig(), {"log.cleaner.thread": "1"}, refuse_unknown=True)
     assert (told.value.key, told.value.nearest) == ("log.cleaner.thread", "log.cleaner.threads")
+    with pytest.raises(InvalidConfigurationError, match=r"nearest is 'log.cleaner.threads'"):
+        reconfigured(BrokerConfig(), {"log.cleaner.thread": None})
+
+
+def test_an_unknown_key_is_stored_verbatim_with_its_value_hidden():
+    key, value = "my.plugin.size.bytes", " 1KiB "
+    after, notes = reconfigured(BrokerConfig(), {key: value})
+    assert after.dynamic.broker == {key: value}
+    assert len(notes) == 1
+    assert key in notes[0]
+    assert value not in notes[0]
+    (row,) = [each for each in describe_broker(after) if each.row.key == key]
+    assert (row.value, row.origin, row.is_sensitive) == (None, "dynamic broker", True)
+    assert describe_broker_values(after)[key].value == "(hidden)"
+    assert layered(BrokerConfig(), {}, after.dynamic.broker).dynamic.broker == {key: value}
+    assert reconfigured(after, {key: None})[0].dynamic is None
+
+
+def test_unknown_keys_are_bounded_in_number_and_size():
+    full, _ = reconfigured(BrokerConfig(), {f"my.{n}": "x" * 4096 for n in range(100)})
+    assert reconfigured(full, {"my.7": "y", "log.cleaner.threads": "2"})[0].log_cleaner_threads == 2
+    for changes, words in (
+        ({"my.100": "x"}, "my.100 cannot be stored: there would be 101 unknown broker keys"),
+        ({"my.7": "x" * 4097}, "unknown broker key my.7 has 4097 characters; at most 4096"),
+        ({"m" * 256: "x"}, "the name of an unknown broker key has 256 characters"),
+        ({"": "x"}, "the name of an unknown broker key has 0 characters"),
+    ):
+        with pytest.raises(InvalidConfigurationError, match=words):
+            reconfigured(full, changes)
+    moved, _ = reconfigured(full, {"my.7": None, "my.100": "x"})
+    assert len(moved.dynamic.broker) == 100
+
+
+@pytest.mark.parametrize("key", sorted(INERT_BROKER_KEYS))
+def test_a_key_without_effect_is_checked_stored_and_described(key):
+    after, notes = reconfigured(BrokerConfig(), {key: "1000"})
+    assert after == BrokerConfig()
+    assert (after.dynamic.broker, notes) == ({key: "1000"}, ())
+    described = describe_broker_values(after)[key]
+    assert (described.value, described.origin) == ("1000", "dynamic broker")
+    assert "without effect" in described.doc
+    with pytest.raises(InvalidConfigurationError, match=f"^{key} = 'x' is not allowed"):
+        reconfigured(after, {key: "x"})
+    assert key not in describe_broker_values(reconfigured(after, {key: None})[0])
+
+
+def test_a_throttle_is_at_least_0():
+    for key in (
+        "leader.replication.throttled.rate",
+        "follower.replication.throttled.rate",
+        "replica.alter.log.dirs.io.max.bytes.per.second",
+    ):
+        with pytest.raises(InvalidConfigurationError, match="a 64-bit integer of at least 0"):
+            reconfigured(BrokerConfig(), {key: "-1"})
+        assert reconfigured(BrokerConfig(), {key: None})[0].dynamic is None
 
 
 @pytest.mark.parametrize(

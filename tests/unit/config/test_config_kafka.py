@@ -11,8 +11,9 @@ import pytest
 from logstore.config.broker_config import BrokerConfig
 from logstore.config.broker_keys import BROKER_KEYS
 from logstore.config.ignored import NOT_OFFERED_TO_TOPICS, has_no_effect
+from logstore.config.inert_keys import INERT_BROKER_KEYS, INERT_TOPIC_KEYS, STORED_TOPIC_KEYS
 from logstore.config.keys import ConfigKey, Kind, render
-from logstore.config.overrides import describe, effective_config
+from logstore.config.overrides import altered_overrides, describe, effective_config
 from logstore.config.releases import LATER_RELEASES, ReleaseChange
 from logstore.config.topic_keys import TOPIC_KEYS
 from logstore.errors import InvalidConfigurationError
@@ -172,7 +173,7 @@ def test_broker_keys_stand_behind_topic_keys_in_kafkas_order():
         key: "\t".join(synonym.key for synonym in row.synonyms)
         for key, row in TOPIC_KEYS.items()
         if key not in OUR_TOPIC_KEYS
-    } == {key: names for key, names in kafka.items() if key not in NOT_OFFERED_TO_TOPICS}
+    } == {key: names for key, names in kafka.items() if key not in INERT_TOPIC_KEYS}
 
 
 @pytest.mark.parametrize("version", ("3.9.2", "4.4.0"))
@@ -180,13 +181,74 @@ def test_every_other_key_of_kafkas_is_known_to_be_without_effect(version):
     """A broker's own file must not be warned about, nor a topic's key be called a misspelling."""
     others = definitions(version, "broker").keys() - BROKER_KEYS.keys()
     assert [key for key in sorted(others) if not has_no_effect(key)] == []
-    topic_keys = definitions(version, "topic").keys() - TOPIC_KEYS.keys()
+    topic_keys = definitions(version, "topic").keys() - STORED_TOPIC_KEYS.keys()
     assert {
         key for key in topic_keys if not key.startswith("internal.")
     } <= NOT_OFFERED_TO_TOPICS.keys()
     for key in NOT_OFFERED_TO_TOPICS:
         with pytest.raises(InvalidConfigurationError, match=f"^topic configuration '{key}' of Kaf"):
             effective_config({key: "1"})
+
+
+@pytest.mark.parametrize("version", ("3.9.2", "4.4.0"))
+@pytest.mark.parametrize(
+    ("scope", "rows"), (("topic", INERT_TOPIC_KEYS), ("broker", INERT_BROKER_KEYS))
+)
+def test_keys_without_effect_have_kafkas_types_defaults_and_ranges(version, scope, rows):
+    """Three ranges are worded differently, and 3.9 bounds `num.replica.fetchers` elsewhere."""
+    kafka = definitions(version, scope)
+    assert len(rows.keys() & kafka.keys()) > 5
+    plain = {
+        key: row
+        for key, row in rows.items()
+        if row.form is None and (version, key) != ("3.9.2", "num.replica.fetchers")
+    }
+    assert list(differences(plain, kafka)) == []
+    for key, row in rows.items():
+        if row.form is not None and key in kafka:
+            assert (row.kind.name, default_of(row)) == kafka[key][:2]
+            assert row.parse(default_of(row)) == row.default
+
+
+@pytest.mark.parametrize(
+    ("key", "text"),
+    (
+        *(
+            ("leader.replication.throttled.replicas", text)
+            for text in ("", "*", " * ", "0:1", "0:1,0:2 , 12:1003", "0:1,")
+        ),
+        *(("message.format.version", text) for text in ("0.8.0", "0.10.2", "2.8.1", "3.0-IV1")),
+        ("message.downconversion.enable", "False"),
+        ("remote.storage.enable", "false"),
+        ("remote.log.copy.disable", "true"),
+        ("local.retention.ms", "-2"),
+    ),
+)
+def test_valid_values_of_topic_keys_without_effect_are_stored(key, text):
+    stored, _ = altered_overrides({}, {key: text}, ())
+    assert effective_config(stored) == effective_config({})
+    described = describe(stored)[key]
+    assert (described.value, described.origin) == (stored[key], "topic")
+    assert "without effect" in described.doc
+    assert altered_overrides(dict(stored), {}, [key])[0] == {}
+
+
+@pytest.mark.parametrize(
+    ("key", "text", "words"),
+    (
+        *(
+            ("follower.replication.throttled.replicas", text, r"\* or a list of PARTITION:BROKER")
+            for text in ("0", "0:1:2", "0:x", "*,0:1", "-1:0", "none")
+        ),
+        *(("message.format.version", text, "a release of Kafka") for text in ("", "4.0", "x", "2")),
+        ("message.downconversion.enable", "perhaps", "true or false"),
+        ("remote.storage.enable", "true", "false, since there is no tiered storage"),
+        ("local.retention.bytes", "-3", "a 64-bit integer of at least -2"),
+    ),
+)
+def test_other_values_of_topic_keys_without_effect_are_refused(key, text, words):
+    with pytest.raises(InvalidConfigurationError, match=f"^{key} = .* must be {words}"):
+        altered_overrides({}, {key: text}, ())
 
 
 def test_no_key_that_is_obeyed_is_called_idle():

@@ -207,7 +207,7 @@ def test_a_change_may_use_old_names():
         ({"segment.mss": "1"}, (), "unknown topic configuration 'segment.mss'; the nearest is"),
         ({}, ("segment.mss",), r"'segment\.mss'; the nearest is 'segment\.ms'$"),
         ({}, ("log.roll.hours",), r"'log\.roll\.hours'; the nearest is 'segment\.ms'$"),
-        ({}, ("remote.storage.enable",), "is not offered here: there is no tiered storage"),
+        ({}, ("max.decompressed.message.bytes",), "is not offered here: logstore"),
         ({"segment.ms": "soon"}, (), "segment.ms = 'soon' is not allowed"),
         ({"segment.ms": "5"}, ("segment.ms",), "segment.ms cannot be set and unset at once"),
         (

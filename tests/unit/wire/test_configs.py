@@ -257,3 +257,47 @@ def test_a_value_that_cannot_be_comes_before_a_topic_that_is_not_there(client):
 def test_what_nobody_set_can_be_taken_back_whatever_the_key(broker, client):
     assert changed(client, TOPIC, "t", ("no.such.key", DELETE, None)) == "NONE"
     assert broker.topic("t").configs == {"retention.ms": "1000"}
+
+
+THROTTLES = {
+    "leader.replication.throttled.rate": "5000",
+    "follower.replication.throttled.rate": "6000",
+    "replica.alter.log.dirs.io.max.bytes.per.second": "7000",
+}
+
+
+@pytest.mark.parametrize("name", ("0", ""))
+def test_unknown_keys_of_a_broker_are_stored_and_described_without_their_values(
+    broker, client, name
+):
+    keys = ("my.plugin.setting", "cleanup.policy")
+    assert changed(client, BROKER, name, *((key, SET, "x") for key in keys)) == "NONE"
+    error, rows = described(client, BROKER, name)
+    assert error == "NONE"
+    for key in keys:
+        row = rows[key]
+        assert (row.value, row.is_sensitive, row.read_only) == (None, True, False)
+        assert (row.config_type, row.config_source) == (0, 2 if name else 3)
+    assert changed(client, BROKER, name, (keys[0], APPEND, "y")) == "INVALID_CONFIG"
+    assert changed(client, BROKER, name, ("ssl.protocol", SET, "y")) == "INVALID_CONFIG"
+    assert changed(client, BROKER, name, (keys[0], DELETE, None)) == "NONE"
+    assert changed(client, BROKER, name, ("my.other", DELETE, None)) == "NONE"
+    assert set(keys) & described(client, BROKER, name)[1].keys() == {keys[1]}
+
+
+def test_throttles_are_set_described_and_removed(broker, client):
+    replicas = "leader.replication.throttled.replicas"
+    for _ in range(2):
+        assert changed(client, BROKER, "0", *((k, SET, v) for k, v in THROTTLES.items())) == "NONE"
+        rows = described(client, BROKER, "0")[1]
+        assert {key: rows[key].value for key in THROTTLES} == THROTTLES
+        assert {(rows[key].config_type, rows[key].read_only) for key in THROTTLES} == {(5, False)}
+        assert changed(client, TOPIC, "t", (replicas, APPEND, "0:1")) == "NONE"
+        assert changed(client, TOPIC, "t", (replicas, APPEND, "0:2")) == "NONE"
+        assert described(client, TOPIC, "t")[1][replicas].value == "0:1,0:2"
+        assert changed(client, TOPIC, "t", (replicas, SET, "0:1:2")) == "INVALID_CONFIG"
+        for _ in range(2):
+            assert changed(client, TOPIC, "t", (replicas, DELETE, None)) == "NONE"
+            assert changed(client, BROKER, "0", *((k, DELETE, None) for k in THROTTLES)) == "NONE"
+        assert not THROTTLES.keys() & described(client, BROKER, "0")[1].keys()
+        assert replicas not in described(client, TOPIC, "t")[1]
