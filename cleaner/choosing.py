@@ -153,7 +153,7 @@ class LogChooser:
         Notes
         -----
         O(logs × dirty segments). One thread at a time. What an adopted topic holds is left alone:
-        only a command cleans it. Source: cleaner-semantics §2.
+        only a command cleans it. Source: docs/spec/cleaner.md §2.
         """
         with self._selecting:
             self._last_selection_ms = self._runtime.clock.now_ms()

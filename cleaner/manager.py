@@ -321,7 +321,7 @@ class LogCleanerManager:
     # -- retention of compacted logs -----------------------------------------------------
 
     def retain(self) -> list[RetentionDecision]:
-        """Run retention over the compacted logs that nobody has (cleaner-semantics §7).
+        """Run retention over the compacted logs that nobody has (cleaner §7).
 
         Background retention leaves compacted logs to the cleaner, so that the two never meet in
         one. A log that cannot be worked on is left alone from then on, the others are not.

@@ -1,4 +1,4 @@
-"""The decision whether a log is due for cleaning, gate by gate (cleaner-semantics §2).
+"""The decision whether a log is due for cleaning, gate by gate (cleaner §2).
 
 Pure: from a log's state and a moment to values that can be shown. The cleaner executes them,
 `explain` prints them.
@@ -311,7 +311,7 @@ def _first_young(log: Log, view: LogView, first_dirty: int, now_ms: int) -> int:
 def _max_lag(
     log: Log, view: LogView, start: int, end: int, first_dirty: int, now_ms: int
 ) -> tuple[int, int]:
-    """Return the delay beyond `max.compaction.lag.ms`, and the overdue bytes (§2.4)."""
+    """Return the delay beyond `max.compaction.lag.ms`, and the overdue bytes (cleaner §2.4)."""
     limit = now_ms - log.config.max_compaction_lag_ms
     if limit <= 0:
         return 0, 0

@@ -7,7 +7,7 @@
     none ──abort_and_pause──► paused(1) ──abort_and_pause / resume──► paused(n ± 1), none
 
 Truncation, the deletion of a topic and a policy that loses `compact` stop a cleaning and wait for
-its end before they touch the log. Source: cleaner-semantics §3.
+its end before they touch the log. Source: docs/spec/cleaner.md §3.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Strategies: which record of a key wins, by offset, timestamp or version header (KIP-280).
 
 Pure: from a topic's configuration to a value; from a record to its order. The kernels do the same
-for a chunk at a time. Source: cleaner-semantics §13.
+for a chunk at a time. Source: docs/spec/cleaner.md §13.
 """
 
 from __future__ import annotations

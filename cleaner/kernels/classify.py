@@ -1,6 +1,6 @@
 """Judging a chunk: the fate of each record, and from it the form of each batch.
 
-The one place that knows what survives. Source: cleaner-semantics §8, §13.6.
+The one place that knows what survives. Source: docs/spec/cleaner.md §8, §13.6.
 """
 
 from __future__ import annotations
@@ -167,7 +167,7 @@ def record_fate(
         beaten, later_loser = is_beaten(key_map, low, high, order)
         if beaten:
             return SUPERSEDED
-        # A winner goes after its losers, and only if none can be to come (§13.6).
+        # A winner goes after its losers, and only if none can be to come (cleaner §13.6).
         expired = expired and row[COL_BASE_TIMESTAMP] <= rules.safe_ms and not later_loser
     return TOMBSTONE_EXPIRED if expired else RETAINED
 
@@ -394,7 +394,7 @@ def choose_form(row: Int64s, kept: Kept, new_horizon_ms: int) -> None:
 def classify_batches(
     data: Bytes, table: Int64s, key_map: MapArrays, rules: PassRules, judging: Judging
 ) -> tuple[int, int]:
-    """Decide the fate of every record and the form of every batch of a chunk (§8).
+    """Decide the fate of every record and the form of every batch of a chunk (cleaner §8).
 
     `VERDICT` and `DISCARD` of each row come in; they need the producers and transactions, which
     kernels do not know.

@@ -1,4 +1,4 @@
-"""Filling a map from a chunk's records (cleaner-semantics §5, §13.5).
+"""Filling a map from a chunk's records (cleaner §5, §13.5).
 
 A block of keys is taken from the chunk and hashed, and the slots where each will be looked for are
 asked for from memory; then the block is put. The wait for one slot is the wait for all of them.
@@ -180,7 +180,7 @@ def put_block(
 def map_batches(
     data: Bytes, table: Int64s, key_map: MapArrays, build: Build, block: KeyBlock
 ) -> tuple[int, int]:
-    """Let the keyed records of a chunk compete for their keys, in offset order (§5, §13.5).
+    """Let the keyed records of a chunk compete for their keys, in offset order (cleaner §5, §13.5).
 
     Control batches and discarded ones map nothing but count and move the latest offset; a control
     batch counts as one message, in Kafka too, even if compaction left nothing of it but its header.

@@ -1,7 +1,7 @@
 """The map with versions (KIP-280), three words a slot: which record of a key is highest.
 
 Word 1 of a slot is the version, word 2 has beside the offset PRESENT, LATER_LOSER and 22 bits of
-the hash. The order of a record is (has a version, version, offset). Source: cleaner-semantics §13.
+the hash. The order of a record is (has a version, version, offset). Source: cleaner §13.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ def header_version(
     -------
     (status, version)
         FOUND; MISSING without such a header or with a null value; MALFORMED if the value has
-        another form. Only the last one counts, whatever those before it say (§13.2).
+        another form. Only the last one counts, whatever those before it say (cleaner §13.2).
     """
     name = strategy.header
     status, version = MISSING, np.int64(0)
@@ -192,7 +192,8 @@ def put_order(
 
     Of two records the one of lower order loses; if it has the higher offset, the winner's entry is
     marked LATER_LOSER. The mark goes when a record above all of them wins, which only one that is
-    inserted can be: those of the clean section lie below what has lost already (§13.3, §13.5).
+    inserted can be: those of the clean section lie below what has lost already
+    (cleaner §13.3, §13.5).
 
     Parameters
     ----------

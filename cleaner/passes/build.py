@@ -1,4 +1,7 @@
-"""Filling the map: which record of each key wins, in the dirty section and before it (§5, §13)."""
+"""Filling the map: which record of each key wins, in the dirty section and before it.
+
+Source: docs/spec/cleaner.md §5, §13.
+"""
 
 from __future__ import annotations
 
@@ -182,7 +185,7 @@ class MapBuild:
         """Put the record before the first dirty offset, if it is there.
 
         It may be a loser that was kept as the log's last record. Its winner, should that be an
-        expired tombstone, must not go without it. Counts nowhere (§13.5.1).
+        expired tombstone, must not go without it. Counts nowhere (cleaner §13.5.1).
         """
         offset = self._start - 1
         if not self._log.log_start_offset <= offset < self._end:
@@ -205,7 +208,7 @@ class MapBuild:
 
 
 class SeedPass:
-    """Lets the clean section compete with the dirty one, for strategies with versions (§13.5.2).
+    """Lets the clean section compete with the dirty one, for strategies with versions.
 
     One sequential read of the clean section at most: without keys in the map there is nothing to
     compare, and by timestamp whatever is too old to win is not read.

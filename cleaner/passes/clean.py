@@ -99,7 +99,7 @@ def clean_pass(
 
     Notes
     -----
-    Memory: the map and the I/O buffers, whatever the log's size. Source: cleaner-semantics §1.
+    Memory: the map and the I/O buffers, whatever the log's size. Source: docs/spec/cleaner.md §1.
     """
     log.local.check_open()
     generation = log.generation
@@ -200,7 +200,7 @@ def clean_pass(
 
 
 def _last_modified_ms(log: Log, end_offset: int) -> int:
-    """Return when the last segment wholly below an offset was last appended to (§13.7).
+    """Return when the last segment wholly below an offset was last appended to (cleaner §13.7).
 
     What lies at or above the offset was appended no earlier. INT64_MIN if there is no such segment.
     """

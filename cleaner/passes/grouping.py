@@ -1,4 +1,4 @@
-"""Which segments are merged into one (cleaner-semantics §6.1), and swapped together."""
+"""Which segments are merged into one (cleaner §6.1), and swapped together."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 Kafka's count, our layout: a buffer of B bytes takes as many keys as Kafka's map would
 (24 bytes each), so that both stop at the same record; the slots themselves take 16 bytes, and
 what that saves goes into a lower load. Keys are known by 88 bits of a keyed hash.
-Source: cleaner-semantics §4.
+Source: docs/spec/cleaner.md §4.
 """
 
 from __future__ import annotations

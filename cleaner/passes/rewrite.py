@@ -1,4 +1,4 @@
-"""Rewriting a group of segments into one `.cleaned` segment (§6, §8).
+"""Rewriting a group of segments into one `.cleaned` segment (cleaner §6, §8).
 
 Kernels decide and move bytes; this module feeds them chunk by chunk, compresses the batches that
 were compressed before, and appends to the destination.
@@ -128,7 +128,7 @@ class Rewriter:
         self._reader = reader
         self._first_dirty_offset = first_dirty_offset
         self._upper_bound_offset = upper_bound_offset
-        # Saturates where Kafka overflows into a negative horizon (§8.4).
+        # Saturates where Kafka overflows into a negative horizon (cleaner §8.4).
         new_horizon_ms = min(now_ms + log.config.delete_retention_ms, INT64_MAX)
         # An observer is told each record's fate, and by which record it is superseded.
         self._rules = (rules or Rules()).for_kernels(

@@ -1,8 +1,8 @@
-"""Which batches belong to aborted transactions, and which markers are still needed (§8.1, §8.2).
+"""Which batches belong to aborted transactions, and which markers are still needed.
 
 Kernels decide about records and know nothing of producers: what they must know is put into the
 `DISCARD` and `VERDICT` columns of a chunk's table here, for the batches of producers alone.
-Source: cleaner-semantics §8.
+Source: docs/spec/cleaner.md §8.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The map from key to the record of the highest order, for strategies with versions (KIP-280).
 
 Counted as 32 bytes a key, so that a pass takes three quarters of the keys that offsets alone
-would allow; the slots themselves take 24. Source: cleaner-semantics §13.3.
+would allow; the slots themselves take 24. Source: docs/spec/cleaner.md §13.3.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Kafka's gauges of the cleaner, as values (cleaner-semantics §11)."""
+"""Kafka's gauges of the cleaner, as values (cleaner §11)."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def metrics_of(
     read = sum(stats.bytes_read for stats in passes)
     counts, sizes = manager.uncleanable_totals()
     return CleanerMetrics(
-        # The reference truncates before it multiplies, and so shows 0 or 100 only (§15.5).
+        # The reference truncates before it multiplies, and so shows 0 or 100 only (cleaner §15.5).
         max_buffer_utilization_percent=int(
             100 * max((stats.map_utilization for stats in passes), default=0.0)
         ),

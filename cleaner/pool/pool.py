@@ -2,7 +2,7 @@
 
 Workers are generators (`worker`); the runtime's scheduler drives them: in threads, each
 until it has to sleep, or in virtual time one step after another, in the order of a seed.
-Source: cleaner-semantics §11 and §12, KAFKA-631.
+Source: docs/spec/cleaner.md §11 and §12, KAFKA-631.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 A throttle looks at windows of 300 ms: when one is over and more bytes went by than its share, the
 cleaners sleep until the rate is right again. One throttle serves all cleaner threads.
-Source: cleaner-semantics §11, KAFKA-631.
+Source: docs/spec/cleaner.md §11, KAFKA-631.
 """
 
 from __future__ import annotations

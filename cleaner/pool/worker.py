@@ -1,4 +1,4 @@
-"""One cleaner thread, as a generator of pauses (cleaner-semantics §11).
+"""One cleaner thread, as a generator of pauses (cleaner §11).
 
 Choose a log, clean it in one pass, run retention over the compacted logs; sleep when nothing was
 due. Its driver decides in which thread and at what time the next step is taken.

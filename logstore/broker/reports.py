@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class NotCleaned:
-    """A partition that was passed over, and the gate that kept it (CONTRACT §5 `reason`)."""
+    """A partition that was passed over, and the gate that kept it."""
 
     topic: str
     partition: int

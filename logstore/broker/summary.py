@@ -1,7 +1,7 @@
 """Summaries of partitions: the values behind `logstore inspect`.
 
 Reads batch headers only, unless asked to look deeper; needs neither NumPy nor numba for that.
-Source of the section names: cleaner-semantics §2.
+Source of the section names: docs/spec/cleaner.md §2.
 """
 
 from __future__ import annotations

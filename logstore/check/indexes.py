@@ -453,8 +453,8 @@ class TxnIndexCheck:
         missing_end : int
             Below it batches are missing, those of transactions perhaps.
         log_start_offset : int
-            A cleaner keeps no entries of transactions that ended below it (§8.1), though it keeps
-            their batches, and nobody reads there.
+            A cleaner keeps no entries of transactions that ended below it (cleaner §8.1), though it
+            keeps their batches, and nobody reads there.
         missing_severity : str
             How grave it is that an entry is missing.
         is_certain : bool

@@ -1,6 +1,6 @@
 """Offset checkpoints: an offset for each partition of a data directory.
 
-Source: storage-format §10.
+Source: docs/spec/storage-format.md §10.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Line 1 is the version `0`, line 2 the number of entries, then comes one entry a line, its fields
 one space apart. It is always replaced as a whole, so a reader sees an old or a new one, and it is
 allowed to lag behind what it describes.
-Source: storage-format §10; Kafka's CheckpointFile reads and writes the same.
+Source: docs/spec/storage-format.md §10; Kafka's CheckpointFile reads and writes the same.
 """
 
 from __future__ import annotations

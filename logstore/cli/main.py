@@ -98,7 +98,7 @@ class Root(Group):
         standalone_mode: bool = True,
         **extra: Any,
     ) -> Any:  # noqa: ANN401  # as click has it
-        """Run, and leave with the exit code of CONTRACT §3."""
+        """Run the command and exit with a code of docs/CLI.md."""
         args = list(sys.argv[1:] if args is None else args)
         if not standalone_mode:
             return super().main(args, prog_name, complete_var, standalone_mode=False, **extra)

@@ -1,6 +1,6 @@
 """The configuration of the engine as a whole, and what it says for all topics.
 
-Source: storage-format §16, cleaner-semantics §12.
+Source: docs/spec/storage-format.md §16, docs/spec/cleaner.md §12.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Every key of a broker's file that has an effect here, synonyms of topic keys included.
 
-Source: storage-format §16, cleaner-semantics §12 and §13.1.
+Source: docs/spec/storage-format.md §16, docs/spec/cleaner.md §12 and §13.1.
 """
 
 from __future__ import annotations

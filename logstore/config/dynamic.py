@@ -4,7 +4,7 @@ Kafka's dynamic broker configurations, as far as this engine knows the keys: the
 settings, the limits on connections, the defaults for topics under the first of their names, and
 whether batches of transactions are verified. Keys without effect (`INERT_BROKER_KEYS`) and, like
 Kafka, unknown keys are stored as well.
-Source: cleaner-semantics §12.
+Source: docs/spec/cleaner.md §12.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The configuration in force for one log, every value resolved.
 
-Source: storage-format §16, cleaner-semantics §12.
+Source: docs/spec/storage-format.md §16, docs/spec/cleaner.md §12.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 A topic's value comes from its override, else from the broker key that stands for it, else from
 the table (`logstore.config.topic_keys`). Values are read as Kafka reads them; what cannot be
 obeyed is refused here, once, so that the rest of the engine trusts what it is handed.
-Source: storage-format §16, cleaner-semantics §12.
+Source: docs/spec/storage-format.md §16, docs/spec/cleaner.md §12.
 """
 
 from __future__ import annotations

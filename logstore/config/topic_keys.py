@@ -2,7 +2,7 @@
 
 The broker synonyms give the default of every topic and stand in Kafka's order of precedence.
 Ranges are data, since Kafka's releases differ in them: the rows are those of Kafka 3.9.
-Source: storage-format §16, cleaner-semantics §12 and §13.1.
+Source: docs/spec/storage-format.md §16, docs/spec/cleaner.md §12 and §13.1.
 """
 
 from __future__ import annotations

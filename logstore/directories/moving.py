@@ -1,6 +1,6 @@
 """Moving a partition from one data directory to another, and what a start does about a half move.
 
-Source: cleaner-semantics §3; Kafka's AlterReplicaLogDirs. Kafka lets a second replica catch up in
+Source: cleaner §3; Kafka's AlterReplicaLogDirs. Kafka lets a second replica catch up in
 the target while the first one works on. Here the partition waits: nobody appends to it meanwhile,
 readers go on.
 

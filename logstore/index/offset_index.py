@@ -4,7 +4,7 @@ Offset  Size  Field            Type
      0     4  relativeOffset   i32   last offset of a chunk, less the base offset
      4     4  filePosition     i32   first byte of that chunk in the .log file
 
-Big-endian; both rise from entry to entry. Source: storage-format §7.2, §8.1.
+Big-endian; both rise from entry to entry. Source: docs/spec/storage-format.md §7.2, §8.1.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 While it is open for writing, the file has the length of all the entries it may ever hold, zero
 filled; the trimmed length is that of the entries there are. A file that is found is taken to be
 full of entries, trimmed or not: after a crash only a rebuild (`reset`, append again) helps.
-Source: storage-format §7.1.
+Source: docs/spec/storage-format.md §7.1.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ Offset  Size  Field            Type
      8     4  relativeOffset   i32   offset that bears it, less the base offset
 
 Big-endian; timestamps rise strictly from entry to entry, offsets do not fall. The last slot is
-kept for the entry that closes a segment. Source: storage-format §7.3, KIP-33.
+kept for the entry that closes a segment. Source: docs/spec/storage-format.md §7.3, KIP-33.
 """
 
 from __future__ import annotations

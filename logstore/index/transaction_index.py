@@ -8,7 +8,7 @@ Offset  Size  Field              Type
     26     8  lastStableOffset   i64   the partition's last stable offset after the abort
 
 Big-endian; `lastOffset` rises strictly. The file exists only if an entry was ever written, and
-has no length but that of its entries. Source: storage-format §7.4.
+has no length but that of its entries. Source: docs/spec/storage-format.md §7.4.
 """
 
 from __future__ import annotations

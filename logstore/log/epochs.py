@@ -3,7 +3,7 @@
 The cache is a list of `(epoch, start_offset)`, strictly rising in both, kept in the partition's
 `leader-epoch-checkpoint`. Assigning an epoch is durable before the call returns; truncations may
 stay in memory, because loading repeats them from the log's own bounds (S-108).
-Source: storage-format §15; Kafka's LeaderEpochFileCache.
+Source: docs/spec/storage-format.md §15; Kafka's LeaderEpochFileCache.
 """
 
 from __future__ import annotations

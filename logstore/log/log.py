@@ -501,7 +501,7 @@ class Log:
         *,
         apart: bool = False,
     ) -> None:
-        """Put cleaned (or split) segments in the place of others (cleaner-semantics §9.1).
+        """Put cleaned (or split) segments in the place of others (cleaner §9.1).
 
         Parameters
         ----------
@@ -528,7 +528,7 @@ class Log:
                 self._check()
 
     def split_segment(self, segment: LogSegment) -> list[LogSegment]:
-        """Put several segments in the place of one whose offsets go beyond 31 bits (§9.2).
+        """Put several segments in the place of one whose offsets go beyond 31 bits (cleaner §9.2).
 
         Raises
         ------

@@ -1,6 +1,6 @@
 """Recovery of one segment: verify every batch, rebuild what is derived, cut what is torn.
 
-Storage-format §8.5. Also the replay of batches into the producer state (§9.3).
+Also replays batches into the producer state. Source: docs/spec/storage-format.md §8.5, §9.3.
 """
 
 from __future__ import annotations

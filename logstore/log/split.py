@@ -1,7 +1,7 @@
 """Splitting a segment whose offsets go beyond the 2^31-1 above its base that an index can hold.
 
 Brokers before 1.1 could write such segments (KAFKA-6264). The loader splits those that it finds,
-the cleaner those that it meets. Source: cleaner-semantics §9.2.
+the cleaner those that it meets. Source: docs/spec/cleaner.md §9.2.
 """
 
 from __future__ import annotations

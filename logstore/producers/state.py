@@ -4,7 +4,7 @@ For each producer id: the epochs of producer and coordinator, when it was last a
 open transaction began, and its last five batches. From that follow duplicate detection, the
 first unstable offset, the entries of the transaction index, and which empty batches the cleaner
 keeps. State is derived from the log; snapshots shorten the replay after a restart.
-Source: storage-format §9; Kafka's ProducerStateManager and ProducerAppendInfo.
+Source: docs/spec/storage-format.md §9; Kafka's ProducerStateManager and ProducerAppendInfo.
 """
 
 from __future__ import annotations

@@ -146,7 +146,7 @@ def compress(codec: Codec, data: bytes | bytearray | memoryview, level: int | No
     Notes
     -----
     Safe to call from several threads. Bytes equal Kafka's in framing, not in content: that depends
-    on library versions. Source: storage-format §5, §16.
+    on library versions. Source: docs/spec/storage-format.md §5, §16.
     """
     if level is not None:
         _check_level(codec, level)

@@ -4,7 +4,7 @@ Key     0  version i16 (0)   2  type i16
 Value   0  version i16 (0)   2  coordinatorEpoch i32        (types ABORT and COMMIT only)
 
 All big-endian. A version above 0 is read as version 0, whose fields it must begin with; bytes
-after those fields are ignored. Source: storage-format §3.
+after those fields are ignored. Source: docs/spec/storage-format.md §3.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 A varint holds 32 bits in at most 5 bytes, a varlong 64 bits in at most 10; seven bits a byte,
 least significant group first. Longer encodings are refused, non-minimal ones within the limit
-are read. Source: storage-format §2.
+are read. Source: docs/spec/storage-format.md §2.
 """
 
 from __future__ import annotations

@@ -363,7 +363,7 @@ def _old_or_bad_magic(
 ) -> UnsupportedFormatError | CorruptRecordError:
     """Return the error for magic 0 or 1: an old message if its CRC-32 matches, else damage.
 
-    `checked` yields the bytes under the CRC, `head` starts with those before (§4.1).
+    `checked` yields the bytes under the CRC, `head` starts with those before (storage-format §4.1).
     """
     magic = head[layout.MAGIC_POSITION]
     crc = 0

@@ -1,6 +1,6 @@
 """Putting complete new segments in the place of old ones, so that a crash anywhere is harmless.
 
-Used for cleaned segments and for split ones (cleaner-semantics §9); the loader finishes or undoes
+Used for cleaned segments and for split ones (cleaner §9); the loader finishes or undoes
 what a crash interrupts.
 """
 

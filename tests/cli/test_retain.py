@@ -178,7 +178,7 @@ def test_record_from_the_future_keeps_its_segment(run):
 
 
 def test_adopted_topic_is_retained_when_a_command_asks(run, golden):
-    """CONTRACT §2: a copied directory loses nothing by itself, but obeys."""
+    """A copied directory loses nothing by itself, but obeys."""
     directory = golden("segments")
     before = bases(directory, "golden-0")
     asked = ("retain", "golden", "--data-dir", directory, "--now", "2035-01-01")

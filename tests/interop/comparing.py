@@ -1,6 +1,6 @@
 """Two cleaned copies of a log, file by file.
 
-Nothing may differ but what cleaner-semantics §15 names. Whatever else does raises `Difference`,
+Nothing may differ but what cleaner §15 names. Whatever else does raises `Difference`,
 which names the place in the story, the segment and the first batch that is not the same.
 """
 

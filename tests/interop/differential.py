@@ -1,6 +1,6 @@
 """Kafka's cleaner and ours on identical copies of a log, pass by pass, compared to the byte.
 
-Whatever differs beyond cleaner-semantics §15 raises `Difference`, which names the seed, the round,
+Whatever differs beyond cleaner §15 raises `Difference`, which names the seed, the round,
 the sitting and the pass. Run by hand:
 
     python -m tests.interop.differential 0 500          # seeds, end exclusive

@@ -83,7 +83,7 @@ class Expired(NamedTuple):
 
 
 class Epochs:
-    """The leader epochs of a log, and what its file may hold (§15).
+    """The leader epochs of a log, and what its file may hold (storage-format §15).
 
     Attributes
     ----------
@@ -270,7 +270,7 @@ class LogModel:
             self.flush()
 
     def _check_reason(self, batches: Sequence[Batch], reason: str | None, now_ms: int) -> None:
-        """Assert that the log rolled if and only if size or time demanded it (§8.3).
+        """Assert that the log rolled if and only if size or time demanded it (storage-format §8.3).
 
         Full indexes are a reason that only the log knows.
         """
@@ -318,7 +318,7 @@ class LogModel:
         return True
 
     def expired(self, now_ms: int, mtime_of: MtimeOf, *, start_only: bool = False) -> list[Expired]:
-        """Return what a retention run takes, oldest first (§13.1)."""
+        """Return what a retention run takes, oldest first (storage-format §13.1)."""
         config = self.config
         left = list(self.segments)
         gone: list[Expired] = []
@@ -374,7 +374,7 @@ class LogModel:
     # -- truncation ----------------------------------------------------------------------
 
     def truncate(self, offset: int, now_ms: int, uptime_ms: int) -> bool:
-        """Make `offset` the end; a batch that reaches it goes whole (§13.4)."""
+        """Make `offset` the end; a batch that reaches it goes whole (storage-format §13.4)."""
         if offset >= self.end:
             self.epochs.cut_from_end(self.end)
             return False
@@ -508,7 +508,8 @@ class LogModel:
     def _epochs_after_start(self, stored: Sequence[tuple[int, int]], *, clean: bool) -> Epochs:
         """Return what a start makes of the stored epochs.
 
-        A recovery learns from the batches that it reads those above the newest one known (§8.5).
+        A recovery learns from the batches that it reads those above the newest one known
+        (storage-format §8.5).
         """
         start, flushed = self.checkpoint
         epochs = Epochs(stored)

@@ -47,7 +47,7 @@ def live_all(seeds: range) -> None:
     assert sum(model.removed_tombstones for model in models) > len(models) // 4
     assert sum(model.crashes for model in models) > len(models)
     assert sum(model.switched for model in models) > len(models) // 10
-    assert any(model.resurrections for model in models), "the limit that is inherent (§13.7)"
+    assert any(model.resurrections for model in models), "the limit that is inherent"
 
 
 def test_s260_the_highest_order_wins_whatever_the_order_of_arrival() -> None:
@@ -64,7 +64,7 @@ def test_s260_many_histories() -> None:
 
 
 def without_seed(patch: pytest.MonkeyPatch) -> None:
-    """Only the dirty section is mapped: the plain extension of §13.4."""
+    """Only the dirty section is mapped: the plain extension of cleaner §13.4."""
     patch.setattr(build.SeedPass, "steps", lambda self: iter(()))
 
 

@@ -423,7 +423,7 @@ def test_keys_of_examples_are_shown_as_those_of_records(key, shown, printed):
 
 
 def test_the_last_record_of_the_log_stays_under_a_version_strategy(spark):
-    """Compared up to the log's end, the last record loses by version (cleaner-semantics §13.5)."""
+    """Compared up to the log's end, the last record loses by version (cleaner §13.5)."""
     old, new = ((n).to_bytes(8, "big") for n in (1, 2))
 
     def rows(partition):

@@ -98,7 +98,7 @@ def _losers(kept: DataFrame, new: DataFrame, winners: DataFrame) -> DataFrame:
 
     With versions one may do so rightly: its winner, a tombstone whose horizon had come when the
     cleanings began (`late`), went in a pass that did not reach as far as this record, which came
-    too late (cleaner-semantics §13.7).
+    too late (cleaner §13.7).
     """
     there = new.where(F.col("copy") == 1).select(
         "topic", "partition", F.col("offset").alias("winner"), F.lit(True).alias("there")

@@ -4,7 +4,7 @@ It knows nothing of segments, maps or the cleaner's code: from the records that 
 strategy and the range that was cleaned follow the records that must be there, may be there and
 must not. Whatever differs is named and counted. Contents are compared by 64 bits of xxhash64 a
 column, keys byte by byte. It shares the reader with the engine, not the rules. Source:
-cleaner-semantics §2.2, §2.4, §8 and §13.
+docs/spec/cleaner.md §2.2, §2.4, §8 and §13.
 
 One pass over both sides with a hash aggregate by key (`by_key`) tells the
 partitions in which every key came out exactly as it must from the others; it may be given a scan

@@ -1,4 +1,4 @@
-"""Versions that records state (KIP-280), as columns; written from cleaner-semantics §13.2."""
+"""Versions that records state (KIP-280), as columns; written from docs/spec/cleaner.md §13.2."""
 
 from __future__ import annotations
 

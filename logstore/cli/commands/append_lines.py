@@ -1,4 +1,4 @@
-"""Lines of `append`'s input as records: jsonl and tsv (CONTRACT §5)."""
+"""Lines of `append`'s input as records: jsonl and tsv."""
 
 from __future__ import annotations
 

@@ -202,7 +202,7 @@ def _listing(folder: Path) -> list[list[Any]]:
 
 
 def _comparable(files: Mapping[str, Any]) -> dict[str, Any]:
-    """Leave out what says nothing: an empty epoch file (§10.1), an id that only one side was told.
+    """Leave out what says nothing: an empty epoch file, an id that only one side was told.
 
     Kafka's classes are told of no topic ids; this engine gives each stored topic one.
     """

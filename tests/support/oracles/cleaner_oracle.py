@@ -1,7 +1,7 @@
 """The cleaner told a second time: plain Python on ints, bytes and dicts, batch by batch.
 
 Twins of the kernels, and of a whole pass over a log with producers and transactions. Written from
-cleaner-semantics §5 and §8 and the SipHash paper; nothing here comes from `cleaner`.
+docs/spec/cleaner.md §5 and §8 and the SipHash paper; nothing here comes from `cleaner`.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class KeyMap(NamedTuple):
     full: bool
 
     def fate(self, record: Record, horizon: int | None, now_ms: int) -> str:
-        """Return the fate of a data record that the map speaks for (§8.3)."""
+        """Return the fate of a data record that the map speaks for (cleaner §8.3)."""
         if record.key is None:
             return "null_key"
         if self.offsets.get(record.key, -1) > record.offset:
@@ -123,7 +123,7 @@ def map_batches(
     aborted: Collection[int] = (),
     known: Mapping[bytes, int] | None = None,
 ) -> KeyMap:
-    """Map the records of batches by key, in order, as §5 tells.
+    """Map the records of batches by key, in order, as cleaner §5 tells.
 
     `aborted` has the numbers of the batches whose transaction was aborted, counted from 0;
     `known` is what was mapped before.
@@ -165,7 +165,7 @@ def judge(
     aborted: bool = False,
     marker_done: bool = False,
 ) -> Sentence:
-    """Decide about one batch as §8.2 to §8.4 tell.
+    """Decide about one batch as cleaner §8.2 to §8.4 tell.
 
     `aborted` marks data of an aborted transaction, `marker_done` a control batch whose
     transaction's data is gone.
@@ -257,7 +257,7 @@ class Marked(NamedTuple):
 
 
 def mark(batches: Sequence[RecordBatch], transactions: Sequence[AbortedTxn]) -> list[Marked]:
-    """Tell of each batch whether its transaction was aborted, or its marker is needed (§8.1).
+    """Tell of each batch whether its transaction was aborted, or its marker is needed.
 
     A marker is needed as long as data of its transaction stand before it: those that the index
     names for an abort, those since the producer's last commit, not aborted, for a commit.
@@ -289,7 +289,7 @@ def mark(batches: Sequence[RecordBatch], transactions: Sequence[AbortedTxn]) -> 
 
 
 def is_last_of_producer(header: BatchHeader, producers: Mapping[int, tuple[int, int]]) -> bool:
-    """Tell whether a producer's state hangs on a batch (§8.2, first verdict).
+    """Tell whether a producer's state hangs on a batch (cleaner §8.2, first verdict).
 
     `producers` has the epoch and the last data offset, -1 for none, of each that is known.
     """
@@ -340,7 +340,7 @@ def build_map(
     limit: int,
     log_start_offset: int = 0,
 ) -> KeyMap:
-    """Map [first dirty, upper bound), segment by segment; gaps between them are jumped (§5).
+    """Map [first dirty, upper bound), segment by segment; gaps between them are jumped.
 
     `messages` counts from the first dirty batch on.
     """

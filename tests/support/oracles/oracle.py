@@ -1,6 +1,6 @@
 """A log as a list and a cleaner as a dict: what the documents say, without a byte.
 
-Written from cleaner-semantics §5, §6 and §8 for the offset strategy without transactions.
+Written from docs/spec/cleaner.md §5, §6 and §8 for the offset strategy without transactions.
 """
 
 from __future__ import annotations

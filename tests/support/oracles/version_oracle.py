@@ -1,7 +1,7 @@
 """The cleaner under strategies with versions told a second time: plain Python on ints and dicts.
 
 Twins of `cleaner/kernels/versions.py` and of what `mapping` and `classify` make of them, from
-cleaner-semantics §13; nothing here comes from `cleaner`.
+cleaner §13; nothing here comes from `cleaner`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class By(NamedTuple):
 
 
 def stated_version(headers: Sequence[Header], by: By) -> tuple[str, int]:
-    """Return what the last header of the name says (§13.2)."""
+    """Return what the last header of the name says (cleaner §13.2)."""
     values = [value for name, value in headers if name == by.header]
     if not values or values[-1] is None:
         return MISSING, 0
@@ -83,7 +83,7 @@ class VersionKeyMap:
         self.highest[record.key] = max(self.highest.get(record.key, -1), record.offset)
 
     def has_later_loser(self, key: bytes) -> bool:
-        """Tell whether a record of a higher offset lost to a key's winner (§13.5)."""
+        """Tell whether a record of a higher offset lost to a key's winner (cleaner §13.5)."""
         return key in self.winners and self.highest[key] > self.winners[key][2]
 
     def build(
@@ -94,7 +94,7 @@ class VersionKeyMap:
         limit: int,
         aborted: Collection[int] = (),
     ) -> None:
-        """Map the records of [start, end), until there are `limit` keys (§13.5.1)."""
+        """Map the records of [start, end), until there are `limit` keys (cleaner §13.5.1)."""
         for number, batch in enumerate(batches):
             header = batch.header
             if header.is_control or number in aborted:
@@ -118,7 +118,7 @@ class VersionKeyMap:
     def seed(
         self, batches: Sequence[RecordBatch], start: int, end: int, aborted: Collection[int] = ()
     ) -> None:
-        """Let the records of [start, end) compete for the keys that are known (§13.5.2)."""
+        """Let the records of [start, end) compete for the keys that are known (cleaner §13.5.2)."""
         for number, batch in enumerate(batches):
             if not batch.header.is_control and number not in aborted:
                 for record in batch.records():
@@ -126,7 +126,7 @@ class VersionKeyMap:
                         self.compete(record)
 
     def fate(self, record: Record, horizon: int | None, now_ms: int) -> str:
-        """Return the fate of a data record that the map speaks for (§13.5.3)."""
+        """Return the fate of a data record that the map speaks for (cleaner §13.5.3)."""
         if record.offset == self.keep_offset:
             return "retained"
         if record.key is None:

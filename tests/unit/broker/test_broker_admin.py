@@ -177,7 +177,7 @@ def test_a_broker_in_the_background_retains_by_itself():
 
 
 def test_an_explanation_has_what_its_json_has_by_the_same_names(broker):
-    """CONTRACT's names, for whoever asks in Python."""
+    """Attributes have the names of the JSON."""
     broker.create_topic("compacted", 2, {"cleanup.policy": "compact"})
     for _ in range(3):
         broker.append("compacted", value=b"v", key=b"k", partition=0)

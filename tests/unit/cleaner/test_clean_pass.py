@@ -481,7 +481,7 @@ def test_records_beyond_the_map_stay_whatever_they_are() -> None:
 
 
 def test_delete_retention_near_the_end_of_time_saturates() -> None:
-    """Kafka's sum overflows and the batch is rewritten in every pass (CS §15.4)."""
+    """Kafka's sum overflows and the batch is rewritten in every pass (cleaner §15.4)."""
     log = compacted(memory_world(), delete_retention_ms=2**63 - 1)
     put_each(log, (b"a", None), (b"b", b"1"))
     log.writer.roll()
@@ -623,7 +623,7 @@ def test_a_pass_that_fails_leaves_no_file_of_its_output_open(monkeypatch) -> Non
 
 
 def test_the_last_append_below_an_offset_is_that_of_the_last_segment_wholly_below() -> None:
-    """By it an expired tombstone may go; a segment that ends exactly there is below (§13.7)."""
+    """By it an expired tombstone may go; a segment that ends exactly there is below."""
     log = log_of_three_groups(memory_world())
     first, second, third, *_ = log.segments
     for at, segment in enumerate(log.segments):

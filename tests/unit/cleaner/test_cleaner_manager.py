@@ -260,7 +260,7 @@ def test_each_topic_is_cleaned_by_its_own_strategy() -> None:
 
 
 def test_a_map_too_small_for_a_strategy_stops_the_command_and_changes_nothing() -> None:
-    """One key is room enough for offsets; versions take two (§13.5.1)."""
+    """One key is room enough for offsets; versions take two (cleaner §13.5.1)."""
     broker = new_broker()
     topic(broker, compaction_strategy="timestamp")
     fill(broker)

@@ -273,7 +273,7 @@ def test_s250_a_winning_tombstone_outlives_its_losers_until_its_horizon() -> Non
 
 
 def test_s250_the_pass_that_drops_the_last_loser_keeps_an_expired_tombstone() -> None:
-    """A crash between two groups must not leave the loser without it (§13.6)."""
+    """A crash between two groups must not leave the loser without it (cleaner §13.6)."""
     world, log = opened()
     fill(log, rec(b"a", 9, None), rec(b"k", 1))
     end = run_pass(log).end_offset

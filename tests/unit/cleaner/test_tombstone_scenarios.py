@@ -182,7 +182,7 @@ def test_s172_a_tombstone_beyond_the_map_stays_while_it_is_not_mapped() -> None:
 
 
 def test_s173_a_retention_without_end_keeps_tombstones_forever() -> None:
-    """Kafka's sum overflows: it writes no horizon, and such batches anew in every pass (§8.4)."""
+    """Kafka's sum overflows: it writes no horizon, and such batches anew in every pass."""
     world, log = opened(delete_retention_ms=INT64_MAX)
     put(log, (b"a", b"v"))
     put(log, (b"a", None), (b"b", b"v"))

@@ -62,7 +62,7 @@ def test_limits(memory_bytes: int, load_factor: float, limit: int) -> None:
     ("memory_bytes", "load_factor"), ((31, 1.0), (32, 1.0), (64, 0.9), (96, 0.5))
 )
 def test_a_buffer_for_less_than_two_keys_is_refused(memory_bytes: int, load_factor: float) -> None:
-    """The record before the first dirty offset may take one (§13.5.1)."""
+    """The record before the first dirty offset may take one (cleaner §13.5.1)."""
     with pytest.raises(InvalidConfigurationError, match="no progress is possible") as caught:
         VersionMap(memory_bytes, load_factor)
     text = str(caught.value)

@@ -1,4 +1,4 @@
-"""The worked examples of cleaner-semantics §14, in the bytes of the reference."""
+"""The worked examples of cleaner §14, in the bytes of the reference."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Keys, defaults, precedence, ranges, old names (storage-format §16, cleaner-semantics §12)."""
+"""Keys, defaults, precedence, ranges, old names (storage-format §16, cleaner §12)."""
 
 import dataclasses
 import os

@@ -1,4 +1,4 @@
-"""Appending and validation, scenario by scenario (group F of the specification).
+"""Appending and validation, scenario by scenario (group F of the scenarios).
 
 S-059, S-060, S-061, S-066 and S-067 stand in `test_append.py`.
 """
