@@ -18,7 +18,7 @@ from logstore.config.ignored import has_no_effect
 from logstore.config.keys import Value, render, to_text
 from logstore.config.legacy import translate_broker
 from logstore.config.origins import ORIGIN_DYNAMIC_BROKER, ORIGIN_DYNAMIC_DEFAULT
-from logstore.config.suggest import nearest_broker_key
+from logstore.config.suggest import nearest_broker_key, suggesting
 from logstore.config.topic_keys import TOPIC_KEYS
 from logstore.config.units import without_unit
 from logstore.errors import InvalidConfigurationError
@@ -158,7 +158,7 @@ def _check_reconfigurable(keys: Iterable[str]) -> None:
     if unknown:
         near = nearest_broker_key(unknown[0])
         raise InvalidConfigurationError(
-            f"{unknown[0]} cannot be changed: there is no such key; the nearest is {near!r}",
+            f"{unknown[0]} cannot be changed: there is no such key{suggesting(near)}",
             key=unknown[0],
             nearest=near,
         )
