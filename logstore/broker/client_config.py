@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
-from logstore.config.suggest import nearest
+from logstore.config.suggest import and_nearest
 from logstore.errors import InvalidConfigurationError
 
 NETWORK_CONFIGS = frozenset(
@@ -70,10 +70,8 @@ def check_names(
     """
     for name in configs:
         if name not in known and name not in idle:
-            meant = nearest(name, [*known, *sorted(idle)])
-            raise InvalidConfigurationError(
-                f"unknown {who} configuration {name!r}; the nearest is {meant!r}"
-            )
+            meant = and_nearest(name, [*known, *sorted(idle)])
+            raise InvalidConfigurationError(f"unknown {who} configuration {name!r}{meant}")
 
 
 def number(

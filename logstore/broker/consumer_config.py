@@ -19,7 +19,7 @@ from logstore.broker.client_config import (
     data_function,
     number,
 )
-from logstore.config.suggest import nearest
+from logstore.config.suggest import and_nearest
 from logstore.errors import InvalidConfigurationError
 from logstore.groups.assignors import ASSIGNORS, Assignor
 from logstore.log.reader import Isolation
@@ -214,6 +214,6 @@ def _assignor(given: object) -> Assignor:
     name = given if isinstance(given, str) else getattr(given, "name", None)
     if name not in ASSIGNORS:
         raise InvalidConfigurationError(
-            f"unknown assignor {given!r}; the nearest is {nearest(str(name), ASSIGNORS)!r}"
+            f"unknown assignor {given!r}{and_nearest(str(name), ASSIGNORS)}"
         )
     return ASSIGNORS[str(name)]

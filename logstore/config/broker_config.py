@@ -16,7 +16,7 @@ from logstore.config.legacy import translate_broker
 from logstore.config.log_config import MAX_LAG, MIN_LAG, LagSetting, check_lags
 from logstore.config.origins import ORIGIN_BROKER
 from logstore.config.settings import Settings
-from logstore.config.suggest import nearest_broker_key
+from logstore.config.suggest import nearest_broker_key, suggesting
 from logstore.config.topic_keys import TOPIC_KEYS
 from logstore.errors import InvalidConfigurationError
 from logstore.named import NamedTuple
@@ -207,12 +207,12 @@ class BrokerConfig(Settings):
         if unknown and refuse_unknown:
             near = nearest_broker_key(unknown[0])
             raise InvalidConfigurationError(
-                f"unknown broker configuration {unknown[0]!r}; the nearest is {near!r}",
+                f"unknown broker configuration {unknown[0]!r}{suggesting(near)}",
                 key=unknown[0],
                 nearest=near,
             )
         notes += [
-            f"unknown broker key {key} is ignored; the nearest is {nearest_broker_key(key)}"
+            f"unknown broker key {key} is ignored{suggesting(nearest_broker_key(key))}"
             for key in unknown
         ]
         idle = [key for key in texts if key not in BROKER_KEYS and has_no_effect(key)]

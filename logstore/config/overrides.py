@@ -25,7 +25,7 @@ from logstore.config.origins import (
     ORIGIN_DYNAMIC_DEFAULT,
     ORIGIN_TOPIC,
 )
-from logstore.config.suggest import nearest_topic_key
+from logstore.config.suggest import nearest_topic_key, suggesting
 from logstore.config.topic_keys import TOPIC_KEYS
 from logstore.config.units import without_unit
 from logstore.errors import InvalidConfigurationError
@@ -284,5 +284,5 @@ def _unknown_topic_key(key: str) -> InvalidConfigurationError:
         )
     near = nearest_topic_key(key)
     return InvalidConfigurationError(
-        f"unknown topic configuration {key!r}; the nearest is {near!r}", key=key, nearest=near
+        f"unknown topic configuration {key!r}{suggesting(near)}", key=key, nearest=near
     )

@@ -19,7 +19,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from datetime import timedelta
 from typing import TYPE_CHECKING, Self, TypeVar
 
-from logstore.config.suggest import nearest
+from logstore.config.suggest import and_nearest
 from logstore.errors import (
     KAFKA_CODES,
     RETRIABLE_ERRORS,
@@ -324,10 +324,9 @@ class Faults(Collection[FaultRule]):
         """
         row = self._kinds.get(kind)
         if row is None:
-            meant = nearest(str(kind), self._kinds)
+            meant = and_nearest(str(kind), self._kinds)
             raise InvalidConfigurationError(
-                f"nothing fails by the name {kind!r}; the nearest is {meant!r}, and there are"
-                f" {', '.join(self._kinds)}"
+                f"nothing fails by the name {kind!r}{meant}; there are {', '.join(self._kinds)}"
             )
         if isinstance(topic, TopicPartition):
             topic, partition = topic
@@ -528,7 +527,7 @@ def _error_name(kind: Kind, error: object) -> str:
             )
         whose = "a disk's" if kind.is_disk else "Kafka's"
         raise InvalidConfigurationError(
-            f"{error!r} is no error of {whose}; the nearest is {nearest(error, sorted(names))!r}"
+            f"{error!r} is no error of {whose}{and_nearest(error, sorted(names))}"
         )
     wanted = "an errno" if kind.is_disk else "Kafka's name of an error, or its class"
     raise InvalidConfigurationError(f"{kind.name} fails with {wanted}, not {error!r}")

@@ -14,6 +14,7 @@ from logstore.config.keys import ConfigKey, Kind, render
 from logstore.config.log_config import LogConfig
 from logstore.config.overrides import ConfigValue, describe, effective_config, parse_overrides
 from logstore.config.properties import read_properties
+from logstore.config.suggest import and_nearest, nearest
 from logstore.config.topic_keys import TOPIC_KEYS
 from logstore.errors import InvalidConfigurationError
 from logstore.types import INT64_MAX, TimestampType
@@ -480,21 +481,46 @@ def test_keys_without_effect_are_listed_once_and_unknown_ones_warned_about():
         }
     )
     assert config.notes == (
-        "unknown broker key log.cleaner.thread is ignored; the nearest is log.cleaner.threads",
-        "unknown broker key segment.bytes is ignored; the nearest is log.segment.bytes",
+        "unknown broker key log.cleaner.thread is ignored; the nearest is 'log.cleaner.threads'",
+        "unknown broker key segment.bytes is ignored; the nearest is 'log.segment.bytes'",
         "broker keys without effect here: broker.rack, listeners, zookeeper.connect",
     )
     assert config == BrokerConfig()
 
 
+@pytest.mark.parametrize(
+    "key", ("my.plugin.setting", "nonsense", "x", "sasl.kerberos.min.time.before.relogin", "é")
+)
+def test_an_unrelated_key_is_not_suggested(key):
+    with pytest.raises(InvalidConfigurationError) as refused:
+        parse_overrides({key: "1"})
+    assert str(refused.value) == f"unknown topic configuration {key!r}"
+    assert refused.value.nearest is None
+
+
+@pytest.mark.parametrize(
+    ("given", "names", "near"),
+    (
+        ("retention", ("log.retention.ms", "retention.ms", "retention.bytes"), "retention.ms"),
+        ("flsh.ms", ("flush.ms", "flush.messages"), "flush.ms"),
+        ("ab", ("ba", "zz"), None),
+        ("", ("a",), None),
+        ("a", (), None),
+    ),
+)
+def test_a_suggestion_is_similar_or_begins_with_what_was_given(given, names, near):
+    assert nearest(given, names) == near
+    assert and_nearest(given, names) == ("" if near is None else f"; the nearest is {near!r}")
+
+
 def test_a_program_that_misspells_a_key_is_told():
     """Also of topics' own names, which a broker has under others."""
-    for given, nearest in (
+    for given, near in (
         ("log.cleaner.thread", "log.cleaner.threads"),
         ("segment.bytes", "log.segment.bytes"),
         ("log_cleaner_threads", "log.cleaner.threads"),
     ):
-        text = f"^unknown broker configuration '{given}'; the nearest is '{nearest}'$"
+        text = f"^unknown broker configuration '{given}'; the nearest is '{near}'$"
         with pytest.raises(InvalidConfigurationError, match=text):
             Broker(broker_config={given: "4"})
     known = {"zookeeper.connect": "localhost:2181", "cleaner.thread.pool.size": 2, "node.id": 1}
