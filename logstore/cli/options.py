@@ -104,6 +104,8 @@ class Settings(NamedTuple):
         One of `FORMATS`.
     full : bool
         Whether tables may be wider than the terminal.
+    escape_formulas : bool
+        Whether cells of CSV that a spreadsheet would compute get an apostrophe before them.
     debug : bool
         Show tracebacks.
     as_recovered : bool
@@ -117,6 +119,7 @@ class Settings(NamedTuple):
     now_ms: int | None = None
     output: str = "table"
     full: bool = False
+    escape_formulas: bool = False
     debug: bool = False
     as_recovered: bool = False
     accept_data_loss: bool = False
@@ -404,6 +407,12 @@ def _shared_options() -> list[click.Parameter]:
         SharedOption(
             ["--full"], is_flag=True, help="Do not cut long values to the width of the terminal."
         ),
+        SharedOption(
+            ["--escape-formulas"],
+            is_flag=True,
+            help="In CSV, put an apostrophe before text that a spreadsheet would compute: "
+            "what begins with =, +, -, @, a tab or a line end.",
+        ),
         SharedOption(["--debug"], is_flag=True, help="Show the traceback of an error."),
     ]
 
@@ -450,6 +459,10 @@ class Command(click.Command):
 
         ctx.obj = _take_shared(ctx, self.params)
         cut_cells(not ctx.obj.full)
+        if ctx.obj.output == "csv":
+            from logstore.cli.show.csv_rows import escape_formulas
+
+            escape_formulas(ctx.obj.escape_formulas)
         return super().invoke(ctx)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

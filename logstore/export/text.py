@@ -1,7 +1,9 @@
 r"""Exports as text: JSON lines with the names of `read`, and CSV.
 
-CSV has `\N` for what is null, as `append` reads it in TSV; so text that is `\N` itself stands in
-the column of base64, where all bytes are that are not UTF-8.
+CSV has `\N` for what is null, as `append` reads it in TSV; so text that is `\N` itself is in the
+column of base64, like all bytes that are not UTF-8. Control characters, which a terminal would
+obey, are escaped (`\x1b`); line feeds, tabs and CR LF stay. The base64 column then has the exact
+bytes. A cell that begins as a formula of a spreadsheet can be made text by an apostrophe before it.
 """
 
 from __future__ import annotations
@@ -9,6 +11,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from logstore.record.json_text import header_json, record_json, to_base64
@@ -25,6 +28,29 @@ _FIELDS = (
 )
 FATE_FIELDS = ("fate", "superseded_by")
 DECODED_FIELDS = ("decoded_type", "decoded_key", "decoded_value", "decode_error")
+
+
+_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]|\r(?!\n)")
+_FORMULA = re.compile(r"[=+\-@\t\r\n\uff1d\uff0b\uff0d\uff20]")
+"""Beginnings of cells that a spreadsheet computes, of full width too."""
+
+
+def has_control_characters(text: str) -> bool:
+    """Return whether a text has characters that `csv_cell` escapes."""
+    return _CONTROL.search(text) is not None
+
+
+def csv_cell(text: str, *, escape_formulas: bool = False) -> str:
+    """Return a text as a cell of CSV has it.
+
+    Parameters
+    ----------
+    escape_formulas : bool
+        Put an apostrophe before what a spreadsheet would compute.
+    """
+    is_formula = escape_formulas and _FORMULA.match(text) is not None
+    text = _CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+    return f"'{text}" if is_formula else text
 
 
 class JsonLines:
@@ -54,9 +80,12 @@ class JsonLines:
 
 
 class Csv:
-    """Writes rows as CSV with a line of headings."""
+    """Writes rows as CSV with a line of headings; see the module for what is escaped."""
 
-    def __init__(self, stream: BinaryIO, *, fates: bool, decoded: bool) -> None:
+    def __init__(
+        self, stream: BinaryIO, *, fates: bool, decoded: bool, escape_formulas: bool = False
+    ) -> None:
+        self._escape_formulas = escape_formulas
         self._text = io.TextIOWrapper(stream, "utf-8", newline="", write_through=True)
         self._fates = fates
         self._decoded = decoded
@@ -69,17 +98,21 @@ class Csv:
         """Write one row."""
         record = row.record
         headers = [header_json(header) for header in record.headers]
+        key, key_base64 = _text_and_base64(record.key)
+        value, value_base64 = _text_and_base64(record.value)
         fields: list[object] = [
             *(row.topic, row.partition, record.offset, record.timestamp, int(row.timestamp_type)),
-            *_text_and_base64(record.key),
-            *_text_and_base64(record.value),
+            *(self._cell(key), key_base64, self._cell(value), value_base64),
             *(json.dumps(headers), row.batch_base_offset, row.position, row.control),
         ]
         if self._fates:
             fields += (row.fate, row.superseded_by)
         if self._decoded:
-            fields += decoded_fields(row)
+            fields += map(self._cell, decoded_fields(row))
         self._rows.writerow([NULL if field is None else field for field in fields])
+
+    def _cell(self, text: str | None) -> str | None:
+        return None if text is None else csv_cell(text, escape_formulas=self._escape_formulas)
 
     def finish(self) -> None:
         """Hand the stream back."""
@@ -102,10 +135,13 @@ def _json_or_none(value: object) -> str | None:
 
 
 def _text_and_base64(data: bytes | None) -> tuple[str | None, str | None]:
+    """Return bytes as text, and in base64 unless the text says all of it."""
     if data is None:
         return None, None
     try:
         text = data.decode()
     except UnicodeDecodeError:
         text = NULL
-    return (None, to_base64(data)) if text == NULL else (text, None)
+    if text == NULL:
+        return None, to_base64(data)
+    return text, to_base64(data) if has_control_characters(text) else None

@@ -92,3 +92,73 @@ def test_columns_of_a_list_are_those_of_all_items():
     assert next(csv_lines(iter([*items, last]))) == "a"
     assert list(csv_lines([items[3], last])) == ["a,b", r"3,\N", r"\N,[true]"]
     assert list(csv_lines([])) == []
+
+
+HOSTILE = [
+    (b"esc", b"\x1b[31mred\x07"),
+    (b"\x00nul", b"a\rb"),
+    (b"lines", b"a\nb\tc\n"),
+    (b"=1+1", b"@SUM(A1)"),
+    (b"+1", b"-1"),
+    (b"\t=1", "\uff1d1".encode()),
+    (b"plain", b"1=1"),
+]
+ESCAPED = [
+    ("esc", NULL, r"\x1b[31mred\x07", "G1szMW1yZWQH"),
+    (r"\x00nul", "AG51bA==", r"a\rb", "YQ1i"),
+    ("lines", NULL, "a\nb\tc\n", NULL),
+    ("=1+1", NULL, "@SUM(A1)", NULL),
+    ("+1", NULL, "-1", NULL),
+    ("\t=1", NULL, "\uff1d1", NULL),
+    ("plain", NULL, "1=1", NULL),
+]
+TEXT_AND_BASE64 = ("key", "key_base64", "value", "value_base64")
+
+
+@pytest.fixture(params=("read", "export"))
+def written(request, run, data_dir, tmp_path):
+    """Return what a command writes as CSV of a topic with hostile keys and values."""
+    with Broker(data_dir) as broker:
+        broker.create_topic("t")
+        broker.append_many("t", HOSTILE)
+
+    def write(*options):
+        if request.param == "read":
+            return run("read", "t", "--format", "csv", *options).stdout
+        path = tmp_path / "t.csv"
+        run("export", "t", "--out", path, "--overwrite", *options)
+        return path.read_bytes().decode()
+
+    return write
+
+
+def test_control_characters_are_escaped_and_the_bytes_kept_in_base64(written):
+    text = written()
+    assert not any(character in text for character in "\x1b\x07\x00")
+    assert [tuple(row[name] for name in TEXT_AND_BASE64) for row in rows_of(text)] == ESCAPED
+
+
+def test_formulas_get_an_apostrophe_if_that_is_asked_for(written):
+    found = [(row["key"], row["value"]) for row in rows_of(written("--escape-formulas"))]
+    assert found[3:] == [
+        ("'=1+1", "'@SUM(A1)"),
+        ("'+1", "'-1"),
+        ("'\t=1", "'\uff1d1"),
+        ("plain", "1=1"),
+    ]
+    offsets = [row["offset"] for row in rows_of(written("--escape-formulas"))]
+    assert offsets == [str(offset) for offset in range(len(HOSTILE))]
+
+
+def test_texts_of_other_commands_are_escaped(run, data_dir):
+    run("topic", "create", "t")
+    (data_dir / "odd\x1bname").mkdir()
+    text = run("check", "--format", "csv", code=None).stdout
+    assert "\x1b" not in text
+    assert "odd\\x1bname" in text
+
+
+def test_line_ends_inside_of_a_cell_stay():
+    for text in ("a\nb", "a\r\nb", "a\n"):
+        [row] = rows_of("\n".join(csv_lines([json.dumps({"value": text})])))
+        assert row == {"value": text, "value_base64": NULL}

@@ -155,7 +155,13 @@ def export(
         except FileExistsError:
             raise click.UsageError(f"{out} is there already; --overwrite replaces it") from None
         with file, ProgressBar() as bar:
-            writer = _writer(file.stream, out, fates=run.has_fates, decoded=run.decodes)
+            writer = _writer(
+                file.stream,
+                out,
+                fates=run.has_fates,
+                decoded=run.decodes,
+                escape_formulas=settings.escape_formulas,
+            )
             for row in run.rows(bar):
                 writer.write(row)
             writer.finish()
@@ -183,14 +189,21 @@ def _check_place(target: Target, out: str, path: str) -> None:
             raise click.UsageError(f"--out {out} lies in {folder} itself, which is only read")
 
 
-def _writer(stream: Any, out: str, *, fates: bool, decoded: bool) -> Writer:  # noqa: ANN401  # binary
+def _writer(
+    stream: Any,  # noqa: ANN401  # binary
+    out: str,
+    *,
+    fates: bool,
+    decoded: bool,
+    escape_formulas: bool,
+) -> Writer:
     from logstore.export.arrow import Columns
     from logstore.export.text import Csv, JsonLines
 
     if out.endswith(".jsonl"):
         return JsonLines(stream, fates=fates, decoded=decoded)
     if out.endswith(".csv"):
-        return Csv(stream, fates=fates, decoded=decoded)
+        return Csv(stream, fates=fates, decoded=decoded, escape_formulas=escape_formulas)
     return Columns(stream, f".{out.rpartition('.')[2]}", fates=fates, decoded=decoded)
 
 

@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from logstore.export.text import NULL
+from logstore.export.text import NULL, csv_cell, has_control_characters
 
 _BASE64 = "_base64"
 _OF_RECORDS = ("key", "value")
@@ -17,13 +17,22 @@ _SAMPLE_ITEMS = 20
 """Items of a stream that tell its columns; of a list all do."""
 
 
+_escapes_formulas = False
+
+
+def escape_formulas(is_wanted: bool) -> None:
+    """Set whether cells that a spreadsheet would compute get an apostrophe before them."""
+    global _escapes_formulas
+    _escapes_formulas = is_wanted
+
+
 def csv_lines(items: Iterable[str]) -> Iterator[str]:
     r"""Yield a line of headings, then a row for each item, without their line ends.
 
     Keys and values of records have two columns each, for text and for base64, since the names
-    of a record's members depend on what it holds. Text that is `\N` itself stands in that of
-    base64, as in what `export` writes. A member that none of a stream's first items has gets no
-    column.
+    of a record's members depend on what it holds. Text that is `\N` itself is in that of base64,
+    and control characters are escaped, as in what `export` writes (`export.text`). A member that
+    none of a stream's first items has gets no column.
     """
     found = map(json.loads, items)
     first = list(found if isinstance(items, Sequence) else itertools.islice(found, _SAMPLE_ITEMS))
@@ -46,16 +55,25 @@ def _columns(members: dict[str, Any]) -> list[str]:
 def _cell(members: dict[str, Any], column: str) -> str:
     plain = column.removesuffix(_BASE64)
     value = members.get(column)
-    if plain in _OF_RECORDS and members.get(plain) == NULL:
+    text = members.get(plain) if plain in _OF_RECORDS else None
+    if isinstance(text, str) and (text == NULL or has_control_characters(text)):
         from logstore.record.json_text import to_base64
 
-        value = None if column == plain else to_base64(NULL.encode())
+        if column != plain:
+            value = to_base64(text.encode())
+        elif text == NULL:
+            value = None
     if value is None:
         return NULL
-    return value if isinstance(value, str) else json.dumps(value)
+    if not isinstance(value, str):
+        return json.dumps(value)
+    if column != plain:
+        return value
+    return csv_cell(value, escape_formulas=_escapes_formulas)
 
 
 def _line(cells: Iterable[str]) -> str:
     text = io.StringIO(newline="")
-    csv.writer(text, lineterminator="").writerow(cells)
-    return text.getvalue()
+    # Cells are quoted for the characters of the line end that they contain.
+    csv.writer(text, lineterminator="\r\n").writerow(cells)
+    return text.getvalue().removesuffix("\r\n")
