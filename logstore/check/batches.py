@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 from logstore.check.findings import ERROR, WARNING, CheckFinding, finding
 from logstore.errors import CorruptRecordError, InvalidRecordError
 from logstore.named import NamedTuple
 from logstore.record import layout
 from logstore.record.batch import RecordBatch
-from logstore.record.choice import decodes_by_kernel
 from logstore.record.control import EndTxnMarker, decode_control_key, decode_end_txn_marker
 from logstore.record.header import BatchHeader
-from logstore.record.records import decode_records
 from logstore.record.varint import decode_varint
 from logstore.types import (
     NO_PRODUCER_EPOCH,
@@ -22,6 +21,10 @@ from logstore.types import (
     NO_TIMESTAMP,
     TimestampType,
 )
+
+if TYPE_CHECKING:
+    from logstore.record.columns import RecordColumns
+    from logstore.record.records import Record
 
 # Nobody reads either where there is no producer id. Brokers' group coordinators leave the sequence
 # at 0 (their builder is told 0), and so do some clients, which leave the epoch at 0 too.
@@ -58,63 +61,51 @@ def verify_batch(
     yield from _horizon(batch)
     header = batch.header
     try:
-        section = bytes(batch.section(decompression_limit))
+        records = _facts_of(batch.windows(decompression_limit)(), header)
     except CorruptRecordError as error:
         yield _wrong(batch, "codec", error.expected, error.found or error.message)
         return
-    try:
-        records = _decode(header, section)
     except InvalidRecordError as error:
-        yield _structure(batch, section, error)
+        yield _structure(batch, bytes(batch.section(decompression_limit)), error)
         return
     yield from _offsets_and_times(batch, records)
     if header.is_control:
         yield from _control(batch, records, is_metadata=is_metadata)
 
 
-def _decode(header: BatchHeader, section: bytes) -> _Records:
-    """Decode all records.
+def _facts_of(windows: Iterator[list[Record] | RecordColumns], header: BatchHeader) -> _Records:
+    """Decode all records, some at a time, and keep what the checks ask for.
 
     Raises
     ------
     InvalidRecordError
     """
-    append_time = None
-    if header.timestamp_type is TimestampType.LOG_APPEND_TIME:
-        append_time = header.max_timestamp
-    arguments = (
-        section,
-        header.record_count,
-        header.base_offset,
-        header.base_timestamp,
-        append_time,
-    )
-    if not decodes_by_kernel(header.record_count):
-        records = decode_records(*arguments)
-        if not records:
-            return _Records(0, header.base_offset, None, NO_TIMESTAMP, None, None)
-        falls = (b.offset for a, b in pairwise(records) if b.offset <= a.offset)
-        return _Records(
-            len(records),
-            records[-1].offset,
-            next(falls, None),
-            max(record.timestamp for record in records),
-            records[0].key,
-            records[0].value,
-        )
-    from logstore.record.columns import decode_section
-
-    columns = decode_section(*arguments)
-    offsets = columns.offsets
-    wrong = offsets[1:][offsets[1:] <= offsets[:-1]]
-    return _Records(
-        len(columns),
-        int(offsets[-1]),
-        int(wrong[0]) if len(wrong) else None,
-        int(columns.timestamps.max()),
-        columns.keys[0],
-        columns.values[0],
-    )
+    size, previous, wrong = 0, header.base_offset, None
+    largest, key, value = NO_TIMESTAMP, None, None
+    for window in windows:
+        if not len(window):
+            continue
+        if isinstance(window, list):
+            offsets, timestamps = (
+                [each.offset for each in window],
+                [each.timestamp for each in window],
+            )
+            falls = next((b for a, b in pairwise(offsets) if b <= a), None)
+            window_largest, first = max(timestamps), (window[0].key, window[0].value)
+        else:
+            offsets = [int(window.offsets[0]), int(window.offsets[-1])]
+            fallen = window.offsets[1:][window.offsets[1:] <= window.offsets[:-1]]
+            falls = int(fallen[0]) if len(fallen) else None
+            window_largest = int(window.timestamps.max())
+            first = window.keys[0], window.values[0]
+        if size and wrong is None and offsets[0] <= previous:
+            wrong = offsets[0]
+        wrong = falls if wrong is None else wrong
+        if not size:
+            largest, (key, value) = window_largest, first
+        largest, previous = max(largest, window_largest), offsets[-1]
+        size += len(window)
+    return _Records(size, previous, wrong, largest, key, value)
 
 
 def _structure(batch: RecordBatch, section: bytes, error: InvalidRecordError) -> CheckFinding:

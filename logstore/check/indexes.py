@@ -410,7 +410,7 @@ def _is_largest(batch: RecordBatch | None, offset: int) -> bool:
     try:
         return any(
             record.offset == offset and record.timestamp == batch.header.max_timestamp
-            for record in batch.records()
+            for record in batch.iter_records()
         )
     except (CorruptRecordError, InvalidRecordError):
         return True  # told of the batch itself

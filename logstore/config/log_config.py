@@ -67,6 +67,7 @@ class LogConfig(Settings):
         "logstore.compaction.strategy.header.encoding"
     )
     logstore_decompression_max_bytes: int = _topic("logstore.decompression.max.bytes")
+    logstore_batch_max_records: int = _topic("logstore.batch.max.records")
 
     def __post_init__(self) -> None:
         for key in TOPIC_KEYS.values():

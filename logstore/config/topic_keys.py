@@ -308,6 +308,15 @@ _TOPIC_ROWS = (
         AT_LEAST_1,
         synonyms=(Synonym("logstore.decompression.max.bytes"),),
     ),
+    ConfigKey(
+        "logstore.batch.max.records",
+        Kind.INT,
+        1_000_000,
+        "This engine's own: records that a batch may have when it is appended; larger batches that "
+        "a log holds already are read.",
+        AT_LEAST_1,
+        synonyms=(Synonym("logstore.batch.max.records"),),
+    ),
 )
 
 TOPIC_KEYS: Mapping[str, ConfigKey] = {row.key: row for row in _TOPIC_ROWS}

@@ -369,7 +369,7 @@ class _Dump:
             self._report(reports.not_found, path, offset, log_offset)
             return
         batch = read_batch(log, log_path, found.position, found.header.size_bytes)
-        records = batch.records(self._options.limits.batch_bytes)
+        records = batch.iter_records(self._options.limits.batch_bytes)
         largest = max((record.timestamp for record in records), default=NO_TIMESTAMP)
         largest = max(largest, NO_TIMESTAMP)
         if largest != timestamp:
@@ -423,7 +423,7 @@ class _BatchEntry(NamedTuple):
         return _batch_line(self.batch, self.position)
 
     def records(self, options: DumpOptions) -> Iterator[tuple[Record, str]]:
-        for record in self.batch.records(options.limits.batch_bytes):
+        for record in self.batch.iter_records(options.limits.batch_bytes):
             yield record, _record_line(self.batch.header, record, options)
 
 

@@ -17,6 +17,7 @@ from logstore.errors import InvalidRecordError, InvalidTxnStateError
 from logstore.log.validate import (
     check_batch_size,
     check_keys,
+    check_record_count,
     check_timestamps,
     codec_level,
     target_codec,
@@ -446,6 +447,7 @@ class BatchesDraft:
         times = np.full(len(keys), now_ms, np.int64)
         self._batches, extents = encode_batches(times, keys, values, None, bounds)
         self._sizes: list[int] = extents[:, 2].tolist()
+        self._largest_count = max(last - first for first, last in pairwise(bounds))
 
     def seal(self, codec: Codec, place: Placement) -> SealedBatches | None:
         """Put all batches at their place.
@@ -459,6 +461,7 @@ class BatchesDraft:
             or _attributes(config)
             or not timestamps_in_bounds(self._now_ms, self._now_ms, config, now_ms)
             or max(self._sizes) > config.batch_bytes_max
+            or self._largest_count > config.logstore_batch_max_records
             or (config.compact and self._keys.null_rows())
         ):
             return None
@@ -510,6 +513,7 @@ def _sealed(
     """
     config, base, leader_epoch, now_ms, stamp = place
     first, lowest, largest, timestamps = times
+    check_record_count(len(timestamps), config)
     if stamp is not None:
         # A client's batch is judged as it was sent, before anybody looks into it.
         check_batch_size(HEADER_SIZE + len(section), config)

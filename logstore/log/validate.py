@@ -5,7 +5,8 @@ Pure functions: they raise a `RequestError`, or return what the log is to write.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import chain, count
 from typing import TYPE_CHECKING
 
 from logstore.errors import (
@@ -17,16 +18,22 @@ from logstore.errors import (
     RecordListTooLargeError,
     UnexpectedAppendOffsetError,
 )
-from logstore.record.batch import RecordBatch, built_batch
-from logstore.record.choice import decodes_by_kernel
+from logstore.record.batch import RecordBatch, RecordFacts, rows_of, sealed_batch
+from logstore.record.choice import encodes_by_kernel
 from logstore.record.codecs import Codec
+from logstore.record.records import encode_rows
+from logstore.record.varint import wrap_int64
 from logstore.record.walk import walk_buffer
 from logstore.types import INT32_MAX, INT64_MAX, NO_TIMESTAMP, AppendOrigin, TimestampType
 
 if TYPE_CHECKING:
     from logstore.config.log_config import LogConfig
+    from logstore.record.records import RecordRow
 
 NULL_KEY = "Compacted topic cannot accept message without key"
+
+RECORD_ERRORS_MAX = 1000
+"""Records of one batch that an error names; a batch may have a million that are wrong."""
 
 
 def target_codec(config: LogConfig, source: Codec) -> Codec:
@@ -60,7 +67,7 @@ def check_keys(null_rows: Sequence[int], config: LogConfig) -> None:
     if null_rows and config.compact:
         raise InvalidRecordError(
             f"{NULL_KEY} (record {null_rows[0]} of the batch{_and_more(len(null_rows))})",
-            record_errors=[(int(row), NULL_KEY) for row in null_rows],
+            record_errors=[(int(row), NULL_KEY) for row in null_rows[:RECORD_ERRORS_MAX]],
         )
 
 
@@ -92,7 +99,8 @@ def check_timestamps(
         row, message = errors[0]
         both = sorted([*errors, *((row, NULL_KEY) for row in keyless)])
         raise InvalidTimestampError(
-            f"record {row}{_and_more(len(both))}: {message}", record_errors=both
+            f"record {row}{_and_more(len(both))}: {message}",
+            record_errors=both[:RECORD_ERRORS_MAX],
         )
 
 
@@ -125,6 +133,19 @@ def check_batch_size(size_bytes: int, config: LogConfig) -> None:
     check_set_size(size_bytes, config)
 
 
+def check_record_count(count: int, config: LogConfig) -> None:
+    """Refuse a batch of more records than `logstore.batch.max.records` allows.
+
+    Compressed, a million records may have a few hundred bytes. A producer that is refused with
+    this error may divide the batch and send it again.
+    """
+    if count > config.logstore_batch_max_records:
+        raise MessageSizeTooLargeError(
+            f"a batch of {count} records exceeds logstore.batch.max.records"
+            f" {config.logstore_batch_max_records}"
+        )
+
+
 def check_set_size(size_bytes: int, config: LogConfig) -> None:
     """Refuse a set of batches that no segment can hold."""
     if size_bytes > config.segment_bytes:
@@ -154,19 +175,19 @@ def whole_batches(data: bytes) -> list[RecordBatch]:
 
 
 def prepare_leader_batch(
-    batches: Sequence[RecordBatch],
-    origin: AppendOrigin,
-    config: LogConfig,
-    now_ms: int,
-    base_offset: int,
-    leader_epoch: int,
+    batches: Sequence[RecordBatch], origin: AppendOrigin, config: LogConfig, now_ms: int
 ) -> RecordBatch:
-    """Validate one ready-made batch and return the one to store.
+    """Validate one ready-made batch and return the one to store, but for its place in the log.
 
     Raises
     ------
     InvalidRecordError, InvalidTimestampError, MessageSizeTooLargeError, CorruptRecordError
         The batch breaks a rule of storage-format §12; the log is unchanged.
+
+    Notes
+    -----
+    Time and memory grow with what the batch unfolds to, so that this needs no lock of the log. The
+    records are never objects all at once: some tens of bytes a record at most.
     """
     if len(batches) != 1:
         raise InvalidRecordError(f"an append takes exactly one batch, not {len(batches)}")
@@ -178,41 +199,115 @@ def prepare_leader_batch(
     append_time = config.message_timestamp_type is TimestampType.LOG_APPEND_TIME
     if header.is_control:
         # Never recompressed, whatever `compression.type` says.
-        if append_time:
-            batch = batch.stamped(TimestampType.LOG_APPEND_TIME, now_ms)
-        return batch.placed(base_offset, leader_epoch)
+        return batch.stamped(TimestampType.LOG_APPEND_TIME, now_ms) if append_time else batch
+    check_record_count(header.record_count, config)
     limit = config.logstore_decompression_max_bytes
-    timestamps, offsets, null_rows = _facts(batch, limit)
+    facts = _facts(batch, limit)
     if header.timestamp_type is TimestampType.LOG_APPEND_TIME and (
-        append_time or NO_TIMESTAMP in timestamps
+        append_time or facts.lowest == NO_TIMESTAMP
     ):
         raise InvalidTimestampError("a producer's batch cannot carry LogAppendTime")
-    check_timestamps(timestamps, config, now_ms, null_rows)
-    check_keys(null_rows, config)
-    max_timestamp = now_ms if append_time else max(timestamps)
+    is_in_bounds = timestamps_in_bounds(facts.lowest, facts.largest, config, now_ms)
+    if not is_in_bounds or (facts.has_null_key and config.compact):
+        _check_records(batch, config, now_ms, limit)
+    max_timestamp = now_ms if append_time else facts.largest
     codec = batch.codec
     wanted = target_codec(config, codec)
-    dense = offsets == list(range(header.base_offset, header.next_offset))
-    if wanted is codec and (codec is Codec.NONE or dense):
-        stamped = batch.stamped(config.message_timestamp_type, max_timestamp)
-        return stamped.placed(base_offset, leader_epoch)
-    rebuilt = built_batch(
-        [
-            record._replace(offset=base_offset + delta)
-            for delta, record in enumerate(batch.records(limit))
-        ],
-        codec=wanted,
-        level=codec_level(config, wanted),
+    if wanted is codec and (codec is Codec.NONE or facts.is_dense):
+        return batch.stamped(config.message_timestamp_type, max_timestamp)
+    rebuilt = _rebuilt(batch, wanted, max_timestamp, config, limit)
+    check_batch_size(len(rebuilt.data), config)
+    return rebuilt
+
+
+def _facts(batch: RecordBatch, limit: int) -> RecordFacts:
+    try:
+        return batch.facts(limit)
+    except CorruptRecordError as error:
+        if error.check == "decompressed_size":
+            raise MessageSizeTooLargeError(
+                f"a batch of {len(batch.data)} bytes exceeds logstore.decompression.max.bytes"
+                f" {limit} when it is decompressed"
+            ) from error
+        raise InvalidRecordError(str(error)) from error
+
+
+def _rows(batch: RecordBatch, limit: int) -> Iterator[Sequence[RecordRow]]:
+    """Decode records that were checked before."""
+    return (rows for window in batch.windows(limit)() for rows in rows_of(window))
+
+
+def _check_records(batch: RecordBatch, config: LogConfig, now_ms: int, limit: int) -> None:
+    """Refuse a batch, naming its records, as `check_timestamps` and `check_keys` do with lists."""
+    earliest, latest = _bounds(config, now_ms)
+    errors: list[tuple[int, str]] = []
+    first_late = None
+    row = wrong = 0
+    for rows in _rows(batch, limit):
+        for _, timestamp, key, _, _ in rows:
+            message = None
+            if key is None and config.compact:
+                message = NULL_KEY
+            elif timestamp != NO_TIMESTAMP and not earliest <= timestamp <= latest:
+                message = f"Timestamp {timestamp} is outside [{earliest}, {latest}]"
+                first_late = first_late or (row, message)
+            if message is not None:
+                wrong += 1
+                if len(errors) < RECORD_ERRORS_MAX:
+                    errors.append((row, message))
+            row += 1
+    if first_late is not None:
+        row, message = first_late
+        raise InvalidTimestampError(
+            f"record {row}{_and_more(wrong)}: {message}", record_errors=errors
+        )
+    if errors:
+        raise InvalidRecordError(
+            f"{NULL_KEY} (record {errors[0][0]} of the batch{_and_more(wrong)})",
+            record_errors=errors,
+        )
+
+
+def _rebuilt(
+    batch: RecordBatch, codec: Codec, max_timestamp: int, config: LogConfig, limit: int
+) -> RecordBatch:
+    """Return a batch of the same records, their offsets dense, compressed by a codec."""
+    header = batch.header
+    if encodes_by_kernel(header.record_count):
+        from logstore.record.columns import encode_section
+
+        columns = batch.columns(limit)
+        timestamps = columns.timestamps
+        first_timestamp = int(timestamps[0])
+        section: bytes | memoryview = encode_section(
+            timestamps, columns.keys, columns.values, columns.encoded_headers
+        )
+    else:
+        lists = _rows(batch, limit)
+        head = next(lists)
+        first_timestamp = head[0][1]
+        offsets = count()
+        section = b"".join(
+            encode_rows(
+                (wrap_int64(timestamp - first_timestamp), next(offsets), key, value, headers)
+                for _, timestamp, key, value, headers in rows
+            )
+            for rows in chain((head,), lists)
+        )
+    return sealed_batch(
+        section,
+        codec=codec,
+        level=codec_level(config, codec),
+        last_offset_delta=header.record_count - 1,
+        record_count=header.record_count,
+        base_timestamp=first_timestamp,
+        max_timestamp=max_timestamp,
         timestamp_type=config.message_timestamp_type,
-        append_time=now_ms,
-        partition_leader_epoch=leader_epoch,
         producer_id=header.producer_id,
         producer_epoch=header.producer_epoch,
         base_sequence=header.base_sequence,
         is_transactional=header.is_transactional,
     )
-    check_batch_size(len(rebuilt.data), config)
-    return rebuilt
 
 
 def check_replicated_batches(
@@ -267,18 +362,3 @@ def _check_client_header(batch: RecordBatch) -> None:
             raise InvalidRecordError(
                 f"a batch of producer {header.producer_id} has no {what}: {number}"
             )
-
-
-def _facts(batch: RecordBatch, limit: int) -> tuple[Sequence[int], list[int], list[int]]:
-    """Return the batch's timestamps, its offsets, and the indexes of records without a key."""
-    header = batch.header
-    try:
-        if not decodes_by_kernel(header.record_count):
-            records = batch.records(limit)
-            null_rows = [row for row, record in enumerate(records) if record.key is None]
-            return [r.timestamp for r in records], [r.offset for r in records], null_rows
-        columns = batch.columns(limit)
-    except CorruptRecordError as error:
-        raise InvalidRecordError(str(error)) from error
-    null_rows = (columns.keys.sizes < 0).nonzero()[0].tolist()
-    return columns.timestamps.tolist(), columns.offsets.tolist(), null_rows

@@ -286,20 +286,22 @@ class LogWriter:
     ) -> AppendInfo:
         local = self._local
         now_ms = local.runtime.clock.now_ms()
-        with local.lock:
-            local.check_open()
-            end_offset = local.log_end.offset
-            if origin is AppendOrigin.REPLICATION:
-                check_replicated_batches(batches, end_offset, local.config)
-            else:
-                if self.refuse is not None:
-                    self.refuse()
-                epoch = local.leader_epoch if leader_epoch is None else leader_epoch
-                batch = prepare_leader_batch(
-                    batches, origin, local.config, now_ms, end_offset, epoch
-                )
-                batches = [batch]
-            return self._write(batches, origin, now_ms)
+        if origin is AppendOrigin.REPLICATION:
+            with local.lock:
+                local.check_open()
+                check_replicated_batches(batches, local.log_end.offset, local.config)
+                return self._write(batches, origin, now_ms)
+        while True:
+            # Without the lock: a batch of a few hundred bytes may unfold to megabytes.
+            self._begin()
+            config = local.config
+            prepared = prepare_leader_batch(batches, origin, config, now_ms)
+            with local.lock:
+                base, epoch = self._begin()
+                if local.config is not config:
+                    continue  # judged by other rules than those in force now
+                epoch = epoch if leader_epoch is None else leader_epoch
+                return self._write([prepared.placed(base, epoch)], origin, now_ms)
 
     def append_end_txn_marker(
         self, producer_id: int, producer_epoch: int, coordinator_epoch: int, *, commit: bool

@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, ParamSpec
 import google_crc32c
 
 from logstore.errors import CorruptRecordError, InvalidRecordError
+from logstore.named import NamedTuple
 from logstore.record import layout
-from logstore.record.choice import decodes_by_kernel
+from logstore.record.choice import LISTED_RECORDS_MAX, decodes_by_kernel
 from logstore.record.codecs import DEFAULT_LIMIT, Codec, compress, decompress
 from logstore.record.crc32c import crc32c
 from logstore.record.header import BatchHeader
@@ -26,11 +27,14 @@ from logstore.record.records import (
     Record,
     RecordRow,
     decode_records,
+    decode_windows,
     encode_records,
     record_parts,
 )
 from logstore.types import (
     INT32_MAX,
+    INT64_MAX,
+    INT64_MIN,
     NO_PARTITION_LEADER_EPOCH,
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
@@ -60,6 +64,24 @@ _KNOWN_ATTRIBUTES = (
     | layout.CONTROL_BIT
     | layout.DELETE_HORIZON_BIT
 )
+
+
+class RecordFacts(NamedTuple):
+    """Facts about the records of a batch, at least one.
+
+    Attributes
+    ----------
+    lowest, largest : int
+        Of the timestamps.
+    is_dense : bool
+        Whether the offsets are those that the header spans, each once and in order.
+    has_null_key : bool
+    """
+
+    lowest: int
+    largest: int
+    is_dense: bool
+    has_null_key: bool
 
 
 class RecordBatch:
@@ -185,23 +207,92 @@ class RecordBatch:
     def row_lists(self, limit: int = DEFAULT_LIMIT) -> Iterator[Sequence[RecordRow]]:
         """Decode and check all records, then give them as rows, some hundreds a list.
 
-        Limit and errors as `records`, at the call.
+        Limit and errors as `records`, at the call. The memory is that of the section and of some
+        lists: a large batch is decoded twice, to be checked first.
+        """
+        self._ensure_has_header()
+        count = self.header.record_count
+        if count == 0 and len(self.data) == layout.HEADER_SIZE:
+            return iter(())
+        windows = self.windows(limit)
+        first = next(windows(), None)
+        if first is None or len(first) == count:
+            return iter(()) if first is None else rows_of(first)
+        for _ in windows():
+            pass  # an error is raised here
+        return (rows for window in windows() for rows in rows_of(window))
+
+    def facts(self, limit: int = DEFAULT_LIMIT) -> RecordFacts:
+        """Decode and check all records, and return what an append must know of them.
+
+        Limit and errors as `records`. The memory is that of the section and of a few records.
         """
         self._ensure_has_header()
         header = self.header
-        count = header.record_count
-        if count == 0 and len(self.data) == layout.HEADER_SIZE:
-            return iter(())
+        offset = header.base_offset
+        lowest, largest = INT64_MAX, INT64_MIN
+        is_dense, has_null_key = header.record_count == header.next_offset - offset, False
+        for window in self.windows(limit)():
+            stop = offset + len(window)
+            if isinstance(window, list):
+                timestamps = [row[1] for row in window]
+                is_dense = is_dense and [row[0] for row in window] == list(range(offset, stop))
+                has_null_key = has_null_key or any(row[2] is None for row in window)
+                lowest, largest = min(lowest, min(timestamps)), max(largest, max(timestamps))
+            else:
+                is_dense = is_dense and window.has_offsets_from(offset)
+                has_null_key = has_null_key or window.has_null_key
+                lowest = min(lowest, int(window.timestamps.min()))
+                largest = max(largest, int(window.timestamps.max()))
+            offset = stop
+        return RecordFacts(lowest, largest, is_dense, has_null_key)
+
+    def windows(
+        self, limit: int = DEFAULT_LIMIT
+    ) -> Callable[[], Iterator[list[Record] | RecordColumns]]:
+        """Return a function that decodes all records, some at a time, each time it is called.
+
+        Limit and errors as `records`; some are raised here, those of the records of a large batch
+        when they are reached.
+        """
+        self._ensure_has_header()
+        count = self.header.record_count
         if decodes_by_kernel(count):
-            return self.columns(limit).row_lists()
-        records = decode_records(
-            self.section(limit),
-            count,
+            return self._column_windows(limit)
+        return self._list_windows(limit)
+
+    def _list_windows(self, limit: int) -> Callable[[], Iterator[list[Record]]]:
+        """Return what decodes the records in plain Python."""
+        header, section = self.header, self.section(limit)
+        arguments = (
+            section,
+            header.record_count,
             header.base_offset,
             header.base_timestamp,
             self._append_time,
         )
-        return iter((records,))
+        if header.record_count <= LISTED_RECORDS_MAX:
+            records = decode_records(*arguments)
+            return lambda: iter((records,))
+        return lambda: decode_windows(*arguments, rows_max=LISTED_RECORDS_MAX)
+
+    def _column_windows(self, limit: int) -> Callable[[], Iterator[RecordColumns]]:
+        """Return what decodes the records by a kernel."""
+        from logstore.record.columns import decode_windows as decode_columns
+
+        header = self.header
+        raw, start = self.data, layout.HEADER_SIZE
+        if header.codec_id != Codec.NONE:
+            section = self.section(limit)
+            raw, start = section if isinstance(section, bytes) else bytes(section), 0
+        return lambda: decode_columns(
+            raw,
+            start,
+            header.record_count,
+            header.base_offset,
+            header.base_timestamp,
+            self._append_time,
+        )
 
     def columns(self, limit: int = DEFAULT_LIMIT) -> RecordColumns:
         """Decode all records into columns, by a kernel; limit and errors as `records`."""
@@ -260,6 +351,11 @@ class RecordBatch:
                 expected=layout.HEADER_SIZE,
                 found=len(self.data),
             )
+
+
+def rows_of(window: list[Record] | RecordColumns) -> Iterator[Sequence[RecordRow]]:
+    """Return the records of a window of `RecordBatch.windows` as rows, some hundreds a list."""
+    return iter((window,)) if isinstance(window, list) else window.row_lists()
 
 
 def stored_rows(batch: RecordBatch, limit: int) -> Iterator[Sequence[RecordRow]]:

@@ -10,7 +10,7 @@ SMALL_BATCH_RECORDS = 64
 """Up to this many records a kernel gains nothing, and NumPy is not loaded for them."""
 
 LISTED_RECORDS_MAX = 4096
-"""Up to this many records are decoded into one list: it takes seventy times a tiny record."""
+"""Records that are decoded into one list: it takes seventy times a tiny record."""
 
 _LISTED_SECONDS = 2e-6
 """Cost of a record in `records`, decoded or encoded, about."""
@@ -18,8 +18,8 @@ _LISTED_SECONDS = 2e-6
 
 def decodes_by_kernel(count: int) -> bool:
     """Tell whether so many records are to be decoded as columns; tells `jit.pays` of the work."""
-    if not SMALL_BATCH_RECORDS < count <= LISTED_RECORDS_MAX:
-        return count > LISTED_RECORDS_MAX
+    if count <= SMALL_BATCH_RECORDS:
+        return False
     from logstore import jit
     from logstore.record import kernels
 

@@ -26,12 +26,14 @@ from __future__ import annotations
 
 import enum
 import threading
+from io import BytesIO
 from typing import TYPE_CHECKING, Final
 
 from logstore.errors import CorruptRecordError, InvalidConfigurationError
 from logstore.named import NamedTuple
 
 if TYPE_CHECKING:
+    import zlib
     from collections.abc import Callable
 
     import zstandard
@@ -63,9 +65,11 @@ assert len(GZIP_HEADER) == 10
 assert len(XERIAL_HEADER) == 16
 
 _GZIP_STEP: Final = 64 * 1024  # input a call; zlib copies what it leaves unread, so keep that small
+_GZIP_OUTPUT_STEP: Final = 1024 * 1024
 _ZSTD_STEP: Final = 1024 * 1024  # output a call
 # A snappy element of 3 bytes copies at most 64: nothing can decompress to more than that ratio.
 _SNAPPY_RATIO_MAX: Final = (64, 3)
+_WALKED_BYTES: Final = 16 * 1024  # of which no more than some thousand are block headers
 
 _thread = threading.local()
 
@@ -118,6 +122,18 @@ class Codec(enum.IntEnum):
 
 
 _BY_NAME = {codec.kafka_name: codec for codec in Codec}
+
+_LZ4_RATIO_MAX: Final = 255
+_RATIOS: Final = {
+    Codec.NONE: 1,
+    Codec.GZIP: 1032,
+    Codec.SNAPPY: 22,
+    Codec.LZ4: _LZ4_RATIO_MAX,
+    Codec.ZSTD: ZSTD_BLOCK_SIZE_MAX // 4,  # a block of one repeated byte takes four
+}
+"""Bytes that one byte decompresses to at most."""
+
+_WALKED: Final = (Codec.LZ4, Codec.ZSTD)
 
 
 def compress(codec: Codec, data: bytes | bytearray | memoryview, level: int | None = None) -> bytes:
@@ -190,9 +206,9 @@ def decompress(
 
     Notes
     -----
-    Safe to call from several threads. O(input + output). The output is collected in pieces and
-    joined, so memory is at most twice the output, which exceeds `limit` by no more than one lz4
-    block (4 MiB) before it is refused; zstd adds its window (at most 128 MiB, touched as used).
+    Safe to call from several threads. O(input + output). Memory is the output and an eighth of it,
+    which exceeds `limit` by no more than one lz4 block (4 MiB) before it is refused; zstd adds its
+    window (at most 128 MiB, touched as used).
     Source: storage-format §5; Kafka's `Lz4BlockInputStream`, xerial's `SnappyInputStream`.
     """
     if codec is Codec.NONE:
@@ -200,6 +216,42 @@ def decompress(
     if codec is Codec.LZ4:
         return _decompress_lz4(_byte_view(data), limit, checks_header=not old_lz4)
     return _DECOMPRESSORS[codec](_byte_view(data), limit)
+
+
+def size_bound(codec: Codec, data: bytes | bytearray | memoryview) -> int:
+    """Return how many bytes a section decompresses to at most, without decompressing it.
+
+    The block headers of a short lz4 or zstd section tell it closely; otherwise it is the section's
+    size times the greatest ratio of the codec. O(1).
+    """
+    if codec in _WALKED and len(data) <= _WALKED_BYTES:
+        try:
+            return _walked_size(codec, _byte_view(data))
+        except CorruptRecordError:
+            return 0  # it cannot be decompressed
+    return len(data) * _RATIOS[codec]
+
+
+def _walked_size(codec: Codec, data: memoryview) -> int:
+    """Return how many bytes the blocks of an lz4 or zstd section decompress to at most."""
+    size = position = 0
+    if codec is Codec.LZ4:
+        position, block_size_max, flags = _read_lz4_header(data, checks_header=False)
+        while len(data) - position >= 4:
+            block_size = int.from_bytes(data[position : position + 4], "little") & ~LZ4_STORED
+            if block_size == 0:
+                break
+            size += min(block_size_max, block_size * _LZ4_RATIO_MAX)
+            position += 4 + block_size + (4 if flags & 0x10 else 0)
+        return size
+    while position < len(data):
+        if _is_zstd_skippable(data, position):
+            position = _skip_zstd_frame(data, position)
+        else:
+            frame = _walk_zstd_frame(data, position)
+            position = frame.end
+            size += frame.size_max
+    return size
 
 
 def _byte_view(data: bytes | bytearray | memoryview) -> memoryview:
@@ -234,8 +286,31 @@ def _cut_short(codec: Codec, what: str, position: int) -> CorruptRecordError:
     return _corrupt(message, f"{codec.kafka_name}_truncated")
 
 
-def _join(pieces: list[bytes]) -> bytes:
-    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+class _Output:
+    """Decompressed bytes, piece by piece, without a second copy of all of them at the end."""
+
+    __slots__ = ("_buffer", "_first", "size")
+
+    def __init__(self) -> None:
+        self._first: bytes | memoryview | None = None
+        self._buffer: BytesIO | None = None
+        self.size = 0
+
+    def add(self, piece: bytes | memoryview) -> None:
+        if not self.size:
+            self._first = piece  # most sections are one piece
+        else:
+            if self._buffer is None:
+                self._buffer = BytesIO()
+                self._buffer.write(self._first or b"")
+                self._first = None
+            self._buffer.write(piece)
+        self.size += len(piece)
+
+    def bytes(self) -> bytes:
+        if self._buffer is not None:
+            return self._buffer.getvalue()  # its own memory, not a copy
+        return b"" if self._first is None else bytes(self._first)
 
 
 # --- gzip ---------------------------------------------------------------------------------------
@@ -255,28 +330,40 @@ def _compress_gzip(data: memoryview, level: int | None) -> bytes:
 def _decompress_gzip(data: memoryview, limit: int) -> bytes:
     import zlib
 
-    pieces: list[bytes] = []
-    size = 0
+    output = _Output()
     position = 0
     while position == 0 or bytes(data[position : position + 2]) == GZIP_HEADER[:2]:
         start = position
         member = zlib.decompressobj(16 + zlib.MAX_WBITS)
         while not member.eof:
             chunk = data[position : position + _GZIP_STEP]
-            if not chunk:
+            _inflate(member, chunk, output, start, limit)
+            if not chunk and not member.eof:
                 raise _cut_short(Codec.GZIP, "a member", start)
-            try:
-                # Never 0, which would mean "no bound"; one byte over the limit tells that it is.
-                piece = member.decompress(chunk, limit - size + 1)
-            except zlib.error as error:
-                message = f"gzip member at byte {start} is damaged: {error}"
-                raise _corrupt(message, "gzip_member") from error
-            pieces.append(piece)
-            size += len(piece)
-            if size > limit:
-                raise _over_limit(Codec.GZIP, limit)
             position += len(chunk) - len(member.unused_data)
-    return _join(pieces)
+    return output.bytes()
+
+
+def _inflate(
+    member: zlib._Decompress, chunk: bytes | memoryview, output: _Output, start: int, limit: int
+) -> None:
+    """Decompress all that a chunk of a gzip member holds, in bounded steps."""
+    import zlib
+
+    while True:
+        # Never 0, which would mean "no bound"; one byte over the limit tells that it is.
+        step = min(_GZIP_OUTPUT_STEP, limit - output.size + 1)
+        try:
+            piece = member.decompress(chunk, step)
+        except zlib.error as error:
+            message = f"gzip member at byte {start} is damaged: {error}"
+            raise _corrupt(message, "gzip_member") from error
+        output.add(piece)
+        if output.size > limit:
+            raise _over_limit(Codec.GZIP, limit)
+        chunk = member.unconsumed_tail
+        if member.eof or (not chunk and len(piece) < step):
+            return
 
 
 # --- snappy -------------------------------------------------------------------------------------
@@ -296,8 +383,7 @@ def _decompress_snappy(data: memoryview, limit: int) -> bytes:
     if len(data) < len(XERIAL_HEADER) or bytes(data[: len(XERIAL_MAGIC)]) != XERIAL_MAGIC:
         return _decompress_snappy_block(data, 0, 0, limit)
     _check_xerial_header(data, 0)
-    pieces: list[bytes] = []
-    size = 0
+    output = _Output()
     position = len(XERIAL_HEADER)
     while position < len(data):
         word = bytes(data[position : position + 4])
@@ -315,10 +401,9 @@ def _decompress_snappy(data: memoryview, limit: int) -> bytes:
         block = data[position + 4 : position + 4 + block_size]
         if len(block) < block_size:
             raise _cut_short(Codec.SNAPPY, "a block", position)
-        pieces.append(_decompress_snappy_block(block, position + 4, size, limit))
-        size += len(pieces[-1])
+        output.add(_decompress_snappy_block(block, position + 4, output.size, limit))
         position += 4 + block_size
-    return _join(pieces)
+    return output.bytes()
 
 
 def _check_xerial_header(data: memoryview, position: int) -> None:
@@ -383,8 +468,7 @@ def _decompress_lz4(data: memoryview, limit: int, *, checks_header: bool = True)
 
     position, block_size_max, flags = _read_lz4_header(data, checks_header=checks_header)
     checksum_size = 4 if flags & 0x10 else 0
-    pieces: list[bytes | memoryview] = []
-    size = 0
+    output = _Output()
     while True:
         start = position
         if len(data) - start < 4:
@@ -408,20 +492,19 @@ def _decompress_lz4(data: memoryview, limit: int, *, checks_header: bool = True)
                 message = f"lz4 block at byte {start} has a wrong checksum"
                 raise _corrupt(message, "lz4_block_checksum", expected=computed, found=stored)
         if word & LZ4_STORED:
-            pieces.append(block)
+            output.add(block)
         else:
             try:
                 piece = lz4.block.decompress(block, uncompressed_size=block_size_max)
             except lz4.block.LZ4BlockError as error:
                 message = f"lz4 block at byte {start} is damaged: {error}"
                 raise _corrupt(message, "lz4_block") from error
-            pieces.append(piece)
-        size += len(pieces[-1])
-        if size > limit:
+            output.add(piece)
+        if output.size > limit:
             raise _over_limit(Codec.LZ4, limit)
     if flags & 0x04 and len(data) - start < 8:  # the content checksum must be there, not be right
         raise _cut_short(Codec.LZ4, "the end mark", start)
-    return b"".join(pieces)
+    return output.bytes()
 
 
 def _read_lz4_header(data: memoryview, *, checks_header: bool) -> tuple[int, int, int]:
@@ -497,8 +580,7 @@ class _ZstdFrame(NamedTuple):
 def _decompress_zstd(data: memoryview, limit: int) -> bytes:
     import zstandard
 
-    pieces: list[bytes] = []
-    size = 0
+    output = _Output()
     position = 0
     while position < len(data):
         start = position
@@ -508,24 +590,23 @@ def _decompress_zstd(data: memoryview, limit: int) -> bytes:
         # The library's reader takes a cut frame for a short one: know the frame's extent first.
         frame = _walk_zstd_frame(data, start)
         position = frame.end
-        if frame.declared_size is not None and frame.declared_size > limit - size:
+        if frame.declared_size is not None and frame.declared_size > limit - output.size:
             raise _over_limit(Codec.ZSTD, limit)
         reader = _zstd_decompressor(frame.window_size).stream_reader(data[start:position])
         ended = False
         while not ended:
-            step = min(_ZSTD_STEP, frame.size_max + 1, limit - size + 1)
+            step = min(_ZSTD_STEP, frame.size_max + 1, limit - output.size + 1)
             try:
                 piece = reader.read(step)
             except zstandard.ZstdError as error:
                 message = f"zstd frame at byte {start} is damaged: {error}"
                 raise _corrupt(message, "zstd_frame") from error
-            pieces.append(piece)
-            size += len(piece)
-            if size > limit:
+            output.add(piece)
+            if output.size > limit:
                 raise _over_limit(Codec.ZSTD, limit)
             # A read that comes back short has met the frame's end and compared its checksum.
             ended = len(piece) < step
-    return _join(pieces)
+    return output.bytes()
 
 
 def _zstd_decompressor(window_size: int) -> zstandard.ZstdDecompressor:

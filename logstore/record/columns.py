@@ -183,6 +183,15 @@ class RecordColumns:
         return self._count
 
     @property
+    def has_null_key(self) -> bool:
+        """Whether a record has no key."""
+        return bool((self.extents[:, kernels.EXTENT_KEY_SIZE] < 0).any())
+
+    def has_offsets_from(self, offset: int) -> bool:
+        """Tell whether the offsets are this one and those that follow it, without a gap."""
+        return bool(np.array_equal(self.offsets, np.arange(offset, offset + self._count)))
+
+    @property
     def section_bytes(self) -> int:
         """Bytes of the records, decompressed, from the first one to the last."""
         if not self._count:
@@ -290,6 +299,38 @@ def decode_section(
     return _decoded(raw, 0, count, base_offset, base_timestamp, append_time)
 
 
+WINDOW_RECORDS = 1 << 16
+"""Records of a large batch that are decoded at a time: 5 MiB of columns."""
+
+
+def decode_windows(
+    raw: bytes,
+    start: int,
+    count: int,
+    base_offset: int,
+    base_timestamp: int,
+    append_time: int | None = None,
+    *,
+    rows_max: int = WINDOW_RECORDS,
+) -> Iterator[RecordColumns]:
+    """Decode the records from a position on into columns, some at a time.
+
+    The memory does not depend on `count`. Errors as `decode_section`; one is raised at the record,
+    once earlier columns were given.
+    """
+    done, position = 0, start
+    while done < count or not done:
+        rows = min(rows_max, count - done)
+        columns = _decoded(
+            raw, position, rows, base_offset, base_timestamp, append_time, done, count
+        )
+        yield columns
+        done += rows
+        if rows <= 0:
+            return
+        position = int(columns.extents[-1, kernels.EXTENT_END])
+
+
 def decode_batch(data: bytes) -> RecordColumns:
     """Decode a whole uncompressed batch into columns; its CRC is not looked at.
 
@@ -318,20 +359,25 @@ def _decoded(
     base_offset: int,
     base_timestamp: int,
     append_time: int | None,
+    done: int = 0,
+    total: int | None = None,
 ) -> RecordColumns:
-    """Decode the records from `start` on."""
+    """Decode `count` records from `start` on, the first of which is number `done` of `total`."""
     end = len(raw)
+    total = count if total is None else total
     # Judged before memory is taken for what a damaged header counts.
-    if count * MIN_RECORD_SIZE > end - start:
-        raise InvalidRecordError(f"premature end: {count} records cannot fit {end - start} bytes")
+    if (total - done) * MIN_RECORD_SIZE > end - start:
+        raise InvalidRecordError(
+            f"premature end: {total - done} records cannot fit {end - start} bytes"
+        )
     decode = _decode.entry
     if decode is None:
         jit.pays(kernels.decode_records, count * _DECODE_SECONDS)
         decode = _decode
     table = _empty(kernels.DECODED_COLUMNS * count, _int64)
     status, row = decode(raw, start, end, base_offset, base_timestamp, table)
-    if status:
-        raise InvalidRecordError(f"record {row} of {count}: {_DECODE_ERRORS[status]}")
+    if status and not (status == kernels.RECORDS_REMAINING and done + count < total):
+        raise InvalidRecordError(f"record {done + row} of {total}: {_DECODE_ERRORS[status]}")
     if append_time is not None:
         table[count : 2 * count] = append_time
     return RecordColumns(raw, count, table)

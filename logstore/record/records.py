@@ -6,7 +6,7 @@ varints but the attributes (storage-format §2).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from logstore.errors import InvalidRecordError
 from logstore.named import NamedTuple
@@ -196,14 +196,63 @@ def decode_records(
     if count < 0:
         raise InvalidRecordError(f"negative record count {count}")
     data = section if isinstance(section, bytes) else bytes(section)
-    records: list[Record] = []
+    records, position = _decode_rows(
+        data, 0, range(count), count, base_offset, base_timestamp, append_time
+    )
+    _check_end(data, position, count)
+    return records
+
+
+def decode_windows(
+    section: bytes | memoryview,
+    count: int,
+    base_offset: int,
+    base_timestamp: int,
+    append_time: int | None = None,
+    *,
+    rows_max: int,
+) -> Iterator[list[Record]]:
+    """Decode the records of a section some at a time, at least one list of them.
+
+    Parameters and errors as `decode_records`. An error is raised at the record, once those of
+    earlier lists were given.
+    """
+    if count < 0:
+        raise InvalidRecordError(f"negative record count {count}")
+    data = section if isinstance(section, bytes) else bytes(section)
     position = 0
+    for first in range(0, max(count, 1), rows_max):
+        rows = range(first, min(first + rows_max, count))
+        records, position = _decode_rows(
+            data, position, rows, count, base_offset, base_timestamp, append_time
+        )
+        if rows.stop == count:
+            _check_end(data, position, count)
+        yield records
+
+
+def _check_end(data: bytes, position: int, count: int) -> None:
+    if position != len(data):
+        raise InvalidRecordError(
+            f"records remaining: {len(data) - position} bytes after {count} records"
+        )
+
+
+def _decode_rows(
+    data: bytes,
+    position: int,
+    rows: range,
+    count: int,
+    base_offset: int,
+    base_timestamp: int,
+    append_time: int | None,
+) -> tuple[list[Record], int]:
+    """Decode records of a section from a position on; return them and the position after."""
+    records: list[Record] = []
     end = len(data)
-    for _ in range(count):
+    for row in rows:
         if position >= end:
-            raise InvalidRecordError(
-                f"premature end: {len(records)} of {count} records in {end} bytes"
-            )
+            raise InvalidRecordError(f"premature end: {row} of {count} records in {end} bytes")
         plain = _decode_plain(data, position, end)
         if plain is None:
             timestamp_delta, offset_delta, key, value, headers, position = _decode_record(
@@ -222,9 +271,7 @@ def decode_records(
         if offset > INT64_MAX:
             offset = wrap_int64(offset)
         records.append(Record(offset, timestamp, key, value, headers))
-    if position != end:
-        raise InvalidRecordError(f"records remaining: {end - position} bytes after {count} records")
-    return records
+    return records, position
 
 
 _Plain = tuple[int, int, bytes | None, bytes | None, int]

@@ -300,7 +300,7 @@ class ScriptWinners:
         """Forget a partition's winners, and let what is in its log compete."""
         self.forget(partition)
         for batch in _data_batches(log):
-            for record in batch.records(log.config.logstore_decompression_max_bytes):
+            for record in batch.iter_records(log.config.logstore_decompression_max_bytes):
                 if record.offset >= log.log_start_offset and record.key is not None:
                     self.append(
                         partition, record.offset, record.key, record.value, record.timestamp

@@ -48,7 +48,7 @@ from logstore.messages.types import (
 from logstore.named import NamedTuple
 from logstore.record import layout
 from logstore.record.batch import RecordBatch
-from logstore.record.codecs import Codec
+from logstore.record.codecs import Codec, size_bound
 from logstore.transactions.produce import append_as_client
 from logstore.types import NO_OFFSET, TopicPartition
 from logstore.wire.frames import LENGTH
@@ -89,6 +89,7 @@ ProducedPartition = ProduceResponse.PartitionProduceResponse
 async def produce(request: ProduceRequest, session: Session) -> ProduceResponse | None:
     """Append one batch to each of some partitions; with acks=all wait until replicas have them."""
     service = session.service
+    session.is_large = session.is_large or _takes_long(request)
     appended = await session.run(partial(_append_all, request, session))
     if request.acks == 0:
         # Nobody hears of an error but by the end of the connection.
@@ -107,6 +108,35 @@ async def produce(request: ProduceRequest, session: Session) -> ProduceResponse 
                 refused = _refused(index, delayed.error.code)
                 _put(appended.responses, name, refused)
     return ProduceResponse(responses=appended.responses)
+
+
+_LOOP_BYTES = 2 << 20
+"""Bytes of records, decompressed, that are checked and appended in the loop's own thread."""
+
+_LOOP_RECORDS = 20_000
+"""Records for which that is done; without compiled kernels they take some 40 ms."""
+
+
+def _takes_long(request: ProduceRequest) -> bool:
+    """Tell from sizes and headers whether the records may be more work than the loop should do.
+
+    A batch of a few hundred bytes may unfold to a million records, or to 256 MiB.
+    """
+    size = count = 0
+    for topic in request.topic_data:
+        for partition in topic.partition_data:
+            data = partition.records
+            if data is None or len(data) < layout.HEADER_SIZE:
+                continue
+            assert not isinstance(data, list), "what was decoded is in one piece"
+            codec_id = data[layout.ATTRIBUTES_POSITION + 1] & layout.CODEC_MASK
+            size += len(data)
+            if Codec.NONE < codec_id <= Codec.ZSTD:  # others are refused by their header
+                section = memoryview(data)[layout.HEADER_SIZE :]
+                size += size_bound(Codec(codec_id), section)
+            (records,) = LENGTH.unpack_from(data, layout.RECORD_COUNT_POSITION)
+            count += max(0, records)
+    return size > _LOOP_BYTES or count > _LOOP_RECORDS
 
 
 class _Appended(NamedTuple):
@@ -563,8 +593,20 @@ ListedPartition = ListOffsetsResponse.ListOffsetsPartitionResponse
 
 
 @handles("ListOffsets")
-def list_offsets(request: ListOffsetsRequest, session: Session) -> ListOffsetsResponse:
+async def list_offsets(request: ListOffsetsRequest, session: Session) -> ListOffsetsResponse:
     """Find offsets by time, or the ends of logs."""
+    call = partial(_list_offsets, request, session)
+    if not session.is_large and any(
+        partition.timestamp >= 0 or partition.timestamp == MAX_TIMESTAMP
+        for topic in request.topics
+        for partition in topic.partitions
+    ):
+        # It takes looking into a batch, which may have a million records.
+        return await session.service.loops.blocking(call)
+    return await session.run(call)
+
+
+def _list_offsets(request: ListOffsetsRequest, session: Session) -> ListOffsetsResponse:
     asked = Counter(
         (topic.name, partition.partition_index)
         for topic in request.topics

@@ -20,7 +20,12 @@ from logstore.cleaner.config import CleanerConfig
 from logstore.config.broker_config import BrokerConfig
 from logstore.config.log_config import LogConfig
 from logstore.config.overrides import effective_config
-from logstore.errors import CorruptRecordError, InvalidRecordError, MessageError
+from logstore.errors import (
+    CorruptRecordError,
+    InvalidRecordError,
+    MessageError,
+    MessageSizeTooLargeError,
+)
 from logstore.messages import Message, schema, types
 from logstore.messages.schema import definitions
 from logstore.record.batch import RecordBatch, build_batch, decode_stored, seal_batch
@@ -97,7 +102,9 @@ def test_readers_cleaner_and_appends_obey_the_setting(codec: Codec) -> None:
             assert found.value.check == "decompressed_size"
             assert (found.value.path, found.value.position) == (world.path(log_name(0)), 0)
         if refused:
-            with pytest.raises(InvalidRecordError):
+            with pytest.raises(
+                MessageSizeTooLargeError, match=r"logstore\.decompression\.max\.bytes"
+            ):
                 log.writer.append_batches(data)
         log.close()
 

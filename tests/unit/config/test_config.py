@@ -52,6 +52,7 @@ TOPIC_DEFAULTS = {
     "compaction.strategy.header": "",
     "logstore.compaction.strategy.header.encoding": "long",
     "logstore.decompression.max.bytes": "268435456",
+    "logstore.batch.max.records": "1000000",
 }
 BROKER_DEFAULTS = {
     "log_dirs": (),

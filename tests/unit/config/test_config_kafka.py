@@ -24,12 +24,14 @@ OUR_TOPIC_KEYS = {
     "compaction.strategy",
     "compaction.strategy.header",
     "logstore.compaction.strategy.header.encoding",
+    "logstore.batch.max.records",
     "logstore.decompression.max.bytes",
 }
 OUR_BROKER_KEYS = {
     "log.cleaner.compaction.strategy",
     "log.cleaner.compaction.strategy.header",
     "logstore.compaction.strategy.header.encoding",
+    "logstore.batch.max.records",
     "logstore.decompression.max.bytes",
     "logstore.kafka.exact",
     "logstore.request.max.entries",

@@ -18,7 +18,6 @@ from logstore.messages.types import (
     ProduceRequest,
 )
 from logstore.record import ahead, columns, kernels
-from logstore.record.batch import RecordBatch
 from logstore.record.codecs import Codec
 from logstore.wire.data import _DelayedFetch, _Stand
 from logstore.wire.limits import Limits
@@ -89,11 +88,13 @@ def test_a_large_batch_is_answered_before_kernels_are_there_and_then_by_them(
     broker, monkeypatch, kernels_may_come
 ):
     by_kernel = []
-    decode = columns.decode_batch
+    decode = columns.decode_windows
     monkeypatch.setattr(
         columns,
-        "decode_batch",
-        lambda data: by_kernel.append(RecordBatch(data).header.record_count) or decode(data),
+        "decode_windows",
+        lambda raw, start, count, *rest: (
+            by_kernel.append(count) or decode(raw, start, count, *rest)
+        ),
     )
     with broker.listen() as listener, Client(listener) as client:
         (loading,) = (each for each in threading.enumerate() if each.name == "logstore-kernels")

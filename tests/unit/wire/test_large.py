@@ -7,7 +7,9 @@ from contextlib import contextmanager
 
 import pytest
 
-from logstore import Broker
+from logstore import Broker, Cluster
+from logstore.errors import KAFKA_CODES
+from logstore.log.reader import LogReader
 from logstore.messages.types import (
     ApiVersionsRequest,
     DescribeConfigsRequest,
@@ -23,10 +25,14 @@ from logstore.messages.types import (
     OffsetForLeaderEpochRequest,
     ProduceRequest,
 )
+from logstore.record.batch import RecordBatch
+from logstore.record.codecs import Codec, size_bound
 from logstore.wire import connection, data, session
 from logstore.wire.limits import Limits
 from logstore.wire.service import Service
+from tests.support.world.builders import CODECS, batch
 from tests.support.world.wire import TIMEOUT_S, Client
+from tests.unit.record.test_windows import large_batch
 
 COUNT = 1000
 
@@ -448,3 +454,153 @@ def test_a_group_and_a_resource_are_described_once_however_often_they_are_named(
     answer = client.ask(DescribeConfigsRequest(resources=asked), 1)
     assert [each.resource_name for each in answer.results] == ["t", "t"]
     assert len(answer.results[1].configs) == 1
+
+
+# -- small requests that are much work ---------------------------------------------------------
+
+
+def produce_of(records, topic="t"):
+    data = ProduceRequest.PartitionProduceData(index=0, records=records)
+    topics = [ProduceRequest.TopicProduceData(name=topic, partition_data=[data])]
+    return ProduceRequest(acks=1, timeout_ms=1000, topic_data=topics), 9
+
+
+def produced(client, records):
+    return client.ask(*produce_of(records)).responses[0].partition_responses[0]
+
+
+@pytest.fixture
+def apart(monkeypatch):
+    """Note what is done as for a large request."""
+    noted = []
+    run_large = Service.run_large
+    monkeypatch.setattr(
+        Service, "run_large", lambda self, call: (noted.append(1), run_large(self, call))[1]
+    )
+    return noted
+
+
+USUAL = {
+    "one record": batch(0),
+    **{f"{codec.kafka_name}": batch(0, 9, codec=codec, value=b"v" * 50) for codec in CODECS},
+    "ten thousand records": batch(0, 9999, value=b"v" * 50),
+    "lz4 of 64 KiB": batch(0, codec=Codec.LZ4, value=b"text " * 13_000),
+    "zstd of 120 KiB": batch(0, codec=Codec.ZSTD, value=b"text " * 24_000),
+}
+MUCH = {
+    **{
+        f"{codec.kafka_name} of 8 MiB": batch(0, codec=codec, value=bytes(8 << 20))
+        for codec in CODECS[1:]
+    },
+    "many records": large_batch(25_000, Codec.ZSTD),
+    "many records that are not there": large_batch(10, Codec.NONE)[:57]
+    + (2**31 - 1).to_bytes(4, "big")
+    + large_batch(10, Codec.NONE)[61:],
+    "many bytes": batch(0, value=bytes(3 << 20)),
+}
+
+
+@pytest.mark.parametrize("name", USUAL)
+def test_a_batch_of_a_usual_size_is_appended_in_the_loop(client, apart, name):
+    assert produced(client, USUAL[name]).error_code == 0
+    assert apart == []
+
+
+@pytest.mark.parametrize("name", MUCH)
+def test_a_batch_that_may_be_much_work_is_judged_outside_the_loop(client, apart, name):
+    produced(client, MUCH[name])
+    assert len(apart) == 2  # appended, and the answer encoded
+    assert produced(client, batch(0)).error_code == 0
+    assert len(apart) == 2  # the next request is none
+
+
+@pytest.mark.parametrize("codec", CODECS[1:])
+def test_several_batches_are_judged_by_their_sum(broker, client, apart, codec):
+    broker.create_topic("many", 30)
+    data = [
+        ProduceRequest.PartitionProduceData(
+            index=n, records=batch(0, codec=codec, value=b"text " * 200)
+        )
+        for n in range(30)
+    ]
+    topics = [ProduceRequest.TopicProduceData(name="many", partition_data=data)]
+    client.ask(ProduceRequest(acks=1, timeout_ms=1000, topic_data=topics), 9)
+    one = size_bound(codec, data[0].records[61:])
+    assert bool(apart) == (30 * one > 2 << 20)
+
+
+@contextmanager
+def served(layout, tmp_path, **settings):
+    """Serve a topic `t` by one broker or by several, and give the listener of its leader."""
+    if layout in ("memory", "disk"):
+        with Broker(tmp_path if layout == "disk" else None, broker_config=settings) as broker:
+            broker.create_topic("t")
+            with broker.listen() as listener:
+                yield listener, lambda: broker.log("t").log_end_offset
+        return
+    with Cluster(int(layout), broker_config=settings) as cluster, cluster.listen() as server:
+        cluster.create_topic("t", replication_factor=int(layout))
+        leader = cluster.leader("t", 0)
+        log = cluster.brokers[leader].log("t")
+        yield server[leader], lambda: log.log_end_offset
+
+
+@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize("layout", ("memory", "disk", "1", "3"))
+def test_a_bomb_is_refused_by_name_and_changes_nothing(tmp_path, layout, codec):
+    settings = {
+        "logstore.batch.max.records": 1000,
+        "logstore.decompression.max.bytes": 100_000,
+    }
+    too_large = KAFKA_CODES["MESSAGE_TOO_LARGE"]
+    with served(layout, tmp_path, **settings) as (listener, end), Client(listener) as client:
+        for _ in range(2):
+            assert produced(client, large_batch(1001, codec)).error_code == too_large
+            if codec is not Codec.NONE:
+                bomb = batch(0, codec=codec, value=bytes(200_000))
+                assert produced(client, bomb).error_code == too_large
+        assert end() == 0
+        assert produced(client, large_batch(1000, codec)).error_code == 0
+        assert end() == 1000
+
+
+@pytest.mark.parametrize("on_disk", (False, True), ids=("memory", "disk"))
+def test_others_are_answered_while_a_bomb_is_judged(tmp_path, monkeypatch, on_disk):
+    gate = Gate()
+    facts = RecordBatch.facts
+
+    def judged(self, limit):
+        if self.header.record_count > 1000:
+            gate()
+        return facts(self, limit)
+
+    monkeypatch.setattr(RecordBatch, "facts", judged)
+    with served("disk" if on_disk else "memory", tmp_path) as (listener, end):
+        with Client(listener) as one, Client(listener) as other:
+            bomb = produce_of(large_batch(25_000, Codec.ZSTD))
+            send(one, bomb)
+            assert gate.reached.acquire(timeout=TIMEOUT_S)
+            # To the same partition, too.
+            assert produced(other, batch(0)).base_offset == 0
+            gate.opened.set()
+            assert one.read(*bomb)[1].responses[0].partition_responses[0].base_offset == 1
+        assert end() == 25_001
+
+
+def test_offsets_are_found_by_time_outside_the_loop(broker, listener, monkeypatch):
+    """The batch that has the time may have a million records."""
+    threads = []
+    find = LogReader.offset_for_timestamp
+
+    def noted(self, target):
+        threads.append(threading.current_thread())
+        return find(self, target)
+
+    monkeypatch.setattr(LogReader, "offset_for_timestamp", noted)
+    broker.append("t", value=b"x")
+    with Client(listener) as client:
+        for timestamp, is_in_loop in ((0, False), (-3, False), (-2, True)):
+            asked = ListOffsetsRequest.ListOffsetsPartition(partition_index=0, timestamp=timestamp)
+            topics = [ListOffsetsRequest.ListOffsetsTopic(name="t", partitions=[asked])]
+            client.ask(ListOffsetsRequest(replica_id=-1, topics=topics), 7)
+            assert (threads.pop() is listener._loops._thread) == is_in_loop
