@@ -1,5 +1,6 @@
 """What a wheel and a source archive hold, built in a checkout in which people have worked."""
 
+import re
 import shutil
 import subprocess
 import sys
@@ -36,6 +37,8 @@ def test_what_commands_left_in_a_checkout_is_not_packed(tmp_path):
         text=True,
     )
     assert done.returncode == 0, done.stderr
+    warned = re.findall(r".*Warning.*", done.stdout + done.stderr)
+    assert warned == [], "a user sees them all"
     (wheel,) = (checkout / "dist").glob("*.whl")
     (archive,) = (checkout / "dist").glob("*.tar.gz")
     with zipfile.ZipFile(wheel) as packed:

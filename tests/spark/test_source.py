@@ -63,3 +63,13 @@ def test_several_directories_and_the_columns_to_be_named(spark, tmp_path):
     named = reader.option("columns", "partition,aborted,deleteHorizonMs").load(dirs)
     found = {(row.partition, row.aborted, row.deleteHorizonMs is None) for row in named.collect()}
     assert found == {(0, False, True), (1, False, False), (2, False, False)}
+
+
+def test_a_stream_is_refused_in_one_sentence(spark, tmp_path):
+    """Where Spark shows the error of a worker, without a traceback of it."""
+    stream = spark.readStream.format("logstore").load(str(tmp_path))
+    sink = stream.writeStream.format("noop").trigger(once=True)
+    query = sink.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
+    with pytest.raises(Exception, match="'logstore' does not stream") as raised:
+        query.awaitTermination(120)
+    assert "Traceback" not in str(raised.value)

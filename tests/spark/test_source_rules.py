@@ -269,3 +269,19 @@ def test_a_schema_of_ones_own_is_refused(data_dir):
         schema = StructType([StructField(name, TYPES[kind]) for name, kind in columns])
         with pytest.raises(InvalidConfigurationError, match="columns chooses from it"):
             data_source.reader(schema)
+
+
+def test_streams_are_refused_with_what_to_use_instead(tmp_path, monkeypatch):
+    monkeypatch.setenv("SPARK_HIDE_TRACEBACK", "")
+    data_source = LogstoreDataSource(CaseInsensitiveDict({"path": str(tmp_path)}))
+    reader = data_source.streamReader(KAFKA_SCHEMA)
+    for call in (
+        reader.initialOffset,
+        reader.latestOffset,
+        lambda: reader.partitions({}, {}),
+        lambda: reader.read(None),
+    ):
+        with pytest.raises(InvalidConfigurationError, match=r"does not stream: use spark\.read"):
+            call()
+    with pytest.raises(InvalidConfigurationError, match=r"does not stream: use DataFrame\.write"):
+        data_source.streamWriter(KAFKA_SCHEMA, False)

@@ -8,7 +8,6 @@ from __future__ import annotations
 import importlib.util
 import os
 import re
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -109,6 +108,7 @@ class SparkOptions(NamedTuple):
                 "workloads need PySpark, which is not installed: "
                 "pip install 'kafka-logstore[spark]'"
             )
+        from logstore.bench.workloads.commands.watching import SparkProgress
         from logstore.bench.workloads.spark.jvm import jvm_death
         from logstore.bench.workloads.spark.session import (
             spark_session,
@@ -121,10 +121,10 @@ class SparkOptions(NamedTuple):
             master=self.master,
             driver_memory=self.driver_memory,
             shuffle_partitions=SHUFFLE_PARTITIONS if self.is_local else None,
-            progress=sys.stderr.isatty(),
         )
         try:
-            yield spark
+            with SparkProgress(name, spark.sparkContext.statusTracker()):
+                yield spark
         except errors.LogStoreError:
             raise
         except Exception as error:

@@ -44,6 +44,8 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
     DataSourceWriter,
     InputPartition,
 )
@@ -152,6 +154,48 @@ class LogstoreDataSource(DataSource):
         from logstore.bench.workloads.datasource.sink import LogstoreWriter
 
         return LogstoreWriter(path_of(self.options), self.options, schema, overwrite=overwrite)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        """Return a reader that refuses to stream.
+
+        Spark reports an error that is raised here with two more and three tracebacks.
+        """
+        return _NoStream()
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
+        """Refuse to stream.
+
+        Raises
+        ------
+        InvalidConfigurationError
+        """
+        raise _no_stream("DataFrame.write")
+
+
+class _NoStream(DataSourceStreamReader):
+    """A reader of streams that refuses the first thing a query asks for."""
+
+    def initialOffset(self) -> dict[str, int]:
+        raise _no_stream("spark.read")
+
+    def latestOffset(self) -> dict[str, int]:  # type: ignore[override]  # Spark takes both forms
+        raise _no_stream("spark.read")
+
+    def partitions(self, *_: object) -> list[InputPartition]:
+        raise _no_stream("spark.read")
+
+    def read(self, *_: object) -> Iterator[pa.RecordBatch]:
+        raise _no_stream("spark.read")
+
+
+def _no_stream(instead: str) -> InvalidConfigurationError:
+    """Return the refusal to stream, of which Spark then reports no traceback."""
+    # The process, which is this query's alone, ends with the error.
+    os.environ["SPARK_HIDE_TRACEBACK"] = "1"
+    return InvalidConfigurationError(
+        f"the data source 'logstore' does not stream: use {instead}.format('logstore'), or"
+        " 'logstore serve' and Spark's own format 'kafka'"
+    )
 
 
 class LogstoreReader(DataSourceReader):
