@@ -37,10 +37,20 @@ def test_what_cannot_change_is_refused(run):
     run("topic", "create", "users")
     refused = run("broker", "alter", "--set", "log.dirs=/", code=2)
     assert "log.dirs cannot be changed" in refused.stderr
-    refused = run("broker", "alter", "--set", "log.cleaner.thread=1", code=2)
+    refused = run("broker", "alter", "--unset", "log.cleaner.thread", code=2)
     assert "'log.cleaner.threads'" in refused.stderr
     refused = run("broker", "alter", "--set", "log.retention.ms=a day", code=2)
     assert "log.retention.ms" in refused.stderr
     words = ("--set", "log.retention.ms=1", "--unset", "log.retention.ms")
     assert "at once" in run("broker", "alter", *words, code=2).stderr
     assert "nothing to change" in run("broker", "alter", code=2).stderr
+
+
+def test_an_unknown_key_is_stored_with_a_note_and_its_value_is_not_shown(run):
+    run("topic", "create", "users")
+    done = run("broker", "alter", "--set", "log.cleaner.thread=secret")
+    assert "unknown broker key log.cleaner.thread is stored" in done.stderr
+    assert "the nearest is log.cleaner.threads" in done.stderr
+    described = run("broker", "describe", "--format", "json")
+    assert described.json["configs"]["log.cleaner.thread"]["value"] == "(hidden)"
+    assert "secret" not in done.stdout + done.stderr + described.stdout

@@ -372,3 +372,19 @@ def test_unknown_topic_is_not_deleted(run, golden):
     refused = run("topic", "delete", "goldn", "--data-dir", directory, code=2)
     assert "did you mean golden?" in refused.stderr
     assert (directory / "golden-0").is_dir()
+
+
+def test_keys_without_effect_are_stored_and_described_with_a_note(run):
+    configs = {
+        "message.format.version": "2.8",
+        "message.downconversion.enable": "false",
+        "remote.storage.enable": "false",
+        "leader.replication.throttled.replicas": "0:1,0:2",
+    }
+    options = [part for item in configs.items() for part in ("--config", "=".join(item))]
+    run("topic", "create", "t", *options)
+    described = run("topic", "describe", "t", "--format", "json").json["configs"]
+    assert {key: described[key]["value"] for key in configs} == configs
+    assert "without effect here" in " ".join(run("topic", "describe", "t").stdout.split())
+    refused = run("topic", "alter", "t", "--set", "remote.storage.enable=true", code=2)
+    assert "there is no tiered storage" in refused.stderr

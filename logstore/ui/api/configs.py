@@ -9,7 +9,6 @@ from logstore.config.dynamic import is_reconfigurable
 from logstore.config.inert_keys import (
     STORED_BROKER_KEYS,
     STORED_TOPIC_KEYS,
-    is_unknown_broker_key,
     unknown_broker_key,
 )
 from logstore.config.keys import ConfigKey, Kind, render
@@ -75,7 +74,7 @@ def _field(row: ConfigKey, found: ConfigValue, *, is_fixed: bool) -> dict[str, A
         "documentation": row.doc,
         "read_only": is_fixed,
         # No known key is a secret: passwords of clients are not broker settings.
-        "sensitive": is_unknown_broker_key(row.key),
+        "sensitive": row == unknown_broker_key(row.key),
         "layers": _layers(found.layers),
     }
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from logstore import Broker, VirtualClock
+from logstore import Broker, Cluster, VirtualClock
 from logstore.config.dynamic import Layer
 from logstore.errors import CorruptCheckpointError, InvalidConfigurationError
 
@@ -79,3 +79,30 @@ def test_settings_that_are_none_are_refused_by_file(tmp_path, settings):
     path.write_text(json.dumps({"version": 3, "topics": {}, "settings": settings}))
     with pytest.raises((CorruptCheckpointError, InvalidConfigurationError), match=path.name):
         Broker(tmp_path)
+
+
+INERT = {"message.format.version": "2.8", "leader.replication.throttled.replicas": "*"}
+STORED = {"my.plugin.setting": " x ", "leader.replication.throttled.rate": "5000"}
+
+
+@pytest.mark.parametrize("brokers", (None, 1, 3))
+def test_keys_without_effect_and_unknown_keys_are_kept(tmp_path, brokers):
+    def opened():
+        return Broker(tmp_path) if brokers is None else Cluster(brokers=brokers, data_dir=tmp_path)
+
+    def members(world):
+        return [world] if brokers is None else list(world.brokers.values())
+
+    with opened() as world:
+        world.create_topic("t", configs=INERT)
+        for broker in members(world):
+            broker.alter_broker_configs(STORED)
+    with opened() as world:
+        for broker in members(world):
+            assert broker.manager.catalog.store.settings(Layer.BROKER) == STORED
+            described = broker.describe_broker_configs()
+            assert described["my.plugin.setting"].value == "(hidden)"
+            assert described["leader.replication.throttled.rate"].value == "5000"
+        (broker, *_) = members(world)
+        configs = broker.manager.catalog.topic("t").configs
+        assert dict(configs) == INERT

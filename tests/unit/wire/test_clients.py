@@ -20,10 +20,11 @@ from confluent_kafka.admin import (
     OffsetSpec,
 )
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
+from kafka.admin import ConfigResource as KafkaConfigResource
 from kafka.errors import TopicAlreadyExistsError
 from kafka.structs import TopicPartition
 
-from logstore import Broker
+from logstore import Broker, Cluster
 from logstore.wire.versions import MINIMUM
 
 TIMEOUT_S = 30
@@ -171,3 +172,57 @@ def test_aiokafka_writes_reads_and_administers(server):
 
     asyncio.run(asyncio.wait_for(main(), TIMEOUT_S))
     assert len(broker.topic("new").partitions) == 2
+
+
+# -- keys without effect -------------------------------------------------------------------------
+
+INERT = {"message.format.version": "2.8", "follower.replication.throttled.replicas": "0:0"}
+UNKNOWN = "my.plugin.setting"
+
+
+@pytest.fixture(params=(1, 3))
+def bootstrap(request):
+    """A broker, or a cluster of three."""
+    with Cluster(brokers=request.param) as cluster, cluster.listen() as listeners:
+        yield listeners[0].bootstrap
+
+
+def test_confluent_stores_keys_without_effect_and_unknown_keys(bootstrap):
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin.create_topics([NewTopic("t", 1, config=INERT)])["t"].result(TIMEOUT_S)
+    described = {}
+    for kind, name, configs in (
+        (ConfigResource.Type.TOPIC, "t", {"remote.storage.enable": "false"}),
+        (ConfigResource.Type.BROKER, "0", {UNKNOWN: "x", "num.io.threads": "12"}),
+    ):
+        entries = [
+            ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET)
+            for key, value in configs.items()
+        ]
+        resource = ConfigResource(kind, name, incremental_configs=entries)
+        admin.incremental_alter_configs([resource])[resource].result(TIMEOUT_S)
+        resource = ConfigResource(kind, name)
+        described |= admin.describe_configs([resource])[resource].result(TIMEOUT_S)
+    assert {key: described[key].value for key in INERT} == INERT
+    assert described["remote.storage.enable"].value == "false"
+    assert described["num.io.threads"].value == "12"
+    assert (described[UNKNOWN].value, described[UNKNOWN].is_sensitive) == (None, True)
+    tiered = ConfigEntry(
+        "remote.storage.enable", "true", incremental_operation=AlterConfigOpType.SET
+    )
+    resource = ConfigResource(ConfigResource.Type.TOPIC, "t", incremental_configs=[tiered])
+    with pytest.raises(KafkaException, match="there is no tiered storage"):
+        admin.incremental_alter_configs([resource])[resource].result(TIMEOUT_S)
+
+
+def test_kafka_python_stores_keys_without_effect_and_unknown_keys(bootstrap):
+    with closing(KafkaAdminClient(bootstrap_servers=bootstrap)) as admin:
+        admin.create_topics({"t": {"num_partitions": 1, "configs": INERT}})
+        broker = KafkaConfigResource("BROKER", "0", {UNKNOWN: "x"})
+        admin.alter_configs([broker], raise_on_unknown=False)
+        described = admin.describe_configs(
+            [KafkaConfigResource("TOPIC", "t"), KafkaConfigResource("BROKER", "0")]
+        )
+    assert {key: described["topic"]["t"][key]["value"] for key in INERT} == INERT
+    unknown = described["broker"]["0"][UNKNOWN]
+    assert (unknown["value"], unknown["is_sensitive"]) == (None, True)
