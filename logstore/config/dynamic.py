@@ -26,7 +26,7 @@ from logstore.config.inert_keys import (
 from logstore.config.keys import Value, render, to_text
 from logstore.config.legacy import translate_broker
 from logstore.config.origins import ORIGIN_DYNAMIC_BROKER, ORIGIN_DYNAMIC_DEFAULT
-from logstore.config.suggest import nearest_broker_key, suggesting
+from logstore.config.suggest import nearest_broker_key
 from logstore.config.topic_keys import TOPIC_KEYS
 from logstore.config.units import without_unit
 from logstore.errors import InvalidConfigurationError
