@@ -6,19 +6,21 @@ Every command that reads takes its target through here, so that all understand t
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
 import click
 
 from logstore.cli.options import Settings, checked_partition, unknown_topic
+from logstore.named import NamedTuple
 from logstore.names import parse_partition_dir
 from logstore.types import TopicPartition
 
 if TYPE_CHECKING:
     from logstore.broker import Broker
     from logstore.broker.view import PartitionView
+    from logstore.directories.directory import ShownFolder
     from logstore.inspect.files import BatchSource
     from logstore.runtime import FileSystem
 
@@ -31,14 +33,15 @@ class Target:
     ----------
     broker : Broker or None
         None of a file, until it is opened as a log of its own.
-    is_one, is_topic : bool
-        Whether a single partition was asked for, and whether a topic was.
+    is_one, is_topic, is_folder : bool
+        Whether a single partition was asked for, a topic, and a partition by its folder's path.
     """
 
     broker: Broker | None
     partitions: tuple[TopicPartition, ...] = ()
     is_one: bool = False
     is_topic: bool = False
+    is_folder: bool = False
     file: BatchSource | None = None
     open_file: Callable[[], Broker] | None = None
 
@@ -58,6 +61,13 @@ class Target:
             self.broker = self.open_file()
             self.partitions = tuple(self.broker.partitions())
         return self.broker
+
+    @property
+    def chosen(self) -> tuple[str | None, int | None]:
+        """Topic and partition of the target, for calls that take these; None stands for all."""
+        if self.is_one:
+            return self.partitions[0]
+        return (self.partitions[0].topic if self.is_topic else None), None
 
     def override(self, configs: Mapping[str, str]) -> None:
         """Lay configurations over those of the topics that are looked at."""
@@ -92,6 +102,7 @@ def open_target(
     *,
     as_recovered: bool = False,
     metadata_log: bool = False,
+    dry_run: bool = False,
 ) -> Target:
     """Open what TOPIC_OR_PATH stands for, only to be read.
 
@@ -104,14 +115,17 @@ def open_target(
         Show what a broker's recovery would leave; by default every valid batch.
     metadata_log : bool
         Have the log of a KRaft node, `__cluster_metadata-0`, among the partitions of a directory.
+    dry_run : bool
+        Show what a command that writes sees.
     """
     settings = settings._replace(as_recovered=as_recovered)
-    if target is not None and ("/" in target or target in (".", "..")):
-        return _open_path(settings, target, partition, metadata_log=metadata_log)
+    opening = _Opening(metadata_log=metadata_log, dry_run=dry_run)
+    if target is not None and _is_path(target):
+        return _open_path(settings, target, partition, opening)
     fs = _files()
     if target is not None and fs.exists(target) and not _has_data_dir(settings):
-        return _open_path(settings, target, partition, metadata_log=metadata_log)
-    broker = settings.open_broker(read_only=True, metadata_log=metadata_log)
+        return _open_path(settings, target, partition, opening)
+    broker = opening.open(settings)
     if target is None:
         if partition is not None:
             raise click.UsageError("--partition needs a topic")
@@ -126,7 +140,7 @@ def open_target(
         return Target(broker, (named,), is_one=True)
     broker.close()
     if fs.exists(target):
-        return _open_path(settings, target, partition, metadata_log=metadata_log)
+        return _open_path(settings, target, partition, opening)
     from logstore.errors import UnknownTopicOrPartitionError
 
     raise UnknownTopicOrPartitionError(unknown_topic(target, names) + " (nor is it a path)")
@@ -149,9 +163,47 @@ def _files() -> FileSystem:
     return ReadOnlyFileSystem(DiskFileSystem())
 
 
-def _open_path(
-    settings: Settings, target: str, partition: int | None, *, metadata_log: bool = False
-) -> Target:
+def refuse_path(target: str | None, remedy: str) -> None:
+    """Raise a usage error if a command that writes was given a path.
+
+    Parameters
+    ----------
+    remedy : str
+        The options with which it takes one.
+    """
+    if target is not None and _is_path(target):
+        raise click.UsageError(
+            f"{target} is a path, and only topics of the data directory (--data-dir) are changed;"
+            f" a path can be given with {remedy}"
+        )
+
+
+def _is_path(target: str) -> bool:
+    return "/" in target or target in (".", "..")
+
+
+class _Opening(NamedTuple):
+    """How the broker of a target is opened: to be read, or to see what a writer sees."""
+
+    metadata_log: bool
+    dry_run: bool
+
+    def open(
+        self,
+        settings: Settings,
+        directories: Sequence[str] | None = None,
+        shown: ShownFolder | None = None,
+    ) -> Broker:
+        return settings.open_broker(
+            read_only=not self.dry_run,
+            dry_run=self.dry_run,
+            directories=directories,
+            shown=shown,
+            metadata_log=self.metadata_log,
+        )
+
+
+def _open_path(settings: Settings, target: str, partition: int | None, opening: _Opening) -> Target:
     """Open a data directory, a partition's folder under whatever name, or one file."""
     from logstore.broker.places import place_of
     from logstore.errors import InvalidConfigurationError
@@ -163,21 +215,21 @@ def _open_path(
     if not fs.exists(path):
         raise click.UsageError(f"there is no file or directory {target}")
     if not fs.is_dir(path):
-        return _file_target(settings, fs, target, path)
+        return _file_target(settings, fs, target, path, opening)
     try:
         place = place_of(fs, path, target)
     except InvalidConfigurationError as error:
         raise click.UsageError(str(error)) from error
     directories, shown = place
-    broker = settings.open_broker(
-        read_only=True, directories=directories, shown=shown, metadata_log=metadata_log
-    )
+    broker = opening.open(settings, directories, shown)
     if shown is not None:
-        return Target(broker, (shown.topic_partition,), is_one=True)
+        return Target(broker, (shown.topic_partition,), is_one=True, is_folder=True)
     return Target(broker, tuple(broker.partitions()))
 
 
-def _file_target(settings: Settings, fs: FileSystem, target: str, path: str) -> Target:
+def _file_target(
+    settings: Settings, fs: FileSystem, target: str, path: str, opening: _Opening
+) -> Target:
     from logstore.broker.places import partition_of_folder
     from logstore.config.limits import ReadLimits
     from logstore.directories.directory import ShownFolder
@@ -192,7 +244,7 @@ def _file_target(settings: Settings, fs: FileSystem, target: str, path: str) -> 
     def open_file() -> Broker:
         parent, _, folder_name = folder.rpartition("/")
         shown = ShownFolder(partition_of_folder(folder_name or "log"), folder_name, name)
-        return settings.open_broker(read_only=True, directories=[parent or "/"], shown=shown)
+        return opening.open(settings, [parent or "/"], shown)
 
     source = source_of_file(fs, path, limits.batch_bytes)
     return Target(None, is_one=True, file=source, open_file=open_file)

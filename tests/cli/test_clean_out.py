@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
+
 import pytest
 
 from logstore.broker.copies import UNFINISHED
 from tests.cli.conftest import lines, tree_hash
+
+JAN_1 = 1_704_067_200_000
 
 
 @pytest.fixture
@@ -183,3 +187,68 @@ def test_what_a_killed_run_left_is_removed_by_the_next(run, users, out):
     assert not (out / "users-1" / "half").exists()
     assert not (out / UNFINISHED).exists()
     assert "is not empty" in run("clean", users, "--out", out, code=2).stderr
+
+
+# -- paths -------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def copied(run, data_dir, tmp_path):
+    """A directory that is no data directory of the command's, with a partition copied twice."""
+    run("topic", "create", "users", "--config", "cleanup.policy=compact", "--now", JAN_1)
+    items = [{"key": f"k{number % 3}", "value": "v"} for number in range(9)]
+    run("append", "users", "--now", JAN_1, "--batch-records", 1, input=lines(*items))
+    path = tmp_path / "copies"
+    shutil.copytree(data_dir, path)
+    shutil.rmtree(data_dir)
+    shutil.copytree(path / "users-0", tmp_path / "users-0.bak")
+    return path
+
+
+FORCED = ("--force", "--roll", "--now", JAN_1)
+
+
+@pytest.mark.parametrize("name", ("copies", "copies/users-0", "users-0.bak"))
+def test_a_dry_run_takes_the_paths_that_explain_takes(run, copied, tmp_path, name):
+    path = tmp_path / name
+    compact = ("--config", "cleanup.policy=compact")
+    before = tree_hash(tmp_path)
+    assert run("explain", f"{path}", *compact, "--format", "json").json["partitions"]
+    options = (*compact, *FORCED, "--dry-run", "--format", "json")
+    [found] = run("clean", f"{path}", *options).json["cleaned"]
+    assert (found["topic"], found["partition"], found["fates"]["superseded"]) == ("users", 0, 6)
+    retention = ("--config", "cleanup.policy=delete", "--config", "retention.ms=1h")
+    asked = ("retain", f"{path}", *retention, "--now", JAN_1 + 7_200_000, "--dry-run")
+    assert len(run(*asked, "--format", "json").json["removed"]) == 1
+    assert tree_hash(tmp_path) == before
+
+
+@pytest.mark.parametrize("name", ("copies", "copies/users-0", "users-0.bak"))
+def test_out_takes_the_paths_that_explain_takes(run, copied, tmp_path, name):
+    path, out = tmp_path / name, tmp_path / "out"
+    before = tree_hash(path)
+    run("clean", f"{path}", "--config", "cleanup.policy=compact", *FORCED, "--out", out)
+    assert tree_hash(path) == before
+    read = run("read", "users", "--data-dir", out, "--format", "jsonl").jsonl
+    assert [record["offset"] for record in read] == [6, 7, 8]
+
+
+def test_what_writes_takes_no_path_and_says_how_one_can_be_given(run, copied):
+    before = tree_hash(copied)
+    for command, remedy in (("clean", "--dry-run or --out"), ("retain", "--dry-run")):
+        error = run(command, f"{copied}/users-0", code=2).stderr
+        assert "is a path, and only topics of the data directory (--data-dir) are changed" in error
+        assert f"a path can be given with {remedy}" in " ".join(error.split())
+    assert tree_hash(copied) == before
+
+
+def test_a_dry_run_takes_a_partition_by_its_name(run, data_dir):
+    run("topic", "create", "t", "--partitions", 2, "--config", "cleanup.policy=compact")
+    found = run("clean", "t-1", "--dry-run", "--format", "json").json
+    assert [each["partition"] for each in found["not_cleaned"]] == [1]
+
+
+def test_out_is_not_put_into_the_directory_of_a_broker_or_the_folder(run, copied, tmp_path):
+    for path, out in ((copied / "users-0", copied / "out"), (tmp_path / "users-0.bak",) * 2):
+        run("clean", f"{path}", *FORCED, "--out", out, code=2)
+        assert "data directory" in run("clean", f"{path}", "--out", out, code=2).stderr

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from logstore.checkpoint.offsets import CHECKPOINTS
 from logstore.cli.options import (
     Settings,
     accept_data_loss_option,
@@ -32,11 +33,14 @@ from logstore.cli.show.output import (
 )
 from logstore.cli.show.progress import ProgressBar, watched
 from logstore.cli.show.tables import Table, can_print, paint
+from logstore.cli.targets import open_target, refuse_path
+from logstore.names import META_PROPERTIES
 
 if TYPE_CHECKING:
     from logstore.broker.copies import CopyProgress
     from logstore.broker.reports import CleanReport
     from logstore.cleaner.passes.clean import PassProgress
+    from logstore.directories.directory import LogDirectory
     from logstore.types import TopicPartition
 
 REASONS = {
@@ -65,12 +69,13 @@ UNCLEANABLE = "uncleanable"
         "logstore clean",
         "logstore clean users --force --roll",
         "logstore clean --dry-run",
+        "logstore clean ./kafka-logs/users-0 --config cleanup.policy=compact --dry-run",
         "logstore clean users --partition 0 --force --format json",
         "logstore clean users --config min.cleanable.dirty.ratio=0.1",
         "logstore clean users --force --roll --out ./users-cleaned",
     ],
 )
-@click.argument("topic", required=False)
+@click.argument("target", required=False, metavar="[TOPIC_OR_PATH]")
 @partition_option("Which one of the topic's. Default: all.")
 @click.option(
     "--force",
@@ -101,7 +106,7 @@ UNCLEANABLE = "uncleanable"
 @accept_data_loss_option
 def clean(
     settings: Settings,
-    topic: str | None,
+    target: str | None,
     partition: int | None,
     force: bool,
     roll: bool,
@@ -110,7 +115,10 @@ def clean(
     out: str | None,
     configs: tuple[tuple[str, str], ...],
 ) -> int:
-    """Compact TOPIC, or all topics: keep the latest record of each key.
+    """Compact a topic, or all topics: keep the latest record of each key.
+
+    With --dry-run or --out, TOPIC_OR_PATH may be a path, as for explain: a partition directory or a
+    data directory, which stays as it is.
 
     Without --force what is due is cleaned, the most urgent first, until nothing is. A cleaning
     never touches the active segment, nor anything from the last stable offset on. What was not
@@ -121,19 +129,27 @@ def clean(
     original stays as it is. A run that is interrupted removes its copy; what a killed one leaves is
     removed by the next with the same --out.
     """
-    if partition is not None and topic is None:
+    if partition is not None and target is None:
         raise click.UsageError("--partition needs a topic")
     if dry_run and out is not None:
         raise click.UsageError("--dry-run and --out exclude each other")
     overrides = topic_overrides(configs)
+    topic = target
     with ExitStack() as copying:
-        directories = None
-        if out is not None:
-            directories = [_copy(settings, topic, partition, overrides, out, copying)]
-        broker = copying.enter_context(
-            settings.open_broker(dry_run=dry_run, directories=directories)
-        )
-        choose(broker, topic, partition, overrides)
+        if dry_run:
+            found = copying.enter_context(open_target(settings, target, partition, dry_run=True))
+            broker = found.opened()
+            found.override(overrides)
+            topic, partition = found.chosen
+        else:
+            directories = None
+            if out is not None:
+                copy, topic, partition = _copy(settings, target, partition, overrides, out, copying)
+                directories = [copy]
+            else:
+                refuse_path(target, "--dry-run or --out")
+            broker = copying.enter_context(settings.open_broker(directories=directories))
+            choose(broker, topic, partition, overrides)
         chosen = broker.partitions(topic, partition)
         if settings.as_table and dry_run and len(chosen) > 1:
             emit(f"{plural(len(chosen), 'partition')}; a dry run changes nothing\n")
@@ -159,41 +175,56 @@ def clean(
 
 def _copy(
     settings: Settings,
-    topic: str | None,
+    target: str | None,
     partition: int | None,
     overrides: Mapping[str, str],
     out: str,
     copying: ExitStack,
-) -> str:
-    """Copy what is to be cleaned, once it is known to be right; return the new data directory.
+) -> tuple[str, str | None, int | None]:
+    """Copy what is to be cleaned, once it is known to be right.
 
-    It counts as unfinished until `copying` ends.
+    Returns
+    -------
+    str, str or None, int or None
+        The new data directory, which counts as unfinished until `copying` ends; and topic and
+        partition of the target.
     """
     from logstore.broker.copies import copy_into, unfinished
     from logstore.cli.show.messages import Recovery, show_messages
     from logstore.runtime import DiskFileSystem
 
     show_messages(Recovery.MENDED)  # by the copy's opening; nothing of the original is recovered
-    target = os.path.abspath(out)  # noqa: PTH100  # strings are the paths of the engine
-    with settings.open_broker(read_only=True) as source:
+    copy = os.path.abspath(out)  # noqa: PTH100  # strings are the paths of the engine
+    with open_target(settings, target, partition) as found:
+        source = found.opened()
         for directory in source.manager.directories:
-            if is_within(target, directory.path):
+            if is_within(copy, directory.path) and not (
+                found.is_folder and _is_beside_the_folder(copy, directory, found.partitions[0])
+            ):
                 raise click.UsageError(
                     f"--out {out} lies in the data directory {directory.path} itself"
                 )
-        choose(source, topic, partition, overrides)
+        found.override(overrides)
         fs = DiskFileSystem(source.clock)
-        partitions = source.partitions(topic, partition)
-        copying.enter_context(unfinished(fs, target))
+        copying.enter_context(unfinished(fs, copy))
         with ProgressBar() as bar:
             copy_into(
                 source.manager,
-                partitions,
+                found.partitions,
                 fs,
-                target,
+                copy,
                 progress=partial(_show_copy, bar) if bar.visible else None,
             )
-    return target
+        return copy, *found.chosen
+
+
+def _is_beside_the_folder(path: str, directory: LogDirectory, tp: TopicPartition) -> bool:
+    """Return whether a path is beside a partition's folder in what is no broker's directory."""
+    fs = directory.runtime.fs
+    is_of_broker = any(
+        fs.exists(f"{directory.path}/{name}") for name in (META_PROPERTIES, *CHECKPOINTS)
+    )
+    return not is_of_broker and not is_within(path, directory.partition_path(tp))
 
 
 def is_within(path: str, directory: str) -> bool:

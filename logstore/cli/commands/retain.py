@@ -30,6 +30,7 @@ from logstore.cli.show.output import (
 from logstore.cli.show.progress import watched
 from logstore.cli.show.prose import with_times
 from logstore.cli.show.tables import Cell, Styled, Table, paint
+from logstore.cli.targets import open_target, refuse_path
 from logstore.cli.times import format_span, format_time
 
 if TYPE_CHECKING:
@@ -49,11 +50,12 @@ Failures = list[tuple["TopicPartition", "LogStoreError"]]
     examples=[
         "logstore retain --dry-run",
         "logstore retain events",
+        "logstore retain ./kafka-logs --dry-run",
         "logstore retain events --partition 0 --dry-run --now 2024-12-31",
         "logstore retain events --config retention.ms=7d --dry-run --format json",
     ],
 )
-@click.argument("topic", required=False)
+@click.argument("target", required=False, metavar="[TOPIC_OR_PATH]")
 @partition_option("Which one of the topic's. Default: all.")
 @click.option("--dry-run", is_flag=True, help="Change nothing: only show what would go, and why.")
 @config_option(
@@ -62,12 +64,15 @@ Failures = list[tuple["TopicPartition", "LogStoreError"]]
 @accept_data_loss_option
 def retain(
     settings: Settings,
-    topic: str | None,
+    target: str | None,
     partition: int | None,
     dry_run: bool,
     configs: tuple[tuple[str, str], ...],
 ) -> int:
-    """Remove the old segments of TOPIC, or of all topics, as its retention rules say.
+    """Remove the old segments of a topic, or of all topics, as its retention rules say.
+
+    With --dry-run, TOPIC_OR_PATH may be a path, as for explain: a partition directory or a data
+    directory.
 
     The rules are asked in Kafka's order, each from the oldest segment up to the first that it
     keeps: what lies below the log start, then retention.bytes, then retention.ms. The last two
@@ -78,20 +83,35 @@ def retain(
     their age alone would let them go. Under compact,delete that time moves on when cleaning
     merges old records with younger ones (KIP-354), which is said where it happened.
     """
-    if partition is not None and topic is None:
+    if partition is not None and target is None:
         raise click.UsageError("--partition needs a topic")
     overrides = topic_overrides(configs)
-    with settings.open_broker(dry_run=dry_run) as broker:
-        choose(broker, topic, partition, overrides)
-        report, failures = _retain(broker, topic, partition, dry_run=dry_run)
-        _print(settings, report, broker.clock.now_ms())
+    if dry_run:
+        with open_target(settings, target, partition, dry_run=True) as found:
+            found.opened()
+            found.override(overrides)
+            failures = _run(settings, found.opened(), found.partitions, dry_run=True)
+    else:
+        refuse_path(target, "--dry-run")
+        with settings.open_broker() as broker:
+            choose(broker, target, partition, overrides)
+            partitions = broker.partitions(target, partition)
+            failures = _run(settings, broker, partitions, dry_run=False)
     for tp, error in failures:
         emit_failure(tp, str(error), error.kafka_error)
     return max((error.exit_code for _, error in failures), default=0)
 
 
+def _run(
+    settings: Settings, broker: Broker, partitions: Sequence[TopicPartition], *, dry_run: bool
+) -> Failures:
+    report, failures = _retain(broker, partitions, dry_run=dry_run)
+    _print(settings, report, broker.clock.now_ms())
+    return failures
+
+
 def _retain(
-    broker: Broker, topic: str | None, partition: int | None, *, dry_run: bool
+    broker: Broker, partitions: Sequence[TopicPartition], *, dry_run: bool
 ) -> tuple[RetainReport, Failures]:
     """Run over one partition after another; one that fails stops no other."""
     from logstore.broker.reports import RetainReport
@@ -100,7 +120,7 @@ def _retain(
     decisions: list[RetentionDecision] = []
     failures: Failures = []
     task = "deciding" if dry_run else "removing"
-    for tp in watched(broker.partitions(topic, partition), task):
+    for tp in watched(partitions, task):
         try:
             decisions += broker.retain(tp.topic, tp.partition, dry_run=dry_run).decisions
         except LogStoreError as error:
