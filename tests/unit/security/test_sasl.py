@@ -167,6 +167,53 @@ def test_an_unknown_user_keeps_its_salt_and_gets_a_new_nonce(credentials):
     assert challenge("nobody")[1] != challenge("somebody")[1]
 
 
+@pytest.mark.parametrize("mechanism", SCRAM)
+def test_the_work_for_an_answer_does_not_tell_whether_there_is_such_a_user(mechanism, monkeypatch):
+    """Counted in hashes: neither message of a user's first exchange takes one more."""
+    credentials = Credentials(PASSWORDS, rng=random.Random(1))
+    work = []
+
+    def counted(name, function):
+        return lambda *args, **kwargs: (work.append(name), function(*args, **kwargs))[1]
+
+    for module, name in ((hashlib, "pbkdf2_hmac"), (hashlib, "new"), (hmac, "digest")):
+        monkeypatch.setattr(module, name, counted(name, getattr(module, name)))
+    found = {}
+    for user in ("ann", "nobody", "b=o,b", "nobody else", "ann", "nobody"):
+        scram = server(credentials, mechanism)
+        written = user.replace("=", "=3D").replace(",", "=2C")
+        work.clear()
+        challenge = scram.answer(f"n,,n={written},r=abc".encode()).decode()
+        first = tuple(work)
+        nonce = challenge.partition(",")[0].removeprefix("r=")
+        proof = b64encode(bytes(hashlib.new(HASHES[mechanism]).digest_size)).decode()
+        work.clear()
+        with pytest.raises(SaslAuthenticationFailedError):
+            scram.answer(f"c=biws,r={nonce},p={proof}".encode())
+        found.setdefault(user in PASSWORDS, set()).add((first, tuple(work)))
+    assert found[True] == found[False]
+    assert len(found[True]) == 1
+    assert "pbkdf2_hmac" not in str(found)
+
+
+def test_salts_do_not_tell_whether_there_is_such_a_user(credentials):
+    """Those of the two mechanisms differ, of a user and of a name that is none."""
+    for user in ("ann", "nobody"):
+        salts = {
+            server(credentials, mechanism).answer(f"n,,n={user},r=abc".encode()).split(b",")[1]
+            for mechanism in SCRAM
+        }
+        assert len(salts) == len(SCRAM)
+
+
+def test_a_user_whose_credential_is_deleted_is_answered_as_one_that_there_is_not(credentials):
+    credentials.delete_scram("SCRAM-SHA-256", "ann")
+    scram, client = server(credentials, "SCRAM-SHA-256"), Client("SCRAM-SHA-256", "ann", "secret")
+    final = client.final(scram.answer(client.first()))
+    with pytest.raises(SaslAuthenticationFailedError, match="wrong user or password"):
+        scram.answer(final)
+
+
 @pytest.mark.parametrize(
     "changed",
     (

@@ -99,6 +99,60 @@ def test_a_connection_that_asks_only_once_wholly_is_not_kept(ui, monkeypatch):
             assert connection.sock.recv(1) == b""
 
 
+@pytest.fixture
+def few_connections(monkeypatch):
+    monkeypatch.setattr(server, "CONNECTIONS_MAX", 8)
+
+
+def silent(ui, count, head):
+    found = []
+    for _ in range(count):
+        found.append(socket.create_connection(ui.address, 300))
+        found[-1].sendall(head)
+    return found
+
+
+@pytest.mark.parametrize("head", (HALF_A_HEAD, b""))
+def test_connections_that_do_not_ask_do_not_keep_others_out(few_connections, broker, head):
+    """Not for a moment: the oldest of them gives its place to one that comes."""
+    with broker.ui() as ui:
+        for _ in range(2):
+            strangers = silent(ui, 30, head)
+            for _ in range(3):
+                with connected(ui) as connection:
+                    assert get(connection, "/api/about", **bearer(ui))[0].status == 200
+            for each in strangers:
+                each.close()
+
+
+def test_a_reader_keeps_its_connection_when_strangers_take_all_places(few_connections, broker):
+    with broker.ui() as ui, connected(ui) as connection:
+        get(connection, "/api/about", **bearer(ui))
+        opened = connection.sock
+        for _ in range(3):
+            strangers = silent(ui, 30, b"")
+            with connected(ui) as last:  # and so accepted after all of them
+                assert get(last, "/api/about", **bearer(ui))[0].status == 200
+            assert get(connection, "/api/about", **bearer(ui))[0].status == 200
+            assert connection.sock is opened
+            for each in strangers:
+                each.close()
+
+
+def test_a_stream_goes_on_when_strangers_take_all_places(few_connections, broker):
+    with broker.ui() as ui, connected(ui) as stream:
+        stream.request("GET", "/api/events", headers=bearer(ui))
+        response = stream.getresponse()
+        assert response.status == 200
+        strangers = silent(ui, 30, b"")
+        with connected(ui) as connection:
+            assert get(connection, "/api/about", **bearer(ui))[0].status == 200
+        broker.create_topic("new")
+        assert response.readline()
+        for each in strangers:
+            each.close()
+
+
 def test_a_stranger_keeps_no_connection(ui):
     """Not by a body that never ends either."""
     with socket.create_connection(ui.address, 300) as silent:
