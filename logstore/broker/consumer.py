@@ -172,6 +172,7 @@ class Consumer:
         self._positions: dict[TopicPartition, Position] = {}
         self._subscriptions: dict[TopicPartition, Unsubscribe] = {}
         self._next_commit_ms = self._clock.monotonic_ms() + config.auto_commit_interval_ms
+        self._auto_committed: dict[TopicPartition, OffsetAndMetadata] = {}
         self._closed = False
         manager.lifetime.add(self)
         if topics:
@@ -705,12 +706,19 @@ class Consumer:
         if self._listener is not None and (found or even_none):
             getattr(self._listener, name)(found)
 
+    def _has_to_commit(self) -> bool:
+        """Tell whether an automatic commit will find other offsets than the one before."""
+        is_automatic = self.config.enable_auto_commit and self._membership is not None
+        return is_automatic and self._consumed() != self._auto_committed
+
     def _commit_automatically(self) -> None:
         if not self.config.enable_auto_commit or self._membership is None:
             return
         self._next_commit_ms = self._clock.monotonic_ms() + self.config.auto_commit_interval_ms
         try:
-            self._commit_now(self._wanted(None))
+            wanted = self._wanted(None)
+            self._commit_now(wanted)
+            self._auto_committed = wanted
         except LogStoreError as error:
             # As with every client: what was read since the last commit is read again.
             logger.warning("%r could not commit: %s", self, error)
@@ -845,9 +853,9 @@ class Consumer:
             with suppress(UnknownTopicOrPartitionError):
                 self._subscriptions[tp] = self._log(tp).subscribe(scheduler.notify)
         timeout_ms = None if is_endless else -(-left_ns // 1_000_000)
-        if timeout_ms is not None and self.config.enable_auto_commit:
-            # An automatic commit is due on the way, too.
-            timeout_ms = max(1, min(timeout_ms, self._next_commit_ms - self._clock.monotonic_ms()))
+        if self._has_to_commit():
+            left_ms = max(1, self._next_commit_ms - self._clock.monotonic_ms())
+            timeout_ms = left_ms if timeout_ms is None else min(timeout_ms, left_ms)
         scheduler.wait_until(self._has_news, timeout_ms=timeout_ms)
 
     def _has_news(self) -> bool:

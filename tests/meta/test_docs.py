@@ -62,6 +62,15 @@ def test_relative_links_lead_somewhere(page):
         assert not anchor or anchor in anchors(target), link
 
 
+def test_options_that_issue_templates_name_exist():
+    known = "--version " + (DOCS / "CLI.md").read_text(encoding="utf-8")
+    for template in (ROOT / ".github").rglob("*.md"):
+        for command in re.findall(r"`([^`]*--[^`]*)`", template.read_text(encoding="utf-8")):
+            for option in re.findall(r"--[a-z-]+", command):
+                if not command.startswith("python "):
+                    assert re.search(rf"{option}\b", known), f"{template.name}: {option}"
+
+
 # --- the Python API --------------------------------------------------------------------------
 
 

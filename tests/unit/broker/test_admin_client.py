@@ -133,6 +133,13 @@ def test_configurations_are_described(broker, admin):
     assert list(admin.describe_configs([asked], config_filter="static")["topic"]["t"]) == [
         "retention.ms"
     ]
+    by_filter = {
+        name: set(admin.describe_configs([topic], config_filter=name)["topic"]["t"])
+        for name in ("static", "default", "modified")
+    }
+    assert "retention.ms" in by_filter["static"]
+    assert "cleanup.policy" not in by_filter["static"], "a default stands in no file"
+    assert "segment.ms" in by_filter["modified"] - by_filter["default"] - by_filter["static"]
     of_broker = admin.describe_configs([ConfigResource("broker", "0")], config_filter="all")
     assert of_broker["broker"]["0"]["offsets.topic.num.partitions"]["value"] == "1"
     with pytest.raises(UnknownTopicOrPartitionError):

@@ -352,6 +352,36 @@ def test_offsets_are_committed_by_the_way(broker):
     assert broker.groups.committed("h") == {}
 
 
+@pytest.mark.parametrize("timeout_ms", (60_000, float("inf")))
+def test_offsets_are_committed_while_a_long_poll_waits(broker, timeout_ms):
+    """When they are due, and not once the poll ends: a poll without a timeout never does."""
+    fill(broker)
+    consumer = reader(broker, group_id="g", auto_commit_interval_ms=5000)
+    consumer.poll()
+    due_ms = broker.clock.now_ms() + 5000
+    committed = []
+
+    def look():
+        found = broker.groups.committed("g").get(T0)
+        committed.append((broker.clock.now_ms(), found and found.offset))
+
+    scheduler = broker.groups.scheduler
+    scheduler.schedule("look", look, delay_ms=4999)
+    scheduler.schedule("look", look, delay_ms=5001)
+    scheduler.schedule("end", lambda: fill(broker, 1), delay_ms=9000)
+    assert values(consumer.poll(timeout_ms)) == [b"0"]
+    assert committed == [(due_ms - 1, None), (due_ms + 1, 5)]
+
+
+def test_a_poll_that_nothing_can_end_is_a_deadlock_with_offsets_to_commit_too(broker):
+    fill(broker)
+    consumer = reader(broker, group_id="g")
+    consumer.poll()
+    with pytest.raises(Deadlock):
+        consumer.poll(float("inf"))
+    assert broker.groups.committed("g")[T0].offset == 5, "this was due before"
+
+
 def test_commits_that_do_not_wait_tell_a_callback(broker):
     fill(broker)
     told = []

@@ -282,6 +282,11 @@ def test_after_a_sequence_that_was_not_expected_the_next_transaction_has_the_nex
     producer.commit_transaction()
     assert bench.seen() == [b"4"]
     assert stamps(bench.log())[-1][1:] == (0, 1, 0, True)
+    for value in (b"5", b"6", b"7"):
+        producer.begin_transaction()
+        producer.send("t", value, partition=0)
+        producer.commit_transaction()
+    assert bench.coordinator.transactions()["x"].producer == (0, 1), "one error, one epoch"
 
 
 def test_an_unknown_topic_is_no_reason_to_abort(bench):

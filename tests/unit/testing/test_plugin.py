@@ -1,15 +1,18 @@
 """The pytest plugin, in pytest runs of its own."""
 
+import logging
 import os
 import re
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
 
 from logstore import Broker, VirtualClock
 from logstore.jit import policy
+from logstore.testing import plugin
 from logstore.testing.describing import described
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -368,3 +371,24 @@ def test_servers_for_clients(run):
     assert "3 passed" in done.stdout, done.stdout
     assert "takes a broker or its broker_config, not both" in done.stdout
     assert "1 failed" in done.stdout
+
+
+def test_clients_that_outlive_their_server_are_silent(caplog):
+    """kafka-python's threads fill a report with ECONNREFUSED if a test leaves a client open."""
+    log = logging.getLogger("kafka.net.manager")
+    goes_on, is_over = threading.Event(), threading.Event()
+
+    def connect():
+        log.error("while it serves")
+        is_over.set()
+        assert goes_on.wait(60)
+        log.error("ECONNREFUSED")
+
+    with plugin._silent_afterwards():
+        client = threading.Thread(target=connect, name="kafka-python-producer-1-network-thread")
+        client.start()
+        assert is_over.wait(60)
+    goes_on.set()
+    client.join(60)
+    log.error("of another client")
+    assert caplog.messages == ["while it serves", "of another client"]
