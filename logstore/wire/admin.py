@@ -532,7 +532,7 @@ _UNCLEAN = 1
 def elect_leaders(request: ElectLeadersRequest, session: Session) -> ElectLeadersResponse:
     """Let preferred replicas lead, or any where none can; of all, those that need it."""
     if not session.allows("alter", "cluster"):
-        return ElectLeadersResponse(error_code=KAFKA_CODES["CLUSTER_AUTHORIZATION_FAILED"])
+        return _elections_refused(request, session)
     is_all = request.topic_partitions is None
     results = []
     for topic, numbers in _partitions(request.topic_partitions, session).items():
@@ -556,6 +556,26 @@ def elect_leaders(request: ElectLeadersRequest, session: Session) -> ElectLeader
                 ElectLeadersResponse.ReplicaElectionResult(topic=topic, partition_result=found)
             )
     return ElectLeadersResponse(replica_election_results=results)
+
+
+def _elections_refused(request: ElectLeadersRequest, session: Session) -> ElectLeadersResponse:
+    """Return an answer with an error for each partition, and for the whole since version 1."""
+    code = KAFKA_CODES["CLUSTER_AUTHORIZATION_FAILED"]
+    return ElectLeadersResponse(
+        error_code=code if session.version else 0,
+        replica_election_results=[
+            ElectLeadersResponse.ReplicaElectionResult(
+                topic=topic.topic,
+                partition_result=[
+                    ElectLeadersResponse.PartitionResult(
+                        partition_id=number, error_code=code, error_message=None
+                    )
+                    for number in topic.partitions
+                ],
+            )
+            for topic in request.topic_partitions or ()
+        ],
+    )
 
 
 @handles("AlterPartitionReassignments")

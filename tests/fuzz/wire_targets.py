@@ -19,6 +19,7 @@ from logstore.messages.apis import API_VERSIONS
 from logstore.wire.connection import Connection
 from logstore.wire.frames import NotServed, parse_head
 from logstore.wire.limits import Limits
+from logstore.wire.pool import RequestPool
 from logstore.wire.service import ServedBroker, Service
 from logstore.wire.session import Session
 from logstore.wire.settings import ListenerSettings
@@ -51,6 +52,8 @@ class _Loops:
 
     async def blocking(self, call: Callable[[], T]) -> T:
         return call()
+
+    to_its_end = blocking
 
 
 class _Socket:
@@ -85,9 +88,12 @@ async def _asked(broker: Broker, data: bytes) -> str:
     parts = ServedBroker(
         broker.runtime, broker.manager, broker.groups, broker.coordinator, works_in_memory=True
     )
-    service = Service(parts, ListenerSettings(limits=LIMITS), _Loops(loop))
+    pool = RequestPool(LIMITS.queued_bytes, LIMITS.frame_bytes, ())
+    service = Service(parts, ListenerSettings(), LIMITS, pool, _Loops(loop))
     session = Session(service, "127.0.0.1", ("127.0.0.1", 9092))
-    connection = Connection(lambda *_: session, lambda *_: None, lambda _: None)
+    connection = Connection(
+        lambda *_: session, lambda *_: None, lambda _: None, pool, loop.create_task
+    )
     socket = _Socket()
     connection.connection_made(socket)
     task = loop.create_task(connection._answer(memoryview(data)))

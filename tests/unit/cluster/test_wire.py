@@ -262,6 +262,16 @@ def test_acks_all_wants_enough_replicas_and_waits_for_them(made):
     assert produced(server[0], TP, acks=1) == ("NONE", 4)
 
 
+def test_an_append_and_a_deletion_that_wait_end_by_the_clock(made):
+    """The timeout is in ms: a thousand times as long, and the client itself would give up."""
+    cluster, server = made
+    assert produced(server[0], TP) == ("NONE", 0)
+    cluster.disconnect({0}, {1, 2})
+    for _ in range(2):
+        assert produced(server[0], TP, timeout_ms=100) == ("REQUEST_TIMED_OUT", -1)
+        assert deleted(server[0], TP, 1, timeout_ms=100) == ("REQUEST_TIMED_OUT", -1)
+
+
 def test_a_fetch_waits_for_the_high_watermark_of_what_is_in_the_log_already(made):
     """Such records add no byte to the log when they come in sight."""
     cluster, server = made

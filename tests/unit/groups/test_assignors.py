@@ -99,6 +99,31 @@ def test_of_two_who_had_a_partition_the_later_generation_keeps_it():
     assert shares(assign_sticky({"t": 1}, members)) == {"old": "", "new": "t0"}
 
 
+def test_an_owner_that_no_longer_subscribes_gives_up_what_others_still_read():
+    members = {"a": wanting("u", owned="t0 t1 u0"), "b": wanting("t", owned="t2")}
+    found = assign_sticky({"t": 3, "u": 1}, members)
+    assert (found["a"], sorted(found["b"])) == (tps("u0"), tps("t0 t1 t2"))
+
+
+@pytest.mark.parametrize("name", ASSIGNORS)
+@pytest.mark.parametrize("seed", range(10))
+def test_nobody_gets_what_it_does_not_subscribe_to(name, seed):
+    """Members change their topics from one generation to the next, each in its own way."""
+    rng = random.Random(seed)
+    counts = {topic: rng.randrange(1, 5) for topic in "tuv"}
+    owned = {f"m{number}": () for number in range(4)}
+    for generation in range(6):
+        topics = {each: rng.sample("tuv", rng.randrange(0, 4)) for each in owned}
+        members = {
+            each: Subscription(tuple(topics[each]), None, tuple(owned[each]), generation)
+            for each in owned
+        }
+        found = ASSIGNORS[name].assign(counts, members)
+        for each, share in found.items():
+            assert {tp.topic for tp in share} <= set(topics[each])
+        owned = found
+
+
 def test_cooperative_members_get_nothing_that_another_still_has():
     members = {"a": wanting("t", owned="t0 t1"), "b": wanting("t")}
     first = assign_cooperatively({"t": 2}, members)

@@ -5,8 +5,11 @@ import pytest
 from logstore.broker import Broker
 from logstore.errors import IllegalGenerationError, InvalidConfigurationError, KafkaStorageError
 from logstore.groups.offsets import ConsumerGroupMetadata, OffsetAndMetadata
+from logstore.groups.records import encode_key
 from logstore.groups.requests import FetchedOffset, GroupListing
 from logstore.log import NewRecord
+from logstore.messages import encode_versioned
+from logstore.messages.types import OffsetCommitValue
 from logstore.names import GROUP_OFFSETS_TOPIC
 from logstore.types import DAY_MS, TopicPartition
 from tests.support.world.groups import SESSION_MS, GroupBench, settle, wanting
@@ -227,6 +230,48 @@ def test_offsets_of_nobody_expire_after_their_commit(bench):
     assert bench.groups.remove_expired() == ["g"]
     assert bench.groups.list_groups() == []
     assert len(tombstones(bench)) == 2  # two offsets; such a group has no record of its own
+
+
+def stored_by_an_old_client(bench, partition, commit_ms, expire_ms):
+    """Write an offset with a moment of its own, as clients did before version 2 of the value."""
+    value = OffsetCommitValue(
+        offset=5, metadata="", commit_timestamp=commit_ms, expire_timestamp=expire_ms
+    )
+    key = encode_key("g", partition)
+    record = NewRecord(key, encode_versioned(value, 1), bench.clock.now_ms())
+    bench.broker.log(GROUP_OFFSETS_TOPIC).writer.append_record(record)
+
+
+@pytest.mark.parametrize("retained_ms", (DAY_MS, 4 * WEEK_MS), ids=("sooner", "later"))
+def test_the_moment_that_an_old_client_stored_wins_over_the_retention(bench, retained_ms):
+    bench.groups.commit("g", {T0: FIVE})
+    now_ms = bench.clock.now_ms()
+    stored_by_an_old_client(bench, T1, now_ms, now_ms + retained_ms)
+    bench.reopen()
+    assert set(bench.groups.committed("g")) == {T0, T1}
+    first, last = sorted(((WEEK_MS, T0), (retained_ms, T1)))
+    bench.clock.advance(ms=first[0] - 1)
+    bench.groups.remove_expired()
+    assert set(bench.groups.committed("g")) == {T0, T1}
+    bench.clock.advance(ms=CHECK_MS)
+    bench.groups.remove_expired()
+    assert set(bench.groups.committed("g")) == {last[1]}
+    bench.clock.advance(ms=last[0] - first[0])
+    bench.groups.remove_expired()
+    assert bench.groups.committed("g") == {}
+
+
+def test_a_group_stays_for_a_member_to_whom_an_id_was_given(bench):
+    """Though its last offset expires before the member joins with it."""
+    bench.groups.commit("g", {T0: FIVE})
+    bench.clock.advance(ms=WEEK_MS - 1000)
+    member = bench.member(requires_member_id=True)
+    assert member.join().error == "MEMBER_ID_REQUIRED"
+    bench.clock.advance(ms=2000)
+    assert bench.groups.remove_expired() == []
+    assert bench.groups.committed("g") == {}
+    assert member.join().error is None
+    assert (member.joined.generation_id, bench.state()) == (1, "CompletingRebalance")
 
 
 def test_offsets_of_members_expire_after_the_last_one_left(bench):

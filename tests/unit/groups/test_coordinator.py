@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from logstore import Broker, VirtualClock
-from logstore.errors import IllegalStateError
+from logstore.errors import IllegalStateError, KafkaStorageError
 from logstore.groups.requests import LeavingMember
 from logstore.runtime import ThreadScheduler
 from tests.support.world.groups import (
@@ -219,6 +219,30 @@ def test_the_first_rebalance_waits_for_more_members_if_it_is_told_to():
     assert bench.state() == "Empty"
 
 
+def test_a_rebalance_waits_for_as_long_as_the_most_patient_member_asks_for(bench):
+    """Members differ, and the longest of their rebalance timeouts counts."""
+    hasty = bench.member(rebalance_ms=5_000, session_ms=300_000)
+    patient = bench.member(rebalance_ms=60_000, session_ms=300_000)
+    third = bench.member(rebalance_ms=20_000, session_ms=300_000)
+    settle(hasty)
+    patient.join()
+    settle(hasty, patient)
+    assert third.join() is None
+    bench.clock.advance(ms=59_999)
+    assert third.joined is None
+    bench.clock.advance(ms=1)
+    assert third.joined.error is None
+    assert [each.member_id for each in bench.groups.describe("g").members] == [third.member_id]
+    # The most patient one is out: the next wait is that of the one who is left.
+    fourth = bench.member(rebalance_ms=5_000, session_ms=300_000)
+    third.sync()
+    assert fourth.join() is None
+    bench.clock.advance(ms=19_999)
+    assert fourth.joined is None
+    bench.clock.advance(ms=1)
+    assert fourth.joined.error is None
+
+
 # -- syncs, heartbeats, sessions -------------------------------------------------------------
 
 
@@ -400,6 +424,30 @@ def test_a_static_member_comes_back_without_a_rebalance(bench, can_skip):
     assert second.join().error == "FENCED_INSTANCE_ID"
     assert second.leave() == "FENCED_INSTANCE_ID"
     assert first.beat() is None
+
+
+def test_a_static_member_whose_return_cannot_be_stored_stays_who_it_was(bench, monkeypatch):
+    first, second = two_static(bench)
+    before = bench.groups.describe("g").members
+    write = bench.groups._store.write_group
+    failures = []
+
+    def fail(*_):
+        failures.append(1)
+        raise KafkaStorageError("the disk is broken")
+
+    for _ in range(2):
+        monkeypatch.setattr(bench.groups._store, "write_group", fail)
+        again = bench.member(instance="b")
+        assert again.join().error == "NOT_COORDINATOR"
+        monkeypatch.setattr(bench.groups._store, "write_group", write)
+        assert bench.groups.describe("g").members == before
+        assert (bench.state(), first.beat(), second.beat()) == ("Stable", None, None)
+    assert len(failures) == 2
+    assert second.sync().error is None
+    third = bench.member(instance="b")
+    assert third.join().error is None
+    assert second.beat() == "FENCED_INSTANCE_ID"
 
 
 def test_a_static_leader_that_comes_back_assigns_nothing(bench):

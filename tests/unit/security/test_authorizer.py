@@ -120,6 +120,29 @@ def test_the_star_stands_for_no_name_that_begins_with_one():
         ([acl("write"), acl("write", permission="deny")], False),
         ([acl("write"), acl("write", name="ord", pattern="prefixed", permission="deny")], False),
         ([acl("write"), acl("write", name="orders-", pattern="prefixed", permission="deny")], True),
+        # a prefix that is denied is all that the same prefix allows, or a longer one
+        (
+            [
+                acl("write", name="a-", pattern="prefixed"),
+                acl("write", name="a-", pattern="prefixed", permission="deny"),
+            ],
+            False,
+        ),
+        (
+            [
+                acl("write", name="a-b", pattern="prefixed"),
+                acl("write", name="a-", pattern="prefixed", permission="deny"),
+            ],
+            False,
+        ),
+        (
+            [
+                acl("write", name="a-", pattern="prefixed"),
+                acl("write", name="a-b", pattern="prefixed", permission="deny"),
+            ],
+            True,
+        ),
+        ([acl("write"), acl("write", pattern="prefixed", permission="deny")], False),
         ([acl("write", name="*"), acl("write", permission="deny")], True),
         # the literal alone is denied, others with the prefix are not
         ([acl("write", pattern="prefixed"), acl("write", permission="deny")], True),

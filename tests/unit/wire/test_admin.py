@@ -541,6 +541,11 @@ def test_no_request_creates_more_partitions_than_the_limit():
             answer = client.ask(CreatePartitionsRequest(topics=asked), 3)
             assert name_of(answer.results[0].error_code) == error
         assert len(broker.topic("a").partitions) == 19
+        # The limit is that of a request, and as large for the next one.
+        for number in range(3):
+            asked = created(client, new_topic(f"b{number}", 10), new_topic(f"c{number}", 1))
+            assert {name_of(each.error_code) for each in asked} == {"POLICY_VIOLATION"}
+            assert [each.error_code for each in created(client, new_topic(f"b{number}", 10))] == [0]
 
 
 def test_topics_whose_creator_says_nothing_have_the_broker_s_number_of_partitions():

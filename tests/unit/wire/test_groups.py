@@ -174,6 +174,43 @@ def test_a_silent_member_is_out_in_real_time_on_a_virtual_clock(broker, client):
     client.until(lambda: broker.groups.describe("g").state == "Empty")
 
 
+def test_members_of_version_0_wait_for_each_other_though_they_tell_no_rebalance_timeout(
+    listener, client
+):
+    """Their session timeout stands for it."""
+    first = client.ask(join(), 0)
+    client.ask(sync(first, [(first.member_id, b"all")]), 0)
+    beat = HeartbeatRequest(group_id="g", generation_id=1, member_id=first.member_id)
+    with Client(listener, "second") as other:
+        waiting = join()
+        other.socket.sendall(other.frame(waiting, 0))
+        client.until(lambda: client.ask(beat, 0).error_code == KAFKA_CODES["REBALANCE_IN_PROGRESS"])
+        again = client.ask(join(first.member_id), 0)
+        second = other.read(waiting, 0)[1]
+    assert (again.error_code, again.member_id) == (0, first.member_id)
+    assert again.generation_id == second.generation_id == 2
+    leader = again if again.members else second
+    assert {each.member_id for each in leader.members} == {first.member_id, second.member_id}
+
+
+@pytest.mark.parametrize("version", (0, 9))
+def test_a_rebalance_ends_by_the_clock_without_the_members_that_are_late(listener, client, version):
+    options = {"session_timeout_ms": 100 if version == 0 else 30_000, "rebalance_timeout_ms": 100}
+    for _ in range(2):
+        first = stable(client, **options)
+        with Client(listener, "second") as other:
+            second = member(other, version, **options)  # answered once the first is given up
+            assert second.generation_id > first.generation_id
+            assert [each.member_id for each in second.members] == [second.member_id]
+            generation_id = second.generation_id
+            beat = HeartbeatRequest(
+                group_id="g", generation_id=generation_id, member_id=first.member_id
+            )
+            assert name_of(client.ask(beat, 3).error_code) == "UNKNOWN_MEMBER_ID"
+            leaving = [LeaveGroupRequest.MemberIdentity(member_id=second.member_id)]
+            other.ask(LeaveGroupRequest(group_id="g", members=leaving), 5)
+
+
 def test_a_jump_of_a_virtual_clock_expels_nobody(broker, client):
     joined = stable(client)
     broker.clock.advance(days=3)

@@ -169,6 +169,29 @@ def test_requests_that_wait_their_turn_are_few_and_the_socket_is_not_read_meanwh
         sender.join()
 
 
+def test_a_connection_is_held_up_each_time_that_too_many_requests_wait(broker):
+    """Filled, drained, and filled again: no request is read that may not wait, nor one lost."""
+    broker.create_topic("t")
+    request = ApiVersionsRequest()
+    with (
+        broker.listen(limits=Limits(in_flight=4)) as listener,
+        Client(listener) as client,
+    ):
+        client.ask(request, 0)
+        (connection,) = listener._connections
+        for number in range(3):
+            waits = fetch_of("t", number, max_wait_ms=3_600_000)
+            frames = client.frame(waits, 12)
+            frames += b"".join(client.frame(request, 0) for _ in range(8))
+            client.socket.sendall(frames)
+            client.until(lambda: not connection._is_reading)
+            broker.append("t", value=b"x")
+            client.read(waits, 12)
+            for _ in range(8):
+                assert client.read(request, 0)[1].error_code == 0
+            client.until(lambda: connection._is_reading)
+
+
 def test_who_has_not_authenticated_sends_no_large_frame(broker):
     limits = Limits(frame_bytes=2000, frame_bytes_before_authentication=1000)
     with broker.listen(sasl={"ann": "secret"}, limits=limits) as listener:
@@ -199,6 +222,48 @@ def test_requests_are_remembered_up_to_a_limit(broker):
             ("Metadata", 1, "me"),
         ]
         assert found[-1].body == MetadataRequest(topics=None)
+
+
+def test_requests_are_remembered_again_and_again_up_to_a_number_of_bytes(broker):
+    """The newest ones, however many went before."""
+    limits = Limits(remembered_bytes=10_000)
+    with broker.listen(limits=limits) as listener, Client(listener) as client:
+        names = [f"{number}-{'n' * 900}" for number in range(60)]
+        for name in names:
+            topics = [MetadataRequest.MetadataRequestTopic(name=name)]
+            asked = MetadataRequest(topics=topics, allow_auto_topic_creation=False)
+            client.ask(asked, 9)
+            assert listener.requests[-1].body.topics[0].name == name
+        found = listener.requests
+        size = found[0].size_bytes
+        assert [each.body.topics[0].name for each in found] == names[-(10_000 // size) :]
+        # One that is larger than all that may be remembered is not, and the next ones are.
+        topics = [MetadataRequest.MetadataRequestTopic(name="n" * 200) for _ in range(60)]
+        client.ask(MetadataRequest(topics=topics, allow_auto_topic_creation=False), 9)
+        assert listener.requests == []
+        client.ask(ApiVersionsRequest(), 0)
+        assert [each.api for each in listener.requests] == ["ApiVersions"]
+
+
+def test_connections_are_ended_each_time_they_were_idle_for_too_long(broker):
+    with broker.listen(limits=Limits(idle_ms=50)) as listener:
+        for _ in range(3):
+            with Client(listener) as client:
+                client.ask(ApiVersionsRequest(), 0)
+                assert client.is_at_end()
+            client.until(lambda: not listener._connections)
+
+
+def test_large_frames_end_their_connections_each_time(broker):
+    limits = Limits(frame_bytes=2000)
+    with broker.listen(limits=limits) as listener:
+        for _ in range(3):
+            with Client(listener) as client:
+                client.ask(ApiVersionsRequest(), 0)
+                client.socket.sendall(struct.pack(">i", 2001))
+                assert client.is_at_end()
+            with Client(listener) as client:
+                assert client.ask(ApiVersionsRequest(), 0).error_code == 0
 
 
 def test_opened_and_closed_leaves_no_thread_and_no_socket(broker):
@@ -398,6 +463,40 @@ def test_half_requests_that_hold_all_memory_are_closed_and_others_answered(broke
             third.close()
             second.close()
             second.until(lambda: not listener._connections)
+
+
+def test_a_request_whose_length_has_not_arrived_counts_as_the_largest(broker):
+    """Or many such requests could all be received to their end once the pool is full."""
+    with broker.listen(limits=Limits(frame_bytes=5000)) as listener, Client(listener) as client:
+        client.ask(ApiVersionsRequest(), 0)
+        (connection,) = listener._connections
+        assert connection.missing_bytes == 0
+        client.socket.sendall(struct.pack(">i", 1000)[:3])
+        client.until(lambda: connection.missing_bytes == 5000)
+        client.socket.sendall(struct.pack(">i", 1000)[3:] + b"x" * 100)
+        client.until(lambda: connection.missing_bytes == 900)
+
+
+def test_a_request_does_not_keep_what_arrived_behind_it(broker):
+    """Its fields are views of the bytes that arrived, and requests are remembered."""
+    records = batch(0)
+    data = ProduceRequest.PartitionProduceData(index=0, records=records)
+    topics = [ProduceRequest.TopicProduceData(name="t", partition_data=[data])]
+    request = ProduceRequest(acks=1, timeout_ms=1000, topic_data=topics)
+    broker.create_topic("t")
+    with broker.listen() as listener, Client(listener) as client:
+        client.ask(ApiVersionsRequest(), 0)
+        (connection,) = listener._connections
+        arrived = client.frame(request, 9) + half_of(500_000, 200_000)
+
+        async def feed():
+            connection.data_received(arrived)
+
+        listener._loops.call(feed())
+        client.read(request, 9)
+        view = listener.requests[-1].body.topic_data[0].partition_data[0].records
+        assert bytes(view) == records
+        assert len(view.obj) < 1000
 
 
 def test_a_request_may_arrive_in_very_small_pieces(broker):

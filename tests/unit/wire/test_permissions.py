@@ -3,7 +3,7 @@
 import pytest
 
 from logstore import Acl, Authorizer, Broker, OffsetAndMetadata, TopicPartition
-from logstore.errors import KAFKA_CODES
+from logstore.errors import KAFKA_CODES, MessageError
 from logstore.messages import to_json
 from logstore.messages.types import ListGroupsRequest, ListTransactionsRequest
 from logstore.record.batch import build_batch
@@ -221,6 +221,22 @@ def test_who_creates_a_topic_needs_one_of_two(grants):
         assert [topic.name for topic in broker.topics()] == ["new"]
 
 
+@pytest.mark.parametrize("version", (0, 1, 2))
+def test_elections_that_are_refused_are_answered_partition_by_partition(version):
+    """Version 0 has no error for the whole."""
+    fields = {"topic_partitions": [{"topic": "t", "partitions": [0, 1]}]}
+    with (
+        Broker() as broker,
+        broker.listen(authorizer=Authorizer()) as listener,
+        Client(listener) as client,
+    ):
+        told = client.ask(made("ElectLeadersRequest", fields), version)
+    refused = KAFKA_CODES[CLUSTER]
+    (topic,) = told.replica_election_results
+    assert [each.error_code for each in topic.partition_result] == [refused, refused]
+    assert told.error_code == (refused if version else 0)
+
+
 def test_a_fetch_needs_read():
     asked = {
         "max_wait_ms": 0,
@@ -295,3 +311,113 @@ def test_the_page_shows_the_table():
         permission_docs.page(permission_docs.TARGET.read_text())
         == permission_docs.TARGET.read_text()
     ), "make docs"
+
+
+# -- names in answers --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("grants", "error", "name"),
+    (
+        ((), TOPIC, None),
+        ((("describe", "topic"),), TOPIC, "secret-topic"),
+        ((("delete", "topic"),), "NONE", "secret-topic"),  # which implies DESCRIBE
+    ),
+)
+def test_a_topic_that_is_deleted_by_its_id_is_named_to_those_who_may_describe_it(
+    grants, error, name
+):
+    with Broker() as broker, broker.listen(authorizer=granting(grants)) as listener:
+        broker.create_topic("secret-topic")
+        asked = {"topics": [{"name": None, "topic_id": broker.topic("secret-topic").id}]}
+        with Client(listener) as client:
+            (found,) = client.ask(made("DeleteTopicsRequest", asked), 6).responses
+    assert (found.error_code, found.name) == (KAFKA_CODES[error], name)
+
+
+@pytest.mark.parametrize(
+    ("grants", "error", "name"),
+    (((), "UNKNOWN_TOPIC_ID", None), ((("describe", "topic"),), "NONE", "secret-topic")),
+)
+def test_a_topic_that_is_asked_for_by_its_id_is_named_to_those_who_may_describe_it(
+    grants, error, name
+):
+    with Broker() as broker, broker.listen(authorizer=granting(grants)) as listener:
+        broker.create_topic("secret-topic")
+        asked = {"topics": [{"name": None, "topic_id": broker.topic("secret-topic").id}]}
+        with Client(listener) as client:
+            (found,) = client.ask(made("MetadataRequest", asked), 12).topics
+    assert (found.error_code, found.name) == (KAFKA_CODES[error], name)
+
+
+def asked_without_names(api, topic_id):
+    """Return requests that name nothing: all that there is, or a topic by its id."""
+    yield {}
+    for field in ("topics", "groups", "users", "topic_partitions", "resources"):
+        yield {field: None}
+        yield {field: []}
+    partitions = [{"partition": 0, "partition_max_bytes": 1000}]
+    yield {"topics": [{"topic_id": topic_id, "partitions": partitions}], "max_bytes": 1000}
+    yield {"topics": [{"name": None, "topic_id": topic_id}]}
+    yield {"groups": [{"group_id": "secret-group", "topics": None}]}
+    yield {"transactional_ids": ["secret-id"]}
+    yield {"filters": [ANY_ACL | {"permission_type": 1}]}
+    yield ANY_ACL | {"permission_type": 1}
+
+
+def texts_in(told):
+    """Yield all texts of an answer in JSON."""
+    if isinstance(told, dict):
+        told = list(told.values())
+    if isinstance(told, list):
+        for each in told:
+            yield from texts_in(each)
+    elif isinstance(told, str):
+        yield told
+
+
+@pytest.fixture(scope="module")
+def secrets():
+    """A broker with topics, groups, transactions, ACLs and users that a stranger must not see."""
+    authorizer = Authorizer([Acl("User:ann", "read", "topic", "secret-acl")])
+    with (
+        Broker() as broker,
+        broker.listen(authorizer=authorizer, sasl={"ann": "a", "secret-user": "b"}) as listener,
+    ):
+        broker.create_topic("secret-topic")
+        broker.append("secret-topic", key=b"secret-key", value=b"secret-value")
+        tp = TopicPartition("secret-topic", 0)
+        broker.groups.commit("secret-group", {tp: OffsetAndMetadata(5, "secret-metadata")})
+        producer = broker.producer(transactional_id="secret-id")
+        producer.init_transactions()
+        producer.begin_transaction()
+        producer.send("secret-topic", value=b"secret", partition=0)
+        producer.flush()
+        with Client(listener) as client:
+            client.ask(made("SaslHandshakeRequest", {"mechanism": "PLAIN"}), 1)
+            client.ask(made("SaslAuthenticateRequest", {"auth_bytes": b"\0ann\0a"}), 2)
+            yield broker, client
+        producer.abort_transaction()
+
+
+@pytest.mark.parametrize("api", CASES)
+def test_no_answer_names_what_its_reader_may_not_see(secrets, api):
+    """Not codes alone: no name, key or value that the question did not have."""
+    broker, client = secrets
+    topic_id = broker.topic("secret-topic").id
+    asked = 0
+    for fields in asked_without_names(api, topic_id):
+        for version in {SERVED[api].first, SERVED[api].last}:
+            if api == "Produce":
+                fields = {"acks": 1, **fields}  # which is answered
+            try:
+                request = made(f"{api}Request", fields)
+                frame = client.frame(request, version)
+            except (MessageError, KeyError, TypeError):
+                continue  # not a field of this request, or not of this version
+            client.socket.sendall(frame)
+            told = list(texts_in(to_json(client.read(request, version)[1], version)))
+            mine = set(texts_in(to_json(request, version)))
+            assert [each for each in told if "secret" in each and each not in mine] == []
+            asked += 1
+    assert asked
