@@ -186,7 +186,10 @@ def verify_directories(
         now_ms=now_ms,
         forced=forced,
     )
-    paths = directories_of(before), directories_of(after)
+    paths = (
+        directories_of(before, absolute=False),
+        directories_of(after, absolute=False),
+    )
     old = _partitions(paths[0], broker_config, topic, partition)
     if not any(old.values()):
         raise InvalidConfigurationError(f"{', '.join(paths[0])}: no partition to compare with")

@@ -318,7 +318,7 @@ HOSTILE = (
     ("/api/topics/users/configs", {"set": {"a": "1"}, "unset": ["a"]}, "a"),
     ("/api/broker/configs", {"set": {"log.dirs": "/"}}, "log.dirs"),
     ("/api/broker/configs", {"set": {"log.cleaner.threads": "50"}}, "log.cleaner.threads"),
-    ("/api/broker/configs", {"set": {"log.cleaner.thread": "1"}}, "log.cleaner.thread"),
+    ("/api/broker/configs", {"set": {"log.dirs": "/other"}}, "log.dirs"),
     (
         "/api/broker/configs",
         {"set": {"log.retention.ms": 5}, "unset": ["log.retention.ms"]},
