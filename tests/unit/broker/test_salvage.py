@@ -205,3 +205,22 @@ def test_the_result_is_appended_to_and_topics_come_along():
         assert broker.manager.catalog.topic("golden").configs == {"segment.bytes": "500"}
         assert broker.append("golden", key=b"k", value=b"v").offset == 20
         assert len(list(broker.read("golden"))) == 20
+
+
+def test_segments_without_timestamps_are_as_old_as_before():
+    """Retention takes the age of their files."""
+    clock = VirtualClock()
+    fs = MemoryFileSystem(clock)
+    with Broker("/data", fs=fs, clock=clock) as broker:
+        broker.create_topic("t")
+        for _ in range(2):
+            broker.append("t", value=b"v", timestamp=-1)
+            broker.roll("t")
+            clock.advance(days=1)
+        ages = [segment.last_modified_ms for segment in broker.log("t").segments.view[:2]]
+    with Broker("/data", fs=fs, clock=LATER, read_only=True, on_damage="pass_over") as broker:
+        salvage(broker, broker.partitions(), fs, "/out")
+    with Broker("/out", fs=fs, clock=LATER, read_only=True) as broker:
+        found = [segment.last_modified_ms for segment in broker.log("t").segments.view[:2]]
+    assert found == ages
+    assert ages[0] < ages[1]
