@@ -251,16 +251,13 @@ def _raw(file: File, path: str, position: int, end: int, key: bytes, state: str)
         data = file.read(at, min(_BLOCK, end - at))
         if not data:
             return
-        yield from _raw_bytes(before + data, path, at - len(before), at + len(data), key, state)
+        start = at - len(before)
+        for found in _raw_bytes(before + data, path, start, at + len(data), key, state):
+            # A key that ends before this block was found in the one before.
+            if found.state == UNREADABLE or found.position + len(key) > at:
+                yield found
         at += len(data)
-        # What stands across two blocks; what stands in the first was found.
-        before = data[-overlap:] if at < end else b""
-        if before and _prefixed(key, before):
-            before = before[-len(key) :]
-
-
-def _prefixed(key: bytes, data: bytes) -> bool:
-    return any(pattern in data for pattern in _patterns(key))
+        before = data[-overlap:]
 
 
 def _patterns(key: bytes) -> tuple[bytes, ...]:

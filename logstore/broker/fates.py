@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from functools import partial
@@ -12,6 +13,7 @@ from itertools import islice
 from json.encoder import encode_basestring_ascii as _quote
 from typing import TYPE_CHECKING
 
+from logstore.inspect.records import decoded_key_member
 from logstore.named import NamedTuple
 from logstore.record.json_text import bytes_member
 from logstore.runtime.guard import StorageGuard
@@ -52,15 +54,27 @@ class RecordFate(NamedTuple):
     control: str | None
 
 
-def fate_json(topic_partition: TopicPartition, record: RecordFate) -> str:
-    """Return the fate of a record as a JSON object on one line, as `inspect --fate` has it."""
+def fate_json(topic_partition: TopicPartition, record: RecordFate, *, raw: bool = False) -> str:
+    """Return the fate of a record as a JSON object on one line, as `inspect --fate` has it.
+
+    Keys of Kafka's own topics are decoded, too, unless `raw`.
+    """
+    decoded = "" if raw else _decoded(topic_partition.topic, record)
     by = "null" if record.superseded_by is None else record.superseded_by
     control = "null" if record.control is None else _quote(record.control)
     return (
         f'{{"offset": {record.offset}, {bytes_member("key", record.key)}, '
         f'"fate": {_quote(record.fate)}, "superseded_by": {by}, "control": {control}, '
-        f'"topic": {_quote(topic_partition.topic)}, "partition": {topic_partition.partition}}}'
+        f'"topic": {_quote(topic_partition.topic)}, "partition": {topic_partition.partition}'
+        f"{decoded}}}"
     )
+
+
+def _decoded(topic: str, record: RecordFate) -> str:
+    if not topic.startswith("__"):
+        return ""
+    found = decoded_key_member(topic, record.key)
+    return "".join(f', "{name}": {json.dumps(value)}' for name, value in found.items())
 
 
 class FatesPage(NamedTuple):

@@ -31,6 +31,7 @@ from logstore.broker.committed import (
 )
 from logstore.broker.view import HasLogs, PartitionView
 from logstore.cleaner.strategy import Order, Strategy
+from logstore.inspect.records import decoded_key_member
 from logstore.named import NamedTuple
 from logstore.record import kernels
 from logstore.record.codecs import Codec
@@ -195,7 +196,8 @@ class PartitionStats:
     live_keys, distinct_keys : int
         Keys that have a live record, and all.
     top_keys, top_keys_by_bytes : tuple of KeyStats
-        By the count of their records, and by their bytes; equal ones by the key.
+        By the count of their records, and by their bytes. Equal ones are ordered by the offset of
+        the record that wins the key, the lowest first.
     dead : mapping
         Records by `DEAD`.
     codecs, producers, days : mapping
@@ -237,6 +239,10 @@ class PartitionStats:
     assumed: tuple[str, ...]
     passes: int
 
+    def _key_json(self, key: KeyStats) -> dict[str, Any]:
+        """Return a key as JSON; of Kafka's own topics it is decoded, too."""
+        return key.to_json() | decoded_key_member(self.topic, key.key)
+
     def to_json(self) -> dict[str, Any]:
         """Return the JSON object of `logstore stats`."""
         plain = (
@@ -250,8 +256,8 @@ class PartitionStats:
         )
         return {
             **{name: getattr(self, name) for name in plain},
-            "top_keys": [key.to_json() for key in self.top_keys],
-            "top_keys_by_bytes": [key.to_json() for key in self.top_keys_by_bytes],
+            "top_keys": list(map(self._key_json, self.top_keys)),
+            "top_keys_by_bytes": list(map(self._key_json, self.top_keys_by_bytes)),
             **{name: getattr(self, name) for name in later},
             "dead": dict(self.dead),
             "segments": [segment._asdict() for segment in self.segments],

@@ -32,6 +32,21 @@ def decoded_member(topic: str | None, record: KeyAndValue) -> dict[str, Any]:
     return {} if found is None else {"decoded": found}
 
 
+def decoded_key_member(topic: str, key: bytes | None) -> dict[str, Any]:
+    """Return what JSON with a record's key has besides the bytes: `decoded`, or nothing.
+
+    It has `type` and `key`, for Kafka's own topics, if the key can be decoded.
+    """
+    if key is None or not topic.startswith("__"):
+        return {}
+    from logstore.inspect.internal_topics import decoded
+
+    found = decoded(topic, key, None)
+    if found is None or found["key"] is None:
+        return {}
+    return {"decoded": {"type": found["type"], "key": found["key"]}}
+
+
 def decodable_topic(topic_partition: TopicPartition | None, batch: RecordBatch) -> str | None:
     """Return the topic of records that may be decoded; None of control records, which are not."""
     if topic_partition is None or batch.header.is_control:

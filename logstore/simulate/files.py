@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 
 REPORT = "report.html"
+SWEEP = "sweep.csv"
 
 
 def save(
@@ -55,7 +56,7 @@ def save(
 _SERIES = ("partitions", "segments", "passes", "consumers")
 _NAMES = (
     REPORT,
-    "sweep.csv",
+    SWEEP,
     *(f"{name}.{kind}" for name in _SERIES for kind in ("csv", "parquet")),
 )
 """Everything that a run may leave."""
@@ -74,7 +75,7 @@ def _write_all(run: Run, sweep: Sweep | None, directory: Path) -> Iterator[Path]
         rows = Table((*sweep.variants[0].settings, *sweep.variants[0].costs, "not_beaten"))
         for each in sweep.variants:
             rows.add(**each.settings, **each.costs, not_beaten=each in front)
-        yield _write_csv(rows, directory / "sweep.csv")
+        yield _write_csv(rows, directory / SWEEP)
 
 
 def can_write_parquet() -> bool:

@@ -5,6 +5,7 @@ import shutil
 
 import pytest
 
+from logstore import Broker, OffsetAndMetadata, TopicPartition
 from tests.support.interop.decoded_records import RECORDED
 
 OFFSETS = "__consumer_offsets"
@@ -113,3 +114,50 @@ def test_snapshots_of_the_clusters_metadata_are_read_as_its_log_is(run, tmp_path
     run("export", path, "--out", out)
     exported = [json.loads(line) for line in out.read_text().splitlines()]
     assert [row.get("decoded") for row in exported] == [item.get("decoded") for item in items]
+
+
+# -- keys alone --------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def offsets(data_dir):
+    """A topic of committed offsets with one key twice."""
+    with Broker(data_dir) as broker:
+        broker.create_topic("orders")
+        for offset in (1, 2):
+            committed = {TopicPartition("orders", 0): OffsetAndMetadata(offset)}
+            broker.admin().alter_group_offsets("shop", committed)
+        [partition] = {
+            tp for tp in broker.partitions("__consumer_offsets") if broker.log(*tp).log_end_offset
+        }
+    return str(partition)
+
+
+KEY = {"group": "shop", "topic": "orders", "partition": 0}
+
+
+def test_stats_name_the_keys_of_kafkas_own_topics(run, offsets):
+    found = run("stats", offsets, "--format", "json").json
+    for name in ("top_keys", "top_keys_by_bytes"):
+        assert found[name][0]["decoded"] == {"type": "OffsetCommit", "key": KEY}
+        assert "key" in found[name][0] or "key_base64" in found[name][0]
+    assert '{"group":"shop","topic":"orders","partition":0}' in run("stats", offsets).stdout
+
+
+def test_fates_name_the_keys_of_kafkas_own_topics(run, offsets):
+    fates = ("inspect", offsets, "--fate")
+    first, *_ = run(*fates, "--format", "jsonl").jsonl
+    assert first["decoded"] == {"type": "OffsetCommit", "key": KEY}
+    assert '{"group":"shop","topic":"orders","partition":0}' in run(*fates).stdout
+    raw, *_ = run(*fates, "--raw", "--format", "jsonl").jsonl
+    assert "decoded" not in raw
+    assert '"group"' not in run(*fates, "--raw").stdout
+
+
+def test_a_key_that_is_none_of_kafkas_stays_as_it_is(run, data_dir):
+    with Broker(data_dir) as broker:
+        broker.create_topic("__consumer_offsets", configs={"cleanup.policy": "compact"})
+        broker.append("__consumer_offsets", key=b"odd", value=b"v")
+    found = run("stats", "__consumer_offsets", "--format", "json").json
+    assert found["top_keys"] == [{"key": "odd", "records": 1, "bytes": 11}]
+    assert "odd" in run("inspect", "__consumer_offsets", "--fate").stdout

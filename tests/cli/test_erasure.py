@@ -296,3 +296,14 @@ def test_the_last_record_of_a_log_can_go_once_another_is_appended(run, create, p
     run("clean", "--force", "--roll", "--now", now)
     [left] = erasure(at=now)["places"]
     assert left["offset"] == first["offset"]
+
+
+@pytest.mark.parametrize(("policy", "earliest"), (("compact", None), ("compact,delete", JAN_1)))
+def test_a_bound_of_bytes_removes_nothing_unless_the_policy_deletes(
+    create, put, erasure, policy, earliest
+):
+    create(f"cleanup.policy={policy}", "retention.bytes=1", "retention.ms=-1")
+    put("ann", "v")
+    [place] = erasure()["places"]
+    assert (place["state"], place["earliest_ms"]) == ("live", earliest)
+    assert ("retention.bytes" in place["rule"]) is (earliest is not None)

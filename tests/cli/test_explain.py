@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+
 import pytest
 
 from tests.cli.conftest import lines, tree_hash
@@ -229,3 +231,40 @@ def test_a_dry_run_shows_what_the_real_run_does(run, users):
 )
 def test_wrong_usage(run, users, arguments, code):
     run("explain", *arguments, code=code)
+
+
+def test_what_is_assumed_is_listed_once(run, data_dir):
+    """Also the clock, and what holds for several partitions."""
+    run("topic", "create", "t", "--partitions", 2, "--config", "cleanup.policy=compact")
+    for number in (0, 1):
+        run("append", "t", "--partition", number, input=lines({"key": "k", "value": "v"}))
+    (data_dir / "logstore-topics.json").unlink()
+    text = run("explain", "t", "--partition", 0).stdout
+    assert text.count("assumed:") == 1
+    assert text.count("the time is this machine's") == 1
+    text = " ".join(run("explain", "t").stdout.split())
+    assert text.count("no configuration of topic t is stored here") == 1
+    assert text.count("the time is this machine's") == 1
+    items = run("explain", "t", "--format", "jsonl").jsonl
+    assert all("no configuration" in item["assumed"][0] for item in items)
+    assert all("the time is this machine's" in item["assumed"][-1] for item in items)
+
+
+@pytest.mark.parametrize(
+    "command", (("inspect",), ("explain", "--key", "k"), ("erasure", "t", "--key", "k"))
+)
+def test_a_warning_of_a_folder_is_printed_once(run, data_dir, command):
+    """However often the folder is read, also in what is rehearsed."""
+    run("topic", "create", "t", "--partitions", 2, "--config", "cleanup.policy=compact")
+    for number in (0, 1):
+        run("append", "t", "--partition", number, input=lines({"key": "k", "value": "v"}))
+    (data_dir / "logstore-topics.json").unlink()
+    (data_dir / "t-0" / "partition.metadata").write_text("garbage")
+    other = "version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAg\n"
+    (data_dir / "t-1" / "partition.metadata").write_text(other)
+    error = run(*command, code=None).stderr
+    assert error.count("t-0/partition.metadata: line 1") == 1
+    shutil.copytree(data_dir / "t-1", data_dir / "t-2")
+    text = "version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAw\n"
+    (data_dir / "t-2" / "partition.metadata").write_text(text)
+    assert run(*command, code=None).stderr.count("belongs to another topic") == 1

@@ -2,6 +2,7 @@
 
 import csv
 import errno
+import importlib.util
 import json
 
 import pyarrow.parquet
@@ -32,6 +33,47 @@ def test_a_run_leaves_series_and_a_report(run, tmp_path):
     assert table.column_names == list(PARTITIONS)
     assert (out / "report.html").read_text().startswith("<!doctype html>")
     assert not (out / "data").exists()
+
+
+RUN = ("simulate", "kip-354", "--samples", "5")
+
+
+@pytest.mark.parametrize(
+    ("missing", "kinds", "sweep_kinds", "not_written"),
+    (
+        ((), "series and report", "table, series and report", ()),
+        (
+            ("plotly",),
+            "series",
+            "table and series",
+            ("no report is written: it needs plotly",),
+        ),
+        (
+            ("plotly", "pyarrow"),
+            "series",
+            "table and series",
+            ("no report is written: it needs plotly", "no Parquet is written: it needs pyarrow"),
+        ),
+    ),
+)
+def test_what_was_not_written_is_named_with_the_reason(
+    run, tmp_path, monkeypatch, missing, kinds, sweep_kinds, not_written
+):
+    find_spec = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name: None if name in missing else find_spec(name)
+    )
+    out = tmp_path / "out"
+    found = run(*RUN, "--out", str(out))
+    assert found.stdout.splitlines()[-1] == f"{kinds}: {out}"
+    for text in not_written:
+        assert text in found.stderr
+    assert ("is written: it needs" in found.stderr) == bool(not_written)
+    assert (out / "report.html").exists() == ("plotly" not in missing)
+    assert (out / "partitions.parquet").exists() == ("pyarrow" not in missing)
+    sweep = ("--sweep", "segment.bytes=1MiB", "--jobs", "1")
+    last = run(*RUN, "--out", str(out), *sweep).stdout.splitlines()[-1]
+    assert last == f"{sweep_kinds}: {out}"
 
 
 def test_json_tells_costs_and_files(run, tmp_path):

@@ -125,3 +125,16 @@ def test_a_terminal_obeys_no_name(run, data_dir):
     assert "\\x1b]0;title\\x07" in found.stdout
     assert "odd\\x1b[2Jname" in found.stderr
     assert run("stats", "t", "--format", "json").json["headers"][0]["name"] == "\x1b]0;title\x07"
+
+
+@pytest.mark.parametrize("keys", (("b", "a"), ("a", "b")))
+def test_equal_keys_are_ordered_by_the_offsets_of_their_winners(run, keys):
+    """By records and by bytes alike, whatever the keys are."""
+    first, second = keys
+    order = (first, second, second, first)  # so the second one's winner comes first
+    items = ({"key": key, "value": "v"} for key in order)
+    run("append", "t", "--create", "--batch-records", 1, input=lines(*items))
+    found = run("stats", "t", "--format", "json").json
+    for name in ("top_keys", "top_keys_by_bytes"):
+        assert [each["key"] for each in found[name]] == [second, first]
+        assert len({(each["records"], each["bytes"]) for each in found[name]}) == 1

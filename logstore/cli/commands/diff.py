@@ -157,7 +157,7 @@ def _show(tp: TopicPartition, found: PartitionDiff, *, show_all: bool, summary: 
 
     def rows() -> Iterator[tuple[Cell, ...]]:
         for each in listed():
-            yield fate_row(each)
+            yield fate_row(tp.topic, each)
 
     lines = Table(_COLUMNS, right=_NUMBERS).lines(rows())
     if summary:

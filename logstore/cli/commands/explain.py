@@ -175,12 +175,15 @@ def _items(
 def _lines(
     found: Iterable[PartitionExplanation], now_ms: int, assumed: Sequence[str]
 ) -> Iterator[str]:
-    """Yield the lines of one partition after another, as they are looked at."""
+    """Yield the lines of one partition after another, as they are looked at.
+
+    What is assumed is listed once: with the first partition that it is about.
+    """
+    listed: dict[str, None] = {}
     is_first = True
     for partition in found:
         if not is_first:
             yield ""
-        is_first = False
         yield from _headline(partition, now_ms)
         yield ""
         table = Table(("", "condition", "holds", "because"), wrap=True)
@@ -188,10 +191,12 @@ def _lines(
             _row(gate, partition.decision, now_ms) for gate in partition.decision.gates
         )
         yield from _notes(partition)
+        texts = (*partition.assumed, *(assumed if is_first else ()))
+        yield from said("assumed", [text for text in texts if text not in listed], "dim")
+        listed |= dict.fromkeys(texts)
+        is_first = False
     if is_first:
         yield "no partitions"
-    else:
-        yield from said("assumed", assumed, "dim")
 
 
 def _headline(each: PartitionExplanation, now_ms: int) -> Iterator[str]:
@@ -218,7 +223,7 @@ def _headline(each: PartitionExplanation, now_ms: int) -> Iterator[str]:
 
 
 def _notes(each: PartitionExplanation) -> Iterator[str]:
-    """Yield what helps, what the open segment and the tombstones wait for, what was assumed."""
+    """Yield what helps, and what the open segment and the tombstones wait for."""
     for remedy in _pressing(each):
         yield ""
         name = CONDITIONS.get(remedy.gate, remedy.gate)
@@ -235,7 +240,6 @@ def _notes(each: PartitionExplanation) -> Iterator[str]:
     if each.key is not None:
         yield from _key(each.key)
     yield from said("damage", each.damages, "red")
-    yield from said("assumed", each.assumed, "dim")
 
 
 def _when(moment_ms: int | None, now_ms: int, none: str) -> str:

@@ -149,7 +149,7 @@ def inspect(
         if summary:
             found.opened()
         if fate:
-            return _print_fates(settings, found)
+            return _print_fates(settings, found, raw=raw)
         if records:
             return _print_records(settings, found, raw=raw)
         if batches or found.file is not None:
@@ -351,13 +351,13 @@ def _displayed(source: BatchSource, stored: StoredRecord, *, raw: bool) -> tuple
     return displayed(topic, stored.record, raw=raw)
 
 
-def _print_fates(settings: Settings, target: Target) -> int:
+def _print_fates(settings: Settings, target: Target, *, raw: bool) -> int:
     from logstore.cli.show.fates import print_fates
 
     if target.broker is None:
         raise click.UsageError("--fate needs a topic or a partition directory, not a file")
     return print_fates(
-        target.broker, target.partitions, output=settings.output, is_one=target.is_one
+        target.broker, target.partitions, output=settings.output, is_one=target.is_one, raw=raw
     )
 
 

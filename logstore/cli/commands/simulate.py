@@ -307,7 +307,7 @@ def _run(
     if settings.as_table:
         _show(outcome)
         emit("")
-        emit(f"series and report: {directory}")
+        emit(_written(files, directory))
     else:
         emit_json(
             {
@@ -367,7 +367,7 @@ def _sweep(
             progress=lambda done, total: bar.update("sweeping", done, total),
         )
     outcome = _lived(plan, samples, None, recording)
-    save(directory, outcome, sweep=swept, report=_report(outcome, swept))
+    files = save(directory, outcome, sweep=swept, report=_report(outcome, swept))
     front = swept.front()
     rows = [
         {"settings": dict(each.settings), "costs": dict(each.costs), "front": each in front}
@@ -376,7 +376,7 @@ def _sweep(
     if settings.as_table:
         _show_sweep(swept)
         emit("")
-        emit(f"table, series and report: {directory}")
+        emit(_written(files, directory))
     elif settings.as_items:
         emit_values(rows, output=settings.output)
     else:
@@ -385,12 +385,26 @@ def _sweep(
 
 
 def _report(outcome: Run, swept: Sweep | None) -> str | None:
+    """Return the report, and name what is not written since a package is missing."""
+    from logstore.simulate.files import can_write_parquet
     from logstore.simulate.report import can_draw, page
 
+    if not can_write_parquet():
+        note("no Parquet is written: it needs pyarrow; pip install 'kafka-logstore[export]'")
     if not can_draw():
-        note("no report: its plots need plotly; pip install 'kafka-logstore[report]'")
+        note("no report is written: it needs plotly; pip install 'kafka-logstore[report]'")
         return None
     return page(outcome, swept)
+
+
+def _written(files: Sequence[Path], directory: Path) -> str:
+    """Return what kinds of results are in a directory."""
+    from logstore.simulate.files import REPORT, SWEEP
+
+    names = {path.name for path in files}
+    kinds = [("table", SWEEP in names), ("series", True), ("report", REPORT in names)]
+    *others, last = (kind for kind, is_there in kinds if is_there)
+    return f"{', '.join(others)} and {last}: {directory}" if others else f"{last}: {directory}"
 
 
 # -- output --------------------------------------------------------------------------------

@@ -18,8 +18,8 @@ from logstore.cli.options import (
     topic_overrides,
 )
 from logstore.cli.show.bars import bar
+from logstore.cli.show.decoded import displayed_key
 from logstore.cli.show.output import (
-    display_bytes,
     display_text,
     emit,
     emit_failure,
@@ -241,7 +241,7 @@ def _keys(
         width = max(12, output_width() - 56)
         rows: Iterable[tuple[Cell, ...]] = (
             (
-                _cut(display_bytes(key.key), width),
+                _cut(displayed_key(found.topic, key.key), width),
                 format_count(key.records),
                 format_size(key.bytes),
                 f"{(key.bytes if by_bytes else key.records) / max(whole, 1):.1%}",

@@ -34,3 +34,13 @@ def displayed(topic: str | None, record: KeyAndValue, *, raw: bool) -> tuple[str
         display_bytes(record.key) if key is None else display_text(java_json(key)),
         display_bytes(record.value) if value is None else display_text(java_json(value)),
     )
+
+
+def displayed_key(topic: str, key: bytes | None, *, raw: bool = False) -> str:
+    """Return a key for a table: decoded if it is of one of Kafka's own topics, else the bytes."""
+    found = {} if raw else records.decoded_key_member(topic, key)
+    if not found:
+        return display_bytes(key)
+    from logstore.inspect.decoders import java_json
+
+    return display_text(java_json(found["decoded"]["key"]))

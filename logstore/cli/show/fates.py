@@ -13,8 +13,8 @@ from logstore.broker.fates import fate_json
 from logstore.broker.view import PartitionView
 from logstore.cli.commands.clean import PHASES
 from logstore.cli.show.damage import found_json, tell_damages
+from logstore.cli.show.decoded import displayed_key
 from logstore.cli.show.output import (
-    display_bytes,
     emit,
     emit_failure,
     emit_items,
@@ -57,9 +57,16 @@ Failures = list[tuple["TopicPartition", LogStoreError]]
 
 
 def print_fates(
-    broker: Broker, partitions: Sequence[TopicPartition], *, output: str, is_one: bool
+    broker: Broker,
+    partitions: Sequence[TopicPartition],
+    *,
+    output: str,
+    is_one: bool,
+    raw: bool,
 ) -> int:
     """Print the fates of partitions; one that fails hides no other, unless it is the only one.
+
+    Keys of Kafka's own topics are decoded unless `raw`.
 
     Returns
     -------
@@ -72,13 +79,13 @@ def print_fates(
             if number:
                 emit("")
             try:
-                _show(tp, _Listing(broker, tp))
+                _show(tp, _Listing(broker, tp), raw=raw)
             except LogStoreError as error:
                 if is_one:
                     raise
                 failures.append((tp, error))
     else:
-        items = _items(broker, partitions, failures, is_one=is_one)
+        items = _items(broker, partitions, failures, is_one=is_one, raw=raw)
         more = partial(found_json, broker, partitions)
         emit_items(items, output=output, name="fates", more=more)
     for tp, failure in failures:
@@ -132,7 +139,12 @@ class _Listing:
 
 
 def _items(
-    broker: Broker, partitions: Iterable[TopicPartition], failures: Failures, *, is_one: bool
+    broker: Broker,
+    partitions: Iterable[TopicPartition],
+    failures: Failures,
+    *,
+    is_one: bool,
+    raw: bool,
 ) -> Iterator[str]:
     for tp in partitions:
         try:
@@ -140,7 +152,7 @@ def _items(
             if not listing.fates.is_compacted:
                 note(f"{tp}: {_never(listing.fates)}")
             for record in listing:
-                yield fate_json(tp, record)
+                yield fate_json(tp, record, raw=raw)
         except LogStoreError as error:
             if is_one:
                 raise
@@ -150,7 +162,7 @@ def _items(
 # -- tables --------------------------------------------------------------------------------
 
 
-def _show(topic_partition: TopicPartition, listing: _Listing) -> None:
+def _show(topic_partition: TopicPartition, listing: _Listing, *, raw: bool) -> None:
     """Print a heading, a line a record, and how many there are of each fate."""
     _show_heading(topic_partition, listing.fates)
     counts: Counter[str] = Counter()
@@ -158,7 +170,7 @@ def _show(topic_partition: TopicPartition, listing: _Listing) -> None:
     def rows() -> Iterator[tuple[Cell, ...]]:
         for record in listing:
             counts[record.fate] += 1
-            yield fate_row(record)
+            yield fate_row(topic_partition.topic, record, raw=raw)
 
     found = rows()
     first = next(found, None)
@@ -200,9 +212,9 @@ def _never(fates: PartitionFates) -> str:
     return f"never cleaned: {gate.text}"
 
 
-def fate_row(record: RecordFate) -> tuple[Cell, ...]:
+def fate_row(topic: str, record: RecordFate, *, raw: bool = False) -> tuple[Cell, ...]:
     """Return the cells of a record: offset, fate, what supersedes it, key."""
-    key: Cell = display_bytes(record.key)
+    key: Cell = displayed_key(topic, record.key, raw=raw)
     if record.control is not None:
         key = Styled(f"{record.control} marker", "dim")
     return (

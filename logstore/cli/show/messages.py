@@ -12,6 +12,9 @@ FINDINGS_SHOWN_MAX = 10
 
 _PACKAGES = ("logstore",)
 _COMPILER = "logstore.jit"
+_ABOUT_FILES = ("logstore.topics.", "logstore.directories.", "logstore.manager.registry")
+"""Loggers that warn of what is on the disk, each time that it is read: once is enough."""
+
 _RECOVERY = ("logstore.loading.loader", "logstore.loading.leftovers")
 
 
@@ -39,6 +42,7 @@ class MessageHandler(logging.Handler):
         super().__init__(logging.INFO)
         self._recovery = recovery
         self._findings = 0
+        self._printed: set[str] = set()
 
     def emit(self, record: logging.LogRecord) -> None:
         """Print one message, or count it."""
@@ -51,7 +55,12 @@ class MessageHandler(logging.Handler):
             self._findings += 1
             if self._recovery is not Recovery.MENDED or self._findings > FINDINGS_SHOWN_MAX:
                 return
-        tell(f"{record.levelname.lower()}: {one_line(record.getMessage())}")
+        line = f"{record.levelname.lower()}: {one_line(record.getMessage())}"
+        if record.name.startswith(_ABOUT_FILES):
+            if line in self._printed:
+                return
+            self._printed.add(line)
+        tell(line)
 
     def finish(self) -> None:
         """Tell how much recovery found, if it found anything."""

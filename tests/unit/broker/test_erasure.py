@@ -1,12 +1,17 @@
-"""When bytes can vanish that an open transaction holds back."""
+"""Where bytes of a key are found, and when they can vanish that a transaction holds back."""
 
 from __future__ import annotations
 
+from contextlib import closing
 from dataclasses import replace
 
 import pytest
 
 from logstore import Broker, TopicPartition, VirtualClock
+from logstore.broker.erasure import scan_file
+from logstore.record.varint import encode_varint
+from logstore.runtime import MemoryFileSystem
+from logstore.runtime.fs import open_anew
 from logstore.transactions.log import TransactionLog
 from logstore.transactions.state import TransactionState
 from tests.support.world.cleaning import Producer
@@ -18,6 +23,36 @@ CONFIGS = {
     "max.compaction.lag.ms": str(LAG_MS),
     "file.delete.delay.ms": "0",
 }
+
+
+BLOCK_BYTES = 1 << 20
+"""Damage is read so many bytes at a time."""
+
+
+KEY = b"the-key"
+SHORT = encode_varint(len(KEY))
+LONG = len(KEY).to_bytes(4, "big")
+
+
+@pytest.mark.parametrize("prefix", (SHORT, LONG), ids=("magic 2", "magic 0 and 1"))
+@pytest.mark.parametrize("others", ((), (100,), (BLOCK_BYTES - 60,)), ids=("alone", "far", "near"))
+def test_a_key_in_damage_is_found_where_two_reads_meet(prefix, others):
+    """1.5 MiB of no valid batch, wherever the end of the first MiB divides the key's record.
+
+    Another record of the key before it, which was found already, neither hides it nor counts twice.
+    """
+    record = prefix + KEY
+    for before in range(1, len(record)):
+        data = bytearray(BLOCK_BYTES + BLOCK_BYTES // 2)
+        starts = (*others, BLOCK_BYTES - before)
+        for start in starts:
+            data[start : start + len(record)] = record
+        fs = MemoryFileSystem(VirtualClock())
+        with closing(open_anew(fs, "/x.log")) as file:
+            file.append([data])
+            found = list(scan_file(file, "/x.log", 0, KEY, 1 << 20))
+        assert [each.position for each in found] == [start + len(prefix) for start in starts]
+        assert {each.state for each in found} == {"torn_tail"}
 
 
 @pytest.fixture(params=("memory", "disk"))

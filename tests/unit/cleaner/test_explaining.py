@@ -151,3 +151,25 @@ def test_what_is_clean_has_nothing_to_clean():
         broker.clean("t", force=True, roll=True)
         [found] = broker.explain("t").partitions
         assert found.headline == "nothing to clean: all of it is clean"
+
+
+def test_overdue_data_that_is_too_young_to_be_cleaned_opens_no_gate():
+    """A segment's first record exceeds the maximum lag, its last one is within the minimum."""
+    with Broker(clock=VirtualClock()) as broker:
+        lags = {"min.compaction.lag.ms": 30_000, "max.compaction.lag.ms": 60_000}
+        broker.create_topic("t", configs={"cleanup.policy": "compact"} | lags)
+        put(broker, (b"a", b"1"))
+        broker.clock.advance(ms=59_000)
+        put(broker, (b"a", b"2"))
+        broker.roll("t")
+        broker.clock.advance(ms=2_000)
+        gates = {gate.gate: gate for gate in explained(broker).gates}
+        assert not gates["min_compaction_lag"].open
+        assert (gates["max_compaction_lag"].value, gates["max_compaction_lag"].open) == (
+            1000,
+            False,
+        )
+        broker.clock.advance(ms=30_000)
+        gates = {gate.gate: gate for gate in explained(broker).gates}
+        assert gates["min_compaction_lag"].open
+        assert gates["max_compaction_lag"].open

@@ -336,6 +336,18 @@ def merging_broker(segment_ms=7 * DAY):
     return broker
 
 
+def test_what_is_old_but_spans_less_than_a_segment_may_not_have_been_merged():
+    """The span of its records tells, not their age."""
+    broker = merging_broker()
+    start = broker.clock.now_ms() - 3 * DAY
+    broker.clean("t", force=True)
+    broker.alter_configs("t", {"retention.ms": str(10 * DAY)})
+    broker.clock.set_ms(start + 11 * DAY)
+    (decision,) = broker.retain(dry_run=True).decisions
+    assert decision.kept[0].delayed_by_merging
+    assert "the segments that it may have joined go together" in decision.kept[0].reason
+
+
 @pytest.mark.parametrize(("segment_ms", "joined"), ((7 * DAY, "may have joined"), (DAY, "joined")))
 def test_merging_delays_expiry_and_the_decision_says_so(segment_ms, joined):
     """KIP-354's known limit: what cleaning has merged expires with its youngest record."""

@@ -97,6 +97,38 @@ def test_the_counts_are_those_of_the_log(tmp_path, strategy, policy):
         assert live == len(broker.table("users"))
 
 
+VERSIONS = """
+days = 4
+seed = 3
+[[topics]]
+name = "users"
+records = 400
+keys.count = 50
+values.bytes = 10
+versions = { header = "v", late_share = 0.5, late_records = 200 }
+[topics.configs]
+"cleanup.policy" = "compact,delete"
+"compaction.strategy" = "header"
+"compaction.strategy.header" = "v"
+"min.cleanable.dirty.ratio" = 1
+"retention.ms" = -1
+[[actions]]
+at = "3d"
+do = "delete-records"
+topic = "users"
+before = 150
+"""
+
+
+def test_what_lost_to_a_deleted_record_lives_again(tmp_path):
+    """The newest version of a key may be below the new log start."""
+    outcome = run(parse(VERSIONS), samples=8, data_dir=tmp_path / "data")
+    with Broker(tmp_path / "data", read_only=True) as broker:
+        assert broker.log("users").log_start_offset == 150
+        live = len(broker.table("users"))
+    assert outcome.partitions["live_records"][-1] == live
+
+
 def parse_tree(tree):
     from logstore.simulate.scenario import from_mapping
 

@@ -74,6 +74,7 @@ def test_every_table_has_its_columns(deletes):
     ("hour", "counts"),
     (
         (2, (1, 0, 0, 0, 0)),  # a's is 1 h old, of 4
+        (3, (1, 1, 0, 0, 0)),  # a's is as old as half of that, b's is new
         (4, (1, 1, 0, 0, 0)),  # a's 3 h, b's 1 h
         (6, (1, 1, 1, 0, 0)),  # a's 5 h, b's 3 h, c's 1 h
         (8, (0, 1, 1, 0, 0)),  # a's, first cleaned before the 4th hour, is gone

@@ -116,3 +116,11 @@ def test_a_key_is_looked_for_by_whom_it_is_allowed(broker):
         assert page.ask("GET", path).status == 403
         authorizer.add(Acl("User:ann", "read", "topic", "users"))
         assert page.ask("GET", path).status == 200
+
+
+def test_the_fates_of_committed_offsets_have_their_keys_decoded(broker):
+    broker.admin().alter_group_offsets("g", {E1: OffsetAndMetadata(2)})
+    [tp] = {tp for tp in broker.partitions("__consumer_offsets") if broker.log(*tp).log_end_offset}
+    with Asked(broker) as page:
+        [fate] = page.get(f"/api/partitions/{tp.topic}/{tp.partition}/fates")["fates"]
+        assert fate["decoded"]["key"] == {"group": "g", "topic": "events", "partition": 1}

@@ -108,6 +108,22 @@ def test_tombstones_are_told_where_they_lie(page, broker):
     ]
 
 
+def test_a_page_without_a_record_goes_on_at_the_end(page, broker):
+    """Of a hole that ends the log, and of a key that no record has."""
+    producer = broker.producer(transactional_id="x")
+    producer.init_transactions()
+    producer.begin_transaction()
+    producer.send("users", b"v", key=b"k").get()
+    producer.abort_transaction()
+    end = broker.log("users").log_end_offset
+    told = page.get(f"{AT}/records?from_offset=11&isolation=read_committed")
+    assert (told["records"], told["next_offset"]) == ([], end)
+    told = page.get(f"{AT}/records?key=nobody")
+    assert (told["records"], told["next_offset"]) == ([], end)
+    told = page.get(f"{AT}/records?from_offset={end}")
+    assert (told["records"], told["next_offset"]) == ([], end)
+
+
 def test_superseded_tombstones_are_not_counted(page, broker):
     """In the tab, in the explanation and in the preview alike."""
     for value in (None, None, b"3"):
