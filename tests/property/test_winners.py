@@ -45,7 +45,10 @@ BY = {
     "varlong": Strategy("header", "v", "varlong"),
 }
 
-ODDITIES = ["keyless", "tombstone", "control", "transactional", "horizon", "unordered", "sparse"]
+ODDITIES = [
+    *("keyless", "tombstone", "control", "transactional", "horizon"),
+    *("unordered", "repeated", "sparse"),
+]
 rarely = st.sampled_from([False, False, False, True])
 versions = st.one_of(st.integers(-2, 2), st.sampled_from([-(2**63), 2**63 - 1]))
 
@@ -60,8 +63,10 @@ def dirty_batches(draw, odd):
         count = draw(st.sampled_from([1, 1, 2, 5, 9]))
         gaps = [draw(st.integers(0, 2)) if is_odd.get("sparse") else 0 for _ in range(count)]
         offsets = [offset + at + sum(gaps[: at + 1]) for at in range(count)]
-        if is_odd.get("unordered"):
+        if is_odd.get("unordered") or is_odd.get("repeated"):
             offsets = draw(st.lists(st.sampled_from(offsets), min_size=count, max_size=count))
+        if is_odd.get("repeated"):
+            offsets.sort()
         records = []
         for each in offsets:
             key = draw(st.sampled_from([b"a", b"b", b"c", b"dd" * 9, b"e" * 8]))
@@ -92,7 +97,7 @@ def _sealed(records, base, last, is_odd, draw):
         "is_transactional": bool(is_odd.get("transactional")),
     }
     horizon = NOW_MS + draw(st.integers(-1, 1)) if is_odd.get("horizon") else None
-    if not is_odd.get("unordered"):
+    if not (is_odd.get("unordered") or is_odd.get("repeated")):
         return build_batch(
             records, base_offset=base, last_offset=last, delete_horizon_ms=horizon, **flags
         )
@@ -180,6 +185,25 @@ def test_winners_say_what_look_ups_say(
         results.append((outputs, judged[:, columns].tolist(), max_timestamps, tally.tolist()))
     assert results[1] == results[0]
     a_map._check()
+
+
+def test_two_records_of_one_offset_are_looked_up():
+    """One bit stands for both: it is no winner's once either of them is beaten."""
+    twins = seal_batch(
+        encode_records([Record(0, 0, b"a", b"1"), Record(0, 0, b"b", b"2")], 0, 0),
+        base_offset=0,
+        last_offset_delta=0,
+        record_count=2,
+        base_timestamp=0,
+        max_timestamp=0,
+    )
+    later = build_batch([Record(1, 0, b"a", b"3")], base_offset=1)
+    data, table = loaded([RecordBatch(twins), RecordBatch(later)])
+    a_map = new_map(Strategy(), 0, 0, 2)
+    build(data, table, 0, a_map)
+    status, *_ = classify(data, table, a_map, NOW_MS, NOW_MS + 5, Rules(), by_winners=True)
+    assert status == kernels.OK
+    assert table[:, kernels.COL_KEPT].tolist() == [1, 1], "b stays, though a is beaten"
 
 
 SCANNED = slice(0, kernels.COL_CONTROL + 1)

@@ -10,6 +10,7 @@ import pytest
 from logstore import Broker, TopicPartition, VirtualClock
 from logstore.cleaner.errors import CleaningAbortedError
 from logstore.cleaner.manager import PassResult
+from logstore.cleaner.strategy import Strategy
 from logstore.errors import InvalidConfigurationError, KafkaStorageError
 from logstore.runtime import MemoryFileSystem
 from logstore.types import AppendOrigin
@@ -498,3 +499,21 @@ def test_a_dry_run_stores_no_checkpoint(ends: str) -> None:
     assert stored(broker) == {}
     assert broker.cleaner.uncleanable() == ()
     assert broker.cleaner.states.of(USERS) is None
+
+
+# --- how many passes --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("strategy", "taken"), (("offset", 0), ("timestamp", 1)))
+def test_a_bound_of_passes_counts_the_entry_of_the_clean_sections_last_record(
+    strategy: str, taken: int
+) -> None:
+    """With versions it takes an entry of the map: as many keys as entries need another pass."""
+    broker = new_broker()
+    topic(broker, compaction_strategy=strategy)
+    cleaner = broker.cleaner
+    most = cleaner.config.max_keys_of(Strategy(strategy)) - taken
+    state = cleaner.chooser.state_of(broker.log("users"))
+    for dirty, passes in ((0, 0), (1, 1), (most, 1), (most + 1, 2), (2 * most, 2)):
+        found = state._replace(first_dirty_offset=7, upper_bound_offset=7 + dirty)
+        assert cleaner.passes_bound(broker.log("users"), found) == passes, dirty

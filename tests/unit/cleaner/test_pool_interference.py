@@ -9,6 +9,7 @@ import pytest
 from logstore import Broker, VirtualClock
 from logstore.check.directory import Checker
 from logstore.cleaner.manager import PassResult
+from logstore.cleaner.passes import grouping
 from logstore.cleaner.selection import CleanableState
 from logstore.cleaner.states import ABORTED, CleaningStates, paused
 from logstore.directories import directory as log_directory
@@ -150,6 +151,33 @@ def test_a_log_that_another_one_cleaned_after_its_choice_is_measured_again() -> 
         next(steps)
     assert done.value.value == PassResult(None, None)
     assert broker.cleaner.checkpoints.of(USERS) == 12
+
+
+def test_a_log_whose_segments_a_stopped_pass_joined_is_measured_again(monkeypatch) -> None:
+    """The checkpoint is where it was, but the range would end inside of a segment."""
+    monkeypatch.setattr(grouping, "BATCH_GROUPS", 1)  # each group is swapped at once
+    broker = open_broker()
+    topic(broker, min_cleanable_dirty_ratio=0)
+    for _ in range(2):
+        fill(broker, count=6)
+    selected = broker.cleaner.chooser.select()
+    assert selected is not None
+    log, end = selected.log, selected.state.upper_bound_offset
+    broker.cleaner.states.done(USERS)
+    for _ in range(3):
+        fill(broker, count=6)
+    size = max(segment.size_bytes for segment in log.segments)
+    broker.alter_configs("users", {"segment.bytes": str(3 * size)})
+    other = broker.cleaner.run_pass(log, broker.cleaner.chooser.state_of(log))
+    while end in log.segments:
+        next(other)
+    other.close()
+    state = broker.cleaner.chooser.state_of(log)
+    assert state.generation == selected.state.generation
+    assert state.first_dirty_offset == selected.state.first_dirty_offset
+    with pytest.raises(StopIteration) as done:
+        next(broker.cleaner.run_pass(log, selected.state))
+    assert done.value.value == PassResult(None, None)
 
 
 @pytest.mark.parametrize("comes_again", (False, True))
@@ -368,6 +396,17 @@ def test_a_repair_measures_again_once_it_has_the_partition() -> None:
     directory.write_cleaner_offset(USERS, 10)
     broker.cleaner.chooser.repair_checkpoint(log, state)
     assert broker.cleaner.checkpoints.of(USERS) == 10
+
+
+def test_a_repair_writes_no_checkpoint_that_is_sound_by_now(monkeypatch) -> None:
+    """The log could be cut back, too, between the measure and the write."""
+    broker, log, state = to_be_repaired()
+    (directory,) = broker.manager.directories
+    directory.write_cleaner_offset(USERS, 10)
+    written = []
+    monkeypatch.setattr(broker.cleaner.checkpoints, "write", lambda *each: written.append(each))
+    broker.cleaner.chooser.repair_checkpoint(log, state)
+    assert written == []
 
 
 def test_a_repair_for_a_log_that_was_replaced_leaves_its_successor_s_checkpoint_alone() -> None:

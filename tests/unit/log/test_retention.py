@@ -370,6 +370,25 @@ def test_merging_delays_expiry_and_the_decision_says_so(segment_ms, joined):
     assert not decision.kept[0].delayed_by_merging
 
 
+def test_the_cleaners_own_retention_tells_of_merging_too():
+    """It removes segments of compacted topics by itself, up to where it has cleaned."""
+    broker = Broker(clock=VirtualClock())
+    configs = {"cleanup.policy": "compact,delete", "retention.ms": str(2 * DAY)}
+    broker.create_topic("t", configs=configs)
+    for day in range(4):
+        broker.append("t", key=b"day %d" % day, value=b"v")
+        broker.roll("t")
+        broker.clock.advance(days=1)
+    size = broker.log("t").segments.first.size_bytes
+    broker.override_configs("t", {"segment.bytes": str(2 * size)})
+    broker.clean("t", force=True)
+    assert bases_of(broker.log("t")) == [0, 2, 4]
+    broker.clock.advance(days=0.5)
+    (decision,) = broker.cleaner.retain()
+    assert removed(decision) == [(0, TIME)]
+    assert decision.kept[0].delayed_by_merging
+
+
 def test_a_log_that_was_never_cleaned_was_not_merged():
     """Even with all its days in one segment, longer than segment.ms by now is."""
     broker = Broker(clock=VirtualClock())
