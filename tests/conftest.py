@@ -19,7 +19,9 @@ PLUGIN = "logstore.testing.plugin"
 pytest_plugins = [PLUGIN] if PLUGIN not in {p.value for p in entry_points(group="pytest11")} else []
 
 settings.register_profile("dev", max_examples=20, stateful_step_count=20, deadline=None)
-settings.register_profile("ci", derandomize=True, stateful_step_count=30, deadline=None)
+settings.register_profile(
+    "ci", max_examples=60, derandomize=True, stateful_step_count=30, deadline=None
+)
 settings.register_profile(
     "nightly",
     max_examples=5000,

@@ -79,7 +79,7 @@ class Profile:
     recoveries: bool = False
 
 
-BOUNDED = Profile(stride=3, points=18, cuts=3)
+BOUNDED = Profile(stride=3, points=10, cuts=3)
 FULL = Profile(cuts=100, seeds=6, all_deep=True, recoveries=True)
 OF_RECOVERIES = Profile(cuts=2)
 

@@ -1,6 +1,6 @@
 """Every scenario crashed at its operations in all modes, and each operation failed.
 
-The default suite tries about 18 operations of each scenario and few torn places, and 32 of the
+The default suite tries about 10 operations of each scenario and few torn places, and 20 of the
 ways in which operations fail; `-m long` tries everything, with crashes during recovery.
 """
 
@@ -21,18 +21,13 @@ every_scenario = pytest.mark.parametrize(
 def test_a_crash_at_any_operation_loses_nothing_that_was_flushed(scenario, record_property):
     tally = crashes(scenario, BOUNDED)
     record_property("crashes", str(tally))
-    assert tally.points > 10
+    assert tally.points >= 8
     assert tally.distinct > 20
 
 
 @pytest.mark.parametrize(
     "scenario",
-    (
-        scenarios.create_topic,
-        scenarios.clean_to_nothing,
-        deletions.truncate_inside_a_batch,
-        moves.move_once,
-    ),
+    (scenarios.create_topic, deletions.truncate_inside_a_batch, moves.move_once),
 )
 def test_a_crash_during_recovery_changes_nothing_either(scenario, record_property):
     tally = crashes(scenario, Profile(stride=60, cuts=1, recoveries=True))
@@ -51,16 +46,16 @@ def test_a_crash_at_every_operation_in_every_mode(scenario, record_property):
 
 @every_scenario
 def test_an_operation_that_fails_is_reported_and_harms_nothing(scenario, record_property):
-    tally = failures(scenario, points=20)
+    tally = failures(scenario, points=12)
     record_property("failures", tally.failures)
-    assert tally.failures == tally.points > 10
+    assert tally.failures == tally.points >= 8
 
 
 @every_scenario
 def test_a_broker_goes_on_after_an_operation_failed(scenario, record_property):
-    tally = failures(scenario, points=12, go_on=True)
+    tally = failures(scenario, points=8, go_on=True)
     record_property("failures", tally.failures)
-    assert tally.failures == tally.points > 10
+    assert tally.failures == tally.points >= 8
 
 
 @pytest.mark.long

@@ -43,11 +43,6 @@ oracle goes a way of its own.
 """
 
 
-def of_interop(*strategies):
-    """A case of `make interop`: what it shows another test shows in short."""
-    return pytest.param(strategies, marks=pytest.mark.interop)
-
-
 @dataclass(frozen=True)
 class Row:
     partition: int
@@ -316,7 +311,7 @@ FAULTS = [
 ]
 
 
-@pytest.mark.parametrize("strategies", (OFFSETS, of_interop(*VERSIONS)))
+@pytest.mark.parametrize("strategies", (OFFSETS, pytest.param(VERSIONS, marks=pytest.mark.interop)))
 def test_every_fault_is_found_and_nothing_else(spark, strategies):
     before, after, expected = [], [], []
     asked = {}
@@ -348,7 +343,8 @@ def test_every_fault_is_found_and_nothing_else(spark, strategies):
     assert {each[1:] for each in found if each[0] == "out_of_order"} < disorder
 
 
-@pytest.mark.parametrize("strategies", (of_interop(*OFFSETS), VERSIONS))
+@pytest.mark.interop  # in short: test_verify_cleanings
+@pytest.mark.parametrize("strategies", (OFFSETS, VERSIONS))
 def test_a_sound_cleaning_passes_and_that_of_another_strategy_does_not(spark, strategies):
     histories = {
         (TOPIC, number): (history(number), strategy, STRATEGIES[STRATEGIES.index(strategy) - 1])
@@ -386,6 +382,7 @@ def test_a_sound_cleaning_passes_and_that_of_another_strategy_does_not(spark, st
         assert found == {place: len(keys) for place, keys in disagree.items()}
 
 
+@pytest.mark.interop
 def test_examples_say_what_where_and_which_key(spark, interpreted):
     for name, value in interpreted.items():
         spark.conf.set(name, value)
@@ -453,6 +450,7 @@ def test_the_last_record_of_the_log_stays_under_a_version_strategy(spark):
     ]
 
 
+@pytest.mark.interop
 def test_lags_and_the_time_in_which_a_tombstone_may_expire(spark):
     def row(partition, offset, key, value, age, **more):
         return Row(partition, offset, key, value, NOW - age, **more)
@@ -497,6 +495,7 @@ def test_lags_and_the_time_in_which_a_tombstone_may_expire(spark):
     }  # fmt: skip
 
 
+@pytest.mark.interop
 def test_below_the_log_start_nothing_counts_and_unnamed_partitions_may_not_change(spark):
     rows = [Row(0, n, b"a", b"%d" % n, NOW) for n in range(6)]
     rows += [Row(1, n, b"b", b"%d" % n, NOW) for n in range(3)]

@@ -89,6 +89,7 @@ CASES = {
 }  # fmt: skip
 
 
+@pytest.mark.interop
 def test_each_case_is_judged_as_it_began(spark):
     before, after, expected = [], [], []
     for number, (rows, kept, _, _, violations) in enumerate(CASES.values()):
@@ -110,6 +111,7 @@ def test_each_case_is_judged_as_it_began(spark):
     assert sorted(found) == sorted(expected)
 
 
+@pytest.mark.interop
 def test_without_a_first_time_a_tombstone_without_a_horizon_may_be_there_or_not(spark):
     rows = [record(0, 9, None), record(1, 9, None, key=b"l", horizon=NOW + 1)]
     kept = {0: [0, 1], 1: [1], 2: [0]}

@@ -56,7 +56,7 @@ def row(partition, offset, horizon, value=None, ms=NOW - 10_000_000):
     return ("t", partition, offset, b"k%d" % offset, value, ms, 0, [], horizon)
 
 
-@pytest.mark.slow
+@pytest.mark.interop
 @pytest.mark.usefixtures("interpreted")
 def test_a_horizon_is_the_old_one_or_one_that_a_cleaning_gives(spark):
     cases = dict(enumerate(CASES.values()))
