@@ -85,7 +85,7 @@ def for_one_thread(*exempt: str) -> Callable[[C], C]:
 
     def guard(kind: C) -> C:
         for name, method in list(vars(kind).items()):
-            is_use = name in ("__next__", "__exit__") or not name.startswith("_")
+            is_use = name == "__next__" or not name.startswith("_")
             if is_use and name not in exempt and inspect.isfunction(method):
                 setattr(kind, name, _guarded(method))
         return kind

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import itertools
 import json
 import shutil
 import struct
@@ -157,6 +158,8 @@ def test_topic_wins_over_path_and_path_over_nothing(run, data_dir, tmp_path, mon
     assert run("inspect", tmp_path / "t-0" / "", "--format", "json").json["records"] == 300
     monkeypatch.chdir(tmp_path / "t-0")
     assert run("inspect", ".", "--format", "json").json["records"] == 300
+    for command, place in itertools.product(("clean", "retain"), (".", "..", "../t-0")):
+        assert f"{place} is a path, and only topics" in run(command, place, code=2).stderr
     monkeypatch.chdir(GOLDEN / "segments" / "data")
     assert run("inspect", "golden-0", "--format", "json").json["records"] == 300
 

@@ -55,14 +55,11 @@ def _columns(members: dict[str, Any]) -> list[str]:
 def _cell(members: dict[str, Any], column: str) -> str:
     plain = column.removesuffix(_BASE64)
     value = members.get(column)
-    text = members.get(plain) if plain in _OF_RECORDS else None
+    text = members.get(plain) if column != plain and plain in _OF_RECORDS else None
     if isinstance(text, str) and (text == NULL or has_control_characters(text)):
         from logstore.record.json_text import to_base64
 
-        if column != plain:
-            value = to_base64(text.encode())
-        elif text == NULL:
-            value = None
+        value = to_base64(text.encode())
     if value is None:
         return NULL
     if not isinstance(value, str):

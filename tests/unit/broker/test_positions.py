@@ -6,6 +6,7 @@ Java's consumer, kafka-python and aiokafka end up at the same positions at Kafka
 import pytest
 
 from logstore import Broker, Cluster, VirtualClock
+from logstore.errors import OffsetOutOfRangeError
 from logstore.testing import holes
 from tests.support.world.replicated import TP, ReplicatedLog
 
@@ -104,6 +105,23 @@ def test_a_wait_in_a_bare_end_lets_the_time_of_the_poll_pass(world):
     before_ms = clock.now_ms()
     assert consumer.poll(timeout_ms=500) == {}
     assert clock.now_ms() - before_ms == 500
+
+
+def test_a_wait_in_a_bare_end_is_over_when_the_log_start_moves_beyond_the_position():
+    with Broker(clock=VirtualClock()) as broker:
+        world = ReplicatedLog(broker, [broker])
+        world.bare_end(7)
+        world.settle()
+        consumer = broker.consumer(auto_offset_reset="none")
+        consumer.assign([TP])
+        consumer.seek(TP, 3)
+        before_ms = broker.clock.now_ms()
+        broker.groups.scheduler.schedule(
+            "delete", lambda: broker.delete_records({TP: 7}), delay_ms=10
+        )
+        with pytest.raises(OffsetOutOfRangeError, match="position 3 of t-0"):
+            consumer.poll(timeout_ms=500)
+        assert broker.clock.now_ms() - before_ms == 10
 
 
 def test_a_hole_before_an_open_transaction_ends_what_a_committed_reader_reads():

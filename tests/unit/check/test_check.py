@@ -669,6 +669,15 @@ def test_segment_larger_than_positions_can_say():
     assert found == ["segment_size"], "what follows its valid batches is not read"
 
 
+def test_the_end_of_an_oversized_segment_is_unknown():
+    """What is unread may have what indexes and later segments refer to."""
+    directory = kafka("segments")
+    directory.flip(LOG, 100)
+    fs = Oversized(directory.fs, f"/data/{LOG}")
+    found = [(each.check, each.path) for each in Checker(fs).path("/data")]
+    assert found == [("segment_size", f"/data/{LOG}")]
+
+
 class Broken(Oversized):
     """A file system on which one file cannot be opened."""
 

@@ -192,6 +192,17 @@ def test_a_key_without_effect_is_checked_stored_and_described(key):
     assert key not in describe_broker_values(reconfigured(after, {key: None})[0])
 
 
+def test_a_cluster_wide_value_without_effect_holds_for_a_broker_without_its_own():
+    key = "num.io.threads"
+    cluster_wide, _ = reconfigured(BrokerConfig(), {key: "4"}, Layer.CLUSTER)
+    described = describe_broker_values(cluster_wide)[key]
+    assert (described.value, described.origin) == ("4", "dynamic default")
+    own, _ = reconfigured(cluster_wide, {key: "5"})
+    described = describe_broker_values(own)[key]
+    assert (described.value, described.origin) == ("5", "dynamic broker")
+    assert [each.value for each in described.layers] == ["5", "4"]
+
+
 def test_a_throttle_is_at_least_0():
     for key in (
         "leader.replication.throttled.rate",

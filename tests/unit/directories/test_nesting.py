@@ -86,8 +86,13 @@ def test_a_cluster_may_have_a_topic_named_broker(tmp_path):
 
 @pytest.mark.parametrize("name", ("data-0", "broker-0"))
 @pytest.mark.parametrize("read_only", (True, False))
-def test_a_broker_refuses_a_directory_of_mounted_data_directories(tmp_path, read_only, name):
+@pytest.mark.parametrize("has_stray_segment", (False, True))
+def test_a_broker_refuses_a_directory_of_mounted_data_directories(
+    tmp_path, has_stray_segment, read_only, name
+):
     make_broker(tmp_path / name, "users")
+    if has_stray_segment:
+        (tmp_path / name / "00000000000000000000.log").touch()
     with pytest.raises(InvalidConfigurationError, match=rf"\({name}\).*--data-dir .*/{name}"):
         Broker(tmp_path, read_only=read_only)
     assert values(tmp_path / name, "users") == [b"1"]

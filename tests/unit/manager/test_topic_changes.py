@@ -164,6 +164,24 @@ def test_the_recovery_point_is_lowered_before_a_truncation(home, monkeypatch, is
     manager.close()
 
 
+def test_a_recovery_point_that_was_lowered_in_vain_is_raised_again(home, monkeypatch):
+    """Otherwise each start would recover what has been flushed long ago."""
+    manager = home.open()
+    manager.topics.create("a", 1, {})
+    log = manager.log(A0)
+    fill(log, 4)
+    log.local.flush()
+    manager.checkpoint_recovery_points()
+    points = manager.registry.directory_of(A0).checkpoint(RECOVERY_POINTS)
+    reached = points.read()[A0]
+    monkeypatch.setattr(type(log), "truncate_to", lambda *_: False)
+    manager.truncate_to(A0, 2)
+    assert points.read()[A0] == 2
+    manager.checkpoint_recovery_points()
+    assert points.read()[A0] == reached
+    manager.close()
+
+
 @pytest.mark.parametrize("moment", range(4))
 @pytest.mark.parametrize(
     "command",

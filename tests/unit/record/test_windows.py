@@ -16,6 +16,7 @@ from logstore.record.records import Record, decode_records
 from logstore.types import TimestampType
 from tests.fuzz.mutate import repair_batches
 from tests.support.world.builders import CODECS, MIB
+from tests.unit.record.test_codecs import lz4_frame
 
 ROWS = 7
 COUNTS = (1, 2, 6, 7, 8, 13, 14, 15, 50)
@@ -102,6 +103,14 @@ def test_a_damaged_record_is_an_error_before_any_record_is_given(windows, at):
         decode_records(spoilt.section(), 20, 0, 0)
 
 
+@pytest.mark.parametrize("at", (0, 6, 7, 19))
+def test_an_error_names_the_record_by_its_number_in_the_batch(at):
+    data = build_batch([Record(n, 5, b"k", b"v") for n in range(20)])[61:]
+    spoilt = data[: 9 * at] + b"\xff" + data[9 * at + 1 :]
+    with pytest.raises(InvalidRecordError, match=f"^record {at} of 20: "):
+        list(columns.decode_windows(spoilt, 0, 20, 0, 0, rows_max=ROWS))
+
+
 @pytest.mark.parametrize("count", (19, 21, 14, 7))
 def test_a_count_that_is_wrong_is_an_error_before_any_record_is_given(windows, count):
     data = build_batch([Record(n, 5, b"k", b"v") for n in range(20)])
@@ -177,6 +186,15 @@ def test_the_bound_of_a_short_section_is_that_of_its_blocks(codec):
     data = b"some text that repeats itself " * 1000
     assert size_bound(codec, compress(codec, data)) <= 128 << 10
     assert size_bound(codec, compress(codec, bytes(64 * MIB))) > 2 * MIB
+
+
+@pytest.mark.parametrize("has_checksums", (False, True))
+def test_the_bound_of_lz4_counts_every_block(has_checksums):
+    """The library writes no checksums of blocks by default, but clients may."""
+    plain = b"x" * (64 << 10)
+    blocks = lz4_frame(*[plain] * 20, flags=0x70 if has_checksums else 0x60)
+    assert len(decompress(Codec.LZ4, blocks)) == 20 * len(plain)
+    assert size_bound(Codec.LZ4, blocks) == 20 * len(plain)
 
 
 def test_the_bound_of_a_damaged_section_is_nothing():

@@ -320,3 +320,14 @@ def test_a_shifted_clock_moves_wall_time_alone():
     assert not clock.follows_system
     with pytest.raises(InvalidConfigurationError):
         clock.set_ms(-1)
+
+
+def test_a_server_on_a_skewed_clock_and_on_the_one_below_is_seen_on_both():
+    base = VirtualClock()
+    skewed = SkewedClock(base)
+    for one in (base, skewed):
+        server = threading.Event()  # anything that can be referred to weakly
+        one.add_server(server)
+        assert (base.has_clients, skewed.has_clients) == (True, True)
+        one.remove_server(server)
+        assert (base.has_clients, skewed.has_clients) == (False, False)

@@ -316,6 +316,17 @@ def test_a_message_that_is_too_long(credentials):
         server(credentials, "PLAIN").answer(b"\0" * (MAX_MESSAGE_BYTES + 1))
 
 
+def test_a_message_may_be_as_long_as_the_limit(credentials):
+    message = b"\0ann\0secret"
+    exact, short = (SaslServer(credentials, len(message) - less) for less in (0, 1))
+    exact.choose("PLAIN")
+    exact.answer(message)
+    assert exact.principal == "User:ann"
+    short.choose("PLAIN")
+    with pytest.raises(SaslAuthenticationFailedError, match=f"{len(message)} bytes"):
+        short.answer(message)
+
+
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 def test_random_bytes_are_refused_in_good_order(credentials, mechanism):
     rng = random.Random(mechanism)

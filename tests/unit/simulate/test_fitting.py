@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from logstore import Broker
-from logstore.errors import InvalidConfigurationError
+from logstore.errors import InvalidConfigurationError, KafkaStorageError
 from logstore.runtime import VirtualClock
 from logstore.simulate import parse, run
 from logstore.simulate.fitting import fitted
@@ -139,3 +139,17 @@ TOPIC = 'from = "x"\n[[topics]]\nname = "t"\ncontinued = true\n'
 def test_what_contradicts_itself_is_refused(text, told):
     with pytest.raises(InvalidConfigurationError, match=told):
         parse(text)
+
+
+def test_a_topic_that_cannot_be_opened_is_left_out_unless_it_is_named(tmp_path):
+    path = directory(tmp_path / "data", [(b"k", b"v", START_MS)])
+    with Broker(path, clock=VirtualClock()) as broker:
+        broker.create_topic("damaged")
+    segment = tmp_path / "data" / "damaged-0" / f"{0:020d}.log"
+    segment.unlink()
+    segment.mkdir()
+    found = record(path)
+    assert found.topics.keys() == {"t"}
+    assert [text[:30] for text in found.left_out] == ["topic 'damaged' is left out: d"]
+    with pytest.raises(KafkaStorageError, match="damaged-0"):
+        record(path, ["t", "damaged"])

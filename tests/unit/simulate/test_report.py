@@ -1,10 +1,13 @@
 """The report: words, plots, and nothing that is fetched."""
 
 import re
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
-from logstore.simulate import library, parse, run
+from logstore.simulate import library, parse, report, run
+from logstore.simulate.outcome import KINDS, bytes_of
 from logstore.simulate.report import PANELS, page, story
 from logstore.simulate.sweep import sweep
 
@@ -101,3 +104,17 @@ def test_a_bound_that_is_not_set_is_not_drawn():
     text = without_library(page(run(parse(THROTTLED.partition("[[actions]]")[0]), samples=9)))
     assert '"name":"max.compaction.lag.ms"' not in text
     assert '"name":"its throttle"' not in text
+
+
+def test_the_peak_of_all_bytes_is_drawn_even_if_no_part_of_them_is_at_its_peak():
+    columns = {f"{kind}_bytes": np.zeros(4) for kind in KINDS}
+    columns["clean_bytes"] = np.array([10, 6, 0, 0])
+    columns["dirty_bytes"] = np.array([0, 6, 10, 0])
+    series = {"time_ms": np.arange(4), **columns}
+    rows = {"time_ms": np.array([0, 2, 3]), "event": np.array(["start", "regular", "end"])}
+    outcome = SimpleNamespace(
+        over_time=lambda topic: series, partitions=SimpleNamespace(where=lambda: rows)
+    )
+    drawn = report._shown(outcome)
+    assert drawn["time_ms"].tolist() == [0, 1, 2, 3]
+    assert bytes_of(drawn).tolist() == [10, 12, 10, 0]

@@ -4,7 +4,14 @@ import numpy as np
 import pytest
 
 from logstore.simulate import parse, run
-from logstore.simulate.outcome import AGE_CLASSES, CONSUMERS, PARTITIONS, PASSES, SEGMENTS
+from logstore.simulate.outcome import (
+    AGE_CLASSES,
+    CONSUMERS,
+    PARTITIONS,
+    PASSES,
+    REGULAR_EVENTS,
+    SEGMENTS,
+)
 
 HOUR_MS = 3_600_000
 
@@ -118,6 +125,17 @@ def test_amplification_and_bytes_of_the_cleaner_are_those_of_its_passes(deletes)
     assert row["cleaner_read_bytes"] == deletes.passes["bytes_read"].sum()
     expected = 1 + row["cleaner_written_bytes"] / row["appended_bytes"]
     assert row["write_amplification"] == pytest.approx(expected)
+
+
+def test_rates_are_those_of_the_last_regular_row(deletes):
+    """A row in between has a rate over no more than the time since the last look."""
+    name = "cleaner_bytes_per_second"
+    found, series = deletes.partitions.arrays(), deletes.over_time()
+    is_regular = np.isin(found["event"], REGULAR_EVENTS)
+    assert found[name][~is_regular].any()
+    regular_ms, rates = found["time_ms"][is_regular], found[name][is_regular]
+    at = np.searchsorted(regular_ms, series["time_ms"], side="right") - 1
+    assert (series[name] == rates[at]).all()
 
 
 def test_a_consumer_is_behind_by_its_lag(deletes):

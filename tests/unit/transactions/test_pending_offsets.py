@@ -134,6 +134,19 @@ def test_committed_offsets_take_effect(group):
     assert group.markers() == ["COMMIT"]
 
 
+def test_a_copied_topic_is_left_alone_until_a_group_needs_it(group):
+    """Its transactions may be those of a broker that still runs."""
+    group.commit({0: 5})
+    group.bench.kill()
+    for name in group.fs.list_dir(group.bench.path):
+        if name.endswith(".json"):
+            group.fs.remove(f"{group.bench.path}/{name}")
+    group.bench.open()
+    group.coordinator.init_producer_id("another", TIMEOUT_MS)
+    assert group.bench.broker.topic(GROUP_OFFSETS_TOPIC).adopted
+    assert group.markers() == []
+
+
 def test_aborted_offsets_are_no_longer_pending(group):
     group.commit_plainly({0: 3})
     group.abort({0: 9})

@@ -257,6 +257,9 @@ def test_a_value_that_cannot_be_comes_before_a_topic_that_is_not_there(client):
 def test_what_nobody_set_can_be_taken_back_whatever_the_key(broker, client):
     assert changed(client, TOPIC, "t", ("no.such.key", DELETE, None)) == "NONE"
     assert broker.topic("t").configs == {"retention.ms": "1000"}
+    assert changed(client, BROKER, "0", ("log.cleaner.threads", DELETE, None)) == "NONE"
+    assert changed(client, BROKER, "0", ("my.plugin.setting", DELETE, None)) == "NONE"
+    assert changed(client, BROKER, "0", ("num.partitions", DELETE, None)) == "INVALID_CONFIG"
 
 
 THROTTLES = {

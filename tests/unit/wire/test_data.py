@@ -468,6 +468,16 @@ def test_a_fetch_does_not_wait_if_what_it_lacks_is_in_the_next_segment(broker, c
     assert offsets_of(bytes(found.records)) == [0]
 
 
+def test_a_fetch_waits_at_the_end_of_a_log_whose_last_segment_is_empty(broker, client):
+    """Its read ends with the segment before, but there is nothing more to read."""
+    log = broker.log("t")
+    log.writer.append_batches(batch(0, value=b"x" * 100))
+    log.writer.roll()
+    waiting(client, log, min_bytes=1000)
+    log.writer.append_batches(batch(0, value=b"x" * 2000))
+    assert offsets_of(bytes(answered(client).records)) == [0]
+
+
 @pytest.mark.parametrize("on_disk", (False, True))
 def test_a_fetch_waits_for_what_is_appended_next(tmp_path, on_disk):
     with Broker(tmp_path / "data" if on_disk else None) as broker:

@@ -29,6 +29,7 @@ from logstore.record.batch import RecordBatch
 from logstore.record.codecs import Codec, size_bound
 from logstore.wire import connection, data, session
 from logstore.wire.limits import Limits
+from logstore.wire.pool import RequestPool
 from logstore.wire.service import Service
 from tests.support.world.builders import CODECS, batch
 from tests.support.world.wire import TIMEOUT_S, Client
@@ -410,6 +411,31 @@ def test_elements_count_towards_the_memory_that_requests_may_hold(broker, gate):
                 other.until(lambda: listener.service.pool.used_bytes == 0)
             while gate.reached.acquire(blocking=False):
                 pass
+
+
+def test_a_client_that_may_not_be_read_is_not_idle(broker, gate, monkeypatch):
+    """Otherwise a full pool would cost all other clients their connections."""
+    swept = threading.Semaphore(0)
+    close_stalled = RequestPool.close_stalled
+
+    def count(self, before):
+        close_stalled(self, before)
+        swept.release()
+
+    monkeypatch.setattr(RequestPool, "close_stalled", count)
+    limits = Limits(queued_bytes=COUNT * connection.ELEMENT_BYTES, frame_bytes=100_000, idle_ms=40)
+    with (
+        broker.listen(limits=limits) as listener,
+        Client(listener) as large,
+        Client(listener) as other,
+    ):
+        send(large, groups(COUNT))
+        other.until(lambda: len(listener._connections) == 2 and listener.service.pool.is_full)
+        for _ in range(10):  # a quarter of the time passes between two of them
+            assert swept.acquire(timeout=TIMEOUT_S)
+        assert len(listener._connections) == 2
+        gate.opened.set()
+        large.read(*groups(COUNT))
 
 
 def test_large_fetches_that_wait_cannot_hold_the_pool(broker):
