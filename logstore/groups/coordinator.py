@@ -1159,7 +1159,8 @@ class GroupCoordinator:
     def _store_group(self, group: Group, assignments: Mapping[str, bytes]) -> str | None:
         stored = group.stored(assignments)
         error = self._written(partial(self._store.write_group, group.group_id, stored))
-        return "UNKNOWN_SERVER_ERROR" if error in ("MESSAGE_TOO_LARGE", "INVALID_RECORD") else error
+        refused = ("MESSAGE_TOO_LARGE", "RECORD_LIST_TOO_LARGE", "INVALID_RECORD")
+        return "UNKNOWN_SERVER_ERROR" if error in refused else error
 
     def _written(self, write: Callable[[], None]) -> str | None:
         """Write records; return the error for the client if that failed."""
@@ -1226,7 +1227,10 @@ class GroupCoordinator:
             return
         self._load_what_can_be_read()
         for group_id, group in list(self._groups.items()):
-            source = self._source_of(group_id)
+            try:
+                source = self._source_of(group_id)
+            except LogStoreError:
+                continue  # reported when its partition was loaded
             if source is not None:
                 gone = [tp for tp in source.offsets_of(group_id) if tp in removed]
                 self._let_go(group, source, gone)

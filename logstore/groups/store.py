@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from logstore.coordination.topic import CoordinatorTopic
-from logstore.errors import InvalidConfigurationError, LogStoreError
+from logstore.errors import InvalidConfigurationError, KafkaStorageError, LogStoreError
 from logstore.groups.records import (
     StoredGroup,
     StoredOffset,
@@ -247,12 +247,14 @@ class GroupStore:
         Raises
         ------
         LogStoreError
-            It cannot be read.
+            It cannot be read, or its disk failed.
         """
         if number not in self.numbers():
             self._partitions.pop(number, None)
             return None
         log = self._topic.log(number)
+        if log.is_offline:
+            raise KafkaStorageError(f"{log.topic_partition} is offline: its disk failed")
         found = self._partitions.get(number)
         if found is None or not found.is_of(log):
             found = OffsetsPartition(log)

@@ -241,27 +241,6 @@ def test_the_table_has_verdict_places_and_rules(run, create, put):
     assert "delete.retention.ms 1d after the first pass" in text
 
 
-def test_a_key_across_two_blocks_of_damage_is_found(create, put, erasure, data_dir):
-    """Damage is searched a MiB at a time."""
-    create()
-    put("bob", "v")
-    log = data_dir / "t-0" / f"{0:020}.log"
-    size, at = log.stat().st_size, (1 << 20) - 1
-    with log.open("ab") as file:
-        file.write(bytes(at) + b"\x14a-long-key" + bytes(1 << 19))
-    [place] = erasure(key="a-long-key")["places"]
-    assert (place["position"], place["offset"]) == (size + at + 1, None)
-
-
-def test_retention_bytes_removes_nothing_from_a_topic_that_is_only_compacted(create, put, erasure):
-    create("cleanup.policy=compact", "retention.bytes=1", "min.compaction.lag.ms=1h")
-    put("ann", "v")
-    put("ann", "w")
-    first, last = erasure()["places"]
-    assert (first["state"], first["earliest_ms"]) == ("superseded", JAN_1 + HOUR_MS)
-    assert (last["state"], last["earliest_ms"]) == ("live", None)
-
-
 def test_an_open_transaction_does_not_reopen_an_earlier_one_of_its_producer():
     with Broker(clock=VirtualClock()) as broker:
         broker.create_topic("t", configs={"cleanup.policy": "compact"})

@@ -397,17 +397,3 @@ def test_s211_overdue_data_come_first_unless_kafka_itself_is_wanted() -> None:
 def test_a_log_of_nothing_has_no_ratio() -> None:
     assert decided("a", 0, 0).state.cleanable_ratio == 0
     assert decided("a", 0, 0).state.must_clean_ratio == 0
-
-
-def test_the_maximum_lag_is_closed_as_long_as_the_minimum_lag_leaves_nothing_to_clean() -> None:
-    """A segment of an overdue and a young record is not cleaned, in Kafka neither."""
-    world = memory_world()
-    log = compacted(world, min_compaction_lag_ms=HOUR_MS, max_compaction_lag_ms=HOUR_MS)
-    put(log, (b"k", b"v"))
-    world.clock.advance(hours=1)
-    put(log, (b"k", b"w"))
-    log.writer.roll()
-    world.clock.advance(minutes=30)
-    found = {gate.gate: gate for gate in decision(log).gates}
-    assert found["max_compaction_lag"].value == HOUR_MS / 2
-    assert not found["max_compaction_lag"].open

@@ -597,18 +597,3 @@ def test_the_next_expiry_is_the_first_moment_at_which_something_goes():
     assert log.delete_old_segments().removed == ()
     world.clock.set_ms(expiry)
     assert (0, TIME) in removed(log.delete_old_segments())
-
-
-def test_a_short_span_may_have_been_merged_however_old_it_is():
-    """Only records further apart than segment.ms prove that segments were merged."""
-    broker = Broker(clock=VirtualClock())
-    configs = {"cleanup.policy": "compact,delete", "retention.ms": str(9 * DAY)}
-    broker.create_topic("t", configs=configs | {"segment.ms": str(7 * DAY)})
-    broker.append("t", key=b"a", value=b"v")
-    broker.clock.advance(days=1)
-    broker.append("t", key=b"b", value=b"v")
-    broker.clock.advance(days=8, ms=1)
-    broker.roll("t")
-    broker.clean("t", force=True)
-    (decision,) = broker.retain(dry_run=True).decisions
-    assert "the segments that it may have joined" in decision.kept[0].reason

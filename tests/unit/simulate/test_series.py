@@ -145,13 +145,6 @@ def test_a_consumer_is_behind_by_its_lag(deletes):
     assert [lag[hour] for hour in (2, 5, 6, 30, 31)] == [0, 2, 0, 1, 0]
 
 
-def test_a_tombstone_exactly_as_old_as_a_bound_is_in_the_older_class():
-    """At hour 3, the tombstone of `a` is 2 h old: half of delete.retention.ms."""
-    quiet = DELETES.replace('"max.compaction.lag.ms" = "2h"', '"max.compaction.lag.ms" = "2d"')
-    row = at_hour(run(parse(quiet), samples=48), 3)
-    assert tuple(int(row[name]) for name in AGE_CLASSES) == (1, 1, 0, 0, 0)
-
-
 def test_deleting_the_surviving_version_revives_the_one_that_it_superseded():
     text = """
     days = 1

@@ -1,7 +1,27 @@
+import os
+
 import pytest
 
 from logstore import Broker, VirtualClock
+from tests.support.browser.front import Front, find_node
 from tests.support.world.page import Asked
+
+
+@pytest.fixture(scope="session")
+def node():
+    """Path of Node.js. Tests that need it skip if there is none, and fail if `CI` is set."""
+    found = find_node()
+    if found is None:
+        reason = "Node.js is neither on the PATH nor inside the package playwright"
+        (pytest.fail if os.environ.get("CI") else pytest.skip)(reason)
+    return found
+
+
+@pytest.fixture(scope="session")
+def front(node, tmp_path_factory):
+    """The page's modules in one Node.js process for all tests."""
+    with Front(node, tmp_path_factory.mktemp("front")) as front:
+        yield front
 
 
 @pytest.fixture

@@ -42,3 +42,24 @@ def test_curves_of_partitions_begin_when_asked_for_and_are_bounded():
         for tp in partitions[1:]:
             history.curves_of(tp)
         assert len(history.curves_of(partitions[0])["size"]["points"]) == 1  # begun anew
+
+
+def test_the_curve_of_bytes_read_includes_the_map_and_its_seed(broker):
+    """A pass reads the dirty section for its map; under a version strategy the clean one too."""
+    history = History(broker)
+    broker.alter_configs("users", {"compaction.strategy": "timestamp"})
+    passes = broker.clean("users", force=True, roll=True).cleaned
+    older_ms = broker.clock.now_ms() - 1000  # so that a record in the clean section may survive
+    broker.append("users", key=b"k1", value=b"later", timestamp=older_ms)
+    passes += broker.clean("users", force=True, roll=True).cleaned
+    for stats in passes:
+        history.note_pass(stats, broker.clock.now_ms())
+    parts = [
+        sum(getattr(stats, name) for stats in passes)
+        for name in ("bytes_read", "map_bytes_read", "seed_bytes_read")
+    ]
+    assert all(parts)
+    curves = history.curves()
+    assert curves["cleaner-bytes-read"]["points"][-1][1] == sum(parts)
+    written = sum(stats.bytes_written for stats in passes)
+    assert curves["cleaner-bytes-written"]["points"][-1][1] == written

@@ -19,7 +19,7 @@ class Along:
 
     def __enter__(self):
         self.reader = self.page.call(self._begin())
-        self.news()
+        self.first = [each for each in self.news() if each[0] == "partitions"]
         return self
 
     async def _begin(self):
@@ -160,6 +160,17 @@ def test_nobody_costs_nothing_while_nobody_reads_along(page, broker, monkeypatch
     broker.append("users", key=b"a", value=b"b")
     page.call(page.site.live.tick())
     assert asked == []
+
+
+def test_a_first_reader_is_told_no_changes_from_before(page, broker):
+    with Along(page):
+        pass
+    broker.append("users", key=b"k", value=b"v")  # while nobody reads along
+    with Along(page) as along:
+        assert along.first == []
+        assert along.news() == []
+        broker.append("users", key=b"k", value=b"w")
+        assert names(along.news()) == [("users", 0)]
 
 
 def test_readers_are_bounded(page):

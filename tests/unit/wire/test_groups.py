@@ -17,6 +17,7 @@ from logstore.messages.types import (
     OffsetFetchRequest,
     SyncGroupRequest,
 )
+from logstore.runtime import MemoryFileSystem
 from tests.support.world.wire import Client, name_of, versions
 
 CONFIG = {"offsets.topic.num.partitions": 1, "group.min.session.timeout.ms": 50}
@@ -418,3 +419,182 @@ def test_groups_on_a_disk(tmp_path):
             client.ask(commit(("t", 0, 5, "")), 2)
     with Broker(tmp_path) as broker:
         assert broker.groups.describe("g").state == "Stable"
+
+
+# -- failing disks ---------------------------------------------------------------------------
+
+
+def commit_as_member(joined, group_id="g", offset=6):
+    asked = commit(
+        ("t", 0, offset, ""),
+        generation_id_or_member_epoch=joined.generation_id,
+        member_id=joined.member_id,
+    )
+    asked.group_id = group_id
+    return asked
+
+
+def commit_to_idle(client, offset):
+    asked = commit(("t", 0, offset, ""))
+    asked.group_id = "idle"
+    return set(errors_of(client.ask(asked, 9)).values())
+
+
+def sync_again(client, joined):
+    again = client.ask(join(joined.member_id), 9)
+    asked = sync(again, [(joined.member_id, b"other")])
+    return name_of(client.ask(asked, 3).error_code)
+
+
+def sync_first(client, _):
+    asked = join()
+    asked.group_id = "new"
+    joined = client.ask(asked, 2)
+    asked = sync(joined, [(joined.member_id, b"all")])
+    asked.group_id = "new"
+    return name_of(client.ask(asked, 3).error_code)
+
+
+def return_static(client, _):
+    asked = join(group_instance_id="i")
+    asked.group_id = "static"
+    return name_of(client.ask(asked, 9).error_code)
+
+
+def delete_idle(client, _):
+    (result,) = client.ask(DeleteGroupsRequest(groups_names=["idle"]), 2).results
+    return name_of(result.error_code)
+
+
+def delete_offsets(client, _):
+    partition = OffsetDeleteRequest.OffsetDeleteRequestPartition(partition_index=0)
+    topic = OffsetDeleteRequest.OffsetDeleteRequestTopic(name="t", partitions=[partition])
+    answer = client.ask(OffsetDeleteRequest(group_id="idle", topics=[topic]), 0)
+    return name_of(answer.error_code)
+
+
+WRITES = {
+    "OffsetCommit": lambda client, joined: errors_of(client.ask(commit_as_member(joined), 9))[
+        "t", 0
+    ],
+    "OffsetCommit without a member": lambda client, _: commit_to_idle(client, 8).pop(),
+    "SyncGroup": sync_again,
+    "SyncGroup of a new group": sync_first,
+    "JoinGroup of a static member": return_static,
+    "DeleteGroups": delete_idle,
+    "OffsetDelete": delete_offsets,
+}
+READS = {
+    "Heartbeat": lambda client, joined: client.ask(
+        HeartbeatRequest(group_id="g", generation_id=1, member_id=joined.member_id), 4
+    ),
+    "JoinGroup": lambda client, _: client.ask(join(), 9),
+    "DescribeGroups": lambda client, _: client.ask(DescribeGroupsRequest(groups=["g"]), 4).groups[
+        0
+    ],
+    "OffsetFetch": lambda client, _: client.ask(fetch(8), 8).groups[0],
+}
+
+
+def state_of(broker):
+    """Return what the stored records say of each group: its members, and its offsets."""
+    groups = broker.groups
+    return {
+        each.group_id: (
+            [
+                (member.member_id, member.assignment)
+                for member in groups.describe(each.group_id).members
+            ],
+            {tp.partition: at.offset for tp, at in groups.committed(each.group_id).items()},
+        )
+        for each in groups.list_groups()
+    }
+
+
+@pytest.fixture(params=("memory", "disk"))
+def home(request, tmp_path):
+    """Return a function that opens a broker on the same files each time."""
+    clock = VirtualClock()
+    fs = MemoryFileSystem(clock)
+
+    def open_broker():
+        options = {"clock": clock, "broker_config": CONFIG, "disk_faults": True}
+        if request.param == "disk":
+            return Broker(tmp_path, **options)
+        return Broker("/data", fs=fs, **options)
+
+    return open_broker
+
+
+def make_groups(client):
+    """Return the member of `g`; `static` has a static member, `idle` has offsets alone."""
+    joined = stable(client)
+    assert errors_of(client.ask(commit_as_member(joined, offset=5), 9)) == {("t", 0): "NONE"}
+    assert commit_to_idle(client, 7) == {"NONE"}
+    asked = join(group_instance_id="i")
+    asked.group_id = "static"
+    static = client.ask(asked, 9)
+    asked = sync(static, [(static.member_id, b"its")], group_instance_id="i")
+    asked.group_id = "static"
+    assert name_of(client.ask(asked, 3).error_code) == "NONE"
+    return joined
+
+
+@pytest.mark.parametrize("name", WRITES)
+def test_nothing_acknowledged_is_lost_if_the_disk_of_the_coordinator_fails(home, name):
+    """Clients look for another coordinator; after a restart the groups are as acknowledged."""
+    with home() as broker, broker.listen() as listener, Client(listener) as client:
+        broker.create_topic("t", 2)
+        joined = make_groups(client)
+        before = state_of(broker)
+        with broker.fail("append", error="EIO", topic="__consumer_offsets") as rule:
+            assert WRITES[name](client, joined) == "NOT_COORDINATOR"
+            assert rule.hits
+        for other in WRITES.keys() - {"SyncGroup", "SyncGroup of a new group"}:
+            assert WRITES[other](client, joined) == "NOT_COORDINATOR", other
+        for other, ask in READS.items():
+            assert name_of(ask(client, joined).error_code) == "NOT_COORDINATOR", other
+    with home() as broker, broker.listen() as listener, Client(listener) as client:
+        assert state_of(broker) == before
+        assert READS["Heartbeat"](client, joined).error_code == 0
+        assert WRITES[name](client, joined) == "NONE"
+
+
+def test_the_last_member_leaves_though_that_cannot_be_stored(home):
+    """As in Kafka, the answer is no error: after a restart the session of the member ends."""
+    with home() as broker, broker.listen() as listener, Client(listener) as client:
+        broker.create_topic("t", 2)
+        joined = make_groups(client)
+        before = state_of(broker)
+        leaving = LeaveGroupRequest.MemberIdentity(member_id=joined.member_id)
+        with broker.fail("append", error="EIO", topic="__consumer_offsets"):
+            left = client.ask(LeaveGroupRequest(group_id="g", members=[leaving]), 4)
+        assert [left.error_code, *(each.error_code for each in left.members)] == [0, 0]
+    with home() as broker:
+        assert state_of(broker) == before
+
+
+@pytest.mark.parametrize(
+    "limit",
+    ({"segment.bytes": "900"}, {"max.message.bytes": "900"}),
+    ids=lambda limit: next(iter(limit)),
+)
+def test_records_that_are_too_large_are_refused_with_an_error_that_clients_know(
+    broker, client, limit
+):
+    """No part of the commit or the assignment is stored."""
+    joined = make_groups(client)
+    before = state_of(broker)
+    broker.alter_configs("__consumer_offsets", limit)
+    asked = commit(("t", 0, 9, "m" * 1000))
+    asked.group_id = "idle"
+    assert errors_of(client.ask(asked, 9)) == {("t", 0): "INVALID_COMMIT_OFFSET_SIZE"}
+    again = client.ask(join(joined.member_id), 9)
+    answer = client.ask(sync(again, [(joined.member_id, b"a" * 1000)]), 3)
+    assert name_of(answer.error_code) == "UNKNOWN_SERVER_ERROR"
+    (described,) = client.ask(DescribeGroupsRequest(groups=["g"]), 4).groups
+    assert (described.group_state, described.members[0].member_assignment) == (
+        "PreparingRebalance",
+        b"",
+    )
+    assert state_of(broker)["idle"] == before["idle"]

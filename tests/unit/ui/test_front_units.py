@@ -1,7 +1,4 @@
-"""The page's reading of durations and sizes beside the engine's, which is the one that counts."""
-
-import base64
-from importlib.resources import files
+"""The page parses durations and sizes as the engine does."""
 
 import pytest
 
@@ -48,17 +45,6 @@ SIZES = [
 NUMBERS = (0, 1, 999, 1000, 1024, 60_000, 90_000, 86_400_000, 604_800_000, 1 << 30, 5 << 40, -1)
 
 
-@pytest.fixture
-def page(visitor):
-    source = files("logstore.ui").joinpath("front", "units.js").read_bytes()
-    page = visitor.visit("about:blank")
-    page.evaluate(
-        "async source => { window.units = await import(source); }",
-        f"data:text/javascript;base64,{base64.b64encode(source).decode()}",
-    )
-    return page
-
-
 def or_none(parse, text):
     try:
         return parse(text)
@@ -73,8 +59,8 @@ def or_none(parse, text):
         ("parseSize", parse_size, [*SIZES, "", " 1KiB ", "2 MiB", "2  MiB"]),
     ),
 )
-def test_page_reads_a_unit_as_the_engine_does(page, name, parse, texts):
-    read = page.evaluate(f"texts => texts.map(units.{name})", texts)
+def test_page_reads_a_unit_as_the_engine_does(front, name, parse, texts):
+    read = front.call("units.js", name, *((text,) for text in texts))
 
     # JavaScript rounds whole numbers above 2^53, and Kafka's largest is one.
     expected = [None if (n := or_none(parse, text)) is None else float(n) for text in texts]
@@ -82,27 +68,46 @@ def test_page_reads_a_unit_as_the_engine_does(page, name, parse, texts):
 
 
 @pytest.mark.parametrize(("unit", "parse"), (("ms", parse_duration), ("bytes", parse_size)))
-def test_what_a_field_shows_is_the_number_that_was_set(page, unit, parse):
-    shown = page.evaluate(
-        "([texts, unit]) => texts.map(text => units.typed(text, unit))",
-        [[str(number) for number in NUMBERS], unit],
-    )
+def test_a_field_shows_the_number_that_was_set(front, unit, parse):
+    shown = front.call("units.js", "typed", *((str(number), unit) for number in NUMBERS))
 
     assert [parse(text) for text in shown] == list(NUMBERS)
 
 
-def test_exact_number_stands_beside_a_unit(page):
-    told = page.evaluate(
-        """pairs => pairs.map(([text, unit]) => units.exactly(text, unit))""",
-        [
-            ["7d", "ms"],
-            ["1GiB", "bytes"],
-            ["-1", "bytes"],
-            ["9223372036854775807", "ms"],
-            ["1.7976931348623157E308", None],
-            ["seven", "ms"],
-            ["0.5", None],
-        ],
+@pytest.mark.parametrize(
+    ("text", "unit", "shown"),
+    (
+        ("604800000", "ms", "7d"),
+        ("5400000", "ms", "90m"),
+        ("1500", "ms", "1500"),
+        ("0", "ms", "0"),
+        ("-1", "ms", "-1"),
+        ("1073741824", "bytes", "1GiB"),
+        ("1024", "bytes", "1KiB"),
+        ("1500", "bytes", "1500"),
+        ("1048577", "bytes", "1048577"),
+        ("0", "bytes", "0"),
+        ("9223372036854775807", "bytes", "9223372036854775807"),
+        ("0.5", None, "0.5"),
+        ("compact", None, "compact"),
+        (None, "ms", ""),
+    ),
+)
+def test_a_field_shows_the_largest_unit_that_divides_a_number(front, text, unit, shown):
+    assert front.call("units.js", "typed", (text, unit)) == [shown]
+
+
+def test_the_exact_number_is_shown_next_to_a_unit(front):
+    told = front.call(
+        "units.js",
+        "exactly",
+        ("7d", "ms"),
+        ("1GiB", "bytes"),
+        ("-1", "bytes"),
+        ("9223372036854775807", "ms"),
+        ("1.7976931348623157E308", None),
+        ("seven", "ms"),
+        ("0.5", None),
     )
 
     assert told == [
