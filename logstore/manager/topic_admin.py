@@ -145,8 +145,11 @@ class TopicAdmin:
         ------
         UnknownTopicOrPartitionError, InvalidConfigurationError
             Nothing was changed.
+        IllegalStateError
+            This thread is changing or cleaning one of its partitions; nothing was changed.
         """
         topic, before = self._catalog.topic(name), self._catalog.config(name)
+        self._registry.check_not_inside(name)
         broker_config = self._catalog.broker_config
         configs, notes = altered_overrides(topic.configs, set_configs, unset, broker_config)
         with self._storing():
@@ -191,6 +194,8 @@ class TopicAdmin:
     def _put_in_force(self, config: BrokerConfig) -> None:
         """Store the dynamic settings of a broker and apply them."""
         catalog = self._catalog
+        for log in self._registry.open_logs():
+            log.local.check_not_inside()
         before = {topic.name: catalog.config(topic.name) for topic in catalog.topics()}
         with self._storing():
             self._store.put_settings({each: own_layer(config, each) for each in Layer})
@@ -229,8 +234,11 @@ class TopicAdmin:
         KafkaStorageError
             The disk failed, or some of it lives in an offline directory; what is left is
             deleted by the next start.
+        IllegalStateError
+            This thread is changing or cleaning one of its partitions; nothing was changed.
         """
         topic = self._catalog.topic(name)
+        self._registry.check_not_inside(name)
         delay_ms = self._catalog.config(name).file_delete_delay_ms
         if not topic.adopted:  # so that the next start goes on after a crash
             with self._storing():
