@@ -202,16 +202,17 @@ class CleanCommand:
         """Run one pass to its end, and take down what came of it."""
         tp = log.topic_partition
         steps = self._manager.run_pass(log, state, number, dry_run=dry_run, config=self._config)
-        try:
-            while True:
-                step = next(steps)
-                if self._progress is not None:
-                    with self._lock, self._manager.telling():
-                        self._progress(tp, step)
-        except StopIteration as done:
-            result: PassResult = done.value
-        finally:
-            steps.close()  # what a progress listener raises ends the pass like an abort
+        with self._manager.driving():
+            try:
+                while True:
+                    step = next(steps)
+                    if self._progress is not None:
+                        with self._lock:
+                            self._progress(tp, step)
+            except StopIteration as done:
+                result: PassResult = done.value
+            finally:
+                steps.close()  # what a progress listener raises ends the pass like an abort
         with self._lock:
             if result.obstacle is not None:
                 self._pass_over(log, result.obstacle)

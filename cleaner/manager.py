@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     from logstore.types import TopicPartition
 
 
-_told: ContextVar[tuple[LogCleanerManager, ...]] = ContextVar("_told", default=())
-"""The cleaners by which listeners are being told, in this thread."""
+_driving: ContextVar[tuple[LogCleanerManager, ...]] = ContextVar("_driving", default=())
+"""The cleaners whose passes run in this thread."""
 
 
 class PassResult(NamedTuple):
@@ -222,23 +222,28 @@ class LogCleanerManager:
                     self.pass_ended.emit(outcome.stats)
 
     @contextmanager
-    def telling(self) -> Iterator[None]:
-        """Surround a call of somebody who is told of a pass, in the thread that runs it."""
-        token = _told.set((*_told.get(), self))
+    def driving(self) -> Iterator[None]:
+        """Mark a pass that runs in this thread, together with its listeners."""
+        token = _driving.set((*_driving.get(), self))
         try:
             yield
         finally:
-            _told.reset(token)
+            _driving.reset(token)
 
-    def check_not_telling(self) -> None:
-        """Raise `IllegalStateError` in the thread of a `telling`: who waits there waits for ever.
+    def check_not_driving(self, what: str = "the broker cannot be closed") -> None:
+        """Raise `IllegalStateError` inside `driving`, where a wait for the pass would never end.
 
-        Passes of other threads may wait for that thread, too.
+        Passes of other threads may wait for this thread, too.
+
+        Parameters
+        ----------
+        what : str
+            The beginning of the message.
         """
-        if any(manager is self for manager in _told.get()):
+        if any(manager is self for manager in _driving.get()):
             raise IllegalStateError(
-                "the broker cannot be closed by a listener of its own cleaning, which would wait"
-                " for itself: what the listener raises ends the cleaning"
+                f"{what} by a listener of its own cleaning, or by a signal handler in the same"
+                " thread, which would wait for itself: raise an exception to end the cleaning"
             )
 
     def _check_wanted(self, topic_partition: TopicPartition) -> None:
@@ -374,8 +379,19 @@ class LogCleanerManager:
 
         In turn: two who want the same partition at once, which Kafka's partition lock keeps apart,
         both get it.
+
+        Raises
+        ------
+        IllegalStateError
+            See `check_pausable`.
         """
+        self.check_pausable(topic_partition)
         self.states.pause_in_turn(topic_partition)
+
+    def check_pausable(self, topic_partition: TopicPartition) -> None:
+        """Raise `IllegalStateError` if the partition is being cleaned by a pass of this thread."""
+        if self.states.is_claimed(topic_partition):
+            self.check_not_driving(f"{topic_partition} cannot be changed")
 
     def resume(self, topic_partition: TopicPartition) -> None:
         """Undo one `pause`."""

@@ -69,6 +69,10 @@ class CleaningStates:
         """Tell whether a cleaning or a retention run is under way."""
         return self._states.get(topic_partition) == IN_PROGRESS
 
+    def is_claimed(self, topic_partition: TopicPartition) -> bool:
+        """Return whether a cleaning or retention run holds a partition, aborted or not."""
+        return self._states.get(topic_partition) in (IN_PROGRESS, ABORTED)
+
     def begin(self, topic_partition: TopicPartition) -> bool:
         """Claim a partition for a cleaning or for retention; False if it is claimed or paused.
 
@@ -130,18 +134,33 @@ class CleaningStates:
         IllegalCleaningStateError
             Somebody else is stopping it already.
         """
+        is_stopping = False
+        try:
+            with self._lock:
+                state = self._states.get(topic_partition)
+                if state is None:
+                    self._states[topic_partition] = paused(1)
+                    return
+                if state == ABORTED:
+                    raise self._illegal("abort", topic_partition, state)  # noqa: TRY301  # one block
+                if state != IN_PROGRESS:
+                    self._states[topic_partition] = paused(state.pauses + 1)
+                    return
+                is_stopping = True
+                self._states[topic_partition] = ABORTED
+            self._scheduler.wait_until(lambda: self._states.get(topic_partition) != ABORTED)
+        except BaseException:
+            if is_stopping:
+                self._give_up(topic_partition)
+            raise
+
+    def _give_up(self, topic_partition: TopicPartition) -> None:
+        """Undo a pause whose wait was interrupted: its caller will not resume the partition."""
         with self._lock:
-            state = self._states.get(topic_partition)
-            if state is None:
-                self._states[topic_partition] = paused(1)
+            if self._states.get(topic_partition) == ABORTED:
+                self._states[topic_partition] = IN_PROGRESS
                 return
-            if state == ABORTED:
-                raise self._illegal("abort", topic_partition, state)
-            if state != IN_PROGRESS:
-                self._states[topic_partition] = paused(state.pauses + 1)
-                return
-            self._states[topic_partition] = ABORTED
-        self._scheduler.wait_until(lambda: self._states.get(topic_partition) != ABORTED)
+        self.resume(topic_partition)
 
     def pause_in_turn(self, topic_partition: TopicPartition) -> None:
         """`abort_and_pause`, after whoever is stopping the cleaning already."""

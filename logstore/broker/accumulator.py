@@ -10,12 +10,13 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from logstore.broker.futures import FutureRecordMetadata, ProducerBatch
 from logstore.broker.open_batch import limit_of
 from logstore.broker.producer_batch import build_producer_batch
 from logstore.errors import (
+    IllegalStateError,
     InvalidRecordError,
     KafkaTimeoutError,
     LogStoreError,
@@ -90,6 +91,7 @@ class RecordAccumulator:
         self._scheduler: Scheduler = runtime.scheduler
         self._own_scheduler: Scheduler | None = None
         self._is_armed = False
+        self._is_adding = False
 
     @contextmanager
     def locked(self) -> Iterator[None]:
@@ -136,15 +138,44 @@ class RecordAccumulator:
         -------
         FutureRecordMetadata
             Whatever happens to the record, nothing is raised.
+
+        Raises
+        ------
+        IllegalStateError
+            A signal handler runs while this thread adds a record.
         """
-        batch = self._open.get(topic_partition)
-        if batch is None or not batch.has_room(size_bytes):
-            batch = self._next_batch(topic_partition, batch)
-        future = FutureRecordMetadata(batch, len(batch.keys))
-        batch.sizes.append(size_bytes)
-        if batch.add(key, value, timestamp, headers, size_bytes) or self._config.linger_ms == 0:
+        if self._is_adding:
+            self._refuse_inside(topic_partition)
+        try:  # see `LocalLog.change`
+            self._is_adding = True
+            batch = self._open.get(topic_partition)
+            while batch is None or not batch.has_room(size_bytes):
+                self._is_adding = False  # while a batch is sent, other tasks may add records
+                if batch is None:
+                    self._open_batch(topic_partition)
+                else:
+                    self._send([batch])
+                self._is_adding = True
+                batch = self._open.get(topic_partition)
+            row = len(batch.keys)
+            try:
+                future = FutureRecordMetadata(batch, row)
+                batch.sizes.append(size_bytes)
+                is_full = batch.add(key, value, timestamp, headers, size_bytes)
+            except BaseException:
+                batch.cut(row)  # else an interrupt could pair a key with another record's value
+                raise
+        finally:
+            self._is_adding = False
+        if is_full or self._config.linger_ms == 0:
             self._send([batch])
         return future
+
+    def _refuse_inside(self, topic_partition: TopicPartition) -> NoReturn:
+        raise IllegalStateError(
+            f"a signal handler cannot send with a producer while the same thread adds a record for"
+            f" {topic_partition}: send after that call has returned"
+        )
 
     def send_all(self) -> None:
         """Append every open batch, in the order in which they were opened."""
@@ -163,17 +194,14 @@ class RecordAccumulator:
         if self._own_scheduler is not None:
             self._own_scheduler.shutdown()
 
-    def _next_batch(self, tp: TopicPartition, full: ProducerBatch | None) -> ProducerBatch:
-        """Open a batch for the partition; the one that has no room any more is sent first."""
-        if full is not None:
-            self._send([full])
+    def _open_batch(self, tp: TopicPartition) -> None:
+        """Open a batch for the partition, which has none."""
         now_ns, linger_ms = self._clock.monotonic_ns(), self._config.linger_ms
-        batch = self._open[tp] = ProducerBatch(
+        self._open[tp] = ProducerBatch(
             tp, self._limit_bytes(tp), now_ns, linger_ms, self.lock, self._send_if_open
         )
         if linger_ms > 0:
             self._arm(now_ns)
-        return batch
 
     def _limit_bytes(self, tp: TopicPartition) -> int:
         try:
@@ -214,21 +242,32 @@ class RecordAccumulator:
     def _take(self, batches: Iterable[ProducerBatch]) -> None:
         now_ns = self._clock.monotonic_ns()
         for batch in batches:
+            if self._is_adding:
+                self._refuse_inside(batch.topic_partition)
             del self._open[batch.topic_partition]
             self._metrics.record_wait((now_ns - batch.opened_ns) / 1e6)
 
     def _send(self, batches: Sequence[ProducerBatch]) -> None:
         """Append open batches and settle their futures."""
         self._take(batches)
-        if self._session is not None and batches:
-            try:
-                self._session.add_partitions(batch.topic_partition for batch in batches)
-            except LogStoreError as error:
-                self._refuse(batches, error)
-                return
-        for batch in batches:
-            self.settled.append(batch)
-            self._append(batch, 0, len(batch))
+        try:
+            if self._session is not None and batches:
+                try:
+                    self._session.add_partitions(batch.topic_partition for batch in batches)
+                except LogStoreError as error:
+                    self._refuse(batches, error)
+                    return
+            for batch in batches:
+                self.settled.append(batch)
+                self._append(batch, 0, len(batch))
+        except BaseException:
+            unknown = KafkaTimeoutError("the send was interrupted: the record may have been stored")
+            for batch in batches:
+                rows = len(batch.timestamps)
+                if batch.settled_rows < rows:
+                    self.settled.append(batch)
+                    self._fail(batch, rows, unknown)
+            raise
 
     def _append(self, batch: ProducerBatch, start: int, stop: int) -> None:
         """Append the records [start, stop) of a batch, and settle them."""

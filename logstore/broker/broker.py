@@ -302,10 +302,12 @@ class Broker(Generic[ClockT]):
         KafkaStorageError
             See `LogManager.close`.
         IllegalStateError
-            The caller is a `progress` listener of this broker's `clean`. Nothing was closed.
+            The caller is a `progress` listener of this broker's `clean`, or a signal handler that
+            runs while this thread changes a log. Nothing was closed.
         """
         if self._cleaner is not None and not self.manager.lifetime.is_over:
-            self._cleaner.check_not_telling()
+            self._cleaner.check_not_driving()
+            self.manager.check_not_inside()
         try:
             for listener in self._listeners:
                 listener.close()
@@ -480,7 +482,7 @@ class Broker(Generic[ClockT]):
         if self._disk is None:
             self._refuse_without_disk_faults("a loss of power has no meaning")
         if self._cleaner is not None:
-            self._cleaner.check_not_telling()
+            self._cleaner.check_not_driving()
         # Asked for before the end, after which everything but the directories' names is refused.
         rng, background = self.runtime.rng, self._pool is not None
         seed = rng.getrandbits(64) if is_repeatable(rng) else None
@@ -512,7 +514,7 @@ class Broker(Generic[ClockT]):
         from logstore.broker.power import end_process
 
         if self._cleaner is not None and not self.manager.lifetime.is_over:
-            self._cleaner.check_not_telling()
+            self._cleaner.check_not_driving()
         end_process(self.manager, self._listeners, self._clients())
 
     def lose_power(self) -> None:
@@ -525,7 +527,7 @@ class Broker(Generic[ClockT]):
         if self._disk is None:
             self._refuse_without_disk_faults("a loss of power has no meaning")
         if self._cleaner is not None:
-            self._cleaner.check_not_telling()
+            self._cleaner.check_not_driving()
         lose_power(self._disk, None, self.manager, self._listeners, self._clients())
 
     def _clients(self) -> list[Consumer | Producer]:
@@ -741,6 +743,9 @@ class Broker(Generic[ClockT]):
         ------
         RequestError
             The log is unchanged.
+        IllegalStateError
+            Called by a signal handler or a listener while this thread changes the log; nothing was
+            appended.
         """
         if self.read_only:
             self._refuse_if_read_only("append")

@@ -133,6 +133,12 @@ class ProducerBatch(OpenBatch):
         """Send it, unless that was done."""
         self._send(self)
 
+    def cut(self, row: int) -> None:
+        """Remove the rows from `row` on; some of their fields may be missing."""
+        for column in (self.keys, self.values, self.timestamps, self.sizes):
+            del column[row:]
+        self.headers.pop(row, None)
+
     def settle(
         self,
         stop: int,

@@ -222,7 +222,7 @@ class ProducerSession:
         """Never use again the sequences of a batch that may have been written."""
         if self.is_transactional:
             self._wants_epoch = True
-        else:
+        elif self._producer is not None:  # else an interrupt came before the first batch had an id
             self._bump()
 
     def _bump(self, *, anew: bool = False) -> None:

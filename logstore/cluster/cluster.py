@@ -157,7 +157,6 @@ class Cluster(Generic[ClockT]):
         self.controller = self._new_controller(brokers)
         self.purgatory = Purgatory()
         self._partitioner = Partitioner()
-        self._settings: dict[str, str] = {}  # of all brokers, beside their own
         self._listeners: list[ClusterListeners] = []
         self._coordination: Coordination | None = None
         self._is_closed = False
@@ -179,14 +178,14 @@ class Cluster(Generic[ClockT]):
         check_cluster_directory(fs, self._data_dir)
         memory = ClusterMemory(fs, f"{self._data_dir}/{CONTROLLER_DIR}")
         self._lacks_memory = not fs.exists(memory.path)
-        topics = memory.read()
+        topics, settings = memory.read()
         states = [state for topic in topics for state in topic.partitions]
         largest = max((max(state.replicas) for state in states), default=0)
         if largest >= brokers:
             raise InvalidConfigurationError(
                 f"{memory.path} tells of broker {largest}: a cluster of {brokers} cannot go on"
             )
-        return Controller(lock, self._allows_unclean_leaders, topics, memory.write)
+        return Controller(lock, self._allows_unclean_leaders, topics, settings, memory.write)
 
     def _node_of(self, number: int) -> _Node:
         clock: Clock = self.clock
@@ -528,27 +527,34 @@ class Cluster(Generic[ClockT]):
         """
         if brokers is not None:
             return self._alter([self._running(each)[1] for each in brokers], configs, Layer.BROKER)
-        running = list(self.brokers.values())
-        notes = self._alter(running, configs, Layer.CLUSTER)
-        self._settings = dict(own_layer(running[0].broker_config, Layer.CLUSTER))
-        return notes
+        return self._alter(list(self.brokers.values()), configs, Layer.CLUSTER)
 
     def _alter(
         self, brokers: Sequence[Broker], configs: Mapping[str, object], layer: Layer
     ) -> tuple[str, ...]:
         if not brokers:
             raise IllegalStateError("no broker runs")
+        checked = [broker.manager.topics.check_reconfigured(configs, layer) for broker in brokers]
+        config, notes = checked[0]
+        if layer is Layer.CLUSTER:
+            self.controller.set_settings(own_layer(config, layer))
         for broker in brokers:
-            broker.manager.topics.check_reconfigured(configs, layer)
-        notes = [broker.manager.topics.reconfigure(configs, layer) for broker in brokers]
-        return notes[0]
+            broker.manager.topics.reconfigure(configs, layer)
+        return notes
 
     def _set_on(self, broker: Broker) -> None:
-        """Let a broker that starts have what was set for all while it did not run."""
-        known = own_layer(broker.broker_config, Layer.CLUSTER)
-        if dict(known) != self._settings:
-            gone = dict.fromkeys(known.keys() - self._settings.keys())
-            broker.manager.topics.reconfigure({**self._settings, **gone}, Layer.CLUSTER)
+        """Apply the cluster-wide settings to a broker that starts.
+
+        If the controller has stored none, as in earlier releases, they are those of the first
+        broker that has some.
+        """
+        if self.controller.settings is None:
+            known = own_layer(broker.broker_config, Layer.CLUSTER)
+            if not known:
+                return
+            self.controller.set_settings(known)
+        for each in self.brokers.values():
+            each.manager.topics.replace_settings(self.controller.settings or {}, Layer.CLUSTER)
 
     def topics(self) -> list[ClusterTopic]:
         """Return all topics by name."""

@@ -39,8 +39,15 @@ class Controller:
         (`unclean.leader.election.enable`).
     remembered : iterable of ClusterTopic
         What was known before, when no broker runs yet.
+    settings : mapping of str to str, optional
+        The cluster-wide broker settings that were stored before.
     remember : callable, optional
-        Keeps all topics, at every change, before anybody is told of it.
+        Stores all topics and the settings, at every change, before any broker applies it.
+
+    Attributes
+    ----------
+    settings : mapping of str to str, or None
+        Dynamic settings of all brokers, by broker key; None if they were never stored.
 
     Notes
     -----
@@ -52,11 +59,14 @@ class Controller:
         lock: AbstractContextManager[object],
         is_unclean: Callable[[str], bool],
         remembered: Iterable[ClusterTopic] = (),
-        remember: Callable[[Iterable[ClusterTopic]], object] | None = None,
+        settings: Mapping[str, str] | None = None,
+        remember: Callable[[Iterable[ClusterTopic], Mapping[str, str] | None], object]
+        | None = None,
     ) -> None:
         self._lock = lock
         self._is_unclean = is_unclean
         self._remember = remember
+        self.settings = settings
         self._topics = {topic.name: _without_leaders(topic) for topic in remembered}
         self._alive: set[int] = set()
         self._failed: set[tuple[int, TopicPartition]] = set()  # of brokers that run
@@ -169,7 +179,13 @@ class Controller:
         """Take in topics as they are from now on, and remember all. The lock is held."""
         self._topics |= {topic.name: topic for topic in topics}
         if self._remember is not None:
-            self._remember(self.topics())
+            self._remember(self.topics(), self.settings)
+
+    def set_settings(self, settings: Mapping[str, str]) -> None:
+        """Replace the cluster-wide broker settings."""
+        with self._lock:
+            self.settings = dict(settings)
+            self._put()
 
     def _new_state(self, name: str, number: int, replicas: tuple[int, ...]) -> PartitionState:
         live = tuple(broker for broker in replicas if broker in self._alive)

@@ -1,14 +1,14 @@
-"""The controller's memory: its topics and partition states, in a file beside the brokers'.
+"""The controller's memory: topics, partition states and cluster-wide broker settings, in a file.
 
-`logstore-cluster.json`, replaced at once and durably with every change, before any broker is told:
-a cluster that is opened on its folder again has the leader epochs and in-sync replicas that it had,
-whichever way it ended. Kafka keeps them in the log of its metadata.
+`logstore-cluster.json` is replaced atomically and durably with every change, before any broker
+applies it. A cluster that is opened again has the same leader epochs, in-sync replicas and
+settings, whichever way it ended. Kafka keeps them in its metadata log.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from logstore.checkpoint.atomic import read_bytes, write_atomically
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from logstore.runtime import FileSystem
 
 _VERSION = 1
+_SETTINGS_VERSION = 2
+"""Written once cluster-wide settings were changed; earlier releases can read version 1."""
 
 
 class ClusterMemory:
@@ -38,8 +40,10 @@ class ClusterMemory:
         self.path = f"{directory}/{CLUSTER_FILE}"
         fs.make_dirs(directory)
 
-    def read(self) -> list[ClusterTopic]:
-        """Return the topics that were written last; none if nothing was.
+    def read(self) -> tuple[list[ClusterTopic], dict[str, str] | None]:
+        """Return the topics and the cluster-wide settings that were written last.
+
+        No topics if there is no file; None if the settings were never written.
 
         Raises
         ------
@@ -47,26 +51,32 @@ class ClusterMemory:
             The file cannot be understood.
         """
         if not self._fs.exists(self.path):
-            return []
+            return [], None
         try:
             document = json.loads(read_bytes(self._fs, self.path))
-            if document["version"] != _VERSION:
+            if document["version"] not in (_VERSION, _SETTINGS_VERSION):
                 raise CorruptCheckpointError(
                     "unknown version",
                     path=self.path,
                     check="version",
-                    expected=_VERSION,
+                    expected=_SETTINGS_VERSION,
                     found=document["version"],
                 )
-            return [_parse(name, stored) for name, stored in document["topics"].items()]
+            topics = [_parse(name, stored) for name, stored in document["topics"].items()]
+            if document["version"] == _VERSION:
+                return topics, None
+            return topics, {key: str(text) for key, text in document["settings"].items()}
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise CorruptCheckpointError(
                 f"no file of a cluster: {error}", path=self.path, check="json"
             ) from error
 
-    def write(self, topics: Iterable[ClusterTopic]) -> None:
-        """Replace what was written, durably."""
-        document = {"version": _VERSION, "topics": {topic.name: _told(topic) for topic in topics}}
+    def write(self, topics: Iterable[ClusterTopic], settings: Mapping[str, str] | None) -> None:
+        """Replace the file's contents, durably."""
+        document: dict[str, Any] = {"version": _VERSION}
+        if settings is not None:
+            document = {"version": _SETTINGS_VERSION, "settings": dict(settings)}
+        document["topics"] = {topic.name: _told(topic) for topic in topics}
         write_atomically(self._fs, self.path, (json.dumps(document, indent=1) + "\n").encode())
 
 

@@ -156,9 +156,8 @@ def reconfigured(
     removed = {key.strip() for key, value in changes.items() if value is None}
     _check_reconfigurable(removed | texts.keys())
     unknown = [key for key in texts if is_unknown_broker_key(key)]
-    static = broker if broker.dynamic is None else broker.dynamic.static
-    layers = {each: own_layer(broker, each) for each in Layer}
-    absent = removed - layers[layer].keys()
+    stored = own_layer(broker, layer)
+    absent = removed - stored.keys()
     for key in filter(is_unknown_broker_key, (*absent, *(unknown if refuse_unknown else ()))):
         near = nearest_broker_key(key)
         raise InvalidConfigurationError(
@@ -166,13 +165,12 @@ def reconfigured(
             key=key,
             nearest=near,
         )
-    kept = {key: text for key, text in layers[layer].items() if key not in removed}
-    layers[layer] = kept | {
+    texts_after = {key: text for key, text in stored.items() if key not in removed} | {
         key: text if key in unknown else render(STORED_BROKER_KEYS[key].parse(_number(key, text)))
         for key, text in texts.items()
     }
-    _check_unknown(unknown, layers[layer])
-    changed = layered(static, layers[Layer.CLUSTER], layers[Layer.BROKER])
+    _check_unknown(unknown, texts_after)
+    changed = with_layer(broker, texts_after, layer)
     _check_threads(broker.log_cleaner_threads, changed.log_cleaner_threads)
     notes += [
         f"unknown broker key {key} is stored without effect; the nearest is"
@@ -187,6 +185,13 @@ def _number(key: str, text: str) -> str:
         return without_unit(key, text)
     except ValueError as error:
         raise InvalidConfigurationError(f"{key}: {error}", key=key) from error
+
+
+def with_layer(broker: BrokerConfig, texts: Mapping[str, str], layer: Layer) -> BrokerConfig:
+    """Return a broker's configuration with other settings in a layer; raises as `layered`."""
+    static = broker if broker.dynamic is None else broker.dynamic.static
+    layers = {each: own_layer(broker, each) for each in Layer} | {layer: texts}
+    return layered(static, layers[Layer.CLUSTER], layers[Layer.BROKER])
 
 
 def own_layer(broker: BrokerConfig, layer: Layer) -> Mapping[str, str]:

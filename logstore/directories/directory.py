@@ -33,6 +33,7 @@ from logstore.errors import (
     CorruptionError,
     InvalidConfigurationError,
     KafkaStorageError,
+    LogStoreError,
     SegmentOverflowError,
     UnknownTopicOrPartitionError,
     UnsupportedFormatError,
@@ -136,8 +137,9 @@ class LogDirectory:
     high_watermarks : dict of TopicPartition to int
         As found; evidence, and no more.
     half_opened : set of TopicPartition
-        Those that the disk failed to open: their files may be in between, so that they must be
-        recovered, by the next attempt or by the next start.
+        Partitions that are being opened, or whose opening was ended by a disk failure or an
+        interrupt. Their files may be half changed: the next attempt, or the next start, must
+        recover them. The caller of `load` removes a partition once it has kept the log.
     moves : dict of TopicPartition to Move
         Those that were on their way to another directory, and what may be left of that.
     futures : set of str
@@ -393,6 +395,8 @@ class LogDirectory:
 
         recovery_point = self.recovery_points.get(topic_partition)
         is_at_rest = self.is_at_rest(topic_partition)
+        was_half_opened = topic_partition in self.half_opened
+        self.half_opened.add(topic_partition)
         keep_below = 0
         if self._on_damage is OnDamage.REFUSE:
             # What a log held when it was closed was durable, and so was who knows what of a copy.
@@ -429,14 +433,19 @@ class LogDirectory:
                     raise
             return load(finding_level)
 
-        if topic_partition in self.partitions:
-            if keep_below and not self.read_only and self._may_be_cut(folder, is_at_rest):
-                # Refused before anything is changed: what opening would do is done in memory.
-                overlay = OverlayFileSystem(ReadOnlyFileSystem(self.runtime.fs))
-                load(logging.DEBUG, replace(self.runtime, fs=overlay)).close()
-            if self._views is not None and topic_partition not in self._surveyed:
-                return self._views.take(folder, load, load_all)
-        return load_all(logging.WARNING)
+        try:
+            if topic_partition in self.partitions:
+                if keep_below and not self.read_only and self._may_be_cut(folder, is_at_rest):
+                    # Refused before anything is changed: what opening would do is done in memory.
+                    overlay = OverlayFileSystem(ReadOnlyFileSystem(self.runtime.fs))
+                    load(logging.DEBUG, replace(self.runtime, fs=overlay)).close()
+                if self._views is not None and topic_partition not in self._surveyed:
+                    return self._views.take(folder, load, load_all)
+            return load_all(logging.WARNING)
+        except LogStoreError:  # refused; the files are unchanged
+            if not was_half_opened:
+                self.half_opened.discard(topic_partition)
+            raise
 
     def _may_be_cut(self, folder: str, is_at_rest: bool) -> bool:
         """Tell whether opening a partition may verify it, and cut what is not valid."""
@@ -725,7 +734,8 @@ class LogDirectory:
                 if force or deletion.due_ms <= now_ms
             ]
             for each in due:
-                remove_tree(self.runtime.fs, each.path)
+                if self.runtime.fs.exists(each.path):  # an interrupt may follow its removal
+                    remove_tree(self.runtime.fs, each.path)
                 self._folder_deletions.remove(each)
             return len(due)
 

@@ -139,7 +139,9 @@ class FaultRule:
 
     Notes
     -----
-    Any thread may call. `when` is called with a lock held: it is to look at the call alone.
+    Any thread may call. `when` is called without a lock, before the call is counted. It may use the
+    broker: the rule does not apply to the calls that `when` itself makes. Rules for disk operations
+    are evaluated inside changes, where the log that is being changed refuses a second change.
     """
 
     def __init__(
@@ -169,6 +171,7 @@ class FaultRule:
         self.calls = 0
         self.hits = 0
         self._remove = remove
+        self._threads_inside: set[int] = set()
 
     def __repr__(self) -> str:
         said = [repr(self.kind)]
@@ -205,24 +208,35 @@ class FaultRule:
         """Whether it has struck as often as it is to."""
         return self.times is not None and self.hits >= self.times
 
-    def strikes(self, call: Call) -> bool:
-        """Tell whether it strikes this call, and count it; the lock of its `Faults` is held."""
-        if call.kind != self.kind or not self._is_about(call):
-            return False
+    def count(self) -> bool:
+        """Count a call, and return whether the rule applies to it; a lock is held."""
         self.calls += 1
         if self.calls < self.nth or self.is_spent:
             return False
         self.hits += 1
         return True
 
-    def _is_about(self, call: Call) -> bool:
+    def is_about(self, call: Call) -> bool:
+        """Return whether a call matches the rule."""
+        if call.kind != self.kind:
+            return False
         if self.topic is not None or self.partition is not None:
             for topic, partition in call.partitions:
                 if self.topic in (None, topic) and self.partition in (None, partition):
                     break
             else:
                 return False
-        return self.when is None or bool(self.when(call))
+        return self.when is None or self._is_wanted(call, self.when)
+
+    def _is_wanted(self, call: Call, when: Callable[[Call], bool]) -> bool:
+        thread = threading.get_ident()
+        if thread in self._threads_inside:
+            return False
+        self._threads_inside.add(thread)
+        try:
+            return bool(when(call))
+        finally:
+            self._threads_inside.discard(thread)
 
     def exception(self, call: Call) -> Exception:
         """Return its error, which it has, as an exception for a call that it struck."""
@@ -381,12 +395,15 @@ class Faults(Collection[FaultRule]):
         instead of the call, or, if it is `after`, instead of what the call gave.
         """
         struck = []
-        with self._lock:
-            for rule in self.rules:
-                if rule.strikes(call):
-                    struck.append(rule)
-                    if rule.error is not None:
-                        break
+        for rule in self.rules:
+            if not rule.is_about(call):
+                continue
+            with self._lock:
+                is_struck = rule.count()
+            if is_struck:
+                struck.append(rule)
+                if rule.error is not None:
+                    break
         return struck
 
     def request(

@@ -133,10 +133,16 @@ class PartitionFiles:
             self._unsettled = False
 
 
-def remove_leftovers(files: PartitionFiles) -> None:
+def remove_leftovers(files: PartitionFiles, *, keeps_cleaned: bool = False) -> None:
     """Delete `.deleted`, unfinished splits' `.swap`, and all `.cleaned` (steps 1, 2).
 
-    So goes, untold, what an interrupted write of a small file left.
+    Temporary files of interrupted writes are deleted as well, without a finding.
+
+    Parameters
+    ----------
+    keeps_cleaned : bool
+        Whether `.cleaned` files are kept if there is no `.swap`: the log is in use, and a cleaning
+        in another thread may be writing them.
     """
     if remove_temporary(files.fs, files.directory, (LEADER_EPOCHS, PARTITION_METADATA)):
         files.changed()
@@ -146,6 +152,8 @@ def remove_leftovers(files: PartitionFiles) -> None:
         if files.irregular(path) is not None:
             files.remove(path, "removed_leftover", "no swap makes what is no regular file")
     cleaned = files.listed(state=CLEANED_SUFFIX)
+    if keeps_cleaned and not files.listed(state=SWAP_SUFFIX):
+        cleaned = []
     if cleaned:
         lowest = min(parts.base_offset for _, parts in cleaned)
         for path, parts in files.listed(state=SWAP_SUFFIX):

@@ -93,6 +93,7 @@ class LogLoader:
         on_damage: OnDamage,
         keep_below: int,
         surveys: bool,
+        keeps_cleaned: bool = False,
     ) -> None:
         self.runtime = runtime
         self.fs = runtime.fs
@@ -110,6 +111,7 @@ class LogLoader:
         self._on_damage = on_damage
         self._keep_below = keep_below
         self._surveys = surveys
+        self._keeps_cleaned = keeps_cleaned
         self._lost: dict[str, Lost] = {}
         self._surveyed: SurveyedFiles | None = None
         self.files = PartitionFiles(runtime.fs, directory, finding_level)
@@ -126,7 +128,7 @@ class LogLoader:
     def load(self) -> Log:
         """Run every stage and return the log."""
         self._refuse_old_formats()
-        remove_leftovers(self.files)
+        remove_leftovers(self.files, keeps_cleaned=self._keeps_cleaned)
         if self._surveys:
             from logstore.loading.surveyed import survey_files  # see `_judge_overlaps`
 
@@ -790,7 +792,7 @@ def open_log(
     KafkaStorageError, OSError
         The disk failed.
     """
-    return LogLoader(
+    log = LogLoader(
         runtime,
         directory,
         topic_partition,
@@ -808,3 +810,32 @@ def open_log(
         keep_below=keep_below,
         surveys=surveys,
     ).load()
+
+    def reload() -> None:
+        """Recover the log from its files, after an interrupt."""
+        # Recovery relies on names that are durable, as they are after a crash.
+        runtime.fs.sync_dir(log.directory)
+        loader = LogLoader(
+            runtime,
+            log.directory,
+            topic_partition,
+            log.config,
+            clean=False,
+            recovery_point=log.recovery_point,
+            log_start_offset=log.log_start_offset,
+            producer_id_expiration_ms=producer_id_expiration_ms,
+            finding_level=finding_level,
+            small_file_max_bytes=small_file_max_bytes,
+            reached_offset=max(log.local.log_end.offset, log.log_start_offset),
+            keep_reached_offset=None,
+            high_watermark=None if log.offsets.is_alone else log.high_watermark,
+            on_damage=OnDamage.RECOVER,
+            keep_below=0,
+            surveys=False,
+            keeps_cleaned=True,
+        )
+        log.recover_as(loader.load())
+
+    if not surveys:
+        log.local.reload = reload
+    return log

@@ -11,10 +11,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 from logstore.errors import (
     CorruptionError,
+    IllegalStateError,
     KafkaStorageError,
     LogStoreError,
     UnknownTopicOrPartitionError,
@@ -24,7 +25,7 @@ from logstore.log.split import split_segment
 from logstore.named import NamedTuple
 from logstore.names import DELETED_SUFFIX, SEGMENT_SUFFIXES, file_name
 from logstore.runtime import Lifetime, Signal
-from logstore.runtime.guard import StorageGuard
+from logstore.runtime.guard import StorageGuard, is_disk_failure
 from logstore.segment.segment import LogSegment
 from logstore.segment.swap import swap_segments
 
@@ -37,6 +38,9 @@ if TYPE_CHECKING:
     from logstore.types import TopicPartition
 
 logger = logging.getLogger(__name__)
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 class LogEnd(NamedTuple):
@@ -73,6 +77,15 @@ class LocalLog:
         segments in, and a reader must look again.
     is_offline : bool
         Whether a failure of the disk put an end to the use of this log.
+    is_changing : bool
+        Whether a thread is inside `change`. The lock is re-entrant, so a signal handler or a
+        listener of that thread could take it again; its change is refused.
+    is_unfinished : bool
+        Whether files or offsets may be half changed. If `is_changing` is false, an interrupt
+        (Ctrl-C, a test timeout) ended the last change, and the log recovers before its next use.
+    reload : callable or None
+        Recovers the log from its files, as an opening after a crash does; None if the log was not
+        opened from files that it may change.
     lifetime : Lifetime
         Over once the log is closed, or gone with its topic.
     changed : Signal
@@ -115,6 +128,9 @@ class LocalLog:
         self.check_owner: Callable[[], None] = _is_ours
         self.closed: Signal[[]] = Signal(f"the end of {topic_partition}")
         self.last_flush_ms = runtime.clock.now_ms()
+        self.is_changing = False
+        self.is_unfinished = False
+        self.reload: Callable[[], None] | None = None
         self._truncating = False
         self.publish_end(log_end_offset)
         self._deletions: list[_Deletion] = []
@@ -147,15 +163,106 @@ class LocalLog:
 
         As in Kafka an existing segment keeps its jitter and what its indexes were made with.
         """
+        self.change(self._set_config, config)
+
+    def _set_config(self, config: LogConfig) -> None:
+        self.config = config
+        for segment in self.segments:
+            segment.set_config(config)
+
+    # -- changes -------------------------------------------------------------------------
+
+    def change(self, action: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+        """Run an action that changes the log, under the lock.
+
+        The action calls `begin` before it changes files or offsets. If it raises afterwards, the
+        log recovers. `LogWriter.append_record` repeats this inline, for speed.
+
+        Raises
+        ------
+        IllegalStateError
+            This thread is inside another change of the log.
+        """
         with self.lock:
-            self.config = config
-            for segment in self.segments:
-                segment.set_config(config)
+            if self.is_changing or self.is_unfinished:
+                self.prepare_change()
+            # Python runs signal handlers at calls and backward jumps only. There is none between an
+            # assignment and the end of its block, so no handler can separate the two.
+            try:
+                self.is_changing = True
+                result = action(*args, **kwargs)
+                self.is_unfinished = False
+                return result
+            finally:
+                self.is_changing = False
+                if self.is_unfinished:
+                    self.recover()
+
+    def prepare_change(self) -> None:
+        """Refuse a change inside another one; recover from one that was interrupted.
+
+        Raises
+        ------
+        IllegalStateError
+            This thread is inside another change of the log.
+        """
+        if self.is_changing:
+            raise IllegalStateError(
+                f"{self.topic_partition} cannot be changed by a signal handler or a listener while"
+                " the same thread is changing it: retry after that call has returned"
+            )
+        self.recover()
+
+    def check_not_inside(self) -> None:
+        """Raise `IllegalStateError` if this thread is inside a change."""
+        if self.is_changing and self.lock.acquire(blocking=False):
+            try:
+                if self.is_changing:
+                    self.prepare_change()
+            finally:
+                self.lock.release()
+
+    def begin(self) -> None:
+        """Declare that files or offsets are about to change; see `change`."""
+        self.is_unfinished = True
+
+    def recover(self) -> None:
+        """Recover from a change that was interrupted, unless the log is closed or offline.
+
+        The files are read as after a crash: their names decide whether a swap is completed or
+        undone, and a batch that was written in part is cut. If this is interrupted as well, the
+        next use of the log recovers it. The lock is held.
+        """
+        if self.is_offline or self.lifetime.is_over or self.reload is None:
+            self.is_unfinished = False
+            return
+        try:
+            self.is_changing = True
+            self.check_owner()
+            self.reload()
+            self.is_unfinished = False
+            logger.warning("%s recovered from an interrupted change", self.topic_partition)
+        except (LogStoreError, OSError) as error:
+            is_ours = not isinstance(error, OSError) or is_disk_failure(error)
+            if isinstance(error, IllegalStateError) or not is_ours:
+                raise  # raised by a signal handler or a listener; the next use recovers
+            self.is_unfinished = False
+            logger.exception("%s: cannot recover from an interrupt", self.topic_partition)
+            self.go_offline(f"cannot recover from an interrupt: {error}")
+        finally:
+            self.is_changing = False
+
+    def _recover_unless_changing(self) -> None:
+        with self.lock:
+            if self.is_unfinished and not self.is_changing:
+                self.recover()
 
     # -- in use, closed, offline ---------------------------------------------------------
 
     def check_open(self) -> None:
         """Raise `KafkaStorageError` if the log is offline; a closed one refuses this, too."""
+        if self.is_unfinished and not self.is_changing:
+            self._recover_unless_changing()
         if self._offline_reason is not None:
             raise KafkaStorageError(f"{self.topic_partition} is offline: {self._offline_reason}")
 
@@ -223,15 +330,24 @@ class LocalLog:
             The disk failed, or the log is offline.
         """
         with self.lock:
+            self.check_not_inside()
             self.check_open()
-            with self.guard("cannot flush"):
-                self.come_to_rest()
             try:
-                yield
+                self.is_changing = True
+                self.begin()
+                with self.guard("cannot flush"):
+                    self.come_to_rest()
+                self.is_unfinished = False
+                try:
+                    yield
+                finally:
+                    if not (self.lifetime.is_over or self.is_offline):
+                        with self.guard("cannot go on"):
+                            self.segments.active.resize_indexes()
             finally:
-                if not (self.lifetime.is_over or self.is_offline):
-                    with self.guard("cannot go on"):
-                        self.segments.active.resize_indexes()
+                self.is_changing = False
+                if self.is_unfinished:
+                    self.recover()
 
     def abandon(
         self,
@@ -261,15 +377,19 @@ class LocalLog:
         looks again.
         """
         old = self.segments.view
+        self.go_on_as(copy)
+        for segment in old:
+            segment.close_handlers()
+
+    def go_on_as(self, copy: LocalLog) -> None:
+        """Take over the state of another log; readers keep the files that are open."""
         self.directory = copy.directory
         self.segments = copy.segments
         self.producer_state = copy.producer_state
         self.epochs = copy.epochs
         self.recovery_point = copy.recovery_point
-        self._deletions.clear()  # they go with the old folder
+        self._deletions.clear()  # the files were removed with the old folder, or by the recovery
         self.publish_end(copy.log_end.offset)
-        for segment in old:
-            segment.close_handlers()
 
     # -- removal and replacement ---------------------------------------------------------
 
@@ -288,6 +408,7 @@ class LocalLog:
         newer value, or a tombstone, stood above an older one.
         """
         gone = list(segments)
+        self.begin()
         self.segments.discard(gone)
         for segment in gone:
             segment.change_suffix(DELETED_SUFFIX)
@@ -302,9 +423,14 @@ class LocalLog:
         apart: bool,
     ) -> None:
         """Swap segments, and let the old ones' files go later; see `logstore.segment.swap`."""
-        fs = self.runtime.fs
         old = swap_segments(
-            fs, self.directory, self.segments, new_segments, old_segments, apart=apart
+            self.runtime.fs,
+            self.directory,
+            self.segments,
+            new_segments,
+            old_segments,
+            apart=apart,
+            before_rename=self.begin,
         )
         for segment in old:
             self._schedule_deletion(segment.remove_files)
@@ -313,7 +439,14 @@ class LocalLog:
 
     def split_segment(self, segment: LogSegment) -> list[LogSegment]:
         """Put several segments in the place of one; see `logstore.log.split`."""
-        new = split_segment(self.runtime, self.directory, self.segments, segment, self.config)
+        new = split_segment(
+            self.runtime,
+            self.directory,
+            self.segments,
+            segment,
+            self.config,
+            before_rename=self.begin,
+        )
         self._schedule_deletion(segment.remove_files)
         if segment.base_offset not in self.segments:
             self.delete_snapshots([segment.base_offset])
@@ -367,9 +500,11 @@ class LocalLog:
                 return 0
             now_ms = self.runtime.clock.monotonic_ms()
             due = [d for d in self._deletions if force or d.due_ms <= now_ms]
-            self._deletions = [d for d in self._deletions if not (force or d.due_ms <= now_ms)]
             for deletion in due:
                 deletion.remove()
+            # Last, so that the next call removes the files that an interrupt left.
+            removed = set(map(id, due))
+            self._deletions = [d for d in self._deletions if id(d) not in removed]
             return len(due)
 
     def delete_stale_files(self, base_offset: int) -> None:
@@ -410,13 +545,25 @@ class LocalLog:
             self._truncating = False
 
     def settled_generation(self) -> int:
-        """Return the generation, after waiting for a truncation that is under way."""
+        """Return the generation, after waiting for a truncation that is under way.
+
+        Raises
+        ------
+        IllegalStateError
+            This thread is inside the truncation.
+        """
         while True:
             generation = self.generation
             if not self._truncating:
                 return generation
-            with self.lock:
-                pass  # it is held as long as that takes
+            with self.lock:  # it is held as long as that takes
+                if self._truncating:
+                    self._truncating = self.is_changing  # False if an interrupt ended it
+                    if self.is_changing:
+                        raise IllegalStateError(
+                            f"{self.topic_partition} cannot be read by a signal handler or a"
+                            " listener while the same thread truncates it"
+                        )
 
     def cut_segments(self, offset: int) -> None:
         """Drop what lies at or above `offset`, at least the first segment's base.
@@ -427,6 +574,7 @@ class LocalLog:
         last, *above = self.segments.from_offset(offset)
         if offset > last.base_offset:
             last.translate_offset(offset)
+        self.begin()
         self.remove_segments(reversed(above))
         last.truncate_to(offset)
         last.flush()
@@ -440,6 +588,7 @@ class LocalLog:
         Durable on return. There is a segment at every moment, and none overlaps another, so that a
         crash on the way leaves a log that ends earlier, and never one that starts at 0 again.
         """
+        self.begin()
         # Before a segment stands above the snapshots, whose recovery would believe them.
         self.producer_state.truncate_fully_and_start_at(offset)
         first = self.segments.first

@@ -210,9 +210,10 @@ class Log:
         Parameters
         ----------
         listener : callable
-            Told in the thread that changes the log, which mostly holds the log's lock: it may look
-            at offsets, and wakes somebody for all else. What it raises is logged, and neither
-            undoes the change nor keeps other listeners from being told.
+            Called in the thread that changes the log, which usually holds the log's lock: it may
+            read offsets and should wake another task for all else. Changing the log here raises
+            `IllegalStateError`. Its errors are logged; they neither undo the change nor keep other
+            listeners from being called.
 
         Returns
         -------
@@ -240,30 +241,33 @@ class Log:
         CheckpointOffsets or None
             As of the end; None if it is offline, or was closed before.
         """
-        local = self.local
         with self.lock:
-            if self.lifetime.is_over:
-                return None
-            offsets = None
-            if not local.is_offline:
-                self._name_log_start()
-                with local.guard("cannot close"):
-                    local.come_to_rest()
-                    for segment in local.segments:
-                        segment.close()
-                    local.delete_expired_files(force=True)
-                offsets = self.offsets.checkpoint()
-            local.close_files()
-            self.lifetime.end()
-            local.closed.emit()
-            return offsets
+            return None if self.lifetime.is_over else self.local.change(self._close)
+
+    def _close(self) -> CheckpointOffsets | None:
+        local = self.local
+        offsets = None
+        if not local.is_offline:
+            self._name_log_start()
+            local.begin()
+            with local.guard("cannot close"):
+                local.come_to_rest()
+                for segment in local.segments:
+                    segment.close()
+                local.delete_expired_files(force=True)
+            offsets = self.offsets.checkpoint()
+        local.close_files()
+        local.is_unfinished = False
+        self.lifetime.end()
+        local.closed.emit()
+        return offsets
 
     @contextmanager
     def at_rest(self) -> Iterator[None]:
         """Keep the files, inside, so that they can be opened elsewhere; see `LocalLog.at_rest`."""
         with self.lock:
             self.local.check_open()
-            self._name_log_start()
+            self.local.change(self._name_log_start)
             with self.local.at_rest():
                 yield
 
@@ -284,7 +288,7 @@ class Log:
         ):
             data_end = active.read_next_offset()
         if data_end < self.log_start_offset:
-            self.writer.roll()
+            self.writer.roll_inside()
 
     # -- retention -----------------------------------------------------------------------
 
@@ -344,12 +348,14 @@ class Log:
         OffsetOutOfRangeError
             `offset` is above the high watermark; nothing was changed.
         """
+        return self.local.change(self._raise_log_start, offset)
+
+    def _raise_log_start(self, offset: int) -> bool:
         from logstore.log.retention import RetentionRule  # see `retention_decision`
 
-        with self.lock:
-            is_raised = self.offsets.maybe_increment_log_start_offset(offset)
-            self._retain(self.retention_decision(rules=(RetentionRule.LOG_START,)))
-            return is_raised
+        is_raised = self.offsets.increment_log_start(offset)
+        self._retain(self.retention_decision(rules=(RetentionRule.LOG_START,)))
+        return is_raised
 
     def retention_decision(
         self,
@@ -388,14 +394,16 @@ class Log:
 
     def delete_old_segments(self, *, first_dirty_offset: int = 0) -> RetentionDecision:
         """Run retention once; return what was decided, and done."""
-        with self.lock:
-            self.local.check_open()
-            decision = self.retention_decision(first_dirty_offset=first_dirty_offset)
-            self._retain(decision)
-            return decision
+        return self.local.change(self._delete_old_segments, first_dirty_offset)
+
+    def _delete_old_segments(self, first_dirty_offset: int) -> RetentionDecision:
+        self.local.check_open()
+        decision = self.retention_decision(first_dirty_offset=first_dirty_offset)
+        self._retain(decision)
+        return decision
 
     def _retain(self, decision: RetentionDecision) -> None:
-        """Remove the segments that a decision names. The lock is held."""
+        """Remove the segments that a decision names, inside a change."""
         if not decision.removed:
             return
         local = self.local
@@ -403,10 +411,10 @@ class Log:
         with local.guard("cannot delete segments"):
             local.check_changeable()
             if decision.rolls:
-                self.writer.roll()
+                self.writer.roll_inside()
                 # Else a crash might leave no segment at all, and the log would start anew at 0.
                 self.runtime.fs.sync_dir(local.directory)
-            self.offsets.maybe_increment_log_start_offset(decision.log_start_offset)
+            self.offsets.increment_log_start(decision.log_start_offset)
             local.remove_segments(segment for segment in gone if segment is not None)
             local.delete_snapshots(verdict.base_offset for verdict in decision.removed)
         if VERIFY:
@@ -436,14 +444,17 @@ class Log:
             raise ValueError(
                 f"cannot truncate {self.topic_partition} to a negative offset {offset}"
             )
+        return self.local.change(self._truncate_to, offset)
+
+    def _truncate_to(self, offset: int) -> bool:
         local = self.local
-        with self.lock, local.guard("cannot truncate"):
+        with local.guard("cannot truncate"):
             local.check_changeable()
             if offset >= local.log_end.offset:
                 local.epochs.truncate_from_end(local.log_end.offset, flush=True)
                 return False
             if offset < local.segments.first.base_offset:
-                self.truncate_fully_and_start_at(offset)
+                self._truncate_fully(offset, offset)
                 return True
             with local.truncation():
                 local.cut_segments(offset)
@@ -470,8 +481,11 @@ class Log:
             raise ValueError(
                 f"cannot start {self.topic_partition} at {start} and end it at {offset}"
             )
+        self.local.change(self._truncate_fully, offset, start)
+
+    def _truncate_fully(self, offset: int, start: int) -> None:
         local = self.local
-        with self.lock, local.guard("cannot truncate"):
+        with local.guard("cannot truncate"):
             local.check_changeable()
             with local.truncation():
                 local.start_anew(offset)
@@ -489,6 +503,21 @@ class Log:
         """
         self.local.go_on_in(copy.local)
         self.offsets.set_high_watermark(self.offsets.high_watermark)
+        if VERIFY:
+            self._check()
+
+    # -- interrupts ----------------------------------------------------------------------
+
+    def recover_as(self, copy: Log) -> None:
+        """Take over the state of a log that was opened on the same files, after an interrupt.
+
+        Readers keep the files that are open.
+        """
+        with self.local.truncation():
+            self.local.go_on_as(copy.local)
+            self.offsets.recover(copy.offsets.log_start_offset)
+        # Else a crash could bring back records that were cut, next to those appended from now on.
+        self.local.flush(force=True)
         if VERIFY:
             self._check()
 
@@ -517,8 +546,13 @@ class Log:
         Offsets do not change. See `logstore.segment.swap` for the order that makes a crash
         harmless.
         """
+        self.local.change(self._replace_segments, new_segments, old_segments, apart)
+
+    def _replace_segments(
+        self, new_segments: Sequence[LogSegment], old_segments: Sequence[LogSegment], apart: bool
+    ) -> None:
         local = self.local
-        with self.lock, local.guard("cannot replace segments"):
+        with local.guard("cannot replace segments"):
             local.check_changeable()
             local.replace_segments(new_segments, old_segments, apart=apart)
             if VERIFY:
@@ -535,8 +569,11 @@ class Log:
         SegmentOverflowError, CorruptRecordError, CorruptIndexError, UnsupportedFormatError
             It cannot be split; the log is unchanged. See `logstore.log.split.split_segment`.
         """
+        return self.local.change(self._split_segment, segment)
+
+    def _split_segment(self, segment: LogSegment) -> list[LogSegment]:
         local = self.local
-        with self.lock, local.guard("cannot split a segment"):
+        with local.guard("cannot split a segment"):
             local.check_changeable()
             new = local.split_segment(segment)
             if VERIFY:

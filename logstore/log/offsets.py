@@ -62,6 +62,11 @@ class LogOffsets:
             self.stay()
         self.set_high_watermark(local.log_end.offset if high_watermark is None else high_watermark)
 
+    @property
+    def is_alone(self) -> bool:
+        """Whether the log has no followers: its high watermark is the log end."""
+        return self.high_watermark_for is _log_end
+
     def stay(self) -> None:
         """Leave the high watermark where it is as the log grows, as a replica does."""
         self.high_watermark_for = self._where_it_is
@@ -116,13 +121,18 @@ class LogOffsets:
         OffsetOutOfRangeError
             `offset` is above the high watermark; nothing was changed.
         """
+        return self._local.change(self.increment_log_start, offset)
+
+    def increment_log_start(self, offset: int) -> bool:
+        """Do what `maybe_increment_log_start_offset` does, inside a change of the log."""
         local = self._local
-        with local.lock, local.guard("cannot move the log start"):
+        with local.guard("cannot move the log start"):
             local.check_changeable()
             if offset > self.high_watermark:
                 raise self.out_of_range(offset, "is above the high watermark")
             if offset <= self.log_start_offset:
                 return False
+            local.begin()
             self.log_start_offset = offset
             local.recovery_point = max(local.recovery_point, offset)
             local.epochs.truncate_from_start(offset, flush=True)
@@ -145,6 +155,13 @@ class LogOffsets:
         self._restarted_at = end
         self._local.rebuild_producer_state(log_start_offset, end)
         self.set_high_watermark(end)
+
+    def recover(self, log_start_offset: int) -> None:
+        """Fit the offsets to a log that was recovered from its files."""
+        end = self._local.log_end.offset
+        self.log_start_offset = min(log_start_offset, end)
+        self.high_watermark = min(self.high_watermark, end)
+        self.follow_append(end)
 
     def checkpoint(self) -> CheckpointOffsets:
         """Return what the checkpoints have to say of the log as it is."""

@@ -38,6 +38,7 @@ def split_segment(
     *,
     recovery: SegmentRecovery | None = None,
     before_cut: Callable[[SegmentRecovery], None] | None = None,
+    before_rename: Callable[[], None] | None = None,
 ) -> list[LogSegment]:
     """Put several segments in the place of one whose offsets do not fit it.
 
@@ -56,6 +57,8 @@ def split_segment(
         transactions. By default the whole file is, with the transactions of its own index.
     before_cut : callable, optional
         Called before the swap if the recovery leaves bytes behind.
+    before_rename : callable, optional
+        See `swap_segments`.
 
     Returns
     -------
@@ -109,7 +112,7 @@ def split_segment(
         before_cut(recovery)
     bases = [part.base_offset for part in new]
     logger.info("%s: split into segments %s", segment.log_path, bases)
-    swap_segments(runtime.fs, directory, segments, new, [segment])
+    swap_segments(runtime.fs, directory, segments, new, [segment], before_rename=before_rename)
     if VERIFY:
         for each in new:
             each._check()

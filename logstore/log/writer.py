@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from logstore.config.log_config import LogConfig
     from logstore.log.local_log import LocalLog
     from logstore.log.offsets import LogOffsets
     from logstore.record.batch import RecordBatch
@@ -120,17 +121,25 @@ class LogWriter:
         local = self._local
         now_ms = self._clock.now_ms()
         with local.lock:
-            base, epoch = self._begin()
-            rules = self._rules
-            if rules.config is not local.config:
-                rules = self._rules = RecordRules(local.config)
-            sealed = None
-            if codec is Codec.NONE:
-                sealed = rules.seal(record, base, epoch, now_ms)
-            if sealed is None:
-                draft = draft_records(RecordLists.of((record,)), now_ms)
-                sealed = draft.seal(codec, Placement(local.config, base, epoch, now_ms))
-            return self._append_sealed(sealed, base, epoch, now_ms)
+            if local.is_changing or local.is_unfinished:
+                local.prepare_change()
+            try:  # as in `LocalLog.change`, whose calls would take time
+                local.is_changing = True
+                base, epoch = self._begin()
+                rules = self._rules
+                if rules.config is not local.config:
+                    rules = self._rules = RecordRules(local.config)
+                sealed = None
+                if codec is Codec.NONE:
+                    sealed = rules.seal(record, base, epoch, now_ms)
+                if sealed is None:
+                    draft = draft_records(RecordLists.of((record,)), now_ms)
+                    sealed = draft.seal(codec, Placement(local.config, base, epoch, now_ms))
+                return self._append_sealed(sealed, base, epoch, now_ms)
+            finally:
+                local.is_changing = False
+                if local.is_unfinished:
+                    local.recover()
 
     def append_stamped(self, records: RecordLists, stamp: Stamp) -> AppendInfo:
         """Append records, at least one, as the uncompressed batch of a producer of this process.
@@ -138,15 +147,19 @@ class LogWriter:
         What `append_batches` does with the same batch, without taking it apart: judged in the same
         order, with the same errors. Timestamps are set.
         """
-        local = self._local
         now_ms = self._clock.now_ms()
-        draft = draft_records(records, now_ms)
-        with local.lock:
-            base, epoch = self._begin()
-            place = Placement(local.config, base, epoch, now_ms, stamp)
-            batch = draft.seal(Codec.NONE, place).batch
-            assert batch is not None, "it bears the stamp"
-            return self._write([batch], AppendOrigin.CLIENT, now_ms)
+        return self._local.change(
+            self._append_stamped, draft_records(records, now_ms), stamp, now_ms
+        )
+
+    def _append_stamped(
+        self, draft: RecordsDraft | ColumnsDraft, stamp: Stamp, now_ms: int
+    ) -> AppendInfo:
+        base, epoch = self._begin()
+        place = Placement(self._local.config, base, epoch, now_ms, stamp)
+        batch = draft.seal(Codec.NONE, place).batch
+        assert batch is not None, "it bears the stamp"
+        return self._write([batch], AppendOrigin.CLIENT, now_ms)
 
     def append_columns(
         self,
@@ -193,24 +206,26 @@ class LogWriter:
             None, and nothing is appended, if they need a roll, a codec or a refusal: they are to
             be appended `apart`, with `append_draft`.
         """
+        return self._local.change(self._append_at_once, draft, codec)
+
+    def _append_at_once(self, draft: BatchesDraft, codec: Codec) -> AppendInfo | None:
         local = self._local
-        with local.lock:
-            base, epoch = self._begin()
-            now_ms = local.runtime.clock.now_ms()
-            sealed = draft.seal(codec, Placement(local.config, base, epoch, now_ms))
-            if sealed is None:
-                return None
-            data, extents, timestamp = sealed
-            last, size = extents[-1].last_offset, len(data)
-            segment = local.segments.active
-            if (
-                last >= INT64_MAX
-                or segment.roll_reason(size, timestamp, last, now_ms) is not None
-                or not segment.has_entries_for(len(extents))
-            ):
-                return None
-            self._store(extents, (data,), ((epoch, base),), now_ms)
-            return AppendInfo(base, last, timestamp, NO_TIMESTAMP, last - base + 1, size, None)
+        base, epoch = self._begin()
+        now_ms = local.runtime.clock.now_ms()
+        sealed = draft.seal(codec, Placement(local.config, base, epoch, now_ms))
+        if sealed is None:
+            return None
+        data, extents, timestamp = sealed
+        last, size = extents[-1].last_offset, len(data)
+        segment = local.segments.active
+        if (
+            last >= INT64_MAX
+            or segment.roll_reason(size, timestamp, last, now_ms) is not None
+            or not segment.has_entries_for(len(extents))
+        ):
+            return None
+        self._store(extents, (data,), ((epoch, base),), now_ms)
+        return AppendInfo(base, last, timestamp, NO_TIMESTAMP, last - base + 1, size, None)
 
     def append_draft(self, draft: SectionDraft, codec: Codec = Codec.NONE) -> AppendInfo:
         """Append one batch whose section is encoded; raises as `append_records` does."""
@@ -219,11 +234,14 @@ class LogWriter:
     def _append(
         self, draft: RecordsDraft | ColumnsDraft | SectionDraft, codec: Codec, now_ms: int
     ) -> AppendInfo:
-        local = self._local
-        with local.lock:
-            base, epoch = self._begin()
-            sealed = draft.seal(codec, Placement(local.config, base, epoch, now_ms))
-            return self._append_sealed(sealed, base, epoch, now_ms)
+        return self._local.change(self._append_draft, draft, codec, now_ms)
+
+    def _append_draft(
+        self, draft: RecordsDraft | ColumnsDraft | SectionDraft, codec: Codec, now_ms: int
+    ) -> AppendInfo:
+        base, epoch = self._begin()
+        sealed = draft.seal(codec, Placement(self._local.config, base, epoch, now_ms))
+        return self._append_sealed(sealed, base, epoch, now_ms)
 
     def _begin(self) -> tuple[int, int]:
         """Return the offset and leader epoch of a batch that may be written now; the lock is held.
@@ -287,21 +305,38 @@ class LogWriter:
         local = self._local
         now_ms = local.runtime.clock.now_ms()
         if origin is AppendOrigin.REPLICATION:
-            with local.lock:
-                local.check_open()
-                check_replicated_batches(batches, local.log_end.offset, local.config)
-                return self._write(batches, origin, now_ms)
+            return local.change(self._append_replicated, batches, now_ms)
         while True:
             # Without the lock: a batch of a few hundred bytes may unfold to megabytes.
             self._begin()
             config = local.config
             prepared = prepare_leader_batch(batches, origin, config, now_ms)
-            with local.lock:
-                base, epoch = self._begin()
-                if local.config is not config:
-                    continue  # judged by other rules than those in force now
-                epoch = epoch if leader_epoch is None else leader_epoch
-                return self._write([prepared.placed(base, epoch)], origin, now_ms)
+            info = local.change(
+                self._append_prepared, prepared, config, origin, leader_epoch, now_ms
+            )
+            if info is not None:
+                return info
+
+    def _append_replicated(self, batches: Sequence[RecordBatch], now_ms: int) -> AppendInfo:
+        local = self._local
+        local.check_open()
+        check_replicated_batches(batches, local.log_end.offset, local.config)
+        return self._write(batches, AppendOrigin.REPLICATION, now_ms)
+
+    def _append_prepared(
+        self,
+        prepared: RecordBatch,
+        config: LogConfig,
+        origin: AppendOrigin,
+        leader_epoch: int | None,
+        now_ms: int,
+    ) -> AppendInfo | None:
+        """Append a batch that was validated with `config`; None if another one is in force now."""
+        base, epoch = self._begin()
+        if self._local.config is not config:
+            return None
+        epoch = epoch if leader_epoch is None else leader_epoch
+        return self._write([prepared.placed(base, epoch)], origin, now_ms)
 
     def append_end_txn_marker(
         self, producer_id: int, producer_epoch: int, coordinator_epoch: int, *, commit: bool
@@ -388,11 +423,12 @@ class LogWriter:
             largest_timestamp = max(largest_timestamp, extent.max_timestamp)
             size += extent.size_bytes
         check_last_offset(first_offset, last_offset)
+        local.is_unfinished = True
         try:
             segment = local.segments.active
             reason = segment.roll_reason(size, largest_timestamp, last_offset, now_ms)
             if reason is not None:
-                segment = self.roll(first_offset)
+                segment = self.roll_inside(first_offset)
             for epoch, start_offset in epochs:
                 local.epochs.assign(epoch, start_offset)
             segment.append(extents, buffers)
@@ -413,11 +449,13 @@ class LogWriter:
         """Write one batch if nothing but its bytes is to be written; else `_store` does."""
         local = self._local
         segment = local.segments.active
+        local.is_unfinished = True
         try:
             if not (
                 local.epochs.is_latest(epoch, first_offset)
                 and segment.append_next(data, last_offset, timestamp)
             ):
+                local.is_unfinished = False
                 return False
         except OSError as error:
             self._guard.fail(error)
@@ -434,6 +472,7 @@ class LogWriter:
                     apply_to_segment(segment, local.producer_state, header, marker)
         local.producer_state.map_end_offset = end
         self._offsets.follow_append(end)
+        local.is_unfinished = False
         if end - local.recovery_point >= local.config.flush_messages:
             local.flush()
         if VERIFY:
@@ -457,8 +496,12 @@ class LogWriter:
         ValueError
             `expected_next_offset` is above 2⁶³ - 1.
         """
+        return self._local.change(self.roll_inside, expected_next_offset)
+
+    def roll_inside(self, expected_next_offset: int | None = None) -> LogSegment:
+        """Do what `roll` does, inside a change."""
         local = self._local
-        with local.lock, local.guard("cannot roll"):
+        with local.guard("cannot roll"):
             local.check_changeable()
             base = max(expected_next_offset or 0, local.log_end.offset)
             if base > INT64_MAX:
@@ -466,6 +509,7 @@ class LogWriter:
             active = local.segments.active
             assert base >= active.base_offset, "a roll never goes back"
             is_new = base != active.base_offset
+            local.begin()
             if is_new:
                 active.on_become_inactive()
                 local.delete_stale_files(base)

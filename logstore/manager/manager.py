@@ -307,14 +307,22 @@ class LogManager:
             The disk failed. The other logs are closed all the same, and the directories of
             those that failed, now or when opened, are not marked clean: the next start recovers
             them.
+        IllegalStateError
+            A signal handler or a listener runs while this thread changes a log. Nothing was closed.
         """
         with self._closing:
             if self.lifetime.is_over:
                 return
+            self.check_not_inside()
             self.stop()
             with self._lock:  # whoever opens a log or changes a topic
                 self.lifetime.end()
             self.registry.close()
+
+    def check_not_inside(self) -> None:
+        """Raise `IllegalStateError` if this thread is changing a log."""
+        for log in self.registry.open_logs():
+            log.local.check_not_inside()
 
     def abandon(self, why: str) -> None:
         """Abandon everything as if the process ended: nothing is flushed or marked.

@@ -101,7 +101,13 @@ class LogRegistry:
             with self._lock:
                 log = self._logs.get(topic_partition)
                 if log is None:
-                    log = self._logs[topic_partition] = self._open(topic_partition)
+                    log = self._keep(topic_partition, self._open(topic_partition))
+        return log
+
+    def _keep(self, topic_partition: TopicPartition, log: Log) -> Log:
+        """Keep a log that was opened; from now on an interrupt does not lose it."""
+        self._logs[topic_partition] = log
+        self._homes[topic_partition].half_opened.discard(topic_partition)
         return log
 
     def open_logs(self) -> Iterator[Log]:
@@ -152,7 +158,7 @@ class LogRegistry:
         ]
 
         def load(topic_partition: TopicPartition) -> None:
-            self._logs[topic_partition] = self._open(topic_partition)
+            self._keep(topic_partition, self._open(topic_partition))
 
         threads = threads_per_directory * len(self.directories)
         refused = load_logs(self.runtime, pending, load, threads=threads, on_load=on_load)
@@ -207,15 +213,10 @@ class LogRegistry:
                     write_partition_metadata(self.runtime.fs, log.directory, topic_id)
             except (NotRegularFileError, IsADirectoryError) as error:
                 # The disk did not fail, and the other partitions are served.
-                directory.half_opened.add(topic_partition)
                 what = "a folder" if isinstance(error, IsADirectoryError) else "not a regular file"
                 raise KafkaStorageError(
                     f"{topic_partition} cannot be opened: {error.filename} is {what}"
                 ) from error
-            except OSError:
-                directory.half_opened.add(topic_partition)
-                raise
-        directory.half_opened.discard(topic_partition)
         if log.log_start_offset < directory.log_starts.get(topic_partition, 0):
             self._forget_log_start(directory, log)
         return log
@@ -303,12 +304,22 @@ class LogRegistry:
             self._services.events.partition_moved.emit(topic_partition, target.path)
             try:
                 log.go_on_in(self._load(topic_partition, target))
+                target.half_opened.discard(topic_partition)
             except BaseException:
                 del self._logs[topic_partition]
                 log.local.abandon("could not be opened where it was moved to", KafkaStorageError)
                 raise
             move.finish()
         self.schedule_folder_deletion(log.config.file_delete_delay_ms)
+
+    def check_not_inside(self, topic: str) -> None:
+        """Raise `IllegalStateError` if this thread is changing or cleaning a partition of a topic.
+
+        To be called before anything is changed: the caller may be a signal handler or a listener.
+        """
+        for log in self.open_logs_of(topic):
+            log.local.check_not_inside()
+            self._services.check_pausable(log.topic_partition)
 
     @one_at_a_time
     def remove_partitions(self, topic: str, delay_ms: int) -> None:

@@ -66,6 +66,9 @@ class PartitionHolder(Protocol):
     def pause(self, topic_partition: TopicPartition) -> None:
         """Release a partition, and leave it alone until `resume`."""
 
+    def check_pausable(self, topic_partition: TopicPartition) -> None:
+        """Raise `IllegalStateError` if `pause` would wait for the thread that calls it."""
+
     def try_pause(self, topic_partition: TopicPartition) -> bool:
         """Keep away from a partition until `resume`; False, at once, if it is being worked on."""
 
@@ -111,6 +114,11 @@ class LogServices:
         """Ask every holder to release a partition that is about to be deleted."""
         for holder in self._holders:
             holder.pause(topic_partition)
+
+    def check_pausable(self, topic_partition: TopicPartition) -> None:
+        """Raise `IllegalStateError` if a holder would wait for the thread that calls this."""
+        for holder in self._holders:
+            holder.check_pausable(topic_partition)
 
     @contextmanager
     def paused_if_idle(self, topic_partition: TopicPartition) -> Iterator[bool]:

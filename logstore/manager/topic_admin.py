@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from logstore.config.dynamic import Layer, own_layer, reconfigured
+from logstore.config.dynamic import Layer, own_layer, reconfigured, with_layer
 from logstore.config.overrides import altered_overrides, effective_config
 from logstore.errors import (
     InvalidTopicError,
@@ -145,8 +145,11 @@ class TopicAdmin:
         ------
         UnknownTopicOrPartitionError, InvalidConfigurationError
             Nothing was changed.
+        IllegalStateError
+            This thread is changing or cleaning one of its partitions; nothing was changed.
         """
         topic, before = self._catalog.topic(name), self._catalog.config(name)
+        self._registry.check_not_inside(name)
         broker_config = self._catalog.broker_config
         configs, notes = altered_overrides(topic.configs, set_configs, unset, broker_config)
         with self._storing():
@@ -174,8 +177,25 @@ class TopicAdmin:
         Stored: they hold at the next start too, whatever its file says. Also refused, and nothing
         changed, if the defaults contradict what a topic says.
         """
-        catalog = self._catalog
         config, notes = self.check_reconfigured(changes, layer)
+        self._put_in_force(config)
+        return notes
+
+    @one_at_a_time
+    def replace_settings(self, texts: Mapping[str, str], layer: Layer) -> None:
+        """Replace a layer of broker settings, which was checked when it was set."""
+        broker_config = self._catalog.broker_config
+        if dict(own_layer(broker_config, layer)) == dict(texts):
+            return
+        config = with_layer(broker_config, texts, layer)
+        self._catalog.check_defaults(config)
+        self._put_in_force(config)
+
+    def _put_in_force(self, config: BrokerConfig) -> None:
+        """Store the dynamic settings of a broker and apply them."""
+        catalog = self._catalog
+        for log in self._registry.open_logs():
+            log.local.check_not_inside()
         before = {topic.name: catalog.config(topic.name) for topic in catalog.topics()}
         with self._storing():
             self._store.put_settings({each: own_layer(config, each) for each in Layer})
@@ -183,7 +203,6 @@ class TopicAdmin:
         for name, old in before.items():
             self._config_changed(name, old)
         self._services.events.reconfigured.emit(config)
-        return notes
 
     def check_reconfigured(
         self, changes: Mapping[str, object], layer: Layer = Layer.BROKER
@@ -215,8 +234,11 @@ class TopicAdmin:
         KafkaStorageError
             The disk failed, or some of it lives in an offline directory; what is left is
             deleted by the next start.
+        IllegalStateError
+            This thread is changing or cleaning one of its partitions; nothing was changed.
         """
         topic = self._catalog.topic(name)
+        self._registry.check_not_inside(name)
         delay_ms = self._catalog.config(name).file_delete_delay_ms
         if not topic.adopted:  # so that the next start goes on after a crash
             with self._storing():

@@ -7,7 +7,7 @@ import random
 import threading
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import cast
+from typing import Protocol, cast
 
 from logstore.runtime.clock import Clock, SystemClock, VirtualClock
 from logstore.runtime.deterministic import DeterministicScheduler
@@ -20,6 +20,18 @@ Random = random.Random
 
 VERIFY = os.environ.get("LOGSTORE_VERIFY") == "1"
 """Whether every change of a log is followed by its `_check()`; on in all tests."""
+
+
+class Lock(AbstractContextManager[bool], Protocol):
+    """A re-entrant lock."""
+
+    def acquire(self, blocking: bool = True) -> bool:
+        """Acquire the lock; without `blocking`, return False if another thread holds it."""
+        ...
+
+    def release(self) -> None:
+        """Release the lock."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +61,7 @@ class Runtime:
         if cast("Scheduler | None", self.scheduler) is None:
             object.__setattr__(self, "scheduler", DeterministicScheduler(self.clock))
 
-    def lock(self) -> AbstractContextManager[bool]:
+    def lock(self) -> Lock:
         """Return a new re-entrant lock, to be used as a context manager."""
         return threading.RLock()
 

@@ -14,6 +14,14 @@ class DiskUser(Protocol):
         """Refuse all use from now on."""
 
 
+def is_disk_failure(error: OSError) -> bool:
+    """Return whether an error came from the disk, not from a signal handler.
+
+    Handlers that enforce a timeout raise `TimeoutError`, which is an `OSError` without an errno.
+    """
+    return error.errno is not None or not isinstance(error, TimeoutError)
+
+
 class StorageGuard:
     """A context in which an `OSError` takes the owner offline and becomes a `KafkaStorageError`.
 
@@ -48,6 +56,8 @@ class StorageGuard:
 
     def fail(self, error: OSError) -> NoReturn:
         """Take the owner offline; for a `try` that is run too often for a context."""
+        if not is_disk_failure(error):
+            raise error
         if self._owner is not None:
             self._owner.go_offline(f"{self._reason}: {error}")
         raise KafkaStorageError(f"{self._name}: {self._what}: {error}") from error

@@ -7,7 +7,7 @@ what a crash interrupts.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from logstore.names import (
@@ -49,6 +49,7 @@ def swap_segments(
     old_segments: Sequence[LogSegment],
     *,
     apart: bool = False,
+    before_rename: Callable[[], None] | None = None,
 ) -> list[LogSegment]:
     """Replace segments of a log by others.
 
@@ -64,6 +65,8 @@ def swap_segments(
     apart : bool
         Whether the first few of the new segments may replace theirs without the others, as a
         cleaning's may; otherwise (a split) a crash leaves all of them or none.
+    before_rename : callable, optional
+        Called after the last check, before the first file is renamed.
 
     Returns
     -------
@@ -91,6 +94,8 @@ def swap_segments(
     end_offset = max(segment.read_next_offset() for segment in new)  # may fail, so before all else
     # All names of the new files: a `.swap` would pass for complete if a `.cleaned` beside it went.
     fs.sync_dir(directory)
+    if before_rename is not None:
+        before_rename()
     for segment in reversed(new):
         assert segment.suffix == CLEANED_SUFFIX
         segment.change_suffix(SWAP_SUFFIX)

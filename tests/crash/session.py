@@ -239,7 +239,8 @@ class Session:
         def step() -> None:
             log = self.broker.log(topic)
             with self._reducing(log, Reduction(bases_of(log), end=offset)) as partition:
-                assert self.broker.manager.truncate_to(log.topic_partition, offset)
+                has_cut = self.broker.manager.truncate_to(log.topic_partition, offset)
+                assert has_cut or self.journal.failures
                 partition.cut(offset)
 
         self._try(step)

@@ -8,6 +8,7 @@ import pytest
 
 from logstore import (
     Broker,
+    Cluster,
     CoordinatorNotAvailableError,
     CorruptRecordError,
     InvalidConfigurationError,
@@ -19,6 +20,7 @@ from logstore import (
     TopicPartition,
     VirtualClock,
 )
+from logstore.errors import RequestError
 
 LEADER = "NOT_LEADER_OR_FOLLOWER"
 LOST = "REQUEST_TIMED_OUT"
@@ -350,3 +352,35 @@ def test_a_disk_that_was_opened_as_it_is_cannot_be_made_to_fail(tmp_path):
         broker.fail("fsync", nth=1)
         with broker.crash() as recovered:
             assert values(recovered) == []
+
+
+@pytest.mark.parametrize("brokers", (0, 1, 3))
+@pytest.mark.parametrize("on_disk", (False, True))
+def test_a_predicate_may_append(brokers, on_disk, tmp_path):
+    """It runs before the append begins, without a lock, and its own calls do not reach it."""
+    data_dir, clock = tmp_path if on_disk else None, VirtualClock()
+    if brokers:
+        whole = Cluster(brokers, data_dir=data_dir, clock=clock, seed=1)
+        whole.create_topic("t", replication_factor=brokers)
+        broker = whole.brokers[whole.leader("t", 0)]
+    else:
+        whole = broker = Broker(data_dir, clock=clock)
+        broker.create_topic("t")
+    calls, offsets = [], []
+
+    def append(value):
+        return whole.append("t", value=value).offset
+
+    def when(call):
+        calls.append(call)
+        offsets.append(append(b"inner"))
+        return len(calls) == 2
+
+    with whole:
+        with broker.fail("append", error="INVALID_REQUIRED_ACKS", when=when) as rule:
+            offsets.append(append(b"outer"))
+            with pytest.raises(RequestError, match="INVALID_REQUIRED_ACKS"):
+                append(b"refused")
+            offsets.append(append(b"outer"))
+        assert sorted(offsets) == list(range(5))
+        assert (len(calls), rule.calls, rule.hits) == (3, 1, 1)

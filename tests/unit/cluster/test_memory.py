@@ -3,10 +3,16 @@
 import json
 
 import pytest
+from confluent_kafka.admin import AdminClient, ConfigResource, ConfigSource
 
 from logstore import Cluster, TopicPartition, VirtualClock
 from logstore.checkpoint.shutdown import CLEAN_SHUTDOWN
-from logstore.errors import CorruptCheckpointError, InvalidConfigurationError
+from logstore.config.dynamic import Layer, own_layer
+from logstore.errors import (
+    CorruptCheckpointError,
+    InvalidConfigurationError,
+    KafkaStorageError,
+)
 
 TP = TopicPartition("t", 0)
 
@@ -86,7 +92,9 @@ def test_fewer_brokers_than_there_were_are_refused(tmp_path):
 
 
 CHANGES = (
+    lambda d: d.update(version=3),
     lambda d: d.update(version=2),
+    lambda d: d.update(version=2, settings=[]),
     lambda d: d["topics"]["t"]["partitions"][0].update(isr=[]),
     lambda d: d["topics"]["t"]["partitions"][0].update(isr=[7]),
     lambda d: d["topics"]["t"]["partitions"][0].update(replicas=[0, 0, 1]),
@@ -106,3 +114,103 @@ def test_a_file_that_is_none_is_refused_by_name(tmp_path):
         memory(tmp_path).write_text(json.dumps(document))
         with pytest.raises(CorruptCheckpointError, match=r"logstore-cluster\.json"):
             opened(tmp_path, brokers=1)
+
+
+# -- settings of all brokers -------------------------------------------------------------------
+
+
+def described(cluster, key):
+    """Return the cluster-wide value that each broker has, in memory and over the wire."""
+    in_memory = {
+        number: layer[key]
+        for number, broker in cluster.brokers.items()
+        if key in (layer := own_layer(broker.broker_config, Layer.CLUSTER))
+    }
+    over_the_wire = {}
+    with cluster.listen() as server:
+        admin = AdminClient({"bootstrap.servers": server.bootstrap})
+        for number in cluster.brokers:
+            resource = ConfigResource("broker", str(number))
+            (future,) = admin.describe_configs([resource]).values()
+            entry = future.result(60)[key]
+            if entry.source == ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG.value:
+                over_the_wire[number] = entry.value
+    assert in_memory == over_the_wire
+    return in_memory
+
+
+@pytest.fixture(params=(1, 3))
+def brokers(request):
+    return request.param
+
+
+def reopened(path, brokers):
+    return Cluster(brokers=brokers, data_dir=path)
+
+
+KEY = "log.retention.ms"
+
+
+def test_settings_of_all_brokers_hold_again(tmp_path, brokers):
+    with reopened(tmp_path, brokers) as cluster:
+        cluster.alter_broker_configs({KEY: "2000", "log.cleaner.backoff.ms": "7"})
+        cluster.alter_broker_configs({"log.cleaner.backoff.ms": None})
+    with reopened(tmp_path, brokers) as cluster:
+        assert described(cluster, KEY) == dict.fromkeys(range(brokers), "2000")
+        assert described(cluster, "log.cleaner.backoff.ms") == {}
+        cluster.create_topic("t", replication_factor=brokers)
+        retention = cluster.brokers[0].describe_configs("t")["retention.ms"]
+        assert retention[:2] == ("2000", "dynamic default")
+        cluster.alter_broker_configs({KEY: None})
+    with reopened(tmp_path, brokers) as cluster:
+        assert described(cluster, KEY) == {}
+
+
+def test_a_broker_that_was_down_gets_the_settings_when_the_cluster_is_opened(tmp_path):
+    with reopened(tmp_path, 3) as cluster:
+        cluster.alter_broker_configs({"log.cleaner.backoff.ms": "7", "log.cleaner.threads": "2"})
+        cluster.kill(0)
+        cluster.alter_broker_configs({KEY: "2000", "log.cleaner.backoff.ms": None})
+        for threads in ("4", "8"):  # beyond what one change allows the broker that is down
+            cluster.alter_broker_configs({"log.cleaner.threads": threads})
+    with reopened(tmp_path, 3) as cluster:
+        assert described(cluster, KEY) == dict.fromkeys(range(3), "2000")
+        assert described(cluster, "log.cleaner.threads") == dict.fromkeys(range(3), "8")
+        assert described(cluster, "log.cleaner.backoff.ms") == {}
+
+
+def test_settings_are_stored_before_brokers_get_them(tmp_path, monkeypatch):
+    with reopened(tmp_path, 3) as cluster:
+        topics = cluster.brokers[0].manager.topics
+        seen = []
+
+        def fail(*_):
+            seen.append(json.loads(memory(tmp_path).read_text())["settings"])
+            raise KafkaStorageError("the disk failed")
+
+        monkeypatch.setattr(topics, "reconfigure", fail)
+        with pytest.raises(KafkaStorageError):
+            cluster.alter_broker_configs({KEY: "2000"})
+        assert seen == [{KEY: "2000"}]
+    with reopened(tmp_path, 3) as cluster:
+        assert described(cluster, KEY) == dict.fromkeys(range(3), "2000")
+
+
+def test_settings_that_only_the_brokers_have_stored_are_adopted(tmp_path, brokers):
+    """The file of an earlier release has none."""
+    with reopened(tmp_path, brokers) as cluster:
+        cluster.create_topic("t", replication_factor=1)
+        cluster.alter_broker_configs({KEY: "2000"})
+    document = json.loads(memory(tmp_path).read_text())
+    del document["settings"]
+    memory(tmp_path).write_text(json.dumps(document | {"version": 1}))
+    with reopened(tmp_path, brokers) as cluster:
+        assert described(cluster, KEY) == dict.fromkeys(range(brokers), "2000")
+    assert json.loads(memory(tmp_path).read_text())["settings"] == {KEY: "2000"}
+
+
+def test_a_cluster_without_such_settings_can_be_opened_by_earlier_releases(tmp_path):
+    with reopened(tmp_path, 3) as cluster:
+        cluster.create_topic("t", replication_factor=1)
+    document = json.loads(memory(tmp_path).read_text())
+    assert (document["version"], "settings" in document) == (1, False)

@@ -221,6 +221,9 @@ def test_services_hear_of_partitions_and_configurations(kept):
         def stop(self):
             heard.append("stop")
 
+        def check_pausable(self, topic_partition):
+            pass
+
         def pause(self, topic_partition):
             heard.append(f"pause {topic_partition}")
 
