@@ -136,7 +136,8 @@ def setting_of(seed: int) -> Setting:
     rng = random.Random(f"setting {seed}")
     return Setting(
         rng.choice(("offset", "offset", "timestamp", "header")),
-        rng.choice((1, 2, 2, 2)),
+        # More than there are replicas counts as all of them.
+        BROKERS + 1 if seed % 10 == 3 else rng.choice((1, 2, 2, 2)),
         rng.choice((300, 900, 100_000)),
         rng.choice((1, 7, 2**62)),
     )
@@ -248,6 +249,10 @@ class Simulation:
         if not any(_opened_before(log, start) for log in logs):
             stable = [log.last_stable_offset for log in logs]
             claim(len(set(stable)) == 1, "the last stable offsets differ", stable)
+        try:
+            self._produce([self._record(0, 1, 0)], 2, 2)
+        except LogStoreError as error:
+            claim(False, "an append is refused though all are in sync", error)
         return self.tally
 
     # -- steps ---------------------------------------------------------------------------
