@@ -18,7 +18,7 @@ from logstore import (
     VirtualClock,
 )
 from logstore.broker.open_batch import estimated_size
-from logstore.errors import IllegalStateError, RequestError
+from logstore.errors import IllegalStateError, KafkaTimeoutError, RequestError
 from logstore.record.codecs import Codec
 from logstore.record.layout import HEADER_SIZE
 from logstore.runtime import DeterministicScheduler, MemoryFileSystem, SystemClock
@@ -157,15 +157,19 @@ def test_bytes_are_serialized_too(broker):
     assert [(record.key, record.value) for record in broker.read("t")] == [(b"K", b"V")]
 
 
-def test_nobody_is_told_of_a_record_whose_fate_is_not_known(broker, monkeypatch):
+def test_an_interrupted_send_fails_with_a_timeout_since_the_record_may_be_stored(
+    broker, monkeypatch
+):
     producer = broker.producer(linger_ms=1000)
-    told = []
-    future = producer.send("t", b"v", partition=0).add_both(told.append)
+    results = []
+    future = producer.send("t", b"v", partition=0).add_both(results.append)
     failing = Mock(side_effect=[KeyboardInterrupt])
     monkeypatch.setattr(type(broker.log("t").writer), "append_stamped", failing)
     with pytest.raises(KeyboardInterrupt):
         producer.flush()
-    assert (told, future.is_done, future.value, future.exception) == ([], False, None, None)
+    assert results == [future.exception]
+    with pytest.raises(KafkaTimeoutError, match="the record may have been stored"):
+        future.get()
 
 
 def test_what_a_callback_raises_is_logged_and_stops_nothing(broker, caplog):
