@@ -26,7 +26,7 @@ from logstore.config.inert_keys import (
 from logstore.config.keys import Value, render, to_text
 from logstore.config.legacy import translate_broker
 from logstore.config.origins import ORIGIN_DYNAMIC_BROKER, ORIGIN_DYNAMIC_DEFAULT
-from logstore.config.suggest import nearest_broker_key
+from logstore.config.suggest import nearest_broker_key, suggesting
 from logstore.config.topic_keys import TOPIC_KEYS
 from logstore.config.units import without_unit
 from logstore.errors import InvalidConfigurationError
@@ -161,7 +161,7 @@ def reconfigured(
     for key in filter(is_unknown_broker_key, (*absent, *(unknown if refuse_unknown else ()))):
         near = nearest_broker_key(key)
         raise InvalidConfigurationError(
-            f"{key} cannot be changed: there is no such key; the nearest is {near!r}",
+            f"{key} cannot be changed: there is no such key{suggesting(near)}",
             key=key,
             nearest=near,
         )
@@ -173,8 +173,7 @@ def reconfigured(
     changed = with_layer(broker, texts_after, layer)
     _check_threads(broker.log_cleaner_threads, changed.log_cleaner_threads)
     notes += [
-        f"unknown broker key {key} is stored without effect; the nearest is"
-        f" {nearest_broker_key(key)}"
+        f"unknown broker key {key} is stored without effect{suggesting(nearest_broker_key(key))}"
         for key in unknown
     ]
     return changed, tuple(notes)

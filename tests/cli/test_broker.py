@@ -50,7 +50,7 @@ def test_an_unknown_key_is_stored_with_a_note_and_its_value_is_not_shown(run):
     run("topic", "create", "users")
     done = run("broker", "alter", "--set", "log.cleaner.thread=secret")
     assert "unknown broker key log.cleaner.thread is stored" in done.stderr
-    assert "the nearest is log.cleaner.threads" in done.stderr
+    assert "the nearest is 'log.cleaner.threads'" in done.stderr
     described = run("broker", "describe", "--format", "json")
     assert described.json["configs"]["log.cleaner.thread"]["value"] == "(hidden)"
     assert "secret" not in done.stdout + done.stderr + described.stdout

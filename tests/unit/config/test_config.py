@@ -611,6 +611,7 @@ def test_unknown_topic_keys_are_refused_with_the_nearest(key, nearest):
             call({key: "1"})
         assert repr(key) in str(caught.value)
         assert repr(nearest) in str(caught.value)
+        assert (caught.value.key, caught.value.nearest) == (key, nearest)
 
 
 # --- files ----------------------------------------------------------------------------------------

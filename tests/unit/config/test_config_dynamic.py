@@ -150,6 +150,51 @@ def test_an_unknown_key_is_told_with_the_nearest():
         reconfigured(BrokerConfig(), {"log.cleaner.thread": None})
 
 
+def test_an_unknown_key_like_no_other_is_reported_without_a_nearest_one():
+    _, notes = reconfigured(BrokerConfig(), {"zzqq": "1", "log.cleaner.thread": "1"})
+    assert notes == (
+        "unknown broker key zzqq is stored without effect",
+        "unknown broker key log.cleaner.thread is stored without effect; the nearest is"
+        " 'log.cleaner.threads'",
+    )
+    for changes, refuse_unknown in (({"zzqq": None}, False), ({"zzqq": "1"}, True)):
+        with pytest.raises(InvalidConfigurationError) as refused:
+            reconfigured(BrokerConfig(), changes, refuse_unknown=refuse_unknown)
+        assert str(refused.value) == "zzqq cannot be changed: there is no such key"
+        assert (refused.value.key, refused.value.nearest) == ("zzqq", None)
+
+
+def test_of_several_keys_the_one_that_is_refused_is_named():
+    known = {"num.io.threads": "4", "log.cleaner.backoff.ms": "1"}
+    for changes, key in (
+        ({**known, "log.dirs": "x"}, "log.dirs"),
+        ({**known, "log.dirs": None}, "log.dirs"),
+        ({**known, "log.cleaner.thread": None}, "log.cleaner.thread"),
+        ({"my.a": "x", "my.b": "x" * 4097}, "my.b"),
+        ({"my.a": "x", "m" * 256: "x"}, "m" * 255),
+        ({f"my.{n}": "x" for n in range(101)}, "my.0"),
+        ({**known, "log.cleaner.threads": "3"}, "log.cleaner.threads"),
+        ({**known, "log.cleaner.threads": "0"}, "log.cleaner.threads"),
+    ):
+        with pytest.raises(InvalidConfigurationError) as refused:
+            reconfigured(BrokerConfig(), changes)
+        assert refused.value.key == key
+    longest, _ = reconfigured(BrokerConfig(), {"m" * 255: "x" * 4096})
+    assert longest.dynamic.broker == {"m" * 255: "x" * 4096}
+
+
+def test_unknown_keys_are_counted_by_layer():
+    changes = {f"my.{n}": "x" for n in range(100)}
+    both = BrokerConfig()
+    for layer in (Layer.BROKER, Layer.CLUSTER):
+        both, _ = reconfigured(both, changes, layer)
+    for layer in (Layer.BROKER, Layer.CLUSTER):
+        with pytest.raises(InvalidConfigurationError, match="there would be 101"):
+            reconfigured(both, {"my.100": "x"}, layer)
+    assert [each.row.key for each in describe_cluster_wide(both)] == list(changes)
+    assert all(each.is_sensitive and each.value is None for each in describe_cluster_wide(both))
+
+
 def test_an_unknown_key_is_stored_verbatim_with_its_value_hidden():
     key, value = "my.plugin.size.bytes", " 1KiB "
     after, notes = reconfigured(BrokerConfig(), {key: value})

@@ -20,6 +20,7 @@ from logstore.messages import (
 )
 from logstore.messages.compiler import uvarint
 from logstore.messages.schema import definitions
+from logstore.messages.types import ListOffsetsRequest
 from tests.support.world.random_messages import random_message
 
 ID = "AAECAwQFBgcICQoLDA0ODw"
@@ -370,3 +371,28 @@ def test_json_has_kafkas_names():
     told = to_json(value, 3)
     assert list(told)[:3] == ["protocolType", "generation", "protocol"]
     assert told["members"][0]["subscription"] == "YWI="
+
+
+def test_elements_of_all_arrays_are_bounded_together():
+    request = ListOffsetsRequest(
+        topics=[
+            ListOffsetsRequest.ListOffsetsTopic(
+                name=name,
+                partitions=[
+                    ListOffsetsRequest.ListOffsetsPartition(partition_index=number)
+                    for number in range(2)
+                ],
+            )
+            for name in ("a", "b")
+        ]
+    )
+    data = bytes(encode_bytes(request, 1))
+    message, end, elements = decode_bounded(ListOffsetsRequest, 1, data, 0, 6)
+    assert (message.topics[1].name, end, elements) == ("b", len(data), 6)
+    for most in (5, 3, 1):
+        with pytest.raises(TooManyElementsError) as refused:
+            decode_bounded(ListOffsetsRequest, 1, data, 0, most)
+        assert type(refused.value) is TooManyElementsError
+    with pytest.raises(MessageError) as malformed:
+        decode_bounded(ListOffsetsRequest, 1, data[:-1], 0, 6)
+    assert type(malformed.value) is MessageError

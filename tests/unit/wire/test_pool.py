@@ -200,3 +200,24 @@ def test_a_full_pool_is_reported_once_between_two_looks_for_stalled_requests(cap
         "requests hold 1500 bytes, of 1000 that queued.max.request.bytes allows: no new requests"
         " are read until some are answered"
     ] * 2
+
+
+@pytest.mark.parametrize(("size", "reads"), ((1000, True), (1001, False)))
+def test_a_request_that_just_fits_above_the_limit_is_received(size, reads, monkeypatch):
+    monkeypatch.setattr(pools, "_CHUNK_BYTES", 0)
+    pool, (first, second, third) = pool_of(1000, 1000, 3)
+    first.receive(1, size=1000)
+    second.receive(999, size=size)
+    assert pool.is_full
+    assert (first.reads, second.reads, third.reads) == (True, reads, False)
+
+
+@pytest.mark.parametrize(("size", "stays"), ((65_536, True), (65_537, False)))
+def test_a_request_of_64_kib_may_wait_in_a_full_pool(size, stays):
+    pool, (waits, newer) = pool_of(100_000, 100_000, 2)
+    waits.receive(size, size=size)
+    newer.receive(100_000, size=100_000)
+    newer.held_since = 9.0
+    for _ in range(2):
+        pool.close_stalled(before=1.0)
+        assert (waits in pool._readers, newer in pool._readers) == (stays, True)
