@@ -167,9 +167,9 @@ def copy_tree(root: Path, target: Path) -> None:
     command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     names = subprocess.run(command, cwd=root, capture_output=True, check=True).stdout.decode()
     for name in names.split("\0"):
-        if name and (root / name).is_file():
+        if name and ((root / name).is_file() or (root / name).is_symlink()):
             (target / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(root / name, target / name)
+            shutil.copy2(root / name, target / name, follow_symlinks=False)
 
 
 def try_out(copy: Path, planted: Planted, tests: Sequence[str], seconds: float) -> str:

@@ -146,6 +146,15 @@ def test_what_no_test_notices_is_listed(project, capfd, monkeypatch):
     assert {path: path.read_bytes() for path in project.rglob("*.py")} == before
 
 
+def test_links_to_folders_are_copied_as_links(project, tmp_path_factory):
+    """The folder of the cleaner is a package of the engine by such a link."""
+    (project / "linked").symlink_to("toy")
+    copy = tmp_path_factory.mktemp("copy")
+    driver.copy_tree(project, copy)
+    assert (copy / "linked").readlink() == Path("toy")
+    assert (copy / "linked" / "numbers.py").read_text() == MODULE
+
+
 def test_each_reason_stands_for_a_fault_that_can_still_be_planted():
     """Code moves, and a reason whose line is gone would answer nothing."""
     root = Path(__file__).parents[2]
