@@ -287,11 +287,13 @@ def _cut_short(codec: Codec, what: str, position: int) -> CorruptRecordError:
 
 
 class _Output:
-    """Decompressed bytes, piece by piece, without a second copy of all of them at the end."""
+    """Decompressed bytes, piece by piece up to a limit, without a second copy at the end."""
 
-    __slots__ = ("_buffer", "_first", "size")
+    __slots__ = ("_buffer", "_codec", "_first", "_limit", "size")
 
-    def __init__(self) -> None:
+    def __init__(self, codec: Codec, limit: int) -> None:
+        self._codec = codec
+        self._limit = limit
         self._first: bytes | memoryview | None = None
         self._buffer: BytesIO | None = None
         self.size = 0
@@ -306,6 +308,8 @@ class _Output:
                 self._first = None
             self._buffer.write(piece)
         self.size += len(piece)
+        if self.size > self._limit:
+            raise _over_limit(self._codec, self._limit)
 
     def bytes(self) -> bytes:
         if self._buffer is not None:
@@ -330,7 +334,7 @@ def _compress_gzip(data: memoryview, level: int | None) -> bytes:
 def _decompress_gzip(data: memoryview, limit: int) -> bytes:
     import zlib
 
-    output = _Output()
+    output = _Output(Codec.GZIP, limit)
     position = 0
     while position == 0 or bytes(data[position : position + 2]) == GZIP_HEADER[:2]:
         start = position
@@ -359,8 +363,6 @@ def _inflate(
             message = f"gzip member at byte {start} is damaged: {error}"
             raise _corrupt(message, "gzip_member") from error
         output.add(piece)
-        if output.size > limit:
-            raise _over_limit(Codec.GZIP, limit)
         chunk = member.unconsumed_tail
         if member.eof or (not chunk and len(piece) < step):
             return
@@ -383,7 +385,7 @@ def _decompress_snappy(data: memoryview, limit: int) -> bytes:
     if len(data) < len(XERIAL_HEADER) or bytes(data[: len(XERIAL_MAGIC)]) != XERIAL_MAGIC:
         return _decompress_snappy_block(data, 0, 0, limit)
     _check_xerial_header(data, 0)
-    output = _Output()
+    output = _Output(Codec.SNAPPY, limit)
     position = len(XERIAL_HEADER)
     while position < len(data):
         word = bytes(data[position : position + 4])
@@ -468,7 +470,7 @@ def _decompress_lz4(data: memoryview, limit: int, *, checks_header: bool = True)
 
     position, block_size_max, flags = _read_lz4_header(data, checks_header=checks_header)
     checksum_size = 4 if flags & 0x10 else 0
-    output = _Output()
+    output = _Output(Codec.LZ4, limit)
     while True:
         start = position
         if len(data) - start < 4:
@@ -500,8 +502,6 @@ def _decompress_lz4(data: memoryview, limit: int, *, checks_header: bool = True)
                 message = f"lz4 block at byte {start} is damaged: {error}"
                 raise _corrupt(message, "lz4_block") from error
             output.add(piece)
-        if output.size > limit:
-            raise _over_limit(Codec.LZ4, limit)
     if flags & 0x04 and len(data) - start < 8:  # the content checksum must be there, not be right
         raise _cut_short(Codec.LZ4, "the end mark", start)
     return output.bytes()
@@ -580,7 +580,7 @@ class _ZstdFrame(NamedTuple):
 def _decompress_zstd(data: memoryview, limit: int) -> bytes:
     import zstandard
 
-    output = _Output()
+    output = _Output(Codec.ZSTD, limit)
     position = 0
     while position < len(data):
         start = position
@@ -602,8 +602,6 @@ def _decompress_zstd(data: memoryview, limit: int) -> bytes:
                 message = f"zstd frame at byte {start} is damaged: {error}"
                 raise _corrupt(message, "zstd_frame") from error
             output.add(piece)
-            if output.size > limit:
-                raise _over_limit(Codec.ZSTD, limit)
             # A read that comes back short has met the frame's end and compared its checksum.
             ended = len(piece) < step
     return output.bytes()
