@@ -68,7 +68,7 @@ def decode(kind: type[M], version: int, data: Buffer, position: int = 0) -> M:
 
 def decode_at(kind: type[M], version: int, data: Buffer, position: int = 0) -> tuple[M, int]:
     """Return the message that begins at a position, and where it ends; raises as `decode`."""
-    message, end, _ = _decoded(kind, version, data, position, sys.maxsize)
+    message, end, _ = decode_bounded(kind, version, data, position, sys.maxsize)
     return message, end
 
 
@@ -86,22 +86,15 @@ def decode_bounded(
     MessageError, UnsupportedFormatError
         As `decode`.
     """
-    message, end, left = _decoded(kind, version, data, position, elements_max)
-    return message, end, elements_max - left
-
-
-def _decoded(
-    kind: type[M], version: int, data: Buffer, position: int, elements_max: int
-) -> tuple[M, int, int]:
     compiled = _decoder(kind, version)
     try:
-        found: tuple[M, int, int] = compiled.call(data, position, elements_max)
+        message, end, left = compiled.call(data, position, elements_max)
     except (struct.error, IndexError, ValueError) as error:
         field, at = compiled.place(error)
         reason = _reason(error, len(data) - (at or 0))
         many = isinstance(error, TooManyElements)
         raise _error(kind, version, reason, field, at, many=many) from error
-    return found
+    return message, end, elements_max - left
 
 
 def _error(

@@ -14,7 +14,6 @@ from logstore.errors import (
     TopicAlreadyExistsError,
     UnknownTopicOrPartitionError,
 )
-from logstore.messages.apis import apis_by_name
 from logstore.messages.schema import ZERO_UUID
 from logstore.messages.types import (
     ApiVersionsRequest,
@@ -47,18 +46,7 @@ def api_versions(request: ApiVersionsRequest, session: Session) -> ApiVersionsRe
         and _SOFTWARE.fullmatch(request.client_software_version)
     ):
         return ApiVersionsResponse(error_code=KAFKA_CODES["INVALID_REQUEST"])
-    service = session.service
-    keys = {name: api.key for name, api in apis_by_name().items()}
-    return ApiVersionsResponse(
-        api_keys=[
-            ApiVersionsResponse.ApiVersion(
-                api_key=keys[name],
-                min_version=service.versions[name].first_advertised,
-                max_version=service.versions[name].last,
-            )
-            for name in sorted(service.handlers, key=keys.__getitem__)
-        ]
-    )
+    return ApiVersionsResponse(api_keys=list(session.service.api_keys))
 
 
 # -- Metadata ------------------------------------------------------------------------------------

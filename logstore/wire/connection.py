@@ -312,7 +312,7 @@ class Connection(asyncio.Protocol):
             self._frame_waiter = self._loop.create_future()
             await self._frame_waiter
             self._frame_waiter = None
-            self._turn_began = self._loop.time()
+            self._turn_began = self.active_at
         elif self._loop.time() - self._turn_began > _TURN_S:
             await asyncio.sleep(0)
             self._turn_began = self._loop.time()
@@ -356,7 +356,13 @@ class Connection(asyncio.Protocol):
         if not session.is_authenticated and not handler.before_authentication:
             # Kafka: IllegalSaslStateException; the connection ends.
             raise NotServed(f"{head.api.name} before the authentication")
-        request, elements = await self._decode(head, frame)
+        try:
+            few = min(ELEMENTS_IN_LOOP, service.limits.entries)
+            request, elements = parse_body(head, frame, few)
+        except TooManyElementsError:
+            request, elements = await self._decode_large(head, frame)
+        except MessageError as error:
+            raise NotServed(str(error)) from error
         session.client_id = head.client_id
         session.api = head.api.name
         session.version = head.version
@@ -376,15 +382,12 @@ class Connection(asyncio.Protocol):
         else:
             self._send(response_frame(head, response))
 
-    async def _decode(self, head: Head, frame: Buffer) -> tuple[Message, int]:
-        """Return the message of a request, and how many elements its arrays have together."""
+    async def _decode_large(self, head: Head, frame: Buffer) -> tuple[Message, int]:
+        """Return the message of a large request, and the elements of its arrays."""
         service = self._session.service
         limit = service.limits.entries
         try:
-            try:
-                return parse_body(head, frame, min(ELEMENTS_IN_LOOP, limit))
-            except TooManyElementsError:
-                return await service.run_large(partial(parse_body, head, frame, limit))
+            return await service.run_large(partial(parse_body, head, frame, limit))
         except TooManyElementsError as error:
             message = f"{error}: logstore.request.max.entries allows {limit} in one request"
             logger.warning("%s: %s", self._session.client_host, message)

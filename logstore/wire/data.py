@@ -78,7 +78,6 @@ _WITHOUT_LOG_START = (
     CorruptRecordError,
     InvalidTxnStateError,
     KafkaStorageError,
-    InvalidTxnStateError,
 )
 """Errors that Kafka answers without telling the log start."""
 
@@ -89,8 +88,9 @@ ProducedPartition = ProduceResponse.PartitionProduceResponse
 async def produce(request: ProduceRequest, session: Session) -> ProduceResponse | None:
     """Append one batch to each of some partitions; with acks=all wait until replicas have them."""
     service = session.service
-    session.is_large = session.is_large or _takes_long(request)
-    appended = await session.run(partial(_append_all, request, session))
+    load = _Load.of(request)
+    session.is_large = session.is_large or load.takes_long
+    appended = await session.run(partial(_append_all, request, session, load.is_transactional))
     if request.acks == 0:
         # Nobody hears of an error but by the end of the connection.
         session.ends = any(
@@ -117,26 +117,43 @@ _LOOP_RECORDS = 20_000
 """Records for which that is done; without compiled kernels they take some 40 ms."""
 
 
-def _takes_long(request: ProduceRequest) -> bool:
-    """Tell from sizes and headers whether the records may be more work than the loop should do.
+class _Load(NamedTuple):
+    """What the headers of a request's batches tell; the log checks the rest of them.
 
-    A batch of a few hundred bytes may unfold to a million records, or to 256 MiB.
+    Attributes
+    ----------
+    takes_long : bool
+        Whether the records may be more work than the loop should do. A batch of a few hundred bytes
+        may decompress to a million records, or to 256 MiB.
+    is_transactional : bool
+        Whether a batch is transactional.
     """
-    size = count = 0
-    for topic in request.topic_data:
-        for partition in topic.partition_data:
-            data = partition.records
-            if data is None or len(data) < layout.HEADER_SIZE:
-                continue
-            assert not isinstance(data, list), "what was decoded is in one piece"
-            codec_id = data[layout.ATTRIBUTES_POSITION + 1] & layout.CODEC_MASK
-            size += len(data)
-            if Codec.NONE < codec_id <= Codec.ZSTD:  # others are refused by their header
-                section = memoryview(data)[layout.HEADER_SIZE :]
-                size += size_bound(Codec(codec_id), section)
-            (records,) = LENGTH.unpack_from(data, layout.RECORD_COUNT_POSITION)
-            count += max(0, records)
-    return size > _LOOP_BYTES or count > _LOOP_RECORDS
+
+    takes_long: bool
+    is_transactional: bool
+
+    @classmethod
+    def of(cls, request: ProduceRequest) -> _Load:
+        size = count = 0
+        is_transactional = False
+        for topic in request.topic_data:
+            for partition in topic.partition_data:
+                data = partition.records
+                if data is None or len(data) < layout.HEADER_SIZE:
+                    continue
+                assert not isinstance(data, list), "what was decoded is in one piece"
+                attributes = data[layout.ATTRIBUTES_POSITION + 1]
+                if attributes & layout.TRANSACTIONAL_BIT:
+                    is_transactional |= data[layout.MAGIC_POSITION] == layout.MAGIC
+                codec_id = attributes & layout.CODEC_MASK
+                size += len(data)
+                if Codec.NONE < codec_id <= Codec.ZSTD:  # others are refused by their header
+                    section = memoryview(data)[layout.HEADER_SIZE :]
+                    size += size_bound(Codec(codec_id), section)
+                (records,) = LENGTH.unpack_from(data, layout.RECORD_COUNT_POSITION)
+                if records > 0:
+                    count += records
+        return cls(size > _LOOP_BYTES or count > _LOOP_RECORDS, is_transactional)
 
 
 class _Appended(NamedTuple):
@@ -157,9 +174,9 @@ def _put(
             ]
 
 
-def _append_all(request: ProduceRequest, session: Session) -> _Appended:
+def _append_all(request: ProduceRequest, session: Session, is_transactional: bool) -> _Appended:
     transactional_id = request.transactional_id
-    if _has_transactional_records(request) and (
+    if is_transactional and (
         transactional_id is None
         or not session.allows("write", "transactional_id", transactional_id)
     ):
@@ -182,23 +199,6 @@ def _append_all(request: ProduceRequest, session: Session) -> _Appended:
         for topic in request.topic_data
     ]
     return _Appended(responses, delayed)
-
-
-def _has_transactional_records(request: ProduceRequest) -> bool:
-    return any(
-        _is_transactional(partition.records)
-        for topic in request.topic_data
-        for partition in topic.partition_data
-    )
-
-
-def _is_transactional(records: Buffer | list[Buffer] | None) -> bool:
-    """Return whether a batch says so; the log judges the rest of it."""
-    assert not isinstance(records, list), "what was decoded is in one piece"
-    if records is None or len(records) < layout.HEADER_SIZE:
-        return False
-    is_current = records[layout.MAGIC_POSITION] == layout.MAGIC
-    return is_current and bool(records[layout.ATTRIBUTES_POSITION + 1] & layout.TRANSACTIONAL_BIT)
 
 
 def _refused(index: int, error_code: int, message: str | None = None) -> ProducedPartition:

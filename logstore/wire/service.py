@@ -7,13 +7,15 @@ both coordinators, the authorizer, the event loop and where work is done that bl
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
 from typing import TYPE_CHECKING, TypeVar
 
 from logstore.errors import UnknownTopicOrPartitionError
 from logstore.faults.rules import Faults
+from logstore.messages.apis import apis_by_name
+from logstore.messages.types import ApiVersionsResponse
 from logstore.named import NamedTuple
 from logstore.runtime import SystemClock
 from logstore.runtime.purgatory import Purgatory
@@ -130,6 +132,19 @@ class Service:
     def handlers(self) -> Mapping[str, Handler]:
         """The handlers of the APIs that are served."""
         return {name: found for name, found in handlers().items() if name in self.versions}
+
+    @cached_property
+    def api_keys(self) -> Sequence[ApiVersionsResponse.ApiVersion]:
+        """The versions of each API as ApiVersions tells them, in the order of their keys."""
+        keys = {name: api.key for name, api in apis_by_name().items()}
+        return [
+            ApiVersionsResponse.ApiVersion(
+                api_key=keys[name],
+                min_version=self.versions[name].first_advertised,
+                max_version=self.versions[name].last,
+            )
+            for name in sorted(self.handlers, key=keys.__getitem__)
+        ]
 
     @property
     def shift_ms(self) -> int:
