@@ -270,15 +270,19 @@ class AppendingMachine(RuleBasedStateMachine):
             first += span
         self.replicate(parts)
 
-    @rule(span=st.integers(1, 2), end=st.sampled_from(("commit", "abort", "")))
-    def transaction(self, span, end):
-        """Transactional data, a record of somebody else, and perhaps the end."""
-        self.producers += 1
-        pid, first, epoch = self.producers, self.model.end, self.model.epoch
+    @rule(span=st.integers(1, 2), end=st.sampled_from(("commit", "abort", "")), data=st.data())
+    def transaction(self, span, end, data):
+        """Transactional data, a record of somebody else, and perhaps the end.
+
+        Its producer is a new one, or had transactions before, the last of which may be open.
+        """
+        pid = data.draw(st.integers(1, self.producers + 1), "producer")
+        self.producers = max(self.producers, pid)
+        first, epoch = self.model.end, self.model.epoch
         last = first + span - 1
-        data = data_batch(first, last, pid, timestamp=self.now, leader_epoch=epoch)
+        made = data_batch(first, last, pid, timestamp=self.now, leader_epoch=epoch)
         own = Batch(self.numbered(first, last), last, 0, epoch, pid)
-        if self.replicate([(data, own)]) and self.replicate(
+        if self.replicate([(made, own)]) and self.replicate(
             [self.plain_part(last + 1, last + 1, epoch)]
         ):
             self.end_transaction(pid, end)

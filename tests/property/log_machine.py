@@ -19,7 +19,13 @@ from logstore.errors import OffsetOutOfRangeError, PolicyViolationError
 from logstore.log.reader import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, MAX_TIMESTAMP, Isolation
 from logstore.runtime import Runtime
 from logstore.testing import Contents, CrashMode, FaultyFileSystem, Names
-from tests.property.log_appends import DAY_MS, AppendingMachine, alterations, around_the_start
+from tests.property.log_appends import (
+    ALTERATIONS,
+    DAY_MS,
+    AppendingMachine,
+    alterations,
+    around_the_start,
+)
 from tests.support.world.builders import batch, disk_world, log_name
 
 crash_modes = st.builds(
@@ -90,9 +96,10 @@ class LogMachine(AppendingMachine):
         if data.draw(st.integers(0, 3)) == 3:
             self.lower_the_high_watermark(data)
 
-    @rule(change=alterations)
-    def alter(self, change):
-        self.config |= change
+    @rule(change=alterations, unset=st.sets(st.sampled_from(sorted(ALTERATIONS)), max_size=2))
+    def alter(self, change, unset):
+        kept = {name: value for name, value in self.config.items() if name not in unset}
+        self.config = kept | change
         self.model.config = LogConfig(**self.config)
         self.log.local.set_config(self.model.config)
 
