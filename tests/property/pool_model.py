@@ -16,7 +16,7 @@ OPEN, COMMITTED, ABORTED = "open", "committed", "aborted"
 
 @dataclass(eq=False)
 class Transaction:
-    """One producer's only transaction in one partition.
+    """A transaction of a producer in one partition.
 
     Attributes
     ----------
@@ -24,7 +24,8 @@ class Transaction:
         What its marker said that was truncated: what was cleaned by it cannot be taken back, so
         that its client decides the same again.
     is_cut : bool
-        Some of it was truncated; nothing is added to it.
+        Some of it was truncated, or of a later transaction of its producer, for whose sake the
+        cleaner may have dropped the last sequence of this one. The producer appends no more data.
     """
 
     producer_id: int
@@ -111,7 +112,8 @@ class PartitionModel:
         self.allowed_start = min(self.allowed_start, offset)
         lost = set(self.records) if restarted else set()
         lost |= {each.offset for each in self.records.values() if each.batch_end >= offset}
-        cut = {id(self.records[each].transaction) for each in lost}
+        found = [self.records[each].transaction for each in lost]
+        cut = {each.producer_id for each in found if each is not None}
         for each in lost:
             del self.records[each]
         self.gone -= lost
@@ -122,7 +124,7 @@ class PartitionModel:
                 transaction.is_cut = True
         left = {id(each.transaction) for each in self.records.values()}
         for transaction in self.transactions:
-            transaction.is_cut |= id(transaction) in cut
+            transaction.is_cut |= transaction.producer_id in cut
         # A producer of whom nothing is left in the log is unknown to it.
         self.transactions = [each for each in self.transactions if id(each) in left]
 

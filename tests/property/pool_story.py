@@ -29,6 +29,7 @@ from logstore.runtime import ReadOnlyFileSystem
 from logstore.types import INT64_MAX
 from tests.property.pool_model import (
     COMMITTED,
+    OPEN,
     ModelReader,
     PartitionModel,
     Transaction,
@@ -128,7 +129,7 @@ class PoolStory:
         self.paused: list[TopicPartition] = []
         self.passing: set[TopicPartition] = set()
         self.managing = False
-        self.next_producer_id = 1
+        self.next_producer_id = 0
         self.values = 0
         self.left: list[int] = []
         self.read_contents: object = None
@@ -296,8 +297,7 @@ class PoolStory:
         _, model, log = found
         going_on = model.open_transactions()
         if not going_on or (len(going_on) < 2 and self.rng.random() < 0.3):
-            model.transactions.append(Transaction(self.next_producer_id))
-            self.next_producer_id += 1
+            model.transactions.append(self.some_producer(model, log.log_start_offset))
             self.append_transactional(model, log, model.transactions[-1])
             return
         transaction = self.rng.choice(going_on)
@@ -305,6 +305,22 @@ class PoolStory:
             self.end_transaction(model, log, transaction)
         else:
             self.append_transactional(model, log, transaction)
+
+    def some_producer(self, model: PartitionModel, start: int) -> Transaction:
+        """Return the next transaction of a producer that had one, or the first of a new one."""
+        last = {each.producer_id: each for each in model.transactions}
+        # Without data of its own above the log start, the log may know its marker alone.
+        known = {id(each.transaction) for each in model.records.values() if each.offset >= start}
+        ended = [
+            each
+            for each in last.values()
+            if each.state != OPEN and not each.is_cut and id(each) in known
+        ]
+        if ended and self.rng.random() < 0.5:
+            before = self.rng.choice(ended)
+            return Transaction(before.producer_id, sequence=before.sequence)
+        self.next_producer_id += 1
+        return Transaction(self.next_producer_id)
 
     def append_transactional(
         self, model: PartitionModel, log: Log, transaction: Transaction
@@ -421,17 +437,19 @@ class PoolStory:
             return
         choices: dict[str, tuple[object, ...]] = {
             "cleanup.policy": ("compact", "compact", "compact,delete", "compact,delete", "delete"),
-            "min.cleanable.dirty.ratio": (0, 0.3, 1),
-            "min.compaction.lag.ms": (0, 0, 4),
-            "max.compaction.lag.ms": (INT64_MAX, 10),
-            "delete.retention.ms": (0, 20, HOUR_MS),
-            "retention.ms": (HOUR_MS, HOUR_MS, 15),
+            "min.cleanable.dirty.ratio": (0, 0.3, 1, None),
+            "min.compaction.lag.ms": (0, 4, None),
+            "max.compaction.lag.ms": (10, None),
+            "delete.retention.ms": (0, 20, HOUR_MS, None),
+            "retention.ms": (HOUR_MS, None, 15),
             "segment.bytes": (400, 1000),
             "file.delete.delay.ms": (0, 20),
         }
         keys = self.rng.sample(sorted(choices), 2)
-        configs = {key: self.rng.choice(choices[key]) for key in keys}
-        self.broker.alter_configs(self.rng.choice(names), configs)
+        drawn = {key: self.rng.choice(choices[key]) for key in keys}
+        configs = {key: value for key, value in drawn.items() if value is not None}
+        unset = drawn.keys() - configs.keys()
+        self.broker.alter_configs(self.rng.choice(names), configs, unset=unset)
 
     def alter_broker(self) -> None:
         choices: dict[str, tuple[object, ...]] = {
