@@ -124,6 +124,7 @@ def project(tmp_path):
     return tmp_path
 
 
+@pytest.mark.interop
 @pytest.mark.slow
 @pytest.mark.timeout(240)
 def test_what_no_test_notices_is_listed(project, capfd, monkeypatch):

@@ -118,6 +118,7 @@ def test_the_code_cache_of_the_tests_lasts(spark):
     assert sum(code) >= 200 << 20
 
 
+@pytest.mark.interop
 def test_workers_are_forked_by_a_daemon_that_has_the_modules(spark):
     def main_module(_):
         return sys.modules[

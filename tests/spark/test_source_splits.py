@@ -162,6 +162,7 @@ def test_appends_after_the_plan_are_not_read(tmp_path):
 # --- columns that must be named ------------------------------------------------------------------
 
 
+@pytest.mark.interop
 def test_aborted_tells_how_a_records_transaction_ended(tmp_path):
     with Broker(tmp_path / "data") as broker:
         broker.create_topic("t")
