@@ -105,7 +105,7 @@ mypy: $(DEV) ## types of logstore and cleaner, strictly
 interop: $(ALL) ## tests against Kafka's own classes (need a JDK and Maven), in Chromium, and the long ones on Spark
 	@rm -f tests/interop/target/results.json
 	@LOGSTORE_INTEROP_REQUIRED=$(if $(CI),1,$(LOGSTORE_INTEROP_REQUIRED)) \
-		$(PYTEST) -m "interop and not long" $(PYTEST_ARGS) tests/browser tests/interop tests/spark
+		$(PYTEST) -m "interop and not long" $(PYTEST_ARGS) tests/browser tests/interop tests/mutants tests/spark
 
 apps: $(DEV) ## Streams, Connect, MirrorMaker 2 and Spring on our listener, with kills and restarts; an hour (needs a JDK and Maven)
 	@LOGSTORE_INTEROP_REQUIRED=1 $(PYTEST) -m apps $(PYTEST_ARGS) tests/apps

@@ -79,9 +79,9 @@ class Profile:
     recoveries: bool = False
 
 
-BOUNDED = Profile(stride=3, points=10, cuts=3)
+BOUNDED = Profile(stride=3, points=8, cuts=2)
 FULL = Profile(cuts=100, seeds=6, all_deep=True, recoveries=True)
-OF_RECOVERIES = Profile(cuts=2)
+OF_RECOVERIES = Profile(cuts=1)
 
 CORNERS = {
     (contents, names)

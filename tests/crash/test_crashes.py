@@ -1,6 +1,6 @@
 """Every scenario crashed at its operations in all modes, and each operation failed.
 
-The default suite tries about 10 operations of each scenario and few torn places, and 20 of the
+The default suite tries about 8 operations of each scenario and few torn places, and 20 of the
 ways in which operations fail; `-m long` tries everything, with crashes during recovery.
 """
 

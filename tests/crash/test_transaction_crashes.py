@@ -18,7 +18,7 @@ SOURCE = TopicPartition("t", 0)
 COMMITS = (b"before", b"x1", b"y1", b"x4")
 """The transactions that may be seen, as their offsets follow each other."""
 
-BOUNDED = Profile(stride=7, cuts=1)
+BOUNDED = Profile(stride=13, cuts=1)
 FULL = Profile(cuts=20, seeds=4)
 
 SMALL = BrokerConfig.from_properties(

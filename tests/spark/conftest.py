@@ -56,9 +56,9 @@ def impatient(monkeypatch):
     monkeypatch.setattr("logstore.bench.workloads.datasource.commit.LOCK_WAIT_SECONDS", 0.0)
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
-    """Let the tests that need a session come first, so that one worker starts one JVM for all.
-
-    Workers that steal take what is last in another's list.
-    """
-    items.sort(key=lambda item: "session_of_all" not in getattr(item, "fixturenames", ()))
+    """Mark the tests that need a session: a JVM alone takes as long as a hundred other tests."""
+    for item in items:
+        if "session_of_all" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.interop)
