@@ -498,11 +498,11 @@ def test_the_log_returns_the_states_of_some_producers_from_all_partitions(monkey
             found.setdefault(state.transactional_id, []).append(state.producer_epoch)
         return found
 
-    assert epochs() == dict.fromkeys("bcdefgh", [0, 1])
+    assert epochs() == {name: [0, 1] for name in "bcdefgh"}
     damaged = NewRecord(encode_key("b"), b"\0\0 damaged")
     writer = bench.log(TRANSACTION_STATE_TOPIC, partitions["b"]).writer
     writer.append_records([damaged, NewRecord(encode_key("c"), None)])
-    assert epochs() == dict.fromkeys("cdefgh", [0, 1])
+    assert epochs() == {name: [0, 1] for name in "cdefgh"}
     values = log._values
 
     def fail_in_the_first(number):
