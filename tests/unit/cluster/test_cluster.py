@@ -134,3 +134,44 @@ def test_a_broker_does_not_end_while_its_high_watermarks_are_written(cluster, mo
     monkeypatch.setattr(node.broker.manager, "checkpoint_high_watermarks", write)
     task._action()
     assert could_end == [False]
+
+
+def test_high_watermarks_are_written_after_each_interval_with_a_change(monkeypatch):
+    config = {"replica.high.watermark.checkpoint.interval.ms": "700"}
+    with Cluster(brokers=1, clock=VirtualClock(), broker_config=config) as cluster:
+        cluster.create_topic("users")
+        cluster.clock.advance(seconds=60)
+        manager = cluster.brokers[0].manager
+        start_ms = cluster.clock.now_ms()
+        written = []
+        monkeypatch.setattr(
+            manager,
+            "checkpoint_high_watermarks",
+            lambda: written.append(cluster.clock.now_ms() - start_ms),
+        )
+        for _ in range(2):
+            cluster.append("users", value=b"x")
+            cluster.clock.advance(ms=700)
+        assert len(written) == 2
+        assert written[1] - written[0] == 700
+
+
+def test_the_tasks_of_a_broker_are_scheduled_with_the_lock_that_they_take(cluster, monkeypatch):
+    """A task that runs at once must find itself among those of its broker."""
+    node = cluster._nodes[0]
+    schedule = cluster.runtime.scheduler.schedule
+    could_run = []
+
+    def probe(name, *args, **kwargs):
+        if name == "highwatermark-checkpoint-0":
+            thread = threading.Thread(
+                target=lambda: could_run.append(node.lock.acquire(blocking=False))
+            )
+            thread.start()
+            thread.join()
+        return schedule(name, *args, **kwargs)
+
+    cluster.kill(0)
+    monkeypatch.setattr(cluster.runtime.scheduler, "schedule", probe)
+    cluster.restart(0)
+    assert could_run == [False]

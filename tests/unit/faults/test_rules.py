@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import pickle
+import threading
 from datetime import timedelta
 
 import pytest
@@ -23,6 +24,7 @@ from logstore.faults.rules import (
     KAFKA_ERRORS,
     REQUEST_KINDS,
     Call,
+    FaultRule,
     Faults,
     is_injected,
     kafka_exception,
@@ -137,6 +139,65 @@ def test_rules_are_asked_in_their_order_up_to_the_first_error(faults: Faults) ->
     call = Call("append")
     assert [outcome(faults, call), outcome(faults, call)] == [LEADER, "REQUEST_TIMED_OUT"]
     assert (first.calls, second.calls) == (2, 1)
+
+
+def test_a_rule_does_not_apply_to_the_calls_of_its_own_predicate(faults: Faults) -> None:
+    call = Call("append", (USERS,))
+    inside: list[str] = []
+
+    def when(call: Call) -> bool:
+        inside.append(outcome(faults, call))
+        return True
+
+    rule = faults.add("append", error=LEADER, when=when)
+    for _ in range(2):
+        assert outcome(faults, call) == LEADER
+    assert (inside, rule.calls, rule.hits) == (["done"] * 2, 2, 2)
+
+
+def test_a_rule_applies_to_other_threads_while_its_predicate_runs(faults: Faults) -> None:
+    """The predicate is called without the lock, which counting takes."""
+    seen: list[str] = []
+    other = Call("append", client_id="other")
+
+    def when(call: Call) -> bool:
+        if call is not other:
+            thread = threading.Thread(
+                target=lambda: seen.append(outcome(faults, other)), daemon=True
+            )
+            thread.start()
+            thread.join(10)
+        return True
+
+    faults.add("append", error=LEADER, when=when)
+    assert outcome(faults, Call("append")) == LEADER
+    assert seen == [LEADER]
+
+
+def test_calls_are_counted_with_the_lock(faults: Faults, monkeypatch: pytest.MonkeyPatch) -> None:
+    could_count: list[bool] = []
+    count = FaultRule.count
+
+    def count_and_probe(rule: FaultRule) -> bool:
+        def probe() -> None:
+            could_count.append(faults._lock.acquire(blocking=False))
+
+        thread = threading.Thread(target=probe)
+        thread.start()
+        thread.join()
+        return count(rule)
+
+    monkeypatch.setattr(FaultRule, "count", count_and_probe)
+    faults.add("append", error=LEADER)
+    assert outcome(faults, Call("append")) == LEADER
+    assert could_count == [False]
+
+
+def test_a_rule_behind_one_that_does_not_apply_applies(faults: Faults) -> None:
+    faults.add("fetch", error=LEADER)
+    faults.add("append", error=LEADER, nth=2)
+    faults.add("append", error="REQUEST_TIMED_OUT")
+    assert outcome(faults, Call("append")) == "REQUEST_TIMED_OUT"
 
 
 def test_rules_are_listed_and_removed(faults: Faults) -> None:

@@ -42,8 +42,9 @@ def test_what_was_written_is_read_again_and_nothing_shorter_or_longer(name):
         assert end == len(data) + 1
         assert decode(kind, version, memoryview(data)) == decode(kind, version, data)
         assert to_json(again, version) == to_json(message, version)
-        with pytest.raises(MessageError, match="1 bytes behind the message"):
+        with pytest.raises(MessageError, match="1 bytes behind the message") as refused:
             decode(kind, version, data + b"\0")
+        assert type(refused.value) is MessageError
         for cut in {
             *range(min(len(data), 12)),
             *rng.sample(range(len(data) or 1), k=min(len(data), 12)),

@@ -475,3 +475,52 @@ def test_asking_what_is_known_changes_nothing(bench):
     producer = bench.coordinator.init_producer_id("x", MINUTE_MS)
     (metadata,) = bench.coordinator.transactions().values()
     assert (metadata.producer, metadata.state) == (producer, TransactionState.EMPTY)
+
+
+# -- owners, and decisions ----------------------------------------------------------------------
+
+
+def test_the_owner_of_an_id_is_its_newest_producer_as_far_as_it_is_in_memory(bench):
+    first = ProducerIdAndEpoch(0, 0)
+    assert not bench.coordinator.owns("x", first)
+    assert bench.coordinator.init_producer_id("x", 60_000) == first
+    assert bench.coordinator.owns("x", first)
+    assert not bench.coordinator.owns("y", first)
+    second = bench.coordinator.init_producer_id("x", 60_000)
+    assert not bench.coordinator.owns("x", first)
+    assert bench.coordinator.owns("x", second)
+    bench.reopen()
+    assert not bench.coordinator.owns("x", second)
+    bench.coordinator.transactions()
+    assert bench.coordinator.owns("x", second)
+
+
+@pytest.mark.parametrize("commit", (True, False))
+def test_a_decision_is_durable_before_any_marker_is_written(bench, commit, monkeypatch):
+    producer = bench.coordinator.init_producer_id("x", 60_000)
+    bench.coordinator.add_partitions("x", producer, [T0])
+    state_log = bench.log(TRANSACTION_STATE_TOPIC)
+    write_marker = bench.coordinator._write_marker
+    unflushed = []
+
+    def write_and_note(*args, **kwargs):
+        unflushed.append(state_log.log_end_offset - state_log.recovery_point)
+        write_marker(*args, **kwargs)
+
+    monkeypatch.setattr(bench.coordinator, "_write_marker", write_and_note)
+    bench.coordinator.end_transaction("x", producer, commit=commit)
+    assert unflushed == [0]
+    assert [kind for *_, kind, _ in markers(bench.log())] == ["COMMIT" if commit else "ABORT"]
+
+
+def test_a_partition_outside_the_open_transaction_is_not_verified(bench):
+    producer = bench.coordinator.init_producer_id("x", 60_000)
+    bench.coordinator.add_partitions("x", producer, [T0])
+    with bench.coordinator.verified(T0, producer):
+        pass
+    for whose in (None, "x"):
+        with (
+            pytest.raises(InvalidTxnStateError, match="state is Ongoing"),
+            bench.coordinator.verified(TopicPartition("t", 1), producer, whose),
+        ):
+            pytest.fail("it must not be verified")

@@ -4,14 +4,15 @@ import random
 
 import pytest
 
-from logstore.errors import InvalidProducerEpochError, ProducerFencedError
+from logstore.errors import InvalidProducerEpochError, KafkaStorageError, ProducerFencedError
 from logstore.groups.offsets import OffsetAndMetadata
 from logstore.log import NewRecord
 from logstore.names import GROUP_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
 from logstore.runtime import MemoryFileSystem, SkewedClock, VirtualClock
 from logstore.testing import SimulatedCrash
 from logstore.transactions.coordinator import TransactionCoordinator
-from logstore.transactions.state import encode_key
+from logstore.transactions.pending_offsets import History, Outcome
+from logstore.transactions.state import TransactionMetadata, TransactionState, encode_key
 from logstore.types import TopicPartition
 from tests.support.world.faulty import FaultyFileSystem, never
 from tests.support.world.transactions import Bench, markers
@@ -411,3 +412,104 @@ def test_the_offsets_are_those_that_markers_would_have_given(seed):
         if group.state(name) == "Ongoing":
             group.end(name, commit=False)
     assert group.offsets() == expected
+
+
+# -- the history of a producer ---------------------------------------------------------------------
+
+HERE, ELSEWHERE = TopicPartition(GROUP_OFFSETS_TOPIC, 0), TopicPartition(GROUP_OFFSETS_TOPIC, 1)
+ONGOING, PREPARE_COMMIT, PREPARE_ABORT, COMPLETE_COMMIT, COMPLETE_ABORT = list(TransactionState)[
+    1:6
+]
+
+
+def history(*states, partition=HERE):
+    """Return the history of producer 7, given (state, start, last update) in order."""
+    return History(
+        TransactionMetadata(
+            "x",
+            7,
+            0,
+            TIMEOUT_MS,
+            state,
+            frozenset() if state in (COMPLETE_COMMIT, COMPLETE_ABORT) else frozenset({partition}),
+            start_ms,
+            update_ms,
+        )
+        for state, start_ms, update_ms in states
+    )
+
+
+COMMIT = ((PREPARE_COMMIT, 10, 20), (COMPLETE_COMMIT, 10, 30))
+
+
+@pytest.mark.parametrize(
+    ("states", "written_ms", "marked_ms", "expected"),
+    (
+        (COMMIT, 9, -1, Outcome.ABORTED),
+        (COMMIT, 10, -1, Outcome.COMMITTED),
+        (COMMIT, 20, -1, Outcome.COMMITTED),
+        (COMMIT, 20, 19, Outcome.COMMITTED),
+        (COMMIT, 20, 20, Outcome.ABORTED),
+        (COMMIT, 21, -1, Outcome.ABORTED),
+        (COMMIT[:1], 21, -1, Outcome.COMMITTED),
+        (((PREPARE_ABORT, 10, 20),), 21, -1, Outcome.ABORTED),
+        ((*COMMIT, (COMPLETE_ABORT, 30, 40)), 15, -1, Outcome.COMMITTED),
+        (((PREPARE_ABORT, 1, 5), (COMPLETE_COMMIT, 10, 20)), 15, -1, Outcome.COMMITTED),
+        ((*COMMIT, (PREPARE_ABORT, 20, 40)), 20, -1, Outcome.ABORTED),
+        ((*COMMIT, (ONGOING, 20, 40)), 19, -1, Outcome.COMMITTED),
+        ((*COMMIT, (ONGOING, 20, 40)), 20, -1, Outcome.OPEN),
+        ((*COMMIT, (ONGOING, 40, 40)), 39, -1, Outcome.OPEN),
+    ),
+)
+def test_the_outcome_of_a_batch_is_that_of_the_transaction_at_its_time(
+    states, written_ms, marked_ms, expected
+):
+    assert history(*states).outcome_of(7, HERE, written_ms, marked_ms) is expected
+
+
+def test_a_transaction_in_another_partition_does_not_keep_a_batch_pending():
+    for state in (ONGOING, PREPARE_COMMIT):
+        past = history((state, 10, 20), partition=ELSEWHERE)
+        assert past.outcome_of(7, HERE, 30, -1) is Outcome.ABORTED
+
+
+def test_only_a_prepared_transaction_has_a_marker_to_come():
+    assert history((PREPARE_COMMIT, 10, 20)).prepared(7, HERE) is Outcome.COMMITTED
+    assert history((PREPARE_ABORT, 10, 20)).prepared(7, HERE) is Outcome.ABORTED
+    assert history((PREPARE_ABORT, 10, 20)).prepared(7, ELSEWHERE) is None
+    assert history((PREPARE_COMMIT, 10, 20)).prepared(8, HERE) is None
+    assert history((ONGOING, 10, 20)).prepared(7, HERE) is None
+
+
+def test_the_log_returns_the_states_of_some_producers_from_all_partitions(monkeypatch):
+    bench = Bench(state_partitions=3)
+    log = bench.coordinator._log
+    assert log.history({0}) == [], "without the topic"
+    producers = {name: bench.coordinator.init_producer_id(name, TIMEOUT_MS) for name in "abcdefgh"}
+    for name in "abcdefgh":
+        bench.coordinator.init_producer_id(name, TIMEOUT_MS)
+    partitions = {name: log.partition_of(name) for name in producers}
+    assert set(partitions.values()) == {0, 1, 2}
+    ids = {producer.producer_id for name, producer in producers.items() if name != "a"}
+
+    def epochs():
+        found = {}
+        for state in log.history(ids):
+            found.setdefault(state.transactional_id, []).append(state.producer_epoch)
+        return found
+
+    assert epochs() == {name: [0, 1] for name in "bcdefgh"}
+    damaged = NewRecord(encode_key("b"), b"\0\0 damaged")
+    writer = bench.log(TRANSACTION_STATE_TOPIC, partitions["b"]).writer
+    writer.append_records([damaged, NewRecord(encode_key("c"), None)])
+    assert epochs() == {name: [0, 1] for name in "cdefgh"}
+    values = log._values
+
+    def fail_in_the_first(number):
+        if number == 0:
+            raise KafkaStorageError("the disk failed")
+        return values(number)
+
+    monkeypatch.setattr(log, "_values", fail_in_the_first)
+    assert epochs().keys() == {name for name in "cdefgh" if partitions[name] != 0}
+    bench.broker.close()
