@@ -7,8 +7,11 @@ import pytest
 from logstore import Broker, Cluster, TopicPartition, VirtualClock
 from logstore.broker.places import place_of
 from logstore.check import Checker
+from logstore.directories.nesting import check_no_cluster, find_nested, is_data_directory
 from logstore.errors import InvalidConfigurationError
+from logstore.names import CLUSTER_FILE, CONTROLLER_DIR
 from logstore.runtime import DiskFileSystem, MemoryFileSystem
+from tests.support.world.fs_suite import write_file
 from tests.support.world.special_files import files_below
 
 CLUSTER = r"is the directory of a cluster: .* \(--data-dir .*/broker-0\).*serve --brokers {}"
@@ -177,3 +180,75 @@ def test_partitions_of_a_topic_named_broker_are_seen_by_check(tmp_path):
     assert not list(checker.path(str(tmp_path)))
     assert not list(checker.path(str(tmp_path / str(TopicPartition("broker", 0)))))
     assert checker.counts.segments == 2
+
+
+def in_memory(files, folders=()):
+    """Return a file system with empty files and folders below /data."""
+    fs = MemoryFileSystem()
+    for folder in ("", *folders, *(name.rpartition("/")[0] for name in files)):
+        fs.make_dirs(f"/data/{folder}".rstrip("/"))
+    for name in files:
+        write_file(fs, f"/data/{name}", b"")
+    return fs
+
+
+SEGMENT = f"{0:020d}.log"
+
+
+@pytest.mark.parametrize(
+    ("files", "folders", "is_data"),
+    (
+        ((), (), False),
+        ((SEGMENT,), (), False),
+        (("meta.properties",), (), True),
+        (("meta.properties", SEGMENT), (), False),
+        (("meta.properties", SEGMENT), ("t-0",), True),
+        (("meta.properties", SEGMENT), ("lost+found",), False),
+        (("meta.properties", SEGMENT, "t-0"), (), False),
+    ),
+)
+def test_files_of_a_broker_make_a_data_directory_unless_segments_make_a_partition(
+    files, folders, is_data
+):
+    assert is_data_directory(in_memory(files, folders), "/data") is is_data
+
+
+@pytest.mark.parametrize(
+    ("own", "nested"),
+    (
+        ((), ["broker-0", "data-1"]),
+        ((".lock",), ["broker-0", "data-1"]),
+        (("meta.properties",), []),
+        ((".lock", "meta.properties"), []),
+    ),
+)
+def test_data_directories_are_sought_only_where_no_broker_has_written(own, nested):
+    files = (*own, "broker-0/meta.properties", "data-1/.lock", "x/meta.properties")
+    fs = in_memory((*files, f"t-0/{SEGMENT}"), ("u-0",))
+    assert sorted(find_nested(fs, "/data")) == nested
+
+
+def test_of_a_cluster_the_brokers_are_nested_even_if_they_are_empty():
+    files = ("meta.properties", f"{CONTROLLER_DIR}/{CLUSTER_FILE}", "t-0/meta.properties")
+    fs = in_memory(files, ("broker-0", "broker-12", "broker-0-1", "u-0"))
+    assert sorted(find_nested(fs, "/data")) == ["broker-0", "broker-12", "t-0"]
+
+
+@pytest.mark.parametrize(
+    ("files", "nested", "count"),
+    (
+        ((), ["broker-0"], None),
+        ((f"{CONTROLLER_DIR}/x",), ["broker-0", "broker-2"], 3),
+        ((f"{CONTROLLER_DIR}/x",), ["broker-0", "data-1"], None),
+        ((f"{CONTROLLER_DIR}/x",), [], None),
+        ((f"{CONTROLLER_DIR}/{CLUSTER_FILE}",), [], 1),
+        ((f"{CONTROLLER_DIR}/{CLUSTER_FILE}",), ["broker-4", "data-1"], 5),
+    ),
+)
+def test_a_cluster_is_recognised_by_its_controller_and_counts_its_brokers(files, nested, count):
+    fs = in_memory(files)
+    if count is None:
+        check_no_cluster(fs, "/data", nested)
+        return
+    with pytest.raises(InvalidConfigurationError, match=f"serve --brokers {count} "):
+        check_no_cluster(fs, "/data", nested)
