@@ -143,34 +143,6 @@ def test_a_cluster_refuses_the_directory_of_one_broker(files, named):
     check_cluster_directory(fs, "/elsewhere")
 
 
-@pytest.mark.parametrize(
-    ("path", "files", "found"),
-    (
-        ("/d", (), False),
-        ("/d", ("notes", "more/"), False),
-        ("/d", (META,), True),
-        ("/d", (LOG,), True),
-        ("/d", (INDEX,), True),
-        ("/d", ("t-0/",), True),
-        ("/d", (f"misnamed/{LOG}",), True),
-        ("/d", ("misnamed/notes",), False),
-        ("/d/t-0", ("t-0/",), True),
-        ("/d/t-0/", ("t-0/notes",), True),
-        ("/d/other", ("other/notes",), False),
-        ("/d/missing", (), True),  # verifying reports it
-    ),
-)
-def test_whether_there_is_anything_to_verify(path, files, found):
-    assert Checker(disk(*files)).has_anything(path) is found
-
-
-def test_folders_leave_out_files_and_hidden_ones():
-    checker = Checker(disk("t-0/", "misnamed/", ".hidden/", "file"))
-    assert sorted(checker.folders("/d")) == ["misnamed", "t-0"]
-    assert checker.folders("/d/file") == []
-    assert checker.folders("/d/t-0/") == []
-
-
 def test_bytes_of_logs_are_counted_below_directories_and_of_a_file():
     fs = disk(f"t-0/{INDEX}", f"t-0/{LOG}", f"deep/t-1/{LOG}", LOG)
     for name, size in (

@@ -9,7 +9,7 @@ import pytest
 from logstore.errors import InvalidRecordError
 from logstore.jit import policy
 from logstore.record import batch as batches
-from logstore.record import columns, kernels
+from logstore.record import codecs, columns, kernels
 from logstore.record.batch import RecordBatch, RecordFacts, build_batch
 from logstore.record.codecs import Codec, compress, decompress, size_bound
 from logstore.record.records import Record, decode_records
@@ -200,3 +200,10 @@ def test_the_bound_of_lz4_counts_every_block(has_checksums):
 def test_the_bound_of_a_damaged_section_is_nothing():
     assert size_bound(Codec.ZSTD, b"no zstd") == 0
     assert size_bound(Codec.LZ4, b"no lz4 frame") == 0
+
+
+@pytest.mark.parametrize("codec", (Codec.LZ4, Codec.ZSTD))
+def test_only_a_short_section_is_walked_for_its_bound(codec):
+    longest = codecs._WALKED_BYTES
+    assert size_bound(codec, bytes(longest)) == 0
+    assert size_bound(codec, bytes(longest + 1)) > longest

@@ -72,6 +72,21 @@ def test_a_step_without_a_unit_is_refused_with_what_to_write(clock):
     assert clock.monotonic_ms() - before < 60_000
 
 
+class NoSum(float):
+    """A number that cannot be multiplied."""
+
+    def __mul__(self, other):
+        raise TypeError("no product")
+
+    __rmul__ = __mul__
+
+
+def test_an_error_of_a_number_itself_is_passed_on():
+    clock = VirtualClock()
+    with pytest.raises(TypeError, match=r"^no product$"):
+        clock.advance(weeks=NoSum(1))
+
+
 @pytest.mark.parametrize("clock", (SystemClock(), FixedWallClock(0)), ids=repr)
 @pytest.mark.parametrize("name", ("advance", "set_ms"))
 def test_a_clock_that_nobody_moves_names_those_that_can_be_moved(clock, name):

@@ -472,3 +472,10 @@ def test_a_lock_can_be_made_to_fail():
     assert not fs.exists("/.lock")
     assert fs.lock("/.lock") is not None
     assert (fault.hits, any_change.hits) == (1, 0)
+
+
+def test_the_holder_of_a_lock_is_described_as_far_as_it_is_known():
+    assert locks.describe_holder(os.getpid()) == "this process"
+    assert locks.describe_holder(os.getpid() + 1) == f"process {os.getpid() + 1}"
+    for unknown in (None, locks.UNKNOWN_PROCESS):
+        assert locks.describe_holder(unknown) == "another process"

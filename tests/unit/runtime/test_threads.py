@@ -607,3 +607,26 @@ def test_a_jump_of_the_virtual_clock_ends_a_wait(paced):
     scheduler, clock = paced
     scheduler.schedule("jump", lambda: clock.advance(ms=HOUR_MS), delay_ms=5)
     assert not scheduler.wait_until(lambda: False, timeout_ms=HOUR_MS)
+
+
+def test_a_wait_pauses_no_longer_than_to_its_end_or_to_the_next_task(paced, monkeypatch):
+    scheduler, clock = paced
+    pauses = []
+    pause = scheduler._pause
+
+    def record(changes, seconds):
+        pauses.append(seconds)
+        pause(changes, seconds)
+
+    monkeypatch.setattr(scheduler, "_pause", record)
+    assert not scheduler.wait_until(lambda: False, timeout_ms=5)
+    assert pauses[0] == 0.005
+    pauses.clear()
+    virtual = DeterministicScheduler(clock)
+    virtual.start()
+    runs = []
+    virtual.schedule("linger", lambda: runs.append(1), delay_ms=3)
+    assert scheduler.wait_until(lambda: len(runs) == 1, timeout_ms=HOUR_MS)
+    assert pauses[0] <= 0.003
+    assert min(pauses) >= 0
+    virtual.shutdown()
