@@ -12,7 +12,7 @@ from logstore.record import batch as batches
 from logstore.record import codecs, columns, kernels
 from logstore.record.batch import RecordBatch, RecordFacts, build_batch
 from logstore.record.codecs import Codec, compress, decompress, size_bound
-from logstore.record.records import Record, decode_records
+from logstore.record.records import Record, decode_records, decode_windows
 from logstore.types import TimestampType
 from tests.fuzz.mutate import repair_batches
 from tests.support.world.builders import CODECS, MIB
@@ -207,3 +207,9 @@ def test_only_a_short_section_is_walked_for_its_bound(codec):
     longest = codecs._WALKED_BYTES
     assert size_bound(codec, bytes(longest)) == 0
     assert size_bound(codec, bytes(longest + 1)) > longest
+
+
+def test_a_negative_count_is_refused_and_a_count_of_zero_is_one_empty_list():
+    assert list(decode_windows(b"", 0, 0, 0, rows_max=ROWS)) == [[]]
+    with pytest.raises(InvalidRecordError, match="negative record count -1"):
+        list(decode_windows(b"", -1, 0, 0, rows_max=ROWS))
