@@ -1,4 +1,4 @@
-"""A broker in one process, without a network: topics, produce, consume, clean."""
+"""A broker in one process: topics, producers, consumers, cleaning; in process or over the wire."""
 
 import importlib
 from typing import TYPE_CHECKING, Any

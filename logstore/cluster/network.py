@@ -61,10 +61,6 @@ class Network:
             raise ValueError(f"a delay is not negative: {delay_ms}")
         self._delays_ms[frozenset((one, other))] = delay_ms
 
-    def is_connected(self, one: int, other: int) -> bool:
-        """Tell whether two brokers reach each other."""
-        return frozenset((one, other)) not in self._cut_ms
-
     def cut_since_ms(self, one: int, other: int) -> int | None:
         """Return the moment of monotonic time since which two brokers are apart, None if not."""
         return self._cut_ms.get(frozenset((one, other)))

@@ -283,7 +283,6 @@ class SpliceBuilder:
         self._limit = limit
         self._pieces: list[Piece] = []
         self._run = _Run()
-        self.is_as_it_lies = True
 
     def add(self, valid: ValidBatch) -> None:
         """Add the next batch."""
