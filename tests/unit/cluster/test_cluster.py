@@ -175,3 +175,16 @@ def test_the_tasks_of_a_broker_are_scheduled_with_the_lock_that_they_take(cluste
     monkeypatch.setattr(cluster.runtime.scheduler, "schedule", probe)
     cluster.restart(0)
     assert could_run == [False]
+
+
+def test_high_watermarks_are_not_written_before_an_interval_has_passed(cluster, monkeypatch):
+    cluster.kill(0)
+    cluster.restart(0)
+    written = []
+    manager = cluster.brokers[0].manager
+    monkeypatch.setattr(manager, "checkpoint_high_watermarks", lambda: written.append(True))
+    cluster.append("users", value=b"x")
+    cluster.clock.advance(ms=4000)
+    assert written == []
+    cluster.clock.advance(ms=1000)
+    assert written == [True]
