@@ -8,9 +8,10 @@ import pytest
 from logstore.config.log_config import LogConfig
 from logstore.errors import CorruptRecordError, IllegalStateError, KafkaStorageError
 from logstore.log import NewRecord
-from logstore.names import DELETED_SUFFIX
+from logstore.names import CLEANED_SUFFIX, DELETED_SUFFIX, SWAP_SUFFIX
+from logstore.segment import LogSegment
 from logstore.types import AppendOrigin
-from tests.support.world.builders import batch, offsets_in
+from tests.support.world.builders import append, batch, offsets_in
 
 
 class Interrupt(BaseException):
@@ -191,6 +192,20 @@ def test_a_log_whose_directory_has_another_owner_is_not_recovered(log, reloads, 
         log.local.check_open()
 
 
+@pytest.mark.parametrize("offset", (0, 3, 9), ids=("below", "next", "beyond"))
+def test_an_offline_log_says_so_to_a_follower_whatever_is_appended(log, offset):
+    log.local.go_offline("by a test")
+    with pytest.raises(KafkaStorageError, match="is offline: by a test"):
+        log.writer.append_batches(batch(offset), AppendOrigin.REPLICATION)
+
+
+@pytest.mark.parametrize("name", [name for name in USES if name != "change"])
+def test_an_offline_log_refuses_every_use(log, name):
+    log.local.go_offline("by a test")
+    with pytest.raises(KafkaStorageError, match="is offline: by a test"):
+        USES[name](log)
+
+
 def test_an_offline_log_is_not_recovered(log, reloads):
     def action():
         log.local.begin()
@@ -284,7 +299,34 @@ def test_an_interrupted_removal_of_segments_is_completed_by_recovery(world, monk
     assert offsets_in(log)[-1] == 5
 
 
-# -- limits --------------------------------------------------------------------------------------
+@pytest.mark.parametrize("call", (1, 2))
+def test_an_interrupted_swap_of_segments_is_recovered(world, monkeypatch, call):
+    log = several_segments(world)
+    old = log.segments.first
+    new = LogSegment(
+        world.runtime, world.directory, 0, LogConfig(), suffix=CLEANED_SUFFIX, create=True
+    )
+    append(new, batch(0, value=b"new"))
+    new.on_become_inactive()
+    new.flush()
+    change_suffix, calls = LogSegment.change_suffix, []
+
+    def interrupted(self, suffix):
+        calls.append(suffix)
+        if len(calls) > call:
+            raise Interrupt
+        change_suffix(self, suffix)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(LogSegment, "change_suffix", interrupted)
+        with pytest.raises(Interrupt):
+            log.replace_segments([new], [old])
+    assert not world.files(CLEANED_SUFFIX, SWAP_SUFFIX)
+    assert offsets_in(log) == list(range(6))
+    assert next(iter(log.reader.records(0)))[1].value == b"new"
+
+
+# -- readers and settings ------------------------------------------------------------------------
 
 
 def test_readers_are_refused_during_a_truncation_of_the_same_thread(log):

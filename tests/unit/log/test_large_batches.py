@@ -25,7 +25,7 @@ from logstore.record.codecs import Codec
 from logstore.record.columns import BytesColumn
 from logstore.record.records import Record
 from logstore.runtime import DiskFileSystem
-from logstore.types import AppendOrigin, TimestampType
+from logstore.types import INT64_MAX, AppendOrigin, TimestampType
 from tests.support.world.builders import CODECS, MIB, batch, memory_world, records_of
 from tests.unit.record.test_windows import large_batch
 
@@ -276,3 +276,16 @@ def test_a_record_takes_some_tens_of_bytes_while_its_batch_is_appended(codec, mo
         offsets = np.concatenate([each.offsets for _, each in log.reader.columns(0)])
         assert np.array_equal(offsets, np.arange(2 * count))
     assert count > columns.WINDOW_RECORDS
+
+
+# -- the end of the offsets ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("count", "is_appended"), ((1, True), (2, True), (3, False), (4, False)))
+def test_several_batches_at_once_end_below_the_largest_offset(world, count, is_appended):
+    log = world.log()
+    log.truncate_fully_and_start_at(INT64_MAX - 2)
+    rows = column(count)
+    info = log.writer.append_at_once(log.writer.draft_batches(rows, rows, (0, count)))
+    assert (info is not None) is is_appended
+    assert log.log_end_offset == INT64_MAX - 2 + (count if is_appended else 0)
