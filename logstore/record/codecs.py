@@ -364,7 +364,7 @@ def _inflate(
             raise _corrupt(message, "gzip_member") from error
         output.add(piece)
         chunk = member.unconsumed_tail
-        if member.eof or (not chunk and len(piece) < step):
+        if member.eof or not chunk:  # pending output comes with the next chunk, before the trailer
             return
 
 

@@ -150,6 +150,19 @@ def test_formulas_get_an_apostrophe_if_that_is_asked_for(written):
     assert offsets == [str(offset) for offset in range(len(HOSTILE))]
 
 
+def test_decoded_keys_and_values_are_escaped(run, data_dir, tmp_path):
+    path = tmp_path / "t.csv"
+    with Broker(data_dir) as broker:
+        broker.create_topic("t")
+        broker.append("t", key=b"-1", value=b'"\x7f"')
+    run(
+        *("export", "t", "--out", path, "--escape-formulas"),
+        *("--key-format", "json", "--value-format", "json"),
+    )
+    (row,) = rows_of(path.read_text())
+    assert (row["decoded_key"], row["decoded_value"]) == ("'-1", r'"\x7f"')
+
+
 def test_texts_of_other_commands_are_escaped(run, data_dir):
     run("topic", "create", "t")
     (data_dir / "odd\x1bname").mkdir()

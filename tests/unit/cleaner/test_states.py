@@ -95,6 +95,20 @@ def test_s217_an_abort_waits_for_another_thread():
     assert states.of(TP) == paused(1)
 
 
+@pytest.mark.parametrize("ends", (False, True), ids=("it goes on", "it has just ended"))
+def test_an_interrupted_pause_leaves_nothing_paused(states, runtime, monkeypatch, ends):
+    def interrupted(_):
+        if ends:
+            states.done(TP)
+        raise KeyboardInterrupt
+
+    states.begin(TP)
+    monkeypatch.setattr(runtime.scheduler, "wait_until", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        states.abort_and_pause(TP)
+    assert states.of(TP) == (None if ends else IN_PROGRESS)
+
+
 def test_s218_a_second_abort_at_the_same_time_is_illegal(states, runtime):
     states.begin(TP)
 

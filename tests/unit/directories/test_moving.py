@@ -14,6 +14,7 @@ from logstore.checkpoint.offsets import (
     RECOVERY_POINTS,
     REPLICATION_OFFSETS,
 )
+from logstore.checkpoint.shutdown import CLEAN_SHUTDOWN
 from logstore.directories.move_notes import MOVES_FILE
 from logstore.errors import (
     InvalidConfigurationError,
@@ -256,6 +257,9 @@ def test_a_move_after_an_unclean_start_recovers_nothing_again(place):
     move(broker, place.there)
     assert broker.log("a").findings == ()
     assert broker.log("a").log_end_offset == 10
+    broker.close()
+    for directory in (place.here, place.there):
+        assert place.fs.exists(f"{directory}/{CLEAN_SHUTDOWN}")
 
 
 def test_a_transaction_goes_on_in_the_new_place_and_so_does_its_coordinator(place):

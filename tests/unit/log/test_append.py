@@ -30,6 +30,7 @@ from tests.support.world.builders import (
     data_batch,
     log_name,
     memory_world,
+    offsets_in,
     records_of,
 )
 from tests.support.world.edited_batches import with_offset_and_epoch
@@ -243,6 +244,9 @@ def test_a_leader_stamps_offset_and_epoch_outside_the_crc(world):
     assert log.epochs.entries == (EpochEntry(4, 0),)
     with pytest.raises(ValueError, match="negative"):
         log.writer.append_batches(batch(0), leader_epoch=-1)
+    log.writer.append_batches(batch(0), leader_epoch=0)
+    (*_, last) = batches_of(world.files()[log_name(0)])
+    assert last.header.partition_leader_epoch == 0, "what was asked for, not the newest"
 
 
 # -- times -----------------------------------------------------------------------------------
@@ -363,6 +367,10 @@ def test_compressed_records_with_other_offsets_are_made_dense(world):
     assert stored.codec is Codec.GZIP
     assert [r.offset for r in stored.records()] == [0, 1, 2]
     assert [r.value for r in stored.records()] == [b"1", b"2", b"3"]
+    fields["last_offset_delta"] = 5  # which a client may not send
+    log.writer.append_batches(seal_batch(section, codec=Codec.GZIP, **fields), COORDINATOR)
+    assert offsets_in(log) == [0, 1, 2, 3, 4, 5]
+    assert log.log_end_offset == 6
 
 
 # -- producers -------------------------------------------------------------------------------

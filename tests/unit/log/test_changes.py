@@ -73,6 +73,13 @@ def test_a_change_is_recovered_once_it_has_begun(log, reloads, begins, count):
     assert not log.local.is_changing
 
 
+def test_recovery_leaves_the_high_watermark_of_a_replica_where_it_was(log):
+    log.offsets.stay()
+    log.offsets.set_high_watermark(1)
+    interrupt(log)
+    assert (log.offsets.high_watermark, log.log_end_offset) == (1, 3)
+
+
 def test_a_change_that_succeeds_is_not_recovered(log, reloads):
     assert log.local.change(lambda: log.local.begin() or "done") == "done"
     assert log.local.change(lambda: "again") == "again"

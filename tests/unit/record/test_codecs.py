@@ -227,6 +227,13 @@ def test_s021_gzip_with_file_name_and_two_members_decodes():
 # --- names and ids ------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("size", (MIB - 1, MIB, MIB + 1, 2 * MIB, 5 * MIB + 7))
+def test_few_bytes_of_gzip_may_hold_many(size):
+    """What is left of the last chunk comes out in more than one step."""
+    for plain in (bytes(size), content("text", 1000, 1) * (size // 1000)):
+        assert decompress(Codec.GZIP, gzip.compress(plain, 9)) == plain
+
+
 def test_codec_ids_and_names_are_kafkas():
     names = {codec.value: codec.kafka_name for codec in Codec}
     assert names == {0: "none", 1: "gzip", 2: "snappy", 3: "lz4", 4: "zstd"}

@@ -102,6 +102,18 @@ def test_a_wrong_length_is_corrected_by_the_crc(number):
 
 
 @pytest.mark.parametrize("number", range(4))
+def test_a_wrong_length_over_damage_is_last_in_the_last_batch_only(number):
+    data = spoilt(number, LENGTH_AT, ">i", 13)
+    data[number * SIZE + RECORDS_AT] ^= 1
+    assert summary(scan_of(data)) == [
+        *good(0, number),
+        ("batch_length", number * SIZE, False, number == 3),
+        ("unreadable", number * SIZE, (number + 1) * SIZE),
+        *good(number + 1, 4),
+    ]
+
+
+@pytest.mark.parametrize("number", range(4))
 def test_an_unknown_magic_over_a_sound_batch_is_corrected(number):
     items = summary(scan_of(spoilt(number, MAGIC_AT, ">b", 9)))
     assert items == [*good(0, number), ("magic", number * SIZE, False, False), *good(number, 4)]
