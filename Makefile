@@ -137,7 +137,7 @@ nojit-coverage: $(DEV) ## coverage with the kernels run as plain Python
 		$(wildcard tests/unit tests/property tests/cli)
 
 workload: $(ALL) ## generate, clean and verify 10 million records on Spark: SPEC=file or preset, RECORDS=n, WORKLOAD_ARGS
-	@$(BIN)/logstore workload run $(or $(SPEC),bench/workloads/making/ten-million.toml) \
+	@$(BIN)/logstore workload run $(or $(SPEC),logstore/spark/generation/ten-million.toml) \
 		$(if $(RECORDS),--set records=$(RECORDS)) $(WORKLOAD_ARGS)
 
 bench: $(DEV) ## speed beside Kafka's cleaner in the same run, minutes: BENCH_ARGS="--only 'clean/100B*' --mib 64"

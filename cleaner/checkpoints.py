@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from logstore.runtime.guard import StorageGuard
 
 if TYPE_CHECKING:
-    from logstore.directories.directory import LogDirectory
-    from logstore.log.log import Log
+    from logstore.manager.directories.directory import LogDirectory
+    from logstore.storage.log.log import Log
     from logstore.types import TopicPartition
 
 

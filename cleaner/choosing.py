@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from logstore.cleaner.states import CleaningStates
     from logstore.cleaner.uncleanable import UncleanablePartitions
     from logstore.config.broker_config import BrokerConfig
-    from logstore.log.log import Log
     from logstore.manager.manager import LogManager
     from logstore.runtime import Runtime
+    from logstore.storage.log.log import Log
 
 
 class Selected(NamedTuple):

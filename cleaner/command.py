@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from logstore.cleaner.passes.clean import PassProgress
     from logstore.cleaner.selection import CleanableState, CleaningDecision
     from logstore.cleaner.stats import CleanerStats
-    from logstore.log.log import Log
+    from logstore.storage.log.log import Log
     from logstore.types import TopicPartition
 
 _unless_deleted = partial(suppress, UnknownTopicOrPartitionError)

@@ -16,7 +16,7 @@ from logstore.types import INT64_MAX, time_in_text
 if TYPE_CHECKING:
     from logstore.cleaner.selection import CleanableState, CleaningDecision, Gate
     from logstore.config.log_config import LogConfig
-    from logstore.log.log import Log
+    from logstore.storage.log.log import Log
 
 
 # -- the open segment --------------------------------------------------------------------------

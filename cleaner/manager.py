@@ -31,11 +31,11 @@ if TYPE_CHECKING:
     from logstore.cleaner.passes.clean import PassProgress
     from logstore.cleaner.stats import CleanerStats
     from logstore.config.broker_config import BrokerConfig
-    from logstore.log.log import Log
-    from logstore.log.retention import RetentionDecision
     from logstore.manager.manager import LogManager
     from logstore.manager.services import LogEvents
     from logstore.runtime import Runtime, Unsubscribe
+    from logstore.storage.log.log import Log
+    from logstore.storage.log.retention import RetentionDecision
     from logstore.types import TopicPartition
 
 

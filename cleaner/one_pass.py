@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from logstore.cleaner.passes.clean import PassProgress
     from logstore.cleaner.selection import CleanableState
     from logstore.cleaner.stats import CleanerStats
-    from logstore.log.log import Log
+    from logstore.storage.log.log import Log
 
 FOR_GOOD = (CorruptionError, UnsupportedFormatError, SegmentOverflowError, InvalidOffsetError)
 """Errors that a further attempt would meet again; the log serves on, but is left uncleaned."""

@@ -15,8 +15,8 @@ from logstore.named import NamedTuple
 from logstore.types import INT64_MAX, TopicPartition
 
 if TYPE_CHECKING:
-    from logstore.log.log import Log
-    from logstore.segment.segment import LogSegment
+    from logstore.storage.log.log import Log
+    from logstore.storage.segment.segment import LogSegment
 
 
 CLEAN = "clean"

@@ -11,9 +11,9 @@ from logstore.errors import LogStoreError, UnknownTopicOrPartitionError
 from logstore.named import NamedTuple
 
 if TYPE_CHECKING:
-    from logstore.directories.directory import LogDirectory
-    from logstore.log.log import Log
+    from logstore.manager.directories.directory import LogDirectory
     from logstore.runtime import Clock
+    from logstore.storage.log.log import Log
     from logstore.types import TopicPartition
 
 logger = logging.getLogger(__name__)

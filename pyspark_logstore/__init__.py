@@ -5,6 +5,6 @@ Spark imports this in a process of its own, when a session first asks for a sour
 
 from __future__ import annotations
 
-from logstore.bench.workloads.datasource.source import LogstoreDataSource as DefaultSource
+from logstore.spark.datasource.source import LogstoreDataSource as DefaultSource
 
 __all__ = ("DefaultSource",)

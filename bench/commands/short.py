@@ -10,21 +10,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from logstore.analysis.copies import copy_partitions
 from logstore.bench.measuring import Sample, Stopwatch, no_collection
 from logstore.bench.micro.cleaning import BenchClock
 from logstore.bench.micro.logs import CLEANED_AT_MS, MIB, TOPIC, LogShape, pieces_of
 from logstore.bench.micro.setting import Setting
 from logstore.bench.report.machine import machine
 from logstore.broker import Broker
-from logstore.broker.copies import copy_partitions
 from logstore.errors import InvalidConfigurationError
 from logstore.jit import compile_always
 from logstore.runtime import DiskFileSystem
 from logstore.types import AppendOrigin
 
 if TYPE_CHECKING:
-    from logstore.broker.copies import CopyListener
-    from logstore.broker.reports import CleanReport
+    from logstore.analysis.copies import CopyListener
+    from logstore.analysis.reports import CleanReport
     from logstore.cleaner.command import ProgressListener
     from logstore.config.broker_config import BrokerConfig
     from logstore.runtime import Clock

@@ -25,7 +25,7 @@ from logstore.cleaner.passes.version_map import kernel_strategy
 from logstore.cleaner.strategy import Strategy
 from logstore.named import NamedTuple
 from logstore.record.layout import HEADER_SIZE
-from logstore.segment.kernels import EXTENT_COLUMNS
+from logstore.storage.segment.kernels import EXTENT_COLUMNS
 from logstore.types import INT64_MAX
 
 CHUNK_BYTES = MIB

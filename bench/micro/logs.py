@@ -14,8 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from logstore.broker import Broker
-from logstore.checkpoint.offsets import CLEANER_OFFSETS, OffsetCheckpoint
-from logstore.log.drafts import NewRecord
+from logstore.manager.topics import TopicStore
 from logstore.record import layout
 from logstore.record.batch import RecordBatch, sealed_batch
 from logstore.record.codecs import Codec
@@ -28,7 +27,8 @@ from logstore.record.control import (
 )
 from logstore.record.records import Header, Record, encode_records
 from logstore.runtime import DiskFileSystem, FixedWallClock
-from logstore.topics import TopicStore
+from logstore.storage.checkpoint.offsets import CLEANER_OFFSETS, OffsetCheckpoint
+from logstore.storage.log.drafts import NewRecord
 from logstore.types import TopicPartition
 
 TOPIC = "bench"

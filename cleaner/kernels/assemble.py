@@ -48,7 +48,7 @@ from logstore.record.layout import (
     TIMESTAMP_TYPE_BIT,
     TRANSACTIONAL_BIT,
 )
-from logstore.segment.kernels import EXTENT_LAST_OFFSET, EXTENT_MAX_TIMESTAMP, EXTENT_SIZE
+from logstore.storage.segment.kernels import EXTENT_LAST_OFFSET, EXTENT_MAX_TIMESTAMP, EXTENT_SIZE
 from logstore.types import NO_TIMESTAMP
 
 _ATTRIBUTES_BUT_HORIZON = CODEC_MASK | TIMESTAMP_TYPE_BIT | TRANSACTIONAL_BIT | CONTROL_BIT

@@ -20,8 +20,8 @@ from logstore.cleaner.strategy import TIMESTAMP, Strategy
 
 if TYPE_CHECKING:
     from logstore.cleaner.config import CleanerConfig
-    from logstore.log.log import Log
-    from logstore.segment.segment import LogSegment
+    from logstore.storage.log.log import Log
+    from logstore.storage.segment.segment import LogSegment
 
 
 def new_map(

@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from logstore.cleaner.passes.skipping import Ranges, Skipping, Survivors
-    from logstore.log.log import Log
-    from logstore.segment.segment import LogSegment
+    from logstore.storage.log.log import Log
+    from logstore.storage.segment.segment import LogSegment
 
 _BATCH_SECONDS = 50e-6
 _RECORD_SECONDS = 100e-6

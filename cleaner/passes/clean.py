@@ -21,13 +21,13 @@ from logstore.cleaner.stats import FATE_NAMES, CleanerStats
 from logstore.cleaner.strategy import Strategy
 from logstore.errors import SegmentOverflowError
 from logstore.named import NamedTuple
-from logstore.segment.swap import create_cleaned
+from logstore.storage.segment.swap import create_cleaned
 from logstore.types import INT64_MIN
 
 if TYPE_CHECKING:
     from logstore.cleaner.config import CleanerConfig
-    from logstore.log.log import Log
-    from logstore.segment.segment import LogSegment
+    from logstore.storage.log.log import Log
+    from logstore.storage.segment.segment import LogSegment
 
 
 class PassProgress(NamedTuple):

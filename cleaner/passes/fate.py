@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from logstore.cleaner.passes.offset_map import KeyMap
     from logstore.cleaner.selection import CleanableState
     from logstore.cleaner.stats import CleanerStats
-    from logstore.log.log import Log
+    from logstore.storage.log.log import Log
 
 BELOW_LOG_START = "below_log_start"
 ACTIVE = "active"

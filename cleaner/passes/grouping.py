@@ -9,7 +9,7 @@ from logstore.types import INT32_MAX
 
 if TYPE_CHECKING:
     from logstore.config.log_config import LogConfig
-    from logstore.segment.segment import LogSegment
+    from logstore.storage.segment.segment import LogSegment
 
 BATCH_GROUPS = 16
 """Most groups that are swapped together: appends wait as long as their renames and syncs take."""

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from logstore.cleaner.passes.chunks import Chunk
-    from logstore.segment.segment import LogSegment
+    from logstore.storage.segment.segment import LogSegment
 
 PLACES_MAX = 32 * 1024
 """Batches whose place is noted in a pass: 3 MiB, whatever the size of the log."""

@@ -27,13 +27,13 @@ from logstore.cleaner.strategy import Strategy
 from logstore.named import NamedTuple
 from logstore.record.codecs import Codec, compress
 from logstore.record.layout import CODEC_MASK, HEADER_SIZE
-from logstore.segment.kernels import EXTENT_COLUMNS, EXTENT_SIZE, find_index_entries
-from logstore.segment.segment import LogSegment
+from logstore.storage.segment.kernels import EXTENT_COLUMNS, EXTENT_SIZE, find_index_entries
+from logstore.storage.segment.segment import LogSegment
 from logstore.types import INT64_MAX, NO_OFFSET
 
 if TYPE_CHECKING:
     from logstore.cleaner.passes.offset_map import KeyMap
-    from logstore.log.log import Log
+    from logstore.storage.log.log import Log
 
 Observer = Callable[["KeyMap", Chunk, NDArray[np.uint8]], None]
 """Shown each chunk once its records were judged: the map, the chunk, the codes of what was parsed.

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from logstore.cleaner.passes.chunks import Chunk
-    from logstore.log.log import Log
-    from logstore.producers.entry import LastRecord
-    from logstore.segment.segment import LogSegment
+    from logstore.storage.log.log import Log
+    from logstore.storage.producers.entry import LastRecord
+    from logstore.storage.segment.segment import LogSegment
     from logstore.types import AbortedTxn
 
 

@@ -4,26 +4,11 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from logstore.broker.admin_client import (
-        AdminClient,
-        ConfigResource,
-        MemberToRemove,
-        NewTopic,
-        OffsetSpec,
-    )
-    from logstore.broker.broker import Broker
-    from logstore.broker.consumer import Consumer
-    from logstore.broker.doors import Page
-    from logstore.broker.erasure import ErasurePlace, ErasureReport
-    from logstore.broker.fates import PartitionFates, RecordFate
-    from logstore.broker.futures import FutureRecordMetadata
-    from logstore.broker.losses import Loss, LostRecords
-    from logstore.broker.partitioner import Partitioner, murmur2
-    from logstore.broker.positions import ConsumedRecord
-    from logstore.broker.preview import Outlook, PartitionPreview, Preview
-    from logstore.broker.producer import Producer
-    from logstore.broker.records import ConsumerRecord, RecordMetadata
-    from logstore.broker.reports import (
+    from logstore.analysis.erasure import ErasurePlace, ErasureReport
+    from logstore.analysis.fates import PartitionFates, RecordFate
+    from logstore.analysis.losses import Loss, LostRecords
+    from logstore.analysis.preview import Outlook, PartitionPreview, Preview
+    from logstore.analysis.reports import (
         AlterReplicaLogDirsResult,
         CleanReport,
         ConfigChange,
@@ -32,18 +17,33 @@ if TYPE_CHECKING:
         OffsetAndTimestamp,
         RetainReport,
     )
+    from logstore.analysis.stats import KeyStats, PartitionStats
+    from logstore.broker.broker import Broker
+    from logstore.broker.doors import Page
     from logstore.broker.snapshots import Snapshot
-    from logstore.broker.stats import KeyStats, PartitionStats
-    from logstore.broker.writer import AppendedRange, BatchWriter
     from logstore.cleaner.pool.metrics import CleanerMetrics
     from logstore.cleaner.stats import CleanerStats
+    from logstore.clients.admin_client import (
+        AdminClient,
+        ConfigResource,
+        MemberToRemove,
+        NewTopic,
+        OffsetSpec,
+    )
+    from logstore.clients.consumer import Consumer
+    from logstore.clients.futures import FutureRecordMetadata
+    from logstore.clients.partitioner import Partitioner, murmur2
+    from logstore.clients.positions import ConsumedRecord
+    from logstore.clients.producer import Producer
+    from logstore.clients.records import ConsumerRecord, RecordMetadata
+    from logstore.clients.writer import AppendedRange, BatchWriter
     from logstore.config.overrides import ConfigValue
+    from logstore.coordinator.groups.offsets import ConsumerGroupMetadata, OffsetAndMetadata
     from logstore.faults.rules import FaultRule
-    from logstore.groups.offsets import ConsumerGroupMetadata, OffsetAndMetadata
-    from logstore.log.drafts import AppendInfo
-    from logstore.log.reader import ListedOffset
+    from logstore.manager.topics.store import Topic
     from logstore.record.records import NewRecord
-    from logstore.topics.store import Topic
+    from logstore.storage.log.drafts import AppendInfo
+    from logstore.storage.log.reader import ListedOffset
 
 __all__ = [
     "AdminClient",
@@ -96,25 +96,25 @@ __all__ = [
 
 _HOMES = (
     "logstore.broker.broker",
-    "logstore.broker.partitioner",
-    "logstore.log.drafts",
-    "logstore.log.reader",
-    "logstore.broker.writer",
-    "logstore.broker.fates",
+    "logstore.clients.partitioner",
+    "logstore.storage.log.drafts",
+    "logstore.storage.log.reader",
+    "logstore.clients.writer",
+    "logstore.analysis.fates",
     "logstore.broker.snapshots",
     "logstore.cleaner.stats",
     "logstore.cleaner.pool.metrics",
-    "logstore.broker.futures",
-    "logstore.broker.reports",
-    "logstore.broker.losses",
-    "logstore.broker.preview",
-    "logstore.groups.offsets",
-    "logstore.broker.producer",
-    "logstore.broker.consumer",
-    "logstore.broker.positions",
-    "logstore.broker.admin_client",
-    "logstore.broker.stats",
-    "logstore.broker.erasure",
+    "logstore.clients.futures",
+    "logstore.analysis.reports",
+    "logstore.analysis.losses",
+    "logstore.analysis.preview",
+    "logstore.coordinator.groups.offsets",
+    "logstore.clients.producer",
+    "logstore.clients.consumer",
+    "logstore.clients.positions",
+    "logstore.clients.admin_client",
+    "logstore.analysis.stats",
+    "logstore.analysis.erasure",
     "logstore.broker.doors",
 )
 """Modules of the public names; after the broker itself, what is loaded quickly first."""

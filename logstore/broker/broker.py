@@ -13,22 +13,6 @@ from itertools import count, islice
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, Self, cast
 
-from logstore.broker.arguments import (
-    MISSING,
-    before_offset,
-    key_and_value,
-    offset_of,
-    topic_and_partition,
-)
-from logstore.broker.partitioner import Partitioner
-from logstore.broker.records import (
-    ConsumerRecord,
-    Headers,
-    RecordLike,
-    RecordMetadata,
-    new_record,
-    read_records,
-)
 from logstore.broker.setup import (
     background_threads,
     directories_of,
@@ -36,6 +20,22 @@ from logstore.broker.setup import (
     on_damage_of,
     resize_threads,
     runtime_of,
+)
+from logstore.clients.arguments import (
+    MISSING,
+    before_offset,
+    key_and_value,
+    offset_of,
+    topic_and_partition,
+)
+from logstore.clients.partitioner import Partitioner
+from logstore.clients.records import (
+    ConsumerRecord,
+    Headers,
+    RecordLike,
+    RecordMetadata,
+    new_record,
+    read_records,
 )
 from logstore.config.broker_config import BrokerConfig
 from logstore.config.dynamic import Layer, changes_of
@@ -47,6 +47,7 @@ from logstore.errors import (
 )
 from logstore.faults.rules import DISK_KINDS, REQUEST_KINDS, Call, FaultRule, Faults
 from logstore.manager.manager import LogManager
+from logstore.manager.topics.store import Topic
 from logstore.record.records import NewRecord
 from logstore.runtime import (
     Clock,
@@ -58,21 +59,16 @@ from logstore.runtime import (
     is_repeatable,
 )
 from logstore.runtime.lifetime import lasting
-from logstore.topics.store import Topic
 from logstore.types import TopicPartition
 
 if TYPE_CHECKING:
     from datetime import datetime, timedelta
     from ssl import SSLContext
 
-    from logstore.broker.admin_client import AdminClient
-    from logstore.broker.consumer import Consumer
-    from logstore.broker.doors import Closing, Page
-    from logstore.broker.erasure import ErasureReport
-    from logstore.broker.fates import PartitionFates
-    from logstore.broker.preview import Preview
-    from logstore.broker.producer import Producer
-    from logstore.broker.reports import (
+    from logstore.analysis.erasure import ErasureReport
+    from logstore.analysis.fates import PartitionFates
+    from logstore.analysis.preview import Preview
+    from logstore.analysis.reports import (
         AlterReplicaLogDirsResult,
         CleanReport,
         DeleteRecordsResult,
@@ -80,23 +76,27 @@ if TYPE_CHECKING:
         OffsetAndTimestamp,
         RetainReport,
     )
+    from logstore.analysis.stats import PartitionStats
+    from logstore.broker.doors import Closing, Page
     from logstore.broker.snapshots import Snapshot
-    from logstore.broker.stats import PartitionStats
-    from logstore.broker.writer import AppendedRange, BatchWriter
     from logstore.cleaner.command import ProgressListener
     from logstore.cleaner.manager import LogCleanerManager
     from logstore.cleaner.pool.metrics import CleanerMetrics
     from logstore.cleaner.pool.pool import CleanerPool
-    from logstore.directories.directory import ShownFolder
-    from logstore.groups.coordinator import GroupCoordinator
-    from logstore.log.drafts import AppendInfo
-    from logstore.log.log import Log
-    from logstore.log.reader import ListedOffset
+    from logstore.clients.admin_client import AdminClient
+    from logstore.clients.consumer import Consumer
+    from logstore.clients.producer import Producer
+    from logstore.clients.writer import AppendedRange, BatchWriter
+    from logstore.coordinator.groups.coordinator import GroupCoordinator
+    from logstore.coordinator.transactions.coordinator import TransactionCoordinator
+    from logstore.faults.crash import CrashMode
+    from logstore.manager.directories.directory import ShownFolder
     from logstore.manager.opening import LoadListener
-    from logstore.runtime.crash import CrashMode
     from logstore.security.authorizer import Authorizer
     from logstore.security.sasl import Credentials
-    from logstore.transactions.coordinator import TransactionCoordinator
+    from logstore.storage.log.drafts import AppendInfo
+    from logstore.storage.log.log import Log
+    from logstore.storage.log.reader import ListedOffset
     from logstore.wire.limits import Limits
     from logstore.wire.listener import Listener
     from logstore.wire.nodes import Nodes
@@ -115,7 +115,7 @@ else:
 
     ClockT = TypeVar("ClockT", bound=Clock, covariant=True)
 
-_new = tuple.__new__  # see `logstore.log.drafts`
+_new = tuple.__new__  # see `logstore.storage.log.drafts`
 
 
 class Broker(Generic[ClockT]):
@@ -241,7 +241,7 @@ class Broker(Generic[ClockT]):
     def _start(self) -> None:
         from logstore.cleaner.manager import LogCleanerManager
         from logstore.cleaner.pool.pool import CleanerPool
-        from logstore.groups.coordinator import GroupCoordinator
+        from logstore.coordinator.groups.coordinator import GroupCoordinator
         from logstore.manager.housekeeping import Housekeeping
 
         cleaner = LogCleanerManager(self.runtime, self.manager, self.broker_config)
@@ -666,7 +666,7 @@ class Broker(Generic[ClockT]):
         UnknownTopicOrPartitionError, InvalidConfigurationError
             As the change itself would.
         """
-        from logstore.broker import preview
+        from logstore.analysis import preview
 
         name, number = topic_and_partition(topic, partition)
         if name is None:
@@ -833,7 +833,7 @@ class Broker(Generic[ClockT]):
         RequestError, CorruptRecordError, UnsupportedFormatError
             The log is unchanged in any case.
         """
-        from logstore.transactions.produce import append_as_client
+        from logstore.coordinator.transactions.produce import append_as_client
 
         self._refuse_if_read_only("append")
         tp = TopicPartition(*topic_and_partition(topic, partition))
@@ -846,7 +846,7 @@ class Broker(Generic[ClockT]):
 
         Its batches must be finished, with `BatchWriter.finish`, before the broker closes.
         """
-        from logstore.broker.writer import BatchWriter
+        from logstore.clients.writer import BatchWriter
         from logstore.record.codecs import Codec
 
         self._refuse_if_read_only("append")
@@ -864,7 +864,7 @@ class Broker(Generic[ClockT]):
 
     def producer(self, **configs: Any) -> Producer:
         """Return a producer of kafka-python's shape; see `Producer`. It closes with the broker."""
-        from logstore.broker.producer import Producer
+        from logstore.clients.producer import Producer
 
         self._refuse_if_read_only("produce")
         closed = self._producers.remove
@@ -878,7 +878,7 @@ class Broker(Generic[ClockT]):
 
         That of a read-only broker reads from what its group has committed, and commits nothing.
         """
-        from logstore.broker.consumer import Consumer
+        from logstore.clients.consumer import Consumer
 
         closed = self._consumers.remove
         configs = self._with_client_id("consumer", configs)
@@ -897,7 +897,7 @@ class Broker(Generic[ClockT]):
 
         That of a read-only broker lists and describes.
         """
-        from logstore.broker.admin_client import AdminClient
+        from logstore.clients.admin_client import AdminClient
 
         return AdminClient(self.manager, self.groups, configs)
 
@@ -1041,7 +1041,7 @@ class Broker(Generic[ClockT]):
     def coordinator(self) -> TransactionCoordinator:
         """The transaction coordinator over this broker's logs."""
         if self._coordinator is None:
-            from logstore.transactions.coordinator import TransactionCoordinator
+            from logstore.coordinator.transactions.coordinator import TransactionCoordinator
 
             self._refuse_if_read_only("coordinate transactions")
             self._coordinator = TransactionCoordinator(
@@ -1053,7 +1053,7 @@ class Broker(Generic[ClockT]):
     def groups(self) -> GroupCoordinator:
         """The group coordinator over this broker's logs."""
         if self._groups is None:
-            from logstore.groups.coordinator import GroupCoordinator
+            from logstore.coordinator.groups.coordinator import GroupCoordinator
 
             self._groups = GroupCoordinator(self.runtime, self.manager)
             self.manager.services.add(self._groups)
@@ -1102,7 +1102,7 @@ class Broker(Generic[ClockT]):
         """
         log = self.log(topic, partition)
         reopen = partial(self.manager.registry.reopen, log.topic_partition)
-        from logstore.log.reader import Isolation
+        from logstore.storage.log.reader import Isolation
 
         allowed = Isolation(isolation)
         offset, until = offset_of(offset, log, allowed), offset_of(until, log, allowed)
@@ -1113,8 +1113,8 @@ class Broker(Generic[ClockT]):
         self, topic: str | TopicPartition, *, isolation: str = "read_committed"
     ) -> dict[bytes, bytes]:
         """Return the value of each key that is not deleted, under the topic's strategy."""
-        from logstore.broker.table import values_per_key
-        from logstore.log.reader import Isolation
+        from logstore.clients.table import values_per_key
+        from logstore.storage.log.reader import Isolation
 
         config = self.manager.catalog.config(topic_and_partition(topic, None)[0])
         logs = [self.manager.log(tp) for tp in self.partitions(topic)]
@@ -1135,7 +1135,7 @@ class Broker(Generic[ClockT]):
         self, times: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         """Find the first record at or after a time in each partition; None where there is none."""
-        from logstore.broker import admin
+        from logstore.clients import partition_requests as admin
 
         return admin.offsets_for_times(self.manager, times)
 
@@ -1156,7 +1156,7 @@ class Broker(Generic[ClockT]):
 
         One result a partition, in the order given; an error of one hides no other's result.
         """
-        from logstore.broker import admin
+        from logstore.clients import partition_requests as admin
 
         self._refuse_if_read_only("move partitions")
         return admin.alter_replica_log_dirs(self.manager, assignments)
@@ -1169,7 +1169,7 @@ class Broker(Generic[ClockT]):
         `before` has the exclusive ends of what goes; `latest` or -1 is the high watermark. One
         result a partition, in the order given; an error of one hides no other's result.
         """
-        from logstore.broker import admin
+        from logstore.clients import partition_requests as admin
 
         self._refuse_if_read_only("delete records")
         ends = {tp: before_offset(value) for tp, value in before.items()}
@@ -1199,7 +1199,7 @@ class Broker(Generic[ClockT]):
 
         Returns the rule that removes each segment, or the reason why it stays.
         """
-        from logstore.broker import admin
+        from logstore.clients import partition_requests as admin
 
         if not dry_run:
             self._refuse_if_read_only("retain")
@@ -1258,7 +1258,7 @@ class Broker(Generic[ClockT]):
         CleanReport
             The numbers of every pass, and why the other partitions were not cleaned.
         """
-        from logstore.broker.reports import CleanReport
+        from logstore.analysis.reports import CleanReport
         from logstore.cleaner.command import CleanCommand
 
         if not dry_run:
@@ -1291,7 +1291,7 @@ class Broker(Generic[ClockT]):
             tombstones are counted, and a partition that will be cleaned is cleaned as in a dry run,
             so that damage which would stop the cleaning is met now.
         """
-        from logstore.broker.explaining import explain
+        from logstore.analysis.explaining import explain
 
         return explain(self, self.partitions(topic, partition), quick=quick, key=key)
 
@@ -1305,7 +1305,7 @@ class Broker(Generic[ClockT]):
         top : int
             How many of the keys with the most records, and with the most bytes, are named.
         """
-        from logstore.broker.stats import partition_stats
+        from logstore.analysis.stats import partition_stats
 
         tp = self.log(topic, partition).topic_partition
         return partition_stats(self, tp, top=top)
@@ -1318,7 +1318,7 @@ class Broker(Generic[ClockT]):
         All files are read as they lie, those that wait for their removal too. Memory: what a
         cleaning keeps of the partitions that have the key, since their future is rehearsed.
         """
-        from logstore.broker.erasure import erasure
+        from logstore.analysis.erasure import erasure
 
         name, number = topic_and_partition(topic, partition)
         return erasure(self, name, key, number)
@@ -1332,7 +1332,7 @@ class Broker(Generic[ClockT]):
         roll: bool = False,
     ) -> PartitionFates:
         """Tell record by record what the next cleaning does; `force` and `roll` as in `clean`."""
-        from logstore.broker.fates import PartitionFates
+        from logstore.analysis.fates import PartitionFates
 
         return PartitionFates(self.cleaner, self.log(topic, partition), force=force, roll=roll)
 

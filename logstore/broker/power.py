@@ -7,16 +7,16 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from logstore.errors import InvalidConfigurationError, KafkaStorageError, LogStoreError
-from logstore.runtime.faultfs import FaultyFileSystem
+from logstore.faults.faultfs import FaultyFileSystem
 
 if TYPE_CHECKING:
-    from logstore.broker.consumer import Consumer
     from logstore.broker.doors import Closing
-    from logstore.broker.producer import Producer
+    from logstore.clients.consumer import Consumer
+    from logstore.clients.producer import Producer
+    from logstore.faults.crash import CrashMode
     from logstore.faults.disk import BreakableFileSystem
     from logstore.manager.manager import LogManager
     from logstore.runtime import FileSystem
-    from logstore.runtime.crash import CrashMode
 
 
 def end_process(

@@ -22,7 +22,7 @@ from logstore.errors import IllegalStateError, UnknownTopicOrPartitionError
 
 if TYPE_CHECKING:
     from logstore.broker.broker import Broker
-    from logstore.log.log import Log
+    from logstore.storage.log.log import Log
 
 _CLEANER = (
     (

@@ -8,7 +8,6 @@ from os import PathLike, fspath
 from typing import TYPE_CHECKING
 
 from logstore.errors import InvalidConfigurationError
-from logstore.loading.on_damage import OnDamage
 from logstore.runtime import (
     Clock,
     DiskFileSystem,
@@ -22,6 +21,7 @@ from logstore.runtime import (
     random_source,
 )
 from logstore.runtime.threads import BACKGROUND_THREADS
+from logstore.storage.loading.on_damage import OnDamage
 
 if TYPE_CHECKING:
     from logstore.config.broker_config import BrokerConfig
@@ -80,7 +80,7 @@ def disk_of(fs: FileSystem, faults: Faults) -> BreakableFileSystem:
 def _crashes_by_itself(fs: FileSystem) -> bool:
     if type(fs) in (MemoryFileSystem, DiskFileSystem):
         return False  # told without the module of those that do
-    from logstore.runtime.faultfs import FaultyFileSystem
+    from logstore.faults.faultfs import FaultyFileSystem
 
     return isinstance(fs, FaultyFileSystem)
 

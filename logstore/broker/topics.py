@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal
 
 from logstore.broker.setup import background_threads, directories_of, on_damage_of, runtime_of
-from logstore.directories.opening import close_unused, open_directories
+from logstore.manager.directories.opening import close_unused, open_directories
 from logstore.runtime import DiskFileSystem
 
 if TYPE_CHECKING:
     from logstore.config.broker_config import BrokerConfig
+    from logstore.manager.topics.store import Topic
     from logstore.runtime import Clock
-    from logstore.topics.store import Topic
 
 
 def read_topics(

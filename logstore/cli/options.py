@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from logstore.cli.show.progress import ProgressBar
     from logstore.cluster import Cluster
     from logstore.config.broker_config import BrokerConfig
-    from logstore.directories.directory import ShownFolder
+    from logstore.manager.directories.directory import ShownFolder
     from logstore.manager.opening import LoadProgress
+    from logstore.manager.topics.store import Topic
     from logstore.runtime import Clock
-    from logstore.topics.store import Topic
 
 FORMATS = ("table", "json", "jsonl", "csv")
 

@@ -18,10 +18,10 @@ from logstore.names import parse_partition_dir
 from logstore.types import TopicPartition
 
 if TYPE_CHECKING:
+    from logstore.analysis.view import PartitionView
     from logstore.broker import Broker
-    from logstore.broker.view import PartitionView
-    from logstore.directories.directory import ShownFolder
     from logstore.inspect.files import BatchSource
+    from logstore.manager.directories.directory import ShownFolder
     from logstore.runtime import FileSystem
 
 
@@ -80,7 +80,7 @@ class Target:
 
     def views(self) -> Iterator[PartitionView]:
         """Yield the partitions, to be read batch by batch."""
-        from logstore.broker.view import PartitionView
+        from logstore.analysis.view import PartitionView
 
         broker = self.opened()
         for tp in self.partitions:
@@ -205,7 +205,7 @@ class _Opening(NamedTuple):
 
 def _open_path(settings: Settings, target: str, partition: int | None, opening: _Opening) -> Target:
     """Open a data directory, a partition's folder under whatever name, or one file."""
-    from logstore.broker.places import place_of
+    from logstore.analysis.places import place_of
     from logstore.errors import InvalidConfigurationError
 
     if partition is not None:
@@ -230,10 +230,10 @@ def _open_path(settings: Settings, target: str, partition: int | None, opening: 
 def _file_target(
     settings: Settings, fs: FileSystem, target: str, path: str, opening: _Opening
 ) -> Target:
-    from logstore.broker.places import partition_of_folder
+    from logstore.analysis.places import partition_of_folder
     from logstore.config.limits import ReadLimits
-    from logstore.directories.directory import ShownFolder
     from logstore.inspect.files import source_of_file
+    from logstore.manager.directories.directory import ShownFolder
     from logstore.names import LOG_SUFFIX, is_raft_snapshot
 
     folder, _, name = path.rpartition("/")

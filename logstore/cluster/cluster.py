@@ -15,12 +15,12 @@ from functools import partial
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any, Generic, Literal, Self, cast
 
+from logstore.analysis.reports import DeleteRecordsResult
 from logstore.broker import Broker
-from logstore.broker.arguments import before_offset, topic_and_partition
-from logstore.broker.partitioner import Partitioner
-from logstore.broker.records import RecordMetadata
-from logstore.broker.reports import DeleteRecordsResult
 from logstore.broker.setup import MEMORY_DIR
+from logstore.clients.arguments import before_offset, topic_and_partition
+from logstore.clients.partitioner import Partitioner
+from logstore.clients.records import RecordMetadata
 from logstore.cluster.controller import Controller
 from logstore.cluster.memory import ClusterMemory
 from logstore.cluster.network import Network
@@ -30,7 +30,6 @@ from logstore.cluster.states import NO_LEADER, ClusterTopic, PartitionState
 from logstore.config.broker_config import BrokerConfig
 from logstore.config.dynamic import Layer, own_layer
 from logstore.config.overrides import altered_overrides, effective_config
-from logstore.directories.nesting import check_cluster_directory
 from logstore.errors import (
     IllegalStateError,
     InvalidConfigurationError,
@@ -41,6 +40,8 @@ from logstore.errors import (
     TopicAlreadyExistsError,
     UnknownTopicOrPartitionError,
 )
+from logstore.manager.directories.nesting import check_cluster_directory
+from logstore.manager.topics.ids import random_topic_id
 from logstore.names import CONTROLLER_DIR, validate_topic_name
 from logstore.runtime import (
     Clock,
@@ -54,21 +55,20 @@ from logstore.runtime import (
     VirtualClock,
     random_source,
 )
-from logstore.runtime.purgatory import Purgatory
-from logstore.topics.ids import random_topic_id
 from logstore.types import NO_OFFSET, NO_TIMESTAMP, TopicPartition
+from logstore.wire.purgatory import Purgatory
 
 if TYPE_CHECKING:
     from datetime import datetime, timedelta
 
     from typing_extensions import TypeVar
 
-    from logstore.broker.records import Headers
+    from logstore.clients.records import Headers
     from logstore.cluster.coordination import Coordination
     from logstore.cluster.wire import ClusterListeners
-    from logstore.log.drafts import AppendInfo
-    from logstore.log.log import Log
     from logstore.runtime import ScheduledTask
+    from logstore.storage.log.drafts import AppendInfo
+    from logstore.storage.log.log import Log
 
     T = TypeVar("T")
     ClockT = TypeVar("ClockT", bound=Clock, default=Clock, covariant=True)

@@ -15,14 +15,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from logstore.broker import Broker
-from logstore.groups.coordinator import GroupCoordinator
+from logstore.coordinator.groups.coordinator import GroupCoordinator
+from logstore.coordinator.transactions.coordinator import PartitionLogs, TransactionCoordinator
 from logstore.names import INTERNAL_COMPACTED_TOPICS
-from logstore.transactions.coordinator import PartitionLogs, TransactionCoordinator
 
 if TYPE_CHECKING:
     from logstore.config.broker_config import BrokerConfig
-    from logstore.log.log import Log
     from logstore.runtime import Clock
+    from logstore.storage.log.log import Log
     from logstore.types import TopicPartition
 
 

@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING
 
 from logstore.cluster.messages import EpochRequest, EpochResponse, FetchRequest, FetchResponse
 from logstore.errors import LogStoreError, NotLeaderForPartitionError
-from logstore.log.epochs import UNDEFINED_EPOCH, UNDEFINED_OFFSET
 from logstore.record.header import BatchHeader
 from logstore.record.layout import HEADER_SIZE
 from logstore.record.walk import walk_buffer
+from logstore.storage.log.epochs import UNDEFINED_EPOCH, UNDEFINED_OFFSET
 from logstore.types import AppendOrigin
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from logstore.cluster.states import PartitionState
     from logstore.cluster.station import Station
-    from logstore.log.log import Log
+    from logstore.storage.log.log import Log
 
 logger = logging.getLogger(__name__)
 

@@ -17,8 +17,8 @@ from logstore.errors import (
     LogStoreError,
     NotEnoughReplicasError,
 )
-from logstore.log.epochs import UNDEFINED_END_OFFSET
-from logstore.log.reader import Isolation
+from logstore.storage.log.epochs import UNDEFINED_END_OFFSET
+from logstore.storage.log.reader import Isolation
 from logstore.types import NO_OFFSET
 
 if TYPE_CHECKING:
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
     from logstore.cluster.states import PartitionState
     from logstore.cluster.station import Station
-    from logstore.log.log import Log
     from logstore.runtime import ScheduledTask
+    from logstore.storage.log.log import Log
 
 logger = logging.getLogger(__name__)
 

@@ -11,10 +11,10 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from logstore.checkpoint.atomic import read_bytes, write_atomically
 from logstore.cluster.states import ClusterTopic, PartitionState
 from logstore.errors import CorruptCheckpointError
 from logstore.names import CLUSTER_FILE, validate_topic_name
+from logstore.storage.checkpoint.atomic import read_bytes, write_atomically
 from logstore.types import TopicPartition
 
 if TYPE_CHECKING:

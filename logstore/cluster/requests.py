@@ -1,7 +1,7 @@
 """Requests that wait for replicas: appends with acks=all, and delete-records (KIP-107).
 
 Each is begun at the leader, and is then a question that is asked again whenever replicas have made
-progress, until it is answered or the time is over (`logstore.runtime.purgatory`).
+progress, until it is answered or the time is over (`logstore.wire.purgatory`).
 Source: Kafka's DelayedProduce and DelayedDeleteRecords.
 """
 
@@ -11,7 +11,7 @@ from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING
 
-from logstore.broker.reports import DeleteRecordsResult
+from logstore.analysis.reports import DeleteRecordsResult
 from logstore.errors import (
     LogStoreError,
     NotEnoughReplicasAfterAppendError,

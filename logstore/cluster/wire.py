@@ -20,7 +20,7 @@ from logstore.errors import (
     NotLeaderForPartitionError,
     UnknownTopicOrPartitionError,
 )
-from logstore.topics.store import Topic
+from logstore.manager.topics.store import Topic
 from logstore.types import NO_PARTITION_LEADER_EPOCH, TopicPartition
 from logstore.wire.nodes import Address, Nodes, PartitionView, check_epoch
 from logstore.wire.refusal import Refusal
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from logstore.cluster.controller import Controller
     from logstore.cluster.replicas import Replicas
     from logstore.config.broker_config import BrokerConfig
-    from logstore.log.log import Log
-    from logstore.transactions.coordinator import TransactionCoordinator
+    from logstore.coordinator.transactions.coordinator import TransactionCoordinator
+    from logstore.storage.log.log import Log
     from logstore.wire.listener import Listener
     from logstore.wire.settings import ListenerSettings
 

@@ -6,16 +6,16 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from logstore.errors import InvalidRecordError, LogStoreError
-from logstore.loading.second_look import TRANSIENT
 from logstore.named import NamedTuple
 from logstore.record.control import ControlType, decode_control_key
 from logstore.record.records import Record
+from logstore.storage.loading.second_look import TRANSIENT
 
 if TYPE_CHECKING:
-    from logstore.broker.fates import RecordFate
-    from logstore.broker.view import PartitionView
-    from logstore.log.log import Log
+    from logstore.analysis.fates import RecordFate
+    from logstore.analysis.view import PartitionView
     from logstore.record.batch import RecordBatch
+    from logstore.storage.log.log import Log
     from logstore.types import TopicPartition
 
 

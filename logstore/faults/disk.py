@@ -2,7 +2,7 @@
 
 What a loss of power takes is kept as what would undo it, so that the layer costs little as long as
 nothing is lost, and works over files in memory and on the machine's disk alike. The model is that
-of `logstore.runtime.faultfs` with everything dropped that is not durable:
+of `logstore.faults.faultfs` with everything dropped that is not durable:
 
 *Contents.* A file is durable as of its last `File.sync`. Whatever is written or cut afterwards is
 undone: bytes that were there before are read and kept when they are overwritten or cut, those
@@ -22,12 +22,12 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from logstore.faults.rules import Call
+from logstore.faults.tree import Directory, Node
 from logstore.named import NamedTuple
 from logstore.names import SWAP_SUFFIX, parse_log_dir
 from logstore.runtime import directory_of, remove_tree
 from logstore.runtime.fs import Buffer, File, FileKind, FileSystem
 from logstore.runtime.layer import FileSystemLayer
-from logstore.runtime.tree import Directory, Node
 from logstore.types import INT64_MAX
 
 if TYPE_CHECKING:

@@ -14,7 +14,6 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from logstore.checkpoint.atomic import read_bytes
 from logstore.config.limits import ReadLimits
 from logstore.errors import (
     CorruptSnapshotError,
@@ -23,7 +22,6 @@ from logstore.errors import (
     LogStoreError,
     UnsupportedFormatError,
 )
-from logstore.index import OffsetIndex, TimeIndex, TransactionIndex
 from logstore.inspect.batches import codec_name, describe_batch, old_timestamp_type
 from logstore.inspect.decoders import (
     DECODERS,
@@ -43,7 +41,6 @@ from logstore.names import (
     TIME_INDEX_SUFFIX,
     TXN_INDEX_SUFFIX,
 )
-from logstore.producers.snapshot import SnapshotEntry, decode_snapshot
 from logstore.record import layout, legacy
 from logstore.record.batch import RecordBatch
 from logstore.record.control import decode_control_key, decode_end_txn_marker
@@ -51,6 +48,9 @@ from logstore.record.header import BatchHeader, increment_sequence
 from logstore.record.records import Record
 from logstore.record.walk import BatchAt, read_batch, walk_headers
 from logstore.runtime.fs import File, FileSystem
+from logstore.storage.checkpoint.atomic import read_bytes
+from logstore.storage.index import OffsetIndex, TimeIndex, TransactionIndex
+from logstore.storage.producers.snapshot import SnapshotEntry, decode_snapshot
 from logstore.types import INT32_MAX, NO_SEQUENCE, NO_TIMESTAMP
 
 DEFAULT_MAX_MESSAGE_SIZE = 5 * 1024 * 1024

@@ -22,7 +22,7 @@ from logstore.types import TopicPartition
 
 if TYPE_CHECKING:
     from logstore.runtime import File, FileSystem
-    from logstore.segment.segment import LogSegment
+    from logstore.storage.segment.segment import LogSegment
 
 
 class BatchSource(NamedTuple):

@@ -11,11 +11,11 @@ from logstore.errors import LogStoreError, UnknownTopicOrPartitionError
 from logstore.types import INT64_MAX
 
 if TYPE_CHECKING:
-    from logstore.log.log import Log
-    from logstore.log.retention import RetentionDecision
     from logstore.manager.manager import LogManager
     from logstore.manager.services import LogEvents
     from logstore.runtime import ScheduledTask, Unsubscribe
+    from logstore.storage.log.log import Log
+    from logstore.storage.log.retention import RetentionDecision
     from logstore.types import TopicPartition
 
 logger = logging.getLogger(__name__)

@@ -7,30 +7,30 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
-from logstore.directories.directory import LogDirectory
-from logstore.directories.opening import close_unused, open_directories
 from logstore.errors import (
     KafkaStorageError,
     UnknownTopicOrPartitionError,
 )
 from logstore.faults.rules import REQUEST_KINDS, Faults
-from logstore.loading.on_damage import OnDamage
+from logstore.manager.directories.directory import LogDirectory
+from logstore.manager.directories.opening import close_unused, open_directories
 from logstore.manager.registry import LogRegistry
 from logstore.manager.services import LogServices
 from logstore.manager.topic_admin import TopicAdmin
 from logstore.runtime import Lifetime
 from logstore.runtime.lifetime import lasting
+from logstore.storage.loading.on_damage import OnDamage
 from logstore.types import TopicPartition
 
 if TYPE_CHECKING:
     from logstore.config.broker_config import BrokerConfig
-    from logstore.directories.directory import ShownFolder
-    from logstore.directories.identity import BrokerIdentity
-    from logstore.log.log import Log
-    from logstore.log.offsets import CheckpointOffsets
+    from logstore.manager.directories.directory import ShownFolder
+    from logstore.manager.directories.identity import BrokerIdentity
     from logstore.manager.opening import LoadListener
     from logstore.manager.services import LogService
     from logstore.runtime import Runtime
+    from logstore.storage.log.log import Log
+    from logstore.storage.log.offsets import CheckpointOffsets
 
     CheckpointWrite = Callable[
         [LogDirectory, Mapping[TopicPartition, CheckpointOffsets], int], bool
@@ -168,7 +168,7 @@ class LogManager:
         """
         if self._identity is None:
             # Loaded by those who tell them.
-            from logstore.directories.identity import identity_of
+            from logstore.manager.directories.identity import identity_of
 
             paths = [directory.path for directory in self.directories if directory.is_online]
             self._identity = identity_of(self.runtime.fs, paths, self.broker_config)

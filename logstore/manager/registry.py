@@ -11,28 +11,28 @@ from contextlib import AbstractContextManager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, NoReturn
 
-from logstore.checkpoint.topic_id import write_partition_metadata
-from logstore.directories.directory import LogDirectory, find_folder
-from logstore.directories.moving import PartitionMove, find_directory
 from logstore.errors import (
     IllegalStateError,
     KafkaStorageError,
     NotLeaderForPartitionError,
     UnknownTopicOrPartitionError,
 )
+from logstore.manager.directories.directory import LogDirectory, find_folder
+from logstore.manager.directories.moving import PartitionMove, find_directory
+from logstore.manager.topics.ids import folder_topic_id, inconsistent
 from logstore.runtime import NotRegularFileError, one_at_a_time
 from logstore.runtime.guard import StorageGuard
-from logstore.topics.ids import folder_topic_id, inconsistent
+from logstore.storage.checkpoint.topic_id import write_partition_metadata
 from logstore.types import decode_topic_id
 
 if TYPE_CHECKING:
-    from logstore.log.log import Log
-    from logstore.log.offsets import CheckpointOffsets
     from logstore.manager.opening import LoadListener
     from logstore.manager.services import LogServices
+    from logstore.manager.topics.catalog import TopicCatalog
+    from logstore.manager.topics.partitions import PartitionMap
     from logstore.runtime import Runtime
-    from logstore.topics.catalog import TopicCatalog
-    from logstore.topics.partitions import PartitionMap
+    from logstore.storage.log.log import Log
+    from logstore.storage.log.offsets import CheckpointOffsets
     from logstore.types import TopicPartition
 
 logger = logging.getLogger(__name__)
@@ -282,7 +282,7 @@ class LogRegistry:
 
     @one_at_a_time
     def move_partition(self, topic_partition: TopicPartition, log_dir: str) -> None:
-        """Move a partition to another data directory; see `logstore.directories.moving`.
+        """Move a partition to another data directory; see `logstore.manager.directories.moving`.
 
         Its log stays the same object: who appends meanwhile waits, who reads goes on.
 

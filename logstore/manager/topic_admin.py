@@ -15,10 +15,10 @@ from logstore.errors import (
     TopicAlreadyExistsError,
     UnknownTopicOrPartitionError,
 )
+from logstore.manager.topics.ids import random_topic_id
+from logstore.manager.topics.store import Topic
 from logstore.names import validate_topic_name
 from logstore.runtime import one_at_a_time
-from logstore.topics.ids import random_topic_id
-from logstore.topics.store import Topic
 from logstore.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from logstore.config.log_config import LogConfig
     from logstore.manager.registry import LogRegistry
     from logstore.manager.services import LogServices
-    from logstore.topics.catalog import TopicCatalog
+    from logstore.manager.topics.catalog import TopicCatalog
 
 
 class TopicAdmin:

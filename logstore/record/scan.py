@@ -59,7 +59,7 @@ class Fault(NamedTuple):
     Attributes
     ----------
     check : str
-        A name of `logstore.check.CHECKS`.
+        A name of `logstore.inspect.check.CHECKS`.
     is_tail : bool
         Whether it is the end of the file, after which nothing follows.
     is_last : bool

@@ -42,7 +42,7 @@ class Damage(NamedTuple):
     position, size_bytes : int
         The stretch.
     check : str
-        What is wrong, by a name of `logstore.check.CHECKS`.
+        What is wrong, by a name of `logstore.inspect.check.CHECKS`.
     last_offset_before, first_offset_after : int or None
         Offsets of the valid batches around it; None where there is none.
     is_mended : bool

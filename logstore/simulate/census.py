@@ -15,9 +15,9 @@ from logstore.record.walk import walk_buffer
 from logstore.simulate import kernels
 
 if TYPE_CHECKING:
-    from logstore.log.log import Log
     from logstore.runtime import FileSystem
-    from logstore.segment.segment import LogSegment
+    from logstore.storage.log.log import Log
+    from logstore.storage.segment.segment import LogSegment
 
 Ints = NDArray[np.int64]
 

@@ -44,10 +44,10 @@ if TYPE_CHECKING:
     from logstore.broker.broker import Broker
     from logstore.cleaner.selection import CleanableState
     from logstore.cleaner.stats import CleanerStats
-    from logstore.log.log import Log
     from logstore.simulate.deeds import Action
     from logstore.simulate.recording import Recording, TopicRecording
     from logstore.simulate.scenario import Scenario, Topic
+    from logstore.storage.log.log import Log
 
 Offsets = NDArray[np.int64]
 Progress = Callable[[int], object]

@@ -27,10 +27,10 @@ from logstore.workload.placing import (
 
 if TYPE_CHECKING:
     from logstore.broker.broker import Broker
-    from logstore.log.log import Log
     from logstore.runtime import VirtualClock
     from logstore.simulate.scenario import Message, Topic
     from logstore.simulate.winners import ScriptWinners, Winners
+    from logstore.storage.log.log import Log
     from logstore.workload.recorded import Recorded
     from logstore.workload.spec import Spec
 

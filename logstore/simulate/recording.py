@@ -18,10 +18,10 @@ import numpy as np
 import xxhash
 from numpy.typing import NDArray
 
-from logstore.broker.assumptions import assumptions
+from logstore.analysis.assumptions import assumptions
+from logstore.analysis.places import place_of
+from logstore.analysis.view import PartitionView
 from logstore.broker.broker import Broker
-from logstore.broker.places import place_of
-from logstore.broker.view import PartitionView
 from logstore.cleaner.strategy import HEADER, Strategy
 from logstore.errors import (
     CorruptionError,

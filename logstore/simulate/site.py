@@ -23,10 +23,10 @@ from logstore.simulate.starting import laid_out
 if TYPE_CHECKING:
     from logstore.config.broker_config import BrokerConfig
     from logstore.faults.rules import Call, FaultRule
-    from logstore.log.log import Log
     from logstore.runtime.fs import FileSystem
     from logstore.simulate.deeds import Action
     from logstore.simulate.scenario import Scenario
+    from logstore.storage.log.log import Log
     from logstore.types import TopicPartition
 
 ONLINE, UNCLEANABLE, OFFLINE, ABSENT, DOWN = "online", "uncleanable", "offline", "absent", "down"

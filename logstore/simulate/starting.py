@@ -11,8 +11,10 @@ from dataclasses import replace
 from os import PathLike
 from typing import TYPE_CHECKING
 
-from logstore.broker.copies import copy_partitions
+from logstore.analysis.copies import copy_partitions
 from logstore.broker.setup import MEMORY_DIR
+from logstore.manager.topics.store import Topic as StoredTopic
+from logstore.manager.topics.store import TopicStore
 from logstore.runtime import (
     DiskFileSystem,
     MemoryFileSystem,
@@ -20,8 +22,6 @@ from logstore.runtime import (
     ReadOnlyFileSystem,
 )
 from logstore.simulate.recording import chosen, opened
-from logstore.topics.store import Topic as StoredTopic
-from logstore.topics.store import TopicStore
 
 if TYPE_CHECKING:
     from logstore.runtime import FileSystem, VirtualClock

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from logstore.broker.committed import CommittedData
+from logstore.analysis.committed import CommittedData
 from logstore.cleaner.strategy import HEADER, TIMESTAMP, Order, Strategy
 from logstore.config.overrides import effective_config
 from logstore.named import NamedTuple
@@ -18,11 +18,11 @@ from logstore.workload.blocks import VERSION, Block
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from logstore.log.log import Log
     from logstore.record.batch import RecordBatch
     from logstore.record.columns import RecordColumns
     from logstore.simulate.population import Keys
     from logstore.simulate.scenario import Topic
+    from logstore.storage.log.log import Log
 
 Ints = NDArray[np.int64]
 

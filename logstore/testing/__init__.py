@@ -10,8 +10,8 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from logstore.runtime.crash import Contents, CrashMode, Names
-    from logstore.runtime.faultfs import (
+    from logstore.faults.crash import Contents, CrashMode, Names
+    from logstore.faults.faultfs import (
         Fault,
         FaultyFileSystem,
         Kind,
@@ -44,7 +44,7 @@ __all__ = [
     "records_by_key",
 ]
 
-_HOMES = ("logstore.runtime.faultfs", "logstore.testing.assertions", "logstore.testing.holes")
+_HOMES = ("logstore.faults.faultfs", "logstore.testing.assertions", "logstore.testing.holes")
 """Modules of the public names."""
 
 

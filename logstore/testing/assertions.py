@@ -15,7 +15,7 @@ from logstore.types import TopicPartition
 
 if TYPE_CHECKING:
     from logstore.broker import Broker, ConsumerRecord
-    from logstore.log.log import Log
+    from logstore.storage.log.log import Log
 
 KEYS_SHOWN = 10
 

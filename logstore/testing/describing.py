@@ -105,8 +105,8 @@ def records_of(
     isolation: str = "read_uncommitted",
 ) -> Iterator[ConsumerRecord]:
     """Yield records as `Broker.read` does, but past the faults of fetches: looking is none."""
-    from logstore.broker.records import read_records
-    from logstore.log.reader import Isolation
+    from logstore.clients.records import read_records
+    from logstore.storage.log.reader import Isolation
 
     return read_records(broker.log(*tp), offset, None, Isolation(isolation), None)
 

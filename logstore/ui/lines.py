@@ -11,8 +11,8 @@ from logstore.config.keys import to_text
 from logstore.runtime import SystemClock
 
 if TYPE_CHECKING:
+    from logstore.analysis.preview import Preview
     from logstore.broker import Broker
-    from logstore.broker.preview import Preview
     from logstore.types import TopicPartition
 
 

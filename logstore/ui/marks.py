@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from logstore.log.log import Log
+    from logstore.storage.log.log import Log
 
 Mark = tuple[object, ...]
 

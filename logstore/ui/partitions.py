@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from logstore.broker.strip import deleted_files, log_files
-from logstore.broker.summary import dirty_since_ms
-from logstore.broker.view import PartitionView
+from logstore.analysis.strip import deleted_files, log_files
+from logstore.analysis.summary import dirty_since_ms
+from logstore.analysis.view import PartitionView
 from logstore.errors import LogStoreError, UnknownTopicOrPartitionError
 from logstore.runtime import SystemClock
 from logstore.types import TopicPartition
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from logstore.broker import Broker
     from logstore.cleaner.uncleanable import UncleanablePartition
     from logstore.config.log_config import LogConfig
-    from logstore.log.log import Log
-    from logstore.topics.store import Topic
+    from logstore.manager.topics.store import Topic
+    from logstore.storage.log.log import Log
 
 FRESH_MS = 1_000
 """For how long what was measured is shown again though time, which it depends on, went on."""

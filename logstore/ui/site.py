@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from logstore.broker.strip import Strips
+from logstore.analysis.strip import Strips
 from logstore.named import NamedTuple
 from logstore.runtime import VirtualClock
 from logstore.ui.errors import ReadOnlyError

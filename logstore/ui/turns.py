@@ -14,7 +14,7 @@ from logstore.runtime import random_source
 from logstore.ui.errors import BusyError
 
 if TYPE_CHECKING:
-    from logstore.broker.losses import Loss
+    from logstore.analysis.losses import Loss
 
 WAIT_S = 120.0
 """How long a request waits for its turn."""

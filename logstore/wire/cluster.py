@@ -31,7 +31,7 @@ from logstore.wire.nodes import NO_LEADER
 from logstore.wire.registry import Where, handles
 
 if TYPE_CHECKING:
-    from logstore.topics.store import Topic
+    from logstore.manager.topics.store import Topic
     from logstore.wire.session import Session
 
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")

@@ -46,7 +46,7 @@ from logstore.wire.refusal import Refusal, code_of, message_of
 from logstore.wire.registry import handles
 
 if TYPE_CHECKING:
-    from logstore.topics.store import Topic
+    from logstore.manager.topics.store import Topic
     from logstore.wire.session import Session
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
+from logstore.coordinator.transactions.produce import append_as_client
 from logstore.errors import (
     KAFKA_CODES,
     CorruptRecordError,
@@ -24,15 +25,6 @@ from logstore.errors import (
     MessageSizeTooLargeError,
     RecordListTooLargeError,
     UnknownTopicOrPartitionError,
-)
-from logstore.log.reader import (
-    EARLIEST_LOCAL_TIMESTAMP,
-    EARLIEST_TIMESTAMP,
-    LATEST_TIERED_TIMESTAMP,
-    LATEST_TIMESTAMP,
-    MAX_TIMESTAMP,
-    Isolation,
-    ListedOffset,
 )
 from logstore.messages import Buffer
 from logstore.messages.types import (
@@ -49,15 +41,23 @@ from logstore.named import NamedTuple
 from logstore.record import layout
 from logstore.record.batch import RecordBatch
 from logstore.record.codecs import Codec, size_bound
-from logstore.transactions.produce import append_as_client
+from logstore.storage.log.reader import (
+    EARLIEST_LOCAL_TIMESTAMP,
+    EARLIEST_TIMESTAMP,
+    LATEST_TIERED_TIMESTAMP,
+    LATEST_TIMESTAMP,
+    MAX_TIMESTAMP,
+    Isolation,
+    ListedOffset,
+)
 from logstore.types import NO_OFFSET, TopicPartition
 from logstore.wire.frames import LENGTH
 from logstore.wire.registry import Where, handles
 
 if TYPE_CHECKING:
-    from logstore.log.local_log import LogEnd
-    from logstore.log.log import Log
     from logstore.runtime import Unsubscribe
+    from logstore.storage.log.local_log import LogEnd
+    from logstore.storage.log.log import Log
     from logstore.wire.nodes import DelayedAppend, Nodes
     from logstore.wire.session import Session
 

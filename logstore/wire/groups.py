@@ -11,9 +11,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from logstore.errors import KAFKA_CODES, KafkaStorageError, LogStoreError
-from logstore.groups.offsets import NO_LEADER_EPOCH, OffsetAndMetadata
-from logstore.groups.requests import (
+from logstore.coordinator.groups.offsets import NO_LEADER_EPOCH, OffsetAndMetadata
+from logstore.coordinator.groups.requests import (
     FetchedOffset,
     JoinRequest,
     JoinResult,
@@ -21,6 +20,7 @@ from logstore.groups.requests import (
     SyncRequest,
     SyncResult,
 )
+from logstore.errors import KAFKA_CODES, KafkaStorageError, LogStoreError
 from logstore.messages.types import (
     DeleteGroupsRequest,
     DeleteGroupsResponse,

@@ -21,14 +21,14 @@ from logstore.errors import (
 )
 from logstore.named import NamedTuple
 from logstore.runtime import Signal
-from logstore.runtime.purgatory import DelayedOperation
 from logstore.types import NO_PARTITION_LEADER_EPOCH, TopicPartition
+from logstore.wire.purgatory import DelayedOperation
 
 if TYPE_CHECKING:
-    from logstore.log.log import Log
     from logstore.manager.manager import LogManager
+    from logstore.manager.topics.store import Topic
     from logstore.runtime import Unsubscribe
-    from logstore.topics.store import Topic
+    from logstore.storage.log.log import Log
 
 NO_LEADER = -1
 

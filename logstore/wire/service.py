@@ -18,18 +18,18 @@ from logstore.messages.apis import apis_by_name
 from logstore.messages.types import ApiVersionsResponse
 from logstore.named import NamedTuple
 from logstore.runtime import SystemClock
-from logstore.runtime.purgatory import Purgatory
 from logstore.security.sasl import Credentials
 from logstore.wire.faulty import kinds_of
 from logstore.wire.nodes import Nodes
+from logstore.wire.purgatory import Purgatory
 from logstore.wire.registry import Handler, handlers
 
 if TYPE_CHECKING:
-    from logstore.groups.coordinator import GroupCoordinator
+    from logstore.coordinator.groups.coordinator import GroupCoordinator
+    from logstore.coordinator.transactions.coordinator import TransactionCoordinator
     from logstore.manager.manager import LogManager
     from logstore.runtime import Runtime
     from logstore.runtime.loops import LoopThread
-    from logstore.transactions.coordinator import TransactionCoordinator
     from logstore.wire.limits import Limits
     from logstore.wire.pool import RequestPool
     from logstore.wire.settings import ListenerSettings

@@ -8,6 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from logstore.coordinator.groups.offsets import ConsumerGroupMetadata
+from logstore.coordinator.transactions.state import (
+    ProducerIdAndEpoch,
+    TransactionMetadata,
+    TransactionState,
+)
 from logstore.errors import (
     InvalidTxnStateError,
     KafkaStorageError,
@@ -18,7 +24,6 @@ from logstore.errors import (
     RecordListTooLargeError,
     UnknownTopicOrPartitionError,
 )
-from logstore.groups.offsets import ConsumerGroupMetadata
 from logstore.messages.types import (
     AddOffsetsToTxnRequest,
     AddOffsetsToTxnResponse,
@@ -36,7 +41,6 @@ from logstore.messages.types import (
     TxnOffsetCommitResponse,
 )
 from logstore.names import INTERNAL_COMPACTED_TOPICS
-from logstore.transactions.state import ProducerIdAndEpoch, TransactionMetadata, TransactionState
 from logstore.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, TopicPartition
 from logstore.wire.groups import NOT_ALLOWED as GROUP_NOT_ALLOWED
 from logstore.wire.groups import (

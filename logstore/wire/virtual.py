@@ -17,8 +17,8 @@ from logstore.types import NO_PARTITION_LEADER_EPOCH, TopicPartition
 from logstore.wire.nodes import Address, Nodes, PartitionView, check_epoch
 
 if TYPE_CHECKING:
-    from logstore.log.log import Log
     from logstore.manager.manager import LogManager
+    from logstore.storage.log.log import Log
     from logstore.wire.listener import Listener
 
 

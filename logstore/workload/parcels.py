@@ -13,11 +13,11 @@ import numpy as np
 
 from logstore.config.log_config import LogConfig
 from logstore.config.overrides import effective_config
-from logstore.log.drafts import ColumnsDraft, Placement
 from logstore.named import NamedTuple
 from logstore.record.codecs import Codec
 from logstore.record.columns import BytesColumn
 from logstore.record.varint import encode_varint
+from logstore.storage.log.drafts import ColumnsDraft, Placement
 from logstore.workload.blocks import (
     MALFORMED_BYTES,
     MALFORMED_VERSION,

@@ -12,7 +12,7 @@ from logstore.record.header import BatchHeader, increment_sequence
 from logstore.types import AppendOrigin
 
 if TYPE_CHECKING:
-    from logstore.log.log import Log
+    from logstore.storage.log.log import Log
     from logstore.workload.spec import Producers
 
 PRODUCER_EPOCH = COORDINATOR_EPOCH = 0

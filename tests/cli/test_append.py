@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from logstore.broker.partitioner import murmur2
+from logstore.clients.partitioner import murmur2
 from tests.cli.conftest import lines
 
 NOW = ("--now", "2024-01-01")

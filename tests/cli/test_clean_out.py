@@ -6,7 +6,7 @@ import shutil
 
 import pytest
 
-from logstore.broker.copies import UNFINISHED
+from logstore.analysis.copies import UNFINISHED
 from tests.cli.conftest import lines, tree_hash
 
 JAN_1 = 1_704_067_200_000
@@ -172,7 +172,7 @@ def test_an_interrupt_in_an_empty_directory_leaves_it_empty(run, users, out, mon
     def interrupted(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("logstore.broker.copies._Copy._copy_file", interrupted)
+    monkeypatch.setattr("logstore.analysis.copies._Copy._copy_file", interrupted)
     run("clean", users, "--out", out, code=130)
     assert list(out.iterdir()) == []
 

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from logstore.cli.commands.append_lines import MalformedLineError, numbered_lines, parse_tsv, parser
 from logstore.cli.show.output import display_bytes, header_json, record_json
-from logstore.log import NewRecord
 from logstore.record.records import Record
+from logstore.storage.log import NewRecord
 
 parse = parser("jsonl").parse
 

@@ -11,7 +11,7 @@ import sys
 import pytest
 
 from logstore import Broker
-from logstore.broker import summary as inspecting
+from logstore.analysis import summary as inspecting
 from tests.cli.test_process import PROGRAM
 
 

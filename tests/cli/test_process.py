@@ -19,14 +19,14 @@ from tests.cli.conftest import GOLDEN, lines
 PROGRAM = [sys.executable, "-c", "from logstore.cli.main import main; main()"]
 HEAVY = {"numpy", "numba", "rich", "lz4", "zstandard", "cramjam", "importlib.metadata", "pyspark"}
 NOT_FOR_LOOKING = {
-    "logstore.broker.reports",
+    "logstore.analysis.reports",
     "logstore.faults.disk",
-    "logstore.loading.damage",
-    "logstore.loading.surveyed",
-    "logstore.log.retention",
+    "logstore.storage.loading.damage",
+    "logstore.storage.loading.surveyed",
+    "logstore.storage.log.retention",
     "logstore.record.survey",
-    "logstore.runtime.crash",
-    "logstore.runtime.faultfs",
+    "logstore.faults.crash",
+    "logstore.faults.faultfs",
     "logstore.security",
     "logstore.cleaner.manager",
     "logstore.cleaner.one_pass",
@@ -37,10 +37,10 @@ NEEDED = {
     "--batches": {"logstore.record.survey"},
     "--records": {"logstore.record.survey"},
     "retain": {
-        "logstore.broker.reports",
+        "logstore.analysis.reports",
         "logstore.cleaner.manager",
         "logstore.cleaner.one_pass",
-        "logstore.log.retention",
+        "logstore.storage.log.retention",
     },
 }
 """Of that, by command or option: files are told batch by batch as they lie, be they damaged, and
@@ -244,7 +244,7 @@ main()
         "logstore.cli.times",
         "logstore.cli.commands.read",
         "logstore.broker",
-        "logstore.log",
+        "logstore.storage.log",
     ),
 )
 def test_an_interrupt_while_the_program_loads_ends_it_in_silence(module):
@@ -454,9 +454,9 @@ NOT_FOR_TOPICS = {
     "shutil",
     "google_crc32c",
     "logstore.broker.broker",
-    "logstore.broker.reports",
+    "logstore.analysis.reports",
     "logstore.faults.rules",
-    "logstore.loading.damage",
+    "logstore.storage.loading.damage",
     "logstore.manager.manager",
     "logstore.record.batch",
     "logstore.record.records",

@@ -5,14 +5,14 @@ import os
 
 import pytest
 
-from logstore.bench.workloads.commands.generate import spec_of
-from logstore.bench.workloads.commands.workload import (
+from logstore.errors import InvalidConfigurationError
+from logstore.spark.commands.generate import spec_of
+from logstore.spark.commands.workload import (
     SparkOptions,
     default_heap,
     missing_module,
     own_error,
 )
-from logstore.errors import InvalidConfigurationError
 
 
 @pytest.fixture

@@ -17,10 +17,10 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from logstore.broker import Broker
-from logstore.checkpoint.shutdown import CLEAN_SHUTDOWN
 from logstore.errors import LogStoreError
 from logstore.names import LEADER_EPOCHS
 from logstore.runtime import MemoryFileSystem, VirtualClock
+from logstore.storage.checkpoint.shutdown import CLEAN_SHUTDOWN
 from logstore.testing import (
     Contents,
     CrashMode,

@@ -12,12 +12,12 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from logstore.broker import Broker
-from logstore.checkpoint.offsets import CLEANER_OFFSETS
 from logstore.config.broker_config import BrokerConfig
-from logstore.log import Log
 from logstore.names import CLEANED_SUFFIX, DELETED_SUFFIX, SWAP_SUFFIX
 from logstore.runtime import FileSystem, VirtualClock
-from logstore.segment import LogSegment
+from logstore.storage.checkpoint.offsets import CLEANER_OFFSETS
+from logstore.storage.log import Log
+from logstore.storage.segment import LogSegment
 from logstore.types import TopicPartition
 from tests.support.world.builders import bases_of
 

@@ -6,11 +6,11 @@ from collections.abc import Iterable
 from itertools import pairwise
 
 from logstore.broker import Broker
-from logstore.check import ERROR, Checker, CheckFinding
-from logstore.directories.move_notes import MOVES_FILE
-from logstore.log import Log
+from logstore.inspect.check import ERROR, Checker, CheckFinding
+from logstore.manager.directories.move_notes import MOVES_FILE
 from logstore.names import FUTURE_DIR_SUFFIX
 from logstore.runtime import FileSystem, ReadOnlyFileSystem
+from logstore.storage.log import Log
 from tests.crash.journal import (
     DATA_DIR,
     OTHER_DIR,

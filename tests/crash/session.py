@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from logstore.broker import Broker
 from logstore.errors import KafkaStorageError, LogStoreError
-from logstore.log import Log, NewRecord
+from logstore.storage.log import Log, NewRecord
 from logstore.testing import FaultyFileSystem, Kind
 from logstore.types import TopicPartition
 from tests.crash.journal import (

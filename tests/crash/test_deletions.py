@@ -5,7 +5,7 @@ import errno
 import pytest
 
 from logstore.errors import KafkaStorageError
-from logstore.log import NewRecord
+from logstore.storage.log import NewRecord
 from logstore.testing import Fault, FaultyFileSystem, Kind
 from tests.crash import deletions
 from tests.crash.harness import DROPPED, KEPT, Profile, enumerate_crashes, files, run

@@ -16,9 +16,9 @@ import pytest
 
 from logstore.cleaner.config import CleanerConfig
 from logstore.cleaner.passes.clean import clean_pass
-from logstore.log import Log
 from logstore.names import DELETED_SUFFIX, LOG_SUFFIX, SWAP_SUFFIX
 from logstore.runtime import Runtime
+from logstore.storage.log import Log
 from logstore.testing import (
     Contents,
     CrashMode,

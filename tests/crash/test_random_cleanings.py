@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from logstore.cleaner.passes.clean import clean_pass
 from logstore.cleaner.selection import cleanable_state
-from logstore.log import Log
 from logstore.runtime import Runtime
+from logstore.storage.log import Log
 from logstore.testing import (
     Contents,
     CrashMode,

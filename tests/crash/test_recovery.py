@@ -5,10 +5,10 @@ from typing import NamedTuple
 
 import pytest
 
-from logstore.checkpoint.atomic import TMP_SUFFIX, read_bytes
-from logstore.checkpoint.offsets import LOG_START_OFFSETS, RECOVERY_POINTS
-from logstore.checkpoint.shutdown import CLEAN_SHUTDOWN
 from logstore.names import file_name, parse_segment_file
+from logstore.storage.checkpoint.atomic import TMP_SUFFIX, read_bytes
+from logstore.storage.checkpoint.offsets import LOG_START_OFFSETS, RECOVERY_POINTS
+from logstore.storage.checkpoint.shutdown import CLEAN_SHUTDOWN
 from logstore.testing import (
     Contents,
     CrashMode,

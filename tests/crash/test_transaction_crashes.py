@@ -6,10 +6,10 @@ import pytest
 
 from logstore.broker import Broker, OffsetAndMetadata
 from logstore.config.broker_config import BrokerConfig
+from logstore.coordinator.transactions.coordinator import TransactionConfig, TransactionCoordinator
 from logstore.names import GROUP_OFFSETS_TOPIC
 from logstore.runtime import VirtualClock
 from logstore.testing import FaultyFileSystem, SimulatedCrash
-from logstore.transactions.coordinator import TransactionConfig, TransactionCoordinator
 from logstore.types import TopicPartition
 from tests.crash.harness import KEPT, Profile, fingerprint, modes
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import json
 
-from logstore.check import CHECKS, ERROR, INFO, WARNING, Checker, CheckFinding
-from logstore.checkpoint.shutdown import CLEAN_SHUTDOWN
 from logstore.config.limits import ReadLimits
+from logstore.inspect.check import CHECKS, ERROR, INFO, WARNING, Checker, CheckFinding
 from logstore.runtime import ReadOnlyFileSystem
+from logstore.storage.checkpoint.shutdown import CLEAN_SHUTDOWN
 from tests.fuzz import oracle, seeds
 from tests.fuzz.contract import LIMIT, OK, Target
 from tests.fuzz.log_targets import LOG, SOUND, SOUND_BASE, index_name, readable, recoverable

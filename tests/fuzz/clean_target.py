@@ -19,9 +19,9 @@ from logstore.errors import (
     SegmentOverflowError,
     UnsupportedFormatError,
 )
-from logstore.log import Log
 from logstore.record.batch import RecordBatch
 from logstore.record.varint import decode_varint
+from logstore.storage.log import Log
 from logstore.types import AbortedTxn
 from tests.fuzz import oracle, seeds
 from tests.fuzz.contract import CONFIG, LIMIT, OK, Target, outcome_of

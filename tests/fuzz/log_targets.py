@@ -17,14 +17,14 @@ from logstore.errors import (
     SegmentOverflowError,
     UnsupportedFormatError,
 )
-from logstore.loading.loader import open_log
-from logstore.log import Log, NewRecord
-from logstore.log.reader import Isolation
 from logstore.record.batch import RecordBatch
 from logstore.record.codecs import Codec, decompress
 from logstore.record.control import end_txn_marker_of
 from logstore.record.records import Record
 from logstore.record.walk import walk_buffer
+from logstore.storage.loading.loader import open_log
+from logstore.storage.log import Log, NewRecord
+from logstore.storage.log.reader import Isolation
 from logstore.types import AppendOrigin
 from tests.fuzz import oracle, seeds
 from tests.fuzz.contract import CONFIG, LIMIT, OK, Target, check, outcome_of

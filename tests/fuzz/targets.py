@@ -14,8 +14,6 @@ from contextlib import suppress
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from logstore.checkpoint.offsets import OffsetCheckpoint
-from logstore.checkpoint.topic_id import read_partition_metadata, write_partition_metadata
 from logstore.cleaner import kernels
 from logstore.cleaner.passes.offset_map import KeyMap, OffsetMap
 from logstore.cleaner.passes.rewrite import Rules
@@ -33,17 +31,19 @@ from logstore.errors import (
     InvalidRecordError,
     UnsupportedFormatError,
 )
-from logstore.index import OffsetIndex, TimeIndex, TransactionIndex
-from logstore.log.epochs import LeaderEpochCache
+from logstore.manager.topics import TopicStore
 from logstore.names import validate_topic_name
-from logstore.producers.snapshot import decode_snapshot, encode_snapshot
 from logstore.record.batch import RecordBatch
 from logstore.record.codecs import Codec, compress, decompress
 from logstore.record.columns import decode_section
 from logstore.record.control import end_txn_marker_of
 from logstore.record.records import Record, decode_records, encode_records
 from logstore.record.walk import walk_buffer, walk_headers
-from logstore.topics import TopicStore
+from logstore.storage.checkpoint.offsets import OffsetCheckpoint
+from logstore.storage.checkpoint.topic_id import read_partition_metadata, write_partition_metadata
+from logstore.storage.index import OffsetIndex, TimeIndex, TransactionIndex
+from logstore.storage.log.epochs import LeaderEpochCache
+from logstore.storage.producers.snapshot import decode_snapshot, encode_snapshot
 from logstore.types import INT64_MAX, OffsetPosition
 from tests.fuzz import oracle, seeds
 from tests.fuzz.contract import LIMIT, OK, OUTCOMES, Target, outcome_of

@@ -13,11 +13,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from logstore.log.drafts import end_txn_batch
 from logstore.record.batch import build_batch
 from logstore.record.codecs import Codec
 from logstore.record.control import ControlType, EndTxnMarker
 from logstore.record.records import Record
+from logstore.storage.log.drafts import end_txn_batch
 from logstore.types import INT32_MAX
 
 Operation = dict[str, Any]

@@ -14,17 +14,17 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from logstore.checkpoint.offsets import (
+from logstore.record.batch import RecordBatch
+from logstore.record.codecs import Codec
+from logstore.record.header import BatchHeader
+from logstore.record.walk import walk_buffer
+from logstore.storage.checkpoint.offsets import (
     CLEANER_OFFSETS,
     LOG_START_OFFSETS,
     RECOVERY_POINTS,
     REPLICATION_OFFSETS,
 )
-from logstore.checkpoint.topic_id import PARTITION_METADATA
-from logstore.record.batch import RecordBatch
-from logstore.record.codecs import Codec
-from logstore.record.header import BatchHeader
-from logstore.record.walk import walk_buffer
+from logstore.storage.checkpoint.topic_id import PARTITION_METADATA
 from logstore.types import INT64_MAX
 from tests.support.interop import engine
 from tests.support.interop.sums import Sums

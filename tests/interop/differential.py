@@ -18,12 +18,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from logstore.checkpoint.offsets import CLEANER_OFFSETS
-from logstore.checkpoint.shutdown import CLEAN_SHUTDOWN
 from logstore.cleaner.config import CleanerConfig
 from logstore.cleaner.stats import CleanerStats
-from logstore.producers.snapshot import decode_snapshot
 from logstore.record.header import BatchHeader
+from logstore.storage.checkpoint.offsets import CLEANER_OFFSETS
+from logstore.storage.checkpoint.shutdown import CLEAN_SHUTDOWN
+from logstore.storage.producers.snapshot import decode_snapshot
 from logstore.types import INT64_MAX
 from tests.interop.comparing import (
     SEGMENT_FILES,

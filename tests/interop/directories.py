@@ -14,10 +14,10 @@ from pathlib import Path
 
 from logstore import Broker
 from logstore.cleaner.config import CleanerConfig
-from logstore.log import Log, NewRecord
 from logstore.record.batch import build_batch
 from logstore.record.codecs import Codec
 from logstore.record.records import Record
+from logstore.storage.log import Log, NewRecord
 from logstore.types import AppendOrigin
 from tests.interop.stories import START_MS, story
 from tests.support.interop import engine

@@ -14,14 +14,14 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from logstore.checkpoint.offsets import LOG_START_OFFSETS, RECOVERY_POINTS
-from logstore.checkpoint.shutdown import CLEAN_SHUTDOWN
 from logstore.config.overrides import effective_config
 from logstore.record.batch import RecordBatch, build_batch
 from logstore.record.records import Record
 from logstore.record.walk import walk_buffer
 from logstore.runtime import DiskFileSystem, Runtime, VirtualClock
-from logstore.segment import BatchExtent, LogSegment
+from logstore.storage.checkpoint.offsets import LOG_START_OFFSETS, RECOVERY_POINTS
+from logstore.storage.checkpoint.shutdown import CLEAN_SHUTDOWN
+from logstore.storage.segment import BatchExtent, LogSegment
 from tests.interop.directories import (
     SEGMENTS,
     TOPIC,

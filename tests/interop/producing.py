@@ -17,13 +17,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from logstore.log.drafts import end_txn_batch
-from logstore.producers.state import PRODUCER_ID_EXPIRATION_MS
 from logstore.record.batch import RecordBatch, build_batch
 from logstore.record.codecs import Codec
 from logstore.record.control import ControlType, EndTxnMarker
 from logstore.record.records import Record
 from logstore.record.walk import walk_buffer
+from logstore.storage.log.drafts import end_txn_batch
+from logstore.storage.producers.state import PRODUCER_ID_EXPIRATION_MS
 from logstore.types import INT32_MAX
 from tests.interop import living
 from tests.interop.histories import INT64_MAX, Historian, Kind, Operation, deletes

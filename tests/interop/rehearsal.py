@@ -14,9 +14,9 @@ from pathlib import Path
 from logstore.cleaner.config import CleanerConfig
 from logstore.cleaner.selection import CleanableState
 from logstore.cleaner.stats import CleanerStats
-from logstore.log import Log
 from logstore.record.control import end_txn_marker_of
 from logstore.record.header import BatchHeader
+from logstore.storage.log import Log
 from tests.interop.comparing import Difference
 from tests.support.interop import engine
 

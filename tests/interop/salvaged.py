@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from logstore import Broker
-from logstore.broker.salvage import salvage
+from logstore.analysis.salvage import salvage
 from logstore.runtime import DiskFileSystem, VirtualClock
 from tests.interop.directories import (
     SEGMENTS,

@@ -15,9 +15,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from logstore.log.log import Log
 from logstore.simulate import engine, feed
 from logstore.simulate.scenario import Scenario, from_mapping
+from logstore.storage.log.log import Log
 from tests.support.interop.judge import Judge
 
 BACKOFF_MS = 15_000

@@ -13,10 +13,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from logstore.producers.state import PRODUCER_ID_EXPIRATION_MS
 from logstore.record.batch import build_batch
 from logstore.record.codecs import Codec
 from logstore.record.records import Record
+from logstore.storage.producers.state import PRODUCER_ID_EXPIRATION_MS
 from tests.interop.clients import Clients
 
 START_MS = 1_700_000_000_000

@@ -10,11 +10,11 @@ import shutil
 import pytest
 
 from logstore.cleaner.config import CleanerConfig
-from logstore.log.drafts import end_txn_batch
 from logstore.record.batch import build_batch
 from logstore.record.control import ControlType, EndTxnMarker
 from logstore.record.records import Record
 from logstore.record.walk import walk_buffer
+from logstore.storage.log.drafts import end_txn_batch
 from tests.interop.stories import START_MS
 from tests.support.interop import engine
 

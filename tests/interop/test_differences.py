@@ -10,9 +10,9 @@ import os
 import pytest
 
 from logstore.errors import CorruptRecordError
-from logstore.producers.state import PRODUCER_ID_EXPIRATION_MS
 from logstore.record.batch import build_batch
 from logstore.record.records import Record
+from logstore.storage.producers.state import PRODUCER_ID_EXPIRATION_MS
 from tests.interop.leftovers import file, log_start_beyond, overflowed
 from tests.interop.living import encoded
 from tests.interop.partings import CONTRADICTION

@@ -13,8 +13,8 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartiti
 from kafka.admin import NewTopic
 
 from logstore import Broker, VirtualClock
-from logstore.broker.salvage import salvage
-from logstore.check import INFO, CheckCounts, Checker
+from logstore.analysis.salvage import salvage
+from logstore.inspect.check import INFO, CheckCounts, Checker
 from logstore.names import METADATA_LOG_DIR
 from logstore.runtime import DiskFileSystem, ReadOnlyFileSystem
 from logstore.testing import holes

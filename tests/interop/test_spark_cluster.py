@@ -29,7 +29,7 @@ def cluster(tmp_path):
     try:
         import pyspark  # noqa: F401
 
-        from logstore.bench.workloads.spark.java import JavaNotFoundError
+        from logstore.spark.sessions.java import JavaNotFoundError
         from tests.support.world.spark_cluster import spark_cluster
     except ImportError as error:
         _unavailable(error)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from logstore import Broker
-from logstore.check import INFO, CheckCounts, Checker
+from logstore.inspect.check import INFO, CheckCounts, Checker
 from logstore.runtime import DiskFileSystem, ReadOnlyFileSystem
 from logstore.security.authorizer import Authorizer
 from tests.interop.conftest import unavailable

@@ -14,7 +14,7 @@ import logstore
 import logstore.broker
 import logstore.testing
 from logstore import Broker, LogStoreError, VirtualClock, errors
-from logstore.broker import consumer_config, producer_config
+from logstore.clients import consumer_config, producer_config
 from logstore.testing import FaultyFileSystem, holes
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -10,11 +10,11 @@ import pytest
 
 from logstore.cleaner.strategy import Strategy
 from logstore.inspect.dump import DumpOptions, dump_files
-from logstore.log import Log
 from logstore.record.batch import RecordBatch, build_batch
 from logstore.record.header import BatchHeader
 from logstore.record.records import Record
 from logstore.record.varint import decode_varlong
+from logstore.storage.log import Log
 from tests.support.world import golden
 from tests.support.world.builders import World, memory_world
 from tests.support.world.cleaning import (

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from logstore import Broker
-from logstore.check import ERROR, Checker
+from logstore.inspect.check import ERROR, Checker
 from logstore.names import parse_partition_dir
 from logstore.runtime import DiskFileSystem, ReadOnlyFileSystem
 from tests.processes.worker import (

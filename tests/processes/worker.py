@@ -24,14 +24,14 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from logstore import Broker, TopicPartition
-from logstore.broker.producer import Producer
-from logstore.broker.reports import AlterReplicaLogDirsResult, DeleteRecordsResult
+from logstore.analysis.reports import AlterReplicaLogDirsResult, DeleteRecordsResult
+from logstore.clients.producer import Producer
 from logstore.errors import KafkaStorageError, LogStoreError
-from logstore.log import NewRecord
 from logstore.record.batch import build_batch
 from logstore.record.codecs import Codec
 from logstore.record.records import Record
 from logstore.runtime import DiskFileSystem
+from logstore.storage.log import NewRecord
 from tests.processes.failing import FailingFileSystem
 
 SERIAL = "s"

@@ -22,11 +22,11 @@ from typing import NamedTuple
 
 from logstore import Cluster, LogStoreError, TopicPartition, VirtualClock
 from logstore.cluster.leadership import Leadership
-from logstore.log.log import Log
-from logstore.log.reader import Isolation
 from logstore.record.batch import RecordBatch, built_batch
 from logstore.record.control import end_txn_marker_of
 from logstore.record.records import Record
+from logstore.storage.log.log import Log
+from logstore.storage.log.reader import Isolation
 
 TP = TopicPartition("events", 0)
 BROKERS = 3

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import random
 
-from logstore.groups.consumer_protocol import (
+from logstore.coordinator.groups.consumer_protocol import (
     Assignment,
     decode_assignment,
     decode_subscription,
     encode_assignment,
 )
-from logstore.groups.offsets import OffsetAndMetadata
+from logstore.coordinator.groups.offsets import OffsetAndMetadata
 from logstore.types import TopicPartition
 from tests.support.world.groups import Client, GroupBench
 

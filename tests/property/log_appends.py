@@ -17,12 +17,12 @@ from logstore.errors import (
     MessageSizeTooLargeError,
     RecordListTooLargeError,
 )
-from logstore.log import NewRecord
 from logstore.record.batch import build_batch
 from logstore.record.columns import BytesColumn, headers_column
 from logstore.record.records import Record
 from logstore.runtime import Runtime
 from logstore.runtime.clock import VIRTUAL_EPOCH_MS
+from logstore.storage.log import NewRecord
 from logstore.testing import FaultyFileSystem
 from logstore.types import AppendOrigin, TimestampType
 from tests.property.log_model import Batch, LogModel

@@ -1,6 +1,6 @@
 """The steps that a log and its model take together, and what must agree after each of them.
 
-A crash of the machine in memory keeps what `logstore.runtime.crash` says: contents and names that
+A crash of the machine in memory keeps what `logstore.faults.crash` says: contents and names that
 were not synced may be dropped, kept, torn or scattered. On the disk nothing is lost but the order:
 the log is dropped as it is, its indexes full of zeros, perhaps with half a batch at the end.
 """
@@ -16,8 +16,13 @@ from hypothesis.stateful import invariant, precondition, rule
 
 from logstore.config.log_config import LogConfig
 from logstore.errors import OffsetOutOfRangeError, PolicyViolationError
-from logstore.log.reader import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, MAX_TIMESTAMP, Isolation
 from logstore.runtime import Runtime
+from logstore.storage.log.reader import (
+    EARLIEST_TIMESTAMP,
+    LATEST_TIMESTAMP,
+    MAX_TIMESTAMP,
+    Isolation,
+)
 from logstore.testing import Contents, CrashMode, FaultyFileSystem, Names
 from tests.property.log_appends import (
     ALTERATIONS,

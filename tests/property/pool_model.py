@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from logstore.log import Log
-from logstore.log.reader import Isolation
+from logstore.storage.log import Log
+from logstore.storage.log.reader import Isolation
 
 OPEN, COMMITTED, ABORTED = "open", "committed", "aborted"
 

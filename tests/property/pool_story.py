@@ -14,18 +14,18 @@ from contextlib import suppress
 
 from logstore import Broker, TopicPartition, VirtualClock
 from logstore.broker.setup import MEMORY_DIR
-from logstore.check.directory import Checker
-from logstore.checkpoint.offsets import CLEANER_OFFSETS
 from logstore.cleaner.manager import LogCleanerManager
 from logstore.errors import (
     KafkaStorageError,
     OffsetOutOfRangeError,
     UnknownTopicOrPartitionError,
 )
-from logstore.log import Log, NewRecord
+from logstore.inspect.check.directory import Checker
 from logstore.record.batch import build_batch
 from logstore.record.records import Record
 from logstore.runtime import ReadOnlyFileSystem
+from logstore.storage.checkpoint.offsets import CLEANER_OFFSETS
+from logstore.storage.log import Log, NewRecord
 from logstore.types import INT64_MAX
 from tests.property.pool_model import (
     COMMITTED,

@@ -25,8 +25,8 @@ from logstore.errors import (
     PolicyViolationError,
     UnknownTopicOrPartitionError,
 )
-from logstore.log import Log, NewRecord
-from logstore.log.reader import Isolation
+from logstore.storage.log import Log, NewRecord
+from logstore.storage.log.reader import Isolation
 
 GONE = (UnknownTopicOrPartitionError, KafkaStorageError)
 """What a client meets whose topic is deleted under its hands."""

@@ -5,10 +5,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from logstore import Broker, VirtualClock
-from logstore.broker import writer as writer_module
+from logstore.clients import writer as writer_module
 from logstore.errors import LogStoreError, NotLeaderForPartitionError
 from logstore.jit import policy
-from logstore.log.writer import LogWriter
+from logstore.storage.log.writer import LogWriter
 
 field = st.one_of(st.none(), st.binary(max_size=40), st.integers(0, 900).map(bytes))
 pairs = st.lists(st.tuples(field, field), min_size=65, max_size=400)

@@ -6,7 +6,7 @@ import hypothesis.strategies as st
 from hypothesis import given, note
 
 from logstore import Broker
-from logstore.check import INFO, Checker
+from logstore.inspect.check import INFO, Checker
 from logstore.record.batch import build_batch
 from logstore.record.codecs import Codec
 from logstore.record.records import Record

@@ -14,9 +14,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from logstore.cleaner.config import CleanerConfig
 from logstore.cleaner.passes.clean import clean_pass
 from logstore.cleaner.strategy import Strategy
-from logstore.log import Log
 from logstore.record.codecs import Codec
 from logstore.runtime import Runtime, VirtualClock
+from logstore.storage.log import Log
 from tests.support.oracles.oracle import Item, OracleLog, latest_values, survivors
 from tests.support.world.builders import World, disk_world, memory_world
 from tests.support.world.cleaning import (

@@ -5,10 +5,10 @@ from __future__ import annotations
 import hypothesis.strategies as st
 from hypothesis import given
 
-from logstore.log.reader import Isolation
 from logstore.record.batch import build_batch
 from logstore.record.codecs import Codec
 from logstore.record.records import Record
+from logstore.storage.log.reader import Isolation
 from logstore.types import AppendOrigin, TimestampType
 from tests.support.world.builders import abort, commit, memory_world
 

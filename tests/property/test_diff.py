@@ -6,8 +6,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from logstore import TopicPartition
-from logstore.broker.diff import PartitionDiff
-from logstore.broker.view import PartitionView
+from logstore.analysis.diff import PartitionDiff
+from logstore.analysis.view import PartitionView
 from tests.property.test_explain import COMPACT, configs, replayed, steps
 
 TP = TopicPartition("t", 0)

@@ -13,6 +13,7 @@ from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, rule
 
 from logstore.faults.disk import BreakableFileSystem
+from logstore.faults.faultfs import FaultyFileSystem
 from logstore.faults.rules import DISK_KINDS, Faults
 from logstore.runtime import (
     FileSystem,
@@ -21,7 +22,6 @@ from logstore.runtime import (
     directory_of,
     remove_tree,
 )
-from logstore.runtime.faultfs import FaultyFileSystem
 
 ROOT = "/data"
 NAMES = ("a", "x/a", "x/b", "x/y/a")

@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 
-from logstore.log import reader as fetch
+from logstore.storage.log import reader as fetch
 from tests.property.pool_story import PoolStory
 
 FEW = 25

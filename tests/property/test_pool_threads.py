@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from logstore import Broker, SystemClock, TopicPartition
-from logstore.check.directory import Checker
-from logstore.log.reader import Isolation
+from logstore.inspect.check.directory import Checker
 from logstore.runtime import DiskFileSystem, ReadOnlyFileSystem
+from logstore.storage.log.reader import Isolation
 from tests.property.pool_threads import (
     Crew,
     Ledger,

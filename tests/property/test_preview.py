@@ -129,7 +129,7 @@ def visible(broker) -> int:
 @settings(max_examples=20)
 @given(steps, st.integers(-1, 45))
 def test_a_loss_is_what_readers_miss_afterwards(taken, before_offset):
-    from logstore.broker.losses import lost_by_delete_records, lost_with
+    from logstore.analysis.losses import lost_by_delete_records, lost_with
 
     with history(taken) as broker:
         log = broker.log("t")

@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given
 
 from logstore.errors import InvalidOffsetError, SegmentOverflowError
-from logstore.index import OffsetIndex, TimeIndex
 from logstore.record.batch import RecordBatch
 from logstore.runtime import MemoryFileSystem
-from logstore.segment import BatchExtent
+from logstore.storage.index import OffsetIndex, TimeIndex
+from logstore.storage.segment import BatchExtent
 from logstore.types import INT32_MAX
 from tests.support.world.builders import append, append_columns, batch, memory_world
 

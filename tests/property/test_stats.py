@@ -8,8 +8,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from logstore import Broker, TopicPartition, VirtualClock
-from logstore.broker.stats import partition_stats
-from logstore.broker.summary import count_keys
+from logstore.analysis.stats import partition_stats
+from logstore.analysis.summary import count_keys
 from tests.property.test_explain import COMPACT, configs, replayed, steps
 
 TP = TopicPartition("t", 0)

@@ -8,7 +8,7 @@ from tests.support.world.workload_commands import INTERPRETED, JVM_OPTIONS
 @pytest.fixture(scope="session")
 def session_of_all():
     """Return a session; the JVM ends with it."""
-    from logstore.bench.workloads.spark.session import spark_session, stop_session
+    from logstore.spark.sessions.session import spark_session, stop_session
 
     session = spark_session(
         "tests",
@@ -24,7 +24,7 @@ def session_of_all():
 @pytest.fixture
 def spark(session_of_all):
     """Return the session; if its JVM is dead, the test fails at once and says so."""
-    from logstore.bench.workloads.spark.jvm import jvm_death
+    from logstore.spark.sessions.jvm import jvm_death
 
     def fail_if_dead():
         if death := jvm_death():
@@ -38,7 +38,7 @@ def spark(session_of_all):
 @pytest.fixture
 def interpreted(spark):
     """Switch code generation off for a test; return the settings that were."""
-    from logstore.bench.workloads.spark.jvm import jvm_death
+    from logstore.spark.sessions.jvm import jvm_death
 
     settings = {**INTERPRETED, "spark.sql.adaptive.enabled": "false"}
     kept = {name: spark.conf.get(name) for name in settings}
@@ -53,7 +53,7 @@ def interpreted(spark):
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch):
     """Let a commit that finds the data directory in use say so at once."""
-    monkeypatch.setattr("logstore.bench.workloads.datasource.commit.LOCK_WAIT_SECONDS", 0.0)
+    monkeypatch.setattr("logstore.spark.datasource.commit.LOCK_WAIT_SECONDS", 0.0)
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -7,7 +7,7 @@ import pytest
 pytest.importorskip("pyspark")
 
 from logstore import Broker
-from logstore.bench.workloads.judging.directories import verify_directories
+from logstore.spark.oracle.directories import verify_directories
 from tests.support.world.random_cleanings import random_cleanings
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("interpreted")]

@@ -7,11 +7,11 @@ import pytest
 pytest.importorskip("pyspark")
 
 from logstore import Broker, TopicPartition, VirtualClock
-from logstore.bench.workloads.judging import directories
-from logstore.bench.workloads.judging.directories import verify_directories
-from logstore.bench.workloads.judging.verify import Begin, Cleaned, Verdict
 from logstore.errors import InvalidConfigurationError, UnknownTopicOrPartitionError
 from logstore.runtime import SystemClock
+from logstore.spark.oracle import directories
+from logstore.spark.oracle.directories import verify_directories
+from logstore.spark.oracle.verify import Begin, Cleaned, Verdict
 
 NOW = 1_800_000_000_000
 

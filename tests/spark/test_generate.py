@@ -8,16 +8,16 @@ import numpy as np
 from pyspark.errors import PySparkException
 
 from logstore import Broker
-from logstore.bench.workloads.making import generate as generate_module
-from logstore.bench.workloads.making.generate import generate, parquet_dir
-from logstore.bench.workloads.making.parquet import ParquetTarget
-from logstore.check import Checker
 from logstore.errors import (
     InvalidConfigurationError,
     KafkaStorageError,
     TopicAlreadyExistsError,
 )
+from logstore.inspect.check import Checker
 from logstore.runtime import DiskFileSystem
+from logstore.spark.generation import generate as generate_module
+from logstore.spark.generation.generate import generate, parquet_dir
+from logstore.spark.generation.parquet import ParquetTarget
 from logstore.workload.spec import BLOCK_RECORDS, from_mapping
 from tests.support.world.generated import blocks_of, digest, make_topic, preset, tree
 

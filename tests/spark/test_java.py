@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from logstore.bench.workloads.spark import java
-from logstore.bench.workloads.spark.java import (
+from logstore.spark.sessions import java
+from logstore.spark.sessions.java import (
     Java,
     JavaNotFoundError,
     find_java,

@@ -8,7 +8,7 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from logstore.bench.workloads.spark.session import COLLECTOR, COMPILE_LATER, _set_up_jvm
+from logstore.spark.sessions.session import COLLECTOR, COMPILE_LATER, _set_up_jvm
 from tests.support.world.workload_commands import (
     JVM_OPTIONS,
     ROOT,
@@ -32,8 +32,8 @@ import json
 import pytest
 
 from logstore.cli.main import main
-from logstore.bench.workloads.commands.workload import SparkOptions
-from logstore.bench.workloads.spark.jvm import SparkDiedError
+from logstore.spark.commands.workload import SparkOptions
+from logstore.spark.sessions.jvm import SparkDiedError
 from tests.spark.conftest import interpreted, session_of_all, spark
 
 
@@ -123,10 +123,10 @@ def test_workers_are_forked_by_a_daemon_that_has_the_modules(spark):
     def main_module(_):
         return sys.modules[
             "__main__"
-        ].__spec__.name, "logstore.bench.workloads.datasource.kernels" in sys.modules
+        ].__spec__.name, "logstore.spark.datasource.kernels" in sys.modules
 
     (told,) = spark.sparkContext.parallelize([0], 1).map(main_module).collect()
-    assert told == ("logstore.bench.workloads.spark.daemon", True)
+    assert told == ("logstore.spark.sessions.daemon", True)
 
 
 def test_what_a_caller_asks_of_the_jvm_wins(spark):

@@ -9,7 +9,7 @@ import pytest
 pytest.importorskip("pyspark")
 
 from logstore import Broker
-from logstore.bench.workloads.spark.java import find_java, wrap_java
+from logstore.spark.sessions.java import find_java, wrap_java
 
 SCRIPT = """
 import sys

@@ -9,9 +9,9 @@ pytest.importorskip("pyspark")
 
 from py4j.protocol import Py4JNetworkError
 
-from logstore.bench.workloads.commands import watching
-from logstore.bench.workloads.commands.watching import SparkProgress
-from logstore.bench.workloads.commands.workload import SparkOptions
+from logstore.spark.commands import watching
+from logstore.spark.commands.watching import SparkProgress
+from logstore.spark.commands.workload import SparkOptions
 
 Stage = namedtuple("Stage", ("numTasks", "numCompletedTasks"))
 
@@ -85,7 +85,7 @@ def test_nobody_looks_where_no_terminal_watches():
 def test_a_command_shows_the_projects_bar_and_not_sparks(spark, monkeypatch):
     """Spark's bar writes over the terminal, and names stages that mean nothing to a user."""
     given, looks = [], []
-    sessions = "logstore.bench.workloads.spark.session"
+    sessions = "logstore.spark.sessions.session"
     monkeypatch.setattr(
         f"{sessions}.spark_session", lambda name, **options: given.append(options) or spark
     )

@@ -10,8 +10,8 @@ pytest.importorskip("pyspark")
 import pyarrow as pa
 
 from logstore import Broker
-from logstore.bench.workloads.judging import scan
-from logstore.bench.workloads.judging.verify import Cleaned, Rules, verify
+from logstore.spark.oracle import scan
+from logstore.spark.oracle.verify import Cleaned, Rules, verify
 
 COLUMNS = "topic,partition,offset,key,timestamp,timestampType,aborted"
 
@@ -45,7 +45,7 @@ def many(tmp_path):
 @pytest.mark.parametrize("rows_max", (1, 1 << 20))
 def test_only_what_a_later_record_of_the_key_beats_is_left_out(here, monkeypatch, many, rows_max):
     monkeypatch.setattr(scan, "STRETCH_ROWS", rows_max)
-    monkeypatch.setattr("logstore.bench.workloads.datasource.source.ARROW_ROWS", 5)
+    monkeypatch.setattr("logstore.spark.datasource.source.ARROW_ROWS", 5)
     options = {"columns": COLUMNS}
     all_rows, _ = scan.scan(None, [many], options)
     ranges = {("t", 0): (20, 150), ("t", 1): (0, 0)}

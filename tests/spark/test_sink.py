@@ -8,10 +8,10 @@ pytest.importorskip("pyspark")
 from pyspark.errors import PySparkException
 
 from logstore import Broker
-from logstore.check import Checker
-from logstore.checkpoint.topic_id import PARTITION_METADATA
+from logstore.inspect.check import Checker
+from logstore.manager.topics import TOPICS_FILE
 from logstore.runtime import DiskFileSystem, ReadOnlyFileSystem
-from logstore.topics import TOPICS_FILE
+from logstore.storage.checkpoint.topic_id import PARTITION_METADATA
 from tests.support.world.golden_dirs import ROOT
 
 pytestmark = pytest.mark.slow

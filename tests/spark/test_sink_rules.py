@@ -14,11 +14,6 @@ import pyarrow as pa
 from pyspark.sql.types import StructType
 
 from logstore import Broker
-from logstore.bench.workloads.datasource import commit
-from logstore.bench.workloads.datasource.schema import KAFKA_SCHEMA
-from logstore.bench.workloads.datasource.sink import LogstoreWriter
-from logstore.check import Checker
-from logstore.checkpoint.topic_id import PARTITION_METADATA
 from logstore.errors import (
     InvalidConfigurationError,
     InvalidRecordError,
@@ -26,8 +21,13 @@ from logstore.errors import (
     KafkaStorageError,
     TopicAlreadyExistsError,
 )
+from logstore.inspect.check import Checker
+from logstore.manager.topics import Topic, TopicStore
 from logstore.runtime import DiskFileSystem
-from logstore.topics import Topic, TopicStore
+from logstore.spark.datasource import commit
+from logstore.spark.datasource.schema import KAFKA_SCHEMA
+from logstore.spark.datasource.sink import LogstoreWriter
+from logstore.storage.checkpoint.topic_id import PARTITION_METADATA
 
 
 def writer(path, *names, overwrite=False, **options):
@@ -451,7 +451,7 @@ def test_headers_of_a_slice_are_its_own(tmp_path):
 def test_large_rows_are_gathered_by_their_bytes_and_none_is_lost(tmp_path, monkeypatch):
     given = [rows(0, range(90), size=500), rows(0, range(90, 200), size=900)]
     write(writer(tmp_path / "whole", topic="t", batchRecords=70, now=5), given)
-    monkeypatch.setattr("logstore.bench.workloads.datasource.sink._GATHER_BYTES", 7_000)
+    monkeypatch.setattr("logstore.spark.datasource.sink._GATHER_BYTES", 7_000)
     write(writer(tmp_path / "pieces", topic="t", batchRecords=70, now=5), given)
     with Broker(tmp_path / "pieces", read_only=True) as broker:
         assert [each.offset for each in broker.read("t")] == list(range(200))

@@ -5,7 +5,7 @@ import pytest
 pytest.importorskip("pyspark")
 
 from logstore import Broker, VirtualClock
-from logstore.bench.workloads.datasource.source import LogstoreDataSource
+from logstore.spark.datasource.source import LogstoreDataSource
 from tests.support.oracles.plain_reader import CODEC_BITS, HEADER, plain_records
 from tests.support.world.golden_dirs import READ_CASES, ROOT, manifest
 

@@ -9,14 +9,14 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType
 
 from logstore import Broker, VirtualClock
-from logstore.bench.workloads.datasource import source
-from logstore.bench.workloads.datasource.schema import KAFKA_SCHEMA
-from logstore.bench.workloads.datasource.source import LogstoreDataSource
 from logstore.errors import (
     InvalidConfigurationError,
     InvalidRecordError,
     UnknownTopicOrPartitionError,
 )
+from logstore.spark.datasource import source
+from logstore.spark.datasource.schema import KAFKA_SCHEMA
+from logstore.spark.datasource.source import LogstoreDataSource
 from tests.support.world.golden_dirs import ROOT, lines, manifest
 
 NOW = 1_700_000_000_000

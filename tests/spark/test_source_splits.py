@@ -9,14 +9,14 @@ import pytest
 pytest.importorskip("pyspark")
 
 from logstore import Broker, TopicPartition, VirtualClock
-from logstore.bench.workloads.datasource import splits as splits_module
-from logstore.bench.workloads.datasource.source import LogstoreDataSource
 from logstore.errors import (
     CorruptRecordError,
     InvalidConfigurationError,
     OffsetOutOfRangeError,
     UnknownTopicOrPartitionError,
 )
+from logstore.spark.datasource import splits as splits_module
+from logstore.spark.datasource.source import LogstoreDataSource
 
 DAY_MS = 86_400_000
 

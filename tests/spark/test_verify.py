@@ -15,13 +15,13 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from logstore.bench.workloads.commands.verify import _examples
-from logstore.bench.workloads.judging import verify as oracle
-from logstore.bench.workloads.judging.kinds import example
-from logstore.bench.workloads.judging.verify import Cleaned, Rules, Verdict, verify
-from logstore.bench.workloads.judging.violations import KINDS
 from logstore.errors import InvalidConfigurationError
 from logstore.record.json_text import bytes_item
+from logstore.spark.commands.verify import _examples
+from logstore.spark.oracle import verify as oracle
+from logstore.spark.oracle.kinds import example
+from logstore.spark.oracle.verify import Cleaned, Rules, Verdict, verify
+from logstore.spark.oracle.violations import KINDS
 from tests.support.world.frames import frame_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("interpreted")]

@@ -4,7 +4,7 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from logstore.bench.workloads.judging.verify import Begin, Cleaned, Rules, Verdict, verify
+from logstore.spark.oracle.verify import Begin, Cleaned, Rules, Verdict, verify
 from tests.support.world.frames import frame_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("interpreted")]

@@ -17,10 +17,10 @@ import pytest
 pytest.importorskip("pyspark")
 
 from logstore import Broker
-from logstore.bench.workloads.judging.directories import verify_directories
-from logstore.bench.workloads.judging.verify import Verdict
-from logstore.bench.workloads.judging.violations import KINDS
 from logstore.record.records import Record
+from logstore.spark.oracle.directories import verify_directories
+from logstore.spark.oracle.verify import Verdict
+from logstore.spark.oracle.violations import KINDS
 from logstore.types import TimestampType
 from tests.support.oracles.version_oracle import By, order_of
 from tests.support.world.fault_history import HASTY_KEYS, TOPIC, History, cleaned_history

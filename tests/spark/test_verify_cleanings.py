@@ -9,7 +9,7 @@ import pytest
 pytest.importorskip("pyspark")
 
 from logstore import Broker, VirtualClock
-from logstore.bench.workloads.judging.verify import Cleaned, Rules, verify
+from logstore.spark.oracle.verify import Cleaned, Rules, verify
 from logstore.workload.blocks import NO_VERSION, block_of
 from tests.support.world.generated import preset
 

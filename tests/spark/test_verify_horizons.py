@@ -7,8 +7,8 @@ import xxhash
 pytest.importorskip("pyspark")
 
 from logstore import Broker, VirtualClock
-from logstore.bench.workloads.datasource.kernels import digest_strings
-from logstore.bench.workloads.judging.verify import Begin, Cleaned, Rules, verify
+from logstore.spark.datasource.kernels import digest_strings
+from logstore.spark.oracle.verify import Begin, Cleaned, Rules, verify
 from tests.support.world.frames import frame_of
 
 NOW = 1_700_000_000_000

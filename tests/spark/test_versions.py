@@ -8,8 +8,8 @@ pytest.importorskip("pyspark")
 
 from pyspark.sql import functions as F
 
-from logstore.bench.workloads.judging.versions import big_endian, varlong, version_of
 from logstore.record.varint import encode_varint
+from logstore.spark.oracle.versions import big_endian, varlong, version_of
 
 pytestmark = pytest.mark.slow
 

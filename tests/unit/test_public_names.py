@@ -42,7 +42,7 @@ def test_a_broker_in_memory_loads_nothing_for_what_nobody_asked_of_it():
         "    broker.create_topic('t')\n"
         "    broker.append('t', key=b'k', value=b'v')\n"
         "rooms = 'logstore.security', 'logstore.jit', 'logstore.cleaner', 'logstore.wire'\n"
-        "rooms += 'logstore.runtime.crash', 'logstore.runtime.faultfs', 'numpy', 'asyncio'\n"
+        "rooms += 'logstore.faults.crash', 'logstore.faults.faultfs', 'numpy', 'asyncio'\n"
         "print(*(name for name in sys.modules if name.startswith(rooms)))\n"
     )
     done = subprocess.run(

@@ -30,10 +30,10 @@ from logstore.cli.show.progress import ProgressBar
 
 if TYPE_CHECKING:
     from logstore.broker import Broker
-    from logstore.broker.writer import AppendedRange, BatchWriter
     from logstore.cli.commands.append_lines import Parser
+    from logstore.clients.writer import AppendedRange, BatchWriter
     from logstore.config.log_config import LogConfig
-    from logstore.log.drafts import NewRecord
+    from logstore.storage.log.drafts import NewRecord
 
 CREATED_PARTITIONS_MAX = 1000
 """Partitions that a line's number may bring about with --create; a typo should not cost more."""
@@ -243,7 +243,7 @@ def _record_check(broker: Broker, topic: str) -> Callable[[NewRecord], None] | N
 
     The log would refuse the same, but the whole batch, and could not name the line.
     """
-    from logstore.log.validate import check_keys, check_timestamps
+    from logstore.storage.log.validate import check_keys, check_timestamps
     from logstore.types import INT64_MAX, TimestampType
 
     config: LogConfig = broker.manager.catalog.config(topic)

@@ -8,9 +8,9 @@ import json
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NoReturn
 
-from logstore.log.drafts import NewRecord
 from logstore.named import NamedTuple
 from logstore.record.records import Header
+from logstore.storage.log.drafts import NewRecord
 from logstore.types import INT32_MAX, INT64_MAX, NO_TIMESTAMP
 
 _IGNORED = frozenset({"offset", "topic", "timestamp_type", "decoded"})

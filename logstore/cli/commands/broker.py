@@ -87,7 +87,7 @@ def alter(
     """
     if not values and not keys:
         raise click.UsageError("nothing to change: give --set K=V or --unset K")
-    from logstore.broker.reports import changes_between
+    from logstore.analysis.reports import changes_between
     from logstore.config.dynamic import changes_of
 
     changes = changes_of(dict(values), keys)

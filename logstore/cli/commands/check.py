@@ -23,7 +23,7 @@ from logstore.cli.show.progress import ProgressBar
 from logstore.cli.show.tables import Styled, Table, paint
 
 if TYPE_CHECKING:
-    from logstore.check import CheckCounts, Checker, CheckFinding
+    from logstore.inspect.check import CheckCounts, Checker, CheckFinding
 
 _STYLES = {"error": "bold red", "warning": "yellow", "info": "dim"}
 _EXIT_FINDINGS = 1
@@ -54,8 +54,8 @@ def check(settings: Settings, path: str | None) -> int:
 
     docs/CHECKS.md lists the checks by name.
     """  # noqa: D301  # click's marker is the backspace itself
-    from logstore.check import CheckCounts, Checker, confirmed
     from logstore.config.limits import ReadLimits
+    from logstore.inspect.check import CheckCounts, Checker, confirmed
     from logstore.runtime import DiskFileSystem, ReadOnlyFileSystem
 
     counts = CheckCounts()
@@ -124,7 +124,7 @@ def _as_given(found: str, path: str) -> str:
 
 def _print(settings: Settings, findings: list[CheckFinding], counts: CheckCounts) -> int:
     """Print how often each check found something, then the findings, the gravest first."""
-    from logstore.check.findings import SEVERITIES
+    from logstore.inspect.check.findings import SEVERITIES
 
     findings.sort(key=lambda finding: SEVERITIES.index(finding.severity))
     kinds = sorted(counts.findings, key=lambda kind: (SEVERITIES.index(kind[0]), kind[1]))
@@ -153,7 +153,7 @@ def _print(settings: Settings, findings: list[CheckFinding], counts: CheckCounts
 
 
 def _overview(kinds: Sequence[tuple[str, str]], counts: CheckCounts) -> None:
-    from logstore.check import CHECKS
+    from logstore.inspect.check import CHECKS
 
     table = Table(("severity", "check", "found", "meaning"), right=("found",), wrap=True)
     rows = (

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from logstore.checkpoint.offsets import CHECKPOINTS
 from logstore.cli.options import (
     Settings,
     accept_data_loss_option,
@@ -35,12 +34,13 @@ from logstore.cli.show.progress import ProgressBar, watched
 from logstore.cli.show.tables import Table, can_print, paint
 from logstore.cli.targets import open_target, refuse_path
 from logstore.names import META_PROPERTIES
+from logstore.storage.checkpoint.offsets import CHECKPOINTS
 
 if TYPE_CHECKING:
-    from logstore.broker.copies import CopyProgress
-    from logstore.broker.reports import CleanReport
+    from logstore.analysis.copies import CopyProgress
+    from logstore.analysis.reports import CleanReport
     from logstore.cleaner.passes.clean import PassProgress
-    from logstore.directories.directory import LogDirectory
+    from logstore.manager.directories.directory import LogDirectory
     from logstore.types import TopicPartition
 
 REASONS = {
@@ -189,7 +189,7 @@ def _copy(
         The new data directory, which counts as unfinished until `copying` ends; and topic and
         partition of the target.
     """
-    from logstore.broker.copies import copy_into, unfinished
+    from logstore.analysis.copies import copy_into, unfinished
     from logstore.cli.show.messages import Recovery, show_messages
     from logstore.runtime import DiskFileSystem
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from logstore.broker.fates import fate_json
+from logstore.analysis.fates import fate_json
 from logstore.cli.options import (
     Settings,
     as_recovered_option,
@@ -23,8 +23,8 @@ from logstore.cli.show.tables import Cell, Table, paint
 from logstore.cli.targets import Target, open_target
 
 if TYPE_CHECKING:
-    from logstore.broker.diff import PartitionDiff
-    from logstore.broker.fates import RecordFate
+    from logstore.analysis.diff import PartitionDiff
+    from logstore.analysis.fates import RecordFate
     from logstore.types import TopicPartition
 
 _COLUMNS = ("offset", "fate", "superseded by", "key")
@@ -86,7 +86,7 @@ def diff(
         first.override(overrides)
         tp = _only(first, before)
         _only(second, after)
-        from logstore.broker.diff import PartitionDiff
+        from logstore.analysis.diff import PartitionDiff
 
         (left,), (right,) = first.views(), second.views()
         found = PartitionDiff(left, right, progress=bar.update if bar.visible else None)
@@ -134,7 +134,7 @@ def _emit_document(tp: TopicPartition, found: PartitionDiff, *, summary: bool) -
 
 
 def _sums(tp: TopicPartition, found: PartitionDiff) -> dict[str, object]:
-    from logstore.broker.diff import DIFFERENCES
+    from logstore.analysis.diff import DIFFERENCES
 
     return {
         **tp._asdict(),
@@ -145,7 +145,7 @@ def _sums(tp: TopicPartition, found: PartitionDiff) -> dict[str, object]:
 
 
 def _show(tp: TopicPartition, found: PartitionDiff, *, show_all: bool, summary: bool) -> None:
-    from logstore.broker.diff import DIFFERENCES, UNEXPLAINED
+    from logstore.analysis.diff import DIFFERENCES, UNEXPLAINED
 
     emit(paint(str(tp), "bold"))
     emit("")

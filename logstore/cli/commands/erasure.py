@@ -32,7 +32,7 @@ from logstore.cli.times import format_span, format_time
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from logstore.broker.erasure import ErasurePlace, ErasureReport
+    from logstore.analysis.erasure import ErasurePlace, ErasureReport
 
 _COLOURS = {"live": "bold red", "tombstone": "yellow", "unreadable": "bold red"}
 
@@ -82,7 +82,7 @@ def erasure(
         topics = {tp.topic for tp in found.partitions}
         if len(topics) != 1:
             raise click.UsageError(f"{target} holds {plural(len(topics), 'topic')}: name one")
-        from logstore.broker.erasure import erasure as find
+        from logstore.analysis.erasure import erasure as find
 
         number = found.partitions[0].partition if found.is_one else None
         tell = bar.update if bar.visible else None

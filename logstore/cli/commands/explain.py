@@ -36,9 +36,9 @@ from logstore.cli.targets import Target, open_target
 from logstore.cli.times import format_duration, format_span, format_time
 
 if TYPE_CHECKING:
+    from logstore.analysis.key_story import KeyExplanation
+    from logstore.analysis.reports import PartitionExplanation
     from logstore.broker import Broker
-    from logstore.broker.key_story import KeyExplanation
-    from logstore.broker.reports import PartitionExplanation
     from logstore.cleaner.explaining import Remedy
     from logstore.cleaner.selection import CleaningDecision, Gate
     from logstore.errors import LogStoreError
@@ -136,7 +136,7 @@ def explain(
 
 
 def _clock(broker: Broker) -> str:
-    from logstore.broker.assumptions import assumed_clock
+    from logstore.analysis.assumptions import assumed_clock
 
     return assumed_clock(format_time(broker.clock.now_ms()))
 

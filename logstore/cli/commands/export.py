@@ -31,11 +31,11 @@ from logstore.cli.show.progress import ProgressBar
 from logstore.cli.targets import Target, open_target
 
 if TYPE_CHECKING:
-    from logstore.broker.fates import RecordFate
-    from logstore.broker.view import PartitionView
+    from logstore.analysis.fates import RecordFate
+    from logstore.analysis.view import PartitionView
     from logstore.export.rows import Row
-    from logstore.log.log import Log
-    from logstore.schemas.decoding import Decoder
+    from logstore.inspect.schemas.decoding import Decoder
+    from logstore.storage.log.log import Log
 
 SUFFIXES = (".parquet", ".arrow", ".csv", ".jsonl")
 DATA_FORMATS = ("bytes", "text", "json", "confluent")
@@ -171,7 +171,7 @@ def export(
 def _decoder(
     key_format: str, value_format: str, schemas: tuple[tuple[int, tuple[str, ...]], ...]
 ) -> Decoder:
-    from logstore.schemas.decoding import DataFormat, Decoder
+    from logstore.inspect.schemas.decoding import DataFormat, Decoder
 
     if schemas and "confluent" not in (key_format, value_format):
         raise click.UsageError("--schema needs --key-format or --value-format confluent")
@@ -289,7 +289,7 @@ class _Run:
         return found_json(self._target.broker, self._target.partitions)
 
     def _fates(self, log: Log) -> Iterator[RecordFate]:
-        from logstore.broker.fates import PartitionFates
+        from logstore.analysis.fates import PartitionFates
 
         assert self._target.broker is not None
         return iter(PartitionFates(self._target.broker.cleaner, log, roll=self._roll))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    from logstore.schemas.kinds import Schema
+    from logstore.inspect.schemas.kinds import Schema
 
 SchemaFiles = tuple[int, tuple[str, ...]]
 """The number of a schema, and its files: it is in the last one, which may refer to the others."""
@@ -65,7 +65,7 @@ def load_schemas(files: Sequence[SchemaFiles]) -> dict[int, Schema]:
 
 
 def _load(paths: Sequence[str]) -> Schema:
-    from logstore.schemas.kinds import AvroSchema, JsonSchema, ProtobufSchema
+    from logstore.inspect.schemas.kinds import AvroSchema, JsonSchema, ProtobufSchema
 
     kind = Path(paths[-1]).suffix
     if kind == ".desc":
@@ -79,7 +79,7 @@ def _load(paths: Sequence[str]) -> Schema:
 def _compiled(paths: Sequence[str]) -> bytes:
     """Return the descriptors of .proto files; imports are looked for beside each of them."""
     from logstore.errors import InvalidConfigurationError
-    from logstore.schemas.kinds import library
+    from logstore.inspect.schemas.kinds import library
 
     library("grpc_tools", "a .proto file")
     includes = dict.fromkeys(f"-I{Path(path).resolve().parent}" for path in reversed(paths))

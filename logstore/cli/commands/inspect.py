@@ -32,7 +32,7 @@ from logstore.cli.times import format_time
 from logstore.inspect.records import decodable_topic, stored_record_json
 
 if TYPE_CHECKING:
-    from logstore.broker.summary import PartitionSummary
+    from logstore.analysis.summary import PartitionSummary
     from logstore.errors import LogStoreError
     from logstore.inspect.files import BatchSource, StoredRecord
     from logstore.types import TopicPartition
@@ -164,7 +164,7 @@ def _print_partitions(
     settings: Settings, target: Target, *, deep: bool, is_summary: bool, sort: str | None
 ) -> int:
     """Print summaries; a partition that cannot be opened hides no other."""
-    from logstore.broker.summary import inspect_partition
+    from logstore.analysis.summary import inspect_partition
     from logstore.errors import LogStoreError
 
     broker = target.broker

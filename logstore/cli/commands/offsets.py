@@ -24,9 +24,9 @@ from logstore.cli.times import TIME_HELP, format_time, parse_time
 from logstore.named import NamedTuple
 
 if TYPE_CHECKING:
-    from logstore.broker.view import PartitionView
+    from logstore.analysis.view import PartitionView
     from logstore.errors import LogStoreError
-    from logstore.log.reader import ListedOffset
+    from logstore.storage.log.reader import ListedOffset
     from logstore.types import TopicPartition
 
 WORDS = {"latest": -1, "earliest": -2, "max-timestamp": -3}

@@ -36,8 +36,8 @@ from logstore.named import NamedTuple
 
 if TYPE_CHECKING:
     from logstore.broker import Broker, ConsumerRecord
-    from logstore.log.log import Log
     from logstore.record.records import Header
+    from logstore.storage.log.log import Log
     from logstore.types import TopicPartition
 
 EARLIEST = "earliest"
@@ -183,7 +183,7 @@ def read(
 def _latest(
     broker: Broker, topic: str, records: Iterator[ConsumerRecord]
 ) -> Iterator[ConsumerRecord]:
-    from logstore.broker.table import latest_per_key
+    from logstore.clients.table import latest_per_key
 
     return latest_per_key(records, broker.manager.catalog.config(topic))
 

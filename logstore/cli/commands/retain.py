@@ -34,10 +34,10 @@ from logstore.cli.targets import open_target, refuse_path
 from logstore.cli.times import format_span, format_time
 
 if TYPE_CHECKING:
+    from logstore.analysis.reports import RetainReport
     from logstore.broker import Broker
-    from logstore.broker.reports import RetainReport
     from logstore.errors import LogStoreError
-    from logstore.log.retention import RetentionDecision, SegmentVerdict
+    from logstore.storage.log.retention import RetentionDecision, SegmentVerdict
     from logstore.types import TopicPartition
 
 _SPAN_MS = re.compile(r"\b(\d+) ms\b")
@@ -114,7 +114,7 @@ def _retain(
     broker: Broker, partitions: Sequence[TopicPartition], *, dry_run: bool
 ) -> tuple[RetainReport, Failures]:
     """Run over one partition after another; one that fails stops no other."""
-    from logstore.broker.reports import RetainReport
+    from logstore.analysis.reports import RetainReport
     from logstore.errors import LogStoreError
 
     decisions: list[RetentionDecision] = []

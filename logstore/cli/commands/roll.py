@@ -36,7 +36,7 @@ def roll(settings: Settings, topic: str, partition: int | None) -> None:
     if settings.as_table:
         print(f"{topic}-{numbers[0]}: the active segment now starts at offset {base_offset}")
     else:
-        from logstore.broker.reports import rolled_json
+        from logstore.analysis.reports import rolled_json
         from logstore.types import TopicPartition
 
         emit_json(rolled_json(TopicPartition(topic, numbers[0]), base_offset), settings.output)

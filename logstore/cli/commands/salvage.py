@@ -16,7 +16,7 @@ from logstore.cli.show.tables import Table
 from logstore.cli.targets import open_target
 
 if TYPE_CHECKING:
-    from logstore.broker.salvage import Lost, SalvageReport
+    from logstore.analysis.salvage import Lost, SalvageReport
     from logstore.types import TopicPartition
 
 
@@ -50,7 +50,7 @@ def salvage(settings: Settings, target: str | None, out: str, partition: int | N
     folders in the place of its own. The program exits with 0 if something was lost, too: the list
     says so.
     """  # noqa: D301  # click's marker is the backspace itself
-    from logstore.broker.salvage import salvage as save
+    from logstore.analysis.salvage import salvage as save
     from logstore.runtime import DiskFileSystem
 
     path = os.path.abspath(out)  # noqa: PTH100  # strings are the paths of the engine

@@ -38,7 +38,7 @@ from logstore.cli.times import format_time
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from logstore.broker.stats import KeyStats, PartitionStats, Sizes, Tally
+    from logstore.analysis.stats import KeyStats, PartitionStats, Sizes, Tally
     from logstore.errors import LogStoreError
     from logstore.types import TopicPartition
 
@@ -123,7 +123,7 @@ def stats(
 
 def _counted(target: Target, failures: Failures, *, top: int) -> Iterator[PartitionStats]:
     """Count one partition after another; one that cannot be opened hides no other."""
-    from logstore.broker.stats import partition_stats
+    from logstore.analysis.stats import partition_stats
     from logstore.errors import LogStoreError
 
     for tp in target.partitions:

@@ -33,7 +33,7 @@ from logstore.config.origins import ORIGIN_DEFAULT
 
 if TYPE_CHECKING:
     from logstore.config.overrides import ConfigValue
-    from logstore.topics.store import Topic
+    from logstore.manager.topics.store import Topic
 
 
 @click.command(
@@ -213,7 +213,7 @@ def alter(
     """
     if not values and not keys:
         raise click.UsageError("nothing to change: give --set K=V or --unset K")
-    from logstore.broker.reports import changes_between
+    from logstore.analysis.reports import changes_between
 
     with settings.open_broker() as broker:
         checked_partition(broker, name, None)
@@ -248,7 +248,7 @@ def delete(settings: Settings, name: str) -> None:
     Its name is free at once. A topic copied from a broker is deleted all the same; `inspect`
     shows beforehand what there is to lose.
     """
-    from logstore.broker.reports import deleted_json, segment_sizes
+    from logstore.analysis.reports import deleted_json, segment_sizes
 
     with settings.open_broker() as broker:
         checked_partition(broker, name, None)

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from logstore import jit
+from logstore.analysis.summary import PartitionSummary, inspect_partition
 from logstore.broker import Broker
-from logstore.broker.summary import PartitionSummary, inspect_partition
 from logstore.cli.demo.accounts import Accounts, Chapter
 from logstore.named import NamedTuple
 from logstore.runtime import SystemClock

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from logstore.analysis.summary import PartitionSummary, inspect_partition
 from logstore.broker import Broker
-from logstore.broker.summary import PartitionSummary, inspect_partition
 from logstore.cli.demo.accounts import Accounts
 from logstore.cli.demo.kafka import KafkaCase
 from logstore.cli.demo.story import MAX_LAG_DAYS, TOPIC, Look, Story, Written, compile_kernels

@@ -23,7 +23,7 @@ from logstore.cli.show.tables import can_print
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from logstore.broker.summary import PartitionSummary
+    from logstore.analysis.summary import PartitionSummary
 
 PIPED_WIDTH = 80
 WIDTH_MAX = 96

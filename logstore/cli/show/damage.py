@@ -88,7 +88,7 @@ def tell_all(damages: Sequence[Damage]) -> int:
 
 def found_json(broker: Broker, partitions: Iterable[TopicPartition]) -> dict[str, Any]:
     """Return for JSON what was passed over and what was assumed, each if there is any."""
-    from logstore.broker.assumptions import assumptions
+    from logstore.analysis.assumptions import assumptions
 
     partitions = list(partitions)
     damages = [damage._asdict() for damage in damages_of(broker, partitions)]

@@ -9,8 +9,8 @@ from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from logstore.broker.fates import fate_json
-from logstore.broker.view import PartitionView
+from logstore.analysis.fates import fate_json
+from logstore.analysis.view import PartitionView
 from logstore.cli.commands.clean import PHASES
 from logstore.cli.show.damage import found_json, tell_damages
 from logstore.cli.show.decoded import displayed_key
@@ -26,13 +26,13 @@ from logstore.cli.show.output import (
 from logstore.cli.show.progress import ProgressBar
 from logstore.cli.show.tables import Cell, Styled, Table, output_width, paint
 from logstore.errors import LogStoreError
-from logstore.loading.second_look import TRANSIENT
+from logstore.storage.loading.second_look import TRANSIENT
 
 if TYPE_CHECKING:
+    from logstore.analysis.fates import PartitionFates, RecordFate
     from logstore.broker import Broker
-    from logstore.broker.fates import PartitionFates, RecordFate
     from logstore.cleaner.passes.clean import PassProgress
-    from logstore.log.log import Log
+    from logstore.storage.log.log import Log
     from logstore.types import TopicPartition
 
 # Green stays, yellow goes; records that no cleaning looks at have their section's colour.
@@ -107,7 +107,7 @@ class _Listing:
         self.fates = self._view.look(self._made)
 
     def _made(self, log: Log) -> PartitionFates:
-        from logstore.broker.fates import PartitionFates
+        from logstore.analysis.fates import PartitionFates
 
         progress = self._progress if self._bar.visible else None
         return PartitionFates(self._broker.cleaner, log, progress=progress)

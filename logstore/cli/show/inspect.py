@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from logstore.broker.summary import CORRUPT_BATCH
+from logstore.analysis.summary import CORRUPT_BATCH
 from logstore.cli.show.output import emit, emit_lines, format_count, format_size, plural
 from logstore.cli.show.tables import (
     Cell,
@@ -20,7 +20,7 @@ from logstore.cli.show.tables import (
 from logstore.cli.times import format_span, format_time
 
 if TYPE_CHECKING:
-    from logstore.broker.summary import FindingSummary, PartitionSummary, SegmentSummary
+    from logstore.analysis.summary import FindingSummary, PartitionSummary, SegmentSummary
     from logstore.record.survey import Damage
 
 # Sections differ in colour, in the texture of their bars, and in a word.

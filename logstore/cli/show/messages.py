@@ -12,10 +12,14 @@ FINDINGS_SHOWN_MAX = 10
 
 _PACKAGES = ("logstore",)
 _COMPILER = "logstore.jit"
-_ABOUT_FILES = ("logstore.topics.", "logstore.directories.", "logstore.manager.registry")
+_ABOUT_FILES = (
+    "logstore.manager.topics.",
+    "logstore.manager.directories.",
+    "logstore.manager.registry",
+)
 """Loggers that warn of what is on the disk, each time that it is read: once is enough."""
 
-_RECOVERY = ("logstore.loading.loader", "logstore.loading.leftovers")
+_RECOVERY = ("logstore.storage.loading.loader", "logstore.storage.loading.leftovers")
 
 
 class Recovery(Enum):

@@ -10,7 +10,7 @@ from logstore.cli.show.tables import Styled, Table
 from logstore.config.origins import ORIGIN_DEFAULT, ORIGIN_TOPIC
 
 if TYPE_CHECKING:
-    from logstore.broker.reports import ConfigChange
+    from logstore.analysis.reports import ConfigChange
     from logstore.config.overrides import ConfigValue
 
 _STYLES = {ORIGIN_TOPIC: "bold green", ORIGIN_DEFAULT: "dim"}

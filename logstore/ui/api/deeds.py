@@ -10,7 +10,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from logstore.broker.losses import (
+from logstore.analysis.losses import (
     NOTHING_LOST,
     Loss,
     lost_by_delete_records,
@@ -19,8 +19,8 @@ from logstore.broker.losses import (
     lost_unread,
     lost_with,
 )
-from logstore.broker.preview import lost_by_settings, suppose_broker, suppose_topic
-from logstore.broker.reports import (
+from logstore.analysis.preview import lost_by_settings, suppose_broker, suppose_topic
+from logstore.analysis.reports import (
     DeleteRecordsResult,
     changes_between,
     deleted_json,
@@ -40,7 +40,7 @@ from logstore.ui.turns import refusal
 from logstore.wire.limits import Limits
 
 if TYPE_CHECKING:
-    from logstore.broker.preview import Supposition
+    from logstore.analysis.preview import Supposition
     from logstore.types import TopicPartition
     from logstore.ui.asking import Ask
 

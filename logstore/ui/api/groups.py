@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from logstore.coordinator.groups.consumer_protocol import Assignment, Subscription
+from logstore.coordinator.groups.group import GroupState
 from logstore.errors import GroupIdNotFoundError, LogStoreError
-from logstore.groups.consumer_protocol import Assignment, Subscription
-from logstore.groups.group import GroupState
 from logstore.ui.asking import get
 
 if TYPE_CHECKING:
-    from logstore.groups.offsets import OffsetAndMetadata
+    from logstore.coordinator.groups.offsets import OffsetAndMetadata
     from logstore.types import TopicPartition
     from logstore.ui.asking import Ask
 

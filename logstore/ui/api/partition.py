@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from logstore.broker.strip import deleted_files
-from logstore.broker.summary import inspect_partition
-from logstore.broker.tombstones import live_tombstones
-from logstore.broker.view import PartitionView
+from logstore.analysis.strip import deleted_files
+from logstore.analysis.summary import inspect_partition
+from logstore.analysis.tombstones import live_tombstones
+from logstore.analysis.view import PartitionView
 from logstore.cleaner.explaining import Tombstones
 from logstore.ui.api.overview import PAGE_MAX
 from logstore.ui.asking import get

@@ -11,7 +11,7 @@ from logstore.ui.lines import alteration, broker_alteration, rehearsals
 from logstore.ui.settings import given_keys, given_settings
 
 if TYPE_CHECKING:
-    from logstore.broker.preview import Preview
+    from logstore.analysis.preview import Preview
     from logstore.ui.asking import Ask
 
 READ_BYTES_MAX = 64 << 20

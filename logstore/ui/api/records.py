@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from logstore.broker.fates import PartitionFates, fate_json
-from logstore.broker.view import PartitionView
+from logstore.analysis.fates import PartitionFates, fate_json
+from logstore.analysis.view import PartitionView
 from logstore.inspect.files import describe_batches
 from logstore.inspect.records import decoded_member, stored_record_json
 from logstore.record.batch import decode_stored

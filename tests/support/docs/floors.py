@@ -19,7 +19,7 @@ BEGIN, END = "<!-- floors: written by `make docs` -->\n", "<!-- end of floors --
 PACKAGES = {"logstore": "logstore", "cleaner": "logstore.cleaner", "bench": "logstore.bench"}
 """Folders of sources, and the names that they are imported by."""
 
-INNER = ("logstore.bench.workloads", "logstore.bench", "logstore.cleaner", "logstore")
+INNER = ("logstore.spark", "logstore.bench", "logstore.cleaner", "logstore")
 """Packages whose parts are rooms of their own."""
 
 

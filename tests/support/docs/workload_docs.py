@@ -8,7 +8,7 @@ from dataclasses import MISSING, Field, fields
 from pathlib import Path
 from typing import Any
 
-from logstore.bench.workloads.judging.violations import KINDS
+from logstore.spark.oracle.violations import KINDS
 from logstore.workload.presets import PRESETS
 from logstore.workload.spec import TABLES, Spec
 from logstore.workload.tables import Allowed

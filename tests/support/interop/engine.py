@@ -8,17 +8,17 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from logstore import Broker, VirtualClock
-from logstore.checkpoint.offsets import CLEANER_OFFSETS, OffsetCheckpoint
 from logstore.cleaner.config import CleanerConfig
 from logstore.cleaner.passes.clean import clean_pass
 from logstore.cleaner.selection import CleanableState, cleanable_state
 from logstore.cleaner.stats import CleanerStats
-from logstore.log import Log, NewRecord
+from logstore.manager.topics import TopicStore
 from logstore.record.batch import build_batch
 from logstore.record.codecs import Codec
 from logstore.record.records import Record
 from logstore.runtime import DiskFileSystem
-from logstore.topics import TopicStore
+from logstore.storage.checkpoint.offsets import CLEANER_OFFSETS, OffsetCheckpoint
+from logstore.storage.log import Log, NewRecord
 from logstore.types import AppendOrigin, TopicPartition
 
 Operation = Mapping[str, Any]

@@ -14,10 +14,10 @@ from typing import Any, NamedTuple
 
 from logstore.config.overrides import effective_config
 from logstore.errors import LogStoreError
-from logstore.loading.loader import open_log
-from logstore.log import Log
-from logstore.producers.state import PRODUCER_ID_EXPIRATION_MS
 from logstore.runtime import DiskFileSystem, Runtime, VirtualClock
+from logstore.storage.loading.loader import open_log
+from logstore.storage.log import Log
+from logstore.storage.producers.state import PRODUCER_ID_EXPIRATION_MS
 from logstore.types import AppendOrigin, TopicPartition
 from tests.support.interop.judge import Judge
 from tests.support.interop.view import producers_of

@@ -15,21 +15,21 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from logstore.checkpoint.offsets import (
+from logstore.record.batch import RecordBatch
+from logstore.record.records import Record
+from logstore.storage.checkpoint.offsets import (
     CLEANER_OFFSETS,
     LOG_START_OFFSETS,
     RECOVERY_POINTS,
     REPLICATION_OFFSETS,
 )
-from logstore.checkpoint.shutdown import CLEAN_SHUTDOWN
-from logstore.checkpoint.topic_id import PARTITION_METADATA
-from logstore.log import Log
-from logstore.log.reader import Isolation
-from logstore.producers.snapshot import ENTRY_SIZE
-from logstore.producers.snapshot import HEADER_SIZE as SNAPSHOT_HEADER_SIZE
-from logstore.record.batch import RecordBatch
-from logstore.record.records import Record
-from logstore.segment import LogSegment
+from logstore.storage.checkpoint.shutdown import CLEAN_SHUTDOWN
+from logstore.storage.checkpoint.topic_id import PARTITION_METADATA
+from logstore.storage.log import Log
+from logstore.storage.log.reader import Isolation
+from logstore.storage.producers.snapshot import ENTRY_SIZE
+from logstore.storage.producers.snapshot import HEADER_SIZE as SNAPSHOT_HEADER_SIZE
+from logstore.storage.segment import LogSegment
 from tests.support.interop.engine import open_broker
 from tests.support.world.golden_dirs import batch_line
 

@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 from logstore.cleaner.config import CleanerConfig
 from logstore.cleaner.passes.clean import Pass, clean_pass
 from logstore.cleaner.strategy import Strategy
-from logstore.log import Log
 from logstore.record.batch import RecordBatch
 from logstore.record.codecs import Codec
 from logstore.runtime import Runtime
+from logstore.storage.log import Log
 from tests.support.oracles import cleaner_oracle as oracle
 from tests.support.oracles.oracle import Item, latest_values
 from tests.support.world.builders import World, memory_world

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from logstore.cleaner.config import CleanerConfig
 from logstore.cleaner.passes.clean import clean_pass
 from logstore.config.log_config import LogConfig
-from logstore.log import NewRecord
+from logstore.storage.log import NewRecord
 from tests.support.world.builders import memory_world
 from tests.support.world.cleaning import Producer, batches_in, drive
 

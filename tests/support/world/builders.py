@@ -13,13 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from logstore.checkpoint.atomic import read_bytes
 from logstore.config.log_config import LogConfig
-from logstore.loading.loader import open_log
-from logstore.log import Log, NewRecord
-from logstore.log.epochs import LeaderEpochCache
-from logstore.log.recovery import SegmentRecovery, recover_segment
-from logstore.producers.state import ProducerStateManager
 from logstore.record.batch import RecordBatch, build_batch
 from logstore.record.codecs import Codec
 from logstore.record.control import (
@@ -39,7 +33,13 @@ from logstore.runtime import (
     Runtime,
     VirtualClock,
 )
-from logstore.segment import BatchExtent, LogSegment
+from logstore.storage.checkpoint.atomic import read_bytes
+from logstore.storage.loading.loader import open_log
+from logstore.storage.log import Log, NewRecord
+from logstore.storage.log.epochs import LeaderEpochCache
+from logstore.storage.log.recovery import SegmentRecovery, recover_segment
+from logstore.storage.producers.state import ProducerStateManager
+from logstore.storage.segment import BatchExtent, LogSegment
 from logstore.types import TimestampType, TopicPartition
 
 TP = TopicPartition("t", 0)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from logstore.cleaner.config import CleanerConfig
 from logstore.cleaner.passes.clean import clean_pass
 from logstore.cleaner.stats import CleanerStats
-from logstore.log import AppendInfo, Log, NewRecord
-from logstore.log.reader import Isolation
 from logstore.record.batch import RecordBatch, build_batch
 from logstore.record.codecs import Codec
 from logstore.record.records import Record
-from logstore.segment import LogSegment
+from logstore.storage.log import AppendInfo, Log, NewRecord
+from logstore.storage.log.reader import Isolation
+from logstore.storage.segment import LogSegment
 from logstore.types import AppendOrigin
 from tests.support.world.builders import World
 

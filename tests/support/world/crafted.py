@@ -10,9 +10,9 @@ import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from logstore.log import Log
 from logstore.names import file_name
 from logstore.runtime import Runtime
+from logstore.storage.log import Log
 from logstore.types import AppendOrigin
 from tests.support.world.builders import (
     World,

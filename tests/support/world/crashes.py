@@ -6,8 +6,8 @@ import random
 from collections.abc import Callable, Iterator
 from itertools import product
 
-from logstore.log import Log
 from logstore.runtime import Runtime
+from logstore.storage.log import Log
 from logstore.testing import (
     Contents,
     CrashMode,

@@ -13,16 +13,16 @@ from functools import cache
 from typing import NamedTuple
 
 from logstore import Broker
-from logstore.check import ERROR, CheckCounts, Checker, CheckFinding
-from logstore.checkpoint.atomic import read_bytes
-from logstore.checkpoint.shutdown import CLEAN_SHUTDOWN
-from logstore.index import OffsetIndex, TimeIndex
-from logstore.log import NewRecord
+from logstore.inspect.check import ERROR, CheckCounts, Checker, CheckFinding
 from logstore.record.batch import RecordBatch
 from logstore.record.codecs import Codec
 from logstore.record.crc32c import crc32c
 from logstore.record.header import BatchHeader
 from logstore.runtime import MemoryFileSystem, ReadOnlyFileSystem, VirtualClock
+from logstore.storage.checkpoint.atomic import read_bytes
+from logstore.storage.checkpoint.shutdown import CLEAN_SHUTDOWN
+from logstore.storage.index import OffsetIndex, TimeIndex
+from logstore.storage.log import NewRecord
 from logstore.types import AppendOrigin
 from tests.support.world.builders import abort, batch, batches_of, commit, data_batch, log_name
 from tests.support.world.golden_dirs import ROOT, copy_to_memory, tree

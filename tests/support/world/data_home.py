@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import random
 
-from logstore.checkpoint.atomic import read_bytes
 from logstore.config.broker_config import BrokerConfig
-from logstore.log import NewRecord
 from logstore.manager import LogManager
 from logstore.runtime import OverlayFileSystem, ReadOnlyFileSystem, Runtime
+from logstore.storage.checkpoint.atomic import read_bytes
+from logstore.storage.log import NewRecord
 from tests.support.world.builders import records_of
 from tests.support.world.golden_dirs import tree
 

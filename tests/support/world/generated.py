@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from logstore.bench.workloads.datasource.commit import WriteJob
-from logstore.bench.workloads.making.log_files import MadePartition, write_partitions
-from logstore.checkpoint.topic_id import PARTITION_METADATA
+from logstore.manager.topics import Topic
 from logstore.runtime import Runtime
-from logstore.topics import Topic
+from logstore.spark.datasource.commit import WriteJob
+from logstore.spark.generation.log_files import MadePartition, write_partitions
+from logstore.storage.checkpoint.topic_id import PARTITION_METADATA
 from logstore.workload.blocks import MALFORMED_VERSION, NO_VERSION, Block, block_of
 from logstore.workload.parcels import PARCEL_BYTES, Parcel, parcels_of
 from logstore.workload.spec import Spec, from_mapping

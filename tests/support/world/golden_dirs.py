@@ -8,10 +8,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from logstore.checkpoint.atomic import read_bytes
 from logstore.config.broker_config import BrokerConfig
 from logstore.inspect.batches import describe_batch
-from logstore.log import Log
 from logstore.manager import LogManager
 from logstore.record.batch import RecordBatch
 from logstore.record.records import Record
@@ -24,7 +22,9 @@ from logstore.runtime import (
     Runtime,
     VirtualClock,
 )
-from logstore.segment import LogSegment
+from logstore.storage.checkpoint.atomic import read_bytes
+from logstore.storage.log import Log
+from logstore.storage.segment import LogSegment
 from logstore.types import TopicPartition
 
 ROOT = Path(__file__).resolve().parents[2] / "data" / "kafka-3.9"

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from logstore.broker import Broker
-from logstore.groups.consumer_protocol import Subscription, encode_subscription
-from logstore.groups.requests import JoinRequest, LeavingMember, SyncRequest
+from logstore.coordinator.groups.consumer_protocol import Subscription, encode_subscription
+from logstore.coordinator.groups.requests import JoinRequest, LeavingMember, SyncRequest
 from logstore.runtime import MemoryFileSystem, VirtualClock
 from tests.support.world.data_home import Home
 

@@ -8,11 +8,11 @@ from collections.abc import Callable, Mapping
 
 from logstore import Broker, VirtualClock
 from logstore.broker.setup import MEMORY_DIR
-from logstore.log import Log
 from logstore.runtime import DeterministicScheduler, MemoryFileSystem
 from logstore.runtime.memfs import MemoryFile
 from logstore.runtime.scheduler import ScheduledTask
-from logstore.segment import LogSegment
+from logstore.storage.log import Log
+from logstore.storage.segment import LogSegment
 
 SUFFIXES = (".cleaned", ".swap", ".deleted")
 

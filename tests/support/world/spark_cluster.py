@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 import pyspark
 
-from logstore.bench.workloads.spark.java import find_java, wrap_java
+from logstore.spark.sessions.java import find_java, wrap_java
 from tests.support.world.workload_commands import INTERPRETED, JVM_OPTIONS, ROOT
 
 SPARK_HOME = Path(pyspark.__file__).parent

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from logstore.broker import Broker
-from logstore.log import Log
+from logstore.coordinator.transactions.coordinator import TransactionConfig, TransactionCoordinator
 from logstore.record.control import end_txn_marker_of
 from logstore.runtime import MemoryFileSystem, VirtualClock
-from logstore.transactions.coordinator import TransactionConfig, TransactionCoordinator
+from logstore.storage.log import Log
 from logstore.types import TopicPartition
 from tests.support.world.data_home import Home
 

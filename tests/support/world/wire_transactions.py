@@ -1,5 +1,6 @@
 """Producers and transactions over the wire, one request at a time."""
 
+from logstore.coordinator.transactions.state import ProducerIdAndEpoch
 from logstore.messages.types import (
     AddOffsetsToTxnRequest,
     AddPartitionsToTxnRequest,
@@ -11,7 +12,6 @@ from logstore.messages.types import (
 )
 from logstore.record.batch import build_batch
 from logstore.record.records import Record
-from logstore.transactions.state import ProducerIdAndEpoch
 from tests.support.world.wire import name_of
 
 CONFIG = {"offsets.topic.num.partitions": 1, "transaction.state.log.num.partitions": 1}

@@ -10,13 +10,13 @@ import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
 from logstore import Broker, TopicPartition, VirtualClock
-from logstore.broker.fates import PartitionFates
+from logstore.analysis.fates import PartitionFates
 from logstore.broker.prometheus import BrokerCollector, prometheus_text
-from logstore.checkpoint.shutdown import CLEAN_SHUTDOWN
 from logstore.errors import IllegalStateError, KafkaStorageError
-from logstore.log import NewRecord
 from logstore.runtime import DiskFileSystem, MemoryFileSystem, SystemClock
 from logstore.runtime.lifetime import is_lasting
+from logstore.storage.checkpoint.shutdown import CLEAN_SHUTDOWN
+from logstore.storage.log import NewRecord
 from tests.support.world.faulty import FaultyFileSystem
 from tests.support.world.golden_dirs import tree
 

@@ -12,12 +12,12 @@ from contextlib import closing
 import pytest
 
 from logstore import Broker, Cluster, TopicPartition, VirtualClock
-from logstore.broker.committed import CommittedData
-from logstore.broker.diff import PartitionDiff
-from logstore.broker.summary import inspect_partition
-from logstore.broker.view import PartitionView
+from logstore.analysis.committed import CommittedData
+from logstore.analysis.diff import PartitionDiff
+from logstore.analysis.summary import inspect_partition
+from logstore.analysis.view import PartitionView
 from logstore.cli.main import main
-from logstore.log.reader import Isolation
+from logstore.storage.log.reader import Isolation
 from logstore.types import AppendOrigin
 from tests.support.world.cleaning import Producer
 

@@ -7,11 +7,11 @@ from functools import partial
 import pytest
 
 from logstore import Broker, VirtualClock
-from logstore.broker import partitioner as broker_partitioner
-from logstore.log.validate import check_timestamps
+from logstore.clients import partitioner as broker_partitioner
 from logstore.record import batch as batch_module
 from logstore.record.header import BatchHeader
 from logstore.record.records import Record
+from logstore.storage.log.validate import check_timestamps
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ def counting(monkeypatch, owner, name):
 
 def test_an_append_packs_a_header_once_and_parses_none(broker, monkeypatch):
     monkeypatch.setattr("logstore.runtime.environment.VERIFY", False)
-    monkeypatch.setattr("logstore.log.writer.VERIFY", False)
+    monkeypatch.setattr("logstore.storage.log.writer.VERIFY", False)
     monkeypatch.setattr(BatchHeader, "unpack_from", lambda *_: pytest.fail("parsed"))
     packed = counting(monkeypatch, batch_module, "_pack_up_to_crc")
     broker.append("t", key=b"k", value=b"v")
@@ -59,16 +59,18 @@ def python_calls(function):
 def test_an_append_that_needs_nothing_but_its_bytes_is_few_calls(broker, monkeypatch):
     """A record that needs an index entry, a roll or a codec goes on from there."""
     monkeypatch.setattr("logstore.runtime.environment.VERIFY", False)
-    monkeypatch.setattr("logstore.log.writer.VERIFY", False)
+    monkeypatch.setattr("logstore.storage.log.writer.VERIFY", False)
     append = partial(broker.append, "t", key=b"k", value=b"v")
     append()  # measures how far the next ones may go
     assert python_calls(append) <= 30
 
 
 def test_own_times_are_not_compared_with_bounds(broker, monkeypatch):
-    monkeypatch.setattr("logstore.log.drafts.check_timestamps", lambda *_: pytest.fail("compared"))
+    monkeypatch.setattr(
+        "logstore.storage.log.drafts.check_timestamps", lambda *_: pytest.fail("compared")
+    )
     broker.append("t", key=b"k", value=b"v")
-    monkeypatch.setattr("logstore.log.drafts.check_timestamps", check_timestamps)
+    monkeypatch.setattr("logstore.storage.log.drafts.check_timestamps", check_timestamps)
     broker.append("t", key=b"k", value=b"v", timestamp=1)
     assert [record.timestamp for record in broker.read("t", offset=2)] == [1]
 
@@ -82,7 +84,7 @@ def test_a_read_makes_no_record_but_those_it_gives(broker, monkeypatch):
 
 
 def test_a_record_that_is_sent_is_measured_once(broker, monkeypatch):
-    from logstore.broker import producer
+    from logstore.clients import producer
 
     producing = broker.producer(linger_ms=1000, batch_size=1 << 20)
     measured = counting(monkeypatch, producer, "estimated_size")
@@ -104,7 +106,7 @@ def test_a_batch_that_is_sent_is_not_taken_apart_nor_its_futures_told(
 ):
     """Whoever looks at a future looks into its batch: that is stored by columns, at any size."""
     monkeypatch.setattr("logstore.runtime.environment.VERIFY", False)
-    monkeypatch.setattr("logstore.log.writer.VERIFY", False)
+    monkeypatch.setattr("logstore.storage.log.writer.VERIFY", False)
     producing = broker.producer(linger_ms=1000, batch_size=1 << 20, enable_idempotence=idempotent)
     calls = []
     for count in (100, 100, 700):  # the first one imports

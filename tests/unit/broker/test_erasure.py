@@ -8,12 +8,12 @@ from dataclasses import replace
 import pytest
 
 from logstore import Broker, TopicPartition, VirtualClock
-from logstore.broker.erasure import scan_file
+from logstore.analysis.erasure import scan_file
+from logstore.coordinator.transactions.log import TransactionLog
+from logstore.coordinator.transactions.state import TransactionState
 from logstore.record.varint import encode_varint
 from logstore.runtime import MemoryFileSystem
 from logstore.runtime.fs import open_anew
-from logstore.transactions.log import TransactionLog
-from logstore.transactions.state import TransactionState
 from tests.support.world.cleaning import Producer
 
 TP = TopicPartition("t", 0)

@@ -11,9 +11,9 @@ import traceback
 import pytest
 
 from logstore import Broker, TopicPartition, VirtualClock
-from logstore.checkpoint.shutdown import CLEAN_SHUTDOWN
 from logstore.errors import IllegalStateError, KafkaStorageError
 from logstore.runtime import DiskFileSystem, SystemClock, ThreadScheduler
+from logstore.storage.checkpoint.shutdown import CLEAN_SHUTDOWN
 from tests.support.world.golden_dirs import tree
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")

@@ -8,7 +8,7 @@ from functools import cache
 import pytest
 
 from logstore import Broker, VirtualClock
-from logstore.broker.summary import inspect_partition
+from logstore.analysis.summary import inspect_partition
 from logstore.runtime import MemoryFileSystem
 from tests.support.world.effort import CountedCalls, lines_run
 

@@ -10,8 +10,8 @@ from contextlib import contextmanager
 import pytest
 
 from logstore import Broker, Cluster, TopicPartition, VirtualClock
+from logstore.coordinator.transactions.coordinator import TransactionCoordinator
 from logstore.errors import IllegalStateError, KafkaTimeoutError
-from logstore.transactions.coordinator import TransactionCoordinator
 from logstore.types import AppendOrigin
 from tests.support.world.builders import batch
 
@@ -255,7 +255,7 @@ def test_a_predicate_of_a_disk_that_appends_to_the_log_being_changed_is_refused(
 
 @contextmanager
 def in_the_middle_of_a_record(monkeypatch, action):
-    from logstore.broker.futures import ProducerBatch
+    from logstore.clients.futures import ProducerBatch
 
     add = ProducerBatch.add
 

@@ -10,12 +10,12 @@ from logstore.cleaner.passes.clean import _last_modified_ms, clean_pass
 from logstore.cleaner.passes.offset_map import OffsetMap
 from logstore.cleaner.passes.rewrite import Rewriter
 from logstore.errors import CorruptRecordError, SegmentOverflowError
-from logstore.log import Log
 from logstore.record.batch import RecordBatch, build_batch
 from logstore.record.codecs import Codec
 from logstore.record.records import Record
 from logstore.runtime import Runtime, VirtualClock
-from logstore.segment.swap import create_cleaned
+from logstore.storage.log import Log
+from logstore.storage.segment.swap import create_cleaned
 from logstore.types import INT64_MIN, TimestampType
 from tests.support.world import golden
 from tests.support.world.builders import LOG_APPEND_TIME, MIB, World, bases_of, memory_world

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from logstore.cleaner.passes.grouping import BATCH_GROUPS
-from logstore.log import Log
-from logstore.log import log as log_module
-from logstore.log import writer as appender
 from logstore.runtime import MemoryFileSystem, Runtime, open_files
+from logstore.storage.log import Log
+from logstore.storage.log import log as log_module
+from logstore.storage.log import writer as appender
 from logstore.testing import FaultyFileSystem, Kind
 from tests.support.world.builders import World, memory_world
 from tests.support.world.cleaning import Producer, compacted, put, run_pass

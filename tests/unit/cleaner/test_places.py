@@ -9,9 +9,9 @@ import pytest
 
 from logstore.cleaner.passes import places, skipping
 from logstore.errors import CorruptRecordError
-from logstore.log import Log
 from logstore.record.codecs import Codec
 from logstore.runtime import MemoryFileSystem, Runtime, VirtualClock
+from logstore.storage.log import Log
 from tests.support.world.builders import World
 from tests.support.world.cleaning import (
     Producer,

@@ -16,8 +16,8 @@ from logstore.cleaner.checkpoints import CleanerCheckpoints
 from logstore.cleaner.passes import clean, rewrite
 from logstore.cleaner.passes.build import MapBuild, SeedPass
 from logstore.cleaner.states import IN_PROGRESS
-from logstore.log import Log
 from logstore.runtime import MemoryFileSystem, SystemClock
+from logstore.storage.log import Log
 from logstore.testing import Fault, FaultyFileSystem, Kind, SimulatedCrash
 from tests.unit.cleaner.test_pool import (
     BACKOFF_MS,

@@ -7,16 +7,16 @@ import threading
 import pytest
 
 from logstore import Broker, VirtualClock
-from logstore.check.directory import Checker
 from logstore.cleaner.manager import PassResult
 from logstore.cleaner.passes import grouping
 from logstore.cleaner.selection import CleanableState
 from logstore.cleaner.states import ABORTED, CleaningStates, paused
-from logstore.directories import directory as log_directory
 from logstore.errors import KafkaStorageError, UnknownTopicOrPartitionError
-from logstore.log import Log
+from logstore.inspect.check.directory import Checker
+from logstore.manager.directories import directory as log_directory
 from logstore.manager.housekeeping import Housekeeping
 from logstore.runtime import MemoryFileSystem, Runtime
+from logstore.storage.log import Log
 from tests.support.world.builders import data_batch
 from tests.support.world.pool_world import CountingFileSystem
 from tests.unit.cleaner.test_pool import BACKOFF_MS, HOUR_MS, USERS, fill, offsets, slow, topic

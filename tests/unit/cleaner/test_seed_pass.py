@@ -13,8 +13,8 @@ import pytest
 from logstore.cleaner.passes.clean import clean_pass
 from logstore.cleaner.stats import CleanerStats
 from logstore.errors import CorruptRecordError
-from logstore.log import Log
 from logstore.runtime import File, MemoryFileSystem, Runtime, VirtualClock
+from logstore.storage.log import Log
 from tests.support.world.builders import World, abort, batch, commit, data_batch, memory_world
 from tests.support.world.cleaning import (
     ALL_KEYS,

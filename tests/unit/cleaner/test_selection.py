@@ -12,7 +12,7 @@ from logstore.cleaner.selection import (
     decide,
     selection_order,
 )
-from logstore.log import Log
+from logstore.storage.log import Log
 from logstore.types import TopicPartition
 from tests.support.world.builders import World, batch, data_batch, memory_world
 from tests.support.world.cleaning import compacted, put, put_batches

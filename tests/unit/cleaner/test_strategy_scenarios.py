@@ -14,10 +14,10 @@ from logstore import Broker, VirtualClock
 from logstore.cleaner.config import CleanerConfig
 from logstore.cleaner.strategy import Strategy
 from logstore.errors import InvalidConfigurationError
-from logstore.log import Log
 from logstore.record.batch import RecordBatch, build_batch
 from logstore.record.records import Record
 from logstore.runtime import MemoryFileSystem
+from logstore.storage.log import Log
 from logstore.types import TimestampType
 from tests.support.world.builders import World, memory_world
 from tests.support.world.cleaning import (

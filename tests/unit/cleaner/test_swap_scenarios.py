@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from logstore.cleaner.passes.grouping import group_segments
-from logstore.log import Log
 from logstore.names import SNAPSHOT_SUFFIX
+from logstore.storage.log import Log
 from logstore.types import INT32_MAX
 from tests.support.world.builders import World, bases_of, batch, memory_world
 from tests.support.world.cleaning import (

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from logstore import Broker, VirtualClock
-from logstore.log import Log
+from logstore.storage.log import Log
 from logstore.types import INT64_MAX
 from tests.support.world.builders import World, memory_world
 from tests.support.world.cleaning import (

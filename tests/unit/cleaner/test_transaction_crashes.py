@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from logstore.log import Log
+from logstore.storage.log import Log
 from tests.support.oracles import cleaner_oracle as oracle
 from tests.support.world.builders import World
 from tests.support.world.cleaning import (

@@ -6,10 +6,10 @@ import pytest
 
 from logstore.cleaner.passes import clean as clean_module
 from logstore.cleaner.selection import cleanable_state
-from logstore.index import TransactionIndex
-from logstore.log import Log
 from logstore.record.codecs import Codec
 from logstore.record.control import ControlType, encode_control_key
+from logstore.storage.index import TransactionIndex
+from logstore.storage.log import Log
 from logstore.types import TimestampType
 from tests.support.world.builders import World, bases_of, memory_world
 from tests.support.world.cleaning import (

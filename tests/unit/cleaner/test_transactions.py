@@ -15,10 +15,10 @@ from logstore.cleaner.passes.transactions import (
     TransactionState,
 )
 from logstore.errors import CorruptRecordError
-from logstore.producers.entry import LastRecord
 from logstore.record.batch import RecordBatch, build_batch
 from logstore.record.codecs import Codec
 from logstore.record.records import Record
+from logstore.storage.producers.entry import LastRecord
 from logstore.types import INT64_MAX, AbortedTxn
 from tests.support.oracles.cleaner_oracle import empty_batch
 from tests.support.world.builders import abort, batch, commit, data_batch, memory_world

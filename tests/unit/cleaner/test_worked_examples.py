@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from logstore.log import Log
 from logstore.record.batch import build_batch
 from logstore.record.records import Record
+from logstore.storage.log import Log
 from tests.support.world import golden
 from tests.support.world.builders import World, bases_of, memory_world
 from tests.support.world.cleaning import (

@@ -6,13 +6,13 @@ import pytest
 from confluent_kafka.admin import AdminClient, ConfigResource, ConfigSource
 
 from logstore import Cluster, TopicPartition, VirtualClock
-from logstore.checkpoint.shutdown import CLEAN_SHUTDOWN
 from logstore.config.dynamic import Layer, own_layer
 from logstore.errors import (
     CorruptCheckpointError,
     InvalidConfigurationError,
     KafkaStorageError,
 )
+from logstore.storage.checkpoint.shutdown import CLEAN_SHUTDOWN
 
 TP = TopicPartition("t", 0)
 

@@ -6,7 +6,7 @@ import pytest
 
 from logstore import Acl, Authorizer, Broker, Cluster, TopicPartition, VirtualClock
 from logstore.cluster import coordination
-from logstore.groups.offsets import OffsetAndMetadata
+from logstore.coordinator.groups.offsets import OffsetAndMetadata
 from logstore.messages.types import (
     DescribeProducersRequest,
     FindCoordinatorRequest,

@@ -5,6 +5,7 @@ from random import Random
 
 import pytest
 
+from logstore.coordinator.transactions.state import TransactionState
 from logstore.errors import UnsupportedFormatError
 from logstore.inspect.decoders import (
     DECODERS,
@@ -19,7 +20,6 @@ from logstore.inspect.internal_topics import decoded
 from logstore.messages import encode_versioned, types
 from logstore.messages.compiler import uvarint
 from logstore.record.records import Record
-from logstore.transactions.state import TransactionState
 from logstore.types import TopicPartition
 from tests.support.interop.decoded_records import FLAGS, pairs
 

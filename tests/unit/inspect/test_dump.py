@@ -4,13 +4,13 @@ import struct
 
 import pytest
 
-from logstore.index import OffsetIndex, TimeIndex
 from logstore.inspect.dump import DumpOptions, Stream, dump_files
-from logstore.producers.snapshot import SnapshotEntry, encode_snapshot
 from logstore.record.batch import RecordBatch, build_batch
 from logstore.record.header import BatchHeader
 from logstore.record.records import Record
 from logstore.runtime import DiskFileSystem, ReadOnlyFileSystem
+from logstore.storage.index import OffsetIndex, TimeIndex
+from logstore.storage.producers.snapshot import SnapshotEntry, encode_snapshot
 from tests.support.interop import dump_tool
 from tests.support.interop.decoded_records import FLAGS
 from tests.support.world.builders import (

@@ -13,12 +13,12 @@ import numpy as np
 import pytest
 
 from logstore import jit
-from logstore.bench.workloads.datasource import kernels as datasource_kernels
 from logstore.cleaner import kernels as cleaner_kernels
 from logstore.cli.show.messages import Recovery, show_messages, stop_messages
 from logstore.jit import files, policy
 from logstore.jit.twins import Twofold
 from logstore.record import kernels as record_kernels
+from logstore.spark.datasource import kernels as datasource_kernels
 
 ROOT = Path(__file__).resolve().parents[3]
 WITHOUT_COMPILER = pytest.mark.skipif(policy.MODE == policy.PYTHON, reason="nothing is compiled")

@@ -308,7 +308,7 @@ def test_threads_that_load_every_kernel_of_a_cold_process_enter_the_compiler_onc
     assert kernels > 8
     assert found == {
         "problems": [],
-        "rooms": ["logstore.cleaner", "logstore.record", "logstore.segment"],
+        "rooms": ["logstore.cleaner", "logstore.record", "logstore.storage.segment"],
         "most dispatchers": 1,
         "most compilations": 1,
         "later": [],

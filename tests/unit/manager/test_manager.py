@@ -5,13 +5,6 @@ import random
 
 import pytest
 
-from logstore.checkpoint.offsets import (
-    LOG_START_OFFSETS,
-    RECOVERY_POINTS,
-    REPLICATION_OFFSETS,
-    OffsetCheckpoint,
-)
-from logstore.checkpoint.shutdown import CLEAN_SHUTDOWN
 from logstore.config.broker_config import BrokerConfig
 from logstore.errors import (
     InvalidConfigurationError,
@@ -22,10 +15,17 @@ from logstore.errors import (
     UnsupportedFormatError,
 )
 from logstore.manager import LogManager
+from logstore.manager.topics import TOPICS_FILE
 from logstore.runtime import (
     Runtime,
 )
-from logstore.topics import TOPICS_FILE
+from logstore.storage.checkpoint.offsets import (
+    LOG_START_OFFSETS,
+    RECOVERY_POINTS,
+    REPLICATION_OFFSETS,
+    OffsetCheckpoint,
+)
+from logstore.storage.checkpoint.shutdown import CLEAN_SHUTDOWN
 from logstore.types import TopicPartition
 from tests.support.world.builders import batch, log_name, old_message
 from tests.support.world.data_home import fill, offsets

@@ -4,8 +4,6 @@ import random
 
 import pytest
 
-from logstore.checkpoint.offsets import LOG_START_OFFSETS, RECOVERY_POINTS, REPLICATION_OFFSETS
-from logstore.log import NewRecord
 from logstore.manager.housekeeping import Housekeeping
 from logstore.runtime import (
     DeterministicScheduler,
@@ -15,6 +13,12 @@ from logstore.runtime import (
     ThreadScheduler,
     VirtualClock,
 )
+from logstore.storage.checkpoint.offsets import (
+    LOG_START_OFFSETS,
+    RECOVERY_POINTS,
+    REPLICATION_OFFSETS,
+)
+from logstore.storage.log import NewRecord
 from logstore.types import AppendOrigin, TopicPartition
 from tests.support.world.builders import batch, log_name
 from tests.support.world.data_home import Home, fill, offsets

@@ -6,19 +6,19 @@ import threading
 import pytest
 
 from logstore import Broker
-from logstore.checkpoint.offsets import (
-    CLEANER_OFFSETS,
-    LOG_START_OFFSETS,
-    RECOVERY_POINTS,
-    REPLICATION_OFFSETS,
-)
 from logstore.errors import (
     InvalidConfigurationError,
     KafkaStorageError,
     UnknownTopicOrPartitionError,
 )
+from logstore.manager.topics import TOPICS_FILE
 from logstore.runtime import Runtime, VirtualClock
-from logstore.topics import TOPICS_FILE
+from logstore.storage.checkpoint.offsets import (
+    CLEANER_OFFSETS,
+    LOG_START_OFFSETS,
+    RECOVERY_POINTS,
+    REPLICATION_OFFSETS,
+)
 from logstore.types import TopicPartition
 from tests.support.world.builders import batch, log_name
 from tests.support.world.data_home import fill, offsets

@@ -3,7 +3,7 @@
 import pytest
 
 from logstore import Broker, VirtualClock
-from logstore.check.batches import verify_batch
+from logstore.inspect.check.batches import verify_batch
 from logstore.jit import policy
 from logstore.record import kernels
 from logstore.record.batch import RecordBatch, build_batch

@@ -8,9 +8,9 @@ import pytest
 
 from logstore import Broker
 from logstore.errors import KafkaStorageError
-from logstore.log.reader import Isolation
 from logstore.runtime import open_files, raise_descriptor_limit
 from logstore.runtime.open_files import OPEN_FILES_MIN, SHARE, TRIES_MAX, OpenFiles
+from logstore.storage.log.reader import Isolation
 from tests.support.world.builders import fill, log_name, memory_world, offsets_in
 
 SMALL = {"segment_bytes": 300, "index_interval_bytes": 60}

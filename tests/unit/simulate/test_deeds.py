@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from logstore import Broker
-from logstore.log.reader import Isolation
 from logstore.simulate import parse, run
+from logstore.storage.log.reader import Isolation
 
 HOUR_MS = 3_600_000
 

@@ -9,7 +9,6 @@ from logstore import Broker, ShiftedClock, TopicPartition
 from logstore.errors import KAFKA_CODES
 from logstore.jit import policy
 from logstore.jit.files import KernelFiles
-from logstore.log.reader import Isolation, LogReader
 from logstore.messages.types import (
     FetchRequest,
     ListOffsetsRequest,
@@ -19,6 +18,7 @@ from logstore.messages.types import (
 )
 from logstore.record import ahead, columns, kernels
 from logstore.record.codecs import Codec
+from logstore.storage.log.reader import Isolation, LogReader
 from logstore.wire.data import _DelayedFetch, _Stand
 from logstore.wire.limits import Limits
 from logstore.wire.nodes import Nodes

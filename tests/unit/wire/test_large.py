@@ -9,7 +9,6 @@ import pytest
 
 from logstore import Broker, Cluster
 from logstore.errors import KAFKA_CODES
-from logstore.log.reader import LogReader
 from logstore.messages.types import (
     ApiVersionsRequest,
     DescribeConfigsRequest,
@@ -27,6 +26,7 @@ from logstore.messages.types import (
 )
 from logstore.record.batch import RecordBatch
 from logstore.record.codecs import Codec, size_bound
+from logstore.storage.log.reader import LogReader
 from logstore.wire import connection, data, session
 from logstore.wire.limits import Limits
 from logstore.wire.pool import RequestPool

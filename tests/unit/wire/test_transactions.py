@@ -3,8 +3,8 @@
 import pytest
 
 from logstore import Broker, VirtualClock
+from logstore.coordinator.transactions.state import ProducerIdAndEpoch
 from logstore.messages.types import DescribeTransactionsRequest, ListTransactionsRequest
-from logstore.transactions.state import ProducerIdAndEpoch
 from logstore.types import TopicPartition
 from tests.support.world.wire import Client, name_of, versions
 from tests.support.world.wire_transactions import (

@@ -12,12 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from logstore import Broker
-from logstore.bench.workloads.datasource.commit import new_log
-from logstore.check import Checker
-from logstore.checkpoint.topic_id import read_partition_metadata
 from logstore.errors import InvalidTimestampError
-from logstore.producers.snapshot import SnapshotFiles
+from logstore.inspect.check import Checker
 from logstore.runtime import DiskFileSystem, Runtime, VirtualClock, random_source
+from logstore.spark.datasource.commit import new_log
+from logstore.storage.checkpoint.topic_id import read_partition_metadata
+from logstore.storage.producers.snapshot import SnapshotFiles
 from logstore.types import TopicPartition, decode_topic_id
 from logstore.workload import blocks
 from logstore.workload import spec as specs

@@ -9,8 +9,8 @@ import pytest
 
 from logstore.bench.micro.logs import CLEANED_AT_MS, MIB, TOPIC, LogShape, key_count, make_log
 from logstore.broker import Broker
-from logstore.log.reader import Isolation
 from logstore.runtime import FixedWallClock
+from logstore.storage.log.reader import Isolation
 
 SMALL = LogShape(100, 0.2, 10, total_bytes=MIB)
 

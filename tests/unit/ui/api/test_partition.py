@@ -5,7 +5,7 @@ import json
 import pytest
 
 from logstore import Acl, Authorizer, Broker
-from logstore.broker.summary import inspect_partition
+from logstore.analysis.summary import inspect_partition
 from tests.support.world.page import Asked
 
 AT = "/api/partitions/users/0"

@@ -1,0 +1,1 @@
+"""Answers about partitions: explanations, fates, statistics, differences, erasure, salvage."""

@@ -1,0 +1,282 @@
+"""Copying partitions into a new data directory, as `clean --out` does before it cleans there."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING
+
+from logstore.errors import CorruptCheckpointError, InvalidConfigurationError, KafkaStorageError
+from logstore.manager.directories.copying import copy_file, files_of
+from logstore.manager.topics.store import TopicStore
+from logstore.named import NamedTuple
+from logstore.names import LOG_SUFFIX, parse_segment_file
+from logstore.runtime import clear_folder, make_dirs_durably, remove_tree
+from logstore.runtime.guard import StorageGuard
+from logstore.storage.checkpoint.offsets import CHECKPOINTS, OffsetCheckpoint
+from logstore.storage.checkpoint.shutdown import mark_clean_shutdown
+from logstore.storage.segment.files import check_segment_size
+
+if TYPE_CHECKING:
+    from logstore.manager.directories.directory import LogDirectory
+    from logstore.manager.manager import LogManager
+    from logstore.runtime import FileStat, FileSystem
+    from logstore.types import TopicPartition
+
+logger = logging.getLogger(__name__)
+
+UNFINISHED = ".logstore-unfinished-copy"
+"""The file in a data directory that is being copied, or was when the process fell."""
+
+
+class CopyProgress(NamedTuple):
+    """How far a copy has come; `topic_partition` is the one at work."""
+
+    topic_partition: TopicPartition
+    bytes_done: int
+    bytes_total: int
+
+
+CopyListener = Callable[[CopyProgress], None]
+
+Link = Callable[[str, str], bool]
+"""Gives a file a second name, or tells that it cannot (`DiskFileSystem.link`)."""
+
+
+def copy_partitions(
+    source: LogManager,
+    partitions: Sequence[TopicPartition],
+    fs: FileSystem,
+    target: str,
+    *,
+    link: Link | None = None,
+    progress: CopyListener | None = None,
+) -> None:
+    """Copy partitions, their checkpoint entries and their topics' configurations.
+
+    Parameters
+    ----------
+    source : LogManager
+        Opened read-only, and none of its logs opened yet, so that files are copied as they lie.
+    fs : FileSystem
+        Where the copy goes.
+    target : str
+        The new data directory: missing or empty, and in none of the source's.
+    link : callable, optional
+        Give the `.log` of closed segments second names where that is possible, instead of copying
+        their bytes. The disk's file system parts such a file before it changes it; so the original
+        is safe, unless some process has it open for writing already.
+    progress : callable, optional
+        Told before each block.
+
+    Raises
+    ------
+    InvalidConfigurationError
+        The target is a file or holds something; nothing was written.
+    CorruptRecordError
+        A `.log` is larger than a segment can be, as a sparse file may be; nothing was copied.
+    KafkaStorageError
+        A file could not be read or written, or somebody changed a partition meanwhile. What was
+        copied is removed again (`unfinished`).
+
+    Notes
+    -----
+    Files keep their modification times. The copy counts as closed in good
+    order if the directories that it comes from do; else opening it recovers it. Durable on return.
+    """
+    with unfinished(fs, target):
+        _Copy(source, fs, target, link, progress).run(partitions)
+
+
+def copy_into(
+    source: LogManager,
+    partitions: Sequence[TopicPartition],
+    fs: FileSystem,
+    target: str,
+    *,
+    progress: CopyListener | None = None,
+) -> None:
+    """Copy as `copy_partitions` does, into a directory that is `unfinished` and else empty."""
+    _Copy(source, fs, target, None, progress).run(partitions)
+
+
+@contextmanager
+def unfinished(fs: FileSystem, target: str) -> Iterator[None]:
+    """Take a directory that is missing or empty, for a copy that counts only when this ends.
+
+    Until then a file in it says so. Whatever goes wrong, an interrupt too, what was written is
+    removed again; what a killed process left is removed by the next that copies there.
+
+    Raises
+    ------
+    InvalidConfigurationError
+        The target is a file, or holds something else than an unfinished copy.
+    KafkaStorageError
+        A file operation failed.
+    """
+    created = _take_target(fs, target)
+    marker = f"{target}/{UNFINISHED}"
+    with StorageGuard(None, target, "cannot copy to it"):
+        try:
+            fs.open(marker, create=True).close()
+            fs.sync_dir(target)
+            yield
+            fs.remove(marker)
+            fs.sync_dir(target)
+        except BaseException:
+            with suppress(OSError):
+                _discard(fs, target, created=created)
+            raise
+
+
+def _take_target(fs: FileSystem, target: str) -> bool:
+    """Make sure of an empty directory; tell whether it was made for that."""
+    if not fs.exists(target):
+        with StorageGuard(None, target, "cannot create it"):
+            make_dirs_durably(fs, target)
+        return True
+    if not fs.is_dir(target):
+        raise InvalidConfigurationError(f"{target} is no directory: a copy cannot go there")
+    if UNFINISHED in (names := fs.list_dir(target)):
+        logger.warning("%s holds a copy that was not finished; it is removed", target)
+        _discard(fs, target, created=False)
+    elif names:
+        raise InvalidConfigurationError(f"{target} is not empty: a copy goes into a new directory")
+    return False
+
+
+def _discard(fs: FileSystem, target: str, *, created: bool) -> None:
+    """Remove a copy; the file that says what it is goes last."""
+    for name in fs.list_dir(target):
+        if name != UNFINISHED:
+            path = f"{target}/{name}"
+            remove_tree(fs, path) if fs.is_dir(path) else fs.remove(path)
+    clear_folder(fs, target)
+    if created:
+        fs.remove_dir(target)
+
+
+class _Copy:
+    """One run of `copy_partitions`, into a directory that is empty."""
+
+    def __init__(
+        self,
+        source: LogManager,
+        fs: FileSystem,
+        target: str,
+        link: Link | None,
+        progress: CopyListener | None,
+    ) -> None:
+        self._source = source
+        self._fs = fs
+        self._target = target
+        self._link = link
+        self._progress = progress
+        self._bytes_done = 0
+        self._bytes_total = 0
+
+    def run(self, partitions: Sequence[TopicPartition]) -> None:
+        # A partition that is stored without a folder has nothing in it yet.
+        found = {tp: home for tp in partitions if (home := self._home(tp)) is not None}
+        clean = all(home.clean for home in found.values())
+        source = self._source.runtime.fs
+        # Read before the data: a checkpoint may be behind them, and never ahead.
+        checkpoints = _checkpoints(found)
+        folders = {tp: files_of(source, home.partition_path(tp)) for tp, home in found.items()}
+        for tp, files in folders.items():
+            for name, stat in files.items():
+                if name.endswith(LOG_SUFFIX):
+                    check_segment_size(f"{found[tp].partition_path(tp)}/{name}", stat.size)
+        self._bytes_total = sum(stat.size for files in folders.values() for stat in files.values())
+        for tp, home in found.items():
+            self._copy_partition(tp, home.partition_path(tp), folders[tp])
+        for name, offsets in checkpoints.items():
+            OffsetCheckpoint(self._fs, f"{self._target}/{name}").write(offsets)
+        self._store_topics(partitions)
+        self._fs.sync_dir(self._target)
+        if clean and found:
+            mark_clean_shutdown(self._fs, self._target)
+
+    def _home(self, topic_partition: TopicPartition) -> LogDirectory | None:
+        for directory in self._source.directories:
+            directory.check_online()  # it may be there
+            if topic_partition in directory.partitions:
+                return directory
+        return None
+
+    def _copy_partition(
+        self, topic_partition: TopicPartition, path: str, files: Mapping[str, FileStat]
+    ) -> None:
+        folder = f"{self._target}/{topic_partition}"
+        self._fs.make_dirs(folder)
+        growing = _growing(files)
+        try:
+            for name, stat in files.items():
+                names = f"{path}/{name}", f"{folder}/{name}"
+                closed = name.endswith(LOG_SUFFIX) and name not in growing
+                if closed and self._link is not None and self._link(*names):
+                    self._bytes_done += stat.size
+                else:
+                    self._copy_file(topic_partition, *names, stat)
+            after = files_of(self._source.runtime.fs, path)
+        except FileNotFoundError as error:
+            raise _changed(path, f"{error.filename} is gone") from error
+        self._fs.sync_dir(folder)
+        for name, stat in files.items():
+            if name not in after or (after[name] != stat and name not in growing):
+                raise _changed(path, name)
+
+    def _copy_file(
+        self, topic_partition: TopicPartition, source: str, target: str, stat: FileStat
+    ) -> None:
+        def tell(done: int) -> None:
+            if self._progress is not None:
+                done += self._bytes_done
+                self._progress(CopyProgress(topic_partition, done, self._bytes_total))
+
+        # One that was truncated meanwhile is found by the second look at the folder.
+        copy_file(self._source.runtime.fs, source, stat, self._fs, target, progress=tell)
+        self._bytes_done += stat.size
+
+    def _store_topics(self, partitions: Sequence[TopicPartition]) -> None:
+        """Store the topics with their own configurations; adopted ones stay so."""
+        store = TopicStore(self._fs, self._target)
+        for name in dict.fromkeys(tp.topic for tp in partitions):
+            topic = self._source.catalog.topic(name)
+            if not topic.adopted:
+                numbers = [tp.partition for tp in partitions if tp.topic == name]
+                store.create(name, numbers, topic.configs, topic.id)
+
+
+def _checkpoints(
+    homes: Mapping[TopicPartition, LogDirectory],
+) -> dict[str, dict[TopicPartition, int]]:
+    """Return the entries of some partitions, by checkpoint file; none of files that are missing."""
+    found: dict[str, dict[TopicPartition, int]] = {}
+    for directory in {id(home): home for home in homes.values()}.values():
+        for name in CHECKPOINTS:
+            checkpoint = directory.checkpoint(name)
+            if not directory.runtime.fs.exists(checkpoint.path):
+                continue
+            try:
+                offsets = checkpoint.read()
+            except CorruptCheckpointError as error:
+                logger.warning("%s; the copy goes without it", error)
+                continue
+            entries = {tp: at for tp, at in offsets.items() if homes.get(tp) is directory}
+            found[name] = found.get(name, {}) | entries
+    return found
+
+
+def _growing(files: Mapping[str, FileStat]) -> set[str]:
+    """Return the files that a process which has the partition open may write to as it appends."""
+    parts = {name: parse_segment_file(name) for name in files}
+    active = max((p.base_offset for p in parts.values() if p and p.kind == LOG_SUFFIX), default=0)
+    return {name for name, each in parts.items() if each is None or each.base_offset >= active}
+
+
+def _changed(path: str, what: str) -> KafkaStorageError:
+    return KafkaStorageError(
+        f"{path} changed while it was copied ({what}): a process works on it; try again, or stop it"
+    )

@@ -1,0 +1,664 @@
+"""Erasure: every place where the bytes of a key lie, and when each can vanish.
+
+The files are read as they lie, those that no log counts any more too. When a record can go is not
+computed from the rules but rehearsed by the engine itself (`rehearsal`): at the earliest if others
+append what makes passes due, at the latest if nothing is appended any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, suppress
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol
+
+from logstore.analysis.assumptions import assumptions
+from logstore.analysis.committed import (
+    ABORTED,
+    COMMITTED,
+    OPEN_TRANSACTION,
+    UNSTABLE,
+    CommittedData,
+)
+from logstore.analysis.rehearsal import Cause, Rehearsal, TransactionEnd, Watch, watch
+from logstore.analysis.view import HasLogs
+from logstore.cleaner.strategy import Strategy
+from logstore.coordinator.transactions.log import TransactionConfig, TransactionLog
+from logstore.errors import CorruptionError, InvalidRecordError, LogStoreError
+from logstore.named import NamedTuple
+from logstore.names import (
+    CLEANED_SUFFIX,
+    DELETE_DIR_SUFFIX,
+    DELETED_SUFFIX,
+    LOCK_FILE,
+    LOG_SUFFIX,
+    SWAP_SUFFIX,
+    parse_log_dir,
+    parse_segment_file,
+)
+from logstore.record import layout
+from logstore.record.batch import RecordBatch
+from logstore.record.codecs import Codec
+from logstore.record.header import BatchHeader
+from logstore.record.json_text import bytes_item
+from logstore.record.search import find_batch, is_plausible
+from logstore.record.varint import encode_varint
+from logstore.runtime import FileKind, OverlayFileSystem
+from logstore.types import INT32_MAX, INT64_MAX, TopicPartition, time_in_text
+
+if TYPE_CHECKING:
+    from logstore.cleaner.strategy import Order
+    from logstore.config.broker_config import BrokerConfig
+    from logstore.config.log_config import LogConfig
+    from logstore.coordinator.transactions.state import TransactionMetadata
+    from logstore.runtime import Clock, File, FileSystem
+    from logstore.storage.log.log import Log
+
+LIVE = "live"
+TOMBSTONE = "tombstone"
+SUPERSEDED = "superseded"
+BELOW_LOG_START = "below_log_start"
+DELETED = "deleted"
+SWAP = "swap"
+CLEANED = "cleaned"
+TORN_TAIL = "torn_tail"
+DAMAGED = "damaged"
+UNREADABLE = "unreadable"
+DELETED_PARTITION = "deleted_partition"
+FOREIGN = "foreign"
+
+STATES = {
+    LIVE: "the record that wins its key",
+    TOMBSTONE: "it wins its key and has no value",
+    SUPERSEDED: "another record of its key wins",
+    ABORTED: "of an aborted transaction",
+    OPEN_TRANSACTION: "of a transaction that is open",
+    UNSTABLE: "behind a transaction that is open: readers of committed data do not get it yet",
+    BELOW_LOG_START: "deleted for readers, its segment still there",
+    DELETED: "in a file that waits for its removal",
+    SWAP: "in a file that is about to take its place in the log",
+    CLEANED: "in a file that an unfinished cleaning left",
+    TORN_TAIL: "in bytes at the end of a file that are no whole batch",
+    DAMAGED: "in bytes inside of a file that are no valid batch",
+    UNREADABLE: "bytes that cannot be read as records and may hold it",
+    DELETED_PARTITION: "in the folder of a partition that is deleted",
+    FOREIGN: "in a folder or file that no broker uses",
+}
+"""Where bytes of a key can lie."""
+
+_IN_THE_LOG = (LIVE, TOMBSTONE, SUPERSEDED, ABORTED, OPEN_TRANSACTION, UNSTABLE, BELOW_LOG_START)
+_STATES_BY_SUFFIX = {DELETED_SUFFIX: DELETED, SWAP_SUFFIX: SWAP, CLEANED_SUFFIX: CLEANED}
+_BLOCK = 1 << 20
+
+ErasureProgress = Callable[[str, int, int], None]
+"""Told of a task, and of bytes done and all."""
+
+
+class Erasable(HasLogs, Protocol):
+    """A broker, as far as erasure is concerned."""
+
+    @property
+    def broker_config(self) -> BrokerConfig:
+        """Its settings."""
+
+    @property
+    def clock(self) -> Clock:
+        """Its clock."""
+
+
+class ErasurePlace(NamedTuple):
+    """A place where bytes of a key lie.
+
+    Attributes
+    ----------
+    position : int
+        Of the batch; of the bytes themselves where there is no valid batch.
+    offset : int or None
+        Of the record; None where there is no valid batch.
+    state : str
+        One of `STATES`.
+    earliest_ms : int or None
+        First Unix ms at which it can be gone: whatever is appended for other keys, a broker under
+        the present configuration keeps it until then. None if it never goes unless something
+        happens first, which `rule` names.
+    latest_ms : int or None
+        Unix ms by which it is gone if a broker runs from now on and nothing is appended any more,
+        its checks coming as late as their intervals allow, and files going
+        `file.delete.delay.ms` after they are renamed. None if nothing removes it by itself.
+    """
+
+    path: str
+    position: int
+    offset: int | None
+    state: str
+    earliest_ms: int | None
+    latest_ms: int | None
+    rule: str
+
+
+@dataclass(frozen=True, slots=True)
+class ErasureReport:
+    """The answer of `erasure`, as of `now_ms`; `gone` if no place is left."""
+
+    topic: str
+    key: bytes
+    places: tuple[ErasurePlace, ...]
+    files: int
+    bytes: int
+    assumed: tuple[str, ...]
+    now_ms: int
+
+    @property
+    def gone(self) -> bool:
+        """Whether the bytes of the key lie nowhere any more."""
+        return not self.places
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the JSON object of `logstore erasure`."""
+        return {
+            **bytes_item("key", self.key),
+            "gone": self.gone,
+            "places": [place._asdict() for place in self.places],
+            "topic": self.topic,
+            "scanned": {"files": self.files, "bytes": self.bytes},
+            "assumed": list(self.assumed),
+            "now_ms": self.now_ms,
+        }
+
+
+# -- the scan ----------------------------------------------------------------------------------
+
+
+class Found(NamedTuple):
+    """Bytes of a key in a file."""
+
+    path: str
+    position: int
+    record: tuple[int, int, bool, tuple[tuple[str, bytes | None], ...]] | None
+    header: BatchHeader | None
+    state: str
+
+    @property
+    def offset(self) -> int | None:
+        """Offset of the record."""
+        return None if self.record is None else self.record[0]
+
+
+def scan_file(file: File, path: str, base_offset: int, key: bytes, limit: int) -> Iterator[Found]:
+    """Yield where a key lies in a `.log`, in valid batches and in the bytes between them.
+
+    Where there is no valid batch, the key counts as found where its bytes follow its length as
+    they do in a record, or may do so inside of a batch that is compressed and damaged.
+    """
+    size = file.size()
+    position = 0
+    while position < size:
+        found = _valid_batch(file, path, position, size)
+        if found is None and size > INT32_MAX:
+            # No segment is that large, and a sparse file would take hours to search.
+            yield Found(path, position, None, None, UNREADABLE)
+            return
+        if found is None:
+            following = find_batch(file, position + 1, size, base_offset)
+            end = size if following is None else following.position
+            state = TORN_TAIL if following is None else DAMAGED
+            yield from _raw(file, path, position, end, key, state)
+            position = end
+            continue
+        yield from _records(found, path, position, key, limit)
+        position += len(found.data)
+
+
+def _valid_batch(file: File, path: str, position: int, size: int) -> RecordBatch | None:
+    """Return the batch at a position, None if there is none whose CRC is right."""
+    head = file.read(position, layout.HEADER_SIZE)
+    if len(head) < layout.HEADER_SIZE:
+        return None
+    header = BatchHeader.unpack_from(head)
+    if not is_plausible(header, size - position, header.base_offset):  # the CRC decides
+        return None
+    batch = RecordBatch(file.read(position, header.size_bytes), path, position)
+    try:
+        batch.ensure_valid()
+    except CorruptionError:
+        return None
+    return batch
+
+
+def _records(
+    batch: RecordBatch, path: str, position: int, key: bytes, limit: int
+) -> Iterator[Found]:
+    header = batch.header
+    try:
+        if header.is_control or key not in bytes(batch.section(limit)):
+            return
+        for record in batch.iter_records(limit):
+            if record.key == key:
+                known = (record.offset, record.timestamp, record.value is None, record.headers)
+                yield Found(path, position, known, header, "")
+    except (CorruptionError, InvalidRecordError):
+        end = position + len(batch.data)
+        yield from _raw_bytes(batch.data, path, position, end, key, DAMAGED)
+
+
+def _raw(file: File, path: str, position: int, end: int, key: bytes, state: str) -> Iterator[Found]:
+    """Yield where a key lies in bytes that are no valid batch."""
+    at = position
+    overlap = len(key) + 2 * layout.HEADER_SIZE
+    before = b""
+    while at < end:
+        data = file.read(at, min(_BLOCK, end - at))
+        if not data:
+            return
+        start = at - len(before)
+        for found in _raw_bytes(before + data, path, start, at + len(data), key, state):
+            # A key that ends before this block was found in the one before.
+            if found.state == UNREADABLE or found.position + len(key) > at:
+                yield found
+        at += len(data)
+        before = data[-overlap:]
+
+
+def _patterns(key: bytes) -> tuple[bytes, ...]:
+    """Return a key as records of magic 2, and messages of magic 0 and 1, have it."""
+    return (encode_varint(len(key)) + key, len(key).to_bytes(4, "big") + key)
+
+
+def _raw_bytes(
+    data: bytes, path: str, start: int, end: int, key: bytes, state: str
+) -> Iterator[Found]:
+    found: dict[int, int] = {}
+    for pattern in _patterns(key) if key else ():  # no key would stand everywhere
+        at = data.find(pattern)
+        while at >= 0:
+            found.setdefault(start + at + len(pattern) - len(key), at)
+            at = data.find(pattern, at + 1)
+    for position in sorted(found):
+        yield Found(path, position, None, None, state)
+    if not found and len(data) > layout.HEADER_SIZE:
+        header = BatchHeader.unpack_from(data)
+        if header.magic <= layout.MAGIC and header.codec_id in tuple(Codec)[1:]:
+            yield Found(path, start, None, None, UNREADABLE)
+
+
+class _Folder(NamedTuple):
+    """A folder that may hold records of a partition."""
+
+    path: str
+    topic_partition: TopicPartition
+    state: str
+
+
+def _folders(broker: Erasable, fs: FileSystem, partition: TopicPartition) -> Iterator[_Folder]:
+    for directory in broker.manager.directories:
+        if not fs.is_dir(directory.path):
+            continue
+        for name in fs.list_dir(directory.path):
+            parsed = parse_log_dir(name)
+            if parsed is not None and parsed.topic_partition == partition:
+                yield _Folder(f"{directory.path}/{name}", partition, parsed.state)
+
+
+def _log_files(fs: FileSystem, folder: str) -> Iterator[tuple[str, int, str]]:
+    """Yield path, base offset and suffix of every file that may hold records."""
+    for name, kind in fs.kinds(folder).items():
+        parts = parse_segment_file(name)
+        is_log = parts is not None and parts.kind == LOG_SUFFIX
+        if (
+            parts is not None
+            and is_log
+            and kind is FileKind.FILE
+            and parts.base_offset <= INT64_MAX
+        ):
+            yield f"{folder}/{name}", parts.base_offset, parts.state
+
+
+# -- places and their moments ------------------------------------------------------------------
+
+
+def erasure(
+    broker: Erasable,
+    topic: str,
+    key: bytes,
+    partition: int | None = None,
+    *,
+    progress: ErasureProgress | None = None,
+) -> ErasureReport:
+    """Find every place of a key in the partitions of a topic; see `Broker.erasure`."""
+    fs = broker.manager.runtime.fs
+    base = fs.base if isinstance(fs, OverlayFileSystem) else fs
+    now_ms = broker.clock.now_ms()
+    places: list[ErasurePlace] = []
+    assumed: dict[str, None] = {}
+    transactions = _Transactions(broker)
+    files = size = 0
+    for tp in broker.manager.catalog.partitions(topic, partition):
+        found: list[tuple[_Folder, Found]] = []
+        for folder in _folders(broker, base, tp):
+            for path, base_offset, suffix in _log_files(base, folder.path):
+                file = base.open(path)
+                try:
+                    total = file.size()
+                    if progress is not None:
+                        progress(f"reading {tp}", size, size + total)
+                    limit = broker.manager.catalog.config(topic).logstore_decompression_max_bytes
+                    for each in scan_file(file, path, base_offset, key, limit):
+                        state = each.state
+                        if suffix and state != UNREADABLE:
+                            state = _STATES_BY_SUFFIX.get(suffix, FOREIGN)
+                        found.append((folder, each._replace(state=state)))
+                finally:
+                    file.close()
+                files += 1
+                size += total
+        for text in assumptions(broker.manager, tp, cleaning=True):
+            assumed[text] = None
+        if found:
+            ends = transactions.ends(tp)
+            places += _Partition(broker, base, tp, key, now_ms, ends, progress).places(found)
+    return ErasureReport(topic, key, tuple(places), files, size, tuple(assumed), now_ms)
+
+
+class _Transactions:
+    """What the transaction coordinator of a broker's directories stored; read if it is needed."""
+
+    def __init__(self, broker: Erasable) -> None:
+        self._broker = broker
+        self._known: list[TransactionMetadata] | None = None
+
+    def ends(self, tp: TopicPartition) -> tuple[TransactionEnd, ...]:
+        """Return how and when the open transactions of a partition end by themselves.
+
+        Those that no coordinator knows are left out: they stay open.
+        """
+        producers = self._broker.manager.log(tp).producer_state
+        if producers.first_undecided_offset() is None:
+            return ()
+        if self._known is None:
+            config = TransactionConfig.of(self._broker.broker_config)
+            stored = TransactionLog(self._broker.manager, config).read()
+            self._known = list(stored.by_id.values())
+        return tuple(
+            _end_of(metadata)
+            for metadata in self._known
+            if tp in metadata.partitions
+            and not metadata.state.is_idle
+            and producers.has_open_transaction(metadata.producer_id)
+        )
+
+
+def _end_of(metadata: TransactionMetadata) -> TransactionEnd:
+    """Return the end of a transaction: what was decided, or its abort when its time is over."""
+    producer_id, epoch = metadata.producer
+    if metadata.state.is_prepared:
+        return TransactionEnd(producer_id, epoch, metadata.state.is_commit, 0)
+    return TransactionEnd(
+        producer_id, epoch + 1, False, metadata.start_ms + metadata.timeout_ms + 1
+    )
+
+
+class _Moments(NamedTuple):
+    """When a place can go, and why then."""
+
+    earliest_ms: int | None
+    latest_ms: int | None
+    rule: str
+
+
+class _Partition:
+    """The places of one partition."""
+
+    def __init__(
+        self,
+        broker: Erasable,
+        fs: FileSystem,
+        topic_partition: TopicPartition,
+        key: bytes,
+        now_ms: int,
+        ends: tuple[TransactionEnd, ...],
+        progress: ErasureProgress | None,
+    ) -> None:
+        self._ends = ends
+        self._progress = progress
+        self._broker = broker
+        self._fs = fs
+        self._tp = topic_partition
+        self._key = key
+        self._log: Log = broker.manager.log(topic_partition)
+        self._now_ms = now_ms
+        self._sizes: dict[str, int] | None = None  # of the segments that a start leaves
+
+    def places(self, found: list[tuple[_Folder, Found]]) -> Iterator[ErasurePlace]:
+        """Yield the places with their states and moments, in the order of the files."""
+        states = self._states([each for folder, each in found if not folder.state])
+        offsets = sorted(
+            {
+                each.offset
+                for folder, each in found
+                if each.offset is not None and not folder.state and each.state in ("", SWAP)
+            }
+        )
+        moments = self._moments(offsets)
+        for folder, each in found:
+            state = each.state or states.get(each.offset, LIVE)
+            if folder.state == DELETE_DIR_SUFFIX:
+                state = DELETED_PARTITION
+            elif folder.state:
+                state = FOREIGN
+            told = self._told(each, state, moments)
+            yield ErasurePlace(each.path, each.position, each.offset, state, *told)
+
+    def _states(self, found: list[Found]) -> dict[int | None, str]:
+        """Return what the records in the log are, by offset."""
+        log = self._log
+        committed = CommittedData(log)
+        strategy = Strategy.of(log.config)
+        states: dict[int | None, str] = {}
+        orders: dict[int, Order] = {}
+        for each in found:
+            if each.state or each.record is None or each.header is None:
+                continue
+            offset, timestamp, is_tombstone, headers = each.record
+            states[offset] = committed.state_of(each.header)
+            if states[offset] == COMMITTED:
+                states[offset] = TOMBSTONE if is_tombstone else LIVE
+                orders[offset] = strategy.order_of(offset, timestamp, headers)
+        if orders:
+            winner = max(orders, key=orders.__getitem__)
+            for offset in orders:
+                if offset != winner:
+                    states[offset] = SUPERSEDED
+        start = log.log_start_offset
+        return {
+            offset: BELOW_LOG_START if offset is not None and offset < start else state
+            for offset, state in states.items()
+        }
+
+    def _rehearsal(self) -> Rehearsal:
+        manager = self._broker.manager
+        return Rehearsal(
+            self._fs,
+            [directory.path for directory in manager.directories],
+            self._broker.broker_config,
+            self._tp,
+            manager.catalog.laid_over(self._tp.topic),
+            self._now_ms,
+            self._ends,
+            progress=self._progress,
+        )
+
+    def _moments(self, offsets: list[int]) -> dict[int, tuple[Watch, Watch, Watch]]:
+        """Rehearse: hurried, left alone, and left alone with all that is late."""
+        if not offsets:
+            return {}
+        run = partial(watch, self._rehearsal, self._key, offsets)
+        late = run(lambda rehearsal, _: rehearsal.left_alone(late=True))
+        hurried = prompt = run(lambda rehearsal, wanted: rehearsal.hurried(self._key, wanted))
+        config = self._log.config
+        if config.compact and config.delete:
+            # A cleaning joins segments, and so may put off what retention would remove.
+            prompt = run(lambda rehearsal, _: rehearsal.left_alone(late=False))
+        return dict.fromkeys(offsets, (hurried, prompt, late))
+
+    def _told(
+        self, found: Found, state: str, moments: Mapping[int, tuple[Watch, Watch, Watch]]
+    ) -> _Moments:
+        """Return when a place can go, and by which rule."""
+        config = self._log.config
+        now_ms, delay_ms = self._now_ms, config.file_delete_delay_ms
+        what = STATES[state]
+        if found.offset is not None and (state in _IN_THE_LOG or state == SWAP):
+            return self._told_of_record(found.offset, state, moments[found.offset])
+        if state == DELETED:
+            latest_ms: int | None = now_ms
+            if self._has_writer():
+                latest_ms = self._removal_ms(found.path, now_ms + delay_ms)
+            return _Moments(
+                now_ms,
+                latest_ms,
+                f"{what}: removed file.delete.delay.ms {delay_ms} after it was renamed, or when a"
+                " broker starts",
+            )
+        if state in (CLEANED, SWAP):
+            latest_ms = None if self._has_writer() else now_ms
+            return _Moments(now_ms, latest_ms, f"{what}: removed when a broker starts")
+        if state == DELETED_PARTITION:
+            return _Moments(
+                now_ms,
+                now_ms + delay_ms,
+                f"{what}: removed file.delete.delay.ms {delay_ms} after a broker starts or deletes"
+                " it",
+            )
+        if state in (TORN_TAIL, DAMAGED) and self._is_cut(found):
+            return _Moments(now_ms, now_ms, f"{what}: cut when a broker opens the partition")
+        return _Moments(None, None, f"{what}: no rule removes it before its file goes")
+
+    def _told_of_record(
+        self, offset: int, state: str, watches: tuple[Watch, Watch, Watch]
+    ) -> _Moments:
+        config = self._log.config
+        hurried, prompt, late = watches
+        if hurried.failure is not None:
+            return _Moments(None, None, f"the partition cannot be opened: {hurried.failure}")
+        removals = [each.removals[offset] for each in (hurried, prompt)]
+        first = min((each for each in removals if each is not None), default=None)
+        last = late.removals[offset]
+        earliest_ms: int | None = None if first is None else first.at_ms
+        if config.delete and config.retention_bytes >= 0:
+            earliest_ms = self._now_ms
+        latest_ms: int | None = None
+        parts = [STATES[state]]
+        parts += (
+            f"the transaction of producer {end.producer_id} is aborted at"
+            f" {time_in_text(end.due_ms)}, transaction.timeout.ms after its start, unless it ends"
+            " before"
+            for end in self._ends
+            if end.due_ms
+        )
+        if last is not None:
+            delay_ms = 0 if last.cause is Cause.OPENING else config.file_delete_delay_ms
+            latest_ms = last.at_ms + delay_ms
+        if first is not None:
+            parts.append(_rule(first.cause, state, config))
+            if first.cause is Cause.CLEANING and self._is_kept_as_last(offset):
+                parts.append(
+                    "as the last record of the log it stays until one is appended behind it"
+                )
+        elif earliest_ms is not None:
+            parts.append("retention.bytes removes its segment once enough is appended")
+        else:
+            parts.append(self._missing(state))
+        if last is not None:
+            parts.append(
+                f"{_BY[last.cause]} is due at {time_in_text(last.due_ms)} though nothing is"
+                " appended, comes within its interval, and files go"
+                f" file.delete.delay.ms {config.file_delete_delay_ms} later"
+            )
+        else:
+            parts.append("nothing makes that due unless something is appended")
+        return _Moments(earliest_ms, latest_ms, "; ".join(parts))
+
+    def _has_hanging_transaction(self) -> bool:
+        """Return whether a transaction is open that nothing ends by itself."""
+        known = {end.producer_id for end in self._ends}
+        return any(
+            entry.current_txn_first_offset is not None and entry.producer_id not in known
+            for entry in self._log.producer_state.entries()
+        )
+
+    def _is_kept_as_last(self, offset: int) -> bool:
+        """Return whether a cleaning retains a record only because the log ends with it."""
+        log = self._log
+        return Strategy.of(log.config).has_versions and offset == log.log_end_offset - 1
+
+    def _missing(self, state: str) -> str:
+        """Say what must happen before a record can go at all."""
+        config = self._log.config
+        if not config.compact and not config.delete:
+            return "cleanup.policy is empty: nothing is ever removed"
+        if not config.compact:
+            return "retention.ms and retention.bytes are unlimited"
+        if state == LIVE:
+            return "it stays until a newer record of its key, or a tombstone, is appended"
+        if self._has_hanging_transaction():
+            return "a transaction that is open must end first, and no coordinator here knows it"
+        if not self._broker.broker_config.log_cleaner_enable:
+            return "log.cleaner.enable is false"
+        return "no pass is ever due: its segment cannot be cleaned under this configuration"
+
+    def _has_writer(self) -> bool:
+        """Tell whether a process has the partition's directory for writing."""
+        directory = self._broker.manager.registry.directory_of(self._tp)
+        holder = self._fs.lock_holder(f"{directory.path}/{LOCK_FILE}")
+        return holder is not None or not self._broker.manager.read_only
+
+    def _removal_ms(self, path: str, default_ms: int) -> int:
+        """Return when a file that was renamed goes, as far as this process knows."""
+        if self._broker.manager.read_only:
+            return default_ms
+        due_ms = self._log.local.deletion_due_ms(path)
+        if due_ms is None:
+            return default_ms
+        return self._now_ms + max(0, due_ms - self._broker.clock.monotonic_ns() // 1_000_000)
+
+    def _is_cut(self, found: Found) -> bool:
+        """Tell whether a broker's start cuts bytes off that are no valid batch."""
+        if self._sizes is None:
+            self._sizes = {}
+            with suppress(LogStoreError), closing(self._rehearsal()) as rehearsal:
+                segments = rehearsal.log.segments
+                self._sizes = {each.log_path: each.size_bytes for each in segments}
+        return bool(self._sizes) and found.position >= self._sizes.get(found.path, 0)
+
+
+def _rule(cause: Cause, state: str, config: LogConfig) -> str:
+    """Return the rule by which a record goes."""
+    lag = ""
+    if config.min_compaction_lag_ms:
+        lag = f" and older than min.compaction.lag.ms {config.min_compaction_lag_ms}"
+    if cause is Cause.OPENING:
+        return "a broker that starts cuts or replaces it"
+    if cause is Cause.RETENTION:
+        return (
+            f"retention removes its segment: retention.ms {config.retention_ms} after the newest"
+            " record in it and in those before it, or once all of them lie below the log start"
+        )
+    if state == TOMBSTONE:
+        return (
+            "a cleaning drops it when its delete horizon has come, delete.retention.ms"
+            f" {config.delete_retention_ms} after the first pass that goes through it"
+        )
+    if state in (ABORTED, OPEN_TRANSACTION):
+        return f"a cleaning drops it once its segment is closed{lag}"
+    return (
+        "a cleaning drops it once its segment, those before and the one of the record that"
+        f" supersedes it are closed{lag}"
+    )
+
+
+_BY = {
+    Cause.OPENING: "a start of a broker",
+    Cause.CLEANING: "a cleaning",
+    Cause.RETENTION: "retention",
+}

@@ -1,0 +1,207 @@
+"""Fates: what the next cleaning does to each record of a partition, as `inspect --fate` tells.
+
+`logstore.cleaner.passes.fate` decides; here its columns become records.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from functools import partial
+from itertools import islice
+from json.encoder import encode_basestring_ascii as _quote
+from typing import TYPE_CHECKING
+
+from logstore.inspect.records import decoded_key_member
+from logstore.named import NamedTuple
+from logstore.record.json_text import bytes_member
+from logstore.runtime.guard import StorageGuard
+
+if TYPE_CHECKING:
+    from logstore.cleaner.command import ProgressListener
+    from logstore.cleaner.manager import LogCleanerManager
+    from logstore.cleaner.passes.fate import FateChunk
+    from logstore.cleaner.selection import CleaningDecision
+    from logstore.cleaner.stats import CleanerStats
+    from logstore.storage.log.log import Log
+    from logstore.types import TopicPartition
+
+_CONTROLS = {-1: None, 0: "abort", 1: "commit"}
+_OTHER_CONTROL = "other"
+
+
+class RecordFate(NamedTuple):
+    """The fate of one record in the next cleaning.
+
+    Attributes
+    ----------
+    key : bytes or None
+        None for a null key, and for a control record, whose key is no key of the user's.
+    fate : str
+        `retained superseded tombstone_expired aborted control_expired null_key` as in a
+        `CleanReport`; `below_log_start`, `active`, `not_yet_cleanable` where no cleaning comes yet.
+    superseded_by : int or None
+        Offset of the record that takes a superseded one's place.
+    control : str or None
+        `abort`, `commit` or `other` for a control record.
+    """
+
+    offset: int
+    key: bytes | None
+    fate: str
+    superseded_by: int | None
+    control: str | None
+
+
+def fate_json(topic_partition: TopicPartition, record: RecordFate, *, raw: bool = False) -> str:
+    """Return the fate of a record as a JSON object on one line, as `inspect --fate` has it.
+
+    Keys of Kafka's own topics are decoded, too, unless `raw`.
+    """
+    decoded = "" if raw else _decoded(topic_partition.topic, record)
+    by = "null" if record.superseded_by is None else record.superseded_by
+    control = "null" if record.control is None else _quote(record.control)
+    return (
+        f'{{"offset": {record.offset}, {bytes_member("key", record.key)}, '
+        f'"fate": {_quote(record.fate)}, "superseded_by": {by}, "control": {control}, '
+        f'"topic": {_quote(topic_partition.topic)}, "partition": {topic_partition.partition}'
+        f"{decoded}}}"
+    )
+
+
+def _decoded(topic: str, record: RecordFate) -> str:
+    if not topic.startswith("__"):
+        return ""
+    found = decoded_key_member(topic, record.key)
+    return "".join(f', "{name}": {json.dumps(value)}' for name, value in found.items())
+
+
+class FatesPage(NamedTuple):
+    """Some of the fates of a partition, and how many there are of each among all.
+
+    Attributes
+    ----------
+    counts : mapping of str to int
+        By fate, those alone that occur.
+    """
+
+    fates: tuple[RecordFate, ...]
+    counts: Mapping[str, int]
+
+    @property
+    def total(self) -> int:
+        """Records of the partition."""
+        return sum(self.counts.values())
+
+
+class PartitionFates:
+    """The fates of all records of a partition; each iteration runs a pass without a destination.
+
+    The pass is the one that comes when the partition is due, whether it is due now or not: over
+    the range that `decision` states, with the map as it would be built now.
+
+    Attributes
+    ----------
+    decision : CleaningDecision
+        When this was made: what is to be cleaned, and what is in the way.
+    is_compacted : bool
+        Whether the topic is compacted at all. If not, no cleaning ever removes a record.
+    stats : CleanerStats or None
+        The numbers of the pass, after an iteration to the end; None before, and if the topic is
+        not compacted. An `end_offset` below the range's means that the map was full there: then
+        this pass retains what lies beyond, and others follow.
+
+    Notes
+    -----
+    Iterating raises `CorruptRecordError`, `UnsupportedFormatError` and `SegmentOverflowError`
+    where a cleaning finds the partition uncleanable, `KafkaStorageError` if the disk fails. The
+    log must not be truncated meanwhile. Memory: the map and the I/O buffers.
+    """
+
+    def __init__(
+        self,
+        cleaner: LogCleanerManager,
+        log: Log,
+        *,
+        force: bool = False,
+        roll: bool = False,
+        progress: ProgressListener | None = None,
+    ) -> None:
+        from logstore.cleaner.command import CleanCommand
+
+        self._cleaner = cleaner
+        self._log = log
+        self._progress = progress
+        self.decision: CleaningDecision = CleanCommand(cleaner, force=force, roll=roll).foresee(log)
+        self.is_compacted = log.config.compact
+        self.stats: CleanerStats | None = None
+        cleaner.lifetime.add(self)
+
+    def __repr__(self) -> str:
+        return f"PartitionFates({self._log.topic_partition})"
+
+    def __iter__(self) -> Iterator[RecordFate]:
+        """Yield the records in offset order, control records included."""
+        with StorageGuard(None, self._log.topic_partition, "cannot read"):
+            for chunk in self._chunks():
+                for record in _records(chunk):
+                    self._log.lifetime.check()
+                    yield record
+
+    def page(self, first: int, count: int) -> FatesPage:
+        """Return `count` fates behind the first `first`, and the numbers of all.
+
+        Raises as iterating does. The pass is run to its end; of the other records nothing is made.
+        """
+        from logstore.cleaner.passes.fate import FATES
+
+        found: list[RecordFate] = []
+        counts: Counter[int] = Counter()
+        before = 0
+        with StorageGuard(None, self._log.topic_partition, "cannot read"):
+            for chunk in self._chunks():
+                self._log.lifetime.check()
+                size = len(chunk.offsets)
+                start, end = max(first - before, 0), min(first + count - before, size)
+                if start < end:
+                    found += islice(_records(chunk), start, end)
+                counts.update(chunk.fates.tolist())
+                before += size
+        return FatesPage(tuple(found), {FATES[code]: counts[code] for code in sorted(counts)})
+
+    def _chunks(self) -> Iterator[FateChunk]:
+        from logstore.cleaner.passes.fate import list_fates
+
+        tell = self._progress
+        progress = None if tell is None else partial(tell, self._log.topic_partition)
+        state = self.decision.state if self.is_compacted else None
+        self.stats = yield from list_fates(
+            self._log, self._cleaner.config, state, progress=progress
+        )
+
+
+def _records(chunk: FateChunk) -> Iterator[RecordFate]:
+    from logstore.cleaner.passes.fate import FATES
+
+    data = chunk.data
+    columns = (
+        chunk.offsets,
+        chunk.fates,
+        chunk.superseded_by,
+        chunk.controls,
+        chunk.key_starts,
+        chunk.key_sizes,
+    )
+    for offset, fate, winner, control, start, size in zip(
+        *(column.tolist() for column in columns), strict=True
+    ):
+        kind = _CONTROLS.get(control, _OTHER_CONTROL)
+        has_key = size >= 0 and kind is None
+        yield RecordFate(
+            offset,
+            data[start : start + size] if has_key else None,
+            FATES[fate],
+            winner if winner >= 0 else None,
+            kind,
+        )

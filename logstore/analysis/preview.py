@@ -1,0 +1,422 @@
+"""Previews: what settings would do to partitions, told before they are set.
+
+The decisions are the engine's own, and so is the cleaning, which runs as in a dry run: over the
+logs as they are, under the settings that are supposed (`SupposedLog`). Nothing is changed, opened
+anew or copied.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from logstore.analysis.assumptions import assumptions
+from logstore.analysis.explaining import (
+    NOTHING_READ,
+    Cleaned,
+    Look,
+    explanation,
+    look_at,
+    rehearse,
+)
+from logstore.analysis.losses import NOTHING_LOST, Loss, lost_by_retention
+from logstore.analysis.reports import ConfigChange, changes_between
+from logstore.analysis.tombstones import live_tombstones
+from logstore.analysis.view import PartitionView
+from logstore.cleaner.checkpoints import CleanerCheckpoints
+from logstore.cleaner.selection import Gate
+from logstore.cleaner.strategy import Strategy
+from logstore.config.dynamic import Layer
+from logstore.config.overrides import (
+    altered_overrides,
+    describe,
+    describe_broker_values,
+    effective_config,
+    parse_overrides,
+)
+from logstore.errors import UnknownTopicOrPartitionError
+from logstore.manager.directories.directory import stepped_back
+from logstore.named import NamedTuple
+from logstore.storage.log.supposed import SupposedLog
+from logstore.types import INT64_MAX, TopicPartition
+
+if TYPE_CHECKING:
+    from logstore.analysis.reports import PartitionExplanation
+    from logstore.cleaner.manager import LogCleanerManager
+    from logstore.cleaner.selection import CleaningDecision
+    from logstore.cleaner.stats import CleanerStats
+    from logstore.config.broker_config import BrokerConfig
+    from logstore.config.log_config import LogConfig
+    from logstore.manager.manager import LogManager
+    from logstore.storage.log.log import Log
+    from logstore.storage.log.retention import RetentionDecision
+
+_STANDING = ("policy", "cleaner_disabled", "uncleanable", "empty")
+"""Gates that keep any cleaning away, also one that nothing else keeps from being due."""
+
+
+# -- what is supposed --------------------------------------------------------------------------
+
+
+class Supposition(NamedTuple):
+    """Settings of a broker and its topics that are supposed to be in force.
+
+    Attributes
+    ----------
+    broker_config : BrokerConfig
+    configs : mapping of str to LogConfig
+        Of the topics that would go by other settings than they do.
+    changed : tuple of ConfigChange
+        The keys whose value or origin would be another one.
+    notes : tuple of str
+        Old names that were understood.
+    """
+
+    broker_config: BrokerConfig
+    configs: Mapping[str, LogConfig]
+    changed: tuple[ConfigChange, ...]
+    notes: tuple[str, ...]
+
+
+def suppose_topic(
+    manager: LogManager, topic: str, set_configs: Mapping[str, object], unset: Iterable[str]
+) -> Supposition:
+    """Suppose that a topic was altered; refuses what `alter_configs` refuses.
+
+    Raises
+    ------
+    UnknownTopicOrPartitionError, InvalidConfigurationError
+    """
+    catalog = manager.catalog
+    broker_config = catalog.broker_config
+    own = catalog.topic(topic).configs
+    altered, notes = altered_overrides(own, set_configs, unset, broker_config)
+    overrides = altered | parse_overrides(catalog.laid_over(topic))[0]
+    changed = changes_between(
+        describe(catalog.overrides(topic), broker_config), describe(overrides, broker_config)
+    )
+    config = effective_config(overrides, broker_config)
+    return Supposition(broker_config, {topic: config}, changed, notes)
+
+
+def suppose_broker(
+    manager: LogManager, changes: Mapping[str, object], layer: Layer = Layer.BROKER
+) -> Supposition:
+    """Suppose that the broker was altered; refuses what `alter_broker_configs` refuses.
+
+    Raises
+    ------
+    InvalidConfigurationError
+    """
+    catalog = manager.catalog
+    config, notes = manager.topics.check_reconfigured(changes, layer)
+    configs = {}
+    for topic in catalog.topics():
+        then = effective_config(catalog.overrides(topic.name), config)
+        if then != catalog.config(topic.name):
+            configs[topic.name] = then
+    now = describe_broker_values(catalog.broker_config)
+    changed = changes_between(now, describe_broker_values(config))
+    return Supposition(config, configs, changed, notes)
+
+
+class _SteppedBack(CleanerCheckpoints):
+    """The checkpoints as a change of what decides which record of a key wins leaves them."""
+
+    def of(self, topic_partition: TopicPartition) -> int | None:
+        stored = super().of(topic_partition)
+        return None if stored is None else stepped_back(stored)
+
+
+# -- what would be -----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Outlook:
+    """What becomes of a partition under one configuration, as far as it can be told now.
+
+    Attributes
+    ----------
+    explanation : PartitionExplanation
+        The decision as `explain` words it; its `first_pass` has the numbers of a cleaning that is
+        due now.
+    later_pass : CleanerStats or None
+        The numbers of the cleaning that comes once one is due, if none is due now: as if the active
+        segment was rolled, and dirty ratio and lags did not count.
+    later_passes_needed : int
+        Of that one; 0 without its numbers.
+    retention : RetentionDecision
+        What a run of retention would remove now.
+    next_expiry_ms : int or None
+        From when on time alone lets retention remove something, Unix ms.
+    horizon_ms : int or None
+        Until when tombstones stay that the next cleaning meets first: its moment and
+        `delete.retention.ms`. None if time alone makes none due.
+    """
+
+    explanation: PartitionExplanation
+    later_pass: CleanerStats | None
+    later_passes_needed: int
+    retention: RetentionDecision
+    next_expiry_ms: int | None
+    horizon_ms: int | None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the item of `explain --format json`, with what else is known."""
+        removed = self.retention.removed
+        later = self.later_pass
+        return self.explanation.to_json() | {
+            "later_passes_needed": self.later_passes_needed,
+            "later_pass": None if later is None else later.to_json(),
+            "horizon_ms": self.horizon_ms,
+            "retention": {
+                "segments": len(removed),
+                "size_bytes": sum(each.size_bytes for each in removed),
+                "log_start_offset": self.retention.log_start_offset,
+                "reasons": sorted({str(each.rule) for each in removed}),
+                "next_expiry_ms": self.next_expiry_ms,
+            },
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionPreview:
+    """One partition under the settings in force, and under those that are supposed.
+
+    Attributes
+    ----------
+    size_bytes, segments : int
+        Of the partition now.
+    before, after : Outlook
+        `before` has no numbers of a cleaning.
+    unread : str or None
+        Why the records were not read, in words; None if they were, or no cleaning would read them.
+    """
+
+    topic: str
+    partition: int
+    size_bytes: int
+    segments: int
+    before: Outlook
+    after: Outlook
+    unread: str | None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return an item of `partitions` in the JSON of a preview."""
+        return {
+            "topic": self.topic,
+            "partition": self.partition,
+            "size_bytes": self.size_bytes,
+            "segments": self.segments,
+            "before": self.before.to_json(),
+            "after": self.after.to_json(),
+            "unread": self.unread,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """What settings would do; made by `Broker.preview`.
+
+    Attributes
+    ----------
+    topic : str or None
+        None if it is the broker that would be altered.
+    changed : tuple of ConfigChange
+        The keys whose value or origin would be another one.
+    notes : tuple of str
+        Old names that were understood.
+    partitions : tuple of PartitionPreview
+        Those that would go by other settings; all of a topic that was named.
+    left_out : int
+        Further partitions that were not looked at.
+    loss : Loss
+        What a run of retention would remove that does not go under the settings in force.
+    """
+
+    topic: str | None
+    changed: tuple[ConfigChange, ...]
+    notes: tuple[str, ...]
+    partitions: tuple[PartitionPreview, ...]
+    left_out: int
+    loss: Loss
+
+    def __repr__(self) -> str:
+        keys = ", ".join(each.key for each in self.changed) or "nothing"
+        return f"<Preview: {keys} would change for {len(self.partitions)} partitions>"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return everything as JSON."""
+        return {
+            "topic": self.topic,
+            "changed": [each.to_json() for each in self.changed],
+            "notes": list(self.notes),
+            "partitions": [each.to_json() for each in self.partitions],
+            "left_out": self.left_out,
+            "loses": self.loss.to_json() if self.loss else None,
+        }
+
+
+class Budget:
+    """The bytes that may still be read; None is without end."""
+
+    def __init__(self, bytes_max: int | None) -> None:
+        self._left = bytes_max
+
+    def take(self, size_bytes: int) -> bool:
+        """Take bytes if there are as many left; tell whether there were."""
+        if self._left is None:
+            return True
+        if size_bytes > self._left:
+            return False
+        self._left -= size_bytes
+        return True
+
+
+def preview(
+    broker: Cleaned,
+    supposed: Supposition,
+    topic: str | None = None,
+    partition: int | None = None,
+    *,
+    quick: bool = False,
+    read_bytes_max: int | None = None,
+    partitions_max: int | None = None,
+) -> Preview:
+    """Tell what settings would do; see `Broker.preview`."""
+    catalog = broker.manager.catalog
+    if topic is None:
+        wanted = [tp for name in supposed.configs for tp in catalog.partitions(name)]
+    else:
+        wanted = catalog.partitions(topic, partition)
+    looked_at = wanted if partitions_max is None else wanted[:partitions_max]
+    budget = Budget(0 if quick else read_bytes_max)
+    found = []
+    losses = []
+    for tp in looked_at:
+        with suppress(UnknownTopicOrPartitionError):  # deleted meanwhile
+            one = _previewed(broker, supposed, tp, budget, quick=quick)
+            found.append(one)
+            losses.append(lost_by_settings(broker, supposed, tp))
+    return Preview(
+        topic,
+        supposed.changed,
+        supposed.notes,
+        tuple(found),
+        len(wanted) - len(looked_at),
+        Loss.of_all(losses),
+    )
+
+
+def lost_by_settings(broker: Cleaned, supposed: Supposition, tp: TopicPartition) -> Loss:
+    """Return what retention would remove of a partition that it does not under its settings."""
+    log = broker.manager.log(tp)
+    config = supposed.configs.get(tp.topic, log.config)
+    then = SupposedLog(log, config).retention_decision()
+    now = log.retention_decision()
+    if len(then.removed) <= len(now.removed):
+        return NOTHING_LOST
+    return lost_by_retention(log, then, beyond=now)
+
+
+def _previewed(
+    broker: Cleaned, supposed: Supposition, tp: TopicPartition, budget: Budget, *, quick: bool
+) -> PartitionPreview:
+    cleaner = broker.cleaner
+    config = supposed.configs.get(tp.topic) or broker.manager.catalog.config(tp.topic)
+
+    def both() -> tuple[Log, Log]:
+        log = broker.manager.log(tp)
+        return log, SupposedLog(log, config)
+
+    log, then = both()
+    checkpoints = cleaner.checkpoints
+    if then.config.winner_keys != log.config.winner_keys:
+        checkpoints = _SteppedBack(broker.manager.registry.directory_of)
+    supposing = cleaner.supposing(supposed.broker_config, checkpoints)
+    decision = supposing.chooser.explain(then)
+    look = then_look = NOTHING_READ
+    unread = None
+    first = later = None
+    passes = later_passes = 0
+    size_bytes = _bytes_to_read(then, decision)
+    if config.compact and size_bytes and quick:
+        unread = f"a quick preview reads none of its {size_bytes} bytes"
+    elif config.compact and not budget.take(size_bytes):
+        unread = f"its {size_bytes} bytes are more than may be read for this preview"
+    elif config.compact:
+        look = then_look = look_at(broker, tp, decision)
+        log, then = both()  # others, if damage was met
+        if look.tombstones is not None and Strategy.of(config) != Strategy.of(log.config):
+            then_look = look._replace(tombstones=live_tombstones(PartitionView(broker, tp), config))
+        if look.obstacle is not None:
+            decision = decision.stopped_by(Gate.closed_by("uncleanable", look.obstacle))
+        elif decision.will_clean:
+            decision, first, passes = rehearse(supposing, then, decision)
+        elif _may_come(decision):
+            stopped, later, later_passes = rehearse(supposing, then, decision, whenever=True)
+            for gate in stopped.gates:
+                if gate.gate == "uncleanable" and not gate.open:
+                    decision = decision.stopped_by(gate)
+    now_decision = cleaner.chooser.explain(log)
+    if look.obstacle is not None and now_decision.is_candidate:
+        now_decision = now_decision.stopped_by(Gate.closed_by("uncleanable", look.obstacle))
+    assumed = assumptions(broker.manager, tp, cleaning=True)
+    return PartitionPreview(
+        tp.topic,
+        tp.partition,
+        log.size_bytes,
+        len(log.segments),
+        _outlook(cleaner, log, now_decision, look, assumed),
+        _outlook(supposing, then, decision, then_look, assumed, first, passes, later, later_passes),
+        unread,
+    )
+
+
+def _may_come(decision: CleaningDecision) -> bool:
+    """Tell whether a cleaning can ever be due."""
+    return all(gate.open for gate in decision.gates if gate.gate in _STANDING)
+
+
+def _bytes_to_read(log: Log, decision: CleaningDecision) -> int:
+    """Return about how much of a compacted log is read, to look at it and clean it in thought."""
+    if not _may_come(decision):
+        return log.size_bytes
+    return 3 * log.size_bytes
+
+
+def _outlook(
+    cleaner: LogCleanerManager,
+    log: Log,
+    decision: CleaningDecision,
+    look: Look,
+    assumed: Sequence[str],
+    first_pass: CleanerStats | None = None,
+    passes_needed: int = 0,
+    later_pass: CleanerStats | None = None,
+    later_passes_needed: int = 0,
+) -> Outlook:
+    told = explanation(
+        log,
+        decision,
+        look,
+        passes_needed or cleaner.passes_bound(log, decision.state),
+        first_pass,
+        assumed=assumed,
+        kafka_exact=cleaner.chooser.kafka_exact,
+    )
+    checkpoint = cleaner.checkpoints.of(log.topic_partition) if log.config.compact else None
+    next_pass_ms = decision.opens_at_ms
+    horizon_ms = None
+    if next_pass_ms is not None:
+        horizon_ms = min(next_pass_ms + log.config.delete_retention_ms, INT64_MAX)
+    return Outlook(
+        told,
+        later_pass,
+        0 if later_pass is None else later_passes_needed,
+        log.retention_decision(first_dirty_offset=checkpoint or 0),
+        log.next_expiry_ms(),
+        horizon_ms,
+    )

@@ -1,0 +1,364 @@
+"""Reports of cleaning, retention and deletion as values, named as in the command line's JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
+from typing import TYPE_CHECKING, Any
+
+from logstore.config.origins import ORIGIN_DEFAULT
+from logstore.config.overrides import ConfigValue
+from logstore.named import NamedTuple
+from logstore.names import LOG_SUFFIX
+
+if TYPE_CHECKING:
+    from logstore.analysis.key_story import KeyExplanation
+    from logstore.cleaner.command import CleanOutcome
+    from logstore.cleaner.explaining import ActiveSegment, Remedy, Tombstones
+    from logstore.cleaner.selection import CleaningDecision, Gate
+    from logstore.cleaner.stats import CleanerStats
+    from logstore.manager.manager import LogManager
+    from logstore.manager.topics.store import Topic
+    from logstore.storage.log.retention import RetentionDecision
+    from logstore.types import TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class NotCleaned:
+    """A partition that was passed over, and the gate that kept it."""
+
+    topic: str
+    partition: int
+    reason: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class CleanReport:
+    """The outcome of `clean`.
+
+    Attributes
+    ----------
+    cleaned : tuple of CleanerStats
+        One a pass, in order.
+    not_cleaned : tuple of NotCleaned
+        One a partition that no pass touched, or that a pass could not finish.
+    passes_needed : mapping of TopicPartition to int
+        Passes of each partition that was cleaned; in a dry run those that it would take, of
+        which `cleaned` has the first.
+    dry_run : bool
+        Whether nothing was changed.
+    """
+
+    cleaned: tuple[CleanerStats, ...]
+    not_cleaned: tuple[NotCleaned, ...]
+    passes_needed: Mapping[TopicPartition, int] = field(default_factory=dict)
+    dry_run: bool = False
+
+    def __repr__(self) -> str:
+        done = "would be cleaned" if self.dry_run else "cleaned"
+        left = f"{len(self.not_cleaned)} partitions not"
+        return f"<CleanReport: {len(self.cleaned)} passes {done}, {left}>"
+
+    @classmethod
+    def of(cls, outcome: CleanOutcome, *, dry_run: bool = False) -> CleanReport:
+        """Report what the cleaner did, or would do."""
+        return cls(
+            tuple(outcome.passes),
+            tuple(
+                NotCleaned(tp.topic, tp.partition, gate.gate, gate.text)
+                for tp, gate in outcome.not_cleaned
+            ),
+            dict(outcome.passes_needed),
+            dry_run,
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the JSON object of `logstore clean --format json`."""
+        return {
+            "dry_run": self.dry_run,
+            "cleaned": [stats.to_json() for stats in self.cleaned],
+            "not_cleaned": [
+                {
+                    "topic": partition.topic,
+                    "partition": partition.partition,
+                    "reason": partition.reason,
+                }
+                for partition in self.not_cleaned
+            ],
+            "passes_needed": {str(tp): count for tp, count in self.passes_needed.items()},
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class RetainReport:
+    """The decisions of `retain`, executed or, with `dry_run`, not.
+
+    Attributes
+    ----------
+    decisions : tuple of RetentionDecision
+        One a partition: every segment, with the rule that removes it or the reason why it stays.
+    """
+
+    decisions: tuple[RetentionDecision, ...]
+    dry_run: bool = False
+
+    def __repr__(self) -> str:
+        removed = sum(len(decision.removed) for decision in self.decisions)
+        done = "would be removed" if self.dry_run else "removed"
+        return f"<RetainReport: {removed} segments of {len(self.decisions)} partitions {done}>"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the JSON object of `logstore retain --format json`."""
+        return {
+            "dry_run": self.dry_run,
+            "removed": [
+                {
+                    "topic": decision.topic_partition.topic,
+                    "partition": decision.topic_partition.partition,
+                    "base_offset": verdict.base_offset,
+                    "size_bytes": verdict.size_bytes,
+                    "rule": str(verdict.rule),
+                    "reason": verdict.reason,
+                }
+                for decision in self.decisions
+                for verdict in decision.removed
+            ],
+            "kept": [
+                {
+                    "topic": decision.topic_partition.topic,
+                    "partition": decision.topic_partition.partition,
+                    "base_offset": verdict.base_offset,
+                    "size_bytes": verdict.size_bytes,
+                    "reason": verdict.reason,
+                    "expires_at_ms": verdict.expires_at_ms,
+                    "delayed_by_merging": verdict.delayed_by_merging,
+                }
+                for decision in self.decisions
+                for verdict in decision.kept
+            ],
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionExplanation:
+    """Why a partition will be cleaned, or will not; named as in the command line's JSON.
+
+    Attributes
+    ----------
+    will_clean : bool
+        Whether nothing is in the way.
+    binding : str or None
+        The first gate in the way.
+    opens_at_ms : int or None
+        First Unix ms at which it will be cleaned; None if that takes an append or a command.
+    gates : tuple of Gate
+        Closed ones know when they open by themselves.
+    passes_needed : int
+        How often the map fills up, if a pass was rehearsed; else at most: if every dirty record
+        has another key.
+    must_clean_ratio, cleanable_ratio : float
+        Bytes past `max.compaction.lag.ms`, and dirty ones, over all that count.
+    max_compaction_delay_ms : int
+        By how much the oldest dirty data exceeds `max.compaction.lag.ms`.
+    first_dirty_offset, first_uncleanable_offset : int
+        The range to clean lies between them.
+    headline : str
+        The verdict in words, its moment aside.
+    remedies : tuple of Remedy
+        Cause and cure of each closed gate that is in the way.
+    active_segment : ActiveSegment
+        The segment that no cleaning touches, and what closes it.
+    tombstones : Tombstones or None
+        None if the records were not read, or cannot be.
+    tombstones_text : str or None
+        What they wait for, and whether anything makes the pass due that drops them.
+    damages : tuple of str
+        Damage in the files, if the records were read.
+    first_pass : CleanerStats or None
+        The numbers of the first pass, of a partition that will be cleaned, as in a dry run; None
+        if the records were not read.
+    assumed : tuple of str
+        What the directory does not say and was assumed.
+    key : KeyExplanation or None
+        What becomes of a key, if one was asked for.
+    decision : CleaningDecision
+        All of that as the next selection would take it.
+    """
+
+    topic: str
+    partition: int
+    will_clean: bool
+    binding: str | None
+    opens_at_ms: int | None
+    gates: tuple[Gate, ...]
+    passes_needed: int
+    must_clean_ratio: float
+    cleanable_ratio: float
+    max_compaction_delay_ms: int
+    first_dirty_offset: int
+    first_uncleanable_offset: int
+    headline: str
+    remedies: tuple[Remedy, ...]
+    active_segment: ActiveSegment
+    tombstones: Tombstones | None
+    tombstones_text: str | None
+    damages: tuple[str, ...]
+    first_pass: CleanerStats | None
+    assumed: tuple[str, ...]
+    key: KeyExplanation | None
+    decision: CleaningDecision = field(repr=False)
+
+    @classmethod
+    def of(
+        cls, decision: CleaningDecision, passes_needed: int, **found: Any
+    ) -> PartitionExplanation:
+        """Explain a decision that foresaw; `found` has what is no part of it."""
+        state, binding = decision.state, decision.binding
+        return cls(
+            topic=state.topic_partition.topic,
+            partition=state.topic_partition.partition,
+            will_clean=decision.will_clean,
+            binding=None if binding is None else binding.gate,
+            opens_at_ms=decision.opens_at_ms,
+            gates=decision.gates,
+            passes_needed=passes_needed,
+            must_clean_ratio=state.must_clean_ratio,
+            cleanable_ratio=state.cleanable_ratio,
+            max_compaction_delay_ms=state.max_compaction_delay_ms,
+            first_dirty_offset=state.first_dirty_offset,
+            first_uncleanable_offset=state.first_uncleanable_offset,
+            decision=decision,
+            **found,
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Return an item of `partitions` in `logstore explain --format json`."""
+        names = [each.name for each in fields(self) if each.name != "decision"]
+        item = {name: getattr(self, name) for name in names}
+        active = self.active_segment
+        tombstones = None if self.tombstones is None else asdict(self.tombstones)
+        if tombstones is not None:
+            tombstones["text"] = self.tombstones_text
+        del item["tombstones_text"]
+        return item | {
+            "gates": [gate._asdict() for gate in self.gates],
+            "remedies": [remedy._asdict() for remedy in self.remedies],
+            "active_segment": {
+                "base_offset": active.base_offset,
+                "size_bytes": active.size_bytes,
+                "first_timestamp": active.first_timestamp,
+                "closings": [closing._asdict() for closing in active.closings],
+            },
+            "tombstones": tombstones,
+            "first_pass": None if self.first_pass is None else self.first_pass.to_json(),
+            "key": None if self.key is None else self.key.to_json(),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class ExplainReport:
+    """The answer of `explain`, one item a partition."""
+
+    partitions: tuple[PartitionExplanation, ...]
+
+    def __repr__(self) -> str:
+        due = sum(partition.will_clean for partition in self.partitions)
+        return f"<ExplainReport: {due} of {len(self.partitions)} partitions due for cleaning>"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the JSON object of `logstore explain --format json`."""
+        return {"partitions": [partition.to_json() for partition in self.partitions]}
+
+
+class ConfigChange(NamedTuple):
+    """A key whose value in force, or its origin, is another one after a change than before."""
+
+    key: str
+    before: ConfigValue
+    after: ConfigValue
+
+    def to_json(self) -> dict[str, Any]:
+        """Return an item of `changed` in `logstore topic alter --format json`."""
+        return {
+            "key": self.key,
+            "before": {"value": self.before.value, "origin": self.before.origin},
+            "after": {"value": self.after.value, "origin": self.after.origin},
+        }
+
+
+NO_VALUE = ConfigValue("", ORIGIN_DEFAULT, "")
+"""That of the finer unit of a time, which a broker describes once it has one."""
+
+
+def changes_between(
+    before: Mapping[str, ConfigValue], after: Mapping[str, ConfigValue]
+) -> tuple[ConfigChange, ...]:
+    """Return the keys that are described otherwise afterwards; one without a value has none."""
+    changes = []
+    for key in {**before, **after}:
+        change = ConfigChange(key, before.get(key, NO_VALUE), after.get(key, NO_VALUE))
+        if change.before[:2] != change.after[:2]:
+            changes.append(change)
+    return tuple(changes)
+
+
+def segment_sizes(manager: LogManager, topic_partition: TopicPartition) -> list[int]:
+    """Return the bytes of a partition's segments, without opening its log: it may be damaged."""
+    fs = manager.runtime.fs
+    return [
+        fs.stat(f"{folder}/{name}").size
+        for directory in manager.directories
+        if topic_partition in directory.partitions and directory.is_online
+        for folder in [directory.partition_path(topic_partition)]
+        for name in fs.list_dir(folder)
+        if name.endswith(LOG_SUFFIX)
+    ]
+
+
+def deleted_json(topic: Topic, sizes: Sequence[int]) -> dict[str, Any]:
+    """Return the JSON object of `logstore topic delete --format json`."""
+    return {**topic.to_json(), "segments": len(sizes), "size_bytes": sum(sizes)}
+
+
+def rolled_json(topic_partition: TopicPartition, base_offset: int) -> dict[str, Any]:
+    """Return the JSON object of `logstore roll --format json`."""
+    return {**topic_partition._asdict(), "base_offset": base_offset}
+
+
+class DeleteRecordsResult(NamedTuple):
+    """The result for one partition of a delete-records request.
+
+    `low_watermark` is the log start afterwards, -1 with an error; `error` is its name in Kafka's
+    protocol, None if there was none, and `message` says more.
+    """
+
+    low_watermark: int
+    error: str | None = None
+    message: str | None = None
+
+    def to_json(self, topic_partition: TopicPartition) -> dict[str, Any]:
+        """Return an item of `partitions` in `logstore delete-records --format json`."""
+        return {
+            **topic_partition._asdict(),
+            "low_watermark": self.low_watermark,
+            "error": self.error,
+        }
+
+
+class AlterReplicaLogDirsResult(NamedTuple):
+    """The result for one partition that was to be moved to another data directory.
+
+    `error` is its name in Kafka's protocol, None if there was none, and `message` says more.
+    """
+
+    error: str | None = None
+    message: str | None = None
+
+
+class OffsetAndTimestamp(NamedTuple):
+    """The first record at or after a time; the epoch is -1 if its batch has none."""
+
+    offset: int
+    timestamp: int
+    leader_epoch: int

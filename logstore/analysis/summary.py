@@ -1,0 +1,325 @@
+"""Summaries of partitions: the values behind `logstore inspect`.
+
+Reads batch headers only, unless asked to look deeper; needs neither NumPy nor numba for that.
+Source of the section names: docs/spec/cleaner.md §2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from logstore.analysis.assumptions import assumptions
+from logstore.analysis.committed import CommittedData
+from logstore.analysis.view import PartitionView
+from logstore.cleaner.checkpoints import CleanerCheckpoints
+from logstore.cleaner.selection import CLEAN, SECTIONS, section_of, steady_state
+from logstore.errors import CorruptionError, CorruptRecordError, UnsupportedFormatError
+from logstore.named import NamedTuple
+from logstore.record.walk import BatchTotals, batch_totals
+from logstore.storage.log.reader import Isolation
+from logstore.types import INT64_MAX, TopicPartition
+
+if TYPE_CHECKING:
+    from logstore.broker.broker import Broker
+    from logstore.cleaner.selection import CleanableState
+    from logstore.record.survey import Damage
+    from logstore.storage.log.log import Log
+    from logstore.storage.segment.segment import LogSegment
+
+CORRUPT_BATCH = "corrupt_batch"
+"""Action of a finding that nothing mends: a damaged batch below the recovery point."""
+
+
+class SegmentSummary(NamedTuple):
+    """One segment; `last_offset` of an empty one is its base minus 1."""
+
+    base_offset: int
+    last_offset: int
+    size_bytes: int
+    batches: int
+    records: int
+    max_timestamp: int
+    section: str
+
+    @classmethod
+    def of(cls, segment: LogSegment, totals: BatchTotals, section: str) -> SegmentSummary:
+        """Summarize a segment whose batches were added up."""
+        return cls(
+            segment.base_offset,
+            totals.last_offset if totals.batches else segment.base_offset - 1,
+            segment.size_bytes,
+            totals.batches,
+            totals.records,
+            totals.max_timestamp,
+            section,
+        )
+
+
+class FindingSummary(NamedTuple):
+    """A finding of opening the partition, and what it would mend."""
+
+    action: str
+    path: str
+    detail: str
+
+
+class PartitionSummary(NamedTuple):
+    """One partition; the names are those of `logstore inspect --format json`.
+
+    Attributes
+    ----------
+    records : int
+        By the batch headers, control records included.
+    live_keys, tombstones : int or None
+        Of the committed records: keys whose winning record has a value, and records without one.
+        None unless counted.
+    recovery : tuple of FindingSummary
+        The work of an opening for writing, and damage that it would not touch.
+    dirty_since_ms : int or None
+        Timestamp of the first batch of the oldest segment that is not clean, Unix ms; None of a
+        partition that is clean, or not compacted, or without timestamps.
+    now_ms : int
+        When it was looked at.
+    damages : tuple of Damage
+        The damages that were passed over.
+    assumed : tuple of str
+        What the directory does not say.
+    """
+
+    topic: str
+    partition: int
+    log_start_offset: int
+    log_end_offset: int
+    high_watermark: int
+    last_stable_offset: int
+    first_dirty_offset: int
+    first_uncleanable_offset: int
+    cleanable_ratio: float
+    records: int
+    live_keys: int | None
+    tombstones: int | None
+    recovery: tuple[FindingSummary, ...]
+    segments: tuple[SegmentSummary, ...]
+    directory: str
+    cleanup_policy: str
+    dirty_since_ms: int | None
+    now_ms: int
+    damages: tuple[Damage, ...] = ()
+    assumed: tuple[str, ...] = ()
+
+    @property
+    def lag_ms(self) -> int | None:
+        """For how long the oldest data that is not clean has waited, as far as it tells."""
+        return None if self.dirty_since_ms is None else max(self.now_ms - self.dirty_since_ms, 0)
+
+    @property
+    def size_bytes(self) -> int:
+        """Data bytes of all segments."""
+        return sum(segment.size_bytes for segment in self.segments)
+
+    @property
+    def is_damaged(self) -> bool:
+        """Whether a batch is damaged that is no torn end."""
+        return bool(self.damages) or any(
+            finding.action == CORRUPT_BATCH for finding in self.recovery
+        )
+
+    def section_bytes(self) -> dict[str, int]:
+        """Return data bytes by section."""
+        sizes = dict.fromkeys(SECTIONS, 0)
+        for segment in self.segments:
+            sizes[segment.section] += segment.size_bytes
+        return sizes
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the JSON object of `logstore inspect`."""
+        return {
+            "topic": self.topic,
+            "partition": self.partition,
+            "log_start_offset": self.log_start_offset,
+            "log_end_offset": self.log_end_offset,
+            "high_watermark": self.high_watermark,
+            "last_stable_offset": self.last_stable_offset,
+            "first_dirty_offset": self.first_dirty_offset,
+            "first_uncleanable_offset": self.first_uncleanable_offset,
+            "cleanable_ratio": self.cleanable_ratio,
+            "records": self.records,
+            "live_keys": self.live_keys,
+            "tombstones": self.tombstones,
+            "recovery": [finding._asdict() for finding in self.recovery],
+            "segments": [segment._asdict() for segment in self.segments],
+            "directory": self.directory,
+            "cleanup_policy": self.cleanup_policy,
+            "dirty_since_ms": self.dirty_since_ms,
+            "damages": [damage._asdict() for damage in self.damages],
+            "assumed": list(self.assumed),
+        }
+
+    def to_line_json(self) -> dict[str, Any]:
+        """Return the JSON object of `logstore inspect --summary`, without its segments."""
+        members = self.to_json()
+        members["segments"] = len(self.segments)
+        return {**members, "size_bytes": self.size_bytes, "lag_ms": self.lag_ms}
+
+
+# -- partitions ----------------------------------------------------------------------------
+
+
+def sums_of(log: Log, segment: LogSegment) -> BatchTotals:
+    """Add up the batch headers of a segment of a log."""
+    return batch_totals(segment.file, segment.log_path, segment.size_bytes)
+
+
+def inspect_partition(
+    broker: Broker,
+    topic_partition: TopicPartition,
+    *,
+    deep: bool = False,
+    sums: Callable[[Log, LogSegment], BatchTotals] = sums_of,
+) -> PartitionSummary:
+    """Look at one partition.
+
+    Parameters
+    ----------
+    broker : Broker
+        Opened read-only, unless recovery may be performed.
+    deep : bool
+        Decode and verify every record up to the log end, to count keys and tombstones. Holds
+        16 bytes and their overhead a live key.
+    sums : callable
+        Adds up a segment; may remember.
+
+    Raises
+    ------
+    UnknownTopicOrPartitionError
+    CorruptionError, UnsupportedFormatError
+        The partition cannot be opened. Damage found later is told in `recovery` instead.
+    KafkaStorageError
+        The disk failed.
+
+    Notes
+    -----
+    About 0.5 µs a batch without `deep`.
+    """
+    view = PartitionView(broker, topic_partition)
+    try:
+        return view.look(lambda log: _inspected(broker, log, sums, deep=deep, collects=False))
+    except (CorruptionError, UnsupportedFormatError):  # not to be passed over
+        return _inspected(broker, view.log, sums, deep=deep, collects=True)
+
+
+def _inspected(
+    broker: Broker,
+    log: Log,
+    sums: Callable[[Log, LogSegment], BatchTotals],
+    *,
+    deep: bool,
+    collects: bool,
+) -> PartitionSummary:
+    """Look at a log; damage is raised, or `collects` it among what recovery leaves."""
+    topic_partition = log.topic_partition
+    # Of the cleaner's own parts these alone: the rest is not loaded for a look.
+    checkpoint = CleanerCheckpoints(broker.manager.registry.directory_of).of(topic_partition)
+    now_ms = broker.runtime.clock.now_ms()
+    state = steady_state(log, checkpoint, now_ms)
+    recovery = [FindingSummary(*finding) for finding in log.findings]
+    segments = []
+    for segment in log.segments:
+        try:
+            totals = sums(log, segment)
+        except (CorruptionError, UnsupportedFormatError) as error:
+            if not collects:
+                raise
+            recovery.append(FindingSummary(CORRUPT_BATCH, segment.log_path, str(error)))
+            totals = BatchTotals()
+        if not collects and totals.end_position < segment.size_bytes:
+            raise CorruptRecordError(
+                "a segment that ends inside a batch",
+                path=segment.log_path,
+                position=totals.end_position,
+                check="torn_tail",
+            )
+        segments.append(SegmentSummary.of(segment, totals, section_of(log, segment, state)))
+    live_keys = tombstones = None
+    if deep:
+        try:
+            live_keys, tombstones = count_keys(log)
+        except (CorruptionError, UnsupportedFormatError) as error:
+            if not collects:
+                raise
+            path = getattr(error, "path", None) or log.directory
+            recovery.append(FindingSummary(CORRUPT_BATCH, path, str(error)))
+    return PartitionSummary(
+        topic=topic_partition.topic,
+        partition=topic_partition.partition,
+        log_start_offset=log.log_start_offset,
+        log_end_offset=log.log_end_offset,
+        high_watermark=log.high_watermark,
+        last_stable_offset=log.last_stable_offset,
+        first_dirty_offset=state.first_dirty_offset,
+        first_uncleanable_offset=state.first_uncleanable_offset,
+        cleanable_ratio=state.cleanable_ratio,
+        records=sum(segment.records for segment in segments),
+        live_keys=live_keys,
+        tombstones=tombstones,
+        recovery=tuple(recovery),
+        segments=tuple(segments),
+        directory=log.directory,
+        cleanup_policy=",".join(log.config.cleanup_policy),
+        dirty_since_ms=dirty_since_ms(log, state) if log.config.compact else None,
+        now_ms=now_ms,
+        damages=log.damages,
+        assumed=assumptions(broker.manager, topic_partition, cleaning=True),
+    )
+
+
+def dirty_since_ms(log: Log, state: CleanableState) -> int | None:
+    """Return the timestamp of the first batch of the oldest segment that is not clean.
+
+    None of a log that is clean, or without timestamps. O(segments that are not clean).
+    """
+    first_dirty = log.segments.floor(state.first_dirty_offset)
+    firsts = (
+        segment.first_batch_timestamp()
+        for segment in log.segments.from_offset(first_dirty.base_offset if first_dirty else 0)
+        if segment.size_bytes and section_of(log, segment, state) != CLEAN
+    )
+    return min((each for each in firsts if 0 < each < INT64_MAX), default=None)
+
+
+def count_keys(log: Log) -> tuple[int, int]:
+    """Return (keys whose winning record has a value, records without a value).
+
+    Counts committed records. The topic's compaction strategy says which record of a key wins, by
+    default the latest. Decodes all records up to the log end and verifies their CRCs.
+
+    Raises
+    ------
+    CorruptRecordError
+        A batch is damaged; names file and position.
+    """
+    import xxhash
+
+    from logstore.cleaner.strategy import Contest, Strategy
+
+    digest = xxhash.xxh3_128_digest
+    contest = Contest(Strategy.of(log.config))
+    live: set[bytes] = set()
+    tombstones = 0
+    committed = CommittedData(log)
+    for batch, rows in log.reader.rows(log.log_start_offset, isolation=Isolation.LOG_END):
+        if not committed.has(batch.header):
+            continue
+        for offset, timestamp, key, value, headers in rows:
+            tombstones += value is None
+            if key is None:
+                continue
+            hashed = digest(key)
+            if not contest.enter(hashed, offset, timestamp, headers):
+                continue
+            if value is None:
+                live.discard(hashed)
+            else:
+                live.add(hashed)
+    return len(live), tombstones

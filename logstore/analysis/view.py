@@ -1,0 +1,249 @@
+"""A partition as it lies on the disk: every valid batch with its place, and what is damaged.
+
+The one layer that commands read through. A partition is opened without a byte being changed;
+damage is passed over batch by batch and named, or, with a broker that was opened
+`as_recovered`, the log is what a broker's recovery would leave.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+from logstore.named import NamedTuple
+from logstore.record.batch import RecordBatch, decode_stored, stored_rows
+from logstore.record.walk import check_place, read_batch, walk_headers
+from logstore.runtime import OverlayFileSystem
+from logstore.storage.loading.second_look import TRANSIENT
+from logstore.storage.log.finding import Finding
+from logstore.storage.log.reader import Isolation
+
+if TYPE_CHECKING:
+    from logstore.inspect.files import BatchSource
+    from logstore.manager.manager import LogManager
+    from logstore.record.records import Record
+    from logstore.record.survey import Damage, SegmentBounds
+    from logstore.runtime import FileSystem
+    from logstore.storage.log.log import Log
+    from logstore.storage.segment.segment import LogSegment
+    from logstore.types import TopicPartition
+
+Answer = TypeVar("Answer")
+
+
+class HasLogs(Protocol):
+    """A broker, as far as its logs are concerned."""
+
+    @property
+    def manager(self) -> LogManager:
+        """Its logs."""
+
+
+class StoredBatch(NamedTuple):
+    """A valid batch and its place.
+
+    Attributes
+    ----------
+    path, position, size_bytes : str, int, int
+        Where it lies, and how many bytes it takes there.
+    magic : int
+        Of the bytes that lie there; `batch` is of magic 2 in any case.
+    batch : RecordBatch
+        Its CRC is right and its records can be decoded.
+    """
+
+    path: str
+    position: int
+    size_bytes: int
+    magic: int
+    batch: RecordBatch
+
+
+class PartitionView:
+    """One partition, only read.
+
+    Parameters
+    ----------
+    broker : HasLogs
+        Opened read-only.
+    topic_partition : TopicPartition
+
+    Notes
+    -----
+    What is damaged is known once it was met: after `batches` came to its end, all of it.
+    """
+
+    def __init__(self, broker: HasLogs, topic_partition: TopicPartition) -> None:
+        self.broker = broker
+        self.topic_partition = topic_partition
+
+    @property
+    def log(self) -> Log:
+        """Its log as it is known now; another one once damage was met."""
+        return self.broker.manager.log(self.topic_partition)
+
+    @property
+    def files(self) -> FileSystem:
+        """The files as they lie on the disk."""
+        fs = self.broker.manager.runtime.fs
+        return fs.base if isinstance(fs, OverlayFileSystem) else fs
+
+    @property
+    def damages(self) -> tuple[Damage, ...]:
+        """The damages that were met."""
+        return self.log.damages
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """What an opening for writing would mend, a torn end among it."""
+        return self.log.findings
+
+    def survey(self) -> Log:
+        """Look at every batch now, and return the log without what is damaged.
+
+        Raises
+        ------
+        LogStoreError
+            It cannot be opened for another reason than damage.
+        """
+        return self.broker.manager.registry.survey(self.topic_partition)
+
+    def look(self, question: Callable[[Log], Answer]) -> Answer:
+        """Ask something of the log; again once damage was met on the way, and passed over.
+
+        Raises
+        ------
+        CorruptionError, KafkaStorageError
+            It cannot be passed over.
+        """
+        failures = 0
+        while True:
+            try:
+                return question(self.log)
+            except TRANSIENT as error:
+                failures += 1
+                self.reopen(failures, error)
+
+    def reopen(self, failures: int, error: Exception) -> None:
+        """Open the log anew after so many failures, the last of which is raised if in vain."""
+        registry = self.broker.manager.registry
+        if registry.reopen(self.topic_partition, failures, error) is None:
+            raise error
+
+    def batches(
+        self, start_offset: int | None = None, end_offset: int | None = None
+    ) -> Iterator[StoredBatch]:
+        """Yield the valid batches that overlap [start, end), in the log's order.
+
+        Parameters
+        ----------
+        start_offset : int, optional
+            The log start by default: what lies below is hidden.
+        end_offset : int, optional
+            The log end by default.
+        """
+        offset = start_offset
+        failures = 0
+        while True:
+            log = self.log
+            try:
+                for batch in self._walk(offset, end_offset):
+                    yield batch
+                    offset, failures = batch.batch.header.next_offset, 0
+            except TRANSIENT as error:
+                if self.log is log:
+                    failures += 1
+                    self.reopen(failures, error)
+                # Else another reader met damage, and the files of this walk are closed.
+            else:
+                return
+
+    def _walk(self, start_offset: int | None, end_offset: int | None) -> Iterator[StoredBatch]:
+        log = self.log
+        start = log.log_start_offset if start_offset is None else start_offset
+        end = log.log_end_offset if end_offset is None else end_offset
+        for segment in log.segments.from_offset(start):
+            bounds = log.surveyed.get(segment.log_path)
+            found = self._plain(log, segment) if bounds is None else self._surveyed(log, bounds)
+            for stored in found:
+                header = stored.batch.header
+                if header.base_offset >= end:
+                    return
+                if header.last_offset >= start:
+                    yield stored
+
+    def _plain(self, log: Log, segment: LogSegment) -> Iterator[StoredBatch]:
+        """Yield the batches of a segment in which no damage was met so far."""
+        limit = log.config.logstore_decompression_max_bytes
+        path, file = segment.log_path, segment.file
+        previous = segment.base_offset - 1
+        for at in walk_headers(file, path, 0, segment.size_bytes):
+            header = at.header
+            check_place(header, previous, path, at.position)
+            previous = header.last_offset
+            batch = read_batch(file, path, at.position, header.size_bytes)
+            batch.ensure_valid()
+            stored_rows(batch, limit)  # all are decoded and checked at the call
+            yield StoredBatch(path, at.position, header.size_bytes, header.magic, batch)
+
+    def _surveyed(self, log: Log, bounds: SegmentBounds) -> Iterator[StoredBatch]:
+        """Yield the valid batches of a segment that is not shown as it lies."""
+        # Loaded where damage was met: it takes its time.
+        from logstore.record.survey import Damage, survey
+
+        file = self.files.open(bounds.path)
+        try:
+            for found in survey(file, bounds, log.config.logstore_decompression_max_bytes):
+                if not isinstance(found, Damage):
+                    size = found.end_position - found.position
+                    yield StoredBatch(bounds.path, found.position, size, found.magic, found.batch)
+        finally:
+            file.close()
+
+    def sources(self, segments: Iterable[LogSegment]) -> Iterator[tuple[BatchSource, int]]:
+        """Yield the `.log` files of segments as they lie, and the first offset to be seen in each.
+
+        One is to be used before the next is asked for.
+        """
+        from logstore.inspect.files import source_of_segment, sources_of
+
+        log = self.log
+        for source in sources_of(self.topic_partition, segments):
+            bounds = log.surveyed.get(source.path)
+            if bounds is None:
+                yield source, log.log_start_offset
+                continue
+            as_it_lies = source_of_segment(self.files, bounds.path, source)
+            try:
+                yield as_it_lies, max(log.log_start_offset, bounds.first_offset)
+            finally:
+                as_it_lies.file.close()
+
+    def records(
+        self, start_offset: int | None = None, end_offset: int | None = None
+    ) -> Iterator[tuple[StoredBatch, Record]]:
+        """Yield the records in [start, end), control records included, with their batches."""
+        start = self.log.log_start_offset if start_offset is None else start_offset
+        limit = self.log.config.logstore_decompression_max_bytes
+        for stored in self.batches(start_offset, end_offset):
+            for record in decode_stored(stored.batch, limit):
+                if record.offset >= start and (end_offset is None or record.offset < end_offset):
+                    yield stored, record
+
+    def at(self, offset: int) -> tuple[RecordBatch, Record] | None:
+        """Return the record of data at an offset with its batch, found by the index; None if none.
+
+        Raises
+        ------
+        CorruptionError, KafkaStorageError
+            It cannot be read.
+        """
+
+        def find(log: Log) -> tuple[RecordBatch, Record] | None:
+            if offset < log.log_start_offset:
+                found = self.records(offset, offset + 1)  # readers are not given it
+                return next(((stored.batch, record) for stored, record in found), None)
+            reader = log.reader
+            return next(reader.records(offset, offset + 1, isolation=Isolation.LOG_END), None)
+
+        return self.look(find)

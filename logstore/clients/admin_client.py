@@ -1,0 +1,864 @@
+"""An admin client of kafka-python's shape, in the broker's process.
+
+Methods, arguments and results are those of `KafkaAdminClient` of kafka-python 3, whose response
+fields keep their names here. An error is Kafka's name of it, or None, where kafka-python returns an
+error class, a class's name or `'OK'`. Arguments may be of kafka-python's classes or of those below.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Self
+
+from logstore.analysis.reports import OffsetAndTimestamp
+from logstore.clients import partition_requests as admin
+from logstore.clients.client_config import NETWORK_CONFIGS, check_names
+from logstore.config.dynamic import Layer, is_reconfigurable, reconfigured
+from logstore.config.inert_keys import STORED_BROKER_KEYS, STORED_TOPIC_KEYS
+from logstore.config.keys import ConfigKey
+from logstore.config.layers import LayeredValue, describe_broker, describe_cluster_wide
+from logstore.config.operations import Operation, applied_operations
+from logstore.config.origins import KAFKA_ORIGINS
+from logstore.config.overrides import altered_overrides, describe
+from logstore.coordinator.groups.consumer_protocol import (
+    CONSUMER_PROTOCOL_TYPE,
+    decode_assignment,
+    decode_subscription,
+)
+from logstore.coordinator.groups.offsets import OffsetAndMetadata, checked_offsets
+from logstore.coordinator.groups.requests import GroupDescription, LeavingMember
+from logstore.errors import (
+    KAFKA_CODES,
+    GroupIdNotFoundError,
+    IllegalStateError,
+    InvalidConfigurationError,
+    InvalidPartitionsError,
+    InvalidReplicationFactorError,
+    LogStoreError,
+    NonEmptyGroupError,
+    RequestError,
+    TopicAlreadyExistsError,
+    UnknownTopicOrPartitionError,
+)
+from logstore.named import NamedTuple
+from logstore.names import INTERNAL_COMPACTED_TOPICS, validate_topic_name
+from logstore.storage.log.reader import (
+    EARLIEST_LOCAL_TIMESTAMP,
+    EARLIEST_TIMESTAMP,
+    LATEST_TIERED_TIMESTAMP,
+    LATEST_TIMESTAMP,
+    MAX_TIMESTAMP,
+    Isolation,
+)
+from logstore.types import (
+    NO_OFFSET,
+    NO_TIMESTAMP,
+    TopicPartition,
+)
+
+if TYPE_CHECKING:
+    from os import PathLike
+
+    from logstore.coordinator.groups.coordinator import GroupCoordinator
+    from logstore.manager.manager import LogManager
+    from logstore.manager.topics.store import Topic
+
+MODIFIED = ("DYNAMIC_TOPIC_CONFIG", "DYNAMIC_BROKER_CONFIG", "DYNAMIC_DEFAULT_BROKER_CONFIG")
+
+_GROUP_ERRORS: dict[str, type[LogStoreError]] = {
+    kind.kafka_error: kind for kind in (GroupIdNotFoundError, NonEmptyGroupError)
+}
+
+
+class OffsetSpec(enum.IntEnum):
+    """Special offsets of a partition; a number from 0 on is a time in Unix ms instead."""
+
+    LATEST = LATEST_TIMESTAMP
+    EARLIEST = EARLIEST_TIMESTAMP
+    MAX_TIMESTAMP = MAX_TIMESTAMP
+    EARLIEST_LOCAL = EARLIEST_LOCAL_TIMESTAMP
+    LATEST_TIERED = LATEST_TIERED_TIMESTAMP
+
+
+class NewTopic(NamedTuple):
+    """A topic to create; -1 stands for the broker's default."""
+
+    name: str
+    num_partitions: int = -1
+    replication_factor: int = -1
+    replica_assignments: Mapping[int, list[int]] | None = None
+    topic_configs: Mapping[str, str] | None = None
+
+
+class ConfigResource(NamedTuple):
+    """A resource with a configuration: a topic by name, a broker by id, or all brokers as ''.
+
+    Attributes
+    ----------
+    resource_type : str
+        `topic` or `broker`.
+    configs : mapping or list of str, optional
+        Keys to describe, or keys and values to set.
+    """
+
+    resource_type: str
+    name: str
+    configs: Any = None
+
+
+class MemberToRemove(NamedTuple):
+    """A member to remove from its group, by member id or, if it is static, by instance id."""
+
+    member_id: str | None = None
+    group_instance_id: str | None = None
+    reason: str | None = None
+
+
+class AdminClient:
+    """Administers a broker; made by `Broker.admin()`.
+
+    Parameters
+    ----------
+    manager : LogManager
+    coordinator : GroupCoordinator
+    configs : mapping
+        kafka-python's; accepted, and without effect in one process.
+
+    Raises
+    ------
+    InvalidConfigurationError
+        A config is unknown to kafka-python.
+    """
+
+    def __init__(
+        self, manager: LogManager, coordinator: GroupCoordinator, configs: Mapping[str, Any]
+    ) -> None:
+        check_names(
+            "admin",
+            configs,
+            ("client_id",),
+            NETWORK_CONFIGS | {"metrics_enabled", "retry_backoff_ms"},
+        )
+        self._manager = manager
+        self._coordinator = coordinator
+        self._closed = False
+        manager.lifetime.add(self)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"AdminClient({', '.join(each.path for each in self._manager.directories)})"
+
+    def close(self) -> None:
+        """Close the client; the broker stays open."""
+        self._closed = True
+
+    # -- topics --------------------------------------------------------------------------------
+
+    def list_topics(self) -> list[str]:
+        """Return the names of all topics, the broker's own included."""
+        return [topic.name for topic in self._topics()]
+
+    def describe_topics(self, topics: Iterable[str] | None = None) -> list[dict[str, Any]]:
+        """Return topics, by default all, with partitions; an unknown one has `error_code` 3."""
+        if topics is None:
+            return [self._described(topic) for topic in self._topics()]
+        known = {topic.name: topic for topic in self._topics()}
+        return [
+            self._described(known[name]) if name in known else _unknown_topic(name)
+            for name in topics
+        ]
+
+    def create_topics(
+        self,
+        new_topics: object,
+        timeout_ms: float | None = None,
+        validate_only: bool = False,
+        raise_errors: bool = True,
+        wait_for_metadata: bool = False,
+    ) -> dict[str, Any]:
+        """Create topics, by name, by `NewTopic`, or as a mapping of names to their options.
+
+        Options are `num_partitions`, `replication_factor`, `assignments` and `configs`.
+
+        Raises
+        ------
+        TopicAlreadyExistsError, InvalidTopicError, InvalidPartitionsError,
+        InvalidReplicationFactorError, InvalidConfigurationError
+            Unless `raise_errors` is False; the other topics are created in either case.
+        """
+        self._check_writable("create topics")
+        wanted = _new_topics(new_topics)
+
+        def create(new: NewTopic) -> dict[str, Any]:
+            count = self._partition_count(new)
+            if validate_only:
+                self._check_new(new)
+                created: Topic | None = None
+            else:
+                created = self._manager.topics.create(new.name, count, new.topic_configs or {})
+            return {
+                "topic_id": None if created is None else created.id,
+                "num_partitions": count,
+                "replication_factor": 1,
+            }
+
+        results = _each(wanted, create, raise_errors=raise_errors)
+        return {"topics": [{"name": new.name, **found} for new, found in results]}
+
+    def delete_topics(
+        self, topics: Iterable[str], timeout_ms: float | None = None, raise_errors: bool = True
+    ) -> dict[str, Any]:
+        """Delete topics by name.
+
+        Raises
+        ------
+        UnknownTopicOrPartitionError
+            Unless `raise_errors` is False.
+        """
+        self._check_writable("delete topics")
+
+        def delete(name: str) -> dict[str, Any]:
+            topic_id = self._manager.catalog.topic(name).id
+            self._manager.topics.delete(name)
+            return {"topic_id": topic_id}
+
+        results = _each(_names(topics), delete, raise_errors=raise_errors)
+        return {"topics": [{"name": name, **found} for name, found in results]}
+
+    def create_partitions(
+        self,
+        topic_partitions: Mapping[str, Any],
+        timeout_ms: float | None = None,
+        validate_only: bool = False,
+        raise_errors: bool = True,
+    ) -> dict[str, Any]:
+        """Raise topics' numbers of partitions: a mapping of names to totals.
+
+        Raises
+        ------
+        UnknownTopicOrPartitionError, InvalidPartitionsError
+            Unless `raise_errors` is False.
+        """
+        self._check_writable("create partitions")
+
+        def create(name: str) -> dict[str, Any]:
+            wanted = topic_partitions[name]
+            if isinstance(wanted, Mapping):
+                wanted = wanted["count"]
+            total = getattr(wanted, "total_count", wanted)
+            now = len(self._manager.catalog.topic(name).partitions)
+            if type(total) is not int or total <= now:
+                raise InvalidPartitionsError(
+                    f"topic '{name}' has {now} partitions; it cannot have {total!r} then"
+                )
+            if not validate_only:
+                self._manager.topics.create_partitions(name, total)
+            return {}
+
+        results = _each(list(topic_partitions), create, raise_errors=raise_errors)
+        return {"results": [{"name": name, **found} for name, found in results]}
+
+    # -- configurations ------------------------------------------------------------------------
+
+    def describe_configs(
+        self,
+        config_resources: Iterable[Any],
+        include_synonyms: bool = False,
+        config_filter: str = "modified",
+    ) -> dict[str, dict[str, dict[str, dict[str, Any]]]]:
+        """Return configurations by type (`topic`, `broker`), name and key.
+
+        Parameters
+        ----------
+        config_filter : str
+            `modified`, the default; `all`, `default`, `static`, or `dynamic` (what can be altered).
+
+        Raises
+        ------
+        UnknownTopicOrPartitionError
+        """
+        self._check_open()
+        found: dict[str, dict[str, dict[str, dict[str, Any]]]] = {}
+        for resource in config_resources:
+            kind, name = _resource(resource)
+            rows = self._configs_of(kind, name)
+            asked = resource.configs
+            found.setdefault(kind, {})[name] = {
+                key: row if include_synonyms else {**row, "synonyms": []}
+                for key, row in rows.items()
+                if (asked is None or key in asked) and _is_wanted(row, str(config_filter))
+            }
+        return found
+
+    def alter_configs(
+        self,
+        config_resources: Iterable[Any],
+        validate_only: bool = False,
+        raise_on_unknown: bool = True,
+        incremental: bool | None = None,
+    ) -> dict[str, dict[str, str | None]]:
+        """Set and unset keys: values, or `(operation, value)` with SET, DELETE, APPEND, SUBTRACT.
+
+        Returns the error of each resource, or None; the message that goes with one is that of
+        `Broker.alter_configs`, which raises it.
+        """
+        self._check_writable("alter configs")
+        found: dict[str, dict[str, str | None]] = {}
+        for resource in config_resources:
+            kind, name = _resource(resource)
+            results = found.setdefault(kind, {})
+            try:
+                self._alter(kind, name, resource.configs, validate_only=validate_only)
+                results[name] = None
+            except LogStoreError as error:
+                results[name] = error.kafka_error
+        return found
+
+    def reset_configs(
+        self,
+        config_resources: Iterable[Any],
+        validate_only: bool = False,
+        raise_on_unknown: bool = True,
+        incremental: bool | None = None,
+    ) -> dict[str, dict[str, str | None]]:
+        """Reset keys to the broker's defaults; of a resource that names none, all of them."""
+        self._check_writable("reset configs")
+        resources = []
+        for resource in config_resources:
+            kind, name = _resource(resource)
+            keys = resource.configs or self._modified(kind, name)
+            configs = dict.fromkeys(keys, (Operation.DELETE, None))
+            resources.append(ConfigResource(kind, name, configs))
+        return self.alter_configs(resources, validate_only=validate_only)
+
+    # -- groups --------------------------------------------------------------------------------
+
+    def list_groups(
+        self,
+        broker_ids: Iterable[int] | None = None,
+        states_filter: Iterable[str] | None = None,
+        types_filter: Iterable[str] | None = None,
+    ) -> list[dict[str, Any]]:
+        """Return all groups: `group_id`, `protocol_type`, `group_state`, `group_type`."""
+        self._check_open()
+        states, types = (_filter(each) for each in (states_filter, types_filter))
+        return [
+            {
+                "group_id": each.group_id,
+                "protocol_type": each.protocol_type,
+                "group_state": each.state,
+                "group_type": each.group_type,
+            }
+            for each in self._coordinator.list_groups(states, types)
+        ]
+
+    def describe_groups(
+        self,
+        group_ids: Iterable[str],
+        group_coordinator_id: int | None = None,
+        include_authorized_operations: bool = False,
+    ) -> dict[str, dict[str, Any]]:
+        """Return groups with their members, and each member's subscription and assignment."""
+        self._check_open()
+        found = (self._coordinator.describe(each) for each in _names(group_ids))
+        return {each.group_id: _described_group(each) for each in found}
+
+    def delete_groups(
+        self, group_ids: Iterable[str], group_coordinator_id: int | None = None
+    ) -> dict[str, str | None]:
+        """Delete groups that have no members; return the error of each, or None."""
+        self._check_writable("delete groups")
+        return self._coordinator.delete(_names(group_ids))
+
+    def remove_group_members(
+        self, group_id: str, members: Iterable[Any], group_coordinator_id: int | None = None
+    ) -> dict[str, str | None]:
+        """Remove members from a group; return errors by member id, else by instance id."""
+        self._check_writable("remove group members")
+        leaving = [LeavingMember(each.member_id or "", each.group_instance_id) for each in members]
+        result = self._coordinator.leave(group_id, leaving)
+        if result.error is not None:
+            raise RequestError(f"members of group '{group_id}': {result.error}")
+        return {
+            each.member_id or each.group_instance_id or "": each.error for each in result.members
+        }
+
+    def list_group_offsets(
+        self, group_specs: object
+    ) -> dict[str, dict[TopicPartition, OffsetAndMetadata]]:
+        """Return the committed offsets of one group or of several.
+
+        With a mapping of groups to partitions, those partitions alone, -1 where none is committed.
+        """
+        self._check_open()
+        specs: Mapping[str, Any]
+        if isinstance(group_specs, Mapping):
+            specs = group_specs
+        else:
+            names = [group_specs] if isinstance(group_specs, str) else group_specs
+            specs = dict.fromkeys(_names(names))
+        found = {}
+        for group_id, partitions in specs.items():
+            asked = None if partitions is None else [TopicPartition(*tp) for tp in partitions]
+            found[group_id] = {
+                tp: each.committed or OffsetAndMetadata(NO_OFFSET)
+                for tp, each in self._coordinator.fetch(group_id, asked).items()
+            }
+        return found
+
+    def alter_group_offsets(
+        self,
+        group_id: str,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata],
+        group_coordinator_id: int | None = None,
+    ) -> dict[TopicPartition, str | None]:
+        """Commit offsets of a group without members; return each partition's error, or None."""
+        self._check_writable("alter group offsets")
+        return self._coordinator.commit(group_id, checked_offsets(offsets))
+
+    def reset_group_offsets(
+        self,
+        group_id: str,
+        offset_specs: Mapping[TopicPartition, int],
+        group_coordinator_id: int | None = None,
+    ) -> dict[TopicPartition, dict[str, Any]]:
+        """Commit an `OffsetSpec`, or an offset clipped to the log's ends, for each partition.
+
+        Returns for each its `error`, a name or None, and the `offset` that was committed.
+        """
+        self._check_writable("reset group offsets")
+        stored = self._coordinator.committed(group_id)
+        wanted = {}
+        for each, spec in offset_specs.items():
+            tp = TopicPartition(*each)
+            log = self._manager.log(tp)
+            offset = int(spec)
+            if isinstance(spec, enum.Enum) or type(spec) is not int:
+                listed = log.reader.offset_for_timestamp(offset)
+                offset = NO_OFFSET if listed is None else listed.offset
+            if not 0 <= offset <= log.high_watermark:
+                offset = log.high_watermark
+            before = stored.get(tp, OffsetAndMetadata(0))
+            wanted[tp] = before._replace(offset=max(offset, log.log_start_offset))
+        errors = self._coordinator.commit(group_id, wanted)
+        return {tp: {"error": errors[tp], "offset": wanted[tp].offset} for tp in wanted}
+
+    def delete_group_offsets(
+        self,
+        group_id: str,
+        partitions: Iterable[TopicPartition],
+        group_coordinator_id: int | None = None,
+    ) -> dict[TopicPartition, str | None]:
+        """Delete offsets of topics that no member reads; return each partition's error, or None.
+
+        Raises
+        ------
+        GroupIdNotFoundError, NonEmptyGroupError
+        """
+        self._check_writable("delete group offsets")
+        deleted = self._coordinator.delete_offsets(
+            group_id, [TopicPartition(*tp) for tp in partitions]
+        )
+        if deleted.error is not None:
+            kind = _GROUP_ERRORS.get(deleted.error, RequestError)
+            raise kind(f"offsets of group '{group_id}' cannot be deleted: {deleted.error}")
+        return dict(deleted.partitions)
+
+    # -- records, partitions, the broker -------------------------------------------------------
+
+    def delete_records(
+        self,
+        records_to_delete: Mapping[TopicPartition, int],
+        timeout_ms: float | None = None,
+        partition_leader_id: int | None = None,
+    ) -> dict[TopicPartition, dict[str, Any]]:
+        """Delete the records below an offset (exclusive) in each partition (KIP-107); -1: all.
+
+        Raises
+        ------
+        OffsetOutOfRangeError, PolicyViolationError, UnknownTopicOrPartitionError
+            That of the first partition refused; records of the others are deleted nevertheless.
+        """
+        self._check_writable("delete records")
+        wanted = {TopicPartition(*tp): offset for tp, offset in records_to_delete.items()}
+
+        def delete(tp: TopicPartition) -> dict[str, Any]:
+            low_watermark = self._manager.delete_records(tp, wanted[tp])
+            return {"partition_index": tp.partition, "low_watermark": low_watermark}
+
+        results = _each(list(wanted), delete, raise_errors=True)
+        return {tp: {**found, "error_code": 0} for tp, found in results}
+
+    def list_partition_offsets(
+        self,
+        topic_partition_specs: Mapping[TopicPartition, int],
+        isolation_level: object = "read_uncommitted",
+        timeout_ms: float | None = None,
+    ) -> dict[TopicPartition, OffsetAndTimestamp]:
+        """Return each partition's offset for an `OffsetSpec` or a time in Unix ms; -1: none."""
+        self._check_open()
+        level = str(getattr(isolation_level, "name", isolation_level)).lower()
+        isolation = Isolation(level)
+        found = {}
+        for each, spec in topic_partition_specs.items():
+            tp = TopicPartition(*each)
+            reader = self._manager.log(tp).reader
+            listed = reader.offset_for_timestamp(int(spec))
+            if listed is None:
+                found[tp] = OffsetAndTimestamp(NO_OFFSET, NO_TIMESTAMP, -1)
+                continue
+            offset = listed.offset
+            if int(spec) == LATEST_TIMESTAMP:
+                offset = reader.upper_offset(isolation)
+            found[tp] = OffsetAndTimestamp(offset, listed.timestamp, listed.leader_epoch)
+        return found
+
+    def describe_cluster(self) -> dict[str, Any]:
+        """Return the cluster's description: one broker without a listener, its own controller."""
+        self._check_open()
+        node_id, cluster_id = self._manager.identity
+        broker = {
+            "broker_id": node_id,
+            "host": "localhost",
+            "port": -1,
+            "rack": None,
+            "is_fenced": False,
+        }
+        return {"cluster_id": cluster_id, "controller_id": node_id, "brokers": [broker]}
+
+    def describe_log_dirs(
+        self, topic_partitions: object = None, brokers: Iterable[int] | None = None
+    ) -> list[dict[str, Any]]:
+        """Return the data directories, each with the size of its partitions in bytes.
+
+        Parameters
+        ----------
+        topic_partitions : mapping or list, optional
+            Partition numbers by topic, or topics; all by default.
+        """
+        self._check_open()
+        wanted = self._wanted(topic_partitions)
+        log_dirs = []
+        for directory in self._manager.directories:
+            topics: dict[str, list[dict[str, Any]]] = {}
+            for tp in sorted(wanted & set(directory.partitions)):
+                size = self._manager.log(tp).size_bytes
+                topics.setdefault(tp.topic, []).append(
+                    {
+                        "partition_index": tp.partition,
+                        "partition_size": size,
+                        "offset_lag": 0,
+                        "is_future_key": False,
+                    }
+                )
+            log_dirs.append(
+                {
+                    "error_code": 0,
+                    "log_dir": directory.path,
+                    "topics": [
+                        {"name": name, "partitions": found} for name, found in topics.items()
+                    ],
+                    "total_bytes": -1,
+                    "usable_bytes": -1,
+                }
+            )
+        return [{"broker": self._manager.identity.node_id, "log_dirs": log_dirs}]
+
+    def alter_replica_log_dirs(
+        self, replica_assignments: Mapping[Any, str | PathLike[str]]
+    ) -> dict[Any, str | None]:
+        """Move partitions, as (topic, partition, broker id), to other data directories."""
+        self._check_writable("alter replica log dirs")
+        by_partition = {TopicPartition(*each[:2]): each for each in replica_assignments}
+        moved = admin.alter_replica_log_dirs(
+            self._manager, {tp: replica_assignments[each] for tp, each in by_partition.items()}
+        )
+        return {by_partition[tp]: result.error for tp, result in moved.items()}
+
+    # -- inside --------------------------------------------------------------------------------
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise IllegalStateError("the admin client is closed")
+
+    def _check_writable(self, what: str) -> None:
+        self._check_open()
+        if self._manager.read_only:
+            raise InvalidConfigurationError(f"cannot {what}: the broker was opened read-only")
+
+    def _topics(self) -> list[Topic]:
+        self._check_open()
+        return self._manager.catalog.topics()
+
+    def _described(self, topic: Topic) -> dict[str, Any]:
+        node_id = self._manager.identity.node_id
+        return {
+            "error_code": 0,
+            "name": topic.name,
+            "topic_id": topic.id,
+            "is_internal": topic.name in INTERNAL_COMPACTED_TOPICS,
+            "partitions": [
+                {
+                    "error_code": 0,
+                    "partition_index": number,
+                    "leader_id": node_id,
+                    "leader_epoch": self._manager.log(
+                        TopicPartition(topic.name, number)
+                    ).local.leader_epoch,
+                    "replica_nodes": [node_id],
+                    "isr_nodes": [node_id],
+                    "offline_replicas": [],
+                }
+                for number in topic.partitions
+            ],
+        }
+
+    def _partition_count(self, new: NewTopic) -> int:
+        assignments = new.replica_assignments or {}
+        node_id = self._manager.identity.node_id
+        if any(list(replicas) != [node_id] for replicas in assignments.values()):
+            raise InvalidReplicationFactorError(
+                f"topic '{new.name}': replicas are on broker {node_id} alone"
+            )
+        if new.replication_factor not in (-1, 1):
+            raise InvalidReplicationFactorError(
+                f"topic '{new.name}': {new.replication_factor} replicas, but there is one broker"
+            )
+        count = len(assignments) or new.num_partitions
+        if count == -1:
+            count = self._manager.broker_config.num_partitions
+        if count < 1:
+            raise InvalidPartitionsError(f"topic '{new.name}' cannot have {count} partitions")
+        return count
+
+    def _check_new(self, new: NewTopic) -> None:
+        validate_topic_name(new.name)
+        if new.name in self.list_topics():
+            raise TopicAlreadyExistsError(f"topic '{new.name}' already exists")
+        altered_overrides({}, new.topic_configs or {}, (), self._manager.broker_config)
+
+    def _configs_of(self, kind: str, name: str) -> dict[str, dict[str, Any]]:
+        config = self._manager.broker_config
+        if kind == "topic":
+            self._manager.catalog.topic(name)
+            described = describe(self._manager.catalog.overrides(name), config)
+            return {
+                key: _config_row(STORED_TOPIC_KEYS[key], each.value, each.origin, each.layers)
+                for key, each in described.items()
+            }
+        layer = _broker_layer(name, self._manager.identity.node_id)
+        rows = describe_cluster_wide if layer is Layer.CLUSTER else describe_broker
+        return {
+            each.row.key: _config_row(
+                each.row,
+                each.value,
+                each.origin,
+                each.layers,
+                read_only=not is_reconfigurable(each.row.key),
+                is_sensitive=each.is_sensitive,
+            )
+            for each in rows(config)
+            if each.is_sensitive or each.value is not None
+        }
+
+    def _modified(self, kind: str, name: str) -> list[str]:
+        rows = self._configs_of(kind, name)
+        return [key for key, row in rows.items() if row["config_source"] in MODIFIED]
+
+    def _alter(self, kind: str, name: str, configs: object, *, validate_only: bool) -> None:
+        if not isinstance(configs, Mapping):
+            raise InvalidConfigurationError(f"configs are a mapping, not {configs!r}")
+        manager = self._manager
+        if kind == "broker":
+            layer = _broker_layer(name, self._manager.identity.node_id)
+            now = {
+                each.row.key: each.value or "" for each in describe_broker(manager.broker_config)
+            }
+            values, unset = applied_operations(_operations(configs), STORED_BROKER_KEYS, now)
+            changes = {**values, **dict.fromkeys(unset)}
+            if validate_only:
+                reconfigured(manager.broker_config, changes, layer)
+            else:
+                manager.topics.reconfigure(changes, layer)
+            return
+        topic = manager.catalog.topic(name)
+        now = {key: row["value"] for key, row in self._configs_of(kind, name).items()}
+        values, unset = applied_operations(_operations(configs), STORED_TOPIC_KEYS, now)
+        if validate_only:
+            altered_overrides(topic.configs, values, unset, manager.broker_config)
+        else:
+            manager.topics.alter(name, values, unset)
+
+    def _wanted(self, given: object) -> set[TopicPartition]:
+        if isinstance(given, Mapping):
+            return {TopicPartition(name, each) for name, found in given.items() for each in found}
+        everything = self._manager.catalog.partitions()
+        if given is None:
+            return set(everything)
+        names = set(_names(given))
+        return {tp for tp in everything if tp.topic in names}
+
+
+def _each(
+    items: Collection[Any], do: Callable[[Any], dict[str, Any]], *, raise_errors: bool
+) -> list[tuple[Any, dict[str, Any]]]:
+    """Apply a function to each item and collect results or errors; one refusal stops no other."""
+    results = []
+    first: LogStoreError | None = None
+    for item in items:
+        try:
+            found = {**do(item), "error_code": 0, "error_message": None}
+        except LogStoreError as error:
+            first = first or error
+            found = {"error_code": error.code, "error_message": str(error)}
+        results.append((item, found))
+    if first is not None and raise_errors:
+        raise first
+    return results
+
+
+def _new_topics(given: object) -> list[NewTopic]:
+    if isinstance(given, Mapping):
+        options = {"num_partitions", "replication_factor", "assignments", "configs"}
+        for name, found in given.items():
+            check_names(f"topic '{name}'", found, options, ())
+        return [
+            NewTopic(
+                name,
+                found.get("num_partitions", -1),
+                found.get("replication_factor", -1),
+                found.get("assignments"),
+                found.get("configs"),
+            )
+            for name, found in given.items()
+        ]
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        raise TypeError(f"new topics are a list or a mapping, not {given!r}")
+    return [
+        NewTopic(each)
+        if isinstance(each, str)
+        else NewTopic(*(getattr(each, field) for field in NewTopic._fields))
+        for each in given
+    ]
+
+
+def _names(given: object) -> list[str]:
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        raise TypeError(f"a list of names is wanted, not {given!r}")
+    return list(given)
+
+
+def _unknown_topic(name: str) -> dict[str, Any]:
+    code = KAFKA_CODES[UnknownTopicOrPartitionError.kafka_error]
+    return {
+        "error_code": code,
+        "name": name,
+        "topic_id": None,
+        "is_internal": False,
+        "partitions": [],
+    }
+
+
+def _resource(given: Any) -> tuple[str, str]:  # noqa: ANN401  # kafka-python's class, or this one
+    kind = given.resource_type
+    kind = str(getattr(kind, "name", kind)).lower()
+    if kind not in ("topic", "broker"):
+        raise InvalidConfigurationError(f"a resource is a topic or a broker, not {kind!r}")
+    return kind, str(given.name)
+
+
+def _broker_layer(name: str, node_id: int) -> Layer:
+    """Return the layer that a broker's name stands for: its id, or nothing for all brokers."""
+    if name not in ("", str(node_id)):
+        raise InvalidConfigurationError(f"there is no broker {name!r}; '' stands for all of them")
+    return Layer.BROKER if name else Layer.CLUSTER
+
+
+def _config_row(
+    key: ConfigKey,
+    value: str | None,
+    origin: str,
+    layers: Iterable[LayeredValue],
+    *,
+    read_only: bool = False,
+    is_sensitive: bool = False,
+) -> dict[str, Any]:
+    return {
+        "value": value,
+        "read_only": read_only,
+        "is_sensitive": is_sensitive,
+        "config_source": KAFKA_ORIGINS[origin],
+        "config_type": "UNKNOWN" if is_sensitive else key.kind.name,
+        "documentation": key.doc,
+        "synonyms": [
+            {"name": each.key, "value": each.value, "source": KAFKA_ORIGINS[each.origin]}
+            for each in layers
+        ],
+    }
+
+
+def _is_wanted(row: Mapping[str, Any], config_filter: str) -> bool:
+    source = row["config_source"]
+    wanted = {
+        "all": True,
+        "dynamic": not row["read_only"],
+        "modified": source in MODIFIED,
+        "default": source not in MODIFIED,
+        "static": source == "STATIC_BROKER_CONFIG",
+    }
+    name = config_filter.rpartition(".")[2].lower()
+    if name not in wanted:
+        raise InvalidConfigurationError(f"config_filter is one of {', '.join(wanted)}, not {name}")
+    return bool(wanted[name])
+
+
+def _operations(configs: Mapping[str, Any]) -> Iterator[tuple[str, Operation, Any]]:
+    """Yield key, operation and value of what is given as `value` or `(operation, value)`."""
+    for key, given in configs.items():
+        name, value = given if isinstance(given, tuple) else (Operation.SET, given)
+        try:
+            operation = Operation[name.upper()] if isinstance(name, str) else Operation(name)
+        except (KeyError, ValueError) as error:
+            raise InvalidConfigurationError(
+                f"{key}: an operation is one of {', '.join(Operation.__members__)}, not {given!r}"
+            ) from error
+        yield key, operation, value
+
+
+def _filter(given: Iterable[Any] | None) -> list[str]:
+    return [str(getattr(each, "value", each)) for each in given or ()]
+
+
+def _described_group(group: GroupDescription) -> dict[str, Any]:
+    is_consumers = group.protocol_type == CONSUMER_PROTOCOL_TYPE
+    members = []
+    for member in group.members:
+        wants: object = member.metadata
+        has: object = member.assignment
+        if is_consumers and member.metadata:
+            wants = decode_subscription(member.metadata)
+            has = decode_assignment(member.assignment)
+        members.append(
+            {
+                "member_id": member.member_id,
+                "group_instance_id": member.group_instance_id,
+                "client_id": member.client_id,
+                "client_host": member.client_host,
+                "member_metadata": wants,
+                "member_assignment": has,
+            }
+        )
+    return {
+        "group_id": group.group_id,
+        "group_state": group.state,
+        "protocol_type": group.protocol_type,
+        "protocol_data": group.protocol,
+        "members": members,
+        "error": group.error,
+    }

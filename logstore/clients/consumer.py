@@ -1,0 +1,923 @@
+"""A consumer of kafka-python's shape, in the broker's process.
+
+It subscribes or is assigned, reads, and commits. `Membership` speaks to the group coordinator,
+`Position` reads a partition. Waiting is done in `poll` alone: on a virtual clock it moves time up
+to its timeout, through whatever falls due on the way, so that several members in one thread get on
+with their rebalance poll by poll; on other clocks, and while the broker listens, it blocks until
+there is something.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Self
+
+from logstore.analysis.reports import OffsetAndTimestamp
+from logstore.clients.arguments import EARLIEST, LATEST, checked_partition
+from logstore.clients.consumer_config import NONE, ConsumerConfig
+from logstore.clients.consumer_metrics import COORDINATOR_GROUP, FETCH_GROUP, ConsumerMetrics
+from logstore.clients.membership import RETRY_TASK, Membership, Phase
+from logstore.clients.positions import ConsumedRecord, Position
+from logstore.coordinator.groups.offsets import (
+    NO_GENERATION,
+    NO_MEMBER,
+    ConsumerGroupMetadata,
+    OffsetAndMetadata,
+    checked_offsets,
+)
+from logstore.errors import (
+    RETRIABLE_ERRORS,
+    CommitFailedError,
+    CorruptRecordError,
+    FencedInstanceIdError,
+    IllegalStateError,
+    InvalidConfigurationError,
+    KafkaTimeoutError,
+    LogStoreError,
+    NoOffsetForPartitionError,
+    OffsetMetadataTooLargeError,
+    OffsetOutOfRangeError,
+    RebalanceInProgressError,
+    RequestError,
+    UnknownTopicOrPartitionError,
+    WakeupError,
+)
+from logstore.faults.rules import Call, is_passing, kafka_exception
+from logstore.names import INTERNAL_COMPACTED_TOPICS
+from logstore.runtime import ThreadGuard, for_one_thread
+from logstore.types import TopicPartition
+
+if TYPE_CHECKING:
+    from logstore.coordinator.groups.coordinator import GroupCoordinator
+    from logstore.manager.manager import LogManager
+    from logstore.runtime import Runtime, Unsubscribe
+    from logstore.storage.log.log import Log
+
+logger = logging.getLogger(__name__)
+
+_ONE_WAY = (
+    "a consumer either subscribes to topics by name, or to those that match a pattern, or is"
+    " assigned partitions"
+)
+
+_COMMIT_ERRORS: dict[str, type[LogStoreError]] = {
+    "UNKNOWN_MEMBER_ID": CommitFailedError,
+    "ILLEGAL_GENERATION": CommitFailedError,
+    "REBALANCE_IN_PROGRESS": RebalanceInProgressError,
+    "FENCED_INSTANCE_ID": FencedInstanceIdError,
+    "UNKNOWN_TOPIC_OR_PARTITION": UnknownTopicOrPartitionError,
+    "OFFSET_METADATA_TOO_LARGE": OffsetMetadataTooLargeError,
+}
+
+
+class CommitFuture:
+    """Outcome of a `commit_async`, which is done on return: kafka-python's futures.
+
+    Attributes
+    ----------
+    value : dict or None
+        The offsets, if they were committed.
+    exception : Exception or None
+        Why they were not.
+    is_done : bool
+        True.
+    """
+
+    is_done = True
+
+    def __init__(
+        self,
+        value: dict[TopicPartition, OffsetAndMetadata] | None,
+        exception: Exception | None,
+    ) -> None:
+        self.value = value
+        self.exception = exception
+
+    def __repr__(self) -> str:
+        return f"CommitFuture({self.value if self.exception is None else self.exception!r})"
+
+    def succeeded(self) -> bool:
+        """Tell whether the offsets were committed."""
+        return self.exception is None
+
+    def failed(self) -> bool:
+        """Tell whether they were refused."""
+        return self.exception is not None
+
+
+@for_one_thread("wakeup", "crash", "metrics")
+class Consumer:
+    """Reads topics; made by `Broker.consumer(*topics, **configs)`.
+
+    Configs are kafka-python's (`logstore.clients.consumer_config`).
+
+    Parameters
+    ----------
+    runtime : Runtime
+    manager : LogManager
+    coordinator : GroupCoordinator
+    topics : sequence of str
+        To subscribe to.
+    configs : mapping
+    on_close : callable, optional
+        Told once it is closed.
+
+    Raises
+    ------
+    InvalidConfigurationError
+        A config is unknown, cannot be obeyed, or contradicts another.
+
+    Notes
+    -----
+    For one thread at a time, as with Java's consumer: another thread that calls a method meanwhile
+    gets an `IllegalStateError`. Any thread may call `wakeup`, `metrics` and `crash`. Rebalance
+    listeners are told inside `poll`.
+
+    Of a broker that was opened read-only it is no member of its group: it reads all partitions of
+    its topics, from what the group has committed on, and commits nothing.
+    """
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        manager: LogManager,
+        coordinator: GroupCoordinator,
+        topics: Collection[str],
+        configs: Mapping[str, Any],
+        on_close: Callable[[Consumer], object] | None = None,
+    ) -> None:
+        self._guard = ThreadGuard(
+            "give each thread a consumer of its own, or end the poll with wakeup()"
+        )
+        self._is_woken = False
+        self.config = config = ConsumerConfig.of(configs)
+        self._clock = runtime.clock
+        self._manager = manager
+        self._coordinator = coordinator
+        self._faults = manager.faults
+        self._metrics = ConsumerMetrics(self._clock.monotonic_ns())
+        self._on_close = on_close
+        self._membership = (
+            None
+            if config.group_id is None or manager.read_only
+            else Membership(runtime, coordinator, config, self._partition_counts)
+        )
+        self._topics: frozenset[str] | None = None
+        self._pattern: re.Pattern[str] | None = None
+        self._is_assigned = False
+        self._listener: Any = None
+        self._positions: dict[TopicPartition, Position] = {}
+        self._subscriptions: dict[TopicPartition, Unsubscribe] = {}
+        self._next_commit_ms = self._clock.monotonic_ms() + config.auto_commit_interval_ms
+        self._auto_committed: dict[TopicPartition, OffsetAndMetadata] = {}
+        self._closed = False
+        manager.lifetime.add(self)
+        if topics:
+            self.subscribe(topics)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        # Records that were being worked on when an error came were perhaps not done.
+        self.close(autocommit=kind is None)
+
+    def __repr__(self) -> str:
+        return f"Consumer({self.config.client_id}, group_id={self.config.group_id!r})"
+
+    # -- what is read ------------------------------------------------------------------------
+
+    def subscribe(
+        self,
+        topics: Collection[str] = (),
+        pattern: str | None = None,
+        listener: object = None,
+    ) -> None:
+        """Read topics, by name or those that match a pattern, shared with the group's members.
+
+        Parameters
+        ----------
+        pattern : str, optional
+            A regular expression, matched from the beginning of a name; instead of `topics`.
+        listener : object, optional
+            With kafka-python's `on_partitions_revoked(partitions)`, `on_partitions_assigned(…)`
+            and, if it likes, `on_partitions_lost(…)`.
+
+        Raises
+        ------
+        IllegalStateError
+            Partitions were assigned, or it was subscribed the other way.
+        ValueError, TypeError
+            Neither topics nor a pattern, or both, or a name alone.
+        """
+        self._check_open()
+        if isinstance(topics, str):
+            raise TypeError(f"topics are a list, not the name {topics!r}")
+        for topic in topics:
+            if not isinstance(topic, str):
+                raise TypeError(f"a topic is a name; partitions go to assign(): {topic!r}")
+        if bool(topics) == (pattern is not None):
+            raise ValueError("subscribe to topics or to a pattern")
+        was_by_pattern = self._pattern is not None
+        is_other_way = self._topics is not None and was_by_pattern != (pattern is not None)
+        if self._is_assigned or is_other_way:
+            raise IllegalStateError(_ONE_WAY)
+        for name in ("on_partitions_revoked", "on_partitions_assigned"):
+            if listener is not None and not callable(getattr(listener, name, None)):
+                raise TypeError(f"a rebalance listener has a method {name}: {listener!r}")
+        self._listener = listener
+        self._pattern = None if pattern is None else re.compile(pattern)
+        self._topics = frozenset(topics)
+        self._watch_topics()
+
+    def unsubscribe(self) -> None:
+        """Read nothing any more, and leave the group."""
+        self._check_open()
+        self._commit_automatically()
+        if self._membership is not None:
+            self._tell_listener("on_partitions_revoked", self._positions.keys())
+            self._membership.leave()
+        self._topics = self._pattern = self._listener = None
+        self._is_assigned = False
+        self._take_partitions(())
+
+    def assign(self, partitions: Iterable[TopicPartition]) -> None:
+        """Read these partitions and no others, without a group's members; none unsubscribes.
+
+        Raises
+        ------
+        IllegalStateError
+            It is subscribed.
+        UnknownTopicOrPartitionError
+        """
+        self._check_open()
+        wanted = [checked_partition(tp) for tp in partitions]
+        if not wanted:
+            self.unsubscribe()
+            return
+        if self._topics is not None:
+            raise IllegalStateError(_ONE_WAY)
+        for tp in wanted:
+            self._log(tp)
+        self._commit_automatically()
+        self._is_assigned = True
+        self._take_partitions(wanted)
+
+    def subscription(self) -> set[str] | None:
+        """Return the topics that it is subscribed to; None if it is not."""
+        return None if self._topics is None else set(self._topics)
+
+    def assignment(self) -> set[TopicPartition]:
+        """Return the partitions that it reads."""
+        return set(self._positions)
+
+    def topics(self) -> set[str]:
+        """Return the topics that there are, but the broker's own."""
+        return {
+            topic.name
+            for topic in self._manager.catalog.topics()
+            if not (self.config.exclude_internal_topics and topic.name in INTERNAL_COMPACTED_TOPICS)
+        }
+
+    def partitions_for_topic(self, topic: str) -> set[int]:
+        """Return a topic's partition numbers; none if there is no such topic."""
+        with suppress(UnknownTopicOrPartitionError):
+            return set(self._manager.catalog.topic(topic).partitions)
+        return set()
+
+    # -- reading -------------------------------------------------------------------------------
+
+    def poll(
+        self, timeout_ms: float = 0, max_records: int | None = None
+    ) -> dict[TopicPartition, list[ConsumedRecord]]:
+        """Return records by partition, as soon as there are any; nothing after the timeout.
+
+        Parameters
+        ----------
+        timeout_ms : float
+            How long to wait; in virtual time the clock moves on by as much at most. While the
+            broker listens, the call blocks for as long as the clock moves.
+        max_records : int, optional
+            `max_poll_records` by default.
+
+        Raises
+        ------
+        OffsetOutOfRangeError, NoOffsetForPartitionError
+            With `auto_offset_reset='none'`, where no offset says where to read.
+        CorruptRecordError
+            A batch is damaged; names file and position.
+        FencedInstanceIdError, InconsistentGroupProtocolError, GroupMaxSizeReachedError …
+            The group does not take this consumer.
+        IllegalStateError
+            It is closed, or neither subscribed nor assigned, or another thread uses it.
+        WakeupError
+            `wakeup` was called.
+        """
+        self._check_open()
+        if timeout_ms < 0:
+            raise ValueError(f"a timeout is not negative: {timeout_ms}")
+        most = self.config.max_poll_records if max_records is None else max_records
+        if type(most) is not int:
+            raise TypeError(f"max_records is an int, not {max_records!r}")
+        if most <= 0:
+            raise ValueError(f"max_records is positive: {most}")
+        if self._topics is None and not self._is_assigned:
+            raise IllegalStateError("a consumer reads once it is subscribed, or assigned")
+        deadline_ns = self._clock.monotonic_ns() + int(min(timeout_ms, 2**53) * 1_000_000)
+        while True:
+            self._raise_if_woken()
+            self._advance()
+            records = self._fetch(most)
+            left_ns = deadline_ns - self._clock.monotonic_ns()
+            if records or left_ns <= 0:
+                return records
+            self._wait(left_ns, is_endless=timeout_ms == float("inf"))
+
+    def wakeup(self) -> None:
+        """End the poll of another thread, or else the next one, with a `WakeupError`.
+
+        Any thread may call. The consumer can be used afterwards.
+        """
+        self._is_woken = True
+        self._coordinator.scheduler.notify()
+
+    def _raise_if_woken(self) -> None:
+        if self._is_woken:
+            self._is_woken = False
+            raise WakeupError(f"{self!r} was woken up")
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> ConsumedRecord:
+        """Return the next record; the end comes after `consumer_timeout_ms` without one.
+
+        Without that, in virtual time, a `Deadlock` says that nothing can bring one any more. While
+        the broker listens, the call blocks instead.
+        """
+        if self._closed:
+            raise StopIteration
+        records = self.poll(self.config.consumer_timeout_ms, max_records=1)
+        for found in records.values():
+            return found[0]
+        raise StopIteration
+
+    def position(self, partition: TopicPartition, timeout_ms: float | None = None) -> int:
+        """Return the offset of the next record; it moves over holes and what is not seen.
+
+        After the last batch it stays, as in other clients, even if the end offset is higher.
+
+        Raises
+        ------
+        IllegalStateError
+            The partition is not assigned.
+        NoOffsetForPartitionError
+            With `auto_offset_reset='none'`, if no offset was committed.
+        """
+        position = self._position_of(partition)
+        return self._settled(position)
+
+    def seek(self, partition: TopicPartition, offset: int) -> None:
+        """Read on at an offset.
+
+        Raises
+        ------
+        ValueError
+            The partition is not assigned, or the offset is negative.
+        """
+        position = self._sought(partition)
+        if type(offset) is not int or offset < 0:
+            raise ValueError(f"an offset is an int from 0 on, not {offset!r}")
+        position.seek(offset)
+
+    def seek_to_beginning(self, *partitions: TopicPartition) -> None:
+        """Read partitions, all by default, from their beginning as it is when they are read."""
+        for position in self._sought_or_all(partitions):
+            position.seek_to(EARLIEST)
+
+    def seek_to_end(self, *partitions: TopicPartition) -> None:
+        """Read partitions, all by default, from their end as it is when they are read."""
+        for position in self._sought_or_all(partitions):
+            position.seek_to(LATEST)
+
+    def pause(self, *partitions: TopicPartition) -> None:
+        """Give no records of these partitions until `resume`."""
+        for tp in partitions:
+            self._position_of(tp).is_paused = True
+
+    def resume(self, *partitions: TopicPartition) -> None:
+        """Give records of these partitions again."""
+        for tp in partitions:
+            self._position_of(tp).is_paused = False
+
+    def paused(self) -> set[TopicPartition]:
+        """Return the partitions that are paused."""
+        return {tp for tp, position in self._positions.items() if position.is_paused}
+
+    # -- offsets -------------------------------------------------------------------------------
+
+    def beginning_offsets(
+        self, partitions: Iterable[TopicPartition], timeout_ms: float | None = None
+    ) -> dict[TopicPartition, int]:
+        """Return the first offset of each partition."""
+        return {tp: self._log(tp).log_start_offset for tp in map(checked_partition, partitions)}
+
+    def end_offsets(
+        self, partitions: Iterable[TopicPartition], timeout_ms: float | None = None
+    ) -> dict[TopicPartition, int]:
+        """Return where reading ends: the high watermark, or what is decided (`read_committed`)."""
+        return {tp: self._end_of(self._log(tp)) for tp in map(checked_partition, partitions)}
+
+    def offsets_for_times(
+        self, timestamps: Mapping[TopicPartition, int], timeout_ms: float | None = None
+    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+        """Return the first record at or after a time in each partition; None if there is none."""
+        from logstore.clients import partition_requests as admin
+
+        return admin.offsets_for_times(
+            self._manager, {checked_partition(tp): time for tp, time in timestamps.items()}
+        )
+
+    def highwater(self, partition: TopicPartition) -> int:
+        """Return the high watermark of an assigned partition: the next record's offset."""
+        return self._log(self._position_of(partition).topic_partition).high_watermark
+
+    def commit(
+        self,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata] | None = None,
+        timeout_ms: float | None = None,
+    ) -> None:
+        """Commit offsets for the group, by default those of all that was read.
+
+        Raises
+        ------
+        CommitFailedError
+            The group went on without this consumer; nothing was committed.
+        RebalanceInProgressError
+            Poll first, and commit what is left.
+        IllegalStateError
+            There is no group.
+        UnknownTopicOrPartitionError, OffsetMetadataTooLargeError, RequestError
+            A partition was refused; the others are committed.
+        KafkaTimeoutError
+            The coordinator was not available for `timeout_ms`, by default `request_timeout_ms`.
+        """
+        wanted = self._wanted(offsets)
+        timeout_ms = self.config.request_timeout_ms if timeout_ms is None else timeout_ms
+        until_ns = self._clock.monotonic_ns() + int(min(timeout_ms, 2**53) * 1_000_000)
+        backoff_ms = self.config.retry_backoff_ms
+        while (passing := self._commit_once(wanted)) is not None:
+            if self._clock.monotonic_ns() + backoff_ms * 1_000_000 > until_ns:
+                raise KafkaTimeoutError(f"not committed within {timeout_ms:g} ms: {passing}")
+            self._clock.sleep(backoff_ms / 1000)
+
+    def _wanted(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata] | None
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        self._grouped()
+        return self._consumed() if offsets is None else checked_offsets(offsets)
+
+    def _commit_once(self, wanted: Mapping[TopicPartition, OffsetAndMetadata]) -> str | None:
+        """Commit; the error, if the coordinator refused everything for now.
+
+        Raises as `commit`.
+        """
+        membership = self._grouped()
+        if not wanted:
+            return None
+        generation_id, member_id, instance_id = NO_GENERATION, NO_MEMBER, None
+        if self._topics is not None:
+            if membership.generation_id == NO_GENERATION or membership.is_lost:
+                why = f"{self!r} is no member of its group now: poll, and commit again"
+                raise (CommitFailedError if membership.is_lost else RebalanceInProgressError)(why)
+            _, generation_id, member_id, instance_id = membership.metadata
+        errors = self._coordinator.commit(
+            membership.group_id, wanted, generation_id, member_id, instance_id
+        )
+        refused = {tp: error for tp, error in errors.items() if error is not None}
+        if len(refused) < len(errors):
+            self._metrics.commits += 1
+        if not refused:
+            return None
+        error = next(iter(refused.values()))
+        if error in RETRIABLE_ERRORS and self._faults.has_answered(error):
+            return error
+        if error in ("UNKNOWN_MEMBER_ID", "ILLEGAL_GENERATION") and member_id != NO_MEMBER:
+            membership.lost(error)
+        elif error == "REBALANCE_IN_PROGRESS":
+            membership.request_rejoin()
+        kind = _COMMIT_ERRORS.get(error, RequestError)
+        raise kind(f"group '{membership.group_id}' takes no offsets of {list(refused)}: {error}")
+
+    def _commit_now(self, wanted: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+        """Commit without asking again: raises what refused it."""
+        if (error := self._commit_once(wanted)) is not None:
+            raise kafka_exception(error, f"{self!r} could not commit: {error}")
+
+    def commit_async(
+        self,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata] | None = None,
+        callback: Callable[..., object] | None = None,
+    ) -> CommitFuture:
+        """Commit as `commit` does, and tell `callback(offsets, error or None)` instead of raising.
+
+        Done on return: there is no network to wait for.
+        """
+        wanted = self._wanted(offsets)
+        failure: LogStoreError | None = None
+        try:
+            self._commit_now(wanted)
+        except LogStoreError as error:
+            failure = error
+        callback = self.config.default_offset_commit_callback if callback is None else callback
+        if callback is not None:
+            callback(wanted, failure)
+        return CommitFuture(None if failure is not None else wanted, failure)
+
+    def committed(
+        self, partition: TopicPartition, metadata: bool = False, timeout_ms: float | None = None
+    ) -> Any:  # noqa: ANN401  # kafka-python's: one type or the other, as `metadata` says
+        """Return the offset that the group committed, with `metadata` as OffsetAndMetadata.
+
+        None if it committed none.
+        """
+        tp = checked_partition(partition)
+        self._check_open()
+        if self.config.group_id is None:
+            raise IllegalStateError("the consumer has no group_id")
+        found = self._coordinator.fetch(self.config.group_id, [tp])[tp].committed
+        return found if metadata or found is None else found.offset
+
+    def group_metadata(self) -> ConsumerGroupMetadata:
+        """Return who this consumer is in its group, for `send_offsets_to_transaction`.
+
+        Raises
+        ------
+        IllegalStateError
+            There is no group.
+        """
+        return self._grouped().metadata
+
+    def metrics(self, raw: bool = False) -> dict[str, Any] | None:
+        """Return what was counted, by group and name; None with `metrics_enabled=False`.
+
+        The lag of a partition is told of those whose position is known.
+
+        Parameters
+        ----------
+        raw : bool
+            Without the level of the groups, and so without the lag of each partition.
+        """
+        self._check_open()
+        if not self.config.metrics_enabled:
+            return None
+        lags = {}
+        for tp, position in self._positions.items():
+            with suppress(UnknownTopicOrPartitionError):
+                lags[tp] = max(0, self._end_of(self._log(tp)) - (position.offset or 0))
+        values = self._metrics.values(self._clock.monotonic_ns(), lags)
+        if not raw:
+            return values
+        return {**values[FETCH_GROUP], **values[COORDINATOR_GROUP]}
+
+    # -- the end -------------------------------------------------------------------------------
+
+    def close(self, autocommit: bool = True, timeout_ms: float | None = None) -> None:
+        """Commit what was read, if that is done automatically, and leave the group.
+
+        Raises
+        ------
+        IllegalStateError
+            Another thread uses it: call `wakeup`, and let that thread close it.
+        """
+        self._close(autocommit=autocommit)
+
+    def _close(self, *, autocommit: bool = True) -> None:
+        """Close, even if another thread is using it: with the broker."""
+        if self._closed:
+            return
+        try:
+            if autocommit:
+                self._commit_automatically()
+            if self._membership is not None:
+                if self._topics is not None and self._positions:
+                    self._tell_listener("on_partitions_revoked", self._positions.keys())
+                self._membership.leave()
+        finally:
+            self._end()
+            for close in self.config.close_deserializers:
+                close()
+
+    def crash(self) -> None:
+        """End as if its process did: nothing is committed, and the group hears no word.
+
+        The other members get its partitions once its session is over.
+        """
+        self._check_open()
+        if self._membership is not None:
+            self._membership.abandon()
+        self._end()
+
+    def _end(self) -> None:
+        self._take_partitions(())
+        self._closed = True
+        if self._on_close is not None:
+            self._on_close(self)
+
+    # -- inside: the group -----------------------------------------------------------------
+
+    def _advance(self) -> None:
+        """Get on with the rebalance, if there is one, and commit what is due."""
+        if self._topics is not None:
+            self._watch_topics()
+            if self._membership is not None:
+                self._follow_group(self._membership)
+        now_ms = self._clock.monotonic_ms()
+        if self.config.enable_auto_commit and now_ms >= self._next_commit_ms:
+            self._commit_automatically()
+
+    def _watch_topics(self) -> None:
+        """See which topics there are to read; without a group all their partitions are read."""
+        assert self._topics is not None
+        if self._pattern is not None:
+            self._topics = self._matches(self._pattern)
+        if self._membership is not None:
+            self._membership.watch(self._topics)
+            return
+        partitions = [
+            TopicPartition(topic, number)
+            for topic in sorted(self._topics)
+            for number in sorted(self.partitions_for_topic(topic))
+        ]
+        if set(partitions) != self._positions.keys():
+            self._take_partitions(partitions)
+
+    def _matches(self, pattern: re.Pattern[str]) -> frozenset[str]:
+        return frozenset(name for name in self.topics() if pattern.match(name))
+
+    def _follow_group(self, membership: Membership) -> None:
+        membership.keep_polling()
+        if membership.phase is Phase.MEMBER and not membership.is_lost:
+            # Clients hear of a rebalance with their next heartbeat. Here nothing is as cheap: so
+            # members in one thread need a few polls for one, and no time.
+            membership.report()
+        while membership.has_news or membership.must_join:
+            if membership.must_join:
+                self._prepare_to_join(membership)
+            if not membership.advance():
+                if membership.must_join:
+                    continue
+                return
+            self._take_share(membership)
+
+    def _prepare_to_join(self, membership: Membership) -> None:
+        if membership.is_lost:
+            lost = list(self._positions)
+            self._take_partitions(())
+            name = "on_partitions_lost"
+            if not callable(getattr(self._listener, name, None)):
+                name = "on_partitions_revoked"
+            self._tell_listener(name, lost)
+        else:
+            self._commit_automatically()
+            if not membership.is_cooperative:
+                revoked = list(self._positions)
+                self._tell_listener("on_partitions_revoked", revoked)
+                self._take_partitions(())
+
+    def _take_share(self, membership: Membership) -> None:
+        share = set(membership.share)
+        revoked = self._positions.keys() - share
+        if revoked:
+            self._tell_listener("on_partitions_revoked", revoked)
+        added = share - self._positions.keys()
+        self._take_partitions(sorted(share))
+        self._next_commit_ms = self._clock.monotonic_ms() + self.config.auto_commit_interval_ms
+        if added or not membership.is_cooperative:
+            self._tell_listener("on_partitions_assigned", added, even_none=True)
+
+    def _tell_listener(
+        self, name: str, partitions: Iterable[TopicPartition], *, even_none: bool = False
+    ) -> None:
+        found = set(partitions)
+        if self._listener is not None and (found or even_none):
+            getattr(self._listener, name)(found)
+
+    def _has_to_commit(self) -> bool:
+        """Tell whether an automatic commit will find other offsets than the one before."""
+        is_automatic = self.config.enable_auto_commit and self._membership is not None
+        return is_automatic and self._consumed() != self._auto_committed
+
+    def _commit_automatically(self) -> None:
+        if not self.config.enable_auto_commit or self._membership is None:
+            return
+        self._next_commit_ms = self._clock.monotonic_ms() + self.config.auto_commit_interval_ms
+        try:
+            wanted = self._wanted(None)
+            self._commit_now(wanted)
+            self._auto_committed = wanted
+        except LogStoreError as error:
+            # As with every client: what was read since the last commit is read again.
+            logger.warning("%r could not commit: %s", self, error)
+
+    def _consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        return {
+            tp: OffsetAndMetadata(position.offset, "", position.leader_epoch)
+            for tp, position in self._positions.items()
+            if position.offset is not None
+        }
+
+    def _grouped(self) -> Membership:
+        self._check_open()
+        if self._membership is not None:
+            return self._membership
+        if self.config.group_id is None:
+            raise IllegalStateError("the consumer has no group_id")
+        raise InvalidConfigurationError(
+            f"cannot commit, nor be a member of '{self.config.group_id}': the broker was opened"
+            " read-only"
+        )
+
+    # -- inside: partitions ----------------------------------------------------------------
+
+    def _take_partitions(self, partitions: Iterable[TopicPartition]) -> None:
+        """Read these from now on; who was read before is read on."""
+        before = self._positions
+        self._positions = {tp: before.get(tp) or Position(tp) for tp in partitions}
+        for tp in before.keys() - self._positions.keys():
+            unsubscribe = self._subscriptions.pop(tp, None)
+            if unsubscribe is not None:
+                unsubscribe()
+
+    def _fetch(self, most: int) -> dict[TopicPartition, list[ConsumedRecord]]:
+        found: dict[TopicPartition, list[ConsumedRecord]] = {}
+        left = most
+        for tp, position in list(self._positions.items()):
+            if left == 0:
+                break
+            if position.is_paused:
+                continue
+            records = self._read(position, left)
+            if records:
+                found[tp] = records
+                self._metrics.record_fetch(len(records), sum(map(_size_of, records)))
+                left -= len(records)
+        # A partition that was read goes to the end, so that none starves another.
+        for tp in found:
+            self._positions[tp] = self._positions.pop(tp)
+        return found
+
+    def _read(self, position: Position, most: int) -> list[ConsumedRecord]:
+        try:
+            log = self._log(position.topic_partition)
+        except UnknownTopicOrPartitionError:
+            if self._is_assigned:
+                raise
+            return []  # its topic was deleted; the group will hear of it
+        self._settled(position)
+        if self._faults and not self._may_fetch(position):
+            return []
+        try:
+            return position.take(log, self.config, most)
+        except OffsetOutOfRangeError:
+            if self.config.auto_offset_reset == NONE:
+                raise
+            position.seek_to(self.config.auto_offset_reset)
+            self._settled(position)
+            return position.take(log, self.config, most)
+
+    def _may_fetch(self, position: Position) -> bool:
+        """Ask the fault rules; False if they refuse it with an error that passes."""
+        now_ns = self._clock.monotonic_ns()
+        if now_ns < position.retry_ns:
+            return False
+        tp, config = position.topic_partition, self.config
+        call = Call("fetch", (tp,), config.group_id, config.client_id)
+        try:
+            self._faults.through(call, lambda: None)
+        except OffsetOutOfRangeError:
+            if config.auto_offset_reset == NONE:
+                raise
+            position.seek_to(config.auto_offset_reset)
+            self._settled(position)
+        except LogStoreError as error:
+            # As with every client: a damaged record is told, and what passes is asked for again.
+            if not is_passing(error) or isinstance(error, CorruptRecordError):
+                raise
+            position.retry_ns = self._clock.monotonic_ns() + config.retry_backoff_ms * 1_000_000
+            scheduler = self._coordinator.scheduler
+            scheduler.schedule(RETRY_TASK, scheduler.notify, delay_ms=config.retry_backoff_ms)
+            return False
+        return True
+
+    def _settled(self, position: Position) -> int:
+        """Return where a partition is read, after finding out where it begins."""
+        if position.offset is None:
+            tp = position.topic_partition
+            reset = position.reset
+            if reset is None and self.config.group_id is not None:
+                fetched = self._coordinator.fetch(self.config.group_id, [tp])
+                committed = fetched[tp].committed
+                if committed is not None:
+                    position.seek(committed.offset)
+                    return committed.offset
+            log = self._log(tp)
+            reset = reset or self.config.auto_offset_reset
+            if reset == NONE:
+                raise NoOffsetForPartitionError(
+                    f"{tp}: no offset is committed, and auto_offset_reset is {NONE!r}"
+                )
+            position.seek(log.log_start_offset if reset == EARLIEST else self._end_of(log))
+        assert position.offset is not None
+        return position.offset
+
+    def _end_of(self, log: Log) -> int:
+        return log.reader.upper_offset(self.config.isolation)
+
+    def _log(self, tp: TopicPartition) -> Log:
+        return self._manager.log(tp)
+
+    def _partition_counts(self, topics: Iterable[str]) -> dict[str, int]:
+        counts = {topic: len(self.partitions_for_topic(topic)) for topic in topics}
+        return {topic: count for topic, count in counts.items() if count}
+
+    # -- inside: waiting -------------------------------------------------------------------
+
+    def _wait(self, left_ns: int, *, is_endless: bool) -> None:
+        """Let time pass until there is something to do, or until the poll's time is over."""
+        scheduler = self._coordinator.scheduler
+        for tp in self._positions.keys() - self._subscriptions.keys():
+            with suppress(UnknownTopicOrPartitionError):
+                self._subscriptions[tp] = self._log(tp).subscribe(scheduler.notify)
+        timeout_ms = None if is_endless else -(-left_ns // 1_000_000)
+        if self._has_to_commit():
+            left_ms = max(1, self._next_commit_ms - self._clock.monotonic_ms())
+            timeout_ms = left_ms if timeout_ms is None else min(timeout_ms, left_ms)
+        scheduler.wait_until(self._has_news, timeout_ms=timeout_ms)
+
+    def _has_news(self) -> bool:
+        if self._is_woken:
+            return True
+        if self._membership is not None and self._topics is not None:
+            self._membership.keep_polling()
+            if self._membership.has_news:
+                return True
+        if self._topics is not None and self._topics_changed():
+            return True
+        return any(self._may_read(position) for position in self._positions.values())
+
+    def _topics_changed(self) -> bool:
+        if self._pattern is not None and self._matches(self._pattern) != self._topics:
+            return True
+        if self._membership is not None:
+            return self._membership.is_stale
+        counts = self._partition_counts(self._topics or ())
+        return sum(counts.values()) != len(self._positions)
+
+    def _may_read(self, position: Position) -> bool:
+        if position.is_paused or self._clock.monotonic_ns() < position.retry_ns:
+            return False
+        with suppress(UnknownTopicOrPartitionError):
+            return position.has_data(self._log(position.topic_partition), self.config.isolation)
+        return self._is_assigned
+
+    # -- inside: what is refused -----------------------------------------------------------
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise IllegalStateError(f"{self!r} is closed")
+
+    def _position_of(self, partition: TopicPartition) -> Position:
+        self._check_open()
+        tp = checked_partition(partition)
+        if tp not in self._positions:
+            raise IllegalStateError(f"{tp} is not assigned to {self!r}")
+        return self._positions[tp]
+
+    def _sought(self, partition: TopicPartition) -> Position:
+        self._check_open()
+        tp = checked_partition(partition)
+        if tp not in self._positions:
+            raise ValueError(f"{tp} is not assigned to {self!r}")
+        return self._positions[tp]
+
+    def _sought_or_all(self, partitions: Collection[TopicPartition]) -> list[Position]:
+        self._check_open()
+        if partitions:
+            return [self._sought(tp) for tp in partitions]
+        if not self._positions:
+            raise ValueError(f"{self!r} has no partitions now")
+        return list(self._positions.values())
+
+
+def _size_of(record: ConsumedRecord) -> int:
+    """Return the bytes of key, value and headers."""
+    sizes = (
+        record.serialized_key_size,
+        record.serialized_value_size,
+        record.serialized_header_size,
+    )
+    return sum(max(size, 0) for size in sizes)

@@ -1,0 +1,219 @@
+"""The configuration of a consumer: kafka-python's names, defaults and contradictions.
+
+What has a meaning without a network is obeyed. The rest of what `KafkaConsumer` of release 3 knows
+is accepted and means nothing here; any other name is refused.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from logstore.clients.arguments import EARLIEST, LATEST
+from logstore.clients.client_config import (
+    NETWORK_CONFIGS,
+    DataFunction,
+    check_names,
+    data_function,
+    number,
+)
+from logstore.config.suggest import and_nearest
+from logstore.coordinator.groups.assignors import ASSIGNORS, Assignor
+from logstore.errors import InvalidConfigurationError
+from logstore.storage.log.reader import Isolation
+from logstore.types import INT32_MAX
+
+NONE = "none"
+RESETS = {"smallest": EARLIEST, "largest": LATEST, EARLIEST: EARLIEST, LATEST: LATEST, NONE: NONE}
+
+DEFAULTS: dict[str, Any] = {
+    "client_id": None,
+    "group_id": None,
+    "group_instance_id": None,
+    "key_deserializer": None,
+    "value_deserializer": None,
+    "auto_offset_reset": LATEST,
+    "enable_auto_commit": True,
+    "auto_commit_interval_ms": 5000,
+    "default_offset_commit_callback": None,
+    "isolation_level": "read_uncommitted",
+    "partition_assignment_strategy": ("range", "roundrobin"),
+    "max_poll_records": 500,
+    "max_poll_interval_ms": 300_000,
+    "session_timeout_ms": 45_000,
+    "heartbeat_interval_ms": 3000,
+    "consumer_timeout_ms": float("inf"),
+    "exclude_internal_topics": True,
+    "retry_backoff_ms": 100,
+    "request_timeout_ms": 30_000,
+    "metrics_enabled": True,
+}
+"""Names that are obeyed."""
+
+WITHOUT_MEANING = NETWORK_CONFIGS - {"request_timeout_ms"} | {
+    "check_crcs",
+    "client_rack",
+    "enable_incremental_fetch_sessions",
+    "fetch_max_bytes",
+    "fetch_max_wait_ms",
+    "fetch_min_bytes",
+    "max_in_flight_requests_per_connection",
+    "max_partition_fetch_bytes",
+    "metric_group_prefix",
+}
+"""Names of kafka-python's that mean nothing in one process."""
+
+_INSTANCE_ID = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumerConfig:
+    """Configuration of a consumer; times in ms.
+
+    Attributes
+    ----------
+    group_id : str or None
+        None: no group, and nothing is committed.
+    group_instance_id : str or None
+        Names a static member (KIP-345).
+    auto_offset_reset : str
+        `earliest`, `latest`, or `none`: an error, where no offset says where to begin.
+    assignors : tuple of Assignor
+        The best first; all cooperative, or none.
+    consumer_timeout_ms : float
+        Time without a record after which an iteration ends.
+    retry_backoff_ms : int
+        Time after which a request is made again that was refused with an error that passes.
+    request_timeout_ms : float
+        How long `commit` does so unless it is told.
+    """
+
+    client_id: str
+    group_id: str | None
+    group_instance_id: str | None
+    deserialize_key: DataFunction | None
+    deserialize_value: DataFunction | None
+    close_deserializers: tuple[Callable[[], object], ...]
+    auto_offset_reset: str
+    enable_auto_commit: bool
+    auto_commit_interval_ms: int
+    default_offset_commit_callback: Callable[..., object] | None
+    isolation: Isolation
+    assignors: tuple[Assignor, ...]
+    max_poll_records: int
+    max_poll_interval_ms: int
+    session_timeout_ms: int
+    heartbeat_interval_ms: int
+    consumer_timeout_ms: float
+    exclude_internal_topics: bool
+    retry_backoff_ms: int
+    request_timeout_ms: float
+    metrics_enabled: bool
+
+    @classmethod
+    def of(cls, configs: Mapping[str, Any]) -> ConsumerConfig:
+        """Understand kafka-python's configs.
+
+        Raises
+        ------
+        InvalidConfigurationError
+            A name is unknown (the message has the nearest), a value cannot be obeyed, or two
+            contradict each other.
+        """
+        check_names("consumer", configs, DEFAULTS, WITHOUT_MEANING)
+        values = {**DEFAULTS, **configs}
+        group_id = _name("group_id", values["group_id"])
+        deserializers = (values["key_deserializer"], values["value_deserializer"])
+        session_ms = int(number("session_timeout_ms", values, 1, INT32_MAX))
+        heartbeat_ms = int(number("heartbeat_interval_ms", values, 1, INT32_MAX))
+        if heartbeat_ms >= session_ms:
+            raise InvalidConfigurationError(
+                f"heartbeat_interval_ms {heartbeat_ms} is not below session_timeout_ms {session_ms}"
+            )
+        return cls(
+            client_id=values["client_id"] or "logstore-consumer",
+            group_id=group_id,
+            group_instance_id=_instance_id(values["group_instance_id"], group_id),
+            deserialize_key=data_function("key_deserializer", deserializers[0], "deserialize"),
+            deserialize_value=data_function("value_deserializer", deserializers[1], "deserialize"),
+            close_deserializers=tuple(
+                each.close for each in deserializers if callable(getattr(each, "close", None))
+            ),
+            auto_offset_reset=_reset(values["auto_offset_reset"]),
+            enable_auto_commit=bool(values["enable_auto_commit"]) and group_id is not None,
+            auto_commit_interval_ms=int(number("auto_commit_interval_ms", values, 0, INT32_MAX)),
+            default_offset_commit_callback=values["default_offset_commit_callback"],
+            isolation=_isolation(values["isolation_level"]),
+            assignors=_assignors(values["partition_assignment_strategy"]),
+            max_poll_records=int(number("max_poll_records", values, 1, INT32_MAX)),
+            max_poll_interval_ms=int(number("max_poll_interval_ms", values, 1, INT32_MAX)),
+            session_timeout_ms=session_ms,
+            heartbeat_interval_ms=heartbeat_ms,
+            consumer_timeout_ms=number("consumer_timeout_ms", values, 0),
+            exclude_internal_topics=bool(values["exclude_internal_topics"]),
+            retry_backoff_ms=int(number("retry_backoff_ms", values, 1, INT32_MAX)),
+            request_timeout_ms=number("request_timeout_ms", values, 1, INT32_MAX),
+            metrics_enabled=bool(values["metrics_enabled"]),
+        )
+
+
+def _name(key: str, value: object) -> str | None:
+    if value is not None and (not isinstance(value, str) or not value):
+        raise InvalidConfigurationError(f"{key} is no name: {value!r}")
+    return value
+
+
+def _instance_id(value: object, group_id: str | None) -> str | None:
+    name = _name("group_instance_id", value)
+    if name is None:
+        return None
+    if group_id is None:
+        raise InvalidConfigurationError("group_instance_id needs a group_id")
+    if not _INSTANCE_ID.fullmatch(name):
+        raise InvalidConfigurationError(
+            f"group_instance_id has up to 249 of A-Z a-z 0-9 . _ -, not {name!r}"
+        )
+    return name
+
+
+def _reset(value: object) -> str:
+    if value not in RESETS:
+        raise InvalidConfigurationError(
+            f"auto_offset_reset is one of {EARLIEST}, {LATEST} and {NONE}, not {value!r}"
+        )
+    return RESETS[str(value)]
+
+
+def _isolation(value: object) -> Isolation:
+    levels = (Isolation.READ_UNCOMMITTED, Isolation.READ_COMMITTED)
+    for level in levels:
+        if value == level.value:
+            return level
+    names = " and ".join(level.value for level in levels)
+    raise InvalidConfigurationError(f"isolation_level is one of {names}, not {value!r}")
+
+
+def _assignors(value: object) -> tuple[Assignor, ...]:
+    if isinstance(value, str) or not isinstance(value, Sequence) or not value:
+        raise InvalidConfigurationError(
+            f"partition_assignment_strategy is a list of assignors, not {value!r}"
+        )
+    found = tuple(_assignor(each) for each in value)
+    if len({each.is_cooperative for each in found}) > 1:
+        raise InvalidConfigurationError(
+            "partition_assignment_strategy mixes assignors for which members give up what they"
+            f" have and such for which they do not: {', '.join(each.name for each in found)}"
+        )
+    return found
+
+
+def _assignor(given: object) -> Assignor:
+    """Return an assignor by its name, or by kafka-python's class of that name."""
+    name = given if isinstance(given, str) else getattr(given, "name", None)
+    if name not in ASSIGNORS:
+        raise InvalidConfigurationError(
+            f"unknown assignor {given!r}{and_nearest(str(name), ASSIGNORS)}"
+        )
+    return ASSIGNORS[str(name)]

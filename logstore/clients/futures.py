@@ -1,0 +1,322 @@
+"""Records that are sent: the batch that they wait in, and kafka-python's future of each.
+
+A producer here sends in the thread of whoever calls it, so that a future is done as soon as its
+batch was sent; `get` sends the batch if it still waits for more records.
+"""
+
+from __future__ import annotations
+
+import logging
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from functools import partial
+from typing import TYPE_CHECKING, Any, Self
+
+from logstore.clients.open_batch import OpenBatch
+from logstore.named import NamedTuple
+from logstore.types import NO_OFFSET, NO_TIMESTAMP, TopicPartition
+
+if TYPE_CHECKING:
+    from logstore.errors import LogStoreError
+
+logger = logging.getLogger(__name__)
+
+
+class ProducedMetadata(NamedTuple):
+    """Where a record was stored, under the names of kafka-python's RecordMetadata.
+
+    Attributes
+    ----------
+    offset : int
+        -1 with `acks=0`.
+    timestamp : int
+        Unix ms: the record's, or the log's if the topic's type is LogAppendTime.
+    checksum : None
+        Batches have one, records no more.
+    serialized_key_size, serialized_value_size, serialized_header_size : int
+        In bytes; -1 if there is none.
+    """
+
+    topic: str
+    partition: int
+    topic_partition: TopicPartition
+    offset: int
+    timestamp: int
+    checksum: None = None
+    serialized_key_size: int = -1
+    serialized_value_size: int = -1
+    serialized_header_size: int = -1
+
+
+class _Outcome(NamedTuple):
+    """The outcome of a run of records of a batch.
+
+    Attributes
+    ----------
+    first_row : int
+    offset : int
+        Of the first one; -1 if nobody is told.
+    log_append_time : int
+        The time that the log gave them, else -1.
+    errors : sequence of LogStoreError
+        Why each was refused; none if they were stored.
+    """
+
+    first_row: int
+    offset: int
+    log_append_time: int
+    errors: Sequence[LogStoreError]
+
+
+class ProducerBatch(OpenBatch):
+    """Records of a partition that are sent together, and what became of them.
+
+    Their futures look it up here: to tell each of them would take as long as to store it. Of the
+    records themselves only sizes and times are kept then.
+
+    Parameters
+    ----------
+    limit_bytes : int
+        See `OpenBatch`.
+    opened_ns : int
+        Monotonic time.
+    linger_ms : float
+        After which it is due.
+    lock : context manager
+        The producer's; guards all changes. Outcomes are read without it.
+    send : callable
+        Sends the batch it is given if that was not done yet.
+    """
+
+    __slots__ = (
+        "_header_sizes",
+        "_key_sizes",
+        "_listeners",
+        "_outcomes",
+        "_send",
+        "_value_sizes",
+        "due_ns",
+        "lock",
+        "opened_ns",
+        "settled_rows",
+        "sizes",
+        "topic_partition",
+    )
+
+    def __init__(
+        self,
+        topic_partition: TopicPartition,
+        limit_bytes: int,
+        opened_ns: int,
+        linger_ms: float,
+        lock: AbstractContextManager[object],
+        send: Callable[[ProducerBatch], None],
+    ) -> None:
+        super().__init__(limit_bytes)
+        self.topic_partition = topic_partition
+        self.opened_ns = opened_ns
+        self.due_ns = opened_ns + round(linger_ms * 1_000_000)
+        self.lock = lock
+        self._send = send
+        self.sizes: list[int] = []
+        # Rows below it have an outcome: they get theirs in order.
+        self.settled_rows = 0
+        self._outcomes: list[_Outcome] = []
+        self._key_sizes: list[int] = []
+        self._value_sizes: list[int] = []
+        self._header_sizes: dict[int, int] = {}
+        # Callbacks and errbacks by row; few records have any.
+        self._listeners: dict[int, tuple[list[Callable[..., object]], ...]] = {}
+
+    def send(self) -> None:
+        """Send it, unless that was done."""
+        self._send(self)
+
+    def cut(self, row: int) -> None:
+        """Remove the rows from `row` on; some of their fields may be missing."""
+        for column in (self.keys, self.values, self.timestamps, self.sizes):
+            del column[row:]
+        self.headers.pop(row, None)
+
+    def settle(
+        self,
+        stop: int,
+        offset: int,
+        log_append_time: int = NO_TIMESTAMP,
+        errors: Sequence[LogStoreError] = (),
+    ) -> None:
+        """Note the outcome of the rows up to `stop` that have none; the lock is held.
+
+        `offset` is the first one's, -1 if it has none or nobody is told.
+        """
+        start, count = self.settled_rows, len(self.timestamps)
+        assert start < stop <= count, "an outcome is final"
+        if not start:
+            self._key_sizes = _sizes(self.keys)
+            self._value_sizes = _sizes(self.values)
+            self._header_sizes = {
+                row: sum(len(name.encode()) + len(value or b"") for name, value in headers)
+                for row, headers in self.headers.items()
+            }
+        self._outcomes.append(_Outcome(start, offset, log_append_time, errors))
+        self.settled_rows = stop
+        if stop == count:
+            self.keys, self.values, self.headers, self.sizes = [], [], {}, []
+
+    def metadata(self, row: int) -> ProducedMetadata | None:
+        """Return where a record was stored; None if it was not, or not yet."""
+        outcome = self._outcome(row)
+        if outcome is None or outcome.errors:
+            return None
+        first_row, offset, stamped, _ = outcome
+        timestamp = self.timestamps[row]
+        assert timestamp is not None, "set when the record was sent"
+        tp = self.topic_partition
+        return ProducedMetadata(
+            tp[0],
+            tp[1],
+            tp,
+            offset if offset == NO_OFFSET else offset + row - first_row,
+            timestamp if stamped == NO_TIMESTAMP else stamped,
+            None,
+            self._key_sizes[row],
+            self._value_sizes[row],
+            self._header_sizes.get(row, -1),
+        )
+
+    def error(self, row: int) -> LogStoreError | None:
+        """Return why a record was not stored; None if it was, or has no outcome yet."""
+        outcome = self._outcome(row)
+        return outcome.errors[row - outcome.first_row] if outcome and outcome.errors else None
+
+    def _outcome(self, row: int) -> _Outcome | None:
+        if row >= self.settled_rows:
+            return None
+        outcomes = self._outcomes
+        return outcomes[bisect_right(outcomes, row, key=_first_row) - 1]
+
+    def listen(self, row: int, function: Callable[..., object], *, to_errors: bool) -> bool:
+        """Call a function with one outcome of a record; False if the record has one already."""
+        with self.lock:
+            if row < self.settled_rows:
+                return False
+            self._listeners.setdefault(row, ([], []))[to_errors].append(function)
+            return True
+
+    def call_back(self) -> None:
+        """Tell those who listen to what is settled; once the lock was given back."""
+        for row in sorted(self._listeners):
+            error = self.error(row)
+            metadata = self.metadata(row)
+            if error is None and metadata is None:
+                continue
+            callbacks, errbacks = self._listeners.pop(row, ((), ()))
+            for function in callbacks if error is None else errbacks:
+                _call(function, metadata if error is None else error)
+
+
+def _first_row(outcome: _Outcome) -> int:
+    return outcome.first_row
+
+
+def _sizes(items: list[bytes | None]) -> list[int]:
+    return [-1 if item is None else len(item) for item in items]
+
+
+class FutureRecordMetadata:
+    """The outcome of one `Producer.send`: a row of a batch."""
+
+    __slots__ = ("_batch", "_row")
+
+    def __init__(self, batch: ProducerBatch, row: int) -> None:
+        self._batch = batch
+        self._row = row
+
+    def __repr__(self) -> str:
+        outcome = "waiting" if not self.is_done else self.exception or self.value
+        return f"FutureRecordMetadata({outcome!r})"
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the outcome is known."""
+        return self._row < self._batch.settled_rows
+
+    @property
+    def value(self) -> ProducedMetadata | None:
+        """Where the record was stored; None if it was not, or not yet."""
+        return self._batch.metadata(self._row)
+
+    @property
+    def exception(self) -> LogStoreError | None:
+        """Why it was not stored; None if it was, or waits."""
+        return self._batch.error(self._row)
+
+    def succeeded(self) -> bool:
+        """Tell whether the record was stored."""
+        return self.is_done and self.exception is None
+
+    def failed(self) -> bool:
+        """Tell whether the record was refused."""
+        return self.exception is not None
+
+    def retriable(self) -> bool:
+        """Tell whether sending it again might help: never, what could help was tried."""
+        return False
+
+    def get(self, timeout: float | None = None) -> ProducedMetadata:
+        """Return where the record was stored, after sending its batch if that still waits.
+
+        Parameters
+        ----------
+        timeout : float, optional
+            Accepted: there is no answer to wait for.
+
+        Raises
+        ------
+        LogStoreError
+            Why it was refused.
+        """
+        if not self.is_done:
+            self._batch.send()
+        error = self.exception
+        if error is not None:
+            raise error
+        value = self.value
+        assert value is not None, "a batch that was sent has an outcome"
+        return value
+
+    def add_callback(
+        self, function: Callable[..., object], *args: object, **kwargs: object
+    ) -> Self:
+        """Call `function(*args, value, **kwargs)` once the record is stored; now if it is.
+
+        What it raises is logged.
+        """
+        callback = partial(function, *args, **kwargs) if args or kwargs else function
+        if not self._batch.listen(self._row, callback, to_errors=False):
+            value = self.value
+            if value is not None:
+                _call(callback, value)
+        return self
+
+    def add_errback(self, function: Callable[..., object], *args: object, **kwargs: object) -> Self:
+        """Call `function(*args, exception, **kwargs)` once the record is refused; see above."""
+        errback = partial(function, *args, **kwargs) if args or kwargs else function
+        if not self._batch.listen(self._row, errback, to_errors=True):
+            error = self.exception
+            if error is not None:
+                _call(errback, error)
+        return self
+
+    def add_both(self, function: Callable[..., object], *args: object, **kwargs: object) -> Self:
+        """Call a function with either outcome."""
+        self.add_callback(function, *args, **kwargs)
+        return self.add_errback(function, *args, **kwargs)
+
+
+def _call(function: Callable[[Any], object], argument: object) -> None:
+    try:
+        function(argument)
+    except Exception:
+        logger.exception("a callback of a record that was sent failed")

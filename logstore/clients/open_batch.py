@@ -1,0 +1,72 @@
+"""An open batch: records of a partition that wait until they fill one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from logstore.record.layout import HEADER_SIZE, MAX_RECORD_OVERHEAD
+from logstore.storage.log.drafts import RecordLists
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from logstore.config.log_config import LogConfig
+    from logstore.record.records import Header
+
+_HEADER_OVERHEAD = 10
+
+
+class OpenBatch(RecordLists):
+    """Records up to a limit of bytes; sizes are upper bounds.
+
+    Parameters
+    ----------
+    limit_bytes : int
+        See `limit_of`. One record alone may be larger: whoever appends it refuses it, or not.
+    """
+
+    __slots__ = ("limit_bytes", "size_bytes")
+
+    def __init__(self, limit_bytes: int) -> None:
+        super().__init__([], [], [], {})
+        self.limit_bytes = limit_bytes
+        self.size_bytes = HEADER_SIZE
+
+    def has_room(self, size_bytes: int) -> bool:
+        """Tell whether a record of that size fits."""
+        return self.size_bytes + size_bytes <= self.limit_bytes or not self.keys
+
+    def add(
+        self,
+        key: bytes | None,
+        value: bytes | None,
+        timestamp: int | None,
+        headers: tuple[Header, ...],
+        size_bytes: int,
+    ) -> bool:
+        """Take a record of that size, for which there is room; tell whether it is full now."""
+        if headers:
+            self.headers[len(self.keys)] = headers
+        self.keys.append(key)
+        self.values.append(value)
+        self.timestamps.append(timestamp)
+        self.size_bytes += size_bytes
+        return self.size_bytes >= self.limit_bytes
+
+
+def limit_of(config: LogConfig, batch_bytes: int | None = None) -> int:
+    """Return how many bytes a batch may have that a log of this configuration takes."""
+    limit = min(config.max_message_bytes, config.segment_bytes)
+    return limit if batch_bytes is None else min(limit, batch_bytes)
+
+
+def estimated_size(key: bytes | None, value: bytes | None, headers: Sequence[Header] = ()) -> int:
+    """Return an upper bound of a record's bytes in an uncompressed batch."""
+    size = MAX_RECORD_OVERHEAD
+    if key is not None:
+        size += len(key)
+    if value is not None:
+        size += len(value)
+    for name, header_value in headers:
+        size += _HEADER_OVERHEAD + 4 * len(name) + len(header_value or b"")
+    return size

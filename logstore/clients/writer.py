@@ -1,0 +1,253 @@
+"""Collecting records into batches, one open batch a partition, as a producer does."""
+
+from __future__ import annotations
+
+from functools import partial
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from logstore.clients.open_batch import OpenBatch, estimated_size, limit_of
+from logstore.clients.records import to_new_record
+from logstore.errors import InvalidConfigurationError, UnknownTopicOrPartitionError
+from logstore.named import NamedTuple
+from logstore.record.choice import encodes_by_kernel
+from logstore.record.codecs import Codec
+from logstore.record.layout import HEADER_SIZE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from logstore.clients.partitioner import Partitioner
+    from logstore.clients.records import RecordLike
+    from logstore.faults.rules import Faults
+    from logstore.record.columns import BytesColumn
+    from logstore.storage.log.drafts import AppendInfo, NewRecord
+    from logstore.storage.log.log import Log
+
+PAIRS_AT_A_TIME = 8192
+"""Records that are turned into columns at a time."""
+
+BATCH_BYTES = 16_384
+"""Where a batch closes unless told otherwise: `batch.size` of Kafka's producer."""
+
+
+class AppendedRange(NamedTuple):
+    """Records that one run stored in one partition; offsets are inclusive."""
+
+    topic: str
+    partition: int
+    first_offset: int
+    last_offset: int
+    records: int
+    bytes: int
+
+
+class _OpenBatch(OpenBatch):
+    __slots__ = ("log",)
+
+    def __init__(self, log: Log, limit_bytes: int) -> None:
+        super().__init__(limit_bytes)
+        self.log = log
+
+
+class BatchWriter:
+    """Appends records to a topic in batches.
+
+    Parameters
+    ----------
+    topic : str
+        Names the ranges in the report.
+    partitions : sequence of int
+        Those the topic has; a key's hash chooses among them.
+    log_of : callable
+        Gives the log of a partition number.
+    partitioner : Partitioner
+        For records that name no partition.
+    faults : Faults
+        Asked for each batch.
+    codec : Codec
+        What the batches are compressed with.
+    batch_records : int, optional
+        Records a batch; by default a batch closes at about 16 KiB. Either way it stays below
+        `max.message.bytes` and `segment.bytes`, as far as several records are concerned.
+
+    Raises
+    ------
+    InvalidConfigurationError
+        `batch_records` is below 1.
+    """
+
+    def __init__(
+        self,
+        topic: str,
+        partitions: Sequence[int],
+        log_of: Callable[[int], Log],
+        partitioner: Partitioner,
+        *,
+        faults: Faults,
+        codec: Codec = Codec.NONE,
+        batch_records: int | None = None,
+    ) -> None:
+        if batch_records is not None and batch_records < 1:
+            raise InvalidConfigurationError(f"batch records must be at least 1: {batch_records}")
+        self.topic = topic
+        self.partitions = partitions
+        self._log_of = log_of
+        self._partitioner = partitioner
+        self._faults = faults
+        self._codec = codec
+        self._batch_records = batch_records
+        self._open: dict[int, _OpenBatch] = {}
+        self._null_key_partition: int | None = None
+        self._done: dict[int, AppendedRange] = {}
+
+    def __repr__(self) -> str:
+        waiting = sum(len(batch) for batch in self._open.values())
+        return f"BatchWriter({self.topic}, {waiting} records waiting)"
+
+    def add(self, record: NewRecord, partition: int | None = None) -> None:
+        """Take a record, and append the batch that it fills.
+
+        Raises
+        ------
+        RequestError
+            A batch was refused and is dropped: the one before this record, or one of this
+            record alone that is larger than any batch may be.
+        UnknownTopicOrPartitionError
+            The topic has no such partition.
+        """
+        number = self.partition_for(record, partition)
+        key, value, _, headers = record
+        size_bytes = estimated_size(key, value, headers)
+        batch = self._open.get(number)
+        if batch is not None and not batch.has_room(size_bytes):
+            self.flush(number)
+            batch = None
+        if batch is None:
+            batch = self._open[number] = self._new_batch(number)
+        if batch.add(*record, size_bytes) or len(batch) == self._batch_records:
+            self.flush(number)
+
+    def add_all(self, items: Iterable[RecordLike], partition: int | None = None) -> None:
+        """Take records as they come; the same batches, and errors, as with `add`.
+
+        Notes
+        -----
+        A list or tuple of many pairs of key and value, for one partition, goes by columns.
+        """
+        if isinstance(items, list | tuple) and encodes_by_kernel(len(items)):
+            number = self._only_partition(partition)
+            if number is not None and not self._open:
+                items = islice(items, self._add_pairs(items, number), None)
+        for item in items:
+            self.add(to_new_record(item), partition)
+
+    def _only_partition(self, partition: int | None) -> int | None:
+        """Return where all records go; None if keys decide, or there is no such partition."""
+        if partition is None:
+            return self.partitions[0] if len(self.partitions) == 1 else None
+        return partition if partition in self.partitions else None
+
+    def _add_pairs(self, items: Sequence[RecordLike], number: int) -> int:
+        """Append the batches that plain pairs of key and value fill; return how many they were.
+
+        What is left of the items begins a batch, ends the last one, or is no such pair.
+        """
+        from logstore.record.columns import find_bounds
+
+        log = self._log_of(number)
+        done = 0
+        batch_bytes = BATCH_BYTES if self._batch_records is None else None
+        while columns := _columns_of_pairs(items[done : done + PAIRS_AT_A_TIME]):
+            keys, values = columns
+            room = limit_of(log.config, batch_bytes) - HEADER_SIZE
+            bounds = find_bounds(keys, values, room, self._batch_records or len(keys))
+            if done + len(keys) < len(items):
+                bounds.pop()  # more may fit
+            if len(bounds) < 2:
+                break  # a batch larger than a look: one by one
+            last = bounds[-1]
+            draft = log.writer.draft_batches(keys.slice(0, last), values.slice(0, last), bounds)
+            # A rule about requests, or about the writes that they need, meets each batch.
+            info = None if self._faults.rules else log.writer.append_at_once(draft, self._codec)
+            if info is not None:
+                self._note(number, info)
+            else:
+                for each in draft.apart():
+                    self._append(log, partial(log.writer.append_draft, each, self._codec))
+            done += last
+        return done
+
+    def partition_for(self, record: NewRecord, partition: int | None = None) -> int:
+        """Return where a record goes; records without a key stay together in a batch."""
+        if partition is not None:
+            return partition
+        if len(self.partitions) == 1:
+            return self.partitions[0]
+        if record.key is not None:
+            return self._partitioner.of_key(record.key, self.partitions)
+        if self._null_key_partition is None:
+            self._null_key_partition = self._partitioner.for_null_keys(self.partitions)
+        return self._null_key_partition
+
+    def flush(self, number: int) -> None:
+        """Append the open batch of a partition; errors as `add`."""
+        if number == self._null_key_partition:
+            self._null_key_partition = None
+        batch = self._open.pop(number, None)
+        if batch is None:
+            return
+        append = partial(batch.log.writer.append_lists, batch, self._codec)
+        self._append(batch.log, append)
+
+    def _append(self, log: Log, append: Callable[[], AppendInfo]) -> None:
+        info = self._faults.request("append", (log.topic_partition,), append)
+        self._note(log.topic_partition.partition, info)
+
+    def _note(self, number: int, info: AppendInfo) -> None:
+        before = self._done.get(number)
+        self._done[number] = AppendedRange(
+            self.topic,
+            number,
+            info.first_offset if before is None else before.first_offset,
+            info.last_offset,
+            info.records + (0 if before is None else before.records),
+            info.size_bytes + (0 if before is None else before.bytes),
+        )
+
+    def finish(self) -> list[AppendedRange]:
+        """Append all open batches and return what was stored."""
+        for number in sorted(self._open):
+            self.flush(number)
+        return self.appended
+
+    @property
+    def appended(self) -> list[AppendedRange]:
+        """Records stored so far, one range a partition."""
+        return [self._done[number] for number in sorted(self._done)]
+
+    def _new_batch(self, number: int) -> _OpenBatch:
+        if number not in self.partitions:
+            raise UnknownTopicOrPartitionError(f"topic '{self.topic}' has no partition {number}")
+        log = self._log_of(number)
+        batch_bytes = BATCH_BYTES if self._batch_records is None else None
+        return _OpenBatch(log, limit_of(log.config, batch_bytes))
+
+
+def _columns_of_pairs(items: Sequence[RecordLike]) -> tuple[BytesColumn, BytesColumn] | None:
+    """Return keys and values of items that are nothing but pairs of them; None if any is not."""
+    from logstore.record.columns import BytesColumn
+
+    if set(map(type, items)) != {tuple}:
+        return None
+    try:
+        keys, values = zip(*items, strict=True)
+    except ValueError:  # not two fields, or not each as many
+        return None
+    columns = []
+    for fields in (keys, values):
+        kinds = set(map(type, fields))
+        if not kinds <= {bytes, type(None)}:
+            return None
+        columns.append(BytesColumn.from_list(fields, has_nulls=type(None) in kinds))
+    return columns[0], columns[1]

@@ -1,0 +1,1 @@
+"""Kafka's two coordinators, of groups and of transactions, and their internal topics."""

@@ -1,0 +1,425 @@
+"""A group: its members, generation and state, and the rules between them.
+
+The rules are those of Kafka's GroupMetadata and MemberMetadata, whose states these are:
+
+Empty                 no members; offsets may be committed from outside
+PreparingRebalance    waits for all members to join again
+CompletingRebalance   waits for the leader's assignment
+Stable                every member knows its own
+Dead                  being forgotten
+"""
+
+from __future__ import annotations
+
+import enum
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+
+from logstore.coordinator.groups.consumer_protocol import (
+    CONSUMER_PROTOCOL_TYPE,
+    decode_subscription,
+)
+from logstore.coordinator.groups.records import StoredGroup, StoredMember
+from logstore.coordinator.groups.requests import (
+    GroupDescription,
+    JoinedMember,
+    JoinResult,
+    MemberDescription,
+    Protocol,
+    SyncResult,
+)
+from logstore.errors import InvalidRecordError
+from logstore.types import NO_TIMESTAMP
+
+
+class GroupState(enum.Enum):
+    """The state of a group, under Kafka's name."""
+
+    EMPTY = "Empty"
+    PREPARING_REBALANCE = "PreparingRebalance"
+    COMPLETING_REBALANCE = "CompletingRebalance"
+    STABLE = "Stable"
+    DEAD = "Dead"
+
+
+_BEFORE = {
+    GroupState.EMPTY: {GroupState.PREPARING_REBALANCE},
+    GroupState.PREPARING_REBALANCE: {
+        GroupState.EMPTY,
+        GroupState.COMPLETING_REBALANCE,
+        GroupState.STABLE,
+    },
+    GroupState.COMPLETING_REBALANCE: {GroupState.PREPARING_REBALANCE},
+    GroupState.STABLE: {GroupState.COMPLETING_REBALANCE},
+    GroupState.DEAD: set(GroupState),
+}
+"""The states from which each is entered."""
+
+CAN_REBALANCE = _BEFORE[GroupState.PREPARING_REBALANCE]
+
+
+class Member:
+    """A member of a group.
+
+    Attributes
+    ----------
+    is_new : bool
+        Whether the end of its first rebalance is still to come.
+    on_join, on_sync : callable or None
+        Callbacks of a pending join or sync.
+    deadline_ns, armed_ns : int
+        Monotonic moments: the end of its session, and the one for which a timer is set.
+    """
+
+    __slots__ = (
+        "armed_ns",
+        "assignment",
+        "client_host",
+        "client_id",
+        "deadline_ns",
+        "group_instance_id",
+        "is_new",
+        "member_id",
+        "on_join",
+        "on_sync",
+        "protocols",
+        "rebalance_timeout_ms",
+        "session_timeout_ms",
+    )
+
+    def __init__(
+        self,
+        member_id: str,
+        group_instance_id: str | None,
+        client_id: str,
+        client_host: str,
+        rebalance_timeout_ms: int,
+        session_timeout_ms: int,
+        protocols: tuple[Protocol, ...],
+    ) -> None:
+        self.member_id = member_id
+        self.group_instance_id = group_instance_id
+        self.client_id = client_id
+        self.client_host = client_host
+        self.rebalance_timeout_ms = rebalance_timeout_ms
+        self.session_timeout_ms = session_timeout_ms
+        self.protocols = protocols
+        self.assignment = b""
+        self.is_new = False
+        self.on_join: Callable[[JoinResult], object] | None = None
+        self.on_sync: Callable[[SyncResult], object] | None = None
+        self.deadline_ns = 0
+        self.armed_ns: int | None = None
+
+    @property
+    def is_static(self) -> bool:
+        """Whether it has an instance id, and so may come back without a rebalance."""
+        return self.group_instance_id is not None
+
+    def metadata(self, protocol: str | None) -> bytes:
+        """Return its metadata for an assignor; b"" for one that it does not support."""
+        return next((data for name, data in self.protocols if name == protocol), b"")
+
+    def vote(self, candidates: Iterable[str]) -> str:
+        """Return its most preferred one of the protocols that all members support."""
+        known = set(candidates)
+        return next(name for name, _ in self.protocols if name in known)
+
+
+class Group:
+    """A group in memory.
+
+    Attributes
+    ----------
+    members : dict of str to Member
+        By member id, in the order in which they joined.
+    pending_members : dict of str to int
+        Ids given out with which nobody has joined yet, each with its monotonic deadline.
+    pending_sync : set of str
+        Members of this generation that have not asked for their assignment.
+    round : int
+        Counts the waits, so that a timer of an earlier one recognises that it is out of date.
+    is_delayed : bool
+        Whether the rebalance under way is the first one, which is delayed.
+    has_new_member : bool
+        Whether a member joined during that delay.
+    subscribed_topics : frozenset of str or None
+        Topics that the members of a consumer group read; None if unknown.
+    """
+
+    def __init__(self, group_id: str) -> None:
+        self.group_id = group_id
+        self.state = GroupState.EMPTY
+        self.state_ms = NO_TIMESTAMP
+        self.generation_id = 0
+        self.protocol_type: str | None = None
+        self.protocol_name: str | None = None
+        self.leader: str | None = None
+        self.members: dict[str, Member] = {}
+        self.static_members: dict[str, str] = {}
+        self.pending_members: dict[str, int] = {}
+        self.pending_sync: set[str] = set()
+        self.round = 0
+        self.is_delayed = False
+        self.has_new_member = False
+        self.subscribed_topics: frozenset[str] | None = frozenset()
+
+    def __repr__(self) -> str:
+        return (
+            f"<Group {self.group_id}: {self.state.value}, generation {self.generation_id},"
+            f" {len(self.members)} members>"
+        )
+
+    @classmethod
+    def loaded(cls, group_id: str, stored: StoredGroup) -> Group:
+        """Return a group as a record stored it."""
+        group = cls(group_id)
+        for each in stored.members:
+            member = Member(
+                each.member_id,
+                each.group_instance_id,
+                each.client_id,
+                each.client_host,
+                each.rebalance_timeout_ms,
+                each.session_timeout_ms,
+                ((stored.protocol or "", each.subscription),),
+            )
+            member.assignment = each.assignment
+            group.members[each.member_id] = member
+            if each.group_instance_id is not None:
+                group.static_members[each.group_instance_id] = each.member_id
+        group.state = GroupState.STABLE if group.members else GroupState.EMPTY
+        group.state_ms = stored.state_ms
+        group.generation_id = stored.generation
+        group.protocol_type = stored.protocol_type or None
+        group.protocol_name = stored.protocol
+        group.leader = stored.leader if stored.leader in group.members else None
+        group.subscribed_topics = group._topics_of_members()
+        return group
+
+    def stored(self, assignments: Mapping[str, bytes]) -> StoredGroup:
+        """Return the group as a record is to store it."""
+        return StoredGroup(
+            self.protocol_type or "",
+            self.generation_id,
+            self.protocol_name,
+            self.leader,
+            self.state_ms,
+            tuple(
+                StoredMember(
+                    member.member_id,
+                    member.group_instance_id,
+                    member.client_id,
+                    member.client_host,
+                    member.rebalance_timeout_ms,
+                    member.session_timeout_ms,
+                    member.metadata(self.protocol_name),
+                    assignments.get(member.member_id, b""),
+                )
+                for member in self.members.values()
+            ),
+        )
+
+    # -- state -----------------------------------------------------------------------------
+
+    @property
+    def can_rebalance(self) -> bool:
+        """Whether a rebalance may begin."""
+        return self.state in CAN_REBALANCE
+
+    @property
+    def rebalance_timeout_ms(self) -> int:
+        """The longest rebalance timeout of any member."""
+        return max((each.rebalance_timeout_ms for each in self.members.values()), default=0)
+
+    @property
+    def is_consumer_group(self) -> bool:
+        """Whether its members speak the consumers' protocol."""
+        return self.protocol_type == CONSUMER_PROTOCOL_TYPE
+
+    def enter(self, state: GroupState, now_ms: int) -> None:
+        """Enter another state."""
+        assert self.state in _BEFORE[state], f"{self.group_id}: {self.state} → {state}"
+        self.state = state
+        self.state_ms = now_ms
+
+    def next_generation(self, now_ms: int) -> None:
+        """Begin the next generation, of the members that joined."""
+        self.generation_id += 1
+        self.pending_sync.clear()
+        if self.members:
+            self.protocol_name = self.chosen_protocol()
+            self.subscribed_topics = self._topics_of_members()
+            self.enter(GroupState.COMPLETING_REBALANCE, now_ms)
+        else:
+            self.protocol_name = None
+            self.subscribed_topics = frozenset()
+            self.enter(GroupState.EMPTY, now_ms)
+
+    # -- members ---------------------------------------------------------------------------
+
+    @property
+    def awaiting_join(self) -> int:
+        """How many members have joined the rebalance that is under way."""
+        return sum(each.on_join is not None for each in self.members.values())
+
+    @property
+    def has_all_joined(self) -> bool:
+        """Whether every member has joined, those with an id given out included."""
+        return self.awaiting_join == len(self.members) and not self.pending_members
+
+    def add(self, member: Member, protocol_type: str) -> None:
+        """Add a member."""
+        if not self.members:
+            self.protocol_type = protocol_type
+        if self.leader is None:
+            self.leader = member.member_id
+        assert member.member_id not in self.members
+        self.members[member.member_id] = member
+        self.pending_members.pop(member.member_id, None)
+        if member.group_instance_id is not None:
+            assert member.group_instance_id not in self.static_members
+            self.static_members[member.group_instance_id] = member.member_id
+
+    def remove(self, member_id: str) -> None:
+        """Remove a member, or an id with which nobody has joined yet."""
+        member = self.members.pop(member_id, None)
+        if member is not None and member.group_instance_id is not None:
+            del self.static_members[member.group_instance_id]
+        if self.leader == member_id:
+            self.leader = next(iter(self.members), None)
+        self.pending_members.pop(member_id, None)
+        self.pending_sync.discard(member_id)
+
+    def replace_static(self, old_member_id: str, new_member_id: str) -> Member:
+        """Give a returning static member its new id; return the member."""
+        was_awaiting = old_member_id in self.pending_sync
+        member = self.members.pop(old_member_id)
+        assert member.group_instance_id is not None
+        member.member_id = new_member_id
+        self.members[new_member_id] = member
+        self.static_members[member.group_instance_id] = new_member_id
+        if self.leader == old_member_id:
+            self.leader = new_member_id
+        if was_awaiting:
+            self.pending_sync.discard(old_member_id)
+            self.pending_sync.add(new_member_id)
+        return member
+
+    def elect_joined_leader(self) -> bool:
+        """Choose a joined member as leader, the present one if it is; False if there is none."""
+        if self.leader is None:
+            return False
+        if self.members[self.leader].on_join is not None:
+            return True
+        joined = (each.member_id for each in self.members.values() if each.on_join is not None)
+        leader = next(joined, None)
+        if leader is not None:
+            self.leader = leader
+        return leader is not None
+
+    def check_member(self, member_id: str, group_instance_id: str | None) -> str | None:
+        """Return the error of a sender's member and instance id; None if they are a member's."""
+        if group_instance_id is not None:
+            known = self.static_members.get(group_instance_id)
+            if known is None:
+                return "UNKNOWN_MEMBER_ID"
+            if known != member_id:
+                return "FENCED_INSTANCE_ID"
+        return None if member_id in self.members else "UNKNOWN_MEMBER_ID"
+
+    # -- protocols -------------------------------------------------------------------------
+
+    def supports(self, protocol_type: str, protocols: Iterable[Protocol]) -> bool:
+        """Tell whether one of these protocols is supported by all members."""
+        names = [name for name, _ in protocols]
+        if self.state is GroupState.EMPTY:
+            return bool(protocol_type) and bool(names)
+        candidates = self._candidates() if self.members else set(names)
+        return self.protocol_type == protocol_type and not candidates.isdisjoint(names)
+
+    def chosen_protocol(self) -> str:
+        """Return the protocol that most members prefer, of those that all support."""
+        candidates = self._candidates()
+        votes = Counter(member.vote(candidates) for member in self.members.values())
+        return votes.most_common(1)[0][0]
+
+    def _candidates(self) -> set[str]:
+        known = [{name for name, _ in each.protocols} for each in self.members.values()]
+        return set.intersection(*known) if known else set()
+
+    def _topics_of_members(self) -> frozenset[str] | None:
+        if not self.members:
+            return frozenset()
+        if not self.is_consumer_group or self.protocol_name is None:
+            return None
+        try:
+            return frozenset(
+                topic
+                for each in self.members.values()
+                for topic in decode_subscription(each.metadata(self.protocol_name)).topics
+            )
+        except InvalidRecordError:
+            return None  # a protocol of another kind under the consumers' name, as in Kafka
+
+    # -- what is told of it ----------------------------------------------------------------
+
+    def joined_members(self) -> tuple[JoinedMember, ...]:
+        """Return all members for their leader."""
+        return tuple(
+            JoinedMember(each.member_id, each.group_instance_id, each.metadata(self.protocol_name))
+            for each in self.members.values()
+        )
+
+    def join_result(self, member: Member) -> JoinResult:
+        """Return a member's answer to its join: this generation."""
+        is_leader = member.member_id == self.leader
+        return JoinResult(
+            member.member_id,
+            None,
+            self.generation_id,
+            self.protocol_type,
+            self.protocol_name,
+            self.leader or "",
+            self.joined_members() if is_leader else (),
+        )
+
+    def described(self) -> GroupDescription:
+        """Return the group as an administrator sees it."""
+        is_stable = self.state is GroupState.STABLE
+        return GroupDescription(
+            self.group_id,
+            self.state.value,
+            self.protocol_type or "",
+            (self.protocol_name or "") if is_stable else "",
+            tuple(self._described_members(is_stable=is_stable)),
+        )
+
+    def _described_members(self, *, is_stable: bool) -> Iterator[MemberDescription]:
+        for each in self.members.values():
+            yield MemberDescription(
+                each.member_id,
+                each.group_instance_id,
+                each.client_id,
+                each.client_host,
+                each.metadata(self.protocol_name) if is_stable else b"",
+                each.assignment if is_stable else b"",
+            )
+
+    def _check(self) -> None:
+        """Assert every invariant of the group."""
+        assert (self.leader is None) == (not self.members)
+        assert self.leader is None or self.leader in self.members
+        assert all(member_id == each.member_id for member_id, each in self.members.items())
+        assert self.static_members == {
+            each.group_instance_id: each.member_id
+            for each in self.members.values()
+            if each.group_instance_id is not None
+        }
+        assert not self.members.keys() & self.pending_members.keys()
+        if self.state in (GroupState.EMPTY, GroupState.DEAD):
+            assert not self.members
+        if self.state is GroupState.STABLE:
+            assert all(each.on_sync is None for each in self.members.values())
+        if self.state is not GroupState.PREPARING_REBALANCE:
+            assert all(each.on_join is None for each in self.members.values())

@@ -1,0 +1,216 @@
+"""The records of `__consumer_offsets`: offsets that groups committed, and the groups themselves.
+
+The versions written are those of Kafka 3.9: `OffsetCommitKey` 1 and `OffsetCommitValue` 3,
+`GroupMetadataKey` 2 and `GroupMetadataValue` 3 (`logstore.messages` has their fields). Every
+version is read. A record with a null value deletes the offset or the group.
+"""
+
+from __future__ import annotations
+
+from logstore.coordinator.groups.offsets import OffsetAndMetadata
+from logstore.coordinator.records import read_record, write_record
+from logstore.errors import InvalidRecordError
+from logstore.messages import version_of
+from logstore.messages.types import (
+    GroupMetadataKey,
+    GroupMetadataValue,
+    OffsetCommitKey,
+    OffsetCommitValue,
+)
+from logstore.named import NamedTuple
+from logstore.types import NO_TIMESTAMP, TopicPartition
+
+KEY_VERSION = 1
+VALUE_VERSION = 3
+GROUP_KEY_VERSION = 2
+GROUP_VALUE_VERSION = 3
+NOT_TOLD = -1
+
+
+class StoredOffset(NamedTuple):
+    """Content of an offset's record.
+
+    Attributes
+    ----------
+    committed : OffsetAndMetadata
+    commit_ms : int
+        Moment of the commit, Unix ms.
+    expire_ms : int or None
+        Moment at which it expires, Unix ms; only old clients set it.
+    """
+
+    committed: OffsetAndMetadata
+    commit_ms: int
+    expire_ms: int | None = None
+
+
+class StoredMember(NamedTuple):
+    """Member of a group's record; timeouts in ms."""
+
+    member_id: str
+    group_instance_id: str | None
+    client_id: str
+    client_host: str
+    rebalance_timeout_ms: int
+    session_timeout_ms: int
+    subscription: bytes
+    assignment: bytes
+
+
+class StoredGroup(NamedTuple):
+    """Content of a group's record; `state_ms` is when its state last changed, -1 if unknown."""
+
+    protocol_type: str
+    generation: int
+    protocol: str | None
+    leader: str | None
+    state_ms: int
+    members: tuple[StoredMember, ...]
+
+
+def encode_group_key(group_id: str) -> bytes:
+    """Return the key of a group.
+
+    Raises
+    ------
+    InvalidRecordError
+        The id is longer than 32767 bytes of UTF-8, or no Unicode text.
+    """
+    return write_record(GroupMetadataKey(group=group_id), GROUP_KEY_VERSION)
+
+
+def encode_group(group: StoredGroup) -> bytes:
+    """Return the value that stores a group; raises as `encode_group_key` does."""
+    value = GroupMetadataValue(
+        protocol_type=group.protocol_type,
+        generation=group.generation,
+        protocol=group.protocol,
+        leader=group.leader,
+        current_state_timestamp=group.state_ms,
+        members=[
+            GroupMetadataValue.MemberMetadata(
+                member_id=member.member_id,
+                group_instance_id=member.group_instance_id,
+                client_id=member.client_id,
+                client_host=member.client_host,
+                rebalance_timeout=member.rebalance_timeout_ms,
+                session_timeout=member.session_timeout_ms,
+                subscription=member.subscription,
+                assignment=member.assignment,
+            )
+            for member in group.members
+        ],
+    )
+    return write_record(value, GROUP_VALUE_VERSION)
+
+
+def decode_group(value: bytes) -> StoredGroup:
+    """Return the group that a record stored.
+
+    Raises
+    ------
+    InvalidRecordError
+        The value is malformed.
+    UnsupportedFormatError
+        It is of a later version than is known.
+    """
+    stored = read_record(GroupMetadataValue, value)
+    return StoredGroup(
+        stored.protocol_type,
+        stored.generation,
+        stored.protocol,
+        stored.leader,
+        stored.current_state_timestamp,
+        tuple(
+            StoredMember(
+                member.member_id,
+                member.group_instance_id,
+                member.client_id,
+                member.client_host,
+                # Version 0 has one timeout for both.
+                member.session_timeout
+                if member.rebalance_timeout == NOT_TOLD
+                else member.rebalance_timeout,
+                member.session_timeout,
+                bytes(member.subscription),
+                bytes(member.assignment),
+            )
+            for member in stored.members
+        ),
+    )
+
+
+def decode_group_key(key: bytes | None) -> str | None:
+    """Return the group in a key; None if it is the key of an offset, or of an unknown kind.
+
+    Raises
+    ------
+    InvalidRecordError
+        The key is null or malformed.
+    """
+    if _key_version(key) != GROUP_KEY_VERSION:
+        return None
+    return read_record(GroupMetadataKey, key or b"").group
+
+
+def encode_key(group_id: str, topic_partition: TopicPartition) -> bytes:
+    """Return the key of a partition's offset in a group.
+
+    Raises
+    ------
+    InvalidRecordError
+        A name is longer than 32767 bytes of UTF-8, or no Unicode text.
+    """
+    topic, partition = topic_partition
+    key = OffsetCommitKey(group=group_id, topic=topic, partition=partition)
+    return write_record(key, KEY_VERSION)
+
+
+def decode_key(key: bytes | None) -> tuple[str, TopicPartition] | None:
+    """Return group and partition in a key; None if it is no key of an offset.
+
+    Raises
+    ------
+    InvalidRecordError
+        The key is null or malformed.
+    """
+    if _key_version(key) > KEY_VERSION:
+        return None
+    stored = read_record(OffsetCommitKey, key or b"")
+    return stored.group, TopicPartition(stored.topic, stored.partition)
+
+
+def _key_version(key: bytes | None) -> int:
+    if key is None:
+        raise InvalidRecordError("a record of the committed offsets has no key")
+    return version_of(key)
+
+
+def encode_value(committed: OffsetAndMetadata, now_ms: int) -> bytes:
+    """Return the value that stores an offset committed at `now_ms`, wall time in Unix ms."""
+    value = OffsetCommitValue(
+        offset=committed.offset,
+        leader_epoch=committed.leader_epoch,
+        metadata=committed.metadata,
+        commit_timestamp=now_ms,
+    )
+    return write_record(value, VALUE_VERSION)
+
+
+def decode_value(value: bytes) -> StoredOffset:
+    """Return the offset that a record stored.
+
+    Raises
+    ------
+    InvalidRecordError
+        The value is malformed.
+    UnsupportedFormatError
+        It is of a later version than is known.
+    """
+    stored = read_record(OffsetCommitValue, value)
+    expire_ms = stored.expire_timestamp
+    return StoredOffset(
+        OffsetAndMetadata(stored.offset, stored.metadata, stored.leader_epoch),
+        stored.commit_timestamp,
+        None if expire_ms == NO_TIMESTAMP else expire_ms,
+    )

@@ -1,0 +1,239 @@
+"""`__transaction_state`: the compacted topic in which the coordinator keeps what it knows.
+
+Made when the first transactional producer comes, with Kafka's configuration; a copied one is taken
+over then. Each transactional id lives in the partition that its hash names, so that its newest
+record is its state.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from logstore.coordinator.topic import CoordinatorTopic
+from logstore.coordinator.transactions.state import (
+    TransactionMetadata,
+    decode_key,
+    decode_value,
+    encode_key,
+    encode_value,
+)
+from logstore.errors import LogStoreError
+from logstore.names import TRANSACTION_STATE_TOPIC
+from logstore.storage.log.drafts import NewRecord
+
+if TYPE_CHECKING:
+    from logstore.config.broker_config import BrokerConfig
+    from logstore.manager.manager import LogManager
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransactionConfig:
+    """Settings about transactions, as Kafka's broker has them.
+
+    Attributes
+    ----------
+    state_log_num_partitions : int
+        `transaction.state.log.num.partitions`, for a topic that does not exist yet.
+    state_log_segment_bytes : int
+        `transaction.state.log.segment.bytes`.
+    state_log_min_isr : int
+        `transaction.state.log.min.isr`; for a broker that takes the directory over.
+    max_timeout_ms : int
+        `transaction.max.timeout.ms`: the longest timeout a producer may ask for.
+    abort_timed_out_interval_ms : int
+        `transaction.abort.timed.out.transaction.cleanup.interval.ms`.
+    id_expiration_ms : int
+        `transactional.id.expiration.ms`: idle time after which an id is forgotten.
+    remove_expired_interval_ms : int
+        `transaction.remove.expired.transaction.cleanup.interval.ms`.
+    """
+
+    state_log_num_partitions: int
+    state_log_segment_bytes: int
+    state_log_min_isr: int
+    max_timeout_ms: int
+    abort_timed_out_interval_ms: int
+    id_expiration_ms: int
+    remove_expired_interval_ms: int
+
+    @classmethod
+    def of(cls, config: BrokerConfig) -> TransactionConfig:
+        """Return what a broker's configuration says."""
+        return cls(
+            state_log_num_partitions=config.transaction_state_log_num_partitions,
+            state_log_segment_bytes=config.transaction_state_log_segment_bytes,
+            state_log_min_isr=config.transaction_state_log_min_isr,
+            max_timeout_ms=config.transaction_max_timeout_ms,
+            abort_timed_out_interval_ms=(
+                config.transaction_abort_timed_out_transaction_cleanup_interval_ms
+            ),
+            id_expiration_ms=config.transactional_id_expiration_ms,
+            remove_expired_interval_ms=(
+                config.transaction_remove_expired_transaction_cleanup_interval_ms
+            ),
+        )
+
+    @property
+    def topic_configs(self) -> dict[str, str]:
+        """The topic's configuration, as Kafka's broker creates it."""
+        return {
+            "cleanup.policy": "compact",
+            "compression.type": "uncompressed",
+            "min.insync.replicas": str(self.state_log_min_isr),
+            "segment.bytes": str(self.state_log_segment_bytes),
+            "unclean.leader.election.enable": "false",
+        }
+
+
+@dataclass(slots=True)
+class StoredTransactions:
+    """The contents of the topic.
+
+    Attributes
+    ----------
+    by_id : dict
+        The newest state of each transactional id.
+    unreadable : dict of int to LogStoreError
+        Partitions of the topic whose ids are not known, and why.
+    damaged : dict of str to LogStoreError
+        Ids whose newest state makes no sense, and why.
+    """
+
+    by_id: dict[str, TransactionMetadata] = field(default_factory=dict)
+    unreadable: dict[int, LogStoreError] = field(default_factory=dict)
+    damaged: dict[str, LogStoreError] = field(default_factory=dict)
+
+
+class TransactionLog:
+    """Reads and writes `__transaction_state`."""
+
+    def __init__(self, manager: LogManager, config: TransactionConfig) -> None:
+        self._topic = CoordinatorTopic(
+            manager,
+            TRANSACTION_STATE_TOPIC,
+            config.state_log_num_partitions,
+            config.topic_configs,
+        )
+
+    @property
+    def is_stored(self) -> bool:
+        """Whether the topic is this engine's own, and not one copied from a broker, or none."""
+        return self._topic.is_stored
+
+    def ensure_stored(self) -> None:
+        """Create the topic, or take over a copied one.
+
+        Raises
+        ------
+        KafkaStorageError
+        """
+        self._topic.ensure_stored()
+
+    def partition_of(self, transactional_id: str) -> int:
+        """Return the partition that keeps an id."""
+        return self._topic.partition_of(transactional_id).partition
+
+    def coordinator_epoch(self, transactional_id: str) -> int:
+        """Return the epoch that markers bear: the leader epoch of the id's partition."""
+        return self._topic.log(self.partition_of(transactional_id)).local.leader_epoch
+
+    def read(self) -> StoredTransactions:
+        """Read the newest state of every id; what cannot be read is logged and told."""
+        stored = StoredTransactions()
+        topic = self._topic.topic
+        for number in () if topic is None else topic.partitions:
+            try:
+                values = self._newest_values(number)
+            except LogStoreError as error:
+                logger.error("%s-%d cannot be read: %s", TRANSACTION_STATE_TOPIC, number, error)  # noqa: TRY400  # known, not a surprise
+                stored.unreadable[number] = error
+                continue
+            for transactional_id, value in values.items():
+                try:
+                    stored.by_id[transactional_id] = decode_value(transactional_id, value)
+                except LogStoreError as error:
+                    logger.error("the state of '%s' cannot be read: %s", transactional_id, error)  # noqa: TRY400  # see above
+                    stored.damaged[transactional_id] = error
+        return stored
+
+    def history(self, producer_ids: Collection[int]) -> list[TransactionMetadata]:
+        """Return all states that are still stored of some producer ids.
+
+        Those of a transactional id are in order. An id of which one state makes no sense, or whose
+        partition cannot be read, is left out.
+        """
+        topic = self._topic.topic
+        found: list[TransactionMetadata] = []
+        for number in () if topic is None else topic.partitions:
+            states: dict[str, list[TransactionMetadata]] = {}
+            damaged: set[str] = set()
+            try:
+                for transactional_id, value in self._values(number):
+                    if value is None:
+                        continue
+                    try:
+                        state = decode_value(transactional_id, value)
+                    except LogStoreError:
+                        damaged.add(transactional_id)
+                        continue
+                    if state.producer_id in producer_ids:
+                        states.setdefault(transactional_id, []).append(state)
+            except LogStoreError:
+                continue  # `read` reports it
+            for transactional_id in states.keys() - damaged:
+                found += states[transactional_id]
+        return found
+
+    def append(self, metadata: TransactionMetadata, *, now_ms: int, durable: bool) -> None:
+        """Store the state of an id.
+
+        Parameters
+        ----------
+        now_ms : int
+            The record's timestamp.
+        durable : bool
+            Not to be lost by a crash once this returns.
+
+        Raises
+        ------
+        UnknownTopicOrPartitionError, RequestError
+            The topic is gone, or its configuration refuses the record.
+        KafkaStorageError
+        """
+        self._write(metadata.transactional_id, encode_value(metadata), now_ms, durable=durable)
+
+    def forget(self, transactional_id: str, *, now_ms: int) -> None:
+        """Store that an id is not known any more; raises as `append`."""
+        self._write(transactional_id, None, now_ms, durable=False)
+
+    def _write(
+        self, transactional_id: str, value: bytes | None, now_ms: int, *, durable: bool
+    ) -> None:
+        log = self._topic.log(self.partition_of(transactional_id))
+        log.writer.append_records([NewRecord(encode_key(transactional_id), value, now_ms)])
+        if durable:
+            log.local.flush()
+
+    def _newest_values(self, number: int) -> dict[str, bytes]:
+        found: dict[str, bytes] = {}
+        for transactional_id, value in self._values(number):
+            if value is None:
+                found.pop(transactional_id, None)
+            else:
+                found[transactional_id] = value
+        return found
+
+    def _values(self, number: int) -> Iterator[tuple[str, bytes | None]]:
+        """Yield the transactional id and the value of every record of a partition."""
+        log = self._topic.log(number)
+        for _, record in log.reader.records(log.log_start_offset):
+            transactional_id = decode_key(record.key)
+            if transactional_id is None:
+                logger.warning("%s: unknown key at offset %d", log.topic_partition, record.offset)
+            else:
+                yield transactional_id, record.value

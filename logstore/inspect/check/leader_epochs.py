@@ -1,0 +1,170 @@
+"""Leader epochs: those that `leader-epoch-checkpoint` names against those that batches bear.
+
+The field lies outside a batch's CRC, so that nothing but the checkpoint and the batches around it
+tells a wrong one.
+"""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Iterator
+
+from logstore.inspect.check.findings import ERROR, INFO, WARNING, CheckFinding, finding
+from logstore.inspect.check.small_files import EpochRow, read_epochs
+from logstore.record.header import BatchHeader
+from logstore.runtime.fs import FileSystem
+from logstore.types import NO_PARTITION_LEADER_EPOCH
+
+
+class LeaderEpochs:
+    """The epochs of one partition, followed from batch to batch.
+
+    Parameters
+    ----------
+    path : str
+        Of `leader-epoch-checkpoint`.
+    log_start_offset : int
+        Below it the checkpoint need not know any epoch.
+    is_start_known : bool
+        Whether the log starts there, not above.
+    """
+
+    def __init__(self, path: str, log_start_offset: int, *, is_start_known: bool) -> None:
+        self._path = path
+        self._is_start_known = is_start_known
+        self._log_start_offset = log_start_offset
+        self._rows: list[EpochRow] = []
+        self._is_sound = True
+        self._last_epoch = NO_PARTITION_LEADER_EPOCH
+        self._fault: tuple[int, int] | None = None
+        self._unknown: BatchHeader | None = None
+
+    @property
+    def start_offsets(self) -> list[int]:
+        """The first offset of each epoch in the checkpoint."""
+        return [row.start_offset for row in self._rows]
+
+    def read(self, fs: FileSystem, max_bytes: int) -> Iterator[CheckFinding]:
+        """Read the checkpoint, of so many bytes at most; yield what is wrong with the file."""
+        for row in read_epochs(fs, self._path, max_bytes):
+            if isinstance(row, EpochRow):
+                self._rows.append(row)
+            else:
+                self._is_sound = False
+                yield row
+
+    def batch(
+        self, header: BatchHeader, following: BatchHeader | None, path: str, position: int
+    ) -> Iterator[CheckFinding]:
+        """Judge the leader epoch of the next batch; `following` is the one after it, if known.
+
+        Of batches that are wrong in one way, one after another, only the first is told.
+        """
+        if not self._is_sound:
+            return
+        yield from self._inside(header)
+        found = header.partition_leader_epoch
+        expected = self._expected(header, following)
+        if expected is None or found in (expected, NO_PARTITION_LEADER_EPOCH):
+            self._fault = None
+            return
+        fault = (expected, found)
+        if fault != self._fault:
+            yield finding(
+                "leader_epoch",
+                path,
+                position,
+                offset=header.base_offset,
+                expected=expected,
+                found=found,
+            )
+        self._fault = fault
+
+    def finish(self, end_offset: int | None, *, is_clean: bool) -> Iterator[CheckFinding]:
+        """Yield what shows once all batches were seen; `end_offset` is the log's, if known.
+
+        After an unclean stop the first batches of an epoch may be gone, since they were not
+        flushed.
+        """
+        if not self._is_sound:
+            return
+        unknown, rows = self._unknown, self._rows
+        if unknown is not None:
+            # An epoch that begins amid its own batches was moved up with a log start, which a
+            # crash before the next checkpoint took back.
+            was_moved = bool(rows) and rows[0].epoch == self._last_epoch
+            yield finding(
+                "epoch_missing",
+                self._path,
+                rows[0].position if rows else None,
+                offset=unknown.base_offset,
+                expected=unknown.partition_leader_epoch,
+                found=f"none before offset {rows[0].start_offset}" if rows else "none",
+                severity=INFO if was_moved else WARNING,
+            )
+        for row in rows:
+            start = row.start_offset
+            if end_offset is not None and start > end_offset:
+                yield finding(
+                    "epoch_beyond_end",
+                    self._path,
+                    row.position,
+                    offset=start,
+                    expected=end_offset,
+                    found=start,
+                    severity=ERROR if is_clean else WARNING,
+                )
+
+    def _expected(self, header: BatchHeader, following: BatchHeader | None) -> int | None:
+        """Return the epoch that a batch should bear, None if its own may be right."""
+        start = self._log_start_offset
+        # The first entry begins at the log start, even where that lies inside a batch.
+        is_cut = header.base_offset < start <= header.last_offset
+        known = self._known(start if is_cut else header.base_offset)
+        if known is not None:
+            return known
+        found = header.partition_leader_epoch
+        if found < NO_PARTITION_LEADER_EPOCH:
+            return NO_PARTITION_LEADER_EPOCH
+        if found == NO_PARTITION_LEADER_EPOCH:
+            return None
+        if found < self._last_epoch:
+            return self._last_epoch
+        # Epochs do not fall, so that one above what comes later is wrong itself.
+        if following is not None:
+            later = following.partition_leader_epoch
+            if 0 <= self._last_epoch <= later < found:
+                return later
+        if self._rows and found > self._rows[0].epoch:
+            return self._rows[0].epoch
+        self._last_epoch = found
+        is_due = self._is_start_known or not self._rows
+        if self._unknown is None and is_due and header.last_offset >= start:
+            self._unknown = header
+        return None
+
+    def _known(self, offset: int) -> int | None:
+        count = bisect.bisect_right(self._rows, offset, key=_start_offset)
+        return self._rows[count - 1].epoch if count else None
+
+    def _inside(self, header: BatchHeader) -> Iterator[CheckFinding]:
+        """Judge that no epoch begins inside a batch, as a batch is of one epoch.
+
+        The first entry is moved up with the log start, which may lie anywhere.
+        """
+        slot = bisect.bisect_right(self._rows, header.base_offset, key=_start_offset)
+        for row in self._rows[max(slot, 1) :]:
+            if row.start_offset > header.last_offset:
+                return
+            yield finding(
+                "epoch_inside_batch",
+                self._path,
+                row.position,
+                offset=row.start_offset,
+                expected=f"{header.base_offset} or {header.next_offset}",
+                found=row.start_offset,
+            )
+
+
+def _start_offset(row: EpochRow) -> int:
+    return row.start_offset

@@ -1,0 +1,210 @@
+"""Schemas of the three kinds that a schema registry knows, each made from the text of its file.
+
+The libraries behind them are the extra `schemas`, imported when one is made.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from typing import Any, Protocol
+
+from logstore.errors import InvalidConfigurationError, InvalidRecordError
+from logstore.inspect.schemas.framing import message_indexes
+from logstore.inspect.schemas.values import parse_json, plain
+
+EXTRA = "kafka-logstore[schemas]"
+
+
+class Schema(Protocol):
+    """A schema that turns what lies behind its number into a JSON value."""
+
+    def decode(self, payload: bytes) -> Any:  # noqa: ANN401  # whatever JSON holds
+        """Decode one message.
+
+        Raises
+        ------
+        InvalidRecordError
+            It does not fit the schema.
+        """
+        ...
+
+
+def library(name: str, purpose: str) -> Any:  # noqa: ANN401  # a module
+    """Import a library of the extra.
+
+    Raises
+    ------
+    InvalidConfigurationError
+        It is not installed; says how it comes.
+    """
+    try:
+        return import_module(name)
+    except ImportError as error:
+        package = "protobuf" if name.startswith("google.") else name.partition(".")[0]
+        raise InvalidConfigurationError(
+            f"{purpose} needs {package}: pip install '{EXTRA}'"
+        ) from error
+
+
+class AvroSchema:
+    """An Avro schema; logical types are followed.
+
+    Parameters
+    ----------
+    texts : sequence of str
+        The schema last, before it those whose names it uses.
+
+    Raises
+    ------
+    InvalidConfigurationError
+        One is no Avro schema, or fastavro is missing.
+    """
+
+    def __init__(self, texts: Sequence[str]) -> None:
+        fastavro = library("fastavro", "an Avro schema")
+        self._reader: Callable[..., Any] = fastavro.schemaless_reader
+        named: dict[str, Any] = {}
+        try:
+            for text in texts:
+                self._schema = fastavro.parse_schema(json.loads(text), named)
+        except Exception as error:  # of the library's many kinds
+            raise InvalidConfigurationError(f"no Avro schema: {_reason(error)}") from error
+
+    def decode(self, payload: bytes) -> Any:  # noqa: ANN401  # as Schema has it
+        """Decode one message; see `Schema.decode`."""
+        stream = io.BytesIO(payload)
+        try:
+            value = self._reader(stream, self._schema)
+        except Exception as error:  # of the library's many kinds
+            raise InvalidRecordError(f"not of its Avro schema: {_reason(error)}") from error
+        if left := len(payload) - stream.tell():
+            raise InvalidRecordError(f"{left} bytes after what its Avro schema describes")
+        return plain(value)
+
+
+class JsonSchema:
+    """A JSON Schema, which values are held against; they are JSON by themselves.
+
+    Parameters
+    ----------
+    texts : sequence of str
+        The schema last, before it those whose `$id` it refers to. Nothing is fetched.
+
+    Raises
+    ------
+    InvalidConfigurationError
+        One is no JSON Schema, or jsonschema is missing.
+    """
+
+    def __init__(self, texts: Sequence[str]) -> None:
+        jsonschema = library("jsonschema", "a JSON Schema")
+        referencing = library("referencing", "a JSON Schema")
+        draft = library("referencing.jsonschema", "a JSON Schema").DRAFT7
+        try:
+            documents = [json.loads(text) for text in texts]
+            resources = [
+                referencing.Resource.from_contents(document, default_specification=draft)
+                for document in documents
+            ]
+            # A name whose document was not given is an error of its own, and no download.
+            registry = referencing.Registry().with_resources(
+                (identity, resource)
+                for resource in resources
+                if (identity := resource.id()) is not None
+            )
+            kind = jsonschema.validators.validator_for(
+                documents[-1], default=jsonschema.Draft7Validator
+            )
+            kind.check_schema(documents[-1])
+        except Exception as error:  # of the library's many kinds
+            raise InvalidConfigurationError(f"no JSON Schema: {_reason(error)}") from error
+        self._validator = kind(documents[-1], registry=registry)
+
+    def decode(self, payload: bytes) -> Any:  # noqa: ANN401  # as Schema has it
+        """Decode one message; see `Schema.decode`."""
+        value = parse_json(payload)
+        try:
+            failure = next(self._validator.iter_errors(value), None)
+        except Exception as error:  # a reference that leads nowhere
+            raise InvalidRecordError(f"its JSON Schema: {_reason(error)}") from error
+        if failure is not None:
+            raise InvalidRecordError(
+                f"not of its JSON Schema: {failure.json_path}: {_reason(failure)}"
+            )
+        return value
+
+
+class ProtobufSchema:
+    """A file of Protobuf messages; which of them a record holds, its indexes say.
+
+    Parameters
+    ----------
+    descriptor_set : bytes
+        What `protoc --include_imports --descriptor_set_out` writes; the last of its files is
+        the schema.
+
+    Raises
+    ------
+    InvalidConfigurationError
+        It is none, or protobuf is missing.
+    """
+
+    def __init__(self, descriptor_set: bytes) -> None:
+        purpose = "a Protobuf schema"
+        descriptor_pb2 = library("google.protobuf.descriptor_pb2", purpose)
+        pool = library("google.protobuf.descriptor_pool", purpose).DescriptorPool()
+        self._factory = library("google.protobuf.message_factory", purpose)
+        self._to_dict: Callable[..., Any] = library(
+            "google.protobuf.json_format", purpose
+        ).MessageToDict
+        try:
+            files = descriptor_pb2.FileDescriptorSet.FromString(descriptor_set).file
+            for file in files:
+                pool.Add(file)
+            self._file = pool.FindFileByName(files[-1].name)
+        except Exception as error:  # of the library's many kinds
+            raise InvalidConfigurationError(
+                f"no set of Protobuf descriptors: {_reason(error)}"
+            ) from error
+        self._pool = pool
+        self._messages = [
+            self._file.message_types_by_name[each.name] for each in files[-1].message_type
+        ]
+        self._classes: dict[tuple[int, ...], Any] = {}
+
+    def decode(self, payload: bytes) -> Any:  # noqa: ANN401  # as Schema has it
+        """Decode one message; see `Schema.decode`."""
+        indexes, data = message_indexes(payload)
+        kind = self._classes.get(indexes)
+        if kind is None:
+            kind = self._classes[indexes] = self._find(indexes)
+        try:
+            return self._to_dict(
+                kind.FromString(data),
+                preserving_proto_field_name=True,
+                descriptor_pool=self._pool,
+            )
+        except Exception as error:  # of the library's many kinds
+            raise InvalidRecordError(f"not of its Protobuf schema: {_reason(error)}") from error
+
+    def _find(self, indexes: tuple[int, ...]) -> Any:  # noqa: ANN401  # a class of messages
+        messages = self._messages
+        found = None
+        for index in indexes:
+            if not 0 <= index < len(messages):
+                raise InvalidRecordError(
+                    f"its Protobuf schema has no message at {'.'.join(map(str, indexes))}"
+                )
+            found = messages[index]
+            messages = list(found.nested_types)
+        assert found is not None, "there is an index at least"
+        return self._factory.GetMessageClass(found)
+
+
+def _reason(error: Exception) -> str:
+    """Return the first line of what a library says, which may go on for pages."""
+    lines = str(getattr(error, "message", None) or error).strip().splitlines()
+    return lines[0] if lines else type(error).__name__

@@ -1,0 +1,792 @@
+"""One data directory: its lock, its checkpoints, its partition folders, how it was left.
+
+The log manager owns one a data directory; it is offline from the first failure of its disk on.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+from logstore.errors import (
+    CorruptCheckpointError,
+    CorruptionError,
+    InvalidConfigurationError,
+    KafkaStorageError,
+    LogStoreError,
+    SegmentOverflowError,
+    UnknownTopicOrPartitionError,
+    UnsupportedFormatError,
+)
+from logstore.manager.directories.move_notes import MOVES_FILE, Move, read_moves, write_moves
+from logstore.manager.directories.nesting import check_data_directory
+from logstore.manager.topics.store import TOPICS_FILE
+from logstore.named import NamedTuple
+from logstore.names import (
+    BROKER_DIRS,
+    DELETE_DIR_SUFFIX,
+    FUTURE_DIR_SUFFIX,
+    INDEX_SUFFIX,
+    LOCK_FILE,
+    LOG_SUFFIX,
+    METADATA_LOG,
+    METADATA_LOG_DIR,
+    PRODUCER_IDS_FILE,
+    deletion_dir_name,
+    file_name,
+    parse_log_dir,
+    parse_segment_file,
+)
+from logstore.runtime import (
+    FileKind,
+    Lifetime,
+    OverlayFileSystem,
+    ReadOnlyFileSystem,
+    Signal,
+    make_dirs_durably,
+    remove_tree,
+)
+from logstore.runtime.guard import StorageGuard
+from logstore.runtime.locks import describe_holder
+from logstore.storage.checkpoint.atomic import remove_temporary
+from logstore.storage.checkpoint.offsets import (
+    CHECKPOINTS,
+    CLEANER_OFFSETS,
+    LOG_START_OFFSETS,
+    RECOVERY_POINTS,
+    REPLICATION_OFFSETS,
+    OffsetCheckpoint,
+)
+from logstore.storage.checkpoint.shutdown import (
+    CLEAN_SHUTDOWN,
+    is_clean_shutdown,
+    mark_clean_shutdown,
+    take_clean_shutdown,
+)
+from logstore.storage.loading.on_damage import OnDamage
+from logstore.storage.loading.second_look import LOOKS_MAX, Views
+from logstore.types import INT64_MAX, SMALL_FILE_MAX_BYTES
+
+if TYPE_CHECKING:
+    from logstore.config.broker_config import BrokerConfig
+    from logstore.config.log_config import LogConfig
+    from logstore.runtime import FileLock, FileSystem, Runtime
+    from logstore.storage.log.log import Log
+    from logstore.storage.log.offsets import CheckpointOffsets
+    from logstore.types import TopicPartition
+
+logger = logging.getLogger(__name__)
+
+REPLACED_FILES = (*CHECKPOINTS, CLEAN_SHUTDOWN, TOPICS_FILE, MOVES_FILE, PRODUCER_IDS_FILE)
+"""Files of a data directory that are replaced as a whole, by way of a `.tmp`."""
+
+
+class _FolderDeletion(NamedTuple):
+    due_ms: int
+    path: str
+
+
+class ShownFolder(NamedTuple):
+    """The one folder of a directory that is shown, under whatever name; or one file in it.
+
+    Attributes
+    ----------
+    topic_partition : TopicPartition
+        What it is shown as.
+    name : str
+        Of the folder.
+    file : str or None
+        Of the only `.log` that is shown, whatever its name.
+    """
+
+    topic_partition: TopicPartition
+    name: str
+    file: str | None = None
+
+
+class LogDirectory:
+    """A data directory and the partitions in it.
+
+    Parameters
+    ----------
+    read_only : bool
+        Take no lock and remove no marker; a missing directory is an error.
+    file_delete_delay_ms : int
+        How long the folders of partitions stay whose deletion was scheduled before.
+    small_file_max_bytes : int
+        Bytes that a file which is read as a whole may have.
+    on_damage : OnDamage
+        What is done about damage in partitions; `PASS_OVER` needs `read_only`.
+    metadata_log : bool
+        Have the log of a KRaft node, `__cluster_metadata-0`, among the partitions; only read-only.
+    shown : ShownFolder, optional
+        The only folder that is looked at, only to read: what the checkpoints say is of others,
+        unless it bears its partition's name.
+
+    Attributes
+    ----------
+    clean : bool
+        Whether the last process closed it cleanly.
+    fresh : bool
+        Whether it held no partition when this process came.
+    partitions : set of TopicPartition
+        Those that live here.
+    high_watermarks : dict of TopicPartition to int
+        As found; evidence, and no more.
+    half_opened : set of TopicPartition
+        Partitions that are being opened, or whose opening was ended by a disk failure or an
+        interrupt. Their files may be half changed: the next attempt, or the next start, must
+        recover them. The caller of `load` removes a partition once it has kept the log.
+    moves : dict of TopicPartition to Move
+        Those that were on their way to another directory, and what may be left of that.
+    futures : set of str
+        Folders that hold what was being moved here, until somebody knows what to do with them.
+    withheld : dict of TopicPartition to str
+        Those of which nobody can tell whether they still live here, and why.
+    checkpoint_writes : int
+        How often a checkpoint was written.
+    offline_reason : str or None
+        Why nothing of it can be used any more; None while it can.
+    went_offline : Signal of str
+        It became so, and why; under whatever lock the one who met the failure holds.
+
+    Raises
+    ------
+    InvalidConfigurationError
+        It does not exist (read-only), or it holds data directories, as a cluster's does.
+    KafkaStorageError
+        Another process, such as a running Kafka, or another broker of this one holds its lock.
+    """
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        path: str,
+        *,
+        read_only: bool,
+        file_delete_delay_ms: int = 0,
+        small_file_max_bytes: int = SMALL_FILE_MAX_BYTES,
+        on_damage: OnDamage = OnDamage.RECOVER,
+        shown: ShownFolder | None = None,
+        metadata_log: bool = False,
+    ) -> None:
+        self.runtime = runtime
+        self.path = path
+        self._shown = shown
+        self._shows_metadata_log = metadata_log and read_only
+        self.read_only = read_only
+        self._on_damage = on_damage
+        self._surveyed: set[TopicPartition] = set()  # in which damage was met
+        self.file_delete_delay_ms = file_delete_delay_ms
+        self._small_file_max_bytes = small_file_max_bytes
+        self.clean = False
+        self.recovery_points: dict[TopicPartition, int] = {}
+        self.log_starts: dict[TopicPartition, int] = {}
+        self.high_watermarks: dict[TopicPartition, int] = {}
+        self.partitions: set[TopicPartition] = set()
+        self.half_opened: set[TopicPartition] = set()
+        self.moves: dict[TopicPartition, Move] = {}
+        self.futures: set[str] = set()
+        self.withheld: dict[TopicPartition, str] = {}
+        self._at_rest: set[TopicPartition] = set()
+        self._damaged: set[str] = set()  # checkpoints that are not read until they are written
+        self.offline_reason: str | None = None
+        self.went_offline: Signal[[str]] = Signal(f"the failure of data directory {path}")
+        self._file_lock: FileLock | None = None
+        self._folder_deletions: list[_FolderDeletion] = []
+        lifetime = Lifetime(f"data directory {path}")
+        lifetime.add(self)
+        self._lifetime = lifetime
+        self._removing = lifetime.lock(runtime.lock())  # one who removes folders at a time
+        self._checkpointing = lifetime.lock(runtime.lock())  # one writer of checkpoints at a time
+        self._checkpoints = {
+            name: OffsetCheckpoint(runtime.fs, f"{path}/{name}", max_bytes=small_file_max_bytes)
+            for name in CHECKPOINTS
+        }
+        self._views: Views | None = None
+        if read_only and isinstance(runtime.fs, OverlayFileSystem):
+            self._views = Views(runtime.fs, runtime.clock, self.writer, self.read_again)
+        self.checkpoint_writes = 0
+        self._written: dict[str, tuple[dict[TopicPartition, int], set[TopicPartition]]] = {}
+        try:
+            self._open()
+        except OSError as error:
+            self.go_offline(f"cannot open: {error}")
+        self.fresh = not self.partitions
+
+    def _open(self) -> None:
+        fs = self.runtime.fs
+        if not fs.is_dir(self.path):
+            if self.read_only:
+                raise InvalidConfigurationError(f"data directory {self.path} does not exist")
+            make_dirs_durably(fs, self.path)
+        elif self._shown is None:
+            check_data_directory(fs, self.path)
+        if not self.read_only:
+            self._file_lock = fs.lock(f"{self.path}/{LOCK_FILE}")
+            if self._file_lock is None:
+                holder = describe_holder(self.writer())
+                raise KafkaStorageError(
+                    f"data directory {self.path} is in use: {holder} holds the lock of"
+                    f" {self.path}/{LOCK_FILE}"
+                )
+            remove_temporary(fs, self.path, REPLACED_FILES)
+        self.clean = is_clean_shutdown(fs, self.path)
+        self.recovery_points = self._read(RECOVERY_POINTS)
+        self.log_starts = self._read(LOG_START_OFFSETS)
+        self.high_watermarks = self._read(REPLICATION_OFFSETS)
+        self.moves = read_moves(fs, self.path, self._small_file_max_bytes)
+        due_ms = self.runtime.clock.monotonic_ms() + self.file_delete_delay_ms
+        foreign: list[str] = []
+        if self._shown is not None:
+            self._show(self._shown)
+        for name in fs.list_dir(self.path) if self._shown is None else ():
+            path = f"{self.path}/{name}"
+            parsed = parse_log_dir(name)
+            if name == METADATA_LOG_DIR and self._shows_metadata_log and fs.is_dir(path):
+                self.partitions.add(METADATA_LOG)
+            if parsed is None:
+                if not (name.startswith(".") or name in BROKER_DIRS) and fs.is_dir(path):
+                    foreign.append(name)
+                continue
+            if not fs.is_dir(path):
+                continue
+            if not parsed.state:
+                self.partitions.add(parsed.topic_partition)
+            elif parsed.state == DELETE_DIR_SUFFIX and not self.read_only:
+                self._folder_deletions.append(_FolderDeletion(due_ms, path))
+            elif parsed.state == FUTURE_DIR_SUFFIX:
+                self.futures.add(name)
+            elif parsed.state != DELETE_DIR_SUFFIX:
+                logger.warning("%s is left alone: only a broker knows what to do with it", path)
+        if foreign:
+            logger.warning(
+                "%s: passed over, as no folder of a partition is called so: %s; a broker refuses"
+                " the whole directory for that",
+                self.path,
+                ", ".join(foreign),
+            )
+        # Entries of a partition that is gone do not hold for one that takes its name.
+        gone = (self.recovery_points.keys() | self.log_starts.keys()) - self.partitions
+        for tp in gone:
+            self.recovery_points.pop(tp, None)
+            self.log_starts.pop(tp, None)
+        if not self.read_only:
+            take_clean_shutdown(fs, self.path)
+            if gone:
+                self.forget_retired()
+
+    @property
+    def is_online(self) -> bool:
+        """Whether it can be used."""
+        return self.offline_reason is None
+
+    def go_offline(self, reason: str) -> None:
+        """Put an end to its use; the first reason stays."""
+        if self.offline_reason is None:
+            logger.error("data directory %s is offline: %s", self.path, reason)
+            self.offline_reason = reason
+            self.went_offline.emit(reason)
+
+    def guard(self, what: str, topic_partition: TopicPartition | None = None) -> StorageGuard:
+        """Take the directory offline if a file operation inside fails.
+
+        Parameters
+        ----------
+        what : str
+            The failure in words: "cannot write checkpoints".
+        topic_partition : TopicPartition, optional
+            Of which it is, to be named in the place of the directory.
+        """
+        if topic_partition is None:
+            return StorageGuard(self, self.path, what)
+        return StorageGuard(self, topic_partition, what, f"{what} {topic_partition}")
+
+    def check_online(self) -> None:
+        """Raise `KafkaStorageError` if it is offline."""
+        if self.offline_reason is not None:
+            raise KafkaStorageError(f"data directory {self.path} is offline: {self.offline_reason}")
+
+    def check_lock(self) -> None:
+        """Raise `KafkaStorageError`, and go offline, if the lock file lost its name.
+
+        Whoever removed or replaced it let another process have the directory for writing.
+        """
+        lock = self._file_lock
+        if lock is not None and not lock.is_in_place():
+            self.go_offline(
+                f"{lock.path} was removed or replaced while it was locked: another process may"
+                " write here"
+            )
+            self.check_online()
+
+    def check_usable(self, topic_partition: TopicPartition) -> None:
+        """Raise `KafkaStorageError` if it is offline, or one of its partitions is withheld."""
+        self.check_online()
+        if (reason := self.withheld.get(topic_partition)) is not None:
+            raise KafkaStorageError(f"{topic_partition} cannot be opened: {reason}")
+
+    def is_at_rest(self, topic_partition: TopicPartition) -> bool:
+        """Tell whether a partition that is not open was closed cleanly."""
+        left_well = self.clean or self.fresh or topic_partition in self._at_rest
+        return left_well and topic_partition not in self.half_opened
+
+    def partition_path(self, topic_partition: TopicPartition) -> str:
+        """Return the folder of a partition."""
+        shown = self._shown
+        if shown is not None and topic_partition == shown.topic_partition:
+            return f"{self.path}/{shown.name}"
+        return f"{self.path}/{topic_partition}"
+
+    def _show(self, shown: ShownFolder) -> None:
+        """Have one partition alone, whose checkpoints are another's if its name was changed."""
+        self.partitions.add(shown.topic_partition)
+        if shown.file is not None or shown.name != str(shown.topic_partition):
+            self.clean = False
+            for entries in (self.recovery_points, self.log_starts, self.high_watermarks):
+                entries.pop(shown.topic_partition, None)
+
+    def _hide_others(self, folder: str) -> None:
+        """Show one `.log` of a folder, under the name that its first batch gives it."""
+        fs, name = self.runtime.fs, None if self._shown is None else self._shown.file
+        if name is None or not isinstance(fs, OverlayFileSystem):
+            return
+        path = f"{folder}/{name}"
+        parts = parse_segment_file(name)
+        if parts is not None:
+            base_offset = parts.base_offset
+        else:
+            file = fs.base.open(path)
+            base_offset = max(0, int.from_bytes(file.read(0, 8), "big", signed=True))
+            file.close()
+        for other, kind in fs.kinds(folder).items():
+            of_other = parse_segment_file(other)
+            is_index = parts is not None and of_other is not None and not of_other.state
+            if is_index and of_other.base_offset == base_offset:  # type: ignore[union-attr]  # as above
+                continue
+            if kind is not FileKind.DIRECTORY:
+                fs.remove(f"{folder}/{other}")
+        fs.show(f"{folder}/{file_name(base_offset, LOG_SUFFIX)}", partial(fs.base.open, path))
+
+    def load(
+        self,
+        topic_partition: TopicPartition,
+        config: LogConfig,
+        broker_config: BrokerConfig,
+        *,
+        replicated: bool = False,
+    ) -> Log:
+        """Open a partition by what the directory says of it, its folder made if missing.
+
+        Read-only and beside a process that writes it is opened again while it changes. One that is
+        `replicated` begins at its stored high watermark.
+        """
+        from logstore.storage.loading.loader import open_log
+
+        folder = self.partition_path(topic_partition)
+        reached_offset = self.high_watermarks.get(topic_partition, 0)
+
+        def keep_reached_offset(offset: int) -> None:
+            if not self.read_only:
+                self._rewrite(REPLICATION_OFFSETS, {topic_partition: offset})
+
+        recovery_point = self.recovery_points.get(topic_partition)
+        is_at_rest = self.is_at_rest(topic_partition)
+        was_half_opened = topic_partition in self.half_opened
+        self.half_opened.add(topic_partition)
+        keep_below = 0
+        if self._on_damage is OnDamage.REFUSE:
+            # What a log held when it was closed was durable, and so was who knows what of a copy.
+            is_known = recovery_point is not None and not is_at_rest
+            keep_below = recovery_point if is_known else INT64_MAX  # type: ignore[assignment]  # it is there
+
+        def load(finding_level: int, runtime: Runtime = self.runtime) -> Log:
+            runtime.fs.make_dirs(folder)
+            self._hide_others(folder)
+            return open_log(
+                runtime,
+                folder,
+                topic_partition,
+                config,
+                clean=is_at_rest,
+                recovery_point=recovery_point or 0,
+                log_start_offset=self.log_starts.get(topic_partition, 0),
+                producer_id_expiration_ms=broker_config.producer_id_expiration_ms,
+                finding_level=finding_level,
+                small_file_max_bytes=broker_config.logstore_small_file_max_bytes,
+                reached_offset=reached_offset,
+                high_watermark=reached_offset if replicated else None,
+                keep_reached_offset=keep_reached_offset if runtime is self.runtime else None,
+                on_damage=self._on_damage,
+                keep_below=keep_below,
+                surveys=topic_partition in self._surveyed,
+            )
+
+        def load_all(finding_level: int) -> Log:
+            try:
+                return load(finding_level)
+            except (CorruptionError, UnsupportedFormatError, SegmentOverflowError) as error:
+                if not self.pass_over(topic_partition, error):
+                    raise
+            return load(finding_level)
+
+        try:
+            if topic_partition in self.partitions:
+                if keep_below and not self.read_only and self._may_be_cut(folder, is_at_rest):
+                    # Refused before anything is changed: what opening would do is done in memory.
+                    overlay = OverlayFileSystem(ReadOnlyFileSystem(self.runtime.fs))
+                    load(logging.DEBUG, replace(self.runtime, fs=overlay)).close()
+                if self._views is not None and topic_partition not in self._surveyed:
+                    return self._views.take(folder, load, load_all)
+            return load_all(logging.WARNING)
+        except LogStoreError:  # refused; the files are unchanged
+            if not was_half_opened:
+                self.half_opened.discard(topic_partition)
+            raise
+
+    def _may_be_cut(self, folder: str, is_at_rest: bool) -> bool:
+        """Tell whether opening a partition may verify it, and cut what is not valid."""
+        fs = self.runtime.fs
+        if not is_at_rest or not fs.is_dir(folder):
+            return fs.is_dir(folder)
+        names = set(fs.list_dir(folder))
+        logs = [name.removesuffix(LOG_SUFFIX) for name in names if name.endswith(LOG_SUFFIX)]
+        return any(f"{stem}{INDEX_SUFFIX}" not in names for stem in logs)
+
+    def pass_over(self, topic_partition: TopicPartition, error: Exception) -> bool:
+        """Let a partition be seen anew without what is damaged; False if it was, or makes no sense.
+
+        Parameters
+        ----------
+        error : Exception
+            What opening or reading it met.
+        """
+        is_damage = isinstance(
+            error, CorruptionError | UnsupportedFormatError | SegmentOverflowError
+        )
+        is_new = topic_partition not in self._surveyed
+        if not (self._on_damage is OnDamage.PASS_OVER and is_damage and is_new):
+            return False
+        logger.info("%s: looked at batch by batch, since %s", topic_partition, error)
+        self.survey(topic_partition)
+        return True
+
+    def survey(self, topic_partition: TopicPartition) -> None:
+        """Let a partition be looked at batch by batch whenever it is opened from now on."""
+        assert self._on_damage is OnDamage.PASS_OVER, self._on_damage
+        self._surveyed.add(topic_partition)
+        if isinstance(self.runtime.fs, OverlayFileSystem):
+            self.runtime.fs.refresh(self.partition_path(topic_partition))
+
+    def has_file(self, name: str) -> bool:
+        """Tell whether a file of that name stands beside the partitions."""
+        return self.runtime.fs.exists(f"{self.path}/{name}")
+
+    # -- read-only, beside a process that writes -----------------------------------------
+
+    def is_at_hand(self) -> bool:
+        """Tell whether nobody else changes it: it is held here, or nobody has it for writing."""
+        return not self.read_only or self.writer() is None
+
+    def writer(self) -> int | None:
+        """Return the process that has the directory for writing, 0 if unknown; None if none has."""
+        return self.runtime.fs.lock_holder(f"{self.path}/{LOCK_FILE}")
+
+    def has_folder(self, topic_partition: TopicPartition) -> bool:
+        """Tell whether a partition's folder is there now, whatever was seen of it before."""
+        fs = self.runtime.fs
+        if isinstance(fs, OverlayFileSystem):
+            fs = fs.base
+        return fs.is_dir(self.partition_path(topic_partition))
+
+    def look_again(self, topic_partition: TopicPartition, look: int) -> bool:
+        """Let a partition be seen anew if another process writes it; False if it makes no sense.
+
+        `look` is the number of the look that failed, 1 for the first.
+        """
+        if self._views is None or look >= LOOKS_MAX or self.writer() is None:
+            return False
+        self._views.look_again(self.partition_path(topic_partition), look)
+        return True
+
+    def read_again(self) -> None:
+        """Read anew what the directory says of its partitions, beside their folders."""
+        self._damaged.clear()
+        self.clean = is_clean_shutdown(self.runtime.fs, self.path)
+        self.recovery_points = self._read(RECOVERY_POINTS)
+        self.log_starts = self._read(LOG_START_OFFSETS)
+        self.high_watermarks = self._read(REPLICATION_OFFSETS)
+
+    # -- checkpoints ---------------------------------------------------------------------
+
+    def checkpoint(self, name: str) -> OffsetCheckpoint:
+        """Return one of the directory's offset checkpoints."""
+        return self._checkpoints[name]
+
+    def _read(self, name: str) -> dict[TopicPartition, int]:
+        if name in self._damaged:
+            return {}
+        try:
+            return self.checkpoint(name).read()
+        except CorruptCheckpointError as error:
+            # Kafka starts from 0 as well: recovery then reads more than it needs to.
+            logger.warning("%s; it is taken as empty", error)
+            self._damaged.add(name)  # not to be read and told again for each partition
+            return {}
+
+    def write_recovery_points(
+        self, logs: Mapping[TopicPartition, CheckpointOffsets], since: int | None = None
+    ) -> bool:
+        """Checkpoint up to where logs are durable; entries of other logs stay, here and below.
+
+        `since`, here and below, is `checkpoint_writes` as it was before the logs were asked: if
+        another thread wrote since, nothing is written, and the answer is False. What it wrote may
+        be newer, and be acknowledged.
+        """
+        points = {tp: log.recovery_point for tp, log in logs.items()}
+        return self._update(RECOVERY_POINTS, points, since)
+
+    def write_high_watermarks(
+        self, logs: Mapping[TopicPartition, CheckpointOffsets], since: int | None = None
+    ) -> bool:
+        """Checkpoint the high watermarks; written for a broker, never trusted here."""
+        marks = {tp: log.high_watermark for tp, log in logs.items()}
+        return self._update(REPLICATION_OFFSETS, marks, since)
+
+    def write_log_starts(
+        self, logs: Mapping[TopicPartition, CheckpointOffsets], since: int | None = None
+    ) -> bool:
+        """Checkpoint log starts, of those only whose first segment begins below."""
+        starts = {
+            tp: log.log_start_offset for tp, log in logs.items() if log.log_start_offset is not None
+        }
+        return self._update(LOG_START_OFFSETS, starts, since, replaced=logs.keys())
+
+    def cleaner_offset(self, topic_partition: TopicPartition) -> int | None:
+        """Return the stored first dirty offset of a partition; None if there is none.
+
+        Nor is there one in a directory that is offline: nobody works on what is in it.
+        """
+        return self._read(CLEANER_OFFSETS).get(topic_partition) if self.is_online else None
+
+    def write_cleaner_offset(self, topic_partition: TopicPartition, offset: int) -> None:
+        """Store the first dirty offset of a partition."""
+        self._rewrite(CLEANER_OFFSETS, {topic_partition: offset})
+
+    def lower_cleaner_offset(self, topic_partition: TopicPartition, offset: int) -> None:
+        """Lower the first dirty offset of a partition to `offset`, if it is above."""
+        with self._checkpointing:
+            stored = self.cleaner_offset(topic_partition)
+            if stored is not None and stored > offset:
+                self.write_cleaner_offset(topic_partition, offset)
+
+    def lower_recovery_point(
+        self, topic_partition: TopicPartition, offset: int, log_start_offset: int
+    ) -> None:
+        """Lower the recovery point of a partition to `offset`, if it is above.
+
+        A log start above `offset` is obeyed by the next opening only if another checkpoint proves
+        that the log once reached it: the high watermark, in place of the recovery point.
+        """
+        with self._checkpointing:
+            if self._read(RECOVERY_POINTS).get(topic_partition, 0) <= offset:
+                return
+            high_watermark = self._read(REPLICATION_OFFSETS).get(topic_partition, 0)
+            if max(high_watermark, offset) < log_start_offset:
+                self._rewrite(REPLICATION_OFFSETS, {topic_partition: log_start_offset})
+            self._rewrite(RECOVERY_POINTS, {topic_partition: offset})
+            self._written.clear()
+
+    def step_back_cleaner_offsets(self, topic: str) -> None:
+        """Let the last cleaned offset of a topic's partitions count as dirty again."""
+        with self._checkpointing:
+            stored = self._read(CLEANER_OFFSETS)
+            lowered = {tp: stepped_back(end) for tp, end in stored.items() if tp.topic == topic}
+            if lowered:
+                self._rewrite(CLEANER_OFFSETS, lowered)
+
+    def _update(
+        self,
+        name: str,
+        offsets: Mapping[TopicPartition, int],
+        since: int | None,
+        replaced: Iterable[TopicPartition] = (),
+    ) -> bool:
+        """Rewrite a checkpoint unless it was last asked for the same."""
+        asked = (dict(offsets), set(replaced))
+        self.check_lock()
+        with self._checkpointing:
+            if since not in (None, self.checkpoint_writes):
+                return False
+            # The periodic tasks have nothing new to write most of the time.
+            if self._written.get(name) != asked:
+                self._rewrite(name, *asked)
+                self._written[name] = asked
+            return True
+
+    def _rewrite(
+        self,
+        name: str,
+        offsets: Mapping[TopicPartition, int],
+        replaced: Collection[TopicPartition] = (),
+    ) -> None:
+        self.check_lock()
+        with self._checkpointing:
+            kept = {
+                tp: offset
+                for tp, offset in self._read(name).items()
+                if tp in self.partitions and tp not in replaced
+            }
+            # Of those that are here: a partition may have been deleted since it was measured.
+            known = {tp: offset for tp, offset in offsets.items() if tp in self.partitions}
+            self.checkpoint_writes += 1
+            self.checkpoint(name).write(kept | known)
+            self._damaged.discard(name)
+
+    # -- folders -------------------------------------------------------------------------
+
+    def retire(self, topic_partition: TopicPartition, delay_ms: int) -> None:
+        """Rename a partition's folder for deletion, and forget the partition.
+
+        Durable on return: the partition does not come back, and one of the same name may be
+        created. The folder goes once `delay_ms` is over.
+        """
+        fs = self.runtime.fs
+        source = self.partition_path(topic_partition)
+        target = f"{self.path}/{deletion_dir_name(topic_partition, self.runtime.rng)}"
+        if fs.is_dir(source):
+            fs.rename(source, target)
+            fs.sync_dir(self.path)
+            due = self.runtime.clock.monotonic_ms() + delay_ms
+            self._folder_deletions.append(_FolderDeletion(due, target))
+        self.disown(topic_partition)
+
+    def disown(self, topic_partition: TopicPartition) -> None:
+        """Forget a partition; the files stay as they are."""
+        self._at_rest.discard(topic_partition)
+        self.withheld.pop(topic_partition, None)
+        self.partitions.discard(topic_partition)
+        self.half_opened.discard(topic_partition)
+        self.recovery_points.pop(topic_partition, None)
+        self.log_starts.pop(topic_partition, None)
+        self.high_watermarks.pop(topic_partition, None)
+
+    def adopt(self, topic_partition: TopicPartition, offsets: Mapping[str, int]) -> None:
+        """Take in a partition that was closed cleanly and whose folder is about to come.
+
+        Parameters
+        ----------
+        offsets : mapping
+            Its entry in each checkpoint, by the checkpoint's name; it has none in the others.
+
+        Notes
+        -----
+        The entries are durable on return. If the folder does not come, the next start drops them.
+        """
+        with self._checkpointing:
+            self._written.clear()
+            self.partitions.add(topic_partition)
+            self._at_rest.add(topic_partition)
+            self.recovery_points[topic_partition] = offsets.get(RECOVERY_POINTS, 0)
+            self.log_starts[topic_partition] = offsets.get(LOG_START_OFFSETS, 0)
+            for name in CHECKPOINTS:
+                entries = {topic_partition: offsets[name]} if name in offsets else {}
+                if entries or topic_partition in self._read(name):
+                    self._rewrite(name, entries, replaced=(topic_partition,))
+
+    def note_move(self, topic_partition: TopicPartition, move: Move | None) -> None:
+        """Record durably that a partition is moved, or, with None, that nothing is left of it."""
+        moves = self.moves.copy()
+        moves.pop(topic_partition, None)
+        if move is not None:
+            moves[topic_partition] = move
+        if moves != self.moves:
+            write_moves(self.runtime.fs, self.path, moves)
+            self.moves = moves
+
+    def remove_future(self, name: str) -> None:
+        """Remove an unfinished copy, durably, if there is one."""
+        path = f"{self.path}/{name}"
+        if self.runtime.fs.is_dir(path):
+            remove_tree(self.runtime.fs, path)
+            self.runtime.fs.sync_dir(self.path)
+        self.futures.discard(name)
+
+    def forget_retired(self) -> None:
+        """Drop entries of partitions that are no longer here from all checkpoints."""
+        fs = self.runtime.fs
+        with self._checkpointing:
+            self._written.clear()
+            for name in CHECKPOINTS:
+                if fs.exists(f"{self.path}/{name}"):
+                    self._rewrite(name, {})
+
+    def delete_retired_folders(self, *, force: bool = False) -> int:
+        """Remove the folders whose time has come, or all of them; return how many."""
+        with self._removing:
+            now_ms = self.runtime.clock.monotonic_ms()
+            due = [
+                deletion
+                for deletion in self._folder_deletions
+                if force or deletion.due_ms <= now_ms
+            ]
+            for each in due:
+                if self.runtime.fs.exists(each.path):  # an interrupt may follow its removal
+                    remove_tree(self.runtime.fs, each.path)
+                self._folder_deletions.remove(each)
+            return len(due)
+
+    # -- closing -------------------------------------------------------------------------
+
+    def close(self, *, clean: bool) -> None:
+        """Close the directory; `clean` marks it as closed cleanly.
+
+        A thread that writes a checkpoint or removes folders ends first, and none does
+        afterwards.
+        """
+        if self._lifetime.is_over:
+            return
+        with self._removing, self._checkpointing:
+            try:
+                if clean and not self.read_only and self.is_online:
+                    mark_clean_shutdown(self.runtime.fs, self.path)
+            finally:
+                self._lifetime.end()
+                if self._file_lock is not None:
+                    self._file_lock.release()
+                    self._file_lock = None
+
+
+def stepped_back(cleaner_offset: int) -> int:
+    """Return the first dirty offset of a partition whose last clean record competes anew."""
+    return max(0, cleaner_offset - 1)
+
+
+def partition_folders(fs: FileSystem, path: str) -> list[str]:
+    """Return the names of the partitions' folders in a data directory, whatever their state."""
+    try:
+        return [name for name in fs.list_dir(path) if parse_log_dir(name) is not None]
+    except OSError:  # opening it tells
+        return []
+
+
+def find_folder(
+    directories: Iterable[LogDirectory], topic_partition: TopicPartition
+) -> LogDirectory:
+    """Return the directory to which another process moved a partition; it lives there now.
+
+    Raises
+    ------
+    UnknownTopicOrPartitionError
+        It is nowhere.
+    """
+    for directory in directories:
+        if directory.has_folder(topic_partition):
+            directory.partitions.add(topic_partition)
+            return directory
+    raise UnknownTopicOrPartitionError(
+        f"{topic_partition} is gone: the process that writes here has deleted it"
+    )

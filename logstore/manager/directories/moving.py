@@ -1,0 +1,323 @@
+"""Moving a partition from one data directory to another, and what a start does about a half move.
+
+Source: cleaner §3; Kafka's AlterReplicaLogDirs. Kafka lets a second replica catch up in
+the target while the first one works on. Here the partition waits: nobody appends to it meanwhile,
+readers go on.
+
+1. The source's directory notes the move (`logstore.manager.directories.move_notes`).
+2. The files are copied into a folder named `-future` and made durable.
+3. The target takes the partition's entries into its checkpoints.
+4. The copy gets the partition's name. **From here on it counts.**
+5. The source's folder is renamed `-delete`, its entries leave the checkpoints, the note goes.
+
+Each step is durable before the next one. So a start that finds the note and the folder in two
+directories retires that of the source; one that finds no other folder drops the note and the
+copy. A move that fails is noted as undone before the source goes on, since the failed disk may
+come back with a folder of the right name.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from functools import partial
+from typing import TYPE_CHECKING
+
+from logstore.errors import InvalidConfigurationError, KafkaStorageError, LogDirNotFoundError
+from logstore.manager.directories.copying import copy_file, files_of
+from logstore.manager.directories.move_notes import Move
+from logstore.names import future_dir_name, parse_segment_file
+from logstore.runtime import make_dirs_durably
+from logstore.storage.checkpoint.atomic import TMP_SUFFIX
+from logstore.storage.checkpoint.offsets import (
+    CLEANER_OFFSETS,
+    LOG_START_OFFSETS,
+    RECOVERY_POINTS,
+    REPLICATION_OFFSETS,
+)
+
+if TYPE_CHECKING:
+    from logstore.manager.directories.directory import LogDirectory
+    from logstore.runtime import FileSystem
+    from logstore.storage.log.log import Log
+    from logstore.types import TopicPartition
+
+logger = logging.getLogger(__name__)
+
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
+
+
+def find_directory(directories: Sequence[LogDirectory], log_dir: str) -> LogDirectory:
+    """Return the data directory of a path.
+
+    Raises
+    ------
+    LogDirNotFoundError
+    """
+    path = log_dir.rstrip("/") or "/"
+    paths = (path, os.path.abspath(path))  # noqa: PTH100  # a link keeps its name
+    for directory in directories:
+        if directory.path in paths:
+            return directory
+    known = ", ".join(directory.path for directory in directories)
+    raise LogDirNotFoundError(f"{log_dir} is none of the data directories, which are {known}")
+
+
+class PartitionMove:
+    """One move of one partition, by a log manager that keeps everybody else away from it.
+
+    Parameters
+    ----------
+    log : Log
+        At rest until the move ends.
+    source, target : LogDirectory
+        Not the same.
+
+    Raises
+    ------
+    InvalidConfigurationError
+        The directories were opened to be read only.
+    KafkaStorageError
+        One of the directories is offline.
+    """
+
+    def __init__(self, log: Log, source: LogDirectory, target: LogDirectory) -> None:
+        if source.read_only:
+            raise InvalidConfigurationError(
+                f"cannot move {log.topic_partition}: {source.path} was opened read-only"
+            )
+        source.check_online()
+        target.check_online()
+        self._log = log
+        self._tp = log.topic_partition
+        self._fs: FileSystem = log.runtime.fs
+        self._source = source
+        self._target = target
+        self._what = f"cannot move {self._tp} from {source.path} to {target.path}"
+        self._move = Move(target.path, future_dir_name(self._tp, log.runtime.rng))
+
+    def begin(self) -> None:
+        """Put a complete copy in its place in the target, durably.
+
+        Raises
+        ------
+        KafkaStorageError
+            A disk failed, and its directory is offline; or one is full, and it is not.
+            The source holds the partition as before.
+        """
+        try:
+            with self._unless_full(self._source):  # which may be why it is to be moved
+                self._source.note_move(self._tp, self._move)
+            self._copy_files()
+            with self._unless_full(self._target):
+                self._target.adopt(self._tp, self._offsets())
+            with self._target.guard(self._what):
+                future = f"{self._target.path}/{self._move.folder}"
+                self._fs.rename(future, self._target.partition_path(self._tp))
+                self._fs.sync_dir(self._target.path)
+        except KafkaStorageError:
+            self._undo()
+            raise
+
+    def finish(self) -> None:
+        """Retire what the source held, now that the target's copy is in use.
+
+        Raises
+        ------
+        KafkaStorageError
+            The source's disk failed; the next start goes on.
+        """
+        with self._source.guard(f"{self._tp} is in {self._target.path}, but"):
+            try:
+                self._source.retire(self._tp, self._log.config.file_delete_delay_ms)
+            finally:
+                self._source.disown(self._tp)
+            self._source.forget_retired()
+            self._source.note_move(self._tp, None)
+
+    def _offsets(self) -> dict[str, int]:
+        """Return the partition's entries, by checkpoint."""
+        log = self._log.offsets.checkpoint()
+        offsets = {RECOVERY_POINTS: log.recovery_point, REPLICATION_OFFSETS: log.high_watermark}
+        if log.log_start_offset is not None:
+            offsets[LOG_START_OFFSETS] = log.log_start_offset
+        with self._source.guard(self._what):
+            cleaned = self._source.cleaner_offset(self._tp)
+        if cleaned is not None:
+            offsets[CLEANER_OFFSETS] = cleaned
+        return offsets
+
+    # -- the copy ------------------------------------------------------------------------
+
+    def _copy_files(self) -> None:
+        future = f"{self._target.path}/{self._move.folder}"
+        with self._unless_full(self._target):
+            make_dirs_durably(self._fs, future)
+        folder = self._log.directory
+        with self._source.guard(self._what):
+            files = files_of(self._fs, folder)
+        for name, stat in files.items():
+            if not _is_leftover(name):
+                copy_file(
+                    self._fs,
+                    f"{folder}/{name}",
+                    stat,
+                    self._fs,
+                    f"{future}/{name}",
+                    reading=partial(self._source.guard, self._what),
+                    writing=partial(self._unless_full, self._target),
+                )
+        with self._unless_full(self._target):
+            self._fs.sync_dir(future)
+
+    @contextmanager
+    def _unless_full(self, directory: LogDirectory) -> Iterator[None]:
+        """Guard a change in a directory; one that is full has lost nothing, and stays online."""
+        with directory.guard(self._what):
+            try:
+                yield
+            except OSError as error:
+                if error.errno in _NO_ROOM:
+                    raise KafkaStorageError(f"{self._what}: {error}") from error
+                raise
+
+    # -- when it fails -------------------------------------------------------------------
+
+    def _undo(self) -> None:
+        """Resume the source. A disk that failed is not touched; the next start tidies it."""
+        source, target = self._source, self._target
+        target.disown(self._tp)
+        with suppress(KafkaStorageError):
+            if source.is_online and self._tp in source.moves:
+                with source.guard(self._what):
+                    # Before anybody appends: the target may come back with all of the copy.
+                    source.note_move(self._tp, self._move._replace(undone=True))
+            if target.is_online:
+                with self._unless_full(self._target):
+                    target.remove_future(self._move.folder)
+                    target.forget_retired()
+            if source.is_online and target.is_online:
+                with source.guard(self._what):
+                    source.note_move(self._tp, None)
+
+
+def _is_leftover(name: str) -> bool:
+    parsed = parse_segment_file(name)
+    return name.endswith(TMP_SUFFIX) or (parsed is not None and bool(parsed.state))
+
+
+# --- at a start -------------------------------------------------------------------------------
+
+
+def settle_moves(directories: Sequence[LogDirectory]) -> None:
+    """Decide where each partition lives whose move a crash or a failure interrupted.
+
+    Afterwards no partition is in two directories because of a move. What was begun is finished or
+    undone on the disk too, unless the directories are only read. A directory whose disk fails is
+    offline afterwards.
+
+    Raises
+    ------
+    InvalidConfigurationError
+        A partition was moved to a directory that is not among these.
+    """
+    for source in directories:
+        if source.is_online:
+            for tp, move in sorted(source.moves.items()):
+                _HalfMove(directories, source, tp, move).settle()
+    for directory in directories:
+        for name in sorted(directory.futures):
+            path = f"{directory.path}/{name}"
+            # A process at work is about to finish it.
+            level = logging.WARNING if directory.is_at_hand() else logging.INFO
+            logger.log(level, "%s is left alone: only a broker knows what to do with it", path)
+
+
+class _HalfMove:
+    """A move that a directory notes when it is opened."""
+
+    def __init__(
+        self,
+        directories: Sequence[LogDirectory],
+        source: LogDirectory,
+        topic_partition: TopicPartition,
+        move: Move,
+    ) -> None:
+        self._source = source
+        self._tp = topic_partition
+        self._move = move
+        self._all = directories
+        self._target = next(
+            (directory for directory in directories if directory.path == move.target), None
+        )
+        self._copies = [
+            directory
+            for directory in directories
+            if directory is not source
+            and directory.is_online
+            and topic_partition in directory.partitions
+        ]
+
+    def settle(self) -> None:
+        """Finish it, undo it, or withhold the partition if nobody can know which."""
+        is_here = self._tp in self._source.partitions
+        doubt = self._doubt() if is_here and not (self._move.undone or self._copies) else None
+        if doubt is not None:
+            logger.error("%s in %s is withheld: %s", self._tp, self._source.path, doubt)
+            self._source.withheld[self._tp] = doubt
+            return
+        if is_here and self._move.undone:
+            for directory in self._copies:
+                self._drop(directory)
+        elif is_here and self._copies:
+            self._drop(self._source)
+        futures = [each for each in self._all if self._move.folder in each.futures]
+        for directory in futures:
+            self._change(directory, lambda each: each.remove_future(self._move.folder))
+            directory.futures.discard(self._move.folder)
+        self._change(self._source, lambda each: self._note(each, is_here=is_here))
+
+    def _note(self, source: LogDirectory, *, is_here: bool) -> None:
+        """Drop the note, or keep it as long as something of a move that was undone may be left."""
+        if not is_here:
+            source.forget_retired()
+        tidy = self._target is not None and self._target.is_online
+        lives_on = is_here and self._tp in source.partitions
+        if lives_on and not tidy and (self._move.undone or self._target is not None):
+            source.note_move(self._tp, self._move._replace(undone=True))
+        else:
+            source.note_move(self._tp, None)
+
+    def _doubt(self) -> str | None:
+        """Return why nobody knows whether the partition lives in the target by now."""
+        target, where = self._target, self._move.target
+        offline = [directory.path for directory in self._all if not directory.is_online]
+        if (target is None and offline) or (target is not None and not target.is_online):
+            return f"it was being moved to {where}; offline is {', '.join(offline)}"
+        if target is None and self._source.runtime.fs.is_dir(f"{where}/{self._tp}"):
+            raise InvalidConfigurationError(
+                f"partition {self._tp} was moved from {self._source.path} to {where}, which is"
+                " none of the data directories: name it too"
+            )
+        return None
+
+    def _drop(self, directory: LogDirectory) -> None:
+        """Retire a copy that does not count."""
+        logger.info("%s in %s gives way to its other copy", self._tp, directory.path)
+
+        def retire(directory: LogDirectory) -> None:
+            directory.retire(self._tp, directory.file_delete_delay_ms)
+            directory.forget_retired()
+
+        self._change(directory, retire)
+        directory.disown(self._tp)
+
+    def _change(self, directory: LogDirectory, change: Callable[[LogDirectory], None]) -> None:
+        """Change files, unless they are only read; a failure takes the directory offline."""
+        if directory.read_only or not directory.is_online:
+            return
+        with suppress(KafkaStorageError), directory.guard(f"cannot settle the move of {self._tp}"):
+            change(directory)

@@ -1,0 +1,159 @@
+"""Directories whose folders are data directories: a cluster's directory, and mount points.
+
+A data directory holds the folders of partitions, `TOPIC-NUMBER`. A cluster's directory holds one
+data directory for each broker, `broker-0`, `broker-1` and so on, and the controller's file. Both
+look alike by their names, since `broker-0` is also a partition of a topic named `broker`, and
+`data-1` of one named `data`. Therefore the files in a folder decide what it is.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from logstore.errors import InvalidConfigurationError
+from logstore.manager.directories.move_notes import MOVES_FILE
+from logstore.manager.topics.store import TOPICS_FILE
+from logstore.names import (
+    CLUSTER_FILE,
+    CONTROLLER_DIR,
+    LOCK_FILE,
+    META_PROPERTIES,
+    PRODUCER_IDS_FILE,
+    RAFT_BOOTSTRAP,
+    parse_log_dir,
+    parse_segment_file,
+)
+from logstore.storage.checkpoint.offsets import CHECKPOINTS
+from logstore.storage.checkpoint.shutdown import CLEAN_SHUTDOWN
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from logstore.runtime import FileSystem
+
+DATA_DIRECTORY_FILES = frozenset(
+    {
+        *CHECKPOINTS,
+        CLEAN_SHUTDOWN,
+        TOPICS_FILE,
+        MOVES_FILE,
+        PRODUCER_IDS_FILE,
+        META_PROPERTIES,
+        RAFT_BOOTSTRAP,
+        LOCK_FILE,
+    }
+)
+"""Files that a broker keeps in a data directory, and never in a partition's folder."""
+
+_BROKER_DIR = re.compile(r"broker-([0-9]+)", re.ASCII)
+
+
+def is_data_directory(fs: FileSystem, path: str) -> bool:
+    """Return whether a folder named like a partition is a data directory.
+
+    A partition's folder that was opened by mistake as a data directory also has the files of one,
+    but it has segments and no partitions in it.
+    """
+    names = fs.list_dir(path)
+    if DATA_DIRECTORY_FILES.isdisjoint(names):
+        return False
+    return not _has_segments(names) or any(
+        parse_log_dir(name) is not None and fs.is_dir(f"{path}/{name}") for name in names
+    )
+
+
+def find_nested(fs: FileSystem, path: str) -> list[str]:
+    """Return the folders of a directory that are data directories though named like partitions.
+
+    Without the controller's file, only a directory that no broker has opened for writing is
+    searched: one with checkpoints of its own is a data directory itself.
+    """
+    is_cluster = is_cluster_directory(fs, path)
+    names = fs.list_dir(path)
+    if not is_cluster and any(name in DATA_DIRECTORY_FILES - {LOCK_FILE} for name in names):
+        return []
+    folders = [name for name in names if parse_log_dir(name) is not None]
+    return [
+        name
+        for name in folders
+        if (is_cluster and _BROKER_DIR.fullmatch(name)) or _is_nested(fs, f"{path}/{name}")
+    ]
+
+
+def check_no_cluster(fs: FileSystem, path: str, nested: Sequence[str]) -> None:
+    """Raise if a directory is a cluster's; `nested` is what `find_nested` returns for it.
+
+    Raises
+    ------
+    InvalidConfigurationError
+        The message says how to open one broker, and how to serve all of them.
+    """
+    numbers = [int(match[1]) for name in nested if (match := _BROKER_DIR.fullmatch(name))]
+    is_new = fs.is_dir(f"{path}/{CONTROLLER_DIR}") and 0 < len(numbers) == len(nested)
+    if is_new or is_cluster_directory(fs, path):
+        count = max(numbers, default=0) + 1
+        raise InvalidConfigurationError(
+            f"{path} is the directory of a cluster: its folders broker-0, broker-1 and so on are"
+            f" not partitions. Use the data directory of one broker (--data-dir {path}/broker-0) or"
+            f" serve the cluster (logstore serve --brokers {count} --data-dir {path})"
+        )
+
+
+def check_data_directory(fs: FileSystem, path: str) -> None:
+    """Raise if a directory holds the data directories of several brokers or disks.
+
+    Its folders would be taken for partitions: written to, cleaned and deleted.
+
+    Raises
+    ------
+    InvalidConfigurationError
+        The message names a directory to use instead.
+    """
+    nested = find_nested(fs, path)
+    check_no_cluster(fs, path, nested)
+    if nested:
+        raise InvalidConfigurationError(
+            f"{path} is not a data directory: it holds data directories ({', '.join(nested)}). Use"
+            f" one of them, or all that belong to the same broker: --data-dir {path}/{nested[0]}"
+        )
+
+
+def is_cluster_directory(fs: FileSystem, path: str) -> bool:
+    """Return whether a cluster's controller keeps its file in a directory."""
+    return fs.exists(f"{path}/{CONTROLLER_DIR}/{CLUSTER_FILE}")
+
+
+def check_cluster_directory(fs: FileSystem, path: str) -> None:
+    """Raise if a directory cannot be a cluster's because it is a single broker's.
+
+    Raises
+    ------
+    InvalidConfigurationError
+        The message names the file or folder that a cluster's directory never has.
+    """
+    if not fs.is_dir(path) or is_cluster_directory(fs, path):
+        return
+    for name in fs.list_dir(path):
+        is_folder = parse_log_dir(name) is not None and fs.is_dir(f"{path}/{name}")
+        if name in DATA_DIRECTORY_FILES or (is_folder and _is_partition(fs, f"{path}/{name}")):
+            raise InvalidConfigurationError(
+                f"{path} is the data directory of one broker, since it has {name}: serve it without"
+                " --brokers, or give the cluster another directory"
+            )
+
+
+def _is_nested(fs: FileSystem, path: str) -> bool:
+    try:
+        return fs.is_dir(path) and is_data_directory(fs, path)
+    except OSError:  # reported when the folder is opened
+        return False
+
+
+def _is_partition(fs: FileSystem, path: str) -> bool:
+    """Return whether a folder holds a partition's files, as a new folder of a broker does not."""
+    return _has_segments(fs.list_dir(path)) and not is_data_directory(fs, path)
+
+
+def _has_segments(names: Sequence[str]) -> bool:
+    return any(parse_segment_file(name) is not None for name in names)

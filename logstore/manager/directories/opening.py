@@ -1,0 +1,151 @@
+"""Opening of data directories: they themselves, the partitions in them, and their topics."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from logstore.config.dynamic import Layer, layered
+from logstore.config.overrides import effective_config
+from logstore.errors import InvalidConfigurationError
+from logstore.manager.directories.directory import LogDirectory, partition_folders
+from logstore.manager.directories.moving import settle_moves
+from logstore.manager.topics.catalog import TopicCatalog
+from logstore.manager.topics.partitions import PartitionMap
+from logstore.manager.topics.store import TopicStore
+from logstore.named import NamedTuple
+from logstore.names import METADATA_LOG, METADATA_LOG_DIR
+from logstore.storage.loading.on_damage import OnDamage
+from logstore.storage.loading.second_look import LOOKS_MAX, pause_after
+
+if TYPE_CHECKING:
+    from logstore.config.broker_config import BrokerConfig
+    from logstore.manager.directories.directory import ShownFolder
+    from logstore.runtime import Runtime
+
+
+logger = logging.getLogger(__name__)
+
+
+class OpenDirectories(NamedTuple):
+    """Data directories that are open, where each partition lives, and which topics there are."""
+
+    directories: list[LogDirectory]
+    homes: PartitionMap[LogDirectory]
+    catalog: TopicCatalog
+
+
+def open_directories(
+    runtime: Runtime,
+    log_dirs: Sequence[str],
+    broker_config: BrokerConfig,
+    *,
+    read_only: bool,
+    on_damage: OnDamage,
+    shown: ShownFolder | None = None,
+    metadata_log: bool = False,
+) -> OpenDirectories:
+    """Open data directories, and find what lives in them.
+
+    Parameters and errors are those of `LogManager`. If it raises, no directory is held.
+    """
+    max_bytes = broker_config.logstore_small_file_max_bytes
+    directories = _open(
+        runtime,
+        log_dirs,
+        read_only=read_only,
+        file_delete_delay_ms=effective_config({}, broker_config).file_delete_delay_ms,
+        small_file_max_bytes=max_bytes,
+        on_damage=on_damage,
+        shown=shown,
+        metadata_log=metadata_log,
+    )
+    try:
+        directories[0].check_online()
+        homes: PartitionMap[LogDirectory] = PartitionMap()
+        tolerant = on_damage is OnDamage.PASS_OVER
+        store = TopicStore(runtime.fs, log_dirs[0], max_bytes, is_tolerant=tolerant)
+        in_force = _with_stored(broker_config, store)
+        catalog = TopicCatalog(store, homes, in_force, is_tolerant=tolerant)
+        settle_moves(directories)
+        _find_partitions(directories, homes)
+    except BaseException:
+        close_unused(directories)
+        raise
+    return OpenDirectories(directories, homes, catalog)
+
+
+def close_unused(directories: Sequence[LogDirectory]) -> None:
+    """Close directories that were opened in vain."""
+    for directory in directories:
+        directory.close(clean=False)
+
+
+def _open(
+    runtime: Runtime,
+    log_dirs: Sequence[str],
+    *,
+    read_only: bool,
+    file_delete_delay_ms: int,
+    small_file_max_bytes: int,
+    on_damage: OnDamage,
+    shown: ShownFolder | None,
+    metadata_log: bool,
+) -> list[LogDirectory]:
+    """Open directories; again while another process moves partitions between them."""
+    for look in range(1, LOOKS_MAX + 1):
+        before = [partition_folders(runtime.fs, path) for path in log_dirs]
+        directories: list[LogDirectory] = []
+        try:
+            for path in log_dirs:
+                directory = LogDirectory(
+                    runtime,
+                    path,
+                    read_only=read_only,
+                    file_delete_delay_ms=file_delete_delay_ms,
+                    small_file_max_bytes=small_file_max_bytes,
+                    on_damage=on_damage,
+                    shown=shown,
+                    metadata_log=metadata_log,
+                )
+                directories.append(directory)
+        except BaseException:
+            close_unused(directories)
+            raise
+        if all(directory.is_at_hand() for directory in directories):
+            break
+        if before == [partition_folders(runtime.fs, path) for path in log_dirs]:
+            break
+        pause_after(look, runtime.clock)
+    return directories
+
+
+def _with_stored(static: BrokerConfig, store: TopicStore) -> BrokerConfig:
+    """Return what is in force under the settings that were changed in an earlier run."""
+    try:
+        return layered(static, store.settings(Layer.CLUSTER), store.settings(Layer.BROKER))
+    except InvalidConfigurationError as error:
+        raise InvalidConfigurationError(
+            f"{store.path}: its broker settings go before those given, and do not fit: {error}"
+        ) from error
+
+
+def _find_partitions(
+    directories: Sequence[LogDirectory], homes: PartitionMap[LogDirectory]
+) -> None:
+    for directory in directories:
+        if METADATA_LOG in homes and METADATA_LOG in directory.partitions:
+            directory.partitions.discard(METADATA_LOG)  # that of another node
+            logger.warning(
+                "%s/%s is left out: %s has one, too; look at it by its path",
+                directory.path,
+                METADATA_LOG_DIR,
+                homes[METADATA_LOG].path,
+            )
+        for tp in directory.partitions:
+            if tp in homes:
+                raise InvalidConfigurationError(
+                    f"partition {tp} stands in {homes[tp].path} and in {directory.path}"
+                )
+            homes[tp] = directory

@@ -1,0 +1,177 @@
+"""The topics of a broker and their configuration: stored ones, and those found as folders."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from logstore.config.log_config import LogConfig
+from logstore.config.overrides import Overrides, effective_config, parse_overrides
+from logstore.errors import InvalidConfigurationError, UnknownTopicOrPartitionError
+from logstore.manager.topics.ids import folder_topic_id
+from logstore.manager.topics.store import Topic, TopicStore
+from logstore.names import INTERNAL_COMPACTED_TOPICS
+from logstore.types import TopicPartition
+
+if TYPE_CHECKING:
+    from logstore.config.broker_config import BrokerConfig
+    from logstore.manager.topics.partitions import PartitionMap
+
+logger = logging.getLogger(__name__)
+
+
+class TopicCatalog:
+    """The topics of a broker.
+
+    Parameters
+    ----------
+    store : TopicStore
+        Topics with their own configuration.
+    found : PartitionMap[Any]
+        Partitions that have a folder; the owner changes it as folders come and go. A topic that
+        is not stored is adopted as it stands there.
+    broker_config : BrokerConfig
+        Defaults for what a topic does not say.
+    is_tolerant : bool
+        Show what is there: partitions that have a folder though their topic is stored without
+        them, and the defaults in the place of overrides that are wrong.
+    """
+
+    def __init__(
+        self,
+        store: TopicStore,
+        found: PartitionMap[Any],
+        broker_config: BrokerConfig,
+        *,
+        is_tolerant: bool = False,
+    ) -> None:
+        self._is_tolerant = is_tolerant
+        self.store = store
+        self._found = found
+        self.broker_config = broker_config
+        self._overrides: dict[str, Overrides] = {}
+        self._folder_ids: dict[str, str | None] = {}
+        # The last effective config of a topic: each of its partitions asks for it.
+        self._effective: dict[str, tuple[Mapping[str, str], BrokerConfig, LogConfig]] = {}
+
+    def topics(self) -> list[Topic]:
+        """Return stored and adopted topics by name; those being deleted are not among them."""
+        names = {*self._found.topics(), *(topic.name for topic in self.store.all())}
+        return [self.topic(name) for name in sorted(names) if not self.is_being_deleted(name)]
+
+    def topic(self, name: str) -> Topic:
+        """Return a stored or adopted topic.
+
+        Raises
+        ------
+        UnknownTopicOrPartitionError
+        """
+        stored = self.store.get(name)
+        if stored is not None and not stored.deleting:
+            if not self._is_tolerant:
+                return stored
+            there = self._found.numbers(name)
+            return replace(stored, partitions=tuple(sorted(there | set(stored.partitions))))
+        numbers = tuple(sorted(self._found.numbers(name)))
+        if not numbers or stored is not None:
+            raise UnknownTopicOrPartitionError(f"unknown topic '{name}'")
+        compacted = name in INTERNAL_COMPACTED_TOPICS
+        configs = {"cleanup.policy": "compact"} if compacted else {}
+        return Topic(name, numbers, configs, adopted=True, id=self.folder_id(name))
+
+    def folder_id(self, name: str) -> str | None:
+        """Return the id that a topic's folders bear, of the first that has one; read once."""
+        if name not in self._folder_ids:
+            self._folder_ids[name] = next(iter(self.folder_ids(name)), None)
+        return self._folder_ids[name]
+
+    def folder_ids(self, name: str) -> Iterator[str]:
+        """Yield the ids that the folders of a topic bear, in order of the partitions."""
+        for tp in self._found.of(name):
+            directory = self._found[tp]
+            if directory.is_online:
+                found = folder_topic_id(directory.runtime.fs, directory.partition_path(tp))
+                if found is not None:
+                    yield found
+
+    def is_being_deleted(self, name: str) -> bool:
+        """Tell whether a topic's deletion was asked for and is not finished."""
+        stored = self.store.get(name)
+        return stored is not None and stored.deleting
+
+    def partitions(
+        self, topic: str | None = None, partition: int | None = None
+    ) -> list[TopicPartition]:
+        """Return the partitions of one or all topics, in order.
+
+        Raises
+        ------
+        UnknownTopicOrPartitionError
+        """
+        if topic is None:
+            return [TopicPartition(t.name, n) for t in self.topics() for n in t.partitions]
+        numbers = self.topic(topic).partitions
+        if partition is not None:
+            if partition not in numbers:
+                raise UnknownTopicOrPartitionError(f"topic '{topic}' has no partition {partition}")
+            numbers = (partition,)
+        return [TopicPartition(topic, number) for number in numbers]
+
+    def override(self, topic: str, configs: Mapping[str, object]) -> None:
+        """Lay configs over a topic's own, in memory only.
+
+        Raises
+        ------
+        InvalidConfigurationError, UnknownTopicOrPartitionError
+            Nothing was changed.
+        """
+        stored, (laid, _) = self.topic(topic).configs, parse_overrides(configs)
+        effective_config(parse_overrides(stored)[0] | laid, self.broker_config)
+        self._overrides[topic] = laid
+
+    def check_defaults(self, broker_config: BrokerConfig) -> None:
+        """Check other defaults against what the topics say.
+
+        Raises
+        ------
+        InvalidConfigurationError
+            They contradict what some topic says.
+        """
+        for topic in self.topics():
+            try:
+                effective_config(self.overrides(topic.name), broker_config)
+            except InvalidConfigurationError as error:
+                raise InvalidConfigurationError(f"topic '{topic.name}': {error}") from error
+
+    def forget_override(self, topic: str) -> None:
+        """Undo `override` for a topic."""
+        self._overrides.pop(topic, None)
+        self._folder_ids.pop(topic, None)
+        self._effective.pop(topic, None)
+
+    def laid_over(self, topic: str) -> Mapping[str, str]:
+        """Return the configs of `override` for a topic."""
+        return self._overrides.get(topic, {})
+
+    def overrides(self, topic: str) -> Mapping[str, str]:
+        """Return the topic's own configs, with those of `override` laid over them."""
+        stored, laid = self.topic(topic).configs, self._overrides.get(topic)
+        return stored if laid is None else parse_overrides(stored)[0] | laid
+
+    def config(self, topic: str) -> LogConfig:
+        """Return a topic's effective configuration."""
+        overrides, broker_config = self.overrides(topic), self.broker_config
+        known = self._effective.get(topic)
+        if known is not None and known[:2] == (overrides, broker_config):
+            return known[2]
+        try:
+            config = effective_config(overrides, broker_config)
+        except InvalidConfigurationError as error:
+            if not self._is_tolerant:
+                raise
+            logger.warning("topic '%s': %s; the defaults are taken", topic, error)
+            config = effective_config({}, broker_config)
+        self._effective[topic] = overrides, broker_config, config
+        return config

@@ -1,0 +1,60 @@
+"""Topic ids: UUIDs that tell a topic from an earlier one of the same name (KIP-516).
+
+A topic's id is stored with it and, in `partition.metadata`, in each of its partitions' folders. A
+broker in KRaft mode takes a folder for a stray if that file is missing or names another topic than
+the cluster does.
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from typing import TYPE_CHECKING
+
+from logstore.errors import CorruptCheckpointError, InconsistentTopicIdError
+from logstore.storage.checkpoint.topic_id import PARTITION_METADATA, read_partition_metadata
+from logstore.types import encode_topic_id
+
+if TYPE_CHECKING:
+    from logstore.runtime import FileSystem, Random
+    from logstore.types import TopicPartition
+
+logger = logging.getLogger(__name__)
+
+
+def random_topic_id(rng: Random) -> str:
+    """Return a new id: a random UUID (version 4) in 22 characters of URL-safe base64.
+
+    None begins with `-`, as in Kafka: a tool would take it for an option.
+    """
+    while True:
+        text = encode_topic_id(uuid.UUID(int=rng.getrandbits(128), version=4).bytes)
+        if not text.startswith("-"):
+            return text
+
+
+def folder_topic_id(fs: FileSystem, folder: str) -> str | None:
+    """Return the id that a partition's folder bears; None if it bears none.
+
+    A file that is damaged or cannot be read counts as missing, with a warning: the id is known
+    elsewhere, or to nobody. Kafka takes the whole data directory offline.
+    """
+    try:
+        found = read_partition_metadata(fs, folder)
+    except CorruptCheckpointError as error:
+        logger.warning("%s; it is taken as missing", error)
+        return None
+    except OSError as error:
+        logger.warning("%s/%s: %s; it is taken as missing", folder, PARTITION_METADATA, error)
+        return None
+    return None if found is None else encode_topic_id(found)
+
+
+def inconsistent(
+    topic_partition: TopicPartition, folder: str, topic_id: str, found: str
+) -> InconsistentTopicIdError:
+    """Return the error of a partition whose folder bears the id of another topic."""
+    return InconsistentTopicIdError(
+        f"{topic_partition}: the topic's id is {topic_id}, but {folder}/{PARTITION_METADATA} has"
+        f" {found}: the folder belongs to another topic of this name"
+    )

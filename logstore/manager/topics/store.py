@@ -1,0 +1,242 @@
+"""The topics of a data directory: names, partitions and overrides, kept across runs.
+
+Kept in `logstore-topics.json` in the first directory. A partition folder that no stored topic
+names was copied from a broker; it is adopted with the defaults in force. Broker settings that
+were changed while the broker ran stand there too, since topics go by them.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from logstore.config.dynamic import Layer
+from logstore.errors import CorruptCheckpointError, InvalidTopicError, TopicAlreadyExistsError
+from logstore.names import validate_topic_name
+from logstore.runtime.fs import FileSystem
+from logstore.storage.checkpoint.atomic import read_bytes, write_atomically
+from logstore.types import INT32_MAX, SMALL_FILE_MAX_BYTES, decode_topic_id
+
+logger = logging.getLogger(__name__)
+
+TOPICS_FILE = "logstore-topics.json"
+_VERSION = 2
+_SETTINGS_VERSION = 3
+_VERSIONS = (1, _VERSION, _SETTINGS_VERSION)
+"""Read; version 1 had no ids, which the next start for writing gives. Version 3 has broker
+settings, and is written if there are any: what has none, an earlier release opens."""
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """A topic as stored or adopted.
+
+    Attributes
+    ----------
+    partitions : tuple of int
+        Partition numbers, rising; a copied topic may lack some.
+    configs : mapping of str to str
+        Overrides by Kafka's keys.
+    adopted : bool
+        Found as folders only; nothing runs on it in the background.
+    deleting : bool
+        Its deletion was asked for, and is finished by the next start if it could not be.
+    id : str or None
+        22 characters (`logstore.manager.topics.ids`). None for an adopted topic whose folders bear none,
+        and for one stored by an older version until the next start for writing.
+    """
+
+    name: str
+    partitions: tuple[int, ...]
+    configs: Mapping[str, str] = field(default_factory=dict)
+    adopted: bool = False
+    deleting: bool = False
+    id: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as the commands of `logstore topic` tell it."""
+        return {
+            "name": self.name,
+            "partitions": len(self.partitions),
+            "configs": dict(self.configs),
+            "partition_numbers": list(self.partitions),
+            "adopted": self.adopted,
+            "id": self.id,
+        }
+
+
+class TopicStore:
+    """Reads and replaces `logstore-topics.json`; with `is_tolerant` a damaged one is empty."""
+
+    def __init__(
+        self,
+        fs: FileSystem,
+        log_dir: str,
+        max_bytes: int = SMALL_FILE_MAX_BYTES,
+        *,
+        is_tolerant: bool = False,
+    ) -> None:
+        self._fs = fs
+        self._max_bytes = max_bytes
+        self.path = f"{log_dir}/{TOPICS_FILE}"
+        self._settings: dict[Layer, Mapping[str, str]] = {}
+        try:
+            self._topics = self._read()
+        except CorruptCheckpointError as error:
+            if not is_tolerant:
+                raise
+            logger.warning("%s; it is taken as empty", error)
+            self._topics = {}
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._topics
+
+    def get(self, name: str) -> Topic | None:
+        """Return a stored topic."""
+        return self._topics.get(name)
+
+    def all(self) -> list[Topic]:
+        """Return the stored topics by name."""
+        return [self._topics[name] for name in sorted(self._topics)]
+
+    def create(
+        self,
+        name: str,
+        partitions: Iterable[int],
+        configs: Mapping[str, str],
+        topic_id: str | None = None,
+    ) -> Topic:
+        """Store a new topic; durable on return.
+
+        Raises
+        ------
+        InvalidTopicError, TopicAlreadyExistsError
+        """
+        validate_topic_name(name)
+        if name in self._topics:
+            raise TopicAlreadyExistsError(f"topic '{name}' already exists")
+        return self._put(Topic(name, tuple(sorted(partitions)), configs, id=topic_id))
+
+    def set_partitions(self, name: str, partitions: Iterable[int]) -> Topic:
+        """Replace the partition numbers of a stored topic; durable on return."""
+        return self._put(replace(self._topics[name], partitions=tuple(sorted(partitions))))
+
+    def set_configs(self, name: str, configs: Mapping[str, str]) -> Topic:
+        """Replace the overrides of a stored topic; durable on return."""
+        return self._put(replace(self._topics[name], configs=configs))
+
+    def mark_deleting(self, name: str) -> Topic:
+        """Mark a stored topic for deletion; durable on return."""
+        return self._put(replace(self._topics[name], deleting=True))
+
+    def remove(self, name: str) -> None:
+        """Forget a stored topic; durable on return."""
+        del self._topics[name]
+        self._write()
+
+    def put(self, topics: Iterable[Topic]) -> None:
+        """Store topics as they are, in the place of those of their names; durable on return.
+
+        All at once: whoever reads the file, or finds it after a crash, sees all of them or none.
+        If it fails, what was stored before is still in force.
+        """
+        previous = self._topics
+        changed = {topic.name: topic for topic in topics}
+        for name in changed:
+            validate_topic_name(name)
+        self._topics = previous | changed
+        try:
+            self._write()
+        except OSError:
+            self._topics = previous
+            raise
+
+    def settings(self, layer: Layer) -> Mapping[str, str]:
+        """Return the broker keys that were set in a layer at run time, and their texts."""
+        return self._settings.get(layer, {})
+
+    def put_settings(self, layers: Mapping[Layer, Mapping[str, str]]) -> None:
+        """Replace the broker settings; durable on return, and as they were if it fails."""
+        previous, self._settings = self._settings, dict(layers)
+        try:
+            self._write()
+        except OSError:
+            self._settings = previous
+            raise
+
+    def _put(self, topic: Topic) -> Topic:
+        self.put([topic])
+        return topic
+
+    def _read(self) -> dict[str, Topic]:
+        if not self._fs.exists(self.path):
+            return {}
+        try:
+            document = json.loads(read_bytes(self._fs, self.path, self._max_bytes))
+            if document["version"] not in _VERSIONS:
+                raise CorruptCheckpointError(
+                    "unknown version",
+                    path=self.path,
+                    check="version",
+                    expected=_SETTINGS_VERSION,
+                    found=document["version"],
+                )
+            self._settings = _parse_settings(document)
+            return {name: _parse_topic(name, stored) for name, stored in document["topics"].items()}
+        except (
+            ValueError,
+            KeyError,
+            TypeError,
+            AttributeError,
+            RecursionError,  # what the parser raises at a thousand brackets
+            InvalidTopicError,
+        ) as error:
+            raise CorruptCheckpointError(
+                f"not a topics file: {error}", path=self.path, check="json"
+            ) from error
+
+    def _write(self) -> None:
+        settings = {layer: dict(texts) for layer, texts in self._settings.items() if texts}
+        document = {
+            "version": _SETTINGS_VERSION if settings else _VERSION,
+            **({"settings": settings} if settings else {}),
+            "topics": {
+                topic.name: {
+                    "partitions": list(topic.partitions),
+                    "configs": dict(topic.configs),
+                    **({} if topic.id is None else {"id": topic.id}),
+                    **({"deleting": True} if topic.deleting else {}),
+                }
+                for topic in self.all()
+            },
+        }
+        text = json.dumps(document, indent=2) + "\n"
+        write_atomically(self._fs, self.path, text.encode())
+
+
+def _parse_settings(document: Any) -> dict[Layer, Mapping[str, str]]:  # noqa: ANN401  # JSON
+    return {
+        Layer(layer): {str(key): str(text) for key, text in texts.items()}
+        for layer, texts in document.get("settings", {}).items()
+    }
+
+
+def _parse_topic(name: str, stored: Any) -> Topic:  # noqa: ANN401  # whatever the JSON held
+    """Return a stored topic whose name can be a folder's and whose partitions are numbers."""
+    validate_topic_name(name)
+    numbers = stored["partitions"]
+    if not isinstance(numbers, list) or not all(
+        type(number) is int and 0 <= number <= INT32_MAX for number in numbers
+    ):
+        raise ValueError(f"partitions of {name!r} are no list of numbers")
+    if len(set(numbers)) != len(numbers):
+        raise ValueError(f"a partition of {name!r} is listed twice")
+    configs = {str(key): str(value) for key, value in stored["configs"].items()}
+    deleting = stored.get("deleting", False) is True
+    topic_id = stored.get("id")
+    if topic_id is not None and not any(decode_topic_id(topic_id)):
+        raise ValueError(f"the id of {name!r} is zero")
+    return Topic(name, tuple(sorted(numbers)), configs, deleting=deleting, id=topic_id)

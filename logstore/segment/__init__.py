@@ -1,7 +1,0 @@
-"""Segments: their files, the segments of one log, and how new ones take the place of old ones."""
-
-from logstore.segment.segment import LogSegment
-from logstore.segment.segments import LogSegments
-from logstore.segment.values import UNKNOWN_POSITION, BatchExtent, RollReason
-
-__all__ = ["UNKNOWN_POSITION", "BatchExtent", "LogSegment", "LogSegments", "RollReason"]

@@ -1,0 +1,112 @@
+"""The whole way in one run: generate a workload, clean a copy of it, prove the cleaning right."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from logstore.analysis.copies import copy_partitions
+from logstore.broker import Broker
+from logstore.runtime import DiskFileSystem, FixedWallClock
+from logstore.spark.generation.generate import Generated, generate, parquet_dir
+from logstore.spark.oracle.directories import verify_directories
+from logstore.spark.oracle.verify import Verdict
+from logstore.spark.stages import timed
+from logstore.types import DAY_MS
+from logstore.workload.spec import Spec
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from logstore.analysis.reports import CleanReport
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """The outcome of a run: what it made and found.
+
+    Attributes
+    ----------
+    generated : Generated
+        The topic, in `DIR/before`, and its rows in `DIR/before.parquet/TOPIC`.
+    cleaned : CleanReport
+        Of the copy in `DIR/after`.
+    verdict : Verdict
+        What the oracle says of both.
+    seconds : dict
+        Of each stage, in order.
+    """
+
+    generated: Generated
+    cleaned: CleanReport
+    verdict: Verdict
+    seconds: dict[str, float]
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the object of the command's JSON."""
+        records = self.generated.records
+        return {
+            "records": records,
+            "seconds": {stage: round(taken, 3) for stage, taken in self.seconds.items()},
+            "records_per_second": {
+                stage: round(records / taken) for stage, taken in self.seconds.items() if taken
+            },
+            "generated": self.generated.as_json(),
+            "cleaned": self.cleaned.to_json(),
+            "verified": self.verdict.as_json(),
+        }
+
+
+def run_pipeline(
+    spark: SparkSession,
+    spec: Spec,
+    directory: str,
+    *,
+    strategy: str | None = None,
+    threads: int | None = None,
+) -> Run:
+    """Generate, clean and verify.
+
+    Parameters
+    ----------
+    directory : str
+        Gets `before`, `before.parquet` and `after`; none of them may exist.
+    strategy : str, optional
+        By which to clean and to verify; the workload's own by default.
+    threads : int, optional
+        Partitions that are cleaned side by side; as many as there are cores by default.
+
+    Raises
+    ------
+    LogStoreError
+        A stage could not do its work; what earlier ones made stays.
+
+    Notes
+    -----
+    Closed segments of the copy are the original's under second names; cleaning replaces them. The
+    cleaning runs a day after the workload's last record, in the workload's own time.
+    """
+    before, after = f"{directory}/before", f"{directory}/after"
+    seconds: dict[str, float] = {}
+    configs = {} if strategy is None else {"compaction.strategy": strategy}
+    made = generate(spark, spec, before, parquet=parquet_dir(before, spec.topic), configs=configs)
+    seconds |= {f"generate: {stage}": taken for stage, taken in made.seconds.items()}
+    now_ms = spec.time.start_ms + round((spec.time.days + 1) * DAY_MS)
+    clock = FixedWallClock(now_ms)
+    with timed(seconds, "copy"), Broker(before, clock=clock, read_only=True) as source:
+        fs = DiskFileSystem(clock)
+        partitions = source.partitions(spec.topic)
+        copy_partitions(source.manager, partitions, fs, after, link=fs.link)
+    with Broker(after, clock=clock) as broker, timed(seconds, "clean"):
+        cleaned = broker.clean(
+            spec.topic,
+            force=True,
+            roll=True,
+            threads=threads or os.cpu_count(),
+        )
+    with timed(seconds, "verify"):
+        verdict = verify_directories(
+            spark, before, after, topic=spec.topic, now_ms=now_ms, forced=True
+        )
+    return Run(made, cleaned, verdict, seconds)

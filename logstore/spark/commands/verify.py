@@ -1,0 +1,198 @@
+"""`logstore workload verify`: an independent proof that a cleaning was right."""
+
+from __future__ import annotations
+
+from base64 import b64decode
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from logstore.cli.options import TIME_HELP, Settings, command, partition_option, to_time
+from logstore.cli.show.output import (
+    emit,
+    emit_json,
+    emit_lines,
+    format_count,
+    note,
+    plural,
+)
+from logstore.cli.show.tables import Table, paint
+from logstore.config.topic_keys import TOPIC_KEYS
+from logstore.spark.commands.workload import SparkOptions, spark_options
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from logstore.spark.oracle.verify import Verdict
+
+STRATEGIES = TOPIC_KEYS["compaction.strategy"].values
+ENCODINGS = TOPIC_KEYS["logstore.compaction.strategy.header.encoding"].values
+
+
+@command(
+    "verify",
+    examples=[
+        "logstore workload verify --before before --after after",
+        "logstore workload verify --before b --after a --strategy timestamp --forced",
+        "logstore workload verify --before b --after a --now 2024-02-01 --since 2024-01-01",
+    ],
+)
+@click.option(
+    "--before", metavar="DIR", required=True, help="The data directory as it was; repeatable.",
+    multiple=True,
+)  # fmt: skip
+@click.option(
+    "--after", metavar="DIR", required=True, help="The data directory after cleaning; repeatable.",
+    multiple=True,
+)  # fmt: skip
+@click.option(
+    "--strategy",
+    type=click.Choice(STRATEGIES),
+    help="By which records were to survive. Default: each topic's compaction.strategy.",
+)
+@click.option(
+    "--header",
+    metavar="NAME",
+    help="The version header. Default: each topic's compaction.strategy.header.",
+)
+@click.option(
+    "--encoding",
+    type=click.Choice(ENCODINGS),
+    help="How that header is encoded. Default: what each topic says.",
+)
+@click.option("--topic", metavar="TOPIC", help="Only this one. Default: all.")
+@partition_option("Which one of the topic's. Default: all.")
+@click.option(
+    "--since",
+    "since_ms",
+    callback=to_time,
+    metavar="TIME",
+    help=f"When the first cleaning between the two began: {TIME_HELP}. Default: --now, if given.",
+)
+@click.option(
+    "--forced",
+    is_flag=True,
+    help="It was cleaned with --force, which heeds no compaction lag: none is judged.",
+)
+@click.option(
+    "--require-cleaned",
+    is_flag=True,
+    help="A partition of a compacted topic that no cleaning has touched is a violation.",
+)
+@click.option(
+    "--examples",
+    type=click.IntRange(min=0),
+    default=10,
+    show_default=True,
+    metavar="N",
+    help="Of each kind of violation.",
+)
+@spark_options
+def verify(
+    settings: Settings,
+    before: tuple[str, ...],
+    after: tuple[str, ...],
+    strategy: str | None,
+    header: str | None,
+    encoding: str | None,
+    topic: str | None,
+    partition: int | None,
+    since_ms: int | None,
+    forced: bool,
+    require_cleaned: bool,
+    examples: int,
+    master: str | None,
+    driver_memory: str,
+) -> int:
+    """Compare a cleaned data directory with what must follow from the one before.
+
+    An oracle in DataFrame operations, which shares the engine's reader, not its rules: of the
+    cleaned range exactly the winning records are there, equal to the byte and in the order of their
+    offsets; tombstones, lags and retention are within their rules; what was not cleaned is
+    untouched. How far each
+    partition was cleaned is read from the cleaner's checkpoint in --after, the rest of the rules
+    from the topics' configurations.
+
+    --now tells when the (last) cleaning ran, --since when the first did, if there were several.
+    Without them tombstones that may have expired may be there or not; the verdict says what it
+    leaves unproven. Both directories are only read. Exit code 1 if anything is wrong.
+    """
+    if partition is not None and topic is None:
+        raise click.UsageError("--partition needs --topic")
+    if since_ms is not None and settings.now_ms is None:
+        raise click.UsageError("--since needs --now, the time of the last cleaning")
+    with SparkOptions(master, driver_memory).session("verify") as spark:
+        from logstore.spark.oracle.directories import verify_directories
+
+        verdict = verify_directories(
+            spark,
+            before,
+            after,
+            strategy=strategy,
+            header=header,
+            encoding=encoding,
+            topic=topic,
+            partition=partition,
+            since_ms=since_ms,
+            now_ms=settings.now_ms,
+            forced=forced,
+            require_cleaned=require_cleaned,
+            broker_config=settings.broker_config(),
+            examples=examples,
+        )
+    if settings.as_table:
+        print_verdict(verdict)
+    else:
+        emit_json(verdict.as_json(), settings.output)
+    return 0 if verdict.ok else 1
+
+
+def print_verdict(verdict: Verdict) -> None:
+    """Write a verdict for people."""
+    for text in verdict.notes:
+        note(text)
+    records = (
+        f"{plural(verdict.records_before, 'record')} before, "
+        f"{format_count(verdict.records_after)} after"
+    )
+    if verdict.gone_from_front:
+        records += f", {format_count(verdict.gone_from_front)} gone from the front"
+    if verdict.unproven:
+        records += f"; unproven: {', '.join(verdict.unproven)}"
+    if verdict.ok:
+        emit(f"{paint('right', 'green')}: {records}")
+        return
+    total = sum(verdict.violations.values())
+    emit(f"{paint(plural(total, 'violation'), 'red')}: {records}")
+    table = Table(("violation", "count", "what it means"), right=("count",), wrap=True)
+    emit_lines(table.lines(_kinds(verdict)))
+    if verdict.examples:
+        emit("")
+        table = Table(("example", "partition", "offset", "key"), right=("offset",))
+        emit_lines(table.lines(_examples(verdict)))
+
+
+def _kinds(verdict: Verdict) -> Iterator[tuple[str, str, str]]:
+    from logstore.spark.oracle.violations import KINDS
+
+    for kind, count in verdict.violations.items():
+        yield kind, format_count(count), KINDS[kind]
+
+
+def _examples(verdict: Verdict) -> Iterator[tuple[str, str, str, str]]:
+    from logstore.cli.show.output import display_bytes
+
+    for example in verdict.examples:
+        yield (
+            example["kind"],
+            f"{example['topic']}-{example['partition']}",
+            "" if example["offset"] is None else str(example["offset"]),
+            display_bytes(_key_of(example)),
+        )
+
+
+def _key_of(example: Mapping[str, Any]) -> bytes | None:
+    if "key_base64" in example:
+        return b64decode(example["key_base64"])
+    key: str | None = example["key"]
+    return None if key is None else key.encode()

@@ -1,0 +1,438 @@
+"""Writing topics from Spark: one directory a partition, committed all or nothing.
+
+    frame = frame.repartitionById(8, "partition").sortWithinPartitions("offset")
+    frame.write.format("logstore").mode("append").option("topic", "users").save(DATA_DIR)
+
+Rows become records in the order in which a task meets them; offsets are given anew, from 0 on.
+A partition must come whole from one task: `repartitionById` sees to that.
+
+Columns
+-------
+value : bytes or text; needed. Null is a tombstone.
+key : bytes or text.
+topic : text, unless the option says it.
+partition : int; needed if there is more than one.
+timestamp : a timestamp, or milliseconds as bigint. Missing or null, the clock's.
+headers : as in the schema to read.
+offset : only looked at: it must rise within a partition, so that a forgotten sort is found.
+timestampType : passed over.
+
+Options to write
+----------------
+topic : the name, for all rows.
+partitions : how many a topic gets (default: up to the highest number met).
+batchRecords : most records of a batch (default 1000); it closes earlier where the next record
+    might not fit `max.message.bytes`.
+compression : `none` (default), `gzip`, `snappy`, `lz4`, `zstd`.
+config.KEY : a topic's own configuration, stored with it: `config.segment.bytes`.
+now : wall time in ms to write by, for files that are the same each time.
+
+Modes
+-----
+append : adds topics. One that exists is refused, and nothing is written.
+overwrite : puts topics in the place of those of the same name; other topics stay.
+
+How they appear at once: `commit`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
+from pyspark.sql.types import (
+    BinaryType,
+    DataType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructType,
+    TimestampType,
+)
+
+from logstore.config.overrides import altered_overrides
+from logstore.errors import InvalidConfigurationError, InvalidRecordError
+from logstore.manager.topics.store import Topic
+from logstore.names import validate_topic_name
+from logstore.record.codecs import Codec
+from logstore.record.columns import headers_column
+from logstore.runtime import (
+    Clock,
+    DiskFileSystem,
+    FixedWallClock,
+    Runtime,
+    SystemClock,
+    random_source,
+)
+from logstore.spark.datasource.arrow import bytes_column, encoded_headers
+from logstore.spark.datasource.commit import (
+    WriteJob,
+    WrittenPartition,
+    by_partition,
+    closed,
+    new_log,
+)
+from logstore.spark.datasource.options import number_of, refuse_unknown
+from logstore.spark.datasource.schema import KAFKA_SCHEMA
+from logstore.types import INT32_MAX, TopicPartition
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from logstore.record.columns import BytesColumn
+    from logstore.storage.log.log import Log
+
+BATCH_RECORDS = 1000
+
+_GATHER_ROWS = 8192
+_GATHER_BYTES = 64 << 20
+_RECORD_OVERHEAD_MAX = 1 + 5 + 10 + 5 + 5 + 5
+_BATCH_OVERHEAD_MAX = 4096
+"""Its header, and what a codec adds to bytes that it cannot compress."""
+
+OPTIONS = ("path", "topic", "partitions", "batchRecords", "compression", "now")
+"""All there are to write, beside configurations of the topic."""
+
+_CONFIG_PREFIX = "config."
+_TEXT = (BinaryType, StringType)
+_TYPES: dict[str, tuple[type[DataType], ...]] = {
+    "key": _TEXT,
+    "value": _TEXT,
+    "topic": (StringType,),
+    "partition": (IntegerType, LongType),
+    "offset": (LongType, IntegerType),
+    "timestamp": (TimestampType, LongType),
+    "timestampType": (IntegerType,),
+    "headers": (type(KAFKA_SCHEMA["headers"].dataType),),
+}
+
+
+@dataclass
+class TaskMessage(WriterCommitMessage):
+    """The outcome of a task that wrote."""
+
+    partitions: tuple[WrittenPartition, ...]
+
+
+@dataclass(frozen=True)
+class WriteOptions:
+    """Options of writing; see the head of this module."""
+
+    topic: str | None
+    partitions: int | None
+    batch_records: int
+    codec: Codec
+    configs: Mapping[str, str]
+    now_ms: int | None
+
+    @classmethod
+    def parse(cls, options: Mapping[str, str]) -> WriteOptions:
+        """Return the options as given to Spark.
+
+        Raises
+        ------
+        InvalidConfigurationError, InvalidTopicError
+        """
+        refuse_unknown(options, OPTIONS, _CONFIG_PREFIX)
+        topic = options.get("topic")
+        if topic is not None:
+            validate_topic_name(topic)
+        overrides = {
+            key.removeprefix(_CONFIG_PREFIX): value
+            for key, value in options.items()
+            if key.startswith(_CONFIG_PREFIX)
+        }
+        configs, _ = altered_overrides({}, overrides, ())
+        return cls(
+            topic,
+            _positive("partitions", options.get("partitions")),
+            _positive("batchRecords", options.get("batchRecords")) or BATCH_RECORDS,
+            Codec.from_name(options.get("compression", Codec.NONE.kafka_name)),
+            configs,
+            number_of("now", options["now"]) if "now" in options else None,
+        )
+
+    def runtime(self) -> Runtime:
+        """Return the world to write in."""
+        clock: Clock = SystemClock() if self.now_ms is None else FixedWallClock(self.now_ms)
+        return Runtime(clock, DiskFileSystem(clock), random_source())
+
+
+def _positive(name: str, text: str | None) -> int | None:
+    if text is None:
+        return None
+    number = number_of(name, text)
+    if not 1 <= number <= INT32_MAX:
+        raise InvalidConfigurationError(f"{name}: {number} is not in [1, {INT32_MAX}]")
+    return number
+
+
+class LogstoreWriter(DataSourceArrowWriter):
+    """Writes one job's partitions; made where the job is planned, and copied to its tasks."""
+
+    def __init__(
+        self, path: str, options: Mapping[str, str], schema: StructType, *, overwrite: bool
+    ) -> None:
+        self.options = WriteOptions.parse(options)
+        _check_columns(schema, self.options)
+        topic = self.options.topic
+        self.job = WriteJob.begin(path, [] if topic is None else [topic], overwrite=overwrite)
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskMessage:
+        """Write the rows of one task; return where they are.
+
+        Raises
+        ------
+        RequestError
+            A row can be no record; the job fails.
+        """
+        runtime = self.options.runtime()
+        task_dir = self.job.task_dir()  # fails, as all below it does, once the job was aborted
+        writers: dict[TopicPartition, PartitionWriter] = {}
+        for rows in iterator:
+            for tp, part in _by_partition(rows, self.options):
+                if tp not in writers:
+                    log = new_log(runtime, f"{task_dir}/{tp}", tp, self.options.configs)
+                    writers[tp] = PartitionWriter(log, self.options)
+                writers[tp].add(part)
+        return TaskMessage(tuple(writers[tp].finish() for tp in sorted(writers)))
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Make what all tasks wrote known at once.
+
+        Raises
+        ------
+        InvalidRecordError
+            Rows of one partition came from several tasks.
+        TopicAlreadyExistsError
+            One does, and the mode is not `overwrite`.
+        KafkaStorageError
+            The data directory is in use by another process, or the disk failed.
+        """
+        written = [
+            partition
+            for message in messages
+            if isinstance(message, TaskMessage)
+            for partition in message.partitions
+        ]
+        written = _all_partitions(self.job, self.options, written)
+        numbers: dict[str, list[int]] = {}
+        for tp in sorted(by_partition(written)):
+            numbers.setdefault(tp.topic, []).append(tp.partition)
+        topics = [
+            Topic(name, tuple(found), self.options.configs) for name, found in numbers.items()
+        ]
+        self.job.commit(self.options.runtime(), topics, written)
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Remove all that this job left; see `WriteJob.abort`."""
+        self.job.abort()
+
+
+# -- rows --------------------------------------------------------------------------------
+
+
+def _check_columns(schema: StructType, options: WriteOptions) -> None:
+    names = schema.names
+    for name in names:
+        if name not in _TYPES:
+            raise InvalidConfigurationError(
+                f"column {name} means nothing here; known are {', '.join(_TYPES)}"
+            )
+        kind = schema[name].dataType
+        if not isinstance(kind, _TYPES[name]):
+            raise InvalidConfigurationError(f"column {name} cannot be {kind.simpleString()}")
+    headers = KAFKA_SCHEMA["headers"].dataType.simpleString()
+    if "headers" in names and schema["headers"].dataType.simpleString() != headers:
+        raise InvalidConfigurationError(f"column headers must be {headers}")
+    if "value" not in names:
+        raise InvalidConfigurationError("a column value is needed")
+    if options.topic is None and "topic" not in names:
+        raise InvalidConfigurationError("a column topic or an option topic is needed")
+    if "partition" not in names and options.partitions != 1:
+        raise InvalidConfigurationError("a column partition is needed, or partitions=1")
+
+
+def _by_partition(
+    rows: pa.RecordBatch, options: WriteOptions
+) -> Iterator[tuple[TopicPartition, pa.RecordBatch]]:
+    """Yield the rows of each partition among some, in their order."""
+    names = rows.schema.names
+    topics: list[str] = [] if options.topic is None else [options.topic]
+    topic_column = numbers_column = None
+    if not topics:
+        topic_column = _without_nulls(rows, "topic")
+        topics = topic_column.unique().to_pylist()
+    for topic in topics:
+        chosen = rows if len(topics) == 1 else rows.filter(pc.equal(topic_column, topic))
+        numbers = [0]
+        if "partition" in names:
+            numbers_column = _without_nulls(chosen, "partition")
+            numbers = numbers_column.unique().to_pylist()
+        for number in numbers:
+            tp = TopicPartition(topic, number)
+            if not 0 <= number < (options.partitions or INT32_MAX):
+                raise InvalidRecordError(
+                    f"a row for {tp}, but there are {options.partitions or INT32_MAX} partitions"
+                )
+            alone = len(numbers) == 1
+            yield tp, chosen if alone else chosen.filter(pc.equal(numbers_column, number))
+
+
+def _without_nulls(rows: pa.RecordBatch, name: str) -> pa.Array:
+    column = rows.column(name)
+    if column.null_count:
+        raise InvalidRecordError(f"a row has no {name}")
+    return column
+
+
+class PartitionWriter:
+    """Cuts the rows of a partition into batches and appends them; a task has one a partition.
+
+    Where a batch ends depends on the records alone, not on how Spark cut the rows.
+    """
+
+    def __init__(self, log: Log, options: WriteOptions) -> None:
+        self._log = log
+        self._options = options
+        self._batch_bytes = log.config.max_message_bytes - _BATCH_OVERHEAD_MAX
+        self._pending: list[pa.RecordBatch] = []
+        self._pending_rows = self._pending_bytes = 0
+        self._last_offset = -1
+
+    def add(self, rows: pa.RecordBatch) -> None:
+        """Take rows."""
+        self._check_order(rows)
+        step = max(1, rows.num_rows * _GATHER_BYTES // max(rows.nbytes, 1))
+        for start in range(0, rows.num_rows, step):
+            self._gather(rows.slice(start, step))
+
+    def _gather(self, rows: pa.RecordBatch) -> None:
+        self._pending.append(rows)
+        self._pending_rows += rows.num_rows
+        self._pending_bytes += rows.nbytes
+        are_many = self._pending_rows >= max(_GATHER_ROWS, self._options.batch_records)
+        if are_many or self._pending_bytes >= _GATHER_BYTES:
+            self._append_batches(final=False)
+
+    def finish(self) -> WrittenPartition:
+        """Append what is left and close the log cleanly."""
+        self._append_batches(final=True)
+        return closed(self._log)
+
+    def _check_order(self, rows: pa.RecordBatch) -> None:
+        if "offset" not in rows.schema.names:
+            return
+        offsets = np.asarray(_without_nulls(rows, "offset")).astype(np.int64)
+        steps = np.diff(offsets, prepend=self._last_offset)
+        if (steps <= 0).any():
+            row = int(np.flatnonzero(steps <= 0)[0])
+            raise InvalidRecordError(
+                f"the offsets of {self._log.topic_partition} do not rise: {offsets[row]} comes"
+                f" after {offsets[row] - steps[row]}; sortWithinPartitions('offset') is missing"
+            )
+        self._last_offset = int(offsets[-1])
+
+    def _append_batches(self, *, final: bool) -> None:
+        if not self._pending_rows:
+            return
+        # Columns beyond 2 GiB would come in several pieces.
+        (rows,) = pa.Table.from_batches(self._pending).combine_chunks().to_batches()
+        columns = self._columns(rows)
+        done = 0
+        for start, stop in self._cuts(columns, final=final):
+            self._append(columns, start, stop)
+            done = stop
+        rest = rows.slice(done)
+        self._pending = [rest] if rest.num_rows else []
+        self._pending_rows, self._pending_bytes = rest.num_rows, rest.nbytes
+
+    def _columns(self, rows: pa.RecordBatch) -> _Columns:
+        names, count = rows.schema.names, rows.num_rows
+        nothing = pa.nulls(count, pa.binary())
+        headers = headers_column(None, count)
+        if "headers" in names:
+            headers = encoded_headers(rows.column("headers"))
+        timestamps = np.full(count, self._log.runtime.clock.now_ms(), np.int64)
+        if "timestamp" in names:
+            timestamps = _timestamps_ms(rows.column("timestamp"), timestamps)
+        return _Columns(
+            bytes_column(rows.column("key") if "key" in names else nothing),
+            bytes_column(rows.column("value")),
+            timestamps,
+            headers,
+        )
+
+    def _cuts(self, columns: _Columns, *, final: bool) -> Iterator[tuple[int, int]]:
+        """Yield [start, stop) of each batch that is full; of the last one too if `final`."""
+        count, most = len(columns.timestamps), self._options.batch_records
+        ends = columns.ends()
+        start = 0
+        while start < count:
+            before = ends[start - 1] if start else 0
+            fitting = int(np.searchsorted(ends, before + self._batch_bytes, "right"))
+            stop = min(start + most, max(fitting, start + 1))
+            if stop == count and stop - start < most and not final:
+                return
+            yield start, stop
+            start = stop
+
+    def _append(self, columns: _Columns, start: int, stop: int) -> None:
+        self._log.writer.append_columns(
+            columns.keys.slice(start, stop),
+            columns.values.slice(start, stop),
+            columns.timestamps[start:stop],
+            columns.headers.slice(start, stop),
+            self._options.codec,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Columns:
+    keys: BytesColumn
+    values: BytesColumn
+    timestamps: NDArray[np.int64]
+    headers: BytesColumn
+
+    def ends(self) -> NDArray[np.int64]:
+        """Return how many bytes the records up to each can take, uncompressed, at most."""
+        sizes = np.full(len(self.timestamps), _RECORD_OVERHEAD_MAX, np.int64)
+        for column in (self.keys, self.values, self.headers):
+            sizes += np.maximum(column.sizes, 0)
+        return np.cumsum(sizes)
+
+
+def _timestamps_ms(column: pa.Array, default: NDArray[np.int64]) -> NDArray[np.int64]:
+    numbers = column.cast(pa.timestamp("us", column.type.tz)) if _is_time(column) else column
+    values = np.asarray(pc.fill_null(numbers.view(pa.int64()), 0))
+    if _is_time(column):
+        values = values // 1000
+    return np.where(np.asarray(column.is_null()), default, values) if column.null_count else values
+
+
+def _is_time(column: pa.Array) -> bool:
+    return pa.types.is_timestamp(column.type)
+
+
+def _all_partitions(
+    job: WriteJob, options: WriteOptions, written: Iterable[WrittenPartition]
+) -> list[WrittenPartition]:
+    """Return the partitions of the topics, empty ones made where no row went."""
+    found = by_partition(written)
+    totals = {} if options.topic is None else {options.topic: options.partitions or 1}
+    for tp in found:
+        least = max(totals.get(tp.topic, 1), tp.partition + 1)
+        totals[tp.topic] = options.partitions or least
+    runtime = options.runtime()
+    empty = job.task_dir()
+    for topic, total in totals.items():
+        for number in range(total):
+            tp = TopicPartition(topic, number)
+            if tp not in found:
+                found[tp] = closed(new_log(runtime, f"{empty}/{tp}", tp, options.configs))
+    return list(found.values())

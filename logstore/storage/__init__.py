@@ -1,0 +1,1 @@
+"""One partition on disk: segments, indexes, producer state, checkpoints, and the log over them."""

@@ -1,0 +1,138 @@
+"""A table in text: the form of every checkpoint.
+
+Line 1 is the version `0`, line 2 the number of entries, then comes one entry a line, its fields
+one space apart. It is always replaced as a whole, so a reader sees an old or a new one, and it is
+allowed to lag behind what it describes.
+Source: docs/spec/storage-format.md §10; Kafka's CheckpointFile reads and writes the same.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+from logstore.errors import CorruptCheckpointError
+from logstore.named import NamedTuple
+from logstore.runtime.fs import FileSystem
+from logstore.storage.checkpoint.atomic import read_bytes, write_atomically
+from logstore.types import LINE_END, SMALL_FILE_MAX_BYTES
+
+CHECKPOINT_VERSION = 0
+
+_NUMBER = re.compile(r"[+-]?[0-9]+")
+_FIELD_GAP = re.compile(r"[ \t\v\f]+")
+
+
+class Row(NamedTuple):
+    """An entry of a text checkpoint and the number of its line, counted from 1."""
+
+    line: int
+    fields: Sequence[str]
+
+
+def read_rows(
+    fs: FileSystem, path: str, field_count: int, max_bytes: int = SMALL_FILE_MAX_BYTES
+) -> list[Row]:
+    """Read a text checkpoint.
+
+    Parameters
+    ----------
+    fs : FileSystem
+    path : str
+    field_count : int
+        Fields that every entry must have.
+    max_bytes : int, optional
+        See `read_bytes`.
+
+    Returns
+    -------
+    list of Row
+        In the file's order; empty when the file is missing, is empty, or ends after its version.
+
+    Raises
+    ------
+    CorruptCheckpointError
+        The version is not 0, a number does not parse, an entry has another number of fields (a
+        blank line has none), or there are more or fewer entries than announced.
+    """
+    try:
+        data = read_bytes(fs, path, max_bytes)
+    except FileNotFoundError:
+        return []
+    return rows_of(data, path, field_count)
+
+
+def rows_of(data: bytes, path: str, field_count: int) -> list[Row]:
+    """Return the entries that the bytes of a checkpoint hold; raises as `read_rows` does."""
+    try:
+        lines = LINE_END.split(data.decode("utf-8"))
+    except UnicodeDecodeError as error:
+        raise CorruptCheckpointError(
+            "not UTF-8 text", path=path, position=error.start, check="encoding"
+        ) from error
+    if not lines[-1]:
+        lines.pop()
+    if lines:
+        version = parse_number(path, Row(1, lines[:1]), 0, "version", bits=32)
+        if version != CHECKPOINT_VERSION:
+            raise CorruptCheckpointError(
+                f"line 1: unknown version {version}",
+                path=path,
+                check="version",
+                expected=CHECKPOINT_VERSION,
+                found=version,
+            )
+    if len(lines) < 2:
+        return []
+    announced = parse_number(path, Row(2, lines[1:2]), 0, "entry count", bits=32)
+    rows = []
+    for number, text in enumerate(lines[2:], start=3):
+        fields = _FIELD_GAP.split(text.rstrip(" \t\v\f"))
+        if len(fields) != field_count:
+            raise CorruptCheckpointError(
+                f"line {number}: an entry of {field_count} fields expected, found {text!r}",
+                path=path,
+                check="field count",
+                expected=field_count,
+                found=text,
+            )
+        rows.append(Row(number, fields))
+    if len(rows) != announced:
+        raise CorruptCheckpointError(
+            f"line 2 announces {announced} entries, found {len(rows)}",
+            path=path,
+            check="entry count",
+            expected=announced,
+            found=len(rows),
+        )
+    return rows
+
+
+def write_rows(fs: FileSystem, path: str, rows: Iterable[Sequence[object]]) -> bytes:
+    """Write a text checkpoint atomically; return it. Each row is the fields of one entry."""
+    lines = [" ".join(map(str, row)) for row in rows]
+    text = "\n".join([str(CHECKPOINT_VERSION), str(len(lines)), *lines])
+    data = f"{text}\n".encode()
+    write_atomically(fs, path, data)
+    return data
+
+
+def parse_number(path: str, row: Row, field: int, name: str, *, bits: int) -> int:
+    """Return a field of a checkpoint as a signed number of `bits` bits.
+
+    Raises
+    ------
+    CorruptCheckpointError
+        It is no decimal number or does not fit; the message has the line and `name`.
+    """
+    text = row.fields[field]
+    value = int(text) if _NUMBER.fullmatch(text) and len(text) <= 20 else None
+    if value is None or not -(1 << bits - 1) <= value < 1 << bits - 1:
+        raise CorruptCheckpointError(
+            f"line {row.line}: {name} {text!r} is no {bits}-bit number",
+            path=path,
+            check=name,
+            expected=f"a {bits}-bit number",
+            found=text,
+        )
+    return value

@@ -1,0 +1,7 @@
+"""Indexes of a segment: derived data that the .log file can rebuild."""
+
+from logstore.storage.index.offset_index import OffsetIndex
+from logstore.storage.index.time_index import TimeIndex
+from logstore.storage.index.transaction_index import TransactionIndex
+
+__all__ = ["OffsetIndex", "TimeIndex", "TransactionIndex"]

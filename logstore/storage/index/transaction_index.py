@@ -1,0 +1,218 @@
+"""The transaction index: the aborted transactions whose markers a segment holds.
+
+Offset  Size  Field              Type
+     0     2  version            i16   0
+     2     8  producerId         i64
+    10     8  firstOffset        i64   first data offset of the transaction
+    18     8  lastOffset         i64   offset of its ABORT marker
+    26     8  lastStableOffset   i64   the partition's last stable offset after the abort
+
+Big-endian; `lastOffset` rises strictly. The file exists only if an entry was ever written, and
+has no length but that of its entries. Source: docs/spec/storage-format.md §7.4.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+
+from logstore.errors import CorruptIndexError, InvalidOffsetError
+from logstore.runtime.fs import FileSystem
+from logstore.storage.index.entry_file import Column, EntryFile
+from logstore.types import INT64_MAX, NO_OFFSET, AbortedTxn
+
+VERSION = 0
+
+
+class TransactionIndex(EntryFile):
+    """List of aborted transactions, in the order of their markers.
+
+    Parameters
+    ----------
+    fs : FileSystem
+        Where the file lives.
+    path : str
+        Name of the file; made by the first append and by nothing else.
+    base_offset : int
+        The segment's base offset; no marker in the file lies below it.
+    writable : bool, optional
+        Whether the file may be created and changed; True by default.
+    """
+
+    ENTRY = struct.Struct(">hqqqq")
+    LAST_OFFSET = Column(struct.Struct(">q"), 18)
+    KEY = LAST_OFFSET
+    assert ENTRY.size == 34
+
+    def __init__(
+        self, fs: FileSystem, path: str, base_offset: int, *, writable: bool = True
+    ) -> None:
+        super().__init__(fs, path, base_offset, writable=writable)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is no entry; creates no file."""
+        self._ready()
+        return self._entries == 0
+
+    @property
+    def last_txn(self) -> AbortedTxn | None:
+        """The last entry; None if there is none."""
+        self._ready()
+        return None if self._last is None else self._txn(self._entries - 1, self._last)
+
+    def append(self, txn: AbortedTxn) -> None:
+        """Add an entry; the first one creates the file.
+
+        Raises
+        ------
+        InvalidOffsetError
+            `txn.last_offset` is not above that of the last entry.
+        """
+        self.extend([txn])
+
+    def extend(self, txns: Sequence[AbortedTxn]) -> None:
+        """Add entries in one write; see `append`. If one of them cannot be added, none is."""
+        if not txns:
+            return
+        self._writing()
+        last_offset = NO_OFFSET if self._last is None else self._last[3]
+        for txn in txns:
+            if txn.last_offset <= last_offset:
+                raise InvalidOffsetError(
+                    f"{self._path}: last offset {txn.last_offset} of a transaction is not above"
+                    f" that of the one before, {last_offset}"
+                )
+            last_offset = txn.last_offset
+        self._put_rows(b"".join(self.ENTRY.pack(VERSION, *txn) for txn in txns))
+
+    def entries(self) -> list[AbortedTxn]:
+        """Return all entries in order.
+
+        Raises
+        ------
+        CorruptIndexError
+            An entry has a version this engine does not know.
+        """
+        return [self._txn(slot, row) for slot, row in enumerate(self._rows())]
+
+    def collect_aborted_txns(
+        self, fetch_offset: int, upper_bound_offset: int
+    ) -> tuple[list[AbortedTxn], bool]:
+        """Find the aborted transactions that overlap a range of offsets.
+
+        Parameters
+        ----------
+        fetch_offset : int
+            First offset of the range, inclusive.
+        upper_bound_offset : int
+            End of the range, exclusive.
+
+        Returns
+        -------
+        txns : list of AbortedTxn
+            In the order of their markers.
+        is_complete : bool
+            Whether no later segment can add to them: everything below the end of the range was
+            stable after one of the entries read.
+
+        Raises
+        ------
+        CorruptIndexError
+            An entry has a version this engine does not know.
+
+        Notes
+        -----
+        O(log entries + entries read).
+        """
+        first = 0
+        if fetch_offset < upper_bound_offset:
+            # One that ended before the range is not in it, and cannot complete the search either:
+            # after an abort no more than the offsets up to its marker are stable.
+            first, _, _ = self._search(self.LAST_OFFSET, fetch_offset)
+        txns: list[AbortedTxn] = []
+        for slot, row in enumerate(self._rows(first), first):
+            txn = self._txn(slot, row)
+            if txn.last_offset >= fetch_offset and txn.first_offset < upper_bound_offset:
+                txns.append(txn)
+            if txn.last_stable_offset >= upper_bound_offset:
+                return txns, True
+        return txns, False
+
+    def truncate_to(self, offset: int) -> None:
+        """Drop the entries whose last offset is `offset` or above; creates no file."""
+        if self._ready() is None:
+            return
+        entries, _, _ = self._search(self.LAST_OFFSET, offset)
+        if entries < self._entries:
+            self._cut(entries)
+            self._set_length(entries * self.ENTRY.size)
+
+    def reset(self) -> None:
+        """Drop all entries; a file that exists stays, with length 0."""
+        if self._ready() is not None:
+            self._cut(0)
+            self._set_length(0)
+
+    def sanity_check(self, end_offset: int | None = None) -> None:
+        """Verify every entry; creates no file.
+
+        Parameters
+        ----------
+        end_offset : int, optional
+            End of the segment, exclusive, if it is known.
+
+        Raises
+        ------
+        CorruptIndexError
+            The length is no multiple of the entry size, or an entry has an unknown version, a
+            negative producer id or offset, does not end in the segment and above the one before,
+            ends before it begins, or leaves more stable than its marker.
+
+        Notes
+        -----
+        O(entries); run when a log is loaded.
+        """
+        self._ready()
+        self._check_length()
+        previous = self._base_offset - 1
+        end_offset = INT64_MAX if end_offset is None else end_offset
+        for slot, txn in enumerate(self.entries()):
+            for check, found, least, most in (
+                ("producer id", txn.producer_id, 0, INT64_MAX),
+                ("last offset", txn.last_offset, previous + 1, end_offset - 1),
+                ("first offset", txn.first_offset, 0, txn.last_offset - 1),
+                ("last stable offset", txn.last_stable_offset, 0, txn.last_offset + 1),
+            ):
+                if not least <= found <= most:
+                    raise CorruptIndexError(
+                        f"{check} {found} of an aborted transaction is not within {least} and"
+                        f" {most}",
+                        path=self._path,
+                        position=slot * self.ENTRY.size,
+                        check=check,
+                        expected=least if found < least else most,
+                        found=found,
+                    )
+            previous = txn.last_offset
+
+    def _txn(self, slot: int, row: tuple[int, ...]) -> AbortedTxn:
+        version, *numbers = row
+        if version > VERSION:
+            raise CorruptIndexError(
+                f"aborted transaction of version {version}, newest known is {VERSION}",
+                path=self._path,
+                position=slot * self.ENTRY.size,
+                check="version is known",
+                expected=VERSION,
+                found=version,
+            )
+        return AbortedTxn(*numbers)
+
+    def _check(self) -> None:
+        """Assert the invariants: last offsets rise strictly, the file ends with its entries."""
+        super()._check()
+        if self._file is not None:
+            last_offsets = [row[3] for row in self._rows(self._loaded)]
+            assert last_offsets == sorted(set(last_offsets))
+            assert self._length - self._entries * self.ENTRY.size < self.ENTRY.size

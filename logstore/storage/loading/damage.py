@@ -1,0 +1,68 @@
+"""Damage met while a partition is opened: what lies behind it, and a cut there would lose."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from logstore.errors import CorruptionError, UnsupportedFormatError
+from logstore.named import NamedTuple
+from logstore.record.search import find_batch
+from logstore.record.survey import Damage, SegmentBounds, survey
+from logstore.record.walk import batch_totals
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from logstore.storage.segment.segment import LogSegment
+
+_EFFORT = 1 << 30
+"""Bytes read in search of a valid batch before more is taken for granted, at most."""
+
+
+class Lost(NamedTuple):
+    """Valid batches behind a cut, and the records in them."""
+
+    batches: int
+    records: int
+
+    def __str__(self) -> str:
+        batches = "1 valid batch" if self.batches == 1 else f"{self.batches:,} valid batches"
+        records = "1 record" if self.records == 1 else f"{self.records:,} records"
+        return f"{batches} with {records}"
+
+
+def is_followed(segment: LogSegment, position: int, later: Sequence[LogSegment]) -> bool:
+    """Tell whether a valid batch lies behind a position of a segment; `later` are those above."""
+    if any(_holds_a_batch(each) for each in later):
+        return True
+    size, base_offset = segment.size_bytes, segment.base_offset
+    try:
+        at = position + 1
+        return find_batch(segment.file, at, size, base_offset, effort=_EFFORT) is not None
+    except CorruptionError:  # made to look like batches: nobody can tell in time
+        return True
+
+
+def _holds_a_batch(segment: LogSegment) -> bool:
+    return find_batch(segment.file, 0, segment.size_bytes, segment.base_offset) is not None
+
+
+def lost_behind(segment: LogSegment, position: int, later: Sequence[LogSegment]) -> Lost:
+    """Count the valid batches that a cut at a position of a segment takes, as far as one walks."""
+    batches = records = 0
+    base_offset = segment.base_offset
+    bounds = SegmentBounds(segment.log_path, base_offset, base_offset, None)
+    limit = segment.config.logstore_decompression_max_bytes
+    for found in survey(segment.file, bounds, limit):
+        if not isinstance(found, Damage) and found.position >= position:
+            batches += 1
+            records += found.batch.header.record_count
+    for each in later:
+        try:
+            totals = batch_totals(each.file, each.log_path, each.size_bytes)
+        except (CorruptionError, UnsupportedFormatError):
+            inside = lost_behind(each, 0, ())
+            batches, records = batches + inside.batches, records + inside.records
+        else:
+            batches, records = batches + totals.batches, records + totals.records
+    return Lost(batches, records)

@@ -1,0 +1,231 @@
+"""Leftovers of a crash in a partition's directory, finished or undone from the files' names.
+
+The first stages of a load (storage-format §11, steps 1 to 4), and the view of the directory that
+all stages share: what there is, what was changed, what is to be told. Running a stage twice
+changes nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from logstore.errors import CorruptRecordError
+from logstore.names import (
+    CLEANED_SUFFIX,
+    DELETED_SUFFIX,
+    LEADER_EPOCHS,
+    LOG_SUFFIX,
+    SEGMENT_SUFFIXES,
+    SNAPSHOT_SUFFIX,
+    SWAP_SUFFIX,
+    file_name,
+    parse_segment_file,
+)
+from logstore.record.walk import walk_headers
+from logstore.runtime import FileKind
+from logstore.storage.checkpoint.atomic import remove_temporary
+from logstore.storage.checkpoint.topic_id import PARTITION_METADATA
+from logstore.storage.log.finding import Finding
+from logstore.storage.segment.swap import from_both_ends
+from logstore.types import INT64_MAX
+
+if TYPE_CHECKING:
+    from logstore.names import SegmentFile
+    from logstore.runtime import FileSystem
+
+logger = logging.getLogger(__name__)
+
+
+class PartitionFiles:
+    """The directory of a partition that is being loaded."""
+
+    def __init__(
+        self, fs: FileSystem, directory: str, finding_level: int = logging.WARNING
+    ) -> None:
+        self._finding_level = finding_level
+        self.fs = fs
+        self.directory = directory
+        self._findings: dict[Finding, None] = {}
+        self._listing: list[tuple[str, SegmentFile]] | None = None
+        self._irregular: dict[str, FileKind] = {}
+        self._unsettled = False
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """The findings so far, in order."""
+        return tuple(self._findings)
+
+    def listed(
+        self, *, kind: str | None = None, state: str | None = ""
+    ) -> list[tuple[str, SegmentFile]]:
+        """List (path, parts) of segments' files and snapshots.
+
+        Parameters
+        ----------
+        kind, state : str or None
+            `.log` and the like, and what follows it (`.swap`); None is any.
+        """
+        if self._listing is None:
+            self._listing = self._list()
+        return [
+            (path, parts)
+            for path, parts in self._listing
+            if kind in (None, parts.kind) and state in (None, parts.state)
+        ]
+
+    def _list(self) -> list[tuple[str, SegmentFile]]:
+        """List what a log may have written; everything else is foreign, and left alone.
+
+        A folder is foreign whatever its name, and so is a pipe or a device named as a `.log`; a
+        `.log` that is a link can be read. The other names are the engine's, to be removed or
+        replaced: `irregular` knows those of what is no regular file.
+        """
+        found = []
+        self._irregular.clear()
+        for name, kind in self.fs.kinds(self.directory).items():
+            parts = parse_segment_file(name)
+            if parts is None or parts.base_offset > INT64_MAX:
+                continue
+            if name != file_name(parts.base_offset, parts.kind) + parts.state:
+                continue
+            path = f"{self.directory}/{name}"
+            if kind is not FileKind.FILE:
+                self._irregular[path] = kind
+            if kind is FileKind.DIRECTORY:
+                continue
+            if kind is FileKind.SPECIAL and parts.kind == LOG_SUFFIX and not parts.state:
+                logger.warning("%s is passed over: it is no regular file", path)
+                continue
+            found.append((path, parts))
+        return found
+
+    def irregular(self, path: str) -> FileKind | None:
+        """Return the kind of what has a segment file's name, if that is no regular file."""
+        return self._irregular.get(path)
+
+    def note(self, action: str, path: str, detail: str) -> None:
+        """Tell of something, once."""
+        finding = Finding(action, path, detail)
+        if finding not in self._findings:
+            logger.log(self._finding_level, "%s: %s: %s", path, action, detail)
+            self._findings[finding] = None
+
+    def remove(self, path: str, action: str, detail: str) -> None:
+        """Remove a listed file, of a link the link, and note why."""
+        self.note(action, path, detail)
+        self.fs.remove(path)
+        self.changed()
+
+    def changed(self) -> None:
+        """Record that names in the directory changed."""
+        self._listing = None
+        self._unsettled = True
+
+    def settle(self) -> None:
+        """Make the names durable, so that what follows cannot survive without what came before.
+
+        A crash between two stages must leave a state that the next start reads the same way.
+        """
+        if self._unsettled:
+            self.fs.sync_dir(self.directory)
+            self._unsettled = False
+
+
+def remove_leftovers(files: PartitionFiles, *, keeps_cleaned: bool = False) -> None:
+    """Delete `.deleted`, unfinished splits' `.swap`, and all `.cleaned` (steps 1, 2).
+
+    Temporary files of interrupted writes are deleted as well, without a finding.
+
+    Parameters
+    ----------
+    keeps_cleaned : bool
+        Whether `.cleaned` files are kept if there is no `.swap`: the log is in use, and a cleaning
+        in another thread may be writing them.
+    """
+    if remove_temporary(files.fs, files.directory, (LEADER_EPOCHS, PARTITION_METADATA)):
+        files.changed()
+    for path, _ in files.listed(state=DELETED_SUFFIX):
+        files.remove(path, "removed_leftover", "its deletion had been scheduled")
+    for path, _ in files.listed(state=SWAP_SUFFIX):
+        if files.irregular(path) is not None:
+            files.remove(path, "removed_leftover", "no swap makes what is no regular file")
+    cleaned = files.listed(state=CLEANED_SUFFIX)
+    if keeps_cleaned and not files.listed(state=SWAP_SUFFIX):
+        cleaned = []
+    if cleaned:
+        lowest = min(parts.base_offset for _, parts in cleaned)
+        for path, parts in files.listed(state=SWAP_SUFFIX):
+            if parts.base_offset >= lowest:
+                files.remove(path, "removed_leftover", "its swap had not begun for all files")
+        files.settle()  # a `.swap` without any `.cleaned` would count as complete
+    for path, _ in cleaned:
+        files.remove(path, "removed_leftover", "the cleaning that wrote it did not finish")
+    files.settle()
+
+
+def finish_swaps(files: PartitionFiles) -> None:
+    """Delete what complete `.swap` segments supersede, then strip the suffix (steps 3, 4).
+
+    Raises
+    ------
+    CorruptRecordError, UnsupportedFormatError
+        A `.swap` cannot be walked to its end; nothing was changed in this stage.
+    """
+    logs = files.listed(kind=LOG_SUFFIX, state=SWAP_SUFFIX)
+    swaps = {parts.base_offset: path for path, parts in logs}
+    if swaps:
+        lowest = min(swaps)
+        highest = max(_next_offset(files.fs, path, base) for base, path in swaps.items())
+        original = _original_of_split(files, lowest)
+        for path, parts in files.listed():
+            superseded = lowest <= parts.base_offset < highest
+            if parts.kind in SEGMENT_SUFFIXES:
+                # The base itself counts even if the new segment is empty.
+                superseded |= parts.base_offset in swaps or parts.base_offset == original
+            elif parts.kind != SNAPSHOT_SUFFIX:
+                continue
+            if superseded:
+                files.remove(path, "finished_swap", "complete new segments take its place")
+        files.settle()  # what is superseded must not come back beside its successor
+    swapped = files.listed(state=SWAP_SUFFIX)
+    for bases in from_both_ends({parts.base_offset for _, parts in swapped}):
+        for path, parts in swapped:
+            if parts.base_offset in bases:
+                target = path.removesuffix(SWAP_SUFFIX)
+                files.note("finished_swap", target, "renamed from .swap")
+                files.fs.rename(path, target)
+                files.changed()
+        files.settle()
+
+
+def _next_offset(fs: FileSystem, path: str, base_offset: int) -> int:
+    file = fs.open(path)
+    try:
+        next_offset = base_offset
+        for at in walk_headers(file, path):
+            next_offset = at.header.next_offset
+        return next_offset
+    finally:
+        file.close()
+
+
+def _original_of_split(files: PartitionFiles, lowest: int) -> int | None:
+    """Return the base of the segment that a split replaces by one of base `lowest`, if any.
+
+    The first new segment bears the base of the first batch, and may so lie above the old base.
+    No other segment below begins with that batch.
+    """
+    logs = [(parts.base_offset, path) for path, parts in files.listed(kind=LOG_SUFFIX)]
+    base, path = max(((base, path) for base, path in logs if base < lowest), default=(None, ""))
+    if base is None:
+        return None
+    file = files.fs.open(path)
+    try:
+        with suppress(CorruptRecordError):
+            first = next(walk_headers(file, path), None)
+            return base if first is not None and first.header.base_offset == lowest else None
+    finally:
+        file.close()
+    return None

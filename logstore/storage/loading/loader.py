@@ -1,0 +1,844 @@
+"""Opening a partition directory: finish or undo what a crash interrupted, then load.
+
+One function a stage, in the order of storage-format §11; running any of them twice changes
+nothing. What was done is reported as findings. Read-only callers pass a runtime whose files
+are an overlay, so the same code computes recovery without performing it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from functools import partial
+from itertools import pairwise, zip_longest
+from typing import TYPE_CHECKING
+
+from logstore.errors import (
+    CorruptCheckpointError,
+    CorruptIndexError,
+    CorruptionError,
+    CorruptRecordError,
+    DataLossError,
+    KafkaStorageError,
+    SegmentOverflowError,
+    UnsupportedFormatError,
+)
+from logstore.named import NamedTuple
+from logstore.names import (
+    CLEANED_SUFFIX,
+    DELETE_DIR_SUFFIX,
+    INDEX_SUFFIX,
+    INDEX_SUFFIXES,
+    LEADER_EPOCHS,
+    LOG_SUFFIX,
+    SEGMENT_SUFFIXES,
+    TIME_INDEX_SUFFIX,
+    TXN_INDEX_SUFFIX,
+)
+from logstore.record.walk import refuse_old_format
+from logstore.runtime import FileKind, directory_of
+from logstore.storage.loading.leftovers import PartitionFiles, finish_swaps, remove_leftovers
+from logstore.storage.loading.on_damage import OnDamage
+from logstore.storage.loading.tail import find_tail
+from logstore.storage.log.epochs import LeaderEpochCache
+from logstore.storage.log.log import Log
+from logstore.storage.log.recovery import has_aborted_transaction, recover_segment, replay_batches
+from logstore.storage.log.replay import rebuild_producer_state
+from logstore.storage.log.split import split_segment
+from logstore.storage.producers.state import ProducerStateManager
+from logstore.storage.segment.segment import LogSegment
+from logstore.storage.segment.segments import LogSegments
+from logstore.types import INT32_MAX, INT64_MAX, SMALL_FILE_MAX_BYTES
+
+if TYPE_CHECKING:
+    from logstore.config.log_config import LogConfig
+    from logstore.runtime import Runtime
+    from logstore.storage.loading.damage import Lost
+    from logstore.storage.loading.surveyed import SurveyedFiles
+    from logstore.storage.log.recovery import SegmentRecovery
+    from logstore.types import TopicPartition
+
+logger = logging.getLogger(__name__)
+
+
+class _Walked(NamedTuple):
+    """A walk to the end of a segment: what it found of a file of that size."""
+
+    segment: LogSegment
+    size_bytes: int
+    next_offset: int
+
+
+class LogLoader:
+    """Loads one partition; see `open_log`."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        directory: str,
+        topic_partition: TopicPartition,
+        config: LogConfig,
+        *,
+        clean: bool,
+        recovery_point: int,
+        log_start_offset: int,
+        producer_id_expiration_ms: int,
+        finding_level: int,
+        small_file_max_bytes: int,
+        reached_offset: int,
+        keep_reached_offset: Callable[[int], None] | None,
+        high_watermark: int | None,
+        on_damage: OnDamage,
+        keep_below: int,
+        surveys: bool,
+        keeps_cleaned: bool = False,
+    ) -> None:
+        self.runtime = runtime
+        self.fs = runtime.fs
+        self.directory = directory
+        self.topic_partition = topic_partition
+        self.config = config
+        self.clean = clean
+        self.recovery_point = recovery_point
+        self.log_start_offset = log_start_offset
+        self.producer_id_expiration_ms = producer_id_expiration_ms
+        self.small_file_max_bytes = small_file_max_bytes
+        self._reached_offset = max(reached_offset, recovery_point)
+        self._keep_reached_offset = keep_reached_offset
+        self._high_watermark = high_watermark
+        self._on_damage = on_damage
+        self._keep_below = keep_below
+        self._surveys = surveys
+        self._keeps_cleaned = keeps_cleaned
+        self._lost: dict[str, Lost] = {}
+        self._surveyed: SurveyedFiles | None = None
+        self.files = PartitionFiles(runtime.fs, directory, finding_level)
+        self._useless: set[int] = set()
+        self._verified_ends: dict[int, int] = {}
+        self._walked: _Walked | None = None
+        self._is_end_lost = False
+        self._is_end_damaged = False
+        self._scratch_state: ProducerStateManager | None = None
+        self.segments = LogSegments()
+        self.epochs = self._load_epochs()
+        self.producer_state = self._new_producer_state()
+
+    def load(self) -> Log:
+        """Run every stage and return the log."""
+        self._refuse_old_formats()
+        remove_leftovers(self.files, keeps_cleaned=self._keeps_cleaned)
+        if self._surveys:
+            from logstore.storage.loading.surveyed import survey_files  # see `_judge_overlaps`
+
+            self._surveyed = survey_files(self.files, self.config, self.clean)
+        else:
+            finish_swaps(self.files)
+        self._load_segment_files()
+        if not len(self.segments):
+            # A new directory lasts no longer than its own name does.
+            self.fs.sync_dir(directory_of(self.directory))
+            self._create_segment(self.log_start_offset)
+        is_deleted = self.directory.endswith(DELETE_DIR_SUFFIX)
+        self._judge_log_start()
+        if not self.clean and not is_deleted:
+            self._recover_segments()
+        end_offset = self._find_end()
+        wiped = end_offset < self.log_start_offset
+        if wiped:
+            end_offset = self._reset_to_log_start(end_offset)
+        elif not is_deleted:
+            self._split_overflowed(end_offset)
+        self.segments.active.resize_indexes()
+        log_start = max(self.log_start_offset, self.segments.first.base_offset)
+        recovery_point = (
+            end_offset if self.clean and not wiped else min(self.recovery_point, end_offset)
+        )
+        self.epochs.truncate_from_end(end_offset, flush=True)
+        # By the checkpoint, as Kafka does: an epoch may begin below the first segment's base.
+        self.epochs.truncate_from_start(self.log_start_offset, flush=True)
+        self._rebuild_producer_state(log_start, end_offset)
+        surveyed = self._surveyed
+        return Log(
+            self.runtime,
+            self.directory,
+            self.topic_partition,
+            self.config,
+            self.segments,
+            self.producer_state,
+            self.epochs,
+            log_start_offset=log_start,
+            log_end_offset=end_offset,
+            # Records below the log start need not be durable.
+            recovery_point=max(recovery_point, log_start),
+            high_watermark=self._high_watermark,
+            findings=self.files.findings,
+            damages=() if surveyed is None else surveyed.damages,
+            torn=() if surveyed is None else surveyed.torn,
+            surveyed={} if surveyed is None else surveyed.bounds,
+        )
+
+    def _refuse_old_formats(self) -> None:
+        """Raise `UnsupportedFormatError` before anything changes if a `.log` begins with one.
+
+        Logs of old formats begin with them; recovery refuses those that stand elsewhere.
+        """
+        for path, _ in self.files.listed(kind=LOG_SUFFIX):
+            self._refuse_irregular(path)
+            if self._surveys:
+                continue
+            file = self.fs.open(path)
+            try:
+                refuse_old_format(file, path)
+            finally:
+                file.close()
+
+    def _refuse_irregular(self, log_path: str) -> None:
+        """Refuse a segment that cannot be used and not be mended, before anything changes.
+
+        That is a `.log` which is a symbolic link and would be written (one may read through it), or
+        a folder in the place of an index.
+
+        Raises
+        ------
+        KafkaStorageError
+        """
+        if self.files.irregular(log_path) is not None:
+            try:
+                self.fs.open(log_path, write=True).close()
+            except OSError as error:
+                raise KafkaStorageError(f"{log_path} {error.strerror}") from error
+        for kind in INDEX_SUFFIXES:
+            path = log_path.removesuffix(LOG_SUFFIX) + kind
+            if self.files.irregular(path) is FileKind.DIRECTORY:
+                raise KafkaStorageError(f"{path} is a folder: an index belongs there")
+
+    def _judge_overlaps(self) -> None:
+        """Look whether a segment reaches into the next one, unless done as a broker does.
+
+        Nothing else would tell: a reader leaves the one for the other amid its batches. Whoever
+        passes over damage looks at every batch then; whoever writes removes what a finished swap
+        left behind, and keeps the rest.
+
+        Raises
+        ------
+        CorruptRecordError
+        """
+        view = self.segments.view
+        for segment, following in pairwise(view):
+            with suppress(CorruptRecordError, UnsupportedFormatError):  # found when it is read
+                if (end_offset := segment.read_next_offset()) > following.base_offset:
+                    break
+        else:
+            return
+        if self._on_damage is OnDamage.PASS_OVER:
+            raise _overlap(segment, end_offset, following)
+        # What looks at every batch takes its time to load, and few logs need it.
+        from logstore.storage.loading.surveyed import find_superseded, leftover_text
+
+        limit = self.config.logstore_decompression_max_bytes
+        paths = {segment.base_offset: segment.log_path for segment in view}
+        superseded = find_superseded(self.fs, paths, limit)
+        for base, leftover in superseded.items():
+            old = self.segments.floor(base)
+            assert old is not None
+            if leftover.is_whole:
+                text = leftover_text(leftover.path, leftover.first_offset)
+                self._drop_segment(old, text, "leftover_segment")
+        self.files.settle()
+
+    # -- steps 5 to 7: segments ----------------------------------------------------------
+
+    def _load_segment_files(self) -> None:
+        self._remove_useless_indexes()
+        present = {(parts.kind, parts.base_offset) for _, parts in self.files.listed()}
+        for path, (base_offset, kind, _) in self.files.listed():
+            is_index = kind in SEGMENT_SUFFIXES and kind != LOG_SUFFIX
+            if is_index and (LOG_SUFFIX, base_offset) not in present:
+                self.files.remove(path, "removed_leftover", "an index without its .log")
+        for kind, base_offset in sorted(present):
+            if kind == LOG_SUFFIX:
+                segment = LogSegment(self.runtime, self.directory, base_offset, self.config)
+                self.segments.add(segment)
+        for segment in self.segments:
+            kinds = {kind for kind in SEGMENT_SUFFIXES if (kind, segment.base_offset) in present}
+            if INDEX_SUFFIX in kinds and TIME_INDEX_SUFFIX not in kinds:
+                # As Kafka does, not rebuilt. Of no length at once: zeros would pass for entries.
+                self.fs.open(segment.time_index.path, create=True).close()
+            has_index = INDEX_SUFFIX in kinds and segment.base_offset not in self._useless
+            if self.clean and segment is self.segments.active and has_index:
+                self._judge_tail(segment)
+            if reason := self._index_damage(segment, kinds):
+                surveyed = self._surveyed
+                if surveyed is None or segment.log_path not in surveyed.bounds:
+                    self.files.note("rebuilt_index", segment.log_path, reason)
+                self._rebuild_indexes(segment)
+        self.files.settle()
+        if self._on_damage is not OnDamage.RECOVER and not self._surveys:
+            self._judge_overlaps()
+
+    def _judge_tail(self, segment: LogSegment) -> None:
+        """Cut the end of the active segment if it is torn, and nothing but that.
+
+        Records appended behind it could not be read. The same holds of what else no walk leads to;
+        that stays, since it may hold records, and appends go into a new segment.
+
+        Raises
+        ------
+        CorruptRecordError
+            There is nothing else in the segment, so that no other can follow it.
+        """
+        tail = find_tail(segment)
+        if self._on_damage is OnDamage.PASS_OVER and (tail is None or not tail.is_sound):
+            position = 0 if tail is None else tail.position
+            raise CorruptRecordError(
+                "the end of the log is damaged", path=segment.log_path, position=position
+            )
+        if tail is None:
+            return
+        if not tail.size_bytes:
+            self._walked = _Walked(segment, segment.size_bytes, tail.next_offset)
+            return
+        if tail.is_torn:
+            segment.truncate_at(tail.position, tail.next_offset)
+            segment.flush()
+            self._is_end_lost = True
+            self._note_cut(
+                segment.log_path, tail.position, tail.size_bytes, "the last batch is torn"
+            )
+            return
+        reason = f"{tail.size_bytes} bytes at position {tail.position} are no torn batch"
+        if tail.next_offset == segment.base_offset:
+            raise CorruptRecordError(
+                reason, path=segment.log_path, position=tail.position, check="torn_tail"
+            )
+        self._verified_ends[segment.base_offset] = tail.next_offset
+        self._is_end_damaged = True
+        self.files.note("left_damaged_end", segment.log_path, f"{reason}; a new segment follows")
+
+    def _walked_end(self, segment: LogSegment) -> int | None:
+        """Return the offset after a segment's last batch, if a walk over what it holds found it."""
+        walked = self._walked
+        if walked is None or walked[:2] != (segment, segment.size_bytes):
+            return None
+        return walked.next_offset
+
+    def _remove_useless_indexes(self) -> None:
+        """Remove what bears an index's name and cannot be used as one: a link, a pipe.
+
+        A link serves a reader who only looks; whoever writes would write where it leads.
+        """
+        for path, parts in self.files.listed():
+            if parts.kind in INDEX_SUFFIXES and self.files.irregular(path) is not None:
+                try:
+                    self.fs.open(path, write=True).close()
+                except OSError as error:
+                    self.files.remove(path, "rebuilt_index", error.strerror or str(error))
+                    self._useless.add(parts.base_offset)
+
+    def _index_damage(self, segment: LogSegment, kinds: set[str]) -> str | None:
+        """Tell why a segment's indexes must be rebuilt before it is used; None if sound.
+
+        `kinds` are the files that the segment has.
+        """
+        if INDEX_SUFFIX not in kinds:
+            return "the offset index is missing"
+        if segment.base_offset in self._useless:
+            return "an index was no file of its own"
+        if self.clean and segment is self.segments.active:
+            if self._is_end_damaged:
+                return None  # a recovery would cut what was left
+            next_offset = self._walked_end(segment)
+            if not segment.is_index_end_sound(None if next_offset is None else next_offset - 1):
+                return f"{segment.offset_index.path}: its last entry names no batch"
+        if TXN_INDEX_SUFFIX in kinds:
+            return self._txn_index_damage(segment)
+        return None
+
+    def _txn_index_damage(self, segment: LogSegment) -> str | None:
+        """Tell why a transaction index must be rebuilt; None if nothing speaks against it.
+
+        Entries that are missing from a file which still has some are not missed: only a walk over
+        all of the segment would tell (`logstore.inspect.check` does).
+        """
+        following = self.segments.higher(segment.base_offset)
+        end_offset = None if following is None else following.base_offset
+        try:
+            segment.txn_index.sanity_check(end_offset)
+            if segment.txn_index.is_empty and self.clean and has_aborted_transaction(segment):
+                return f"{segment.txn_index.path}: empty, in spite of an aborted transaction"
+            if self.clean and (reason := segment.txn_index_contradiction()) is not None:
+                return f"{segment.txn_index.path}: {reason}"
+        except CorruptIndexError as error:
+            return str(error)
+        except (CorruptRecordError, UnsupportedFormatError):
+            pass  # found when it is read
+        return None
+
+    def _rebuild_indexes(self, segment: LogSegment) -> None:
+        """Recover a segment that no recovery point may ask for again.
+
+        Its indexes are built as `.cleaned` files, which a start after a crash removes: a sparse
+        index bears no checksum, and is believed where it stands. The offset index comes back
+        last, since its absence is what leads here.
+        """
+        indexes = (segment.offset_index, segment.time_index, segment.txn_index)
+        for index in indexes:
+            index.rename_to(index.path + CLEANED_SUFFIX)
+        self.fs.sync_dir(self.directory)
+        view = self.segments.view
+        slot = view.index(segment)
+        recovery = self._recover(segment, view[max(slot - 2, 0) : slot])
+        if not recovery.must_split:
+            segment.flush()
+        for index in reversed(indexes):
+            if index is segment.offset_index:
+                self.fs.sync_dir(self.directory)
+            index.rename_to(index.path.removesuffix(CLEANED_SUFFIX))
+        self.fs.sync_dir(self.directory)
+        if recovery.must_split:
+            self._split(segment, recovery)
+
+    def _recover(
+        self,
+        segment: LogSegment,
+        latest: Sequence[LogSegment],
+        before_cut: Callable[[], None] | None = None,
+    ) -> SegmentRecovery:
+        """Recover one segment, but for one that must be split first.
+
+        `latest` are the last two segments of those that count as loaded by now.
+        """
+        state = self._producer_state_at(segment.base_offset, latest)
+        recovery = recover_segment(
+            segment, state, self.epochs, before_cut=partial(self._judge_cut, segment, before_cut)
+        )
+        if recovery.must_split:
+            return recovery
+        # The next segment's recovery starts from here instead of replaying this one.
+        state.take_snapshot()
+        self._note_recovery(segment.log_path, recovery)
+        self._verified_ends[segment.base_offset] = recovery.next_offset
+        following = self.segments.higher(segment.base_offset)
+        if following is not None and recovery.next_offset > following.base_offset:
+            if self._on_damage is OnDamage.PASS_OVER:
+                raise _overlap(segment, recovery.next_offset, following)
+            self.files.note(
+                "overlapping_segments",
+                segment.log_path,
+                f"its offsets end at {recovery.next_offset - 1}, not below the next segment's base"
+                f" {following.base_offset}",
+            )
+        return recovery
+
+    def _note_recovery(self, path: str, recovery: SegmentRecovery) -> None:
+        if recovery.truncated_bytes:
+            reason = recovery.reason
+            if (lost := self._lost.get(path)) is not None:
+                reason = f"{reason}; {lost} behind it lost"
+            self._note_cut(path, recovery.valid_bytes, recovery.truncated_bytes, reason)
+
+    def _judge_cut(
+        self, segment: LogSegment, drop: Callable[[], None] | None, recovery: SegmentRecovery
+    ) -> None:
+        """Judge a cut that is about to be made, by what lies behind; then drop what follows.
+
+        Raises
+        ------
+        CorruptRecordError
+            Damage is to be passed over: valid batches lie behind it.
+        DataLossError
+            The cut is to be refused.
+        """
+        from logstore.storage.loading.damage import (  # see `_judge_overlaps`
+            is_followed,
+            lost_behind,
+        )
+
+        path, position = segment.log_path, recovery.valid_bytes
+        later = [other for other in self.segments if other.base_offset > segment.base_offset]
+        if is_followed(segment, position, later):
+            if self._on_damage is OnDamage.PASS_OVER:
+                raise CorruptRecordError(str(recovery.reason), path=path, position=position)
+            lost = lost_behind(segment, position, () if drop is None else later)
+            if lost.batches:
+                if recovery.next_offset < self._keep_below:
+                    raise DataLossError(
+                        f"{_without_place(recovery.reason)}; opening the log for writing would cut"
+                        f" it here, and {lost} behind it would be lost",
+                        path=path,
+                        position=position,
+                        check="recovery",
+                    )
+                self._lost[path] = lost
+        if drop is not None:
+            drop()
+
+    def _note_cut(self, path: str, position: int, size_bytes: int, reason: str | None) -> None:
+        detail = f"{size_bytes} bytes cut after position {position}: {reason}"
+        self.files.note("truncated_tail", path, detail)
+
+    def _split(
+        self,
+        segment: LogSegment,
+        recovery: SegmentRecovery | None = None,
+        before_cut: Callable[[], None] | None = None,
+    ) -> list[LogSegment]:
+        """Split a segment; its former files are removed once the new ones are in place."""
+        path = segment.log_path
+        new = split_segment(
+            self.runtime,
+            self.directory,
+            self.segments,
+            segment,
+            self.config,
+            recovery=recovery,
+            before_cut=partial(self._judge_cut, segment, before_cut),
+        )
+        if recovery is not None:
+            self._note_recovery(path, recovery)
+        bases = ", ".join(str(part.base_offset) for part in new)
+        self.files.note(
+            "split_segment", path, f"offsets more than 2^31-1 above its base; now at {bases}"
+        )
+        segment.delete_if_exists()
+        self.files.changed()
+        return new
+
+    def _split_overflowed(self, end_offset: int) -> None:
+        """Split what recovery had no reason to read (step 6).
+
+        Kafka does not look for such segments after a clean stop and splits them when it next
+        recovers or cleans. Here the names rule out all but those whose successor's base, or the
+        log end, is far away; of these the batches behind the last index entry are read.
+        """
+        view = self.segments.view
+        for segment, following in zip_longest(view, view[1:]):
+            if _fits(segment, end_offset if following is None else following.base_offset):
+                continue
+            with suppress(CorruptRecordError, UnsupportedFormatError):  # found when it is read
+                if not _fits(segment, segment.read_next_offset()):
+                    self._split_if_possible(segment)
+
+    def _split_if_possible(self, segment: LogSegment) -> None:
+        try:
+            self._split(segment)
+        except (CorruptionError, UnsupportedFormatError, SegmentOverflowError) as error:
+            self.files.note("kept_overflow", segment.log_path, str(error))
+
+    def _create_segment(self, base_offset: int) -> None:
+        """Add an empty segment, whose name may be all that tells where the log starts or ends.
+
+        So it is durable at once, but for one at 0, where a log without segments starts anyway.
+        """
+        self.segments.add(
+            LogSegment(self.runtime, self.directory, base_offset, self.config, create=True)
+        )
+        if base_offset > 0:
+            self.fs.sync_dir(self.directory)
+
+    # -- steps 8 and 9: unclean stop, lost data ------------------------------------------
+
+    def _judge_log_start(self) -> None:
+        """Ignore a log start that the log never reached: its checkpoint is damaged, or foreign.
+
+        Obeyed, it would empty a sound log. Before anything is cut: what recovery cuts off was there
+        when the log start was written. Nor is it foreign after an unclean stop, or where the end
+        was torn, if the recovery point or the high watermark, which stand in other files and are
+        never below the log start, are as high: then the end was lost, or a truncation interrupted,
+        and what is left was deleted.
+        """
+        start, active = self.log_start_offset, self.segments.active
+        has_lost = not self.clean or self._is_end_lost
+        if start <= active.base_offset or (has_lost and self._reached_offset >= start):
+            return
+        end_offset = self._walked_end(active)
+        if end_offset is None:
+            end_offset = active.base_offset
+            # Nothing is believed of the indexes of an unclean stop.
+            at = active.indexed_position(INT64_MAX) if self.clean else 0
+            with suppress(CorruptRecordError, UnsupportedFormatError):
+                for batch in active.batches(at):
+                    end_offset = batch.header.next_offset
+        if end_offset < start:
+            self.log_start_offset = 0
+            self.files.note(
+                "ignored_log_start",
+                self.directory,
+                f"the log start {start} lies beyond the log end {end_offset};"
+                f" the log starts at {self.segments.first.base_offset}",
+            )
+        elif has_lost:
+            # It may be durable nowhere: the start after a crash must not doubt the log start.
+            self._keep_reached(start)
+
+    def _keep_reached(self, offset: int) -> None:
+        """Store durably that the log once reached an offset, unless that is known."""
+        if self._reached_offset < offset and self._keep_reached_offset is not None:
+            self._keep_reached_offset(offset)
+            self._reached_offset = offset
+
+    def _recover_segments(self) -> None:
+        """Verify everything from the recovery point on; after a cut, later segments go."""
+        pending = deque(self.segments.from_offset(self.recovery_point))
+        logger.info(
+            "%s: not closed cleanly; recovering %d segments from offset %d on",
+            self.directory,
+            len(pending),
+            self.recovery_point,
+        )
+        while pending:
+            segment = pending.popleft()
+            before_cut = partial(self._drop_segments, pending, segment.base_offset)
+            recovery = self._recover(segment, self.segments.view[-2:], before_cut)
+            if recovery.must_split:
+                first = self._split(segment, recovery, before_cut)[0]
+                start = max(first.base_offset, self.recovery_point)
+                pending = deque(self.segments.from_offset(start))
+            elif recovery.truncated_bytes:
+                return
+
+    def _find_end(self) -> int:
+        """Return the log end offset.
+
+        Where an earlier segment is known to reach beyond the active one, a new one starts above
+        both, so that no offset is given away twice; and where the end of the active one is damaged.
+        """
+        end_offset = self._walked_end(self.segments.active)
+        if end_offset is None:
+            end_offset = self.segments.active.read_next_offset()
+        reached = max(self._verified_ends.get(s.base_offset, 0) for s in self.segments)
+        if end_offset < reached or self._is_end_damaged:
+            self._create_segment(reached)
+        return max(end_offset, reached)
+
+    def _drop_segments(self, segments: Iterable[LogSegment], cut_base_offset: int) -> None:
+        """Drop what follows a cut, durably: the start after a crash must not find it sound.
+
+        Nor must it doubt a log start that what is dropped bears out.
+        """
+        self._keep_reached(self.log_start_offset)
+        for segment in segments:
+            self._drop_segment(segment, f"it follows the cut in segment {cut_base_offset}")
+        self.files.settle()
+
+    def _drop_segment(
+        self, segment: LogSegment, detail: str, action: str = "removed_segment"
+    ) -> None:
+        self.files.note(action, segment.log_path, detail)
+        self.segments.remove(segment.base_offset)
+        segment.delete_if_exists()
+        self.files.changed()
+
+    def _reset_to_log_start(self, end_offset: int) -> int:
+        """Start anew at the log start offset when the data ends below it."""
+        detail = f"the log ends at {end_offset}, below the log start {self.log_start_offset}"
+        for segment in self.segments.view:
+            self._drop_segment(segment, detail)
+        self.files.settle()
+        self.epochs.clear(flush=True)
+        self.producer_state.truncate_fully_and_start_at(self.log_start_offset)
+        self._create_segment(self.log_start_offset)
+        self.files.note("reset_log", self.directory, detail)
+        return self.log_start_offset
+
+    # -- epochs and producers ------------------------------------------------------------
+
+    def _load_epochs(self) -> LeaderEpochCache:
+        try:
+            return LeaderEpochCache(self.fs, self.directory, max_bytes=self.small_file_max_bytes)
+        except CorruptCheckpointError as error:
+            self.files.note("reset_epochs", f"{self.directory}/{LEADER_EPOCHS}", str(error))
+            return LeaderEpochCache(self.fs, self.directory, load=False)
+
+    def _new_producer_state(self) -> ProducerStateManager:
+        state = ProducerStateManager(
+            self.fs,
+            self.directory,
+            self.topic_partition,
+            producer_id_expiration_ms=self.producer_id_expiration_ms,
+            small_file_max_bytes=self.small_file_max_bytes,
+        )
+        state.may_lack_batches = self._surveys
+        return state
+
+    def _producer_state_at(self, offset: int, latest: Sequence[LogSegment]) -> ProducerStateManager:
+        """Return a scratch producer state that has seen everything below `offset`.
+
+        On the way snapshots are taken at the bases of the `latest` segments.
+        """
+        if self._scratch_state is None:  # one for all: making it lists the directory
+            self._scratch_state = self._new_producer_state()
+        state = self._scratch_state
+        state.map_end_offset = _NOT_LOADED
+        state.truncate_and_reload(self.log_start_offset, offset, self.runtime.clock.now_ms())
+        self._note_snapshots(state)
+        for segment in self.segments.between(state.map_end_offset, offset):
+            state.map_end_offset = max(state.map_end_offset, segment.base_offset)
+            if segment in latest:
+                state.take_snapshot()
+            replay_batches(segment, state, state.map_end_offset, offset)
+        state.map_end_offset = offset
+        # Snapshots of a longer state are gone by now, and a cleaned segment ends below its
+        # successor's base: only this keeps the snapshot that stood at the base.
+        state.take_snapshot()
+        return state
+
+    def _rebuild_producer_state(self, log_start: int, end_offset: int) -> None:
+        """Bring the producer state to the end of the log (storage-format §9.3)."""
+        state = self.producer_state
+        state.remove_straggler_snapshots([segment.base_offset for segment in self.segments])
+        now_ms = self.runtime.clock.now_ms()
+        rebuild_producer_state(
+            state,
+            self.segments,
+            log_start,
+            end_offset,
+            now_ms,
+            clean=self.clean,
+            high_watermark=self._high_watermark,
+        )
+        self._note_snapshots(state)
+
+    def _note_snapshots(self, state: ProducerStateManager) -> None:
+        """Report the snapshots that were damaged.
+
+        Others that are deleted are no finding: every clean restart leaves some behind.
+        """
+        for error in state.damaged_snapshots:
+            self.files.note("removed_snapshot", str(error.path), error.message)
+
+
+_NOT_LOADED = -1
+"""As the map end offset of a producer state: whatever it holds, it must be loaded anew."""
+
+
+def _without_place(reason: str | None) -> str:
+    """Return why a walk ended, without file and position, which its error begins with."""
+    head, _, tail = str(reason).rpartition(": ")
+    return tail if " at position " in head else str(reason)
+
+
+def _overlap(segment: LogSegment, end_offset: int, following: LogSegment) -> CorruptRecordError:
+    return CorruptRecordError(
+        f"its offsets end at {end_offset - 1}, not below the next segment's base"
+        f" {following.base_offset}",
+        path=segment.log_path,
+        check="segment_overlap",
+    )
+
+
+def _fits(segment: LogSegment, end_offset: int) -> bool:
+    """Tell whether a segment can hold all offsets below `end_offset`."""
+    return end_offset - segment.base_offset <= INT32_MAX + 1
+
+
+def open_log(
+    runtime: Runtime,
+    directory: str,
+    topic_partition: TopicPartition,
+    config: LogConfig,
+    *,
+    clean: bool,
+    recovery_point: int = 0,
+    log_start_offset: int = 0,
+    producer_id_expiration_ms: int = 86_400_000,
+    finding_level: int = logging.WARNING,
+    small_file_max_bytes: int = SMALL_FILE_MAX_BYTES,
+    reached_offset: int = 0,
+    keep_reached_offset: Callable[[int], None] | None = None,
+    high_watermark: int | None = None,
+    on_damage: OnDamage = OnDamage.RECOVER,
+    keep_below: int = 0,
+    surveys: bool = False,
+) -> Log:
+    """Open a partition's directory, which must exist, and bring it into a sound state.
+
+    Parameters
+    ----------
+    clean : bool
+        Whether the last owner closed cleanly; then contents are not read, but for the
+        first 17 bytes of each segment and the batches behind the last index entry.
+    recovery_point, log_start_offset : int
+        From the checkpoints of the data directory; 0 if absent.
+    finding_level : int
+        Of `logging`, at which findings are told.
+    small_file_max_bytes : int
+        Bytes that a file which is read as a whole may have.
+    reached_offset : int
+        An offset that the log once reached, as its stored high watermark says; 0 if unknown.
+    keep_reached_offset : callable, optional
+        Stores such an offset durably, before recovery or a crash removes what else tells of it.
+    high_watermark : int, optional
+        Of a replica, as last stored: where it begins, and stays until its leader says more. By
+        default it is the log end, as of a log that is alone.
+    on_damage : OnDamage
+        Whether damage that valid batches lie behind is cut, or refused (`PASS_OVER`, `REFUSE`).
+    keep_below : int
+        Offset below which `REFUSE` lets no valid batch go: what is known to have been durable.
+    surveys : bool
+        Look at every batch of every segment first, and leave out what is damaged. Over an overlay
+        alone; meant for a second opening, after `PASS_OVER` refused the first.
+
+    Raises
+    ------
+    UnsupportedFormatError
+        A batch of magic 0 or 1; nothing was changed in its file.
+    SegmentOverflowError
+        A batch that is to be recovered jumps beyond what its segment can hold and into the next
+        one, or back afterwards: its base offset must be damaged. Its file was left as it is.
+    CorruptRecordError
+        A sound batch contradicts its producer's open transaction, or the last batches of a log
+        that was closed cleanly are damaged, and not cut short; nothing was changed in its
+        file.
+    KafkaStorageError, OSError
+        The disk failed.
+    """
+    log = LogLoader(
+        runtime,
+        directory,
+        topic_partition,
+        config,
+        clean=clean,
+        recovery_point=recovery_point,
+        log_start_offset=log_start_offset,
+        producer_id_expiration_ms=producer_id_expiration_ms,
+        finding_level=finding_level,
+        small_file_max_bytes=small_file_max_bytes,
+        reached_offset=reached_offset,
+        keep_reached_offset=keep_reached_offset,
+        high_watermark=high_watermark,
+        on_damage=on_damage,
+        keep_below=keep_below,
+        surveys=surveys,
+    ).load()
+
+    def reload() -> None:
+        """Recover the log from its files, after an interrupt."""
+        # Recovery relies on names that are durable, as they are after a crash.
+        runtime.fs.sync_dir(log.directory)
+        loader = LogLoader(
+            runtime,
+            log.directory,
+            topic_partition,
+            log.config,
+            clean=False,
+            recovery_point=log.recovery_point,
+            log_start_offset=log.log_start_offset,
+            producer_id_expiration_ms=producer_id_expiration_ms,
+            finding_level=finding_level,
+            small_file_max_bytes=small_file_max_bytes,
+            reached_offset=max(log.local.log_end.offset, log.log_start_offset),
+            keep_reached_offset=None,
+            high_watermark=None if log.offsets.is_alone else log.high_watermark,
+            on_damage=OnDamage.RECOVER,
+            keep_below=0,
+            surveys=False,
+            keeps_cleaned=True,
+        )
+        log.recover_as(loader.load())
+
+    if not surveys:
+        log.local.reload = reload
+    return log

@@ -1,0 +1,372 @@
+"""The files of a partition, surveyed and shown without what is damaged in them.
+
+A stage of an opening that passes over damage (`logstore.storage.loading.loader`), over an overlay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING
+
+from logstore.errors import CorruptionError, UnsupportedFormatError
+from logstore.named import NamedTuple
+from logstore.names import (
+    INDEX_SUFFIXES,
+    LOG_SUFFIX,
+    SEGMENT_SUFFIXES,
+    SWAP_SUFFIX,
+    file_name,
+    parse_segment_file,
+)
+from logstore.record.batch import decode_stored
+from logstore.record.splice import SplicedFile
+from logstore.record.survey import Damage, SegmentBounds, SpliceBuilder, survey
+from logstore.record.walk import batch_totals
+from logstore.runtime import FileKind, OverlayFileSystem
+from logstore.storage.loading.leftovers import finish_swaps
+from logstore.types import INT64_MAX
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from logstore.config.log_config import LogConfig
+    from logstore.record.records import Record
+    from logstore.record.splice import Splice
+    from logstore.runtime import File, FileSystem
+    from logstore.storage.loading.leftovers import PartitionFiles
+
+_TORN = ("torn_tail", "zero_tail")
+
+
+class Leftover(NamedTuple):
+    """A segment, or its beginning, whose records a finished swap had put into another one.
+
+    Attributes
+    ----------
+    first_offset : int
+        Below it the records are superseded.
+    path : str
+        The file that has them.
+    is_whole : bool
+        Whether the segment holds nothing else.
+    """
+
+    first_offset: int
+    path: str
+    is_whole: bool
+
+
+@dataclass(slots=True)
+class SurveyedFiles:
+    """What a survey found.
+
+    Attributes
+    ----------
+    damages : list of Damage
+    torn : list of Damage
+        What stands behind all that is valid: of a crash, or of a copy that is not whole.
+    bounds : dict of str to SegmentBounds
+        Of the `.log` files that are not shown as they lie, by the paths they are loaded under.
+    """
+
+    damages: list[Damage] = field(default_factory=list)
+    torn: list[Damage] = field(default_factory=list)
+    bounds: dict[str, SegmentBounds] = field(default_factory=dict)
+
+
+def survey_files(files: PartitionFiles, config: LogConfig, clean: bool) -> SurveyedFiles:
+    """Finish swaps, look at every batch of every segment, and show the valid ones alone.
+
+    A damaged end of the log is told as a finding, not as damage: torn, or of an unclean stop.
+    """
+    fs = files.fs
+    assert isinstance(fs, OverlayFileSystem), "nothing is passed over on a disk"
+    limit = config.logstore_decompression_max_bytes
+    origins: dict[str, str] = {}
+    for path, parts in files.listed(kind=LOG_SUFFIX, state=SWAP_SUFFIX):
+        bounds = SegmentBounds(path, parts.base_offset, parts.base_offset, None)
+        shown = _Shown(fs, bounds, limit)
+        # Whole to its end, so that the swap can be finished; looked at again below.
+        shown.show()
+        if shown.damages and _has_sources(files, shown, limit):
+            _drop_swap(files, parts.base_offset)
+            continue
+        origins[path.removesuffix(SWAP_SUFFIX)] = path
+    finish_swaps(files)
+    origins |= _show_misnamed(files)
+    logs = {parts.base_offset: path for path, parts in files.listed(kind=LOG_SUFFIX)}
+    paths = {base: origins.get(path, path) for base, path in logs.items()}
+    superseded = find_superseded(fs.base, paths, limit)
+    for base, leftover in superseded.items():
+        text = leftover_text(leftover.path, leftover.first_offset)
+        files.note("leftover_segment", logs[base], text)
+    result = SurveyedFiles()
+    behind: list[int] = []  # by damage, the records before it
+    records = 0
+    last_offset: int | None = None
+    for base, following in _with_following(logs, superseded):
+        first_offset = superseded[base].first_offset if base in superseded else base
+        bounds = SegmentBounds(paths[base], base, first_offset, following)
+        shown = _Shown(fs, bounds, limit)
+        is_odd = shown.show(logs[base])
+        if bounds.is_partly_superseded and shown.first_offset is not None:
+            shown.damages.insert(0, (_superseded_part(bounds, shown), 0))
+        if bounds.is_partly_superseded and shown.first_offset is None:
+            for path, parts in files.listed():
+                if parts.base_offset == base and parts.kind in SEGMENT_SUFFIXES:
+                    fs.remove(path)
+            files.changed()
+        elif is_odd:
+            result.bounds[logs[base]] = bounds
+            for suffix in INDEX_SUFFIXES:
+                index = logs[base].removesuffix(LOG_SUFFIX) + suffix
+                if fs.exists(index):
+                    fs.remove(index)
+            files.changed()
+        first = shown.first_offset
+        result.damages = [
+            each._replace(first_offset_after=first) if each.first_offset_after is None else each
+            for each in result.damages
+        ]
+        for damage, before in shown.damages:
+            if damage.last_offset_before is None:
+                damage = damage._replace(last_offset_before=last_offset)
+            result.damages.append(damage)
+            behind.append(records + before)
+        records += shown.records
+        last_offset = last_offset if shown.last_offset is None else shown.last_offset
+    result.damages = [
+        each._replace(later_records=records - before)
+        for each, before in zip(result.damages, behind, strict=True)
+    ]
+    kept = []
+    for each in result.damages:
+        is_end = each.first_offset_after is None and not each.is_mended
+        if is_end and (not clean or each.check in _TORN):
+            detail = f"{each.size_bytes} bytes after position {each.position} ({each.check})"
+            files.note("truncated_tail", each.path, detail)
+            result.torn.append(each)
+        else:
+            kept.append(each)
+    result.damages = kept
+    return result
+
+
+def _has_sources(files: PartitionFiles, shown: _Shown, limit: int) -> bool:
+    """Tell whether all that a damaged `.swap` was made of is still there, so that it is spare."""
+    base, last = shown.bounds.base_offset, shown.last_offset
+    live = {
+        parts.base_offset: path
+        for path, parts in files.listed(kind=LOG_SUFFIX)
+        if parts.base_offset >= base and (last is None or parts.base_offset <= last)
+    }
+    if base not in live:
+        return False
+    end_base = max(live)
+    return last is None or _end_offset(files.fs, live[end_base], end_base, limit) > last
+
+
+def _drop_swap(files: PartitionFiles, base_offset: int) -> None:
+    for path, parts in files.listed(state=SWAP_SUFFIX):
+        if parts.base_offset == base_offset:
+            detail = "it is damaged, and what it was made of is still there"
+            files.remove(path, "removed_leftover", detail)
+
+
+def _show_misnamed(files: PartitionFiles) -> dict[str, str]:
+    """Show a `.log` whose name is no 20 digits under its proper one, unless that is taken.
+
+    Returns
+    -------
+    dict
+        By proper path the one it has.
+    """
+    fs, found = files.fs, {}
+    assert isinstance(fs, OverlayFileSystem)
+    for name, kind in fs.base.kinds(files.directory).items():
+        parts = parse_segment_file(name)
+        if parts is None or parts.kind != LOG_SUFFIX or parts.state or kind is not FileKind.FILE:
+            continue
+        proper = f"{files.directory}/{file_name(parts.base_offset, LOG_SUFFIX)}"
+        if parts.base_offset > INT64_MAX or fs.exists(proper):
+            continue
+        path = f"{files.directory}/{name}"
+        fs.show(proper, partial(fs.base.open, path))
+        found[proper] = path
+        files.changed()
+    return found
+
+
+def find_superseded(fs: FileSystem, logs: Mapping[int, str], limit: int) -> dict[int, Leftover]:
+    """Find the segments of which a finished swap put the records into another one.
+
+    A copy that was made while a cleaner worked can hold the new segment and some of the old ones.
+    All that the new one holds of their offsets is in them, too.
+
+    Parameters
+    ----------
+    logs : mapping of int to str
+        Paths of `.log` files, by base offset.
+
+    Returns
+    -------
+    dict
+        By base of the old segment.
+
+    Notes
+    -----
+    Reads the headers of all batches, and the records of segments that overlap.
+    """
+    found: dict[int, Leftover] = {}
+    bases = sorted(logs)
+    for slot, base in enumerate(bases[:-1]):
+        if base in found:
+            continue
+        end = _end_offset(fs, logs[base], base, limit)
+        overlapped: dict[int, Leftover] = {}
+        records = 0
+        for other in bases[slot + 1 :]:
+            if end <= other:
+                break
+            new = _records(fs, logs[base], base, limit, other, INT64_MAX)
+            old = _records(fs, logs[other], other, limit, other, INT64_MAX)
+            other_end = _end_offset(fs, logs[other], other, limit)
+            count = _count_among(_below(new, other_end), old)
+            if count is None or other_end == other:
+                records = 0
+                break
+            records += count
+            overlapped[other] = Leftover(end, logs[base], other_end <= end)
+        if records:  # else it is one batch whose base offset is damaged
+            found |= overlapped
+    return found
+
+
+def _count_among(records: Iterator[Record], others: Iterator[Record]) -> int | None:
+    """Count records that are all among `others`, rising in offset as these; None if one is not."""
+    count = 0
+    other = next(others, None)
+    for record in records:
+        while other is not None and other.offset < record.offset:
+            other = next(others, None)
+        if other is None or other != record:
+            return None
+        count += 1
+    return count
+
+
+def _below(records: Iterator[Record], end: int) -> Iterator[Record]:
+    return (record for record in records if record.offset < end)
+
+
+def _end_offset(fs: FileSystem, path: str, base: int, limit: int) -> int:
+    """Return the offset after the last batch that can be made out."""
+    file = fs.open(path)
+    try:
+        try:
+            totals = batch_totals(file, path)
+        except (CorruptionError, UnsupportedFormatError):
+            end = base
+            for each in survey(file, SegmentBounds(path, base, base, None), limit):
+                if not isinstance(each, Damage):
+                    end = each.batch.header.next_offset
+            return end
+        return totals.last_offset + 1 if totals.batches else base
+    finally:
+        file.close()
+
+
+def _records(
+    fs: FileSystem, path: str, base: int, limit: int, start: int, end: int
+) -> Iterator[Record]:
+    file = fs.open(path)
+    try:
+        for each in survey(file, SegmentBounds(path, base, base, None), limit):
+            if isinstance(each, Damage) or each.batch.header.last_offset < start:
+                continue
+            for record in decode_stored(each.batch, limit):
+                if start <= record.offset < end:
+                    yield record
+    finally:
+        file.close()
+
+
+def _with_following(
+    logs: Mapping[int, str], superseded: Mapping[int, Leftover]
+) -> Iterator[tuple[int, int | None]]:
+    """Yield the bases, each with that of the next segment which holds something of its own."""
+    bases = sorted(logs)
+    for slot, base in enumerate(bases):
+        following: int | None = None
+        for other in bases[slot + 1 :]:
+            following = superseded[other].first_offset if other in superseded else other
+            if other not in superseded:
+                break
+        yield base, following
+
+
+def leftover_text(path: str, first_offset: int) -> str:
+    """Return why a segment, or its beginning, is a leftover."""
+    return f"{path} holds what a finished swap left of its offsets below {first_offset}"
+
+
+def _superseded_part(bounds: SegmentBounds, shown: _Shown) -> Damage:
+    """Return the beginning of a segment that goes on above what superseded it."""
+    end = shown.first_position
+    return Damage(
+        bounds.path,
+        0,
+        end,
+        "segment_overlap",
+        bounds.first_offset - 1,
+        shown.first_offset,
+        is_mended=True,
+    )
+
+
+class _Shown:
+    """One `.log`: what is valid in it, and how it is shown."""
+
+    def __init__(self, fs: OverlayFileSystem, bounds: SegmentBounds, limit: int) -> None:
+        self._fs = fs
+        self.bounds = bounds
+        self._limit = limit
+        self.damages: list[tuple[Damage, int]] = []
+        self.records = 0
+        self.first_offset: int | None = None
+        self.first_position = 0
+        self.last_offset: int | None = None
+
+    def show(self, path: str | None = None) -> bool:
+        """Survey the file, and show it under a path if not as it lies; tell whether so."""
+        bounds = self.bounds
+        splice = self._survey()
+        if splice is None:
+            return False
+        self._fs.show(path or bounds.path, partial(_open, self._fs.base, splice))
+        return True
+
+    def _survey(self) -> Splice | None:
+        bounds = self.bounds
+        builder = SpliceBuilder(bounds.path, self._limit)
+        file = self._fs.base.open(bounds.path)
+        try:
+            for each in survey(file, bounds, self._limit):
+                if isinstance(each, Damage):
+                    self.damages.append((each, self.records))
+                    continue
+                if self.first_offset is None:
+                    self.first_offset = each.batch.header.base_offset
+                    self.first_position = each.position
+                self.last_offset = each.batch.header.last_offset
+                self.records += each.batch.header.record_count
+                builder.add(each)
+            return builder.finish(file.size())
+        finally:
+            file.close()
+
+
+def _open(fs: FileSystem, splice: Splice) -> File:
+    return SplicedFile(fs.open(splice.path), splice)

@@ -1,0 +1,135 @@
+"""The tail of a log that was closed cleanly: what stands behind its last whole batch.
+
+A copy that is not whole ends inside a batch. Records appended behind its bytes would be
+acknowledged and never found again, so such an end is cut, and nothing but it. A length that is
+damaged looks alike to a walk, but sound batches follow; those are left where they are.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from logstore.errors import CorruptRecordError, UnsupportedFormatError
+from logstore.named import NamedTuple
+from logstore.record import layout
+from logstore.record.header import BatchHeader
+from logstore.record.search import crc_of, find_batch, is_plausible
+from logstore.record.walk import check_place
+from logstore.types import INT32_MAX
+
+if TYPE_CHECKING:
+    from logstore.storage.segment.segment import LogSegment
+
+_EFFORT = 1 << 30
+"""Bytes read in search of sound batches, at most."""
+
+
+class Tail(NamedTuple):
+    """The bytes at the end of a segment to which no walk leads.
+
+    Attributes
+    ----------
+    position, size_bytes : int
+        Where they begin, and how many they are: none if the file ends with a whole batch.
+    is_torn : bool
+        Whether they are the beginning of a batch and nothing else, or too few to tell.
+    next_offset : int
+        The offset after the last sound batch, be it before them or among them.
+    """
+
+    position: int
+    size_bytes: int
+    is_torn: bool
+    next_offset: int
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether there is nothing, or nothing but a torn batch."""
+        return not self.size_bytes or self.is_torn
+
+
+def find_tail(segment: LogSegment) -> Tail | None:
+    """Find what stands behind the last batch of a segment.
+
+    Returns
+    -------
+    Tail or None
+        None if damage that a walk can tell comes first, or the index leads past the file's end.
+
+    Raises
+    ------
+    CorruptRecordError
+        The bytes are many and made to look like batches; what they hold cannot be told.
+
+    Notes
+    -----
+    Walks the headers behind the last entry of the offset index that holds; those of the whole
+    segment, and through the bytes themselves, only if the first walk does not end with the file.
+    """
+    path, size = segment.log_path, segment.size_bytes
+    try:
+        last, end = _walk(segment, _indexed_position(segment))
+        if end == size:
+            return Tail(end, 0, False, last + 1)
+        # A position inside a batch may look like one; a walk from the start passes over it.
+        with suppress(CorruptRecordError, UnsupportedFormatError):
+            last, end = max((last, end), _walk(segment, 0), key=lambda walked: walked[1])
+    except (CorruptRecordError, UnsupportedFormatError):
+        return None
+    if end == size:
+        return None
+    head = segment.file.read(end, layout.HEADER_SIZE)
+    header = BatchHeader.unpack_from(head.ljust(layout.HEADER_SIZE, b"\0"))
+    is_torn = len(head) < layout.HEADER_SIZE_UP_TO_MAGIC or (
+        header.magic == layout.MAGIC
+        and last < header.base_offset <= segment.base_offset + INT32_MAX
+    )
+    if is_torn and _is_whole_but_for_length(segment, end, header, len(head)):
+        return Tail(end, size - end, False, header.next_offset)
+    next_offset = last + 1
+    at = end + 1
+    try:
+        while found := find_batch(segment.file, at, size, segment.base_offset, effort=_EFFORT):
+            if found.header.base_offset >= next_offset:
+                is_torn, next_offset = False, found.header.next_offset
+                at = found.end_position
+            else:
+                at = found.position + 1
+    except CorruptRecordError as error:
+        raise CorruptRecordError(
+            error.message, path=path, position=error.position, check=error.check
+        ) from None
+    return Tail(end, size - end, is_torn, next_offset)
+
+
+def _walk(segment: LogSegment, position: int) -> tuple[int, int]:
+    """Return the last offset of the batches from a position on, and where the last one ends."""
+    last, end = segment.base_offset - 1, position
+    for at in segment.batches(position):
+        check_place(at.header, last, segment.log_path, at.position)
+        last, end = at.header.last_offset, at.end_position
+    return last, end
+
+
+def _indexed_position(segment: LogSegment) -> int:
+    """Return where the last index entry leads whose batch is whole; the last may be torn."""
+    index = segment.offset_index
+    for slot in reversed(range(index.entries)):
+        entry = index.entry(slot)
+        if segment.holds(entry):
+            return entry.position
+    return 0
+
+
+def _is_whole_but_for_length(
+    segment: LogSegment, position: int, header: BatchHeader, head_bytes: int
+) -> bool:
+    """Tell whether the bytes to the end of the file are one batch; no CRC covers its length."""
+    room = segment.size_bytes - position
+    real = header._replace(batch_length=room - layout.LOG_OVERHEAD)
+    return (
+        head_bytes == layout.HEADER_SIZE
+        and is_plausible(real, room, segment.base_offset)
+        and crc_of(segment.file, position, segment.size_bytes) == header.crc
+    )

@@ -1,0 +1,275 @@
+"""Leader epochs: which leader's reign each stretch of a partition's log belongs to.
+
+The cache is a list of `(epoch, start_offset)`, strictly rising in both, kept in the partition's
+`leader-epoch-checkpoint`. Assigning an epoch is durable before the call returns; truncations may
+stay in memory, because loading repeats them from the log's own bounds (S-108).
+Source: docs/spec/storage-format.md §15; Kafka's LeaderEpochFileCache.
+"""
+
+from __future__ import annotations
+
+import bisect
+import logging
+
+from logstore.errors import CorruptCheckpointError
+from logstore.named import NamedTuple
+from logstore.names import LEADER_EPOCHS
+from logstore.runtime.fs import FileSystem
+from logstore.storage.checkpoint.rows import parse_number, read_rows, write_rows
+from logstore.types import SMALL_FILE_MAX_BYTES
+
+UNDEFINED_EPOCH = -1
+UNDEFINED_OFFSET = -1
+
+_logger = logging.getLogger(__name__)
+
+
+class EpochEntry(NamedTuple):
+    """A leader epoch and the offset of its first record, inclusive."""
+
+    epoch: int
+    start_offset: int
+
+
+class EpochEndOffset(NamedTuple):
+    """An epoch and the offset after its last record; both -1 if the question has no answer."""
+
+    epoch: int
+    end_offset: int
+
+
+UNDEFINED_END_OFFSET = EpochEndOffset(UNDEFINED_EPOCH, UNDEFINED_OFFSET)
+
+
+class LeaderEpochCache:
+    """The leader epochs of one partition and their file.
+
+    Parameters
+    ----------
+    fs : FileSystem
+    directory : str
+        The partition's directory.
+    load : bool
+        Read the file; without it the cache starts empty, and the next flush replaces whatever
+        file there is (what a caller wants after `CorruptCheckpointError`).
+    max_bytes : int
+        Bytes that the file may have, to be read.
+
+    Attributes
+    ----------
+    entries : tuple of EpochEntry
+        All entries, oldest first, as of the last change.
+
+    Raises
+    ------
+    CorruptCheckpointError
+        The file is damaged, or its entries do not rise; the caller decides what then.
+
+    Notes
+    -----
+    Changes need the log's lock. Questions do not: they look at one immutable tuple.
+    """
+
+    def __init__(
+        self,
+        fs: FileSystem,
+        directory: str,
+        *,
+        load: bool = True,
+        max_bytes: int = SMALL_FILE_MAX_BYTES,
+    ) -> None:
+        self._fs = fs
+        self._directory = directory
+        self.entries: tuple[EpochEntry, ...] = ()
+        self._unwritten = not load
+        if load:
+            self.entries = _read(fs, self.path, max_bytes)
+
+    @property
+    def path(self) -> str:
+        """The file, with its directory."""
+        return f"{self._directory}/{LEADER_EPOCHS}"
+
+    @property
+    def latest(self) -> EpochEntry | None:
+        """The newest entry, None if there is none."""
+        return self.entries[-1] if self.entries else None
+
+    @property
+    def earliest(self) -> EpochEntry | None:
+        """The oldest entry, None if there is none."""
+        return self.entries[0] if self.entries else None
+
+    def is_latest(self, epoch: int, offset: int) -> bool:
+        """Tell whether the record at `offset`, beyond all others, continues the newest epoch."""
+        entries = self.entries
+        return bool(entries) and entries[-1][0] == epoch and entries[-1][1] <= offset
+
+    def assign(self, epoch: int, start_offset: int) -> bool:
+        """Record that `epoch` begins at `start_offset`.
+
+        Entries that contradict it (of the same or a later epoch, or starting at the same offset
+        or above) give way, with a warning. The file is written, durably, if anything changed.
+
+        Parameters
+        ----------
+        epoch : int
+            At least 0.
+        start_offset : int
+            Offset of the epoch's first record, at least 0.
+
+        Returns
+        -------
+        bool
+            False if `epoch` is the newest already and begins no later: nothing changes.
+
+        Raises
+        ------
+        ValueError
+            `epoch` or `start_offset` is negative.
+        """
+        if epoch < 0 or start_offset < 0:
+            raise ValueError(
+                f"a leader epoch and its start offset cannot be negative: {epoch} at {start_offset}"
+            )
+        if self.is_latest(epoch, start_offset):
+            return False
+        # Both columns rise, so what contradicts the new entry is a run at the end.
+        kept = self.entries
+        while kept and (kept[-1].epoch >= epoch or kept[-1].start_offset >= start_offset):
+            kept = kept[:-1]
+        if len(kept) < len(self.entries):
+            _logger.warning(
+                "%s: epoch %d at offset %d replaces %s",
+                self._directory,
+                epoch,
+                start_offset,
+                [tuple(entry) for entry in self.entries[len(kept) :]],
+            )
+        self._replace((*kept, EpochEntry(epoch, start_offset)), flush=True)
+        return True
+
+    def truncate_from_end(self, end_offset: int, *, flush: bool) -> None:
+        """Drop the epochs that start at `end_offset` or above.
+
+        Parameters
+        ----------
+        end_offset : int
+            New end of the log, exclusive; a negative one drops nothing.
+        flush : bool
+            Write the file now; else a later `flush` or `assign` does.
+        """
+        if end_offset < 0:
+            return
+        count = bisect.bisect_left(self.entries, end_offset, key=_start_offset)
+        self._replace(self.entries[:count], flush=flush)
+
+    def truncate_from_start(self, start_offset: int, *, flush: bool) -> None:
+        """Drop the epochs that end below `start_offset`; the one it lies in then starts there.
+
+        Parameters
+        ----------
+        start_offset : int
+            New start of the log, inclusive.
+        flush : bool
+            Write the file now; else a later `flush` or `assign` does.
+        """
+        count = bisect.bisect_right(self.entries, start_offset, key=_start_offset)
+        if count == 0:
+            return
+        first = EpochEntry(self.entries[count - 1].epoch, start_offset)
+        self._replace((first, *self.entries[count:]), flush=flush)
+
+    def clear(self, *, flush: bool) -> None:
+        """Drop every epoch; `flush` writes the file now."""
+        self._replace((), flush=flush)
+
+    def flush(self) -> None:
+        """Write the file, durably, if it lags behind the memory."""
+        if self._unwritten:
+            write_rows(self._fs, self.path, self.entries)
+            self._unwritten = False
+
+    def end_offset_for(self, epoch: int, log_end_offset: int) -> EpochEndOffset:
+        """Return where `epoch`, or the newest epoch before it, ends.
+
+        The answer to Kafka's OffsetForLeaderEpoch, by which a replica or a client finds where its
+        copy of the log differs.
+
+        Parameters
+        ----------
+        epoch : int
+            The epoch asked for; -1 has no answer.
+        log_end_offset : int
+            Where the newest epoch ends, exclusive.
+
+        Returns
+        -------
+        EpochEndOffset
+            For an epoch older than all that are known: itself and the start of the oldest one.
+            For one newer than all, or with nothing known: `(-1, -1)`.
+        """
+        entries = self.entries
+        if epoch == UNDEFINED_EPOCH or not entries or epoch > entries[-1].epoch:
+            return UNDEFINED_END_OFFSET
+        if epoch == entries[-1].epoch:
+            return EpochEndOffset(epoch, log_end_offset)
+        following = bisect.bisect_right(entries, epoch, key=_epoch)
+        floor_epoch = entries[following - 1].epoch if following else epoch
+        return EpochEndOffset(floor_epoch, entries[following].start_offset)
+
+    def _replace(self, entries: tuple[EpochEntry, ...], *, flush: bool) -> None:
+        if entries != self.entries:
+            self.entries = entries
+            self._unwritten = True
+        if flush:
+            self.flush()
+
+    def _check(self) -> None:
+        """Assert that epochs and start offsets are not negative and strictly rise."""
+        for entry in self.entries:
+            assert entry.epoch >= 0, entry
+            assert entry.start_offset >= 0, entry
+        assert not _first_fall(self.entries), self.entries
+
+
+def _read(fs: FileSystem, path: str, max_bytes: int) -> tuple[EpochEntry, ...]:
+    rows = read_rows(fs, path, 2, max_bytes)
+    entries = tuple(
+        EpochEntry(
+            parse_number(path, row, 0, "epoch", bits=32),
+            parse_number(path, row, 1, "start offset", bits=64),
+        )
+        for row in rows
+    )
+    for row, entry in zip(rows, entries, strict=True):
+        if entry.epoch < 0 or entry.start_offset < 0:
+            raise CorruptCheckpointError(
+                f"line {row.line}: negative number in {tuple(entry)}", path=path, check="sign"
+            )
+    if fall := _first_fall(entries):
+        raise CorruptCheckpointError(
+            f"line {rows[fall].line}: {tuple(entries[fall])} does not rise above"
+            f" {tuple(entries[fall - 1])} in both epoch and start offset",
+            path=path,
+            check="order",
+            found=tuple(entries[fall]),
+        )
+    return entries
+
+
+def _first_fall(entries: tuple[EpochEntry, ...]) -> int:
+    """Return the place of the first entry that does not rise above the one before, else 0."""
+    for slot in range(1, len(entries)):
+        before, entry = entries[slot - 1], entries[slot]
+        if entry.epoch <= before.epoch or entry.start_offset <= before.start_offset:
+            return slot
+    return 0
+
+
+def _epoch(entry: EpochEntry) -> int:
+    return entry.epoch
+
+
+def _start_offset(entry: EpochEntry) -> int:
+    return entry.start_offset

@@ -1,0 +1,645 @@
+"""The files of a partition's log: segments, their removal and replacement, and durability.
+
+Leader epochs and producer snapshots stand in the same folder, and are kept in step with the
+segments. How far readers may see is a matter of `logstore.storage.log.offsets`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from itertools import pairwise
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
+
+from logstore.errors import (
+    CorruptionError,
+    IllegalStateError,
+    KafkaStorageError,
+    LogStoreError,
+    UnknownTopicOrPartitionError,
+)
+from logstore.named import NamedTuple
+from logstore.names import DELETED_SUFFIX, SEGMENT_SUFFIXES, file_name
+from logstore.runtime import Lifetime, Signal
+from logstore.runtime.guard import StorageGuard, is_disk_failure
+from logstore.storage.log.replay import rebuild_producer_state
+from logstore.storage.log.split import split_segment
+from logstore.storage.segment.segment import LogSegment
+from logstore.storage.segment.swap import swap_segments
+
+if TYPE_CHECKING:
+    from logstore.config.log_config import LogConfig
+    from logstore.runtime import Runtime
+    from logstore.storage.log.epochs import LeaderEpochCache
+    from logstore.storage.producers.state import ProducerStateManager
+    from logstore.storage.segment.segments import LogSegments
+    from logstore.types import TopicPartition
+
+logger = logging.getLogger(__name__)
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class LogEnd(NamedTuple):
+    """The published end of a log: next offset, and the place where its batch will stand.
+
+    One value, so that a reader who goes by the offset reads no byte that was written after it.
+    """
+
+    offset: int
+    base_offset: int
+    position: int
+
+
+class _Deletion(NamedTuple):
+    due_ms: int
+    remove: Callable[[], None]
+
+
+class LocalLog:
+    """One partition's folder on a disk.
+
+    Changes need the `lock`. Readers take the segments' view and `log_end` as they were published.
+
+    Attributes
+    ----------
+    log_end : LogEnd
+        The published end of the log.
+    recovery_point : int
+        Everything below is known to be durable, or gone: it is not below the log start.
+    last_flush_ms : int
+        When it was last flushed, or opened.
+    generation : int
+        Counts truncations, as they begin: a cleaning that began under another one must not swap its
+        segments in, and a reader must look again.
+    is_offline : bool
+        Whether a failure of the disk put an end to the use of this log.
+    is_changing : bool
+        Whether a thread is inside `change`. The lock is re-entrant, so a signal handler or a
+        listener of that thread could take it again; its change is refused.
+    is_unfinished : bool
+        Whether files or offsets may be half changed. If `is_changing` is false, an interrupt
+        (Ctrl-C, a test timeout) ended the last change, and the log recovers before its next use.
+    reload : callable or None
+        Recovers the log from its files, as an opening after a crash does; None if the log was not
+        opened from files that it may change.
+    lifetime : Lifetime
+        Over once the log is closed, or gone with its topic.
+    changed : Signal
+        An append, a roll, a flush, a cut, or an offset that moved: by then readers see it. Under
+        the lock.
+    went_offline : Signal of str
+        A failure of the disk took the log offline, and why. Under whatever lock the one who met it
+        holds.
+    check_owner : callable
+        Raises `KafkaStorageError` if another process may have the data directory by now.
+    closed : Signal
+        Nobody can use the log any more: it was closed, or deleted. Under the lock.
+    """
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        directory: str,
+        topic_partition: TopicPartition,
+        config: LogConfig,
+        segments: LogSegments,
+        producer_state: ProducerStateManager,
+        epochs: LeaderEpochCache,
+        *,
+        log_end_offset: int,
+        recovery_point: int,
+    ) -> None:
+        self.runtime = runtime
+        self.directory = directory
+        self.topic_partition = topic_partition
+        self.config = config
+        self.segments = segments
+        self.producer_state = producer_state
+        self.epochs = epochs
+        self.recovery_point = recovery_point
+        self.generation = 0
+        self.lock = runtime.lock()
+        self.changed: Signal[[]] = Signal(f"a change of {topic_partition}")
+        self.went_offline: Signal[[str]] = Signal(f"the failure of {topic_partition}")
+        self.check_owner: Callable[[], None] = _is_ours
+        self.closed: Signal[[]] = Signal(f"the end of {topic_partition}")
+        self.last_flush_ms = runtime.clock.now_ms()
+        self.is_changing = False
+        self.is_unfinished = False
+        self.reload: Callable[[], None] | None = None
+        self._truncating = False
+        self.publish_end(log_end_offset)
+        self._deletions: list[_Deletion] = []
+        self.is_offline = False
+        self._offline_reason: str | None = None
+        self.lifetime = Lifetime(f"{topic_partition}: the log")
+        self.lifetime.add(self)
+
+    def publish_end(self, offset: int) -> None:
+        """Publish the segments as they are now to readers."""
+        active = self.segments.active
+        # At each append; see `logstore.storage.log.drafts`.
+        self.log_end = tuple.__new__(LogEnd, (offset, active.base_offset, active.size_bytes))
+
+    @property
+    def leader_epoch(self) -> int:
+        """The newest leader epoch known: of the epoch file, else of the last batch, else 0."""
+        entries = self.epochs.entries
+        if entries:
+            return entries[-1].epoch
+        # A log start at the log end empties the file, but the batches below may still be there.
+        for segment in reversed(self.segments.view):
+            last = segment.last_batch()
+            if last is not None:
+                return max(last.header.partition_leader_epoch, 0)
+        return 0
+
+    def set_config(self, config: LogConfig) -> None:
+        """Obey other settings from the next use on.
+
+        As in Kafka an existing segment keeps its jitter and what its indexes were made with.
+        """
+        self.change(self._set_config, config)
+
+    def _set_config(self, config: LogConfig) -> None:
+        self.config = config
+        for segment in self.segments:
+            segment.set_config(config)
+
+    # -- changes -------------------------------------------------------------------------
+
+    def change(self, action: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+        """Run an action that changes the log, under the lock.
+
+        The action calls `begin` before it changes files or offsets. If it raises afterwards, the
+        log recovers. `LogWriter.append_record` repeats this inline, for speed.
+
+        Raises
+        ------
+        IllegalStateError
+            This thread is inside another change of the log.
+        """
+        with self.lock:
+            if self.is_changing or self.is_unfinished:
+                self.prepare_change()
+            # Python runs signal handlers at calls and backward jumps only. There is none between an
+            # assignment and the end of its block, so no handler can separate the two.
+            try:
+                self.is_changing = True
+                result = action(*args, **kwargs)
+                self.is_unfinished = False
+                return result
+            finally:
+                self.is_changing = False
+                if self.is_unfinished:
+                    self.recover()
+
+    def prepare_change(self) -> None:
+        """Refuse a change inside another one; recover from one that was interrupted.
+
+        Raises
+        ------
+        IllegalStateError
+            This thread is inside another change of the log.
+        """
+        if self.is_changing:
+            raise IllegalStateError(
+                f"{self.topic_partition} cannot be changed by a signal handler or a listener while"
+                " the same thread is changing it: retry after that call has returned"
+            )
+        self.recover()
+
+    def check_not_inside(self) -> None:
+        """Raise `IllegalStateError` if this thread is inside a change."""
+        if self.is_changing and self.lock.acquire(blocking=False):
+            try:
+                if self.is_changing:
+                    self.prepare_change()
+            finally:
+                self.lock.release()
+
+    def begin(self) -> None:
+        """Declare that files or offsets are about to change; see `change`."""
+        self.is_unfinished = True
+
+    def recover(self) -> None:
+        """Recover from a change that was interrupted, unless the log is closed or offline.
+
+        The files are read as after a crash: their names decide whether a swap is completed or
+        undone, and a batch that was written in part is cut. If this is interrupted as well, the
+        next use of the log recovers it. The lock is held.
+        """
+        if self.is_offline or self.lifetime.is_over or self.reload is None:
+            self.is_unfinished = False
+            return
+        try:
+            self.is_changing = True
+            self.check_owner()
+            self.reload()
+            self.is_unfinished = False
+            logger.warning("%s recovered from an interrupted change", self.topic_partition)
+        except (LogStoreError, OSError) as error:
+            is_ours = not isinstance(error, OSError) or is_disk_failure(error)
+            if isinstance(error, IllegalStateError) or not is_ours:
+                raise  # raised by a signal handler or a listener; the next use recovers
+            self.is_unfinished = False
+            logger.exception("%s: cannot recover from an interrupt", self.topic_partition)
+            self.go_offline(f"cannot recover from an interrupt: {error}")
+        finally:
+            self.is_changing = False
+
+    def _recover_unless_changing(self) -> None:
+        with self.lock:
+            if self.is_unfinished and not self.is_changing:
+                self.recover()
+
+    # -- in use, closed, offline ---------------------------------------------------------
+
+    def check_open(self) -> None:
+        """Raise `KafkaStorageError` if the log is offline; a closed one refuses this, too."""
+        if self.is_unfinished and not self.is_changing:
+            self._recover_unless_changing()
+        if self._offline_reason is not None:
+            raise KafkaStorageError(f"{self.topic_partition} is offline: {self._offline_reason}")
+
+    def check_changeable(self) -> None:
+        """Raise `KafkaStorageError` if the log is offline, or another process may have it by now.
+
+        For changes other than appends, which would have to look at the lock each time.
+        """
+        self.check_open()
+        self.check_owner()
+
+    def guard(self, what: str) -> StorageGuard:
+        """Take the log offline if a file operation inside fails; `what` is "cannot append"."""
+        return StorageGuard(self, self.topic_partition, what)
+
+    def go_offline(self, reason: str) -> None:
+        """Refuse all use from now on; only a restart, with recovery, helps."""
+        if self._offline_reason is None:
+            self._offline_reason = reason
+            self.is_offline = True
+            self.went_offline.emit(reason)
+
+    # -- durability ----------------------------------------------------------------------
+
+    def flush(self, up_to: int | None = None, *, force: bool = False) -> None:
+        """Make the log durable and move the recovery point up.
+
+        Parameters
+        ----------
+        up_to : int, optional
+            End of what must be durable, exclusive; the log end by default.
+        force : bool
+            Sync the active segment even if nothing was appended to it.
+        """
+        with self.lock:
+            self.check_open()
+            target = self.log_end.offset if up_to is None else up_to
+            if target <= self.recovery_point and not force:
+                return
+            segments = set(self.segments.between(self.recovery_point, target))
+            if force:
+                segments.add(self.segments.active)
+            with self.guard("cannot flush"):
+                for segment in sorted(segments, key=lambda each: each.base_offset):
+                    segment.flush()
+                self.runtime.fs.sync_dir(self.directory)
+            self.recovery_point = max(target, self.recovery_point)
+            self.last_flush_ms = self.runtime.clock.now_ms()
+            self.changed.emit()
+
+    def come_to_rest(self) -> None:
+        """Leave the files as a clean stop does. The lock is held."""
+        # Finished before the flush, so that a clean stop finds trimmed indexes.
+        self.segments.active.on_become_inactive()
+        self.flush(force=True)
+        self.producer_state.take_snapshot()
+
+    @contextmanager
+    def at_rest(self) -> Iterator[None]:
+        """Keep the files, inside, as a clean stop leaves them; readers go on, others wait.
+
+        Raises
+        ------
+        KafkaStorageError
+            The disk failed, or the log is offline.
+        """
+        with self.lock:
+            self.check_not_inside()
+            self.check_open()
+            try:
+                self.is_changing = True
+                self.begin()
+                with self.guard("cannot flush"):
+                    self.come_to_rest()
+                self.is_unfinished = False
+                try:
+                    yield
+                finally:
+                    if not (self.lifetime.is_over or self.is_offline):
+                        with self.guard("cannot go on"):
+                            self.segments.active.resize_indexes()
+            finally:
+                self.is_changing = False
+                if self.is_unfinished:
+                    self.recover()
+
+    def abandon(
+        self,
+        why: str = "was deleted",
+        kind: type[LogStoreError] = UnknownTopicOrPartitionError,
+    ) -> None:
+        """Close every file as it is: the partition is about to be deleted, or lives elsewhere.
+
+        Segments removed before go with the folder; only readers in the middle of one still hold it.
+        Any use of the log from here on raises an error of this kind.
+        """
+        with self.lock:
+            self.close_files()
+            self._deletions.clear()
+            self.lifetime.end(why, kind)
+            self.closed.emit()
+
+    def close_files(self) -> None:
+        """Close every file as it is."""
+        for segment in self.segments:
+            segment.close_handlers()
+
+    def go_on_in(self, copy: LocalLog) -> None:
+        """Replace the files by those of another one, which was opened over a copy of these.
+
+        To be called while this one is `at_rest`. A reader in the middle of the old files
+        looks again.
+        """
+        old = self.segments.view
+        self.go_on_as(copy)
+        for segment in old:
+            segment.close_handlers()
+
+    def go_on_as(self, copy: LocalLog) -> None:
+        """Take over the state of another log; readers keep the files that are open."""
+        self.directory = copy.directory
+        self.segments = copy.segments
+        self.producer_state = copy.producer_state
+        self.epochs = copy.epochs
+        self.recovery_point = copy.recovery_point
+        self._deletions.clear()  # the files were removed with the old folder, or by the recovery
+        self.publish_end(copy.log_end.offset)
+
+    # -- removal and replacement ---------------------------------------------------------
+
+    def remove_segments(self, segments: Iterable[LogSegment]) -> None:
+        """Remove segments from the log: their names change now, their files go later.
+
+        Parameters
+        ----------
+        segments : iterable of LogSegment
+            In the order in which they are to vanish.
+
+        Notes
+        -----
+        Durable on return: what is written next may stand at the same offsets. So is each step
+        before the next one, since a disk may reorder names: a crash must not leave a hole where a
+        newer value, or a tombstone, stood above an older one.
+        """
+        gone = list(segments)
+        self.begin()
+        self.segments.discard(gone)
+        for segment in gone:
+            segment.change_suffix(DELETED_SUFFIX)
+            self.runtime.fs.sync_dir(self.directory)
+            self._schedule_deletion(segment.remove_files)
+
+    def replace_segments(
+        self,
+        new_segments: Sequence[LogSegment],
+        old_segments: Sequence[LogSegment],
+        *,
+        apart: bool,
+    ) -> None:
+        """Swap segments, and let the old ones' files go later; see `logstore.storage.segment.swap`."""
+        old = swap_segments(
+            self.runtime.fs,
+            self.directory,
+            self.segments,
+            new_segments,
+            old_segments,
+            apart=apart,
+            before_rename=self.begin,
+        )
+        for segment in old:
+            self._schedule_deletion(segment.remove_files)
+        bases = (segment.base_offset for segment in old)
+        self.delete_snapshots(base for base in bases if base not in self.segments)
+
+    def split_segment(self, segment: LogSegment) -> list[LogSegment]:
+        """Put several segments in the place of one; see `logstore.storage.log.split`."""
+        new = split_segment(
+            self.runtime,
+            self.directory,
+            self.segments,
+            segment,
+            self.config,
+            before_rename=self.begin,
+        )
+        self._schedule_deletion(segment.remove_files)
+        if segment.base_offset not in self.segments:
+            self.delete_snapshots([segment.base_offset])
+        return new
+
+    def delete_snapshots(self, offsets: Iterable[int]) -> None:
+        """Rename the producer snapshots of these offsets; their files go later."""
+        for offset in offsets:
+            path = self.producer_state.mark_snapshot_deleted(offset)
+            if path is not None:
+                self._schedule_deletion(partial(self._remove_file, path))
+
+    def _schedule_deletion(self, remove: Callable[[], None]) -> None:
+        delay_ms = self.config.file_delete_delay_ms
+        self._deletions.append(_Deletion(self.runtime.clock.monotonic_ms() + delay_ms, remove))
+        scheduler = self.runtime.scheduler
+        if scheduler.is_started:
+            scheduler.schedule("delete-file", self._delete_due_files, delay_ms=delay_ms)
+
+    def deletion_due_ms(self, path: str) -> int | None:
+        """Return when a file that was renamed goes, in monotonic ms; None if nobody knows."""
+        with self.lock:
+            for deletion in self._deletions:
+                segment = getattr(deletion.remove, "__self__", None)
+                if getattr(segment, "log_path", None) == path:
+                    return deletion.due_ms
+        return None
+
+    def _delete_due_files(self) -> None:
+        with self.lock:  # or it might be deleted, and its files renamed, in between
+            if not (self.lifetime.is_over or self.is_offline):
+                self.delete_expired_files()
+
+    def _remove_file(self, path: str) -> None:
+        if self.runtime.fs.exists(path):
+            self.runtime.fs.remove(path)
+
+    def delete_expired_files(self, *, force: bool = False) -> int:
+        """Remove what was renamed `.deleted` at least `file.delete.delay.ms` ago.
+
+        Readers that hold a removed segment go on reading: its files close with the last of them.
+        An offline log leaves everything to the next start.
+
+        Returns
+        -------
+        int
+            Segments and snapshots removed.
+        """
+        with self.lock, self.guard("cannot delete segments"):
+            if self.is_offline:
+                return 0
+            now_ms = self.runtime.clock.monotonic_ms()
+            due = [d for d in self._deletions if force or d.due_ms <= now_ms]
+            for deletion in due:
+                deletion.remove()
+            # Last, so that the next call removes the files that an interrupt left.
+            removed = set(map(id, due))
+            self._deletions = [d for d in self._deletions if id(d) not in removed]
+            return len(due)
+
+    def delete_stale_files(self, base_offset: int) -> None:
+        """Remove files that a new segment of that base would find in its place."""
+        fs = self.runtime.fs
+        for kind in SEGMENT_SUFFIXES:
+            path = f"{self.directory}/{file_name(base_offset, kind)}"
+            if fs.exists(path):
+                logger.warning("newly rolled segment file %s already exists; deleting it", path)
+                fs.remove(path)
+
+    def add_segment(self, base_offset: int) -> LogSegment:
+        """Start a new segment, with no data yet."""
+        segment = LogSegment(self.runtime, self.directory, base_offset, self.config, create=True)
+        self.segments.add(segment)
+        return segment
+
+    def renew_segment(self, segment: LogSegment) -> LogSegment:
+        """Put another segment, made with the settings of now, in the place of an empty one.
+
+        The `.log` is kept, so that a crash never finds a log without any segment: such a one would
+        start at 0 again. Nor is it closed, since a reader may be looking into it.
+        """
+        assert segment.size_bytes == 0, "only an empty segment is replaced at its base"
+        segment.remove_indexes()
+        return self.add_segment(segment.base_offset)
+
+    # -- truncation ----------------------------------------------------------------------
+
+    @contextmanager
+    def truncation(self) -> Iterator[None]:
+        """Make readers wait and look again afterwards, since bytes change under them inside."""
+        self._truncating = True
+        self.generation += 1
+        try:
+            yield
+        finally:
+            self._truncating = False
+
+    def settled_generation(self) -> int:
+        """Return the generation, after waiting for a truncation that is under way.
+
+        Raises
+        ------
+        IllegalStateError
+            This thread is inside the truncation.
+        """
+        while True:
+            generation = self.generation
+            if not self._truncating:
+                return generation
+            with self.lock:  # it is held as long as that takes
+                if self._truncating:
+                    self._truncating = self.is_changing  # False if an interrupt ended it
+                    if self.is_changing:
+                        raise IllegalStateError(
+                            f"{self.topic_partition} cannot be read by a signal handler or a"
+                            " listener while the same thread truncates it"
+                        )
+
+    def cut_segments(self, offset: int) -> None:
+        """Drop what lies at or above `offset`, at least the first segment's base.
+
+        Durable on return; a crash on the way leaves a log that ends later. Nothing is changed if
+        the segment to be cut cannot be walked.
+        """
+        last, *above = self.segments.from_offset(offset)
+        if offset > last.base_offset:
+            last.translate_offset(offset)
+        self.begin()
+        self.remove_segments(reversed(above))
+        last.truncate_to(offset)
+        last.flush()
+        self._end_at(offset)
+        self.delete_snapshots(segment.base_offset for segment in above)
+        self.epochs.truncate_from_end(offset, flush=True)
+
+    def start_anew(self, offset: int) -> None:
+        """Drop everything and go on with one empty segment at `offset`.
+
+        Durable on return. There is a segment at every moment, and none overlaps another, so that a
+        crash on the way leaves a log that ends earlier, and never one that starts at 0 again.
+        """
+        self.begin()
+        # Before a segment stands above the snapshots, whose recovery would believe them.
+        self.producer_state.truncate_fully_and_start_at(offset)
+        first = self.segments.first
+        self.remove_segments(reversed(self.segments.view[1:]))
+        if first.base_offset <= offset:
+            first.truncate_to(first.base_offset)
+            first.flush()
+        if first.base_offset == offset:
+            self.renew_segment(first)
+        else:
+            self.delete_stale_files(offset)
+            self.add_segment(offset)
+            self.runtime.fs.sync_dir(self.directory)
+            self.remove_segments([first])
+        self._end_at(offset)
+        self.epochs.clear(flush=True)
+
+    def _end_at(self, offset: int) -> None:
+        self.publish_end(offset)
+        self.recovery_point = min(self.recovery_point, offset)
+
+    def rebuild_producer_state(self, log_start_offset: int, high_watermark: int) -> None:
+        """Rebuild the producer state from the log as it is now; see `logstore.storage.log.replay`.
+
+        Snapshots above the log's end may come back after a crash: a recovery drops them.
+        """
+        now_ms, end = self.runtime.clock.now_ms(), self.log_end.offset
+        try:
+            rebuild_producer_state(
+                self.producer_state,
+                self.segments,
+                log_start_offset,
+                end,
+                now_ms,
+                high_watermark=high_watermark,
+            )
+        except CorruptionError as error:
+            self.go_offline(f"cannot rebuild the producer state: {error}")
+            raise
+
+    def _check(self) -> None:
+        """Assert the invariants of the segments and their end."""
+        view = self.segments.view
+        assert view, "a log has at least one segment"
+        for segment, following in pairwise(view):
+            assert segment.base_offset < following.base_offset
+        end, active = self.log_end, self.segments.active
+        assert active.base_offset <= end.offset
+        assert self.recovery_point <= end.offset
+        assert end[1:] == (active.base_offset, active.size_bytes)
+
+
+def _is_ours() -> None:
+    """Let a log that no manager opened be changed."""

@@ -1,0 +1,194 @@
+"""The offsets of a log: where it starts, and how far readers may see.
+
+They move under the log's lock; readers, who hold none, take each as it was published.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from logstore.errors import OffsetOutOfRangeError
+from logstore.named import NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from logstore.storage.log.local_log import LocalLog
+
+
+class CheckpointOffsets(NamedTuple):
+    """Offsets of a log for the checkpoints of its data directory.
+
+    Attributes
+    ----------
+    recovery_point, high_watermark : int
+        As of the log.
+    log_start_offset : int or None
+        None where the base of the first segment says it.
+    """
+
+    recovery_point: int
+    high_watermark: int
+    log_start_offset: int | None
+
+
+class LogOffsets:
+    """Log start, high watermark and last stable offset of one log.
+
+    Attributes
+    ----------
+    log_start_offset : int
+        First offset that readers may ask for.
+    high_watermark : int
+        Exclusive end of what consumers see.
+    last_stable_offset : int
+        Exclusive end of what is decided: no open transaction below it, but the log start.
+    high_watermark_for : callable
+        Gives the high watermark of an append that made the log end where it is told. Alone in its
+        cluster a log has no replica to wait for: it is the log end. A replica's stays where it is
+        (`stay`) until the leader says more; the leader of others puts its own here, and moves
+        the watermark on with `set_high_watermark` as they follow.
+    """
+
+    def __init__(
+        self, local: LocalLog, log_start_offset: int, high_watermark: int | None = None
+    ) -> None:
+        self._local = local
+        self.high_watermark_for: Callable[[int], int] = _log_end
+        self._restarted_at = 0
+        self.log_start_offset = log_start_offset
+        self.high_watermark = self.last_stable_offset = log_start_offset
+        if high_watermark is not None:
+            self.stay()
+        self.set_high_watermark(local.log_end.offset if high_watermark is None else high_watermark)
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether the log has no followers: its high watermark is the log end."""
+        return self.high_watermark_for is _log_end
+
+    def stay(self) -> None:
+        """Leave the high watermark where it is as the log grows, as a replica does."""
+        self.high_watermark_for = self._where_it_is
+
+    def _where_it_is(self, _: int) -> int:
+        return self.high_watermark
+
+    def follow_append(self, log_end_offset: int) -> None:
+        """Move the high watermark as an append lets it. The lock is held."""
+        high_watermark_for = self.high_watermark_for
+        if high_watermark_for is _log_end and not self._local.producer_state.has_transactions:
+            self.last_stable_offset = log_end_offset
+            self.high_watermark = log_end_offset
+            self._local.changed.emit()
+        else:
+            self._move_high_watermark(high_watermark_for(log_end_offset))
+
+    def set_high_watermark(self, offset: int) -> None:
+        """Move the high watermark, clamped into [log_start_offset, log_end_offset].
+
+        The last stable offset follows.
+        """
+        with self._local.lock:
+            self._move_high_watermark(offset)
+
+    def _move_high_watermark(self, offset: int) -> None:
+        local = self._local
+        producer_state = local.producer_state
+        high_watermark, end = offset, local.log_end.offset
+        if high_watermark < self.log_start_offset:
+            high_watermark = self.log_start_offset
+        if high_watermark > end:
+            high_watermark = end
+        unstable = None
+        if producer_state.has_transactions:
+            producer_state.on_high_watermark_updated(high_watermark)
+            unstable = producer_state.first_unstable_offset(high_watermark)
+        stable = high_watermark
+        if unstable is not None:
+            stable = min(max(unstable, self.log_start_offset), high_watermark)
+        self.last_stable_offset = stable
+        self.high_watermark = high_watermark
+        local.changed.emit()
+
+    def maybe_increment_log_start_offset(self, offset: int) -> bool:
+        """Raise the log start: readers no longer see what lies below (storage-format §13.2).
+
+        Returns False if the log start is there or beyond already.
+
+        Raises
+        ------
+        OffsetOutOfRangeError
+            `offset` is above the high watermark; nothing was changed.
+        """
+        return self._local.change(self.increment_log_start, offset)
+
+    def increment_log_start(self, offset: int) -> bool:
+        """Do what `maybe_increment_log_start_offset` does, inside a change of the log."""
+        local = self._local
+        with local.guard("cannot move the log start"):
+            local.check_changeable()
+            if offset > self.high_watermark:
+                raise self.out_of_range(offset, "is above the high watermark")
+            if offset <= self.log_start_offset:
+                return False
+            local.begin()
+            self.log_start_offset = offset
+            local.recovery_point = max(local.recovery_point, offset)
+            local.epochs.truncate_from_start(offset, flush=True)
+            local.producer_state.on_log_start_offset_incremented(offset)
+            self.set_high_watermark(self.high_watermark)
+            return True
+
+    def follow_truncation(self) -> None:
+        """Bring all of them below the log's end, which was moved down."""
+        end = self._local.log_end.offset
+        self.log_start_offset = min(self.log_start_offset, end)
+        high_watermark = min(self.high_watermark, end)
+        self._local.rebuild_producer_state(self.log_start_offset, high_watermark)
+        self.set_high_watermark(high_watermark)
+
+    def restart(self, log_start_offset: int) -> None:
+        """Begin anew in a log that holds nothing and ends at its high watermark."""
+        end = self._local.log_end.offset
+        self.log_start_offset = log_start_offset
+        self._restarted_at = end
+        self._local.rebuild_producer_state(log_start_offset, end)
+        self.set_high_watermark(end)
+
+    def recover(self, log_start_offset: int) -> None:
+        """Fit the offsets to a log that was recovered from its files."""
+        end = self._local.log_end.offset
+        self.log_start_offset = min(log_start_offset, end)
+        self.high_watermark = min(self.high_watermark, end)
+        self.follow_append(end)
+
+    def checkpoint(self) -> CheckpointOffsets:
+        """Return what the checkpoints have to say of the log as it is."""
+        local = self._local
+        with local.lock:
+            hides_records = self.log_start_offset > local.segments.first.base_offset
+            start = self.log_start_offset if hides_records else None
+            return CheckpointOffsets(local.recovery_point, self.high_watermark, start)
+
+    def out_of_range(self, offset: int, why: str) -> OffsetOutOfRangeError:
+        """Return the error of an offset up to which records cannot be deleted."""
+        return OffsetOutOfRangeError(
+            f"offset {offset} of {self._local.topic_partition} {why}: the log is"
+            f" [{self.log_start_offset}, {self.high_watermark}]",
+            offset=offset,
+            log_start_offset=self.log_start_offset,
+            log_end_offset=self._local.log_end.offset,
+        )
+
+    def _check(self) -> None:
+        """Assert every invariant that ties segments and offsets together."""
+        self._local._check()
+        first = self._local.segments.first.base_offset
+        assert first <= max(self.log_start_offset, self._restarted_at)
+        assert self.log_start_offset <= self.high_watermark <= self._local.log_end.offset
+        assert self.log_start_offset <= self.last_stable_offset <= self.high_watermark
+
+
+def _log_end(log_end_offset: int) -> int:
+    return log_end_offset

@@ -1,0 +1,336 @@
+"""Retention: the segments that it removes, and why the others stay (storage-format §13.1).
+
+Pure: from a log's state to a value that can be shown. The log executes it; `retain --dry-run`
+prints it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import islice, zip_longest
+from typing import TYPE_CHECKING
+
+from logstore.errors import CorruptRecordError, UnsupportedFormatError
+from logstore.named import NamedTuple
+from logstore.types import INT64_MAX, time_in_text
+
+if TYPE_CHECKING:
+    from logstore.config.log_config import LogConfig
+    from logstore.storage.segment.segment import LogSegment
+    from logstore.types import TopicPartition
+
+
+class RetentionRule(StrEnum):
+    """Why a segment goes; the order is the one in which the rules are asked."""
+
+    LOG_START = "log_start_offset"
+    SIZE = "retention.bytes"
+    TIME = "retention.ms"
+
+
+class SegmentVerdict(NamedTuple):
+    """The verdict of retention on one segment.
+
+    Attributes
+    ----------
+    base_offset, end_offset : int
+        Inclusive and exclusive; the end is the next segment's base or the log end.
+    rule : RetentionRule or None
+        The rule that removes it; None if it stays.
+    reason : str
+        The numbers behind it, in words.
+    expires_at_ms : int or None
+        First moment at which its age would let it go, if `retention.ms` is among what keeps it.
+        Only for the oldest segment that stays: the others wait for it.
+    delayed_by_merging : bool
+        Under `compact,delete`: it begins with records past `retention.ms`, and cleaning, which
+        joins segments, has been through it. What it joined goes only when the youngest of it may
+        (KIP-354's known limit).
+    """
+
+    base_offset: int
+    end_offset: int
+    size_bytes: int
+    rule: RetentionRule | None
+    reason: str
+    expires_at_ms: int | None = None
+    delayed_by_merging: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RetentionDecision:
+    """One retention run over a log, decided.
+
+    Attributes
+    ----------
+    segments : tuple of SegmentVerdict
+        Every segment, oldest first; those removed come first.
+    rolls : bool
+        Every segment goes, so that the log is rolled first and keeps an empty one at its end.
+    log_start_offset : int
+        The log start after the run.
+    """
+
+    topic_partition: TopicPartition
+    segments: tuple[SegmentVerdict, ...]
+    rolls: bool
+    log_start_offset: int
+
+    @property
+    def removed(self) -> tuple[SegmentVerdict, ...]:
+        """The segments that go."""
+        return tuple(verdict for verdict in self.segments if verdict.rule is not None)
+
+    @property
+    def kept(self) -> tuple[SegmentVerdict, ...]:
+        """The segments that stay."""
+        return tuple(verdict for verdict in self.segments if verdict.rule is None)
+
+
+class LogBounds(NamedTuple):
+    """The offsets of a log that retention looks at."""
+
+    log_start_offset: int
+    high_watermark: int
+    log_end_offset: int
+
+
+class _Verdict(NamedTuple):
+    """The answer of one rule about one segment."""
+
+    goes: bool
+    text: str
+
+
+class _Gone(NamedTuple):
+    """A segment that a rule removes, the end of its offsets, and why."""
+
+    segment: LogSegment
+    end_offset: int
+    text: str
+
+
+Predicate = Callable[["LogSegment", "LogSegment | None"], _Verdict]
+"""Judges a segment, given the one after it if there is one."""
+
+
+def decide_retention(
+    topic_partition: TopicPartition,
+    segments: Sequence[LogSegment],
+    config: LogConfig,
+    bounds: LogBounds,
+    now_ms: int,
+    *,
+    rules: Sequence[RetentionRule] = tuple(RetentionRule),
+    first_dirty_offset: int = 0,
+) -> RetentionDecision:
+    """Decide which segments of a log go.
+
+    Parameters
+    ----------
+    segments : sequence of LogSegment
+        All of the log, oldest first, at least one.
+    bounds : LogBounds
+        No segment goes that reaches beyond the high watermark.
+    now_ms : int
+        Wall time.
+    rules : sequence of RetentionRule
+        Those to ask, in order. Without `delete` in the policy only the log start rule is.
+    first_dirty_offset : int
+        The cleaned section lies below; only for the note on merging.
+
+    Notes
+    -----
+    Each rule walks from the oldest segment left and stops at the first that it does not remove,
+    so one future-dated record keeps its segment and everything after it from expiring. Changes and
+    creates no file. Reads no record: the time rule opens the time indexes up to where it stops, and
+    the note on merging takes one batch header.
+    """
+    asked = [rule for rule in rules if rule is RetentionRule.LOG_START or config.delete]
+    left = list(segments)
+    removed: list[SegmentVerdict] = []
+    for rule in asked:
+        gone, _ = _walk(left, bounds, _predicate(rule, left, config, bounds, now_ms))
+        for segment, end, text in gone:
+            removed.append(SegmentVerdict(segment.base_offset, end, segment.size_bytes, rule, text))
+        del left[: len(gone)]
+        if not left:
+            return RetentionDecision(topic_partition, tuple(removed), True, bounds.log_end_offset)
+    # Asked again of what is left, each rule says why the first of it stays.
+    stops = [_walk(left, bounds, _predicate(r, left, config, bounds, now_ms))[1] for r in asked]
+    if not config.delete:
+        stops.append(
+            f"cleanup.policy {','.join(config.cleanup_policy) or '(empty)'} does not delete"
+        )
+    kept = _kept(left, bounds.log_end_offset, "; ".join(dict.fromkeys(stops)))
+    if RetentionRule.TIME in asked:
+        kept[0] = _with_expiry(kept[0], left, config, now_ms, first_dirty_offset)
+    start = bounds.log_start_offset
+    if removed:
+        start = max(start, left[0].base_offset)
+    return RetentionDecision(topic_partition, (*removed, *kept), False, start)
+
+
+def _walk(
+    segments: Sequence[LogSegment], bounds: LogBounds, predicate: Predicate
+) -> tuple[list[_Gone], str]:
+    """Return the segments that go, and why the next one stays."""
+    gone: list[_Gone] = []
+    for segment, following in _with_next(segments):
+        end = bounds.log_end_offset if following is None else following.base_offset
+        if bounds.high_watermark < end:
+            return gone, f"the high watermark {bounds.high_watermark} is below its end {end}"
+        verdict = predicate(segment, following)
+        if not verdict.goes:
+            return gone, verdict.text
+        if following is None and segment.size_bytes == 0:
+            return gone, "the active segment is empty"
+        gone.append(_Gone(segment, end, verdict.text))
+    return gone, ""
+
+
+def _with_next(
+    segments: Sequence[LogSegment],
+) -> Iterator[tuple[LogSegment, LogSegment | None]]:
+    """Yield each segment with the one after it."""
+    return zip_longest(segments, islice(segments, 1, None))
+
+
+# -- rules -----------------------------------------------------------------------------------
+
+
+def _predicate(
+    rule: RetentionRule,
+    segments: Sequence[LogSegment],
+    config: LogConfig,
+    bounds: LogBounds,
+    now_ms: int,
+) -> Predicate:
+    if rule is RetentionRule.LOG_START:
+        return _log_start_rule(bounds.log_start_offset)
+    if rule is RetentionRule.SIZE:
+        return _size_rule(sum(segment.size_bytes for segment in segments), config.retention_bytes)
+    return _time_rule(config.retention_ms, now_ms)
+
+
+def _log_start_rule(log_start_offset: int) -> Predicate:
+    def judge(_: LogSegment, following: LogSegment | None) -> _Verdict:
+        if following is None:
+            return _Verdict(False, "it is the active segment")
+        goes = following.base_offset <= log_start_offset
+        return _Verdict(
+            goes,
+            f"{'all of it' if goes else 'not all of it'} lies below the log start"
+            f" {log_start_offset}",
+        )
+
+    return judge
+
+
+def _size_rule(total_bytes: int, retention_bytes: int) -> Predicate:
+    excess = total_bytes - retention_bytes
+
+    def judge(segment: LogSegment, _: LogSegment | None) -> _Verdict:
+        nonlocal excess
+        if retention_bytes < 0:
+            return _Verdict(False, "retention.bytes is unlimited")
+        if excess < 0:
+            return _Verdict(
+                False, f"{total_bytes} bytes are within retention.bytes {retention_bytes}"
+            )
+        if excess < segment.size_bytes:
+            return _Verdict(
+                False,
+                f"{excess} bytes exceed retention.bytes {retention_bytes}, fewer than its"
+                f" {segment.size_bytes}",
+            )
+        verdict = _Verdict(
+            True,
+            f"{excess} bytes exceed retention.bytes {retention_bytes}, at least its"
+            f" {segment.size_bytes}",
+        )
+        excess -= segment.size_bytes
+        return verdict
+
+    return judge
+
+
+def expires_at_ms(segment: LogSegment, config: LogConfig) -> int | None:
+    """Return the first moment past `retention.ms` for a segment, Unix ms; None if there is none.
+
+    Kafka's times end at 2⁶³ − 1: what would come later comes then.
+    """
+    if config.retention_ms < 0:
+        return None
+    return min(segment.largest_timestamp + config.retention_ms + 1, INT64_MAX)
+
+
+def _time_rule(retention_ms: int, now_ms: int) -> Predicate:
+    def judge(segment: LogSegment, _: LogSegment | None) -> _Verdict:
+        if retention_ms < 0:
+            return _Verdict(False, "retention.ms is unlimited")
+        age_ms = now_ms - segment.largest_timestamp
+        newest = f"its newest record ({time_in_text(segment.largest_timestamp)})"
+        if segment.max_timestamp_so_far.timestamp < 0:
+            stamp = time_in_text(segment.largest_timestamp)
+            newest = f"its file ({stamp}), as no record time is known,"
+        if age_ms < 0:
+            return _Verdict(False, f"{newest} lies {-age_ms} ms in the future")
+        if age_ms <= retention_ms:
+            return _Verdict(
+                False, f"{newest} is {age_ms} ms old, within retention.ms {retention_ms}"
+            )
+        return _Verdict(True, f"{newest} is {age_ms} ms old, past retention.ms {retention_ms}")
+
+    return judge
+
+
+# -- what stays ------------------------------------------------------------------------------
+
+
+def _kept(segments: Sequence[LogSegment], log_end_offset: int, reason: str) -> list[SegmentVerdict]:
+    """Return the verdicts of those that stay: the first stopped the walks, the rest wait for it."""
+    kept: list[SegmentVerdict] = []
+    for segment, following in _with_next(segments):
+        end = log_end_offset if following is None else following.base_offset
+        kept.append(SegmentVerdict(segment.base_offset, end, segment.size_bytes, None, reason))
+        reason = f"the older segment {segments[0].base_offset} stays"
+    return kept
+
+
+def _with_expiry(
+    verdict: SegmentVerdict,
+    segments: Sequence[LogSegment],
+    config: LogConfig,
+    now_ms: int,
+    first_dirty_offset: int,
+) -> SegmentVerdict:
+    """Return when age removes the first segment, and whether merging may have delayed that."""
+    segment = segments[0]
+    expires_at = expires_at_ms(segment, config)
+    if (
+        expires_at is None
+        or expires_at <= now_ms
+        or (len(segments) == 1 and not segment.size_bytes)
+    ):
+        return verdict
+    verdict = verdict._replace(expires_at_ms=expires_at)
+    # A segment that no cleaning has been through was not merged.
+    if not config.compact or segment.base_offset >= first_dirty_offset:
+        return verdict
+    oldest = INT64_MAX
+    with suppress(CorruptRecordError, UnsupportedFormatError):  # only the note depends on it
+        oldest = segment.first_batch_timestamp()
+    if now_ms - oldest <= config.retention_ms:
+        return verdict
+    span_ms = segment.largest_timestamp - oldest
+    joined = "it joined" if span_ms > config.max_segment_ms else "it may have joined"
+    note = (
+        f"its first batch ({time_in_text(oldest)}) is past retention.ms, but cleaning has been"
+        " through it, and"
+        f" the segments that {joined} go together, at {time_in_text(expires_at)} (KIP-354)"
+    )
+    return verdict._replace(reason=f"{verdict.reason}; {note}", delayed_by_merging=True)

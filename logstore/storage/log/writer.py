@@ -1,0 +1,528 @@
+"""The writer of a log: records, columns and ready-made batches are validated, placed and written.
+
+An append goes one way: a door here makes a draft or takes batches apart, without the lock; under
+the lock they are sealed with the log's offsets and rules, and written to the active segment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, NoReturn
+
+from logstore.record.codecs import Codec
+from logstore.record.control import ControlType, EndTxnMarker
+from logstore.runtime.environment import VERIFY
+from logstore.storage.log.drafts import (
+    NOTHING_APPENDED,
+    AppendInfo,
+    BatchesDraft,
+    ColumnsDraft,
+    NewRecord,
+    Placement,
+    RecordLists,
+    RecordRules,
+    RecordsDraft,
+    SealedDraft,
+    SectionDraft,
+    Stamp,
+    check_producers,
+    draft_records,
+    end_txn_batch,
+)
+from logstore.storage.log.recovery import apply_to_segment
+from logstore.storage.log.validate import (
+    check_last_offset,
+    check_replicated_batches,
+    prepare_leader_batch,
+    whole_batches,
+)
+from logstore.storage.segment.values import BatchExtent
+from logstore.types import INT64_MAX, NO_TIMESTAMP, AppendOrigin
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from logstore.config.log_config import LogConfig
+    from logstore.record.batch import RecordBatch
+    from logstore.record.columns import BytesColumn
+    from logstore.record.header import BatchHeader
+    from logstore.runtime.fs import Buffer
+    from logstore.storage.log.local_log import LocalLog
+    from logstore.storage.log.offsets import LogOffsets
+    from logstore.storage.segment.segment import LogSegment
+    from logstore.storage.segment.values import RollReason
+
+    Produced = Sequence[tuple[BatchHeader, EndTxnMarker | None]]
+    """Headers of the batches of producers, with the marker of each, if it is one."""
+
+_new = tuple.__new__  # see `logstore.storage.log.drafts`
+
+
+class LogWriter:
+    """The doors through which a log is appended to, and its roll; the state is the log's.
+
+    What is refused leaves the log unchanged: no byte, no roll, no epoch.
+
+    Attributes
+    ----------
+    refuse : callable or None
+        Of a replica that follows: raises why nobody but its leader may write here. None, as of a
+        log that is alone, lets everybody.
+    """
+
+    def __init__(self, local: LocalLog, offsets: LogOffsets) -> None:
+        self._local = local
+        self._offsets = offsets
+        self._guard = local.guard("cannot append")
+        self._clock = local.runtime.clock
+        self._rules = RecordRules(local.config)
+        self.refuse: Callable[[], NoReturn] | None = None
+
+    # -- doors ---------------------------------------------------------------------------
+
+    def append_records(self, records: Sequence[NewRecord], codec: Codec = Codec.NONE) -> AppendInfo:
+        """Append records as one batch.
+
+        Parameters
+        ----------
+        records : sequence of NewRecord
+            None appends nothing and rolls nothing.
+        codec : Codec
+            What the producer compresses with; `compression.type` may overrule it.
+
+        Raises
+        ------
+        InvalidRecordError, InvalidTimestampError, MessageSizeTooLargeError,
+        RecordListTooLargeError
+            The log is unchanged.
+        KafkaStorageError
+            The disk failed; the log is offline.
+
+        Notes
+        -----
+        Few records are encoded in plain Python, more by a kernel (`record.choice`).
+        """
+        if len(records) == 1:
+            return self.append_record(records[0], codec)
+        return self.append_lists(RecordLists.of(records), codec)
+
+    def append_lists(self, records: RecordLists, codec: Codec = Codec.NONE) -> AppendInfo:
+        """Append records as one batch; parameters and errors as `append_records`."""
+        if len(records) == 1:
+            return self.append_record(records.record(0), codec)
+        if not records:
+            return NOTHING_APPENDED
+        now_ms = self._clock.now_ms()
+        return self._append(draft_records(records, now_ms), codec, now_ms)
+
+    def append_record(self, record: NewRecord, codec: Codec = Codec.NONE) -> AppendInfo:
+        """Append one record as a batch of its own; parameters and errors as `append_records`."""
+        local = self._local
+        now_ms = self._clock.now_ms()
+        with local.lock:
+            if local.is_changing or local.is_unfinished:
+                local.prepare_change()
+            try:  # as in `LocalLog.change`, whose calls would take time
+                local.is_changing = True
+                base, epoch = self._begin()
+                rules = self._rules
+                if rules.config is not local.config:
+                    rules = self._rules = RecordRules(local.config)
+                sealed = None
+                if codec is Codec.NONE:
+                    sealed = rules.seal(record, base, epoch, now_ms)
+                if sealed is None:
+                    draft = draft_records(RecordLists.of((record,)), now_ms)
+                    sealed = draft.seal(codec, Placement(local.config, base, epoch, now_ms))
+                return self._append_sealed(sealed, base, epoch, now_ms)
+            finally:
+                local.is_changing = False
+                if local.is_unfinished:
+                    local.recover()
+
+    def append_stamped(self, records: RecordLists, stamp: Stamp) -> AppendInfo:
+        """Append records, at least one, as the uncompressed batch of a producer of this process.
+
+        What `append_batches` does with the same batch, without taking it apart: judged in the same
+        order, with the same errors. Timestamps are set.
+        """
+        now_ms = self._clock.now_ms()
+        return self._local.change(
+            self._append_stamped, draft_records(records, now_ms), stamp, now_ms
+        )
+
+    def _append_stamped(
+        self, draft: RecordsDraft | ColumnsDraft, stamp: Stamp, now_ms: int
+    ) -> AppendInfo:
+        base, epoch = self._begin()
+        place = Placement(self._local.config, base, epoch, now_ms, stamp)
+        batch = draft.seal(Codec.NONE, place).batch
+        assert batch is not None, "it bears the stamp"
+        return self._write([batch], AppendOrigin.CLIENT, now_ms)
+
+    def append_columns(
+        self,
+        keys: BytesColumn,
+        values: BytesColumn,
+        timestamps: NDArray[np.int64] | None = None,
+        headers: BytesColumn | None = None,
+        codec: Codec = Codec.NONE,
+    ) -> AppendInfo:
+        """Append columns as one batch: the fast door.
+
+        Parameters
+        ----------
+        keys, values : BytesColumn
+            n rows each; size -1 is null.
+        timestamps : (n,) int64, optional
+            In ms; the log's clock by default.
+        headers : BytesColumn, optional
+            Encoded headers, as `logstore.record.columns.headers_column` gives them.
+
+        Raises as `append_records` does.
+        """
+        if len(values) == 0:
+            return NOTHING_APPENDED
+        now_ms = self._local.runtime.clock.now_ms()
+        if timestamps is None:
+            import numpy as np
+
+            timestamps = np.full(len(values), now_ms, np.int64)
+        return self._append(ColumnsDraft(keys, values, timestamps, headers), codec, now_ms)
+
+    def draft_batches(
+        self, keys: BytesColumn, values: BytesColumn, bounds: Sequence[int]
+    ) -> BatchesDraft:
+        """Return columns as several batches, their records of the time of now; see there."""
+        return BatchesDraft(keys, values, bounds, self._local.runtime.clock.now_ms())
+
+    def append_at_once(self, draft: BatchesDraft, codec: Codec = Codec.NONE) -> AppendInfo | None:
+        """Append several batches in one write.
+
+        Returns
+        -------
+        AppendInfo or None
+            None, and nothing is appended, if they need a roll, a codec or a refusal: they are to
+            be appended `apart`, with `append_draft`.
+        """
+        return self._local.change(self._append_at_once, draft, codec)
+
+    def _append_at_once(self, draft: BatchesDraft, codec: Codec) -> AppendInfo | None:
+        local = self._local
+        base, epoch = self._begin()
+        now_ms = local.runtime.clock.now_ms()
+        sealed = draft.seal(codec, Placement(local.config, base, epoch, now_ms))
+        if sealed is None:
+            return None
+        data, extents, timestamp = sealed
+        last, size = extents[-1].last_offset, len(data)
+        segment = local.segments.active
+        if (
+            last >= INT64_MAX
+            or segment.roll_reason(size, timestamp, last, now_ms) is not None
+            or not segment.has_entries_for(len(extents))
+        ):
+            return None
+        self._store(extents, (data,), ((epoch, base),), now_ms)
+        return AppendInfo(base, last, timestamp, NO_TIMESTAMP, last - base + 1, size, None)
+
+    def append_draft(self, draft: SectionDraft, codec: Codec = Codec.NONE) -> AppendInfo:
+        """Append one batch whose section is encoded; raises as `append_records` does."""
+        return self._append(draft, codec, self._local.runtime.clock.now_ms())
+
+    def _append(
+        self, draft: RecordsDraft | ColumnsDraft | SectionDraft, codec: Codec, now_ms: int
+    ) -> AppendInfo:
+        return self._local.change(self._append_draft, draft, codec, now_ms)
+
+    def _append_draft(
+        self, draft: RecordsDraft | ColumnsDraft | SectionDraft, codec: Codec, now_ms: int
+    ) -> AppendInfo:
+        base, epoch = self._begin()
+        sealed = draft.seal(codec, Placement(self._local.config, base, epoch, now_ms))
+        return self._append_sealed(sealed, base, epoch, now_ms)
+
+    def _begin(self) -> tuple[int, int]:
+        """Return the offset and leader epoch of a batch that may be written now; the lock is held.
+
+        Refuses what is closed, offline or somebody else's to write.
+        """
+        local = self._local
+        if local.is_offline:
+            local.check_open()
+        if self.refuse is not None:
+            self.refuse()
+        return local.log_end.offset, local.leader_epoch  # which a closed log refuses
+
+    def _append_sealed(self, sealed: SealedDraft, base: int, epoch: int, now_ms: int) -> AppendInfo:
+        """Write a batch that was sealed at the offset and epoch that `_begin` gave."""
+        data, count, max_timestamp, append_time, _ = sealed
+        last, size = base + count - 1, len(data)
+        reason = None
+        if not self._store_next(data, base, last, epoch, max_timestamp):
+            extent = BatchExtent(last, max_timestamp, size)
+            reason = self._store((extent,), (data,), ((epoch, base),), now_ms)
+        info: AppendInfo = _new(
+            AppendInfo, (base, last, max_timestamp, append_time, count, size, reason, False)
+        )
+        return info
+
+    def append_batches(
+        self,
+        data: bytes,
+        origin: AppendOrigin = AppendOrigin.CLIENT,
+        leader_epoch: int | None = None,
+    ) -> AppendInfo:
+        """Append ready-made batches (storage-format §12).
+
+        Parameters
+        ----------
+        data : bytes
+            Whole batches; a torn one at the end is dropped. A client or coordinator gives
+            exactly one, whose offsets, leader epoch and perhaps times are set here; a replica
+            gives any number, and their bytes are kept.
+        leader_epoch : int, optional
+            Stamped on a leader's batch; the newest known by default.
+
+        Raises
+        ------
+        RequestError, CorruptRecordError, UnsupportedFormatError
+            The log is unchanged.
+        KafkaStorageError
+            As `append_records`.
+        ValueError
+            `leader_epoch` is negative.
+        """
+        if leader_epoch is not None and leader_epoch < 0:
+            raise ValueError(f"a leader epoch cannot be negative: {leader_epoch}")
+        batches = whole_batches(data)
+        return self._append_ready(batches, origin, leader_epoch) if batches else NOTHING_APPENDED
+
+    def _append_ready(
+        self, batches: Sequence[RecordBatch], origin: AppendOrigin, leader_epoch: int | None
+    ) -> AppendInfo:
+        local = self._local
+        now_ms = local.runtime.clock.now_ms()
+        if origin is AppendOrigin.REPLICATION:
+            return local.change(self._append_replicated, batches, now_ms)
+        while True:
+            # Without the lock: a batch of a few hundred bytes may unfold to megabytes.
+            self._begin()
+            config = local.config
+            prepared = prepare_leader_batch(batches, origin, config, now_ms)
+            info = local.change(
+                self._append_prepared, prepared, config, origin, leader_epoch, now_ms
+            )
+            if info is not None:
+                return info
+
+    def _append_replicated(self, batches: Sequence[RecordBatch], now_ms: int) -> AppendInfo:
+        local = self._local
+        local.check_open()
+        check_replicated_batches(batches, local.log_end.offset, local.config)
+        return self._write(batches, AppendOrigin.REPLICATION, now_ms)
+
+    def _append_prepared(
+        self,
+        prepared: RecordBatch,
+        config: LogConfig,
+        origin: AppendOrigin,
+        leader_epoch: int | None,
+        now_ms: int,
+    ) -> AppendInfo | None:
+        """Append a batch that was validated with `config`; None if another one is in force now."""
+        base, epoch = self._begin()
+        if self._local.config is not config:
+            return None
+        epoch = epoch if leader_epoch is None else leader_epoch
+        return self._write([prepared.placed(base, epoch)], origin, now_ms)
+
+    def append_end_txn_marker(
+        self, producer_id: int, producer_epoch: int, coordinator_epoch: int, *, commit: bool
+    ) -> AppendInfo:
+        """End a producer's transaction, as the coordinator; also one without data here.
+
+        Raises
+        ------
+        InvalidProducerEpochError, TransactionCoordinatorFencedError
+            Who asks is out of date; the log is unchanged.
+        """
+        control_type = ControlType.COMMIT if commit else ControlType.ABORT
+        marker = EndTxnMarker(control_type, coordinator_epoch)
+        batch = end_txn_batch(
+            producer_id, producer_epoch, marker, self._local.runtime.clock.now_ms()
+        )
+        return self._append_ready([batch], AppendOrigin.COORDINATOR, None)
+
+    # -- the segment ---------------------------------------------------------------------
+
+    def _write(
+        self, batches: Sequence[RecordBatch], origin: AppendOrigin, now_ms: int
+    ) -> AppendInfo:
+        """Write batches that were validated, with offsets in place.
+
+        The lock is held, the log is open. A batch that a client sends again is answered and not
+        written.
+        """
+        producer_state = self._local.producer_state
+        markers, duplicate = check_producers(producer_state, batches, origin)
+        if duplicate is not None:
+            return AppendInfo.of_duplicate(duplicate)
+        headers = [batch.header for batch in batches]
+        produced = list(zip(headers, markers, strict=True)) if markers else ()
+        first = headers[0]
+        if len(batches) == 1 and self._store_next(
+            batches[0].data,
+            first.base_offset,
+            first.last_offset,
+            first.partition_leader_epoch,
+            first.max_timestamp,
+            produced,
+        ):
+            return AppendInfo.of(headers, None)
+        reason = self._store(
+            [BatchExtent.of(header) for header in headers],
+            [batch.data for batch in batches],
+            [(header.partition_leader_epoch, header.base_offset) for header in headers],
+            now_ms,
+            produced,
+        )
+        return AppendInfo.of(headers, reason)
+
+    def _store(
+        self,
+        extents: Sequence[BatchExtent],
+        buffers: Sequence[Buffer],
+        epochs: Sequence[tuple[int, int]],
+        now_ms: int,
+        produced: Produced = (),
+    ) -> RollReason | None:
+        """Write batches in one write, after a roll if one is due, and let readers see them.
+
+        The lock is held, the log is open. Batches beyond the last offset are refused.
+
+        Parameters
+        ----------
+        extents, buffers : sequence of BatchExtent, of bytes-like
+            See `LogSegment.append`.
+        epochs : sequence of (int, int)
+            Leader epochs of the batches, and the first offset of each; the first one's first.
+        produced : sequence of (BatchHeader, EndTxnMarker or None)
+            What the producer state learns.
+
+        Returns
+        -------
+        RollReason or None
+            Why a new segment was started first, if one was.
+        """
+        local = self._local
+        first_offset = epochs[0][1]
+        last_offset, largest_timestamp, size = extents[-1]
+        for extent in extents[:-1]:
+            largest_timestamp = max(largest_timestamp, extent.max_timestamp)
+            size += extent.size_bytes
+        check_last_offset(first_offset, last_offset)
+        local.is_unfinished = True
+        try:
+            segment = local.segments.active
+            reason = segment.roll_reason(size, largest_timestamp, last_offset, now_ms)
+            if reason is not None:
+                segment = self.roll_inside(first_offset)
+            for epoch, start_offset in epochs:
+                local.epochs.assign(epoch, start_offset)
+            segment.append(extents, buffers)
+        except OSError as error:
+            self._guard.fail(error)
+        self._publish(segment, last_offset + 1, produced)
+        return reason
+
+    def _store_next(
+        self,
+        data: Buffer,
+        first_offset: int,
+        last_offset: int,
+        epoch: int,
+        timestamp: int,
+        produced: Produced = (),
+    ) -> bool:
+        """Write one batch if nothing but its bytes is to be written; else `_store` does."""
+        local = self._local
+        segment = local.segments.active
+        local.is_unfinished = True
+        try:
+            if not (
+                local.epochs.is_latest(epoch, first_offset)
+                and segment.append_next(data, last_offset, timestamp)
+            ):
+                local.is_unfinished = False
+                return False
+        except OSError as error:
+            self._guard.fail(error)
+        self._publish(segment, last_offset + 1, produced)
+        return True
+
+    def _publish(self, segment: LogSegment, end: int, produced: Produced) -> None:
+        """Let readers see what was written, and all else follow the log's end."""
+        local = self._local
+        local.publish_end(end)
+        if produced:
+            with self._guard:
+                for header, marker in produced:
+                    apply_to_segment(segment, local.producer_state, header, marker)
+        local.producer_state.map_end_offset = end
+        self._offsets.follow_append(end)
+        local.is_unfinished = False
+        if end - local.recovery_point >= local.config.flush_messages:
+            local.flush()
+        if VERIFY:
+            self._offsets._check()
+
+    def roll(self, expected_next_offset: int | None = None) -> LogSegment:
+        """Start a new active segment (storage-format §8.4).
+
+        Parameters
+        ----------
+        expected_next_offset : int, optional
+            Base of the new segment when above the log end offset (a replica's gap).
+
+        Returns
+        -------
+        LogSegment
+            The new active segment; an empty active one of the same base is recreated.
+
+        Raises
+        ------
+        ValueError
+            `expected_next_offset` is above 2⁶³ - 1.
+        """
+        return self._local.change(self.roll_inside, expected_next_offset)
+
+    def roll_inside(self, expected_next_offset: int | None = None) -> LogSegment:
+        """Do what `roll` does, inside a change."""
+        local = self._local
+        with local.guard("cannot roll"):
+            local.check_changeable()
+            base = max(expected_next_offset or 0, local.log_end.offset)
+            if base > INT64_MAX:
+                raise ValueError(f"{local.topic_partition} has no offset {base}")
+            active = local.segments.active
+            assert base >= active.base_offset, "a roll never goes back"
+            is_new = base != active.base_offset
+            local.begin()
+            if is_new:
+                active.on_become_inactive()
+                local.delete_stale_files(base)
+            local.producer_state.map_end_offset = base
+            local.producer_state.take_snapshot()
+            # Before the new file appears: a segment that a crash empties must be the last one.
+            # Forced, since trimming changed the indexes even if no record is new.
+            local.flush(base, force=is_new)
+            segment = local.add_segment(base) if is_new else local.renew_segment(active)
+            local.publish_end(base)
+            local.changed.emit()
+            if VERIFY:
+                if is_new:
+                    active._check()
+                self._offsets._check()
+            return segment

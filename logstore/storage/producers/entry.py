@@ -1,0 +1,140 @@
+"""The state of one producer id, and what it tells others.
+
+Source: storage-format §9.1; Kafka's ProducerStateEntry, BatchMetadata and CompletedTxn.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+
+from logstore.named import NamedTuple
+from logstore.storage.producers.snapshot import SnapshotEntry
+from logstore.types import (
+    INT32_MAX,
+    NO_OFFSET,
+    NO_PRODUCER_EPOCH,
+    NO_SEQUENCE,
+    NO_TIMESTAMP,
+    AbortedTxn,
+)
+
+BATCHES_REMEMBERED = 5
+"""Batches a producer may have in flight, and so the reach of duplicate detection."""
+
+NO_COORDINATOR_EPOCH = -1
+
+
+class BatchMetadata(NamedTuple):
+    """A batch a producer wrote; offsets and sequences inclusive, the timestamp its largest."""
+
+    last_sequence: int
+    last_offset: int
+    offset_delta: int
+    timestamp: int
+
+    @property
+    def first_sequence(self) -> int:
+        """Sequence of the batch's first record; -1 if it has no sequences."""
+        if self.last_sequence == NO_SEQUENCE:
+            return NO_SEQUENCE
+        if self.last_sequence >= self.offset_delta:
+            return self.last_sequence - self.offset_delta
+        return INT32_MAX - (self.offset_delta - self.last_sequence) + 1
+
+    @property
+    def first_offset(self) -> int:
+        """Offset of the batch's first record."""
+        return self.last_offset - self.offset_delta
+
+
+class LastRecord(NamedTuple):
+    """The last record of a producer; the offset is -1 if no data batch is known."""
+
+    producer_epoch: int
+    last_data_offset: int
+
+
+class CompletedTxn(NamedTuple):
+    """A transaction that a marker ended: first data offset, offset of the marker."""
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    is_aborted: bool
+
+    def to_aborted_txn(self, last_stable_offset: int) -> AbortedTxn:
+        """Return the transaction index entry of an aborted transaction."""
+        assert self.is_aborted, self
+        return AbortedTxn(self.producer_id, self.first_offset, self.last_offset, last_stable_offset)
+
+
+@dataclass(slots=True)
+class ProducerEntry:
+    """The state of one producer id.
+
+    Attributes
+    ----------
+    last_timestamp : int
+        Unix ms of the last batch or marker, by its largest timestamp; -1 if it had none.
+    current_txn_first_offset : int or None
+        First data offset of the open transaction, None outside one.
+    batches : deque of BatchMetadata
+        The last five data batches of this epoch, oldest first.
+    """
+
+    producer_id: int
+    producer_epoch: int = NO_PRODUCER_EPOCH
+    coordinator_epoch: int = NO_COORDINATOR_EPOCH
+    last_timestamp: int = NO_TIMESTAMP
+    current_txn_first_offset: int | None = None
+    batches: deque[BatchMetadata] = field(default_factory=lambda: deque(maxlen=BATCHES_REMEMBERED))
+
+    @property
+    def last_sequence(self) -> int:
+        """Sequence of the last record of the last batch, -1 if no batch is known."""
+        return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
+
+    @property
+    def last_data_offset(self) -> int:
+        """Offset of the last record of the last batch, -1 if no batch is known."""
+        return self.batches[-1].last_offset if self.batches else NO_OFFSET
+
+    def enter_epoch(self, producer_epoch: int) -> None:
+        """Adopt an epoch; batches of another one are forgotten."""
+        if producer_epoch != self.producer_epoch:
+            self.producer_epoch = producer_epoch
+            self.batches.clear()
+
+    def to_snapshot(self) -> SnapshotEntry:
+        """Return what a snapshot keeps: of the batches only the last."""
+        txn_first_offset = self.current_txn_first_offset
+        return SnapshotEntry(
+            producer_id=self.producer_id,
+            producer_epoch=self.producer_epoch,
+            last_sequence=self.last_sequence,
+            last_offset=self.last_data_offset,
+            offset_delta=self.batches[-1].offset_delta if self.batches else 0,
+            timestamp=self.last_timestamp,
+            coordinator_epoch=self.coordinator_epoch,
+            current_txn_first_offset=NO_OFFSET if txn_first_offset is None else txn_first_offset,
+        )
+
+    @classmethod
+    def from_snapshot(cls, stored: SnapshotEntry) -> ProducerEntry:
+        """Return the state that a snapshot's entry stands for."""
+        txn_first_offset = stored.current_txn_first_offset
+        entry = cls(
+            stored.producer_id,
+            stored.producer_epoch,
+            stored.coordinator_epoch,
+            stored.timestamp,
+            txn_first_offset if txn_first_offset >= 0 else None,
+        )
+        if stored.last_offset >= 0:
+            entry.batches.append(
+                BatchMetadata(
+                    stored.last_sequence, stored.last_offset, stored.offset_delta, stored.timestamp
+                )
+            )
+        return entry

@@ -1,0 +1,132 @@
+"""Rules for the next batch of a producer, by what is known of it (storage-format §9.1).
+
+Pure: from a producer's state and a batch's header to an error, a duplicate, or nothing. What a
+replica writes is a fact that a leader has checked; only clients and coordinators are held to the
+rules of epochs and sequences.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from logstore.errors import (
+    InvalidProducerEpochError,
+    InvalidTxnStateError,
+    OutOfOrderSequenceNumberError,
+    TransactionCoordinatorFencedError,
+)
+from logstore.types import INT32_MAX, NO_PRODUCER_EPOCH, AppendOrigin
+
+if TYPE_CHECKING:
+    from logstore.record.control import EndTxnMarker
+    from logstore.record.header import BatchHeader
+    from logstore.storage.producers.entry import BatchMetadata, ProducerEntry
+    from logstore.types import TopicPartition
+
+
+def check_data(
+    where: TopicPartition, entry: ProducerEntry | None, header: BatchHeader, origin: AppendOrigin
+) -> BatchMetadata | None:
+    """Check a data batch of a producer.
+
+    Parameters
+    ----------
+    where : TopicPartition
+        For messages.
+    entry : ProducerEntry or None
+        The state of the producer; None if it is not known.
+
+    Returns
+    -------
+    BatchMetadata or None
+        The batch that a client sends again: to be answered with its offsets, not written.
+
+    Raises
+    ------
+    InvalidProducerEpochError
+        The epoch is older than the one known: the producer is fenced.
+    OutOfOrderSequenceNumberError
+        The first sequence does not follow the last one of this epoch, or is not 0 in a new one.
+    InvalidTxnStateError
+        Not transactional, while the producer's transaction is open.
+    """
+    if entry is None:
+        return None
+    if origin is AppendOrigin.CLIENT:
+        duplicate = find_duplicate(entry, header)
+        if duplicate is not None:
+            return duplicate
+    if origin is not AppendOrigin.REPLICATION:
+        _check_epoch(where, entry, header)
+    if origin is AppendOrigin.CLIENT:
+        _check_sequence(where, entry, header)
+    if entry.current_txn_first_offset is not None and not header.is_transactional:
+        raise InvalidTxnStateError(
+            f"{where}: producer {header.producer_id} writes outside a transaction while its"
+            f" transaction from offset {entry.current_txn_first_offset} is open"
+        )
+    return None
+
+
+def check_marker(
+    where: TopicPartition,
+    entry: ProducerEntry | None,
+    header: BatchHeader,
+    marker: EndTxnMarker,
+    origin: AppendOrigin,
+) -> None:
+    """Check a transaction marker.
+
+    Raises
+    ------
+    InvalidProducerEpochError
+        The epoch is older than the one known.
+    TransactionCoordinatorFencedError
+        Another coordinator has taken over since this one was elected.
+    """
+    if entry is None or origin is AppendOrigin.REPLICATION:
+        return
+    _check_epoch(where, entry, header)
+    if marker.coordinator_epoch < entry.coordinator_epoch:
+        raise TransactionCoordinatorFencedError(
+            f"{where}: coordinator epoch {marker.coordinator_epoch} of a marker of producer"
+            f" {header.producer_id} is older than the known {entry.coordinator_epoch}"
+        )
+
+
+def find_duplicate(entry: ProducerEntry, header: BatchHeader) -> BatchMetadata | None:
+    """Return the remembered batch of the same epoch and sequences; None if there is none."""
+    if header.producer_epoch != entry.producer_epoch:
+        return None
+    wanted = (header.base_sequence, header.last_sequence)
+    for batch in entry.batches:
+        if (batch.first_sequence, batch.last_sequence) == wanted:
+            return batch
+    return None
+
+
+def _check_epoch(where: TopicPartition, entry: ProducerEntry, header: BatchHeader) -> None:
+    if header.producer_epoch < entry.producer_epoch:
+        raise InvalidProducerEpochError(
+            f"{where}: epoch {header.producer_epoch} of producer {header.producer_id} is older"
+            f" than the known {entry.producer_epoch}"
+        )
+
+
+def _check_sequence(where: TopicPartition, entry: ProducerEntry, header: BatchHeader) -> None:
+    known, sequence = entry.producer_epoch, header.base_sequence
+    if known == NO_PRODUCER_EPOCH:
+        return
+    if header.producer_epoch != known:
+        if sequence != 0:
+            raise OutOfOrderSequenceNumberError(
+                f"{where}: the new epoch {header.producer_epoch} of producer"
+                f" {header.producer_id} begins with sequence {sequence}, not 0"
+            )
+        return
+    last = entry.last_sequence
+    if sequence != last + 1 and not (sequence == 0 and last == INT32_MAX):
+        raise OutOfOrderSequenceNumberError(
+            f"{where}: sequence {sequence} of producer {header.producer_id} in epoch {known} does"
+            f" not follow {last}"
+        )

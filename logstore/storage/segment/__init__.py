@@ -1,0 +1,7 @@
+"""Segments: their files, the segments of one log, and how new ones take the place of old ones."""
+
+from logstore.storage.segment.segment import LogSegment
+from logstore.storage.segment.segments import LogSegments
+from logstore.storage.segment.values import UNKNOWN_POSITION, BatchExtent, RollReason
+
+__all__ = ["UNKNOWN_POSITION", "BatchExtent", "LogSegment", "LogSegments", "RollReason"]

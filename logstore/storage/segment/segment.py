@@ -1,0 +1,840 @@
+"""One segment of a partition: a `.log` file, its indexes, and what is known of its times.
+
+A segment appends chunks it is given, never looks inside them, and indexes sparsely by bytes
+(storage-format §8). Its owner, the log, holds the lock; readers come without one and stay
+within the bytes that were published to them.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from logstore.errors import (
+    CorruptRecordError,
+    InvalidOffsetError,
+    SegmentOverflowError,
+    UnsupportedFormatError,
+)
+from logstore.record.batch import RecordBatch, decode_stored
+from logstore.record.header import BatchHeader
+from logstore.record.layout import HEADER_SIZE, MAGIC, MAGIC_POSITION
+from logstore.record.walk import BatchAt, check_place, read_batch, walk_headers
+from logstore.runtime import MemoryFileSystem
+from logstore.storage.index import OffsetIndex
+from logstore.storage.segment.files import SegmentFiles
+from logstore.storage.segment.values import (
+    UNKNOWN_POSITION,
+    BatchExtent,
+    BatchPosition,
+    RollReason,
+    SegmentRead,
+    draw_roll_jitter,
+)
+from logstore.types import INT32_MAX, INT64_MAX, NO_TIMESTAMP, OffsetPosition, TimestampOffset
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from logstore.config.log_config import LogConfig
+    from logstore.runtime import Clock, File, Runtime
+    from logstore.runtime.fs import Buffer
+    from logstore.types import AbortedTxn
+
+__all__ = [
+    "UNKNOWN_POSITION",
+    "BatchExtent",
+    "BatchPosition",
+    "LogSegment",
+    "RollReason",
+    "SegmentRead",
+]
+
+logger = logging.getLogger(__name__)
+
+_BATCH_SECONDS = 10e-6
+"""Cost of a batch in `find_index_entries` as Python, about."""
+
+_NO_RUNWAY = (-1, -1, -1, -2)
+
+_new = tuple.__new__  # see `logstore.storage.log.drafts`
+
+COPY_BYTES = 1 << 20
+"""Bytes that `append_from_file` copies at a time; a larger batch is copied alone."""
+
+
+class LogSegment(SegmentFiles):
+    """A `.log` file with its offset, time and transaction index.
+
+    Parameters
+    ----------
+    runtime : Runtime
+        Files, clock, and the source of the roll jitter.
+    directory : str
+        The partition's directory.
+    base_offset : int
+        Lower bound of the offsets inside; names the files.
+    config : LogConfig
+        Index sizes and interval, roll limits, preallocation.
+    suffix : str
+        Appended to every file name (`.cleaned` while a cleaner writes the segment).
+    create : bool
+        Make a new `.log`; else it must exist.
+
+    Raises
+    ------
+    FileNotFoundError
+        There is no such `.log`.
+    CorruptRecordError
+        It is larger than 2^31-1 bytes.
+
+    Notes
+    -----
+    Creating or opening one touches the `.log` only; an index file appears when it is first
+    used. `size_bytes` counts data, not the zeros of a preallocated file.
+    """
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        directory: str,
+        base_offset: int,
+        config: LogConfig,
+        *,
+        suffix: str = "",
+        create: bool = False,
+    ) -> None:
+        super().__init__(runtime.fs, directory, base_offset, config, suffix=suffix, create=create)
+        self._clock: Clock = runtime.clock
+        self.created_ms = self._clock.now_ms()
+        self._rolling_based_timestamp: int | None = None
+        self.index_interval_bytes = config.index_interval_bytes
+        self._bytes_since_last_index_entry = 0
+        self._max_timestamp: TimestampOffset | None = None
+        # How far `append_next` may go: the last position, the end, the last offset and timestamp
+        # of a batch that gets no index entry and begins no segment. None until it is asked for.
+        self._runway: tuple[int, int, int, int] | None = None
+        self._rebuilt_index: OffsetIndex | None = None
+        self._mending = runtime.lock()
+        self.roll_jitter_ms = draw_roll_jitter(config, runtime.rng)
+
+    def __repr__(self) -> str:
+        return f"LogSegment(base_offset={self.base_offset}, size_bytes={self.size_bytes})"
+
+    def set_config(self, config: LogConfig) -> None:
+        """Obey other settings from now on, but for what the indexes were made with."""
+        self.config = config
+        self._runway = None
+
+    def close(self) -> None:
+        """Write the last time index entry, trim indexes and log, and close the files."""
+        self._runway = None
+        if self._max_timestamp is not None:
+            self._append_last_time_entry()
+        self._keep_rebuilt_index()
+        self.offset_index.close()
+        self.time_index.close()
+        self.txn_index.close()
+        self._trim_log()
+        self._close_log()
+
+    def on_become_inactive(self) -> None:
+        """Finish a segment that is being rolled: last time entry, trimmed files."""
+        self._runway = None
+        self._append_last_time_entry()
+        self._keep_rebuilt_index()
+        self.offset_index.trim_to_valid_size()
+        self.time_index.trim_to_valid_size()
+        self._trim_log()
+
+    def _append_last_time_entry(self) -> None:
+        last = self.max_timestamp_so_far
+        # An index too small for even the reserved entry stays without it.
+        with suppress(SegmentOverflowError):
+            self.time_index.maybe_append(last.timestamp, last.offset, skip_full_check=True)
+
+    # -- append and roll -----------------------------------------------------------------
+
+    def can_append_offset(self, offset: int) -> bool:
+        """Tell whether `offset` fits the 31 bits relative to the base."""
+        return 0 <= offset - self.base_offset <= INT32_MAX
+
+    def append(self, batches: Sequence[BatchExtent], buffers: Sequence[Buffer]) -> int:
+        """Append whole batches in one write (storage-format §8.1).
+
+        Parameters
+        ----------
+        batches : sequence of BatchExtent
+            The batches that the buffers hold, in order; their sizes add up to the bytes.
+        buffers : sequence of bytes-like
+            The bytes, cut anywhere.
+
+        Returns
+        -------
+        int
+            Position of the first byte.
+
+        Raises
+        ------
+        SegmentOverflowError
+            The last offset does not fit the segment; nothing was written.
+        OSError
+            The write failed; the file was cut back to its former size where possible.
+
+        Notes
+        -----
+        Sparse entries follow each batch, not each append, as Kafka does since 3.9.1: whenever
+        more than `index.interval.bytes` went before a batch since the last entry, the batch
+        gets one. So the index files depend on the `.log` alone, reopenings apart.
+        """
+        position = self.size_bytes
+        if not batches:
+            return position
+        if not self.can_append_offset(batches[-1].last_offset):
+            raise SegmentOverflowError(
+                f"offset {batches[-1].last_offset} does not fit segment {self.base_offset}"
+            )
+        largest = self._max_timestamp
+        if largest is None:
+            largest = self.time_index.last_entry
+        counter = self._bytes_since_last_index_entry
+        entries = []
+        at = position
+        for last_offset, max_timestamp, size in batches:
+            if max_timestamp > largest.timestamp:
+                largest = TimestampOffset(max_timestamp, last_offset)
+            if counter > self.index_interval_bytes:
+                entries.append((OffsetPosition(last_offset, at), largest))
+                counter = 0
+            counter += size
+            at += size
+        try:
+            self._write(buffers, position)
+            for entry, largest_so_far in entries:
+                if self.offset_index.is_full or self.time_index.is_full:
+                    break  # the next append rolls
+                self.offset_index.append(*entry)
+                self.time_index.maybe_append(*largest_so_far)
+                if self._rebuilt_index is not None:
+                    self._rebuilt_index.append(*entry)
+        except OSError:
+            self._take_back(position, batches[0].last_offset if entries else None)
+            raise
+        self._publish(position, batches[0].max_timestamp, at, counter, largest)
+        return position
+
+    def append_next(self, data: Buffer, last_offset: int, max_timestamp: int) -> bool:
+        """Append one batch if nothing but its bytes is to be written, as is so of most.
+
+        Parameters
+        ----------
+        data : bytes
+            The batch, whose offsets are beyond all that the segment has.
+
+        Returns
+        -------
+        bool
+            False, and nothing is done, if it may need a roll, an index entry or the segment's first
+            bytes: for `roll_reason` and `append`, of which this does what is left of both then.
+
+        Raises
+        ------
+        OSError
+            As `append`.
+        """
+        if self._runway is None:
+            self._runway = self._measured_runway()
+        position_max, end_max, offset_max, timestamp_max = self._runway
+        position = self.size_bytes
+        end = position + len(data)
+        if (
+            position > position_max
+            or end > end_max
+            or last_offset > offset_max
+            or max_timestamp > timestamp_max
+        ):
+            return False
+        try:
+            self._writing().write_at((data,), position)
+        except OSError:
+            self._take_back(position, None)
+            raise
+        largest = self._max_timestamp
+        assert largest is not None, "known to whoever measured the runway"
+        self._bytes_since_last_index_entry += end - position
+        self.size_bytes = end  # first, as in `_publish`
+        if max_timestamp > largest[0]:
+            self._max_timestamp = _new(TimestampOffset, (max_timestamp, last_offset))
+        return True
+
+    def _measured_runway(self) -> tuple[int, int, int, int]:
+        first = self._rolling_based_timestamp
+        if (
+            first is None  # as in an empty segment
+            or first < 0  # then wall time counts
+            or self._max_timestamp is None
+            or self.offset_index.is_full
+            or self.time_index.is_full
+        ):
+            return _NO_RUNWAY
+        config = self.config
+        last_entry = self.size_bytes - self._bytes_since_last_index_entry
+        return (
+            last_entry + self.index_interval_bytes,
+            config.segment_bytes,
+            min(self.base_offset + INT32_MAX, INT64_MAX - 1),
+            first + config.max_segment_ms - self.roll_jitter_ms,
+        )
+
+    def append_columns(self, extents: NDArray[np.int64], buffers: Sequence[Buffer]) -> int:
+        """Append whole batches in one write, and their entries in one write an index.
+
+        As `append` in all else.
+
+        Parameters
+        ----------
+        extents : (n, EXTENT_COLUMNS) int64
+            As `BatchExtent`, a row a batch; see `kernels`.
+        """
+        import numpy as np
+
+        from logstore import jit
+        from logstore.storage.segment import kernels
+
+        position = self.size_bytes
+        if not len(extents):
+            return position
+        first_offset, first_timestamp, _ = extents[0].tolist()
+        last_offset = int(extents[-1, kernels.EXTENT_LAST_OFFSET])
+        if not self.can_append_offset(last_offset):
+            raise SegmentOverflowError(
+                f"offset {last_offset} does not fit segment {self.base_offset}"
+            )
+        jit.pays(kernels.find_index_entries, len(extents) * _BATCH_SECONDS)
+        places, times = np.empty((2, len(extents), 2), np.int64)
+        rows = 0
+        try:
+            self._write(buffers, position)
+            counters = np.array(self._entry_counters(), np.int64)
+            rows, time_rows, size_bytes = kernels.find_index_entries(
+                extents, position, self.index_interval_bytes, counters, places, times
+            )
+            self.offset_index.append_rows(places[:rows])
+            self.time_index.append_rows(times[:time_rows])
+            if self._rebuilt_index is not None:
+                self._rebuilt_index.append_rows(places[:rows])
+        except OSError:
+            self._take_back(position, first_offset if rows else None)
+            raise
+        counter, *largest, _, _, _ = counters.tolist()
+        self._publish(
+            position, first_timestamp, int(size_bytes), counter, TimestampOffset(*largest)
+        )
+        return position
+
+    def _entry_counters(self) -> tuple[int, ...]:
+        """Return what the next entries of the indexes go by; see `kernels.COUNTERS`."""
+        index, time_index = self.offset_index, self.time_index
+        last_entry = time_index.last_entry
+        return (
+            self._bytes_since_last_index_entry,
+            *(self._max_timestamp or last_entry),
+            last_entry.timestamp,
+            index.max_entries - index.entries,
+            time_index.max_entries - 1 - time_index.entries,
+        )
+
+    def _write(self, buffers: Sequence[Buffer], position: int) -> None:
+        if position == 0:
+            self.resize_indexes()  # made now, as Kafka's are: without them loading recovers
+        self._writing().write_at(buffers, position)
+
+    def _publish(
+        self,
+        position: int,
+        first_timestamp: int,
+        size_bytes: int,
+        counter: int,
+        largest: TimestampOffset,
+    ) -> None:
+        """Publish what was appended at a position to readers."""
+        if position == 0:
+            self._rolling_based_timestamp = first_timestamp
+        self._bytes_since_last_index_entry = counter
+        self._runway = None
+        # In this order for readers: what is the largest timestamp is also to be found.
+        self.size_bytes = size_bytes
+        self._max_timestamp = largest
+
+    def _take_back(self, position: int, indexed_from: int | None) -> None:
+        """Undo an append whose write failed halfway.
+
+        What cannot be undone on the disk lies beyond the published size and entries: the next
+        append writes over it, closing trims it, recovery cuts it.
+        """
+        with suppress(OSError):
+            self._writing().truncate(position)
+        if indexed_from is not None:
+            for index in (self.offset_index, self.time_index):
+                with suppress(OSError):
+                    index.truncate_to(indexed_from)
+
+    def append_from_file(
+        self, source: File, path: str, start: int = 0, end: int | None = None
+    ) -> int:
+        """Append the batches of another `.log` as far as their offsets fit this segment.
+
+        Parameters
+        ----------
+        source : File
+            Whole batches, open for reading; `path` names it in errors.
+        start, end : int
+            Positions of the batches to take; `end` is exclusive, the file's size by default.
+
+        Returns
+        -------
+        int
+            Bytes appended; fewer than there are if an offset does not fit.
+        """
+        position = start
+        chunk: list[BatchExtent] = []
+        size = 0
+        for at in walk_headers(source, path, start, end):
+            if not self.can_append_offset(at.header.last_offset):
+                break
+            if chunk and size + at.header.size_bytes > COPY_BYTES:
+                self.append(chunk, [source.read(position, size)])
+                position += size
+                chunk, size = [], 0
+            chunk.append(BatchExtent.of(at.header))
+            size += at.header.size_bytes
+        if chunk:
+            self.append(chunk, [source.read(position, size)])
+        return position + size - start
+
+    def roll_reason(
+        self, append_bytes: int, max_timestamp: int, max_offset: int, now_ms: int
+    ) -> RollReason | None:
+        """Decide whether an append must go to a new segment (storage-format §8.3).
+
+        Parameters
+        ----------
+        append_bytes : int
+            Size of the append.
+        max_timestamp, max_offset : int
+            Largest timestamp (ms) and last offset (inclusive) of the append.
+        now_ms : int
+            Wall time.
+        """
+        config = self.config
+        if self.size_bytes > config.segment_bytes - append_bytes:
+            return RollReason.SIZE
+        if self.size_bytes > 0:
+            waited = self.time_waited_for_roll(now_ms, max_timestamp)
+            if waited > config.max_segment_ms - self.roll_jitter_ms:
+                return RollReason.TIME
+        if self.offset_index.is_full:
+            return RollReason.OFFSET_INDEX_FULL
+        if self.time_index.is_full:
+            return RollReason.TIME_INDEX_FULL
+        if max_offset - self.base_offset > INT32_MAX:
+            return RollReason.OFFSET_SPAN
+        return None
+
+    def has_entries_for(self, batches: int) -> bool:
+        """Tell whether neither index is full before the last of so many more batches."""
+        room = (
+            self.offset_index.max_entries - self.offset_index.entries,
+            self.time_index.max_entries - 1 - self.time_index.entries,
+        )
+        return batches <= min(room)  # at most an entry each
+
+    def time_waited_for_roll(self, now_ms: int, message_timestamp: int) -> int:
+        """Return ms that count towards `segment.ms`: by record time if known, else wall time."""
+        first = self._rolling_based_timestamp
+        if first is None:
+            first = self._first_timestamp()
+        if first is not None and first >= 0:
+            return message_timestamp - first
+        return now_ms - self.created_ms
+
+    def rolls_from_ms(self, max_segment_ms: int) -> int | None:
+        """Return from when on an append stamped with its own time begins a new segment, Unix ms.
+
+        By its age alone, and of a segment with data; None if that moment never comes.
+        """
+        first = self._first_timestamp()
+        begins = first if first is not None and first >= 0 else self.created_ms
+        moment = begins + max_segment_ms - self.roll_jitter_ms + 1
+        return moment if self.size_bytes and moment <= INT64_MAX else None
+
+    def first_batch_timestamp(self) -> int:
+        """Return maxTimestamp of the first batch, or 2^63-1 when there is none or it is < 0."""
+        first = self._first_timestamp()
+        return first if first is not None and first >= 0 else INT64_MAX
+
+    def _first_timestamp(self) -> int | None:
+        if self._rolling_based_timestamp is None:
+            first = next(self.batches(), None)
+            if first is not None:
+                self._rolling_based_timestamp = first.header.max_timestamp
+        return self._rolling_based_timestamp
+
+    # -- times ---------------------------------------------------------------------------
+
+    @property
+    def max_timestamp_so_far(self) -> TimestampOffset:
+        """Largest record timestamp and its offset; from the time index after a reload.
+
+        Asking creates no time index, and keeps nothing: a reader must not overwrite what an append
+        has learnt meanwhile.
+        """
+        largest = self._max_timestamp
+        if largest is not None:
+            return largest
+        if self.time_index.is_file_open or self.time_index.exists_on_disk:
+            return self.time_index.last_entry
+        return TimestampOffset(NO_TIMESTAMP, self.base_offset)
+
+    @property
+    def largest_timestamp(self) -> int:
+        """Largest record timestamp in ms; the file's modification time when there is none."""
+        largest = self.max_timestamp_so_far.timestamp
+        return largest if largest >= 0 else self.last_modified_ms
+
+    def find_offset_by_timestamp(
+        self, timestamp: int, start_offset: int
+    ) -> tuple[TimestampOffset, int] | None:
+        """Find the first record at or after a time and at or above `start_offset`.
+
+        Returns
+        -------
+        (TimestampOffset, int) or None
+            The record's timestamp and offset, and its batch's leader epoch.
+
+        Raises
+        ------
+        CorruptRecordError
+        """
+        first = max(self.time_index.lookup(timestamp).offset, start_offset)
+        for at in self.batches(self.indexed_position(first)):
+            if at.header.max_timestamp < timestamp:
+                continue
+            batch = self.read_batch(at)
+            batch.ensure_valid()
+            for record in decode_stored(batch, self.config.logstore_decompression_max_bytes):
+                if record.timestamp >= timestamp and record.offset >= start_offset:
+                    found = TimestampOffset(record.timestamp, record.offset)
+                    return found, at.header.partition_leader_epoch
+        return None
+
+    # -- read ----------------------------------------------------------------------------
+
+    def batches(self, start: int = 0, end: int | None = None) -> Iterator[BatchAt]:
+        """Yield positions and headers of the batches in [start, end) bytes."""
+        end = self.size_bytes if end is None else end
+        if start >= end:
+            return iter(())  # an empty segment's file is not even opened
+        return walk_headers(self.file, self.log_path, start, end)
+
+    def read_batch(self, at: BatchAt) -> RecordBatch:
+        """Read a whole batch that `batches` named."""
+        return read_batch(self.file, self.log_path, at.position, at.header.size_bytes)
+
+    def translate_offset(self, offset: int, start_position: int = 0) -> BatchPosition | None:
+        """Find the first batch whose last offset is at or above `offset`, or None."""
+        previous = self.base_offset - 1
+        for at in self.batches(max(self.indexed_position(offset), start_position)):
+            check_place(at.header, previous, self.log_path, at.position)
+            previous = at.header.last_offset
+            if previous >= offset:
+                return BatchPosition(at.header.base_offset, at.position, at.header.size_bytes)
+        return None
+
+    def indexed_position(self, offset: int) -> int:
+        """Return a position to scan for `offset` from.
+
+        The index bears no checksum, and one that was found on the disk is not believed: a batch
+        must stand at the position (`holds`). Where none does the index is built anew, in memory,
+        and written when the segment is closed.
+
+        Notes
+        -----
+        Costs one read of 61 bytes, of an index that this object did not begin itself.
+        """
+        entry = self._index.lookup(offset)
+        if entry.position and self.offset_index.loaded_entries and not self.holds(entry):
+            entry = self._mended(entry).lookup(offset)
+        return entry.position
+
+    def is_index_end_sound(self, last_offset: int | None) -> bool:
+        """Tell whether the last index entry holds, and its offset is one that the segment has.
+
+        `last_offset` is the segment's, if somebody has walked to its end; else it is looked for.
+        """
+        entry = self.offset_index.lookup(INT64_MAX)
+        if not self.offset_index.loaded_entries:
+            return True
+        if entry.position and not self.holds(entry):
+            return False
+        if last_offset is not None:
+            return entry.offset <= last_offset
+        last = self.base_offset - 1
+        with suppress(CorruptRecordError, UnsupportedFormatError):
+            for at in self.batches(entry.position):
+                last = at.header.last_offset
+        return entry.offset <= last
+
+    def txn_index_contradiction(self) -> str | None:
+        """Compare the last aborted transaction with the batch at its marker's offset.
+
+        Returns
+        -------
+        str or None
+            What speaks against it. A marker that is gone does not: it may have been cleaned away.
+        """
+        last = self.txn_index.last_txn
+        if last is None:
+            return None
+        found = self.translate_offset(last.last_offset)
+        if found is None:
+            return f"an aborted transaction ends at {last.last_offset}, where no batch is"
+        if found.base_offset > last.last_offset:
+            return None
+        header = next(self.batches(found.position)).header
+        if header.is_control and header.producer_id == last.producer_id:
+            return None
+        return (
+            f"an aborted transaction of producer {last.producer_id} ends at {last.last_offset},"
+            " where it has no marker"
+        )
+
+    def holds(self, entry: OffsetPosition) -> bool:
+        """Tell whether a whole batch at an index entry's position begins at or below its offset.
+
+        Kafka up to 3.9.0 wrote one entry a chunk, with the chunk's last offset and the position of
+        its first batch; later ones are of one batch. Both hold.
+        """
+        position = entry.position
+        if not 0 <= position < self.size_bytes:
+            return False
+        head = self.file.read(position, HEADER_SIZE)
+        if len(head) < HEADER_SIZE or head[MAGIC_POSITION] != MAGIC:
+            return False
+        header = BatchHeader.unpack_from(head)
+        return (
+            header.size_bytes >= HEADER_SIZE
+            and position + header.size_bytes <= self.size_bytes
+            and self.base_offset <= header.base_offset <= min(entry.offset, header.last_offset)
+        )
+
+    @property
+    def _index(self) -> OffsetIndex:
+        return self.offset_index if self._rebuilt_index is None else self._rebuilt_index
+
+    def _mended(self, lie: OffsetPosition) -> OffsetIndex:
+        """Return an offset index of what the `.log` holds, since an entry was found to be wrong.
+
+        Behind a damaged batch, where no walk leads, those entries are kept that hold.
+        """
+        index = self.offset_index
+        with self._mending:
+            # An index that another reader has made meanwhile serves, unless it was cut since.
+            if self._rebuilt_index is not None and lie not in self._rebuilt_index:
+                return self._rebuilt_index
+            logger.warning(
+                "%s: no batch of offset %d or below stands at position %d: index built anew",
+                index.path,
+                lie.offset,
+                lie.position,
+            )
+            rebuilt = OffsetIndex(
+                MemoryFileSystem(),
+                "index",
+                self.base_offset,
+                max_index_bytes=INT32_MAX,  # as many as a segment can have
+                writable=True,
+            )
+            behind = 0
+            with suppress(CorruptRecordError, UnsupportedFormatError, SegmentOverflowError):
+                since_last_entry = 0
+                for at in self.batches():
+                    if since_last_entry > self.index_interval_bytes:
+                        rebuilt.append(at.header.last_offset, at.position)
+                        since_last_entry = 0
+                    since_last_entry += at.header.size_bytes
+                    behind = at.end_position
+            for entry in index:
+                if entry.position >= behind and self.holds(entry):
+                    with suppress(InvalidOffsetError, SegmentOverflowError):
+                        rebuilt.append(*entry)
+            self._rebuilt_index = rebuilt
+            return rebuilt
+
+    def _keep_rebuilt_index(self) -> None:
+        """Write the index that was built in memory, in the place of the one that was wrong."""
+        if self._rebuilt_index is not None:
+            self.offset_index.reset()
+            for entry in self._rebuilt_index:
+                if self.offset_index.is_full:
+                    break
+                self.offset_index.append(*entry)
+            self._rebuilt_index = None  # last: readers go by it meanwhile
+
+    def read(
+        self,
+        start_offset: int,
+        max_size: int,
+        *,
+        max_position: int | None = None,
+        min_one_message: bool = False,
+    ) -> SegmentRead | None:
+        """Read whole and perhaps one torn batch from the batch that holds `start_offset` on.
+
+        Parameters
+        ----------
+        max_size : int
+            Most bytes to return, except that `min_one_message` always gives the first batch.
+        max_position : int, optional
+            Position not to read beyond, exclusive; the segment's size by default.
+            `UNKNOWN_POSITION` reads nothing, and only tells where the batch stands.
+
+        Returns
+        -------
+        SegmentRead or None
+            None when every batch lies below `start_offset`.
+
+        Raises
+        ------
+        ValueError
+            `max_size` is negative.
+        """
+        if max_size < 0:
+            raise ValueError(f"invalid maximum size {max_size} for a read of {self!r}")
+        end = self.size_bytes if max_position is None else max_position
+        found = self.translate_offset(start_offset)
+        if found is None:
+            return None
+        limit = max(max_size, found.size_bytes) if min_one_message else max_size
+        length = max(0, min(end - found.position, limit))
+        data = self.file.read(found.position, length) if length else b""
+        return SegmentRead(data, found.position, found.size_bytes)
+
+    def read_next_offset(self) -> int:
+        """Return the offset after the last batch; the base when there is none."""
+        previous = self.base_offset - 1
+        for at in self.batches(self.indexed_position(INT64_MAX)):
+            check_place(at.header, previous, self.log_path, at.position)
+            previous = at.header.last_offset
+        return previous + 1
+
+    def last_batch(self) -> BatchAt | None:
+        """Return position and header of the last batch; None when there is none."""
+        last = None
+        for at in self.batches(self.indexed_position(INT64_MAX)):
+            last = at
+        return last
+
+    def fetch_upper_bound_offset(self, start: OffsetPosition, size: int) -> int | None:
+        """Return an indexed offset at or beyond `size` bytes after `start`, or None."""
+        bound = self._index.fetch_upper_bound_offset(start, size)
+        if bound is not None and self.offset_index.loaded_entries and not self.holds(bound):
+            bound = self._mended(bound).fetch_upper_bound_offset(start, size)
+        return None if bound is None else bound.offset
+
+    def collect_aborted_txns(
+        self, fetch_offset: int, upper_bound_offset: int
+    ) -> tuple[list[AbortedTxn], bool]:
+        """Return aborted transactions overlapping [fetch, upper), and whether that is all."""
+        return self.txn_index.collect_aborted_txns(fetch_offset, upper_bound_offset)
+
+    # -- recovery and truncation ---------------------------------------------------------
+
+    def truncate_to(self, offset: int) -> int:
+        """Cut the segment before the first batch that reaches `offset` (storage-format §8.6).
+
+        Parameters
+        ----------
+        offset : int
+            At or below the base everything goes, unread.
+
+        Returns
+        -------
+        int
+            Bytes cut; 0 when no batch reaches `offset`.
+
+        Raises
+        ------
+        CorruptRecordError, UnsupportedFormatError
+            The batches up to `offset` cannot be walked; nothing was changed.
+        """
+        position = self.size_bytes
+        if offset <= self.base_offset:
+            position = 0
+        elif found := self.translate_offset(offset):
+            position = found.position
+        return self.truncate_at(position, offset)
+
+    def truncate_at(self, position: int, offset: int) -> int:
+        """Cut the `.log` at a position, the indexes at an offset; return the bytes cut.
+
+        For whoever knows that the batches below the position end below the offset.
+        """
+        self._runway = None
+        self._keep_rebuilt_index()
+        self.offset_index.truncate_to(offset)
+        self.time_index.truncate_to(offset)
+        self.txn_index.truncate_to(offset)
+        self.resize_indexes()
+        cut = self.size_bytes - position
+        if cut:
+            self._writing().truncate(position)
+            self.size_bytes = position
+        if self.size_bytes == 0:
+            self.created_ms = self._clock.now_ms()
+            self._rolling_based_timestamp = None
+        self._bytes_since_last_index_entry = 0
+        # Even after a reload, when Kafka would be content with the last entry left: it may lie far
+        # below what the data hold, and retention and lookups by time go by it.
+        self._max_timestamp = self._scan_max_timestamp()
+        return cut
+
+    def _scan_max_timestamp(self) -> TimestampOffset:
+        last = self.time_index.last_entry
+        for at in self.batches(self.indexed_position(last.offset)):
+            if at.header.max_timestamp > last.timestamp:
+                last = TimestampOffset(at.header.max_timestamp, at.header.last_offset)
+        return last
+
+    def finish_recovery(self, max_timestamp: TimestampOffset) -> None:
+        """End a recovery: last time index entry, trimmed indexes, fresh counters."""
+        self._runway = None
+        self._max_timestamp = max_timestamp
+        self._rebuilt_index = None
+        self._rolling_based_timestamp = None
+        self._bytes_since_last_index_entry = 0
+        self.offset_index.trim_to_valid_size()
+        self._append_last_time_entry()
+        self.time_index.trim_to_valid_size()
+
+    def _check(self) -> None:
+        """Assert every invariant of the segment; for tests and `LOGSTORE_VERIFY=1`."""
+        assert 0 <= self.size_bytes <= INT32_MAX
+        assert self.file.size() >= self.size_bytes
+        previous_last = self.base_offset - 1
+        end = 0
+        largest = NO_TIMESTAMP
+        for at in self.batches():
+            assert at.position == end
+            assert at.header.last_offset > previous_last, "offsets rise from batch to batch"
+            assert self.can_append_offset(at.header.last_offset)
+            previous_last = at.header.last_offset
+            end = at.end_position
+            largest = max(largest, at.header.max_timestamp)
+        assert end == self.size_bytes, "whole batches fill the file"
+        assert self.max_timestamp_so_far.timestamp <= max(largest, NO_TIMESTAMP)
+        for entry in self.offset_index:
+            assert entry.position < max(self.size_bytes, 1)

@@ -1,5 +1,0 @@
-"""Topics: their names, ids, partitions and overrides, kept across runs, and found as folders."""
-
-from logstore.topics.store import TOPICS_FILE, Topic, TopicStore
-
-__all__ = ["TOPICS_FILE", "Topic", "TopicStore"]

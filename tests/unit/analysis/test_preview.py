@@ -1,0 +1,164 @@
+"""What settings would do: which partitions are looked at, and how much of them is read."""
+
+import pytest
+
+from logstore import Broker, InvalidConfigurationError, UnknownTopicOrPartitionError, VirtualClock
+from logstore.analysis import losses
+
+T = 1_704_067_200_000
+
+
+@pytest.fixture
+def broker():
+    with Broker(clock=VirtualClock(), seed=5) as broker:
+        broker.create_topic("t", 2, configs={"segment.bytes": "400"})
+        for number in range(20):
+            broker.append("t", value=b"v" * 60, key=b"k%d" % (number % 3), partition=0)
+            broker.clock.advance(minutes=1)
+        yield broker
+
+
+def test_a_cleaning_is_run_to_the_end_and_nothing_changes(broker):
+    before = broker.topic("t"), broker.log("t").size_bytes
+    told = broker.preview("t", set={"cleanup.policy": "compact", "delete.retention.ms": "1h"})
+    first, empty = told.partitions
+    assert first.before.explanation.binding == "policy"
+    assert first.before.horizon_ms is None
+    assert first.after.explanation.first_pass.fates["superseded"] > 10
+    assert first.after.horizon_ms == broker.clock.now_ms() + 3_600_000
+    assert empty.after.explanation.binding == "empty"
+    assert [each.key for each in told.changed] == ["delete.retention.ms", "cleanup.policy"]
+    assert not told.loss
+    assert (broker.topic("t"), broker.log("t").size_bytes) == before
+
+
+def test_what_is_not_due_is_run_as_it_will_be_once_it_is(broker):
+    given = {"cleanup.policy": "compact", "min.compaction.lag.ms": "1d"}
+    first = broker.preview("t", 0, set=given).partitions[0].after
+    assert (first.explanation.binding, first.explanation.first_pass) == ("min_compaction_lag", None)
+    assert first.explanation.opens_at_ms is not None
+    assert first.later_pass.fates["retained"] == 3
+    assert first.later_passes_needed == 1
+
+
+def test_a_quick_one_reads_no_record(broker):
+    told = broker.preview("t", 0, set={"cleanup.policy": "compact"}, quick=True).partitions[0]
+    assert told.after.explanation.will_clean
+    assert told.after.explanation.first_pass is told.after.explanation.tombstones is None
+    assert "quick" in told.unread
+    told = broker.preview("t", 0, set={"cleanup.policy": "delete"}, quick=True).partitions[0]
+    assert told.unread is None  # no cleaning would read anything
+
+
+def test_more_than_may_be_read_is_left_out_and_told(broker):
+    given = {"cleanup.policy": "compact"}
+    told = broker.preview("t", set=given, read_bytes_max=100).partitions[0]
+    assert "more than may be read" in told.unread
+    assert told.after.explanation.first_pass is None
+    told = broker.preview("t", set=given, partitions_max=1)
+    assert (len(told.partitions), told.left_out) == (1, 1)
+
+
+def test_broker_settings_concern_the_topics_that_go_by_them(broker):
+    broker.create_topic("own", configs={"retention.ms": "1h"})
+    told = broker.preview(set={"log.retention.ms": "300000"})
+    assert {each.topic for each in told.partitions} == {"t"}
+    assert told.changed[0].key == "log.retention.ms"
+    goes = told.partitions[0].after.retention.removed
+    assert told.loss.size_bytes == sum(each.size_bytes for each in goes) > 0
+    assert "can still be read" in told.loss.text
+    assert broker.describe_configs("t")["retention.ms"].value == "604800000"
+    broker.alter_broker_configs({"log.retention.ms": "300000"})
+    undone = broker.preview(unset=["log.retention.ms"])
+    assert undone.partitions[0].after.retention.removed == ()
+
+
+def test_what_the_change_would_refuse_is_refused(broker):
+    with pytest.raises(InvalidConfigurationError, match="nearest") as told:
+        broker.preview("t", set={"retention.mss": "1"})
+    assert (told.value.key, told.value.nearest) == ("retention.mss", "retention.ms")
+    with pytest.raises(InvalidConfigurationError, match="at once"):
+        broker.preview("t", set={"retention.ms": "1"}, unset=["retention.ms"])
+    with pytest.raises(InvalidConfigurationError, match="cannot be changed"):
+        broker.preview(set={"log.dirs": "/tmp"})
+    with pytest.raises(UnknownTopicOrPartitionError):
+        broker.preview("nowhere", set={"retention.ms": "1"})
+
+
+def test_another_limit_of_unfolding_stops_the_cleaning(broker):
+    broker.append("t", value=b"v" * 2000, key=b"k", partition=1, compression="gzip")
+    given = {"cleanup.policy": "compact", "logstore.decompression.max.bytes": "100"}
+    told = broker.preview("t", 1, set=given).partitions[0].after.explanation
+    assert told.binding == "uncleanable"
+    broker.alter_configs("t", given)
+    report = broker.clean("t", 1, force=True, roll=True)
+    assert report.not_cleaned[0].reason == "uncleanable"
+
+
+def test_an_uncleanable_partition_stays_so(broker):
+    broker.alter_configs("t", {"cleanup.policy": "compact"})
+    log = broker.log("t")
+    broker.cleaner.marks.mark(log.topic_partition, ValueError("damage"))
+    told = broker.preview("t", 0, set={"min.cleanable.dirty.ratio": "0"}).partitions[0]
+    assert told.after.explanation.binding == "uncleanable"
+    assert told.after.later_pass is None
+
+
+def test_other_rules_of_who_wins_let_the_last_clean_record_compete_again(broker):
+    broker.alter_configs("t", {"cleanup.policy": "compact"})
+    broker.clean("t", 0, force=True, roll=True)
+    end = broker.log("t").log_end_offset
+    told = broker.preview("t", 0, set={"compaction.strategy": "timestamp"}).partitions[0]
+    assert told.before.explanation.first_dirty_offset == end
+    assert told.after.explanation.first_dirty_offset == end - 1
+
+
+def test_of_a_large_log_offsets_are_counted_instead_of_records(broker, monkeypatch):
+    log = broker.log("t")
+    assert losses.lost_with([log]).is_counted
+    monkeypatch.setattr(losses, "COUNTED_BYTES_MAX", 100)
+    told = losses.lost_with([log])
+    assert (told.records, told.is_counted) == (20, False)
+    assert told.text.startswith("up to 20 records")
+    assert told.to_json()["from_ms"] == T
+
+
+def test_forcing_a_cleaning_loses_what_a_lag_promises(broker):
+    broker.alter_configs("t", {"cleanup.policy": "compact", "min.compaction.lag.ms": "10m"})
+    log = broker.log("t")
+    told = losses.lost_by_forced_cleaning(broker.cleaner, log, roll=True)
+    before = {record.offset for record in broker.read("t", 0)}
+    with broker.fork() as other:
+        other.clean("t", force=True, roll=True)
+        forced = {record.offset for record in other.read("t", 0)}
+    with broker.fork() as other:
+        other.alter_configs("t", {"min.cleanable.dirty.ratio": "0"})
+        other.clean("t", roll=True)
+        allowed = {record.offset for record in other.read("t", 0)}
+    assert forced < allowed < before
+    assert told.records == len(allowed - forced)
+    broker.alter_configs("t", {}, unset=["min.compaction.lag.ms"])
+    assert not losses.lost_by_forced_cleaning(broker.cleaner, log, roll=True)
+
+
+def test_damage_that_would_stop_the_cleaning_is_met(broker, tmp_path):
+    """In a copied directory, where what is damaged is passed over; as `explain` meets it."""
+    with Broker(tmp_path, clock=VirtualClock()) as written:
+        written.create_topic("t", configs={"segment.bytes": "400"})
+        for number in range(20):
+            written.append("t", value=b"v" * 60, key=b"k%d" % (number % 3))
+    damaged = min((tmp_path / "t-0").glob("*.log"))
+    data = bytearray(damaged.read_bytes())
+    data[200] ^= 1
+    damaged.write_bytes(data)
+    given = {"cleanup.policy": "compact"}
+    options = {"clock": VirtualClock(T + 10), "read_only": True, "on_damage": "pass_over"}
+    with Broker(tmp_path, **options) as copied:
+        told = copied.preview("t", set=given).partitions[0].after.explanation
+    with Broker(tmp_path, **options) as copied:
+        copied.override_configs("t", given)
+        (explained,) = copied.explain("t").partitions
+    assert told.binding == explained.binding == "uncleanable"
+    assert told.damages == explained.damages != ()
+    assert told.gates == explained.gates
+    assert damaged.read_bytes() == data

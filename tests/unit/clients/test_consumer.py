@@ -1,0 +1,839 @@
+"""A consumer of kafka-python's shape: subscriptions, positions, commits, groups in one thread."""
+
+import threading
+from collections import namedtuple
+from contextlib import contextmanager
+
+import pytest
+
+from logstore import (
+    Broker,
+    CommitFailedError,
+    Consumer,
+    CorruptRecordError,
+    FencedInstanceIdError,
+    IllegalStateError,
+    InvalidConfigurationError,
+    LogStoreError,
+    NoOffsetForPartitionError,
+    OffsetAndMetadata,
+    OffsetMetadataTooLargeError,
+    OffsetOutOfRangeError,
+    RebalanceInProgressError,
+    TopicPartition,
+    UnknownTopicOrPartitionError,
+    VirtualClock,
+    WakeupError,
+)
+from logstore.clients.consumer_config import DEFAULTS, WITHOUT_MEANING
+from logstore.runtime import Deadlock
+from tests.support.world.transactions import Bench
+
+T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+@pytest.fixture
+def broker():
+    with Broker(
+        clock=VirtualClock(), seed=1, broker_config={"offsets.topic.num.partitions": 1}
+    ) as broker:
+        broker.create_topic("t", 2)
+        yield broker
+
+
+def fill(broker, count=5, topic="t", partition=0):
+    broker.append_many(topic, [(b"k", b"%d" % each) for each in range(count)], partition=partition)
+
+
+def values(polled):
+    return sorted(record.value for records in polled.values() for record in records)
+
+
+def reader(broker, *partitions, **configs):
+    consumer = broker.consumer(auto_offset_reset="earliest", **configs)
+    consumer.assign(partitions or [T0])
+    return consumer
+
+
+class Listener:
+    def __init__(self):
+        self.told = []
+
+    def on_partitions_revoked(self, partitions):
+        self.told.append(("revoked", sorted(partitions)))
+
+    def on_partitions_assigned(self, partitions):
+        self.told.append(("assigned", sorted(partitions)))
+
+
+def rounds(*consumers, count=6, timeout_ms=100):
+    """Let members in one thread poll in turn, and return what each got."""
+    got = [[] for _ in consumers]
+    for _ in range(count):
+        for number, consumer in enumerate(consumers):
+            got[number] += values(consumer.poll(timeout_ms))
+    return got
+
+
+# -- reading ----------------------------------------------------------------------------------
+
+
+def test_records_come_as_kafka_python_gives_them(broker):
+    broker.append(
+        "t", value=b"v", key=b"k", partition=0, timestamp=5, headers=[("a", b"1"), ("b", None)]
+    )
+    broker.append("t", value=None, partition=0, timestamp=6)
+    first, second = reader(broker).poll()[T0]
+    assert first == ("t", 0, 0, 0, 5, 0, b"k", b"v", (("a", b"1"), ("b", None)), None, 1, 1, 3)
+    assert (second.key, second.value, second.serialized_value_size) == (None, None, -1)
+    assert second.serialized_header_size == -1
+
+
+def test_deserializers_of_each_shape(broker):
+    class Three:
+        closed = False
+
+        def deserialize(self, topic, headers, data):
+            return topic, len(headers), data
+
+        def close(self):
+            self.closed = True
+
+    three = Three()
+    broker.append("t", value=b"v", key=b"k", partition=0, headers={"a": b""})
+    consumer = reader(broker, value_deserializer=bytes.decode, key_deserializer=three)
+    (record,) = consumer.poll()[T0]
+    assert (record.key, record.value) == (("t", 1, b"k"), "v")
+    assert record.serialized_key_size == 1
+    consumer.close()
+    assert three.closed
+
+
+def test_a_poll_gives_so_many_records_and_the_next_goes_on(broker):
+    fill(broker, 5)
+    fill(broker, 5, partition=1)
+    consumer = reader(broker, T0, T1, max_poll_records=3)
+    seen = []
+    while records := consumer.poll():
+        seen.append([(tp.partition, len(found)) for tp, found in records.items()])
+    assert seen == [[(0, 3)], [(1, 3)], [(0, 2), (1, 1)], [(1, 1)]]
+    assert consumer.position(T0) == 5
+    assert values(consumer.poll()) == []
+
+
+def test_iteration_ends_after_its_timeout(broker):
+    fill(broker, 3)
+    consumer = reader(broker, consumer_timeout_ms=5000)
+    before = broker.clock.now_ms()
+    offsets = []
+    for record in consumer:
+        offsets.append(record.offset)
+        assert consumer.position(T0) == record.offset + 1
+    assert offsets == [0, 1, 2]
+    assert broker.clock.now_ms() - before == 5000
+    consumer.close()
+    assert list(consumer) == []
+
+
+def test_an_iteration_that_nothing_can_end_says_so(broker):
+    with pytest.raises(Deadlock):
+        next(reader(broker))
+
+
+def test_a_poll_moves_virtual_time_up_to_its_timeout(broker):
+    consumer = reader(broker)
+    before = broker.clock.now_ms()
+    assert consumer.poll(700) == {}
+    assert broker.clock.now_ms() - before == 700
+    assert consumer.poll() == {}
+    assert broker.clock.now_ms() - before == 700
+
+
+def test_a_poll_gives_what_comes_while_it_waits(broker):
+    consumer = reader(broker)
+    producer = broker.producer(linger_ms=300)
+    producer.send("t", b"late", partition=0)
+    before = broker.clock.now_ms()
+    assert values(consumer.poll(5000)) == [b"late"]
+    assert broker.clock.now_ms() - before == 300
+
+
+@pytest.mark.parametrize("level", ("read_uncommitted", "read_committed"))
+def test_what_is_not_decided_and_what_was_aborted(level):
+    bench = Bench(broker_config={"offsets.topic.num.partitions": 1})
+    bench.broker.create_topic("t")
+    producer = bench.transactional()
+    for value, end in ((b"a", producer.abort_transaction), (b"c", producer.commit_transaction)):
+        producer.begin_transaction()
+        producer.send("t", value)
+        end()
+    producer.begin_transaction()
+    producer.send("t", b"open")
+    consumer = reader(bench.broker, isolation_level=level)
+    if level == "read_committed":
+        assert values(consumer.poll()) == [b"c"]
+        assert consumer.position(T0) == 4
+        assert consumer.end_offsets([T0]) == {T0: 4}
+        producer.commit_transaction()
+        assert values(consumer.poll()) == [b"open"]
+    else:
+        assert values(consumer.poll()) == [b"a", b"c", b"open"]
+        assert consumer.end_offsets([T0]) == {T0: 5}
+        producer.abort_transaction()
+    assert consumer.poll() == {}
+    assert consumer.position(T0) == consumer.end_offsets([T0])[T0] == 6
+    assert consumer.highwater(T0) == 6
+
+
+def test_a_damaged_batch_is_named_and_the_position_stands_before_it():
+    bench = Bench(broker_config={"offsets.topic.num.partitions": 1})
+    bench.broker.create_topic("t")
+    producer = bench.transactional()
+    producer.begin_transaction()
+    producer.send("t", b"aborted")
+    producer.abort_transaction()
+    segment = bench.log().active_segment
+    position = segment.size_bytes
+    bench.broker.append("t", value=b"damaged")
+    bench.fs.open(segment.log_path, write=True).write_at([b"\xff"], position + 70)
+    consumer = reader(bench.broker, isolation_level="read_committed")
+    for _ in range(2):
+        with pytest.raises(CorruptRecordError, match=r"00000\.log"):
+            consumer.poll()
+        assert consumer.position(T0) == 2
+
+
+# -- where to begin ---------------------------------------------------------------------------
+
+
+def test_where_to_begin(broker):
+    fill(broker)
+    consumer = broker.consumer()
+    consumer.assign([T0])
+    assert consumer.position(T0) == 5  # kafka-python's default: latest
+    none = broker.consumer(auto_offset_reset="none")
+    none.assign([T0])
+    with pytest.raises(NoOffsetForPartitionError):
+        none.poll()
+    consumer.seek_to_beginning()
+    assert consumer.position(T0) == 0
+    consumer.seek_to_end(T0)
+    fill(broker, 1)
+    assert consumer.position(T0) == 6
+    consumer.seek(T0, 4)
+    assert values(consumer.poll()) == [b"0", b"4"]
+
+
+def test_a_position_outside_the_log_is_reset_or_refused(broker):
+    fill(broker)
+    consumer = reader(broker)
+    consumer.seek(T0, 99)
+    assert len(values(consumer.poll())) == 5
+    broker.delete_records({T0: 3})
+    consumer.seek(T0, 1)
+    assert values(consumer.poll()) == [b"3", b"4"]
+    strict = broker.consumer(auto_offset_reset="none")
+    strict.assign([T0])
+    strict.seek(T0, 1)
+    with pytest.raises(OffsetOutOfRangeError):
+        strict.poll()
+    strict.seek(T0, 3)
+    assert len(strict.poll()[T0]) == 2
+
+
+def test_offsets_by_time_and_ends(broker):
+    broker.append("t", value=b"a", partition=0, timestamp=1000)
+    broker.append("t", value=b"b", partition=0, timestamp=2000)
+    consumer = reader(broker)
+    assert consumer.offsets_for_times({T0: 1500, T1: 1500}) == {T0: (1, 2000, 0), T1: None}
+    assert consumer.beginning_offsets([T0, T1]) == {T0: 0, T1: 0}
+    assert consumer.end_offsets([T0, T1]) == {T0: 2, T1: 0}
+    with pytest.raises(ValueError, match="negative"):
+        consumer.offsets_for_times({T0: -1})
+
+
+def test_paused_partitions_give_nothing(broker):
+    fill(broker)
+    fill(broker, 1, partition=1)
+    consumer = reader(broker, T0, T1)
+    consumer.pause(T0)
+    assert consumer.paused() == {T0}
+    assert values(consumer.poll(100)) == [b"0"]
+    assert consumer.poll(100) == {}
+    consumer.resume(T0)
+    assert len(consumer.poll()[T0]) == 5
+
+
+# -- subscriptions without a group ------------------------------------------------------------
+
+
+def test_without_a_group_all_partitions_are_read_new_ones_too(broker):
+    fill(broker, 1)
+    consumer = broker.consumer("t", "later", auto_offset_reset="earliest")
+    assert consumer.assignment() == {T0, T1}
+    assert consumer.subscription() == {"t", "later"}
+    assert values(consumer.poll()) == [b"0"]
+    broker.create_topic("later")
+    broker.create_partitions("t", 3)
+    broker.append("later", value=b"x")
+    broker.append("t", value=b"y", partition=2)
+    assert values(consumer.poll()) == [b"x", b"y"]
+    broker.delete_topic("later")
+    consumer.poll()
+    assert {tp.topic for tp in consumer.assignment()} == {"t"}
+    consumer.unsubscribe()
+    assert consumer.assignment() == set()
+    assert consumer.subscription() is None
+
+
+def test_a_pattern_follows_topics_as_they_come(broker):
+    consumer = broker.consumer(auto_offset_reset="earliest")
+    consumer.subscribe(pattern="orders-|__")
+    for name in ("orders-eu", "orders-us", "not-orders-x"):
+        broker.create_topic(name)
+        broker.append(name, value=name.encode())
+    assert values(consumer.poll()) == [b"orders-eu", b"orders-us"]
+    assert consumer.topics() == {"t", "orders-eu", "orders-us", "not-orders-x"}
+    assert consumer.partitions_for_topic("t") == {0, 1}
+    assert consumer.partitions_for_topic("no") == set()
+
+
+def test_one_way_at_a_time(broker):
+    consumer = broker.consumer()
+    with pytest.raises(IllegalStateError):
+        consumer.poll()
+    consumer.subscribe(["t"])
+    for wrong in (lambda: consumer.assign([T0]), lambda: consumer.subscribe(pattern="x")):
+        with pytest.raises(IllegalStateError):
+            wrong()
+    consumer.unsubscribe()
+    consumer.assign([T0])
+    with pytest.raises(IllegalStateError):
+        consumer.subscribe(["t"])
+    consumer.assign([])
+    consumer.subscribe(["t"])
+
+
+# -- commits ----------------------------------------------------------------------------------
+
+
+def test_a_group_reads_on_where_it_committed(broker):
+    fill(broker)
+    first = reader(broker, group_id="g", enable_auto_commit=False, max_poll_records=2)
+    first.poll()
+    first.commit()
+    first.poll()
+    assert first.committed(T0) == 2
+    assert first.committed(T0, metadata=True) == OffsetAndMetadata(2, "", 0)
+    assert first.committed(T1) is None
+    first.close()
+    assert values(reader(broker, group_id="g").poll()) == [b"2", b"3", b"4"]
+
+
+def test_offsets_are_committed_by_the_way(broker):
+    fill(broker)
+    consumer = reader(broker, group_id="g", max_poll_records=2)
+    consumer.poll()
+    assert broker.groups.committed("g") == {}
+    broker.clock.advance(seconds=5)
+    consumer.poll()
+    assert broker.groups.committed("g")[T0].offset == 2
+    consumer.poll()
+    assert broker.groups.committed("g")[T0].offset == 2
+    assert consumer.poll(7000) == {}  # and while it waits
+    assert broker.groups.committed("g")[T0].offset == 5
+    fill(broker, 1)
+    consumer.poll()
+    consumer.close()
+    assert broker.groups.committed("g")[T0].offset == 6
+    other = reader(broker, group_id="h")
+    other.poll()
+    other.__exit__(RuntimeError)
+    assert broker.groups.committed("h") == {}
+
+
+@pytest.mark.parametrize("timeout_ms", (60_000, float("inf")))
+def test_offsets_are_committed_while_a_long_poll_waits(broker, timeout_ms):
+    """When they are due, and not once the poll ends: a poll without a timeout never does."""
+    fill(broker)
+    consumer = reader(broker, group_id="g", auto_commit_interval_ms=5000)
+    consumer.poll()
+    due_ms = broker.clock.now_ms() + 5000
+    committed = []
+
+    def look():
+        found = broker.groups.committed("g").get(T0)
+        committed.append((broker.clock.now_ms(), found and found.offset))
+
+    scheduler = broker.groups.scheduler
+    scheduler.schedule("look", look, delay_ms=4999)
+    scheduler.schedule("look", look, delay_ms=5001)
+    scheduler.schedule("end", lambda: fill(broker, 1), delay_ms=9000)
+    assert values(consumer.poll(timeout_ms)) == [b"0"]
+    assert committed == [(due_ms - 1, None), (due_ms + 1, 5)]
+
+
+def test_a_poll_that_nothing_can_end_is_a_deadlock_with_offsets_to_commit_too(broker):
+    fill(broker)
+    consumer = reader(broker, group_id="g")
+    consumer.poll()
+    with pytest.raises(Deadlock):
+        consumer.poll(float("inf"))
+    assert broker.groups.committed("g")[T0].offset == 5, "this was due before"
+
+
+def test_commits_that_do_not_wait_tell_a_callback(broker):
+    fill(broker)
+    told = []
+    consumer = reader(
+        broker, group_id="g", default_offset_commit_callback=lambda *args: told.append(args)
+    )
+    consumer.poll()
+    future = consumer.commit_async()
+    assert future.succeeded()
+    assert future.is_done
+    assert told == [({T0: OffsetAndMetadata(5, "", 0)}, None)]
+    failed = consumer.commit_async({T0: OffsetAndMetadata(1, "x" * 5000)}, lambda *_: None)
+    assert failed.failed()
+    assert isinstance(failed.exception, OffsetMetadataTooLargeError)
+    assert len(told) == 1
+
+
+def test_commits_that_are_refused(broker):
+    consumer = reader(broker, group_id="g")
+    with pytest.raises(UnknownTopicOrPartitionError):
+        consumer.commit({TopicPartition("no", 0): OffsetAndMetadata(1)})
+    with pytest.raises(TypeError):
+        consumer.commit({T0: 5})
+    without = reader(broker)
+    for wrong in (
+        without.commit,
+        without.commit_async,
+        without.group_metadata,
+        lambda: without.committed(T0),
+    ):
+        with pytest.raises(IllegalStateError):
+            wrong()
+
+
+# -- groups -----------------------------------------------------------------------------------
+
+
+def test_one_member_reads_all_at_the_first_poll(broker):
+    fill(broker)
+    listener = Listener()
+    consumer = broker.consumer(group_id="g", auto_offset_reset="earliest")
+    consumer.subscribe(["t"], listener=listener)
+    assert len(values(consumer.poll())) == 5
+    assert listener.told == [("assigned", [T0, T1])]
+    group, generation, member_id, instance_id = consumer.group_metadata()
+    assert (group, generation, instance_id) == ("g", 1, None)
+    assert member_id.startswith("logstore-consumer-")
+    consumer.close()
+    assert listener.told[1:] == [("revoked", [T0, T1])]
+    assert broker.groups.describe("g").state == "Empty"
+
+
+@pytest.mark.parametrize("strategy", ("range", "roundrobin", "sticky", "cooperative-sticky"))
+def test_two_members_in_one_thread_share_a_topic(broker, strategy):
+    fill(broker)
+    fill(broker, partition=1)
+    configs = {
+        "group_id": "g",
+        "auto_offset_reset": "earliest",
+        "partition_assignment_strategy": [strategy],
+    }
+    first, second = broker.consumer("t", **configs), broker.consumer("t", **configs)
+    assert len(values(first.poll())) == 10
+    rounds(first, second, count=8)
+    assert len(first.assignment()) == len(second.assignment()) == 1
+    assert first.assignment() | second.assignment() == {T0, T1}
+    fill(broker)
+    fill(broker, partition=1)
+    assert [len(got) for got in rounds(first, second, count=1)] == [5, 5]
+    first.close()
+    assert rounds(second) == [[]]
+    assert second.assignment() == {T0, T1}
+
+
+def test_cooperative_members_keep_what_they_have(broker):
+    """Only what moves is revoked, and its reader goes on meanwhile (KIP-429)."""
+    configs = {"group_id": "g", "partition_assignment_strategy": ["cooperative-sticky"]}
+    listener, other = Listener(), Listener()
+    first, second = broker.consumer(**configs), broker.consumer(**configs)
+    first.subscribe(["t"], listener=listener)
+    second.subscribe(["t"], listener=other)
+    first.poll()
+    second.poll()
+    fill(broker, 1)
+    assert first.assignment() == {T0, T1}
+    assert values(first.poll()) == [b"0"]
+    rounds(first, second, count=8)
+    (kept,) = first.assignment()
+    (moved,) = second.assignment()
+    assert listener.told == [("assigned", [T0, T1]), ("revoked", [moved])]
+    assert [told for told in other.told if told[1]] == [("assigned", [moved])]
+    assert kept != moved
+
+
+def test_a_member_that_crashed_is_missed_after_its_session(broker):
+    configs = {"group_id": "g", "session_timeout_ms": 10_000, "auto_offset_reset": "earliest"}
+    first, second = broker.consumer("t", **configs), broker.consumer("t", **configs)
+    rounds(first, second)
+    first.crash()
+    with pytest.raises(IllegalStateError):
+        first.poll()
+    rounds(second, count=1, timeout_ms=9000)
+    assert len(second.assignment()) == 1
+    rounds(second, count=2, timeout_ms=5000)
+    assert second.assignment() == {T0, T1}
+
+
+def test_a_member_that_does_not_poll_is_out_and_comes_back(broker):
+    listener = Listener()
+    lost = []
+    listener.on_partitions_lost = lambda partitions: lost.append(sorted(partitions))
+    consumer = broker.consumer(group_id="g", max_poll_interval_ms=60_000)
+    consumer.subscribe(["t"], listener=listener)
+    fill(broker)
+    consumer.poll()
+    broker.clock.advance(seconds=59)
+    assert broker.groups.describe("g").state == "Stable"
+    broker.clock.advance(seconds=4)
+    assert broker.groups.describe("g").state == "Empty"
+    with pytest.raises(CommitFailedError):
+        consumer.commit()
+    assert consumer.assignment() == {T0, T1}
+    consumer.poll()
+    assert lost == [[T0, T1]]
+    assert consumer.assignment() == {T0, T1}
+    consumer.commit()
+
+
+def test_a_member_that_has_to_join_again_cannot_commit(broker):
+    configs = {"group_id": "g", "enable_auto_commit": False, "auto_offset_reset": "earliest"}
+    first, second = broker.consumer("t", **configs), broker.consumer("t", **configs)
+    fill(broker)
+    first.poll()
+    second.poll()
+    first.commit()  # what was read until now still counts
+    first.poll()
+    with pytest.raises(RebalanceInProgressError):
+        second.commit({T0: OffsetAndMetadata(1)})
+    rounds(first, second)
+    second.commit({T1: OffsetAndMetadata(0)})
+    assert broker.groups.committed("g")[T0].offset == 5
+
+
+def test_a_static_member_comes_back_to_what_it_had(broker):
+    configs = {"group_id": "g", "session_timeout_ms": 30_000}
+    first = broker.consumer("t", **configs, group_instance_id="a")
+    second = broker.consumer("t", **configs, group_instance_id="b")
+    rounds(first, second)
+    had, generation = second.assignment(), second.group_metadata().generation_id
+    second.close()
+    broker.clock.advance(seconds=10)
+    again = broker.consumer("t", **configs, group_instance_id="b")
+    rounds(first, again, count=2)
+    assert again.assignment() == had
+    assert again.group_metadata().generation_id == generation
+    third = broker.consumer("t", **configs, group_instance_id="b")
+    third.poll()
+    broker.clock.advance(seconds=4)
+    with pytest.raises(FencedInstanceIdError):
+        again.poll()
+
+
+def test_a_leader_sees_new_partitions_and_a_subscription_new_topics(broker):
+    first = broker.consumer("t", group_id="g")
+    second = broker.consumer("t", group_id="g")
+    rounds(first, second)
+    broker.create_partitions("t", 4)
+    rounds(first, second)
+    assert len(first.assignment()) == len(second.assignment()) == 2
+    broker.create_topic("u")
+    second.subscribe(["t", "u"])
+    rounds(first, second)
+    assert TopicPartition("u", 0) in second.assignment()
+    assert len(first.assignment() | second.assignment()) == 5
+
+
+def test_a_consumer_in_a_transaction_is_fenced_by_its_generation(broker):
+    """Exactly once: read, process, write, and commit what was read with what was written."""
+    broker.create_topic("out")
+    fill(broker)
+    consumer = broker.consumer(
+        "t", group_id="g", enable_auto_commit=False, auto_offset_reset="earliest"
+    )
+    producer = broker.producer(transactional_id="x")
+    producer.init_transactions()
+    records = consumer.poll()[T0]
+    producer.begin_transaction()
+    for record in records:
+        producer.send("out", record.value + b"!")
+    offsets = {T0: OffsetAndMetadata(records[-1].offset + 1)}
+    producer.send_offsets_to_transaction(offsets, consumer.group_metadata())
+    producer.commit_transaction()
+    assert consumer.committed(T0) == 5
+    whose = consumer.group_metadata()
+    other = broker.consumer("t", group_id="g")
+    rounds(consumer, other)
+    producer.begin_transaction()
+    with pytest.raises(Exception, match="ILLEGAL_GENERATION"):
+        producer.send_offsets_to_transaction(offsets, whose)
+    producer.abort_transaction()
+
+
+def test_members_with_threads_of_their_own(tmp_path):
+    """On the machine's clock a poll blocks, and is woken by what comes."""
+    with Broker(broker_config={"offsets.topic.num.partitions": 1}) as broker:
+        broker.create_topic("t", 2)
+        got = []
+        done = threading.Event()
+
+        def work():
+            with broker.consumer(
+                "t", group_id="g", auto_offset_reset="earliest", max_poll_records=7
+            ) as consumer:
+                while not done.is_set():
+                    for records in consumer.poll(50).values():
+                        got.extend((record.partition, record.offset) for record in records)
+                    if len(set(got)) == 200:
+                        done.set()
+
+        threads = [threading.Thread(target=work) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        for number in range(100):
+            broker.append("t", value=b"%d" % number, partition=0)
+            broker.append("t", value=b"%d" % number, partition=1)
+        assert done.wait(60)
+        for thread in threads:
+            thread.join(60)
+            assert not thread.is_alive()
+        assert sorted(set(got)) == [(p, offset) for p in (0, 1) for offset in range(100)]
+
+
+# -- a consumer and several threads -------------------------------------------------------------
+
+
+@contextmanager
+def polling(consumer):
+    """Let another thread be inside a poll that only `wakeup` ends; give its errors."""
+    errors, is_inside = [], threading.Event()
+
+    def work():
+        try:
+            consumer.poll(float("inf"))
+        except LogStoreError as error:
+            errors.append(error)
+
+    has_news = consumer._has_news
+
+    def noted():
+        is_inside.set()
+        return has_news()
+
+    consumer._has_news = noted
+    thread = threading.Thread(target=work, name="reader")
+    thread.start()
+    assert is_inside.wait(60)
+    yield errors
+    consumer.wakeup()
+    thread.join(60)
+    assert not thread.is_alive()
+
+
+USES = {
+    "poll": lambda consumer: consumer.poll(),
+    "iteration": next,
+    "position": lambda consumer: consumer.position(T0),
+    "seek": lambda consumer: consumer.seek(T0, 1),
+    "pause": lambda consumer: consumer.pause(T0),
+    "commit": lambda consumer: consumer.commit(),
+    "commit_async": lambda consumer: consumer.commit_async(),
+    "committed": lambda consumer: consumer.committed(T0),
+    "assign": lambda consumer: consumer.assign([T1]),
+    "assignment": lambda consumer: consumer.assignment(),
+    "unsubscribe": lambda consumer: consumer.unsubscribe(),
+    "close": lambda consumer: consumer.close(),
+    "with": lambda consumer: consumer.__exit__(None, None, None),
+}
+
+
+def test_another_thread_is_refused_while_one_uses_the_consumer():
+    """As Java's consumer refuses it; only `wakeup` is for other threads."""
+    with Broker(broker_config={"offsets.topic.num.partitions": 1}) as broker:
+        broker.create_topic("t", 2)
+        consumer = reader(broker, group_id="g")
+        with polling(consumer) as errors:
+            for name, use in USES.items():
+                with pytest.raises(
+                    IllegalStateError, match="thread 'reader' is using it"
+                ) as raised:
+                    use(consumer)
+                assert "wakeup" in str(raised.value), name
+            assert consumer.metrics() is not None, "for whoever watches"
+        assert [type(error) for error in errors] == [WakeupError]
+        broker.append("t", value=b"x", partition=0)
+        assert values(consumer.poll()) == [b"x"], "the consumer goes on in this thread"
+
+
+def test_records_are_given_to_one_thread_alone():
+    """Threads that share a consumer without a lock hear of it, and no record is given twice."""
+    with Broker() as broker:
+        broker.create_topic("t")
+        fill(broker, 400)
+        consumer = reader(broker, max_poll_records=1)
+        got, refused, go = [], [], threading.Barrier(4)
+
+        def work():
+            go.wait(60)
+            for _ in range(400):
+                try:
+                    got.extend(values(consumer.poll()))
+                except IllegalStateError:
+                    refused.append(1)
+
+        threads = [threading.Thread(target=work) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(60)
+        got += values(consumer.poll(max_records=400))
+        assert sorted(got) == sorted(b"%d" % each for each in range(400))
+
+
+def test_a_wakeup_ends_the_next_poll_once(broker):
+    consumer = reader(broker)
+    fill(broker, 1)
+    consumer.wakeup()
+    with pytest.raises(WakeupError):
+        consumer.poll(timeout_ms=60_000)
+    assert values(consumer.poll()) == [b"0"]
+
+
+def test_a_wakeup_ends_an_iteration_and_a_wait_in_virtual_time(broker):
+    consumer = reader(broker)
+    before_ms = broker.clock.now_ms()
+    scheduler = broker.groups.scheduler
+    scheduler.schedule("wake", consumer.wakeup, delay_ms=500)
+    with pytest.raises(WakeupError):
+        next(consumer)
+    assert broker.clock.now_ms() - before_ms == 500
+
+
+def test_a_listener_of_rebalances_uses_the_consumer_that_tells_it(broker):
+    fill(broker)
+
+    class Seeking(Listener):
+        def on_partitions_assigned(self, partitions):
+            consumer.seek(T0, 3)
+
+    consumer = broker.consumer(group_id="g", auto_offset_reset="earliest")
+    consumer.subscribe(["t"], listener=Seeking())
+    assert values(consumer.poll()) == [b"3", b"4"]
+
+
+def test_a_broker_closes_while_another_thread_polls():
+    broker = Broker()
+    broker.create_topic("t", 2)
+    consumer = reader(broker)
+    errors = []
+
+    def work():
+        try:
+            while True:
+                consumer.poll(10)
+        except LogStoreError as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    broker.close()
+    thread.join(60)
+    assert [type(error) for error in errors] == [IllegalStateError]
+    assert "closed" in str(errors[0])
+
+
+# -- configs and other arguments --------------------------------------------------------------
+
+
+def test_names_of_kafka_python_are_taken_and_others_refused(broker):
+    broker.consumer(**dict.fromkeys(WITHOUT_MEANING))
+    with pytest.raises(InvalidConfigurationError, match="'groupid'; the nearest is 'group_id'"):
+        broker.consumer(groupid="g")
+    assert len(DEFAULTS.keys() | WITHOUT_MEANING) == 68
+
+
+@pytest.mark.parametrize(
+    "configs",
+    (
+        {"group_id": ""},
+        {"group_id": 5},
+        {"group_instance_id": "a"},
+        {"group_id": "g", "group_instance_id": "a b"},
+        {"group_id": "g", "group_instance_id": ".."},
+        {"auto_offset_reset": "middle"},
+        {"isolation_level": "log_end"},
+        {"partition_assignment_strategy": "range"},
+        {"partition_assignment_strategy": []},
+        {"partition_assignment_strategy": ["rnage"]},
+        {"partition_assignment_strategy": ["range", "cooperative-sticky"]},
+        {"max_poll_records": 0},
+        {"session_timeout_ms": 3000, "heartbeat_interval_ms": 3000},
+        {"key_deserializer": 5},
+        {"consumer_timeout_ms": "1"},
+    ),
+)
+def test_configs_that_cannot_be_obeyed(broker, configs):
+    with pytest.raises(InvalidConfigurationError):
+        broker.consumer(**configs)
+
+
+def test_kafka_python_s_own_types_are_taken(broker):
+    fill(broker)
+    partition = namedtuple("TopicPartition", ("topic", "partition"))
+    offset = namedtuple("OffsetAndMetadata", ("offset", "metadata", "leader_epoch"))
+    assignor = type("RangePartitionAssignor", (), {"name": "range"})
+    consumer = reader(
+        broker, partition("t", 0), group_id="g", partition_assignment_strategy=[assignor]
+    )
+    consumer.seek(partition("t", 0), 2)
+    assert len(consumer.poll()[T0]) == 3
+    consumer.commit({partition("t", 0): offset(4, None, -1)})
+    assert consumer.committed(partition("t", 0)) == 4
+
+
+def test_arguments_that_are_refused(broker):
+    consumer = reader(broker)
+    for call, error in (
+        (lambda: consumer.poll(-1), ValueError),
+        (lambda: consumer.poll(max_records=0), ValueError),
+        (lambda: consumer.poll(max_records=1.5), TypeError),
+        (lambda: consumer.seek(T0, -1), ValueError),
+        (lambda: consumer.seek(T1, 1), ValueError),
+        (lambda: consumer.seek("t", 1), TypeError),
+        (lambda: consumer.position(T1), IllegalStateError),
+        (lambda: consumer.position("t"), TypeError),
+        (lambda: consumer.pause(T1), IllegalStateError),
+        (lambda: consumer.assign([TopicPartition("no", 0)]), UnknownTopicOrPartitionError),
+        (lambda: broker.consumer().subscribe("t"), TypeError),
+        (lambda: broker.consumer().subscribe(), ValueError),
+        (lambda: broker.consumer().subscribe(["t"], "t"), ValueError),
+        (lambda: broker.consumer().subscribe(["t"], listener=object()), TypeError),
+        (lambda: broker.consumer().seek_to_end(), ValueError),
+    ):
+        with pytest.raises(error):
+            call()
+
+
+def test_a_consumer_closes_with_the_broker(broker):
+    fill(broker)
+    consumer = broker.consumer("t", group_id="g", auto_offset_reset="earliest")
+    assert isinstance(consumer, Consumer)
+    consumer.poll()
+    broker.close()
+    consumer.close()
+    with pytest.raises(IllegalStateError):
+        consumer.poll()

@@ -1,0 +1,571 @@
+"""The producer's shape: sending, futures, batches, lingering, partitions, serializers, closing."""
+
+import logging
+import threading
+from unittest.mock import Mock
+
+import pytest
+
+from logstore import (
+    Broker,
+    InvalidConfigurationError,
+    InvalidRecordError,
+    InvalidTimestampError,
+    InvalidTopicError,
+    MessageSizeTooLargeError,
+    TopicPartition,
+    UnknownTopicOrPartitionError,
+    VirtualClock,
+)
+from logstore.clients.open_batch import estimated_size
+from logstore.errors import IllegalStateError, KafkaTimeoutError, RequestError
+from logstore.record.codecs import Codec
+from logstore.record.layout import HEADER_SIZE
+from logstore.runtime import DeterministicScheduler, MemoryFileSystem, SystemClock
+from tests.support.world.transactions import stamps
+
+T = 1_700_000_000_000
+
+
+@pytest.fixture
+def broker():
+    with Broker(clock=VirtualClock(T)) as broker:
+        broker.create_topic("t", 3)
+        yield broker
+
+
+def batches(broker, topic="t", partition=0):
+    log = broker.log(topic, partition)
+    return list(log.reader.batches(log.log_start_offset))
+
+
+def counts(broker, topic="t", partition=0):
+    return [batch.header.record_count for batch in batches(broker, topic, partition)]
+
+
+def values(broker, topic="t", partition=0):
+    return [record.value for record in broker.read(topic, partition)]
+
+
+# -- sending and futures -------------------------------------------------------------------
+
+
+def test_a_record_is_stored_when_send_returns(broker):
+    producer = broker.producer()
+    broker.clock.advance(ms=5)
+    future = producer.send("t", b"value", b"key", [("h", b"12"), ("é", b"")], 1)
+    assert future.is_done
+    assert future.succeeded()
+    assert not future.failed()
+    metadata = future.get(timeout=1)
+    assert metadata == future.value
+    assert metadata._asdict() == {
+        "topic": "t",
+        "partition": 1,
+        "topic_partition": TopicPartition("t", 1),
+        "offset": 0,
+        "timestamp": T + 5,
+        "checksum": None,
+        "serialized_key_size": 3,
+        "serialized_value_size": 5,
+        "serialized_header_size": 5,
+    }
+    (record,) = broker.read("t", 1)
+    assert (record.key, record.value, record.timestamp) == (b"key", b"value", T + 5)
+    assert record.headers == (("h", b"12"), ("é", b""))
+    assert producer.send("t", key=b"k", partition=1, timestamp_ms=T).get()[3:] == (
+        1,
+        T,
+        None,
+        1,
+        -1,
+        -1,
+    )
+
+
+def test_the_logs_time_counts_on_a_topic_of_append_times(broker):
+    broker.create_topic("append", configs={"message.timestamp.type": "LogAppendTime"})
+    producer = broker.producer()
+    assert producer.send("append", b"v", timestamp_ms=T - 1000).get().timestamp == T
+
+
+def test_callbacks_are_told_once_in_either_order(broker):
+    producer = broker.producer(linger_ms=1000)
+    told = []
+    future = producer.send("t", b"v", partition=0)
+    assert future.add_callback(told.append) is future
+    future.add_callback(lambda *args, **kw: told.append((args[0], kw)), "before", word=1)
+    future.add_errback(lambda error: told.append(("never", error)))
+    assert told == []
+    metadata = future.get()
+    assert told == [metadata, ("before", {"word": 1})]
+    future.add_callback(told.append)
+    assert told[2:] == [metadata]
+
+
+def test_errbacks_are_told_what_a_record_was_refused_with(broker):
+    broker.create_topic("compacted", configs={"cleanup.policy": "compact"})
+    future = broker.producer().send("compacted", b"no key")
+    told = []
+    future.add_errback(told.append).add_callback(told.append).add_both(told.append)
+    assert told == [future.exception] * 2
+    assert future.failed()
+    assert not future.succeeded()
+    assert not future.retriable()
+    with pytest.raises(InvalidRecordError, match="without key"):
+        future.get()
+    assert "InvalidRecordError" in repr(future)
+
+
+def test_errbacks_are_told_when_a_waiting_batch_is_refused(broker):
+    broker.create_topic("compacted", configs={"cleanup.policy": "compact"})
+    producer = broker.producer(linger_ms=1000)
+    told = []
+    future = producer.send("compacted", b"no key")
+    future.add_callback(told.append).add_errback(lambda *args: told.append(args), 1, 2)
+    assert told == []
+    producer.flush()
+    assert told == [(1, 2, future.exception)]
+
+
+def test_callbacks_are_told_in_the_order_of_their_records(broker):
+    producer = broker.producer(linger_ms=1000)
+    futures = [producer.send("t", b"v", partition=0) for _ in range(5)]
+    told = []
+    for row in (3, 1, 4):
+        futures[row].add_callback(lambda metadata: told.append(metadata.offset))
+    producer.flush()
+    assert told == [1, 3, 4]
+
+
+def test_who_fills_a_batch_tells_of_its_records_with_no_lock_held(broker):
+    producer = broker.producer(linger_ms=1000, batch_size=300)
+    told = []
+
+    def tell(metadata):
+        told.append((metadata.offset, producer._accumulator.lock._is_owned()))
+
+    producer.send("t", b"v" * 100, partition=0).add_callback(tell)
+    assert told == []
+    producer.send("t", b"v" * 200, partition=0)
+    assert told == [(0, False)]
+
+
+def test_bytes_are_serialized_too(broker):
+    producer = broker.producer(key_serializer=bytes.upper, value_serializer=bytes.upper)
+    producer.send("t", b"v", b"k", partition=0)
+    assert [(record.key, record.value) for record in broker.read("t")] == [(b"K", b"V")]
+
+
+def test_an_interrupted_send_fails_with_a_timeout_since_the_record_may_be_stored(
+    broker, monkeypatch
+):
+    producer = broker.producer(linger_ms=1000)
+    results = []
+    future = producer.send("t", b"v", partition=0).add_both(results.append)
+    failing = Mock(side_effect=[KeyboardInterrupt])
+    monkeypatch.setattr(type(broker.log("t").writer), "append_stamped", failing)
+    with pytest.raises(KeyboardInterrupt):
+        producer.flush()
+    assert results == [future.exception]
+    with pytest.raises(KafkaTimeoutError, match="the record may have been stored"):
+        future.get()
+
+
+def test_what_a_callback_raises_is_logged_and_stops_nothing(broker, caplog):
+    producer = broker.producer(linger_ms=1000)
+    told = []
+    future = producer.send("t", b"v", partition=0)
+    future.add_callback(lambda _: 1 // 0).add_callback(told.append)
+    with caplog.at_level(logging.ERROR):
+        producer.flush()
+    assert told == [future.value]
+    assert "ZeroDivisionError" in caplog.text
+
+
+def test_a_callback_may_use_the_producer(broker):
+    producer = broker.producer(linger_ms=1000)
+    later = []
+    producer.send("t", b"1", partition=0).add_callback(
+        lambda _: later.append(producer.send("t", b"2", partition=0))
+    )
+    producer.flush()
+    assert later[0].get().offset == 1
+    producer.send("t", b"3", partition=0).add_callback(lambda _: producer.close())
+    producer.flush()
+    with pytest.raises(IllegalStateError):
+        producer.send("t", b"4")
+    assert values(broker) == [b"1", b"2", b"3"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    (
+        ({"value": None}, ValueError),
+        ({"value": "text"}, TypeError),
+        ({"value": b"v", "key": 7}, TypeError),
+        ({"value": b"v", "headers": (("a", b"b"),)}, TypeError),
+        ({"value": b"v", "headers": [["a", b"b"]]}, TypeError),
+        ({"value": b"v", "headers": [("a", None)]}, TypeError),
+        ({"value": b"v", "headers": [(b"a", b"b")]}, TypeError),
+        ({"value": b"v", "headers": [("\ud800", b"b")]}, ValueError),
+        ({"value": b"v", "partition": 3}, ValueError),
+        ({"value": b"v", "partition": -1}, ValueError),
+        ({"value": b"v", "partition": True}, ValueError),
+        ({"value": b"v", "timestamp_ms": 1.5}, TypeError),
+        ({"value": b"v", "timestamp_ms": -2}, ValueError),
+        ({"value": b"v", "timestamp_ms": 2**63}, ValueError),
+        ({"topic": "none", "value": b"v"}, UnknownTopicOrPartitionError),
+        ({"topic": 7, "value": b"v"}, TypeError),
+        ({"value": b"x" * 1_048_500}, MessageSizeTooLargeError),
+    ),
+)
+def test_what_cannot_be_a_record_is_refused_by_send_itself(broker, arguments, error):
+    producer = broker.producer(linger_ms=1000)
+    with pytest.raises(error):
+        producer.send(**{"topic": "t", **arguments})
+    producer.flush()
+    assert [broker.log("t", number).log_end_offset for number in range(3)] == [0, 0, 0]
+
+
+def test_buffers_are_taken_as_bytes(broker):
+    producer = broker.producer()
+    buffer = bytearray(b"value")
+    producer.send("t", buffer, memoryview(b"key"), partition=0)
+    buffer[:] = b"other"
+    (record,) = broker.read("t", 0)
+    assert (record.key, record.value) == (b"key", b"value")
+
+
+def test_what_the_log_refuses_comes_through_the_future(broker):
+    broker.create_topic("small", configs={"max.message.bytes": 200})
+    broker.create_topic("now", configs={"message.timestamp.after.max.ms": 1000})
+    producer = broker.producer()
+    with pytest.raises(MessageSizeTooLargeError, match=r"max\.message\.bytes"):
+        producer.send("small", b"x" * 200).get()
+    with pytest.raises(InvalidTimestampError):
+        producer.send("now", b"v", timestamp_ms=T + 2000).get()
+    broker.create_topic("__consumer_offsets")
+    with pytest.raises(InvalidTopicError):
+        producer.send("__consumer_offsets", b"v", b"k").get()
+    assert producer.send("small", b"fits").get().offset == 0
+
+
+def test_each_record_of_a_refused_batch_is_told_its_own_fault(broker):
+    broker.create_topic("compacted", configs={"cleanup.policy": "compact"})
+    producer = broker.producer(linger_ms=1000)
+    futures = [producer.send("compacted", b"v", key) for key in (b"1", None, b"3", None)]
+    producer.flush()
+    assert [type(future.exception) for future in futures] == [
+        RequestError,
+        InvalidRecordError,
+        RequestError,
+        InvalidRecordError,
+    ]
+    assert "others of its batch" in str(futures[0].exception)
+    assert producer.send("compacted", b"v", b"4").get().offset == 0
+
+
+def test_every_record_of_a_large_refused_batch_is_told_its_own_fault(broker):
+    broker.create_topic("compacted", configs={"cleanup.policy": "compact"})
+    producer = broker.producer(linger_ms=1000)
+    futures = [producer.send("compacted", b"v", b"k" if n % 3 else None) for n in range(90)]
+    producer.flush()
+    for row, future in enumerate(futures):
+        text = str(future.exception)
+        assert ("without key" in text) == (row % 3 == 0), row
+        assert ("others of its batch" in text) == (row % 3 != 0), row
+
+
+def test_with_acks_0_nothing_is_heard(broker):
+    broker.create_topic("compacted", configs={"cleanup.policy": "compact"})
+    producer = broker.producer(acks=0)
+    assert producer.send("t", b"v", partition=0).get().offset == -1
+    refused = producer.send("compacted", b"no key")
+    assert refused.succeeded()
+    assert (refused.value.offset, refused.value.timestamp) == (-1, T)
+    assert values(broker) == [b"v"]
+    assert values(broker, "compacted") == []
+    waiting = broker.producer(acks=0, linger_ms=1000)
+    futures = [waiting.send("t", b"v", partition=0) for _ in range(2)]
+    waiting.flush()
+    assert [future.value.offset for future in futures] == [-1, -1]
+
+
+# -- batches -------------------------------------------------------------------------------
+
+
+def test_a_record_of_exactly_the_largest_request_is_sent(broker):
+    size = HEADER_SIZE + estimated_size(None, b"v" * 1000)
+    producer = broker.producer(max_request_size=size)
+    assert producer.send("t", b"v" * 1000, partition=0).succeeded()
+    with pytest.raises(MessageSizeTooLargeError, match=f"max_request_size {size}"):
+        producer.send("t", b"v" * 1001, partition=0)
+
+
+def test_a_producer_that_closes_while_a_record_is_made_does_not_send_it(broker):
+    """Another thread may close it between the first look and the lock; so may a serializer."""
+    producer = broker.producer(value_serializer=lambda value: (producer.close(), value)[1])
+    with pytest.raises(IllegalStateError, match="closed"):
+        producer.send("t", b"v", partition=0)
+    assert values(broker) == []
+
+
+def test_without_lingering_each_record_is_a_batch(broker):
+    producer = broker.producer()
+    for number in range(3):
+        producer.send("t", b"%d" % number, partition=0)
+    assert counts(broker) == [1, 1, 1]
+
+
+def test_lingering_records_gather_until_the_time_is_over(broker):
+    producer = broker.producer(linger_ms=50)
+    first = producer.send("t", b"1", partition=0)
+    broker.clock.advance(ms=30)
+    second = producer.send("t", b"2", partition=0)
+    other = producer.send("t", b"3", partition=1)
+    broker.clock.advance(ms=19)
+    assert not first.is_done
+    broker.clock.advance(ms=1)
+    assert (first.value.offset, second.value.offset) == (0, 1)
+    assert (first.value.timestamp, second.value.timestamp) == (T, T + 30)
+    assert counts(broker) == [2]
+    assert not other.is_done
+    broker.clock.advance(ms=30)
+    assert other.is_done
+    broker.clock.advance(days=1)
+    third = producer.send("t", b"4", partition=0)
+    broker.clock.advance(ms=50)
+    assert third.value.offset == 2
+
+
+@pytest.mark.parametrize(("linger_ms", "delay_ms"), ((0.5, 1), (1.2, 2), (3, 3)))
+def test_lingering_for_part_of_a_millisecond_ends(broker, monkeypatch, linger_ms, delay_ms):
+    """The scheduler knows whole ones: rounded down, the task would come too early for ever."""
+    delays = []
+    schedule = DeterministicScheduler.schedule
+
+    def counted(self, name, *args, **options):
+        delays.append(options["delay_ms"])
+        assert len(delays) < 5, "it is armed again and again"
+        return schedule(self, name, *args, **options)
+
+    monkeypatch.setattr(DeterministicScheduler, "schedule", counted)
+    broker.producer(linger_ms=linger_ms).send("t", b"v", partition=0)
+    broker.clock.advance(ms=delay_ms - 0.01)
+    assert values(broker) == []
+    broker.clock.advance(ms=0.01)
+    assert values(broker) == [b"v"]
+    assert delays == [delay_ms]
+
+
+def test_lingering_follows_the_background_of_the_broker_if_it_has_one():
+    clock = VirtualClock(T)
+    with Broker(clock=clock, background=True) as broker:
+        broker.create_topic("t")
+        future = broker.producer(linger_ms=50).send("t", b"v")
+        clock.advance(ms=50)
+        assert future.is_done
+
+
+def test_lingering_in_real_time_needs_no_background():
+    others = set(threading.enumerate())
+    with Broker(clock=SystemClock(), fs=MemoryFileSystem()) as broker:
+        broker.create_topic("t")
+        done = threading.Event()
+        producer = broker.producer(linger_ms=1)
+        producer.send("t", b"v").add_callback(lambda _: done.set())
+        assert done.wait(60)
+        producer.close()
+        assert not [each for each in set(threading.enumerate()) - others if "logstore" in each.name]
+
+
+@pytest.mark.parametrize("ask", ("flush", "get", "close"))
+def test_who_asks_for_it_makes_a_batch_go_at_once(broker, ask):
+    producer = broker.producer(linger_ms=1000)
+    futures = [producer.send("t", b"%d" % number, partition=0) for number in range(3)]
+    other = producer.send("t", b"other", partition=1)
+    assert "waiting" in repr(other)
+    if ask == "get":
+        assert futures[1].get(timeout=0).offset == 1
+        assert not other.is_done, "another partition's batch is not asked for"
+    else:
+        getattr(producer, ask)()
+        assert other.is_done
+    assert [future.value.offset for future in futures] == [0, 1, 2]
+    assert counts(broker) == [3]
+
+
+def test_a_batch_goes_when_it_is_full(broker):
+    """Sizes are upper bounds: 61 of the header, and 21 more than key and value a record."""
+    producer = broker.producer(linger_ms=1000, batch_size=61 + 3 * 121)
+    futures = [producer.send("t", b"x" * 100, partition=0) for _ in range(3)]
+    assert [future.is_done for future in futures] == [True] * 3
+    producer.send("t", b"x" * 100, partition=0)
+    large = producer.send("t", b"y" * 300, partition=0)
+    assert counts(broker) == [3, 1]
+    assert not large.is_done
+    producer.send("t", b"z" * 3000, partition=0)
+    assert counts(broker) == [3, 1, 1, 1]
+
+
+def test_a_batch_size_of_0_makes_every_record_a_batch(broker):
+    producer = broker.producer(linger_ms=1000, batch_size=0)
+    assert producer.send("t", b"v", partition=0).is_done
+    assert producer.send("t", b"v", partition=0).is_done
+    assert counts(broker) == [1, 1]
+
+
+def test_a_batch_stays_below_what_the_topic_takes(broker):
+    broker.create_topic("small", configs={"max.message.bytes": 300})
+    producer = broker.producer(linger_ms=1000)
+    futures = [producer.send("small", b"x" * 50) for _ in range(10)]
+    producer.flush()
+    assert [future.value.offset for future in futures] == list(range(10))
+    assert counts(broker, "small") == [3, 3, 3, 1]
+
+
+@pytest.mark.parametrize("idempotent", (True, False))
+def test_a_batch_that_got_too_large_meanwhile_is_split(broker, idempotent):
+    producer = broker.producer(linger_ms=1000, enable_idempotence=idempotent)
+    headers = [[("h", b"%d" % n)] * (n % 2) for n in range(10)]
+    futures = [
+        producer.send("t", b"%03d" % n + b"x" * 100, headers=headers[n], partition=0)
+        for n in range(10)
+    ]
+    broker.alter_configs("t", {"max.message.bytes": 300})
+    producer.flush()
+    assert [list(record.headers) for record in broker.read("t")] == headers
+    assert [future.value.offset for future in futures] == list(range(10))
+    assert [value[:3] for value in values(broker)] == [b"%03d" % n for n in range(10)]
+    assert max(counts(broker)) == 2
+    if idempotent:
+        assert [stamp[3] for stamp in stamps(broker.log("t"))] == [
+            batch.header.base_offset for batch in batches(broker)
+        ]
+    assert producer.metrics()["producer-metrics"]["record-retry-total"] > 0
+
+
+@pytest.mark.parametrize("records", (1, 64, 65, 200))
+@pytest.mark.parametrize("name", (None, "gzip", "snappy", "lz4", "zstd"))
+def test_batches_are_compressed_as_asked_however_many_records_they_have(broker, records, name):
+    """Up to 64 in plain Python, more by a kernel."""
+    producer = broker.producer(linger_ms=1000, compression_type=name, batch_size=1 << 20)
+    expected = []
+    for number in range(records):
+        headers = [("n", b"%d" % number)] if number % 3 == 0 else None
+        key = b"k%d" % number if number % 2 else None
+        producer.send("t", b"v" * (number % 50), key, headers, 0, T + number)
+        expected.append((key, b"v" * (number % 50), tuple(headers or ()), T + number))
+    producer.flush()
+    (batch,) = batches(broker)
+    assert batch.codec is (Codec.NONE if name is None else Codec.from_name(name))
+    batch.ensure_valid()
+    found = [(r.key, r.value, r.headers, r.timestamp) for r in broker.read("t", 0)]
+    assert found == expected
+
+
+def test_each_part_of_a_batch_that_is_split_has_its_own_outcome(broker):
+    broker.create_topic("compacted", configs={"cleanup.policy": "compact"})
+    producer = broker.producer(linger_ms=1000)
+    keys = [b"0", b"1", b"2", None, None, b"5", b"6", b"7"]
+    futures = [producer.send("compacted", b"x" * 100, key) for key in keys]
+    broker.alter_configs("compacted", {"max.message.bytes": 300})
+    producer.flush()
+    offsets = [future.value and future.value.offset for future in futures]
+    assert offsets == [0, 1, None, None, None, None, 2, 3]
+    assert ["key" in str(future.exception) for future in futures[2:6]] == [False, True, True, False]
+
+
+# -- the rest of the shape ---------------------------------------------------------------------
+
+
+def test_partitions_connection_and_names(broker):
+    producer = broker.producer(client_id="me", transactional_id="x")
+    assert producer.partitions_for("t") == {0, 1, 2}
+    with pytest.raises(UnknownTopicOrPartitionError):
+        producer.partitions_for("none")
+    assert repr(producer) == "Producer(me, transactional_id='x')"
+    assert producer.bootstrap_connected()
+    producer.close()
+    assert not producer.bootstrap_connected()
+
+
+def test_metrics_count_by_kafkas_names(broker):
+    producer = broker.producer(linger_ms=1000)
+    broker.create_topic("compacted", configs={"cleanup.policy": "compact"})
+    for _ in range(4):
+        producer.send("t", b"v" * 10, partition=0)
+    broker.clock.advance(ms=500)
+    producer.flush()
+    producer.send("compacted", b"no key")
+    producer.flush()
+    broker.clock.advance(ms=1500)
+    (group,) = producer.metrics().values()
+    assert group == producer.metrics(raw=True)
+    assert group["record-send-total"] == 4
+    assert group["record-send-rate"] == 2
+    assert group["records-per-request-avg"] == 4
+    assert group["record-error-total"] == 1
+    assert group["record-queue-time-max"] == 500
+    assert group["batch-size-max"] == len(batches(broker)[0].data)
+    assert broker.producer(metrics_enabled=False).metrics() is None
+    assert broker.producer().metrics(raw=True)["record-send-rate"] == 0
+
+
+def test_closing_twice_is_fine_and_a_closed_producer_sends_nothing(broker):
+    with broker.producer() as producer:
+        producer.send("t", b"v")
+    producer.close(timeout=0)
+    for call in (lambda: producer.send("t", b"v"), producer.begin_transaction):
+        with pytest.raises(IllegalStateError, match="closed"):
+            call()
+    producer.flush(timeout=1)
+    with pytest.raises(ValueError, match="timeout"):
+        broker.producer().close(timeout=-1)
+
+
+def test_the_broker_closes_its_producers_first():
+    broker = Broker(clock=VirtualClock(T))
+    broker.create_topic("t")
+    one, two = broker.producer(linger_ms=1000), broker.producer(linger_ms=1000)
+    futures = [one.send("t", b"1"), two.send("t", b"2")]
+    broker.close()
+    assert [future.value.offset for future in futures] == [0, 1]
+    with pytest.raises(IllegalStateError):
+        one.send("t", b"3")
+
+
+def test_a_read_only_broker_has_no_producer(tmp_path):
+    Broker(tmp_path).close()
+    with Broker(tmp_path, read_only=True) as broker:
+        with pytest.raises(InvalidConfigurationError, match="read-only"):
+            broker.producer()
+        with pytest.raises(InvalidConfigurationError, match="read-only"):
+            _ = broker.coordinator
+
+
+def test_threads_share_a_producer(broker):
+    producer = broker.producer(batch_size=500, linger_ms=5)
+    futures = [[] for _ in range(4)]
+
+    def send(thread):
+        for number in range(100):
+            futures[thread].append(
+                producer.send("t", b"%d %d" % (thread, number), partition=number % 2)
+            )
+            if number % 10 == 0:
+                futures[thread][-1].get()
+
+    threads = [threading.Thread(target=send, args=(thread,)) for thread in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    producer.flush()
+    found = {(n, r.offset): r.value for n in (0, 1) for r in broker.read("t", n)}
+    assert len(found) == 400
+    for thread, own in enumerate(futures):
+        for number, future in enumerate(own):
+            metadata = future.value
+            assert found[metadata.partition, metadata.offset] == b"%d %d" % (thread, number)

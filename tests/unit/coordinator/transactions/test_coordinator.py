@@ -1,0 +1,526 @@
+"""The transaction coordinator: states, fencing, timeouts, and what it stores about them."""
+
+import pytest
+
+from logstore import (
+    Broker,
+    InvalidProducerEpochError,
+    InvalidTxnStateError,
+    TopicPartition,
+    UnknownTopicOrPartitionError,
+    VirtualClock,
+)
+from logstore.coordinator.transactions.coordinator import LAST_EPOCH
+from logstore.coordinator.transactions.state import (
+    ProducerIdAndEpoch,
+    TransactionState,
+    decode_key,
+    decode_value,
+)
+from logstore.errors import (
+    InvalidProducerIdMappingError,
+    InvalidRecordError,
+    InvalidTransactionTimeoutError,
+    ProducerFencedError,
+)
+from logstore.names import TRANSACTION_STATE_TOPIC
+from tests.support.world.transactions import Bench, markers
+
+T0 = TopicPartition("t", 0)
+T1 = TopicPartition("t", 1)
+MINUTE_MS = 60_000
+DAY_MS = 86_400_000
+
+
+def stored(bench, partition=0):
+    """Return what the records of a partition of the state topic say, oldest first."""
+    log = bench.log(TRANSACTION_STATE_TOPIC, partition)
+    return [
+        record.value and decode_value(decode_key(record.key), record.value)
+        for _, record in log.reader.records(log.log_start_offset)
+    ]
+
+
+def states(bench):
+    return [each.state.kafka_name for each in stored(bench)]
+
+
+# -- topic and ids -----------------------------------------------------------------------
+
+
+def test_the_state_topic_is_made_as_kafka_makes_it_and_not_before_it_is_needed():
+    bench = Bench(state_partitions=50)
+    bench.broker.create_topic("t")
+    bench.broker.producer().send("t", b"v")
+    assert [topic.name for topic in bench.broker.topics()] == ["t"]
+    bench.coordinator.init_producer_id("copy-job", MINUTE_MS)
+    topic = bench.broker.topic(TRANSACTION_STATE_TOPIC)
+    assert len(topic.partitions) == 50
+    assert topic.configs == {
+        "cleanup.policy": "compact",
+        "compaction.strategy": "offset",
+        "compression.type": "uncompressed",
+        "min.insync.replicas": "2",
+        "segment.bytes": "104857600",
+        "unclean.leader.election.enable": "false",
+    }
+    assert len(stored(bench, 35)) == 1, "Java's hash of 'copy-job' names the partition"
+
+
+def test_a_new_id_gets_a_producer_id_and_epoch_0_then_the_next_epochs(bench):
+    coordinator = bench.coordinator
+    assert coordinator.init_producer_id("x", MINUTE_MS) == (0, 0)
+    assert coordinator.init_producer_id("y", MINUTE_MS) == (1, 0)
+    assert coordinator.init_producer_id("x", 2 * MINUTE_MS) == (0, 1)
+    assert states(bench) == ["Empty"] * 3
+    assert [each.timeout_ms for each in stored(bench)] == [MINUTE_MS, MINUTE_MS, 2 * MINUTE_MS]
+    assert coordinator.new_producer_id() == 2
+
+
+@pytest.mark.parametrize("timeout_ms", (0, -1, 15 * MINUTE_MS + 1))
+def test_a_timeout_out_of_bounds_is_refused(bench, timeout_ms):
+    with pytest.raises(InvalidTransactionTimeoutError, match=r"transaction\.max\.timeout\.ms"):
+        bench.coordinator.init_producer_id("x", timeout_ms)
+    assert bench.coordinator.transactions() == {}
+    bench.coordinator.init_producer_id("x", 15 * MINUTE_MS)
+
+
+def test_an_id_that_is_too_long_is_refused_before_anything_is_written(bench):
+    with pytest.raises(InvalidRecordError):
+        bench.coordinator.init_producer_id("x" * 32_768, MINUTE_MS)
+    assert bench.coordinator.new_producer_id() == 0
+
+
+def test_epochs_end_at_32766_and_a_new_producer_id_follows(bench):
+    producer = bench.coordinator.init_producer_id("x", MINUTE_MS)
+    for _ in range(3):
+        bench.coordinator.init_producer_id("x", MINUTE_MS)
+    give_epoch(bench, LAST_EPOCH - 1)
+    assert bench.coordinator.init_producer_id("x", MINUTE_MS) == (producer.producer_id, LAST_EPOCH)
+    assert bench.coordinator.init_producer_id("x", MINUTE_MS) == (1000, 0)
+
+
+def test_a_producer_with_the_last_epoch_can_still_be_fenced(bench):
+    """Its transaction is aborted with 32767, which no producer ever gets."""
+    bench.coordinator.init_producer_id("x", MINUTE_MS)
+    give_epoch(bench, LAST_EPOCH - 1)
+    producer = bench.coordinator.init_producer_id("x", MINUTE_MS)
+    bench.coordinator.add_partitions("x", producer, [T0])
+    assert bench.coordinator.init_producer_id("x", MINUTE_MS) == (1000, 0)
+    assert markers(bench.log()) == [(0, 0, 32_767, "ABORT", 0)]
+    bench.reopen()
+    assert bench.coordinator.init_producer_id("x", MINUTE_MS) == (1000, 1)
+
+
+def give_epoch(bench, epoch):
+    """Let what is stored of 'x' have an epoch, as after so many restarts."""
+    from dataclasses import replace
+
+    coordinator = bench.coordinator
+    metadata = replace(coordinator.transactions()["x"], producer_epoch=epoch)
+    coordinator._log.append(metadata, now_ms=bench.clock.now_ms(), durable=True)
+    bench.reopen()
+
+
+# -- a transaction's way -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("commit", "name"), ((True, "Commit"), (False, "Abort")))
+def test_a_transaction_goes_through_kafkas_states(bench, commit, name):
+    coordinator, clock = bench.coordinator, bench.clock
+    start_ms = clock.now_ms()
+    producer = coordinator.init_producer_id("x", MINUTE_MS)
+    clock.advance(ms=10)
+    coordinator.add_partitions("x", producer, [T0])
+    clock.advance(ms=10)
+    coordinator.add_partitions("x", producer, [T1, T0])
+    clock.advance(ms=10)
+    coordinator.end_transaction("x", producer, commit=commit)
+    assert states(bench) == ["Empty", "Ongoing", "Ongoing", f"Prepare{name}", f"Complete{name}"]
+    assert [each.partitions for each in stored(bench)] == [
+        set(),
+        {T0},
+        {T0, T1},
+        {T0, T1},
+        set(),
+    ]
+    assert [each.start_ms - start_ms for each in stored(bench)[1:]] == [10] * 4
+    assert stored(bench)[0].start_ms == -1
+    assert [each.last_update_ms - start_ms for each in stored(bench)] == [0, 10, 20, 30, 30]
+    for log in (bench.log("t", 0), bench.log("t", 1)):
+        assert markers(log) == [(0, 0, 0, name.upper(), 0)]
+    assert markers(bench.log("t", 2)) == []
+
+
+def test_partitions_that_are_known_are_not_stored_again(bench):
+    producer = bench.coordinator.init_producer_id("x", MINUTE_MS)
+    bench.coordinator.add_partitions("x", producer, [T0, T1])
+    bench.coordinator.add_partitions("x", producer, [T1])
+    assert states(bench) == ["Empty", "Ongoing"]
+
+
+def test_to_end_what_is_ended_is_harmless_but_only_the_same_way(bench):
+    coordinator = bench.coordinator
+    producer = coordinator.init_producer_id("x", MINUTE_MS)
+    for commit in (True, False):
+        with pytest.raises(InvalidTxnStateError, match="Empty"):
+            coordinator.end_transaction("x", producer, commit=commit)
+        coordinator.add_partitions("x", producer, [T0])
+        coordinator.end_transaction("x", producer, commit=commit)
+        coordinator.end_transaction("x", producer, commit=commit)
+        with pytest.raises(InvalidTxnStateError, match="Complete"):
+            coordinator.end_transaction("x", producer, commit=not commit)
+        producer = coordinator.init_producer_id("x", MINUTE_MS)
+    assert len(markers(bench.log())) == 2
+
+
+def test_markers_bear_the_leader_epoch_of_the_state_topic(bench):
+    producer = bench.coordinator.init_producer_id("x", MINUTE_MS)
+    log = bench.log(TRANSACTION_STATE_TOPIC)
+    log.epochs.assign(5, log.log_end_offset)
+    bench.coordinator.add_partitions("x", producer, [T0])
+    bench.coordinator.end_transaction("x", producer, commit=True)
+    assert markers(bench.log()) == [(0, 0, 0, "COMMIT", 5)]
+
+
+def test_a_partition_that_was_deleted_meanwhile_needs_no_marker(bench):
+    bench.broker.create_topic("gone")
+    producer = bench.coordinator.init_producer_id("x", MINUTE_MS)
+    bench.coordinator.add_partitions("x", producer, [T0, TopicPartition("gone", 0)])
+    bench.broker.delete_topic("gone")
+    bench.coordinator.end_transaction("x", producer, commit=True)
+    assert bench.state() == "CompleteCommit"
+    assert len(markers(bench.log())) == 1
+    with pytest.raises(UnknownTopicOrPartitionError):
+        bench.broker.topic("gone")
+
+
+def test_a_log_that_knows_a_newer_producer_needs_no_marker(bench, caplog):
+    """As somebody else would have written it; that one's end is the end of both."""
+    producer = bench.coordinator.init_producer_id("x", MINUTE_MS)
+    bench.coordinator.add_partitions("x", producer, [T0, T1])
+    bench.log().writer.append_end_txn_marker(producer.producer_id, 5, 0, commit=False)
+    bench.coordinator.end_transaction("x", producer, commit=True)
+    assert "out of date" in caplog.text
+    assert bench.state() == "CompleteCommit"
+    assert [kind for *_, kind, _ in markers(bench.log())] == ["ABORT"]
+    assert [kind for *_, kind, _ in markers(bench.log("t", 1))] == ["COMMIT"]
+
+
+# -- fencing -------------------------------------------------------------------------------
+
+
+def test_another_producer_aborts_what_is_open_and_fences_who_opened_it(bench):
+    coordinator = bench.coordinator
+    older = coordinator.init_producer_id("x", MINUTE_MS)
+    coordinator.add_partitions("x", older, [T0])
+    newer = coordinator.init_producer_id("x", MINUTE_MS)
+    assert newer == (older.producer_id, 2), "epoch 1 was for the abort, and nobody gets it"
+    assert markers(bench.log()) == [(0, 0, 1, "ABORT", 0)]
+    assert states(bench) == ["Empty", "Ongoing", "PrepareAbort", "CompleteAbort", "Empty"]
+    for call in (
+        lambda: coordinator.add_partitions("x", older, [T0]),
+        lambda: coordinator.end_transaction("x", older, commit=True),
+        lambda: coordinator.end_transaction("x", older, commit=False),
+        lambda: coordinator.init_producer_id("x", MINUTE_MS, expected=older),
+    ):
+        with pytest.raises(ProducerFencedError, match="epoch 2 is the newest") as raised:
+            call()
+        assert raised.value.kafka_error == "PRODUCER_FENCED"
+        assert isinstance(raised.value, InvalidProducerEpochError)
+    coordinator.add_partitions("x", newer, [T0])
+
+
+def test_a_producer_may_ask_for_another_epoch_itself(bench):
+    coordinator = bench.coordinator
+    producer = coordinator.init_producer_id("x", MINUTE_MS)
+    assert coordinator.init_producer_id("x", MINUTE_MS, expected=producer) == (0, 1)
+    for expected in (ProducerIdAndEpoch(9, 1), ProducerIdAndEpoch(9, 0), ProducerIdAndEpoch(0, 2)):
+        with pytest.raises(ProducerFencedError):
+            coordinator.init_producer_id("x", MINUTE_MS, expected=expected)
+    assert states(bench) == ["Empty"] * 2
+
+
+def test_who_did_not_hear_of_its_next_epoch_asks_again_and_gets_the_same(bench):
+    """A retry, as long as nobody else came between (KIP-360)."""
+    coordinator = bench.coordinator
+    first = coordinator.init_producer_id("x", MINUTE_MS)
+    second = coordinator.init_producer_id("x", MINUTE_MS, expected=first)
+    for timeout_ms in (MINUTE_MS, 2 * MINUTE_MS):
+        again = coordinator.init_producer_id("x", timeout_ms, expected=first)
+        assert again == second == (0, 1)
+    assert stored(bench)[-1].timeout_ms == 2 * MINUTE_MS
+    coordinator.add_partitions("x", second, [T0])
+    coordinator.end_transaction("x", second, commit=True)
+    assert coordinator.init_producer_id("x", MINUTE_MS, expected=first) == second
+    third = coordinator.init_producer_id("x", MINUTE_MS)
+    for expected in (first, second):
+        with pytest.raises(ProducerFencedError):
+            coordinator.init_producer_id("x", MINUTE_MS, expected=expected)
+    fourth = coordinator.init_producer_id("x", MINUTE_MS, expected=third)
+    bench.reopen()
+    with pytest.raises(ProducerFencedError):  # nothing on the disk says who asked
+        bench.coordinator.init_producer_id("x", MINUTE_MS, expected=third)
+    assert bench.coordinator.init_producer_id("x", MINUTE_MS, expected=fourth) == (0, 4)
+
+
+def test_who_asks_for_an_epoch_in_the_midst_of_a_transaction_loses_it_and_is_fenced(bench):
+    """As with Kafka: clients abort what is open before they ask."""
+    coordinator = bench.coordinator
+    first = coordinator.init_producer_id("x", MINUTE_MS)
+    second = coordinator.init_producer_id("x", MINUTE_MS, expected=first)
+    coordinator.add_partitions("x", second, [T0])
+    with pytest.raises(ProducerFencedError):
+        coordinator.init_producer_id("x", MINUTE_MS, expected=ProducerIdAndEpoch(5, 1))
+    assert states(bench)[-1] == "Ongoing", "a stranger's id changes nothing"
+    for expected in (second, first):
+        with pytest.raises(ProducerFencedError):
+            coordinator.init_producer_id("x", MINUTE_MS, expected=expected)
+    assert states(bench)[-2:] == ["PrepareAbort", "CompleteAbort"]
+    assert coordinator.init_producer_id("x", MINUTE_MS) == (0, 3)
+
+
+def test_a_transaction_that_took_too_long_leaves_no_retry(bench):
+    coordinator = bench.coordinator
+    first = coordinator.init_producer_id("x", 1000)
+    second = coordinator.init_producer_id("x", 1000, expected=first)
+    coordinator.add_partitions("x", second, [T0])
+    bench.clock.advance(ms=1001)
+    assert coordinator.abort_timed_out() == ["x"]
+    for expected in (first, second):
+        with pytest.raises(ProducerFencedError):
+            coordinator.init_producer_id("x", MINUTE_MS, expected=expected)
+
+
+def test_after_the_last_epoch_a_producer_that_asks_gets_another_id_and_so_does_its_retry(bench):
+    coordinator = bench.coordinator
+    coordinator.init_producer_id("x", MINUTE_MS)
+    give_epoch(bench, LAST_EPOCH)
+    last, coordinator = ProducerIdAndEpoch(0, LAST_EPOCH), bench.coordinator
+    renewed = coordinator.init_producer_id("x", MINUTE_MS, expected=last)
+    assert renewed == (1000, 0)
+    assert coordinator.init_producer_id("x", MINUTE_MS, expected=last) == renewed
+    other = ProducerIdAndEpoch(last.producer_id, LAST_EPOCH - 1)
+    with pytest.raises(ProducerFencedError):
+        coordinator.init_producer_id("x", MINUTE_MS, expected=other)
+
+
+def test_who_has_no_or_another_producer_id_is_refused(bench):
+    coordinator = bench.coordinator
+    coordinator.init_producer_id("x", MINUTE_MS)
+    for transactional_id, producer in (
+        ("never seen", ProducerIdAndEpoch(0, 0)),
+        ("x", ProducerIdAndEpoch(7, 0)),
+    ):
+        with pytest.raises(InvalidProducerIdMappingError):
+            coordinator.add_partitions(transactional_id, producer, [T0])
+        with pytest.raises(InvalidProducerIdMappingError):
+            coordinator.end_transaction(transactional_id, producer, commit=True)
+    assert states(bench) == ["Empty"]
+
+
+# -- timeouts and expiry ---------------------------------------------------------------------
+
+
+def test_a_transaction_is_aborted_at_the_next_call_after_its_timeout(bench):
+    """Not when it is exactly as old as that; counted from its first partition."""
+    coordinator = bench.coordinator
+    producer = coordinator.init_producer_id("x", MINUTE_MS)
+    bench.clock.advance(hours=1)
+    coordinator.add_partitions("x", producer, [T0])
+    bench.clock.advance(ms=MINUTE_MS)
+    coordinator.add_partitions("x", producer, [T1])
+    bench.clock.advance(ms=1)
+    assert bench.state() == "Ongoing", "nothing happens by itself"
+    coordinator.init_producer_id("y", MINUTE_MS)
+    assert bench.state() == "CompleteAbort"
+    assert markers(bench.log("t", 1)) == [(0, 0, 1, "ABORT", 0)]
+    with pytest.raises(ProducerFencedError):
+        coordinator.end_transaction("x", producer, commit=True)
+    assert coordinator.init_producer_id("x", MINUTE_MS) == (0, 2)
+
+
+def test_in_the_background_timeouts_are_looked_for_every_ten_seconds():
+    bench = Bench(background=True)
+    bench.broker.create_topic("t")
+    producer = bench.coordinator.init_producer_id("x", 5000)
+    bench.clock.advance(ms=5000)
+    bench.coordinator.add_partitions("x", producer, [T0])
+    bench.clock.advance(ms=5000)
+    assert bench.state() == "Ongoing", "at 10 s it is 5 s old: exactly its timeout"
+    bench.coordinator.add_partitions("x", producer, [TopicPartition("t", 0)])
+    bench.clock.advance(ms=9999)
+    assert bench.state() == "Ongoing"
+    bench.clock.advance(ms=1)
+    assert bench.state() == "CompleteAbort"
+    bench.broker.close()
+    bench.clock.advance(days=30)
+
+
+@pytest.mark.parametrize("is_alone", (True, False))
+def test_after_an_idle_hour_a_transaction_that_nobody_ends_is_aborted(is_alone):
+    """Whether or not the coordinator had slept from the start, or since a transaction before."""
+    with Broker(clock=VirtualClock(), background=True) as broker:
+        broker.create_topic("t")
+        if not is_alone:
+            producer = broker.producer(transactional_id="before")
+            producer.init_transactions()
+            producer.begin_transaction()
+            producer.send("t", b"v")
+            producer.commit_transaction()
+        broker.clock.advance(hours=1)
+        producer = broker.producer(transactional_id="x")
+        producer.init_transactions()
+        broker.clock.advance(hours=1)
+        producer.begin_transaction()
+        producer.send("t", b"v").get()
+        log = broker.log("t")
+        assert log.last_stable_offset == log.high_watermark - 1
+        broker.clock.advance(hours=5)
+        assert log.last_stable_offset == log.high_watermark
+        assert broker.coordinator.transactions()["x"].state.kafka_name == "CompleteAbort"
+
+
+def test_a_broker_with_a_background_looks_for_timeouts():
+    clock = VirtualClock()
+    with Broker(clock=clock, background=True) as broker:
+        broker.create_topic("t")
+        producer = broker.coordinator.init_producer_id("x", 5000)
+        broker.coordinator.add_partitions("x", producer, [T0])
+        clock.advance(ms=10_000)
+        assert markers(broker.log("t")) == [(0, 0, 1, "ABORT", 0)]
+
+
+def test_the_brokers_configuration_is_obeyed():
+    clock = VirtualClock()
+    properties = {
+        "transaction.state.log.num.partitions": 3,
+        "transaction.state.log.segment.bytes": 2_000_000,
+        "transaction.state.log.min.isr": 1,
+        "transaction.max.timeout.ms": 7000,
+        "transaction.abort.timed.out.transaction.cleanup.interval.ms": 1000,
+        "transaction.remove.expired.transaction.cleanup.interval.ms": 2000,
+        "transactional.id.expiration.ms": 9000,
+    }
+    with Broker(clock=clock, background=True, broker_config=properties) as broker:
+        assert broker.broker_config.notes == ()
+        broker.create_topic("t")
+        with pytest.raises(InvalidTransactionTimeoutError):
+            broker.coordinator.init_producer_id("x", 7001)
+        producer = broker.coordinator.init_producer_id("x", 4500)
+        topic = broker.topic(TRANSACTION_STATE_TOPIC)
+        assert topic.partitions == (0, 1, 2)
+        assert (topic.configs["segment.bytes"], topic.configs["min.insync.replicas"]) == (
+            "2000000",
+            "1",
+        )
+        broker.coordinator.add_partitions("x", producer, [T0])
+        clock.advance(ms=4999)
+        assert markers(broker.log("t")) == []
+        clock.advance(ms=1)
+        assert len(markers(broker.log("t"))) == 1
+        clock.advance(ms=8999)
+        assert list(broker.coordinator.transactions()) == ["x"]
+        clock.advance(ms=1)
+        assert broker.coordinator.transactions() == {}
+
+
+def test_an_id_is_forgotten_after_a_week_without_use(bench):
+    coordinator = bench.coordinator
+    producer = coordinator.init_producer_id("x", MINUTE_MS)
+    open_one = coordinator.init_producer_id("open", MINUTE_MS)
+    coordinator.add_partitions("open", open_one, [T0])
+    coordinator.end_transaction("open", open_one, commit=True)
+    bench.clock.advance(ms=7 * DAY_MS - 1)
+    assert coordinator.remove_expired() == []
+    bench.clock.advance(ms=1)
+    assert coordinator.remove_expired() == ["x", "open"]
+    assert stored(bench)[-2:] == [None, None]
+    assert coordinator.transactions() == {}
+    with pytest.raises(InvalidProducerIdMappingError):
+        coordinator.add_partitions("x", producer, [T0])
+    bench.reopen()
+    assert bench.coordinator.transactions() == {}
+    assert bench.coordinator.init_producer_id("x", MINUTE_MS) == (1000, 0)
+
+
+def test_without_a_background_ids_are_forgotten_at_a_call(bench):
+    bench.coordinator.init_producer_id("x", MINUTE_MS)
+    bench.clock.advance(days=7)
+    bench.coordinator.init_producer_id("y", MINUTE_MS)
+    assert list(bench.coordinator.transactions()) == ["y"]
+
+
+def test_in_the_background_ids_are_forgotten_hourly():
+    bench = Bench(background=True)
+    bench.coordinator.init_producer_id("x", MINUTE_MS)
+    bench.clock.advance(days=7, ms=-1)
+    assert list(bench.coordinator.transactions()) == ["x"]
+    bench.clock.advance(ms=1)
+    assert bench.coordinator.transactions() == {}
+    bench.broker.close()
+
+
+def test_the_background_makes_no_topic_that_nobody_needs():
+    bench = Bench(background=True)
+    bench.clock.advance(days=8)
+    assert bench.coordinator.abort_timed_out() == bench.coordinator.remove_expired() == []
+    assert bench.broker.topics() == []
+    bench.broker.close()
+
+
+def test_asking_what_is_known_changes_nothing(bench):
+    assert bench.coordinator.transactions() == {}
+    assert [topic.name for topic in bench.broker.topics()] == ["t"]
+    producer = bench.coordinator.init_producer_id("x", MINUTE_MS)
+    (metadata,) = bench.coordinator.transactions().values()
+    assert (metadata.producer, metadata.state) == (producer, TransactionState.EMPTY)
+
+
+# -- owners, and decisions ----------------------------------------------------------------------
+
+
+def test_the_owner_of_an_id_is_its_newest_producer_as_far_as_it_is_in_memory(bench):
+    first = ProducerIdAndEpoch(0, 0)
+    assert not bench.coordinator.owns("x", first)
+    assert bench.coordinator.init_producer_id("x", 60_000) == first
+    assert bench.coordinator.owns("x", first)
+    assert not bench.coordinator.owns("y", first)
+    second = bench.coordinator.init_producer_id("x", 60_000)
+    assert not bench.coordinator.owns("x", first)
+    assert bench.coordinator.owns("x", second)
+    bench.reopen()
+    assert not bench.coordinator.owns("x", second)
+    bench.coordinator.transactions()
+    assert bench.coordinator.owns("x", second)
+
+
+@pytest.mark.parametrize("commit", (True, False))
+def test_a_decision_is_durable_before_any_marker_is_written(bench, commit, monkeypatch):
+    producer = bench.coordinator.init_producer_id("x", 60_000)
+    bench.coordinator.add_partitions("x", producer, [T0])
+    state_log = bench.log(TRANSACTION_STATE_TOPIC)
+    write_marker = bench.coordinator._write_marker
+    unflushed = []
+
+    def write_and_note(*args, **kwargs):
+        unflushed.append(state_log.log_end_offset - state_log.recovery_point)
+        write_marker(*args, **kwargs)
+
+    monkeypatch.setattr(bench.coordinator, "_write_marker", write_and_note)
+    bench.coordinator.end_transaction("x", producer, commit=commit)
+    assert unflushed == [0]
+    assert [kind for *_, kind, _ in markers(bench.log())] == ["COMMIT" if commit else "ABORT"]
+
+
+def test_a_partition_outside_the_open_transaction_is_not_verified(bench):
+    producer = bench.coordinator.init_producer_id("x", 60_000)
+    bench.coordinator.add_partitions("x", producer, [T0])
+    with bench.coordinator.verified(T0, producer):
+        pass
+    for whose in (None, "x"):
+        with (
+            pytest.raises(InvalidTxnStateError, match="state is Ongoing"),
+            bench.coordinator.verified(TopicPartition("t", 1), producer, whose),
+        ):
+            pytest.fail("it must not be verified")

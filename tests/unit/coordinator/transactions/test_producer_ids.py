@@ -1,0 +1,117 @@
+"""Producer ids: unique over restarts, reserved by the thousand, above all that is known."""
+
+import errno
+import json
+
+import pytest
+
+from logstore.coordinator.transactions.producer_ids import PRODUCER_IDS_FILE, ProducerIds
+from logstore.errors import CorruptCheckpointError, KafkaStorageError, RequestError
+from logstore.runtime import Runtime, VirtualClock, make_dirs_durably
+from logstore.storage.checkpoint.atomic import read_bytes
+from logstore.testing import Fault, FaultyFileSystem, Kind
+from logstore.types import INT64_MAX
+
+PATH = f"/data/{PRODUCER_IDS_FILE}"
+
+
+@pytest.fixture
+def fs():
+    fs = FaultyFileSystem(VirtualClock())
+    make_dirs_durably(fs, "/data")
+    return fs
+
+
+def open_ids(fs, largest_known=-1):
+    return ProducerIds(fs, "/data", Runtime(VirtualClock(), fs).lock(), lambda: largest_known)
+
+
+def stored(fs):
+    return json.loads(read_bytes(fs, PATH))
+
+
+def test_the_first_id_is_0_and_its_block_is_reserved_before_it_is_used(fs):
+    ids = open_ids(fs)
+    assert not fs.exists(PATH)
+    assert ids.take() == 0
+    assert stored(fs) == {"version": 1, "next_producer_id": 1000}
+
+
+def test_a_block_is_a_thousand_ids(fs):
+    ids = open_ids(fs)
+    taken = [ids.take() for _ in range(1000)]
+    assert taken == list(range(1000))
+    assert stored(fs)["next_producer_id"] == 1000
+    assert ids.take() == 1000
+    assert stored(fs)["next_producer_id"] == 2000
+
+
+def test_what_is_left_of_a_block_is_not_used_by_the_next_process(fs):
+    open_ids(fs).take()
+    assert open_ids(fs).take() == 1000
+
+
+def test_the_reservation_survives_a_crash_right_after_the_first_id(fs):
+    open_ids(fs).take()
+    left = FaultyFileSystem(VirtualClock(), fs.crash())
+    assert open_ids(left).take() == 1000
+
+
+def test_the_first_block_begins_above_what_the_logs_know(fs):
+    assert open_ids(fs, largest_known=4711).take() == 4712
+    assert stored(fs)["next_producer_id"] == 5712
+    assert open_ids(fs, largest_known=17).take() == 5712
+
+
+def test_the_logs_count_though_there_is_a_file(fs):
+    """An older one, as of a directory into which newer partitions were copied."""
+    assert open_ids(fs).take() == 0
+    assert open_ids(fs, largest_known=5000).take() == 5001
+    assert stored(fs)["next_producer_id"] == 6001
+
+
+def test_the_logs_are_asked_once(fs):
+    asked = []
+    ids = ProducerIds(
+        fs, "/data", Runtime(VirtualClock(), fs).lock(), lambda: asked.append(1) or -1
+    )
+    for _ in range(2500):
+        ids.take()
+    assert asked == [1]
+
+
+@pytest.mark.parametrize(
+    "text",
+    (
+        "",
+        "{",
+        "[]",
+        '{"version": 1}',
+        '{"version": 2, "next_producer_id": 0}',
+        '{"version": 1, "next_producer_id": -1}',
+        '{"version": 1, "next_producer_id": true}',
+        '{"version": 1, "next_producer_id": 9223372036854775808}',
+        "[" * 5000,
+    ),
+)
+def test_a_file_that_cannot_be_understood_is_refused_and_kept(fs, text):
+    file = fs.open(PATH, create=True)
+    file.append([text.encode()])
+    file.close()
+    with pytest.raises(CorruptCheckpointError) as raised:
+        open_ids(fs).take()
+    assert raised.value.path == PATH
+    assert read_bytes(fs, PATH).decode() == text
+
+
+def test_an_id_that_cannot_be_reserved_is_not_given(fs):
+    ids = open_ids(fs)
+    fs.add_fault(Fault(errno.ENOSPC, kind=Kind.WRITE))
+    with pytest.raises(KafkaStorageError, match="producer ids"):
+        ids.take()
+    assert ids.take() == 0
+
+
+def test_ids_end(fs):
+    with pytest.raises(RequestError, match="all producer ids"):
+        open_ids(fs, largest_known=INT64_MAX - 1000).take()

@@ -1,0 +1,238 @@
+"""Keys and values by their formats; frames and schemas of Confluent's serializers."""
+
+from __future__ import annotations
+
+import io
+import json
+import subprocess
+import sys
+from decimal import Decimal
+
+import fastavro
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from logstore.errors import InvalidConfigurationError, InvalidRecordError
+from logstore.inspect.schemas import kinds
+from logstore.inspect.schemas.decoding import DataFormat, Decoder
+from logstore.inspect.schemas.framing import message_indexes, unframe
+from logstore.inspect.schemas.kinds import AvroSchema, JsonSchema, ProtobufSchema
+from logstore.inspect.schemas.values import plain
+from logstore.record.varint import encode_varint
+
+ADDRESS = {"type": "record", "name": "Address", "fields": [{"name": "city", "type": "string"}]}
+USER = {
+    "type": "record",
+    "name": "User",
+    "fields": [
+        {"name": "id", "type": "long"},
+        {"name": "raw", "type": "bytes"},
+        {"name": "born", "type": {"type": "int", "logicalType": "date"}},
+        {
+            "name": "owed",
+            "type": {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2},
+        },
+        {"name": "home", "type": ["null", "Address"]},
+        {"name": "score", "type": "double"},
+    ],
+}
+PROTO = """syntax = "proto3";
+import "base.proto";
+import "google/protobuf/timestamp.proto";
+package shop;
+message First { string name = 1; }
+message Order {
+  int64 id = 1;
+  base.Money price = 2;
+  message Line { string article = 1; repeated int32 counts = 2; }
+  message Empty { message Deep { bool yes = 1; } }
+  google.protobuf.Timestamp at = 3;
+}
+"""
+BASE = 'syntax = "proto3"; package base; message Money { double amount = 1; }'
+
+
+def framed(schema_id: int, payload: bytes) -> bytes:
+    return b"\0" + schema_id.to_bytes(4, "big") + payload
+
+
+def avro(schema: object, value: object) -> bytes:
+    stream = io.BytesIO()
+    fastavro.schemaless_writer(stream, schema, value)
+    return stream.getvalue()
+
+
+@pytest.fixture(scope="module")
+def descriptors(tmp_path_factory) -> bytes:
+    folder = tmp_path_factory.mktemp("proto")
+    (folder / "shop.proto").write_text(PROTO)
+    (folder / "base.proto").write_text(BASE)
+    command = [sys.executable, "-m", "grpc_tools.protoc", f"-I{folder}", "--include_imports"]
+    output = folder / "shop.desc"
+    subprocess.run([*command, f"--descriptor_set_out={output}", "shop.proto"], check=True)
+    return output.read_bytes()
+
+
+# -- frames --------------------------------------------------------------------------------
+
+
+def test_frame_is_a_zero_and_the_number_of_the_schema():
+    assert unframe(framed(258, b"abc")) == (258, b"abc")
+    assert unframe(framed(2**32 - 1, b"")) == (2**32 - 1, b"")
+
+
+@pytest.mark.parametrize("data", (b"", b"\0\0\0\0", b"\1\0\0\0\1abc", b'{"a": 1}'))
+def test_what_has_no_frame_is_refused(data):
+    with pytest.raises(InvalidRecordError):
+        unframe(data)
+
+
+@given(st.lists(st.integers(0, 300), min_size=1, max_size=8), st.binary(max_size=8))
+def test_message_indexes_are_a_count_and_zigzag_varints(indexes, rest):
+    written = encode_varint(len(indexes)) + b"".join(map(encode_varint, indexes)) + rest
+    assert message_indexes(written) == (tuple(indexes), rest)
+
+
+def test_a_single_zero_stands_for_the_first_message():
+    assert message_indexes(b"\0rest") == ((0,), b"rest")
+
+
+@pytest.mark.parametrize("payload", (b"", b"\x04\x02", b"\x01", b"\xff" * 6, encode_varint(65)))
+def test_broken_message_indexes_are_refused(payload):
+    with pytest.raises(InvalidRecordError):
+        message_indexes(payload)
+
+
+# -- schemas -------------------------------------------------------------------------------
+
+
+def test_avro_with_a_named_type_of_another_file_and_logical_types():
+    schema = AvroSchema([json.dumps(ADDRESS), json.dumps(USER)])
+    parsed = fastavro.parse_schema(USER, {"Address": fastavro.parse_schema(ADDRESS)})
+    value = {
+        "id": 2**53 + 1,
+        "raw": b"\xff",
+        "born": 10,
+        "owed": Decimal("12.34"),
+        "home": {"city": "Ulm"},
+        "score": float("nan"),
+    }
+    assert schema.decode(avro(parsed, value)) == {
+        "id": 2**53 + 1,
+        "raw": {"base64": "/w=="},
+        "born": "1970-01-11",
+        "owed": "12.34",
+        "home": {"city": "Ulm"},
+        "score": "NaN",
+    }
+
+
+def test_avro_that_is_cut_off_or_goes_on_is_refused():
+    schema = AvroSchema([json.dumps(ADDRESS)])
+    written = avro(ADDRESS, {"city": "Ulm"})
+    for wrong in (written[:-1], written + b"\0", b"\x80" * 20):
+        with pytest.raises(InvalidRecordError, match="Avro schema"):
+            schema.decode(wrong)
+
+
+def test_protobuf_finds_the_message_by_its_indexes(descriptors):
+    schema = ProtobufSchema(descriptors)
+    order = b"\x08\x07" + b"\x12\x09\x09" + b"\0\0\0\0\0\0\xf8\x3f" + b"\x1a\x02\x08\x05"
+    assert schema.decode(b"\x02\x02" + order) == {
+        "id": "7",
+        "price": {"amount": 1.5},
+        "at": "1970-01-01T00:00:05Z",
+    }
+    assert schema.decode(b"\0\x0a\x03ann") == {"name": "ann"}
+    assert schema.decode(b"\x04\x02\x00\x0a\x01x\x12\x02\x01\x02") == {
+        "article": "x",
+        "counts": [1, 2],
+    }
+    assert schema.decode(b"\x06\x02\x02\x00\x08\x01") == {"yes": True}
+
+
+@pytest.mark.parametrize("payload", (b"\x02\x06", b"\x04\x00\x00", b"\x02\x01", b"\0\x0a\x09a"))
+def test_protobuf_that_does_not_fit_is_refused(descriptors, payload):
+    with pytest.raises(InvalidRecordError, match="Protobuf"):
+        ProtobufSchema(descriptors).decode(payload)
+
+
+def test_json_schema_holds_values_against_it_and_fetches_nothing():
+    positive = {"$id": "http://example.test/positive", "type": "integer", "minimum": 1}
+    user = {"type": "object", "properties": {"age": {"$ref": positive["$id"]}}}
+    schema = JsonSchema([json.dumps(positive), json.dumps(user)])
+    assert schema.decode(b'{"age": 3}') == {"age": 3}
+    with pytest.raises(InvalidRecordError, match=r"\$\.age: 0 is less than the minimum"):
+        schema.decode(b'{"age": 0}')
+    with pytest.raises(InvalidRecordError, match="not JSON"):
+        schema.decode(b"{")
+    with pytest.raises(InvalidRecordError, match="JSON Schema"):
+        JsonSchema([json.dumps(user)]).decode(b'{"age": 3}')
+
+
+@pytest.mark.parametrize(
+    ("make", "wrong"),
+    (
+        (AvroSchema, ["{"]),
+        (AvroSchema, ['{"type": "record"}']),
+        (AvroSchema, ['"Unknown"']),
+        (JsonSchema, ["{"]),
+        (JsonSchema, ['{"type": 3}']),
+        (ProtobufSchema, b"\xff\xff"),
+        (ProtobufSchema, b""),
+    ),
+)
+def test_what_is_no_schema_is_refused(make, wrong):
+    with pytest.raises(InvalidConfigurationError, match=r"no .*(Avro|JSON|Protobuf)"):
+        make(wrong)
+
+
+@pytest.mark.parametrize("name", ("fastavro", "google.protobuf.descriptor_pb2", "jsonschema"))
+def test_a_missing_library_is_named_with_its_remedy(monkeypatch, name):
+    monkeypatch.setitem(sys.modules, name, None)
+    package = "protobuf" if "." in name else name
+    with pytest.raises(
+        InvalidConfigurationError, match=rf"needs {package}: .*kafka-logstore\[schemas\]"
+    ):
+        kinds.library(name, "a schema")
+
+
+# -- records -------------------------------------------------------------------------------
+
+
+def test_a_decoder_takes_each_by_its_format():
+    schema = AvroSchema([json.dumps(ADDRESS)])
+    decoder = Decoder(DataFormat.TEXT, DataFormat.CONFLUENT, {7: schema})
+    value = framed(7, avro(ADDRESS, {"city": "Ulm"}))
+    assert decoder.decode(b"k", value) == {"key": "k", "value": {"city": "Ulm"}}
+    assert decoder.decode(None, None) == {"key": None, "value": None}
+
+
+def test_what_cannot_be_decoded_says_why_and_hides_nothing_else():
+    decoder = Decoder(DataFormat.JSON, DataFormat.CONFLUENT)
+    found = decoder.decode(b"[1]", framed(9, b""))
+    assert found["key"] == [1]
+    assert found["error"] == "value: no file of schema 9 was given (--schema 9=FILE)"
+    both = decoder.decode(b"[NaN]", b"x")["error"]
+    assert "key: not JSON" in both
+    assert "; value: too short (1 B)" in both
+    assert Decoder(DataFormat.TEXT, DataFormat.BYTES).decode(b"\xff", b"\xff") == {
+        "key": None,
+        "value": None,
+        "error": "key: not UTF-8: invalid start byte",
+    }
+
+
+@given(st.binary(max_size=60))
+def test_no_bytes_make_it_fail(data):
+    schemas = {0: AvroSchema([json.dumps(USER | {"name": "U"}).replace('"Address"', '"long"')])}
+    decoder = Decoder(DataFormat.JSON, DataFormat.CONFLUENT, schemas)
+    found = decoder.decode(data, framed(0, data))
+    json.dumps(found, allow_nan=False)
+
+
+def test_plain_values_are_what_json_has():
+    assert plain({"a": (1, float("inf"), -float("inf"), b"x")}) == {
+        "a": [1, "Infinity", "-Infinity", {"base64": "eA=="}]
+    }

@@ -1,0 +1,122 @@
+"""What a data directory does to its checkpoints, and the log of a KRaft node in it."""
+
+import pytest
+
+from logstore.errors import KafkaStorageError
+from logstore.manager.directories.directory import LogDirectory
+from logstore.names import LOCK_FILE, METADATA_LOG, METADATA_LOG_DIR
+from logstore.runtime import MemoryFileSystem, Runtime, VirtualClock
+from logstore.storage.checkpoint.offsets import (
+    CLEANER_OFFSETS,
+    RECOVERY_POINTS,
+    REPLICATION_OFFSETS,
+)
+from logstore.types import TopicPartition
+
+TP, OTHER = TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+@pytest.fixture
+def runtime():
+    clock = VirtualClock()
+    fs = MemoryFileSystem(clock)
+    fs.make_dirs("/data/t-0")
+    fs.make_dirs("/data/t-1")
+    return Runtime(clock, fs)
+
+
+@pytest.fixture
+def directory(runtime):
+    return LogDirectory(runtime, "/data", read_only=False)
+
+
+def stored(directory, name):
+    return dict(directory.checkpoint(name).read())
+
+
+@pytest.mark.parametrize(
+    ("point", "high_watermark", "offset", "log_start", "expected"),
+    (
+        (10, 10, 9, 0, (9, 10)),
+        (10, 10, 10, 0, (10, 10)),
+        (10, 10, 11, 0, (10, 10)),
+        (10, 5, 4, 5, (4, 5)),
+        (10, 5, 4, 6, (4, 6)),
+        (10, None, 4, 5, (4, 5)),
+        (10, None, 5, 5, (5, None)),
+        (10, None, 6, 5, (6, None)),
+        (10, 3, 5, 5, (5, 3)),
+        (None, 3, 0, 8, (None, 3)),
+    ),
+)
+def test_lowering_a_recovery_point_leaves_evidence_of_the_log_start(
+    directory, point, high_watermark, offset, log_start, expected
+):
+    others = {OTHER: 7}
+    for name, value in ((RECOVERY_POINTS, point), (REPLICATION_OFFSETS, high_watermark)):
+        own = {} if value is None else {TP: value}
+        directory.checkpoint(name).write(others | own)
+    directory.lower_recovery_point(TP, offset, log_start)
+    recovery_points = stored(directory, RECOVERY_POINTS)
+    high_watermarks = stored(directory, REPLICATION_OFFSETS)
+    assert (recovery_points.pop(TP, None), high_watermarks.pop(TP, None)) == expected
+    assert recovery_points == high_watermarks == others
+
+
+@pytest.mark.parametrize(("offset", "expected"), ((9, 9), (10, 10), (11, 10)))
+def test_a_cleaner_offset_is_only_lowered(directory, offset, expected):
+    directory.checkpoint(CLEANER_OFFSETS).write({TP: 10, OTHER: 20})
+    directory.lower_cleaner_offset(TP, offset)
+    assert stored(directory, CLEANER_OFFSETS) == {TP: expected, OTHER: 20}
+
+
+def test_no_cleaner_offset_is_made_by_lowering(directory):
+    directory.lower_cleaner_offset(TP, 5)
+    assert directory.cleaner_offset(TP) is None
+
+
+def test_entries_of_partitions_that_are_gone_are_dropped(directory):
+    gone = TopicPartition("gone", 0)
+    directory.checkpoint(CLEANER_OFFSETS).write({TP: 10, gone: 20})
+    directory.write_cleaner_offset(OTHER, 3)
+    assert stored(directory, CLEANER_OFFSETS) == {TP: 10, OTHER: 3}
+    directory.write_cleaner_offset(gone, 4)
+    assert stored(directory, CLEANER_OFFSETS) == {TP: 10, OTHER: 3}
+
+
+@pytest.mark.parametrize(
+    "write",
+    (
+        lambda directory: directory.write_cleaner_offset(TP, 3),
+        lambda directory: directory.lower_recovery_point(TP, 3, 0),
+    ),
+    ids=("cleaner", "recovery point"),
+)
+def test_nothing_is_written_after_the_lock_file_was_removed(directory, write):
+    directory.checkpoint(RECOVERY_POINTS).write({TP: 10})
+    directory.runtime.fs.remove(f"/data/{LOCK_FILE}")
+    with pytest.raises(KafkaStorageError, match="was removed or replaced"):
+        write(directory)
+    assert stored(directory, RECOVERY_POINTS) == {TP: 10}
+    assert stored(directory, CLEANER_OFFSETS) == {}
+    assert not directory.is_online
+
+
+# -- the log of a KRaft node ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ("folder", "file", None))
+@pytest.mark.parametrize("read_only", (True, False))
+@pytest.mark.parametrize("metadata_log", (True, False, None))
+def test_the_metadata_log_is_a_partition_only_to_a_reader_that_asks(
+    runtime, metadata_log, read_only, kind
+):
+    path = f"/data/{METADATA_LOG_DIR}"
+    if kind == "folder":
+        runtime.fs.make_dirs(path)
+    elif kind == "file":
+        runtime.fs.open(path, create=True).close()
+    options = {} if metadata_log is None else {"metadata_log": metadata_log}
+    directory = LogDirectory(runtime, "/data", read_only=read_only, **options)
+    is_shown = bool(metadata_log) and read_only and kind == "folder"
+    assert directory.partitions == {TP, OTHER} | ({METADATA_LOG} if is_shown else set())

@@ -1,0 +1,360 @@
+"""Changes of a log: one at a time, and recovery from those that were interrupted."""
+
+import errno
+from contextlib import suppress
+
+import pytest
+
+from logstore.config.log_config import LogConfig
+from logstore.errors import CorruptRecordError, IllegalStateError, KafkaStorageError
+from logstore.names import CLEANED_SUFFIX, DELETED_SUFFIX, SWAP_SUFFIX
+from logstore.storage.log import NewRecord
+from logstore.storage.segment import LogSegment
+from logstore.types import AppendOrigin
+from tests.support.world.builders import append, batch, offsets_in
+
+
+class Interrupt(BaseException):
+    """Raised as a signal handler would, in the middle of a change."""
+
+
+@pytest.fixture
+def log(world):
+    log = world.log()
+    for offset in range(3):
+        log.writer.append_batches(batch(offset), AppendOrigin.REPLICATION)
+    return log
+
+
+@pytest.fixture
+def reloads(log, monkeypatch):
+    """The number of recoveries of the log so far, as a list."""
+    found = []
+    reload = log.local.reload
+
+    def counted():
+        found.append(log.local.is_changing)
+        reload()
+
+    monkeypatch.setattr(log.local, "reload", counted)
+    return found
+
+
+def interrupt(log, *, begins=True):
+    """Interrupt a change of the log."""
+
+    def action():
+        if begins:
+            log.local.begin()
+        raise Interrupt
+
+    with pytest.raises(Interrupt):
+        log.local.change(action)
+
+
+def leave_unfinished(log, monkeypatch):
+    """Interrupt a change of the log, and its recovery."""
+
+    def interrupted():
+        raise Interrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(log.local, "reload", interrupted)
+        interrupt(log)
+
+
+@pytest.mark.parametrize(("begins", "count"), ((False, 0), (True, 1)))
+def test_a_change_is_recovered_once_it_has_begun(log, reloads, begins, count):
+    interrupt(log, begins=begins)
+    assert reloads == [True] * count
+    interrupt(log, begins=begins)
+    assert reloads == [True] * 2 * count
+    assert offsets_in(log) == [0, 1, 2]
+    assert not log.local.is_changing
+
+
+def test_recovery_leaves_the_high_watermark_of_a_replica_where_it_was(log):
+    log.offsets.stay()
+    log.offsets.set_high_watermark(1)
+    interrupt(log)
+    assert (log.offsets.high_watermark, log.log_end_offset) == (1, 3)
+
+
+def test_a_change_that_succeeds_is_not_recovered(log, reloads):
+    assert log.local.change(lambda: log.local.begin() or "done") == "done"
+    assert log.local.change(lambda: "again") == "again"
+    assert reloads == []
+
+
+USES = {
+    "change": lambda log: log.local.change(lambda: None),
+    "append": lambda log: log.writer.append_record(NewRecord(b"k", b"v")),
+    "batch": lambda log: log.writer.append_batches(batch(0)),
+    "replica": lambda log: log.writer.append_batches(batch(3), AppendOrigin.REPLICATION),
+    "retention": lambda log: log.delete_old_segments(),
+    "check": lambda log: log.local.check_open(),
+    "flush": lambda log: log.local.flush(),
+}
+
+
+@pytest.mark.parametrize("name", USES)
+def test_the_next_use_recovers_a_change_whose_recovery_was_interrupted(
+    log, reloads, monkeypatch, name
+):
+    leave_unfinished(log, monkeypatch)
+    assert reloads == []
+    USES[name](log)
+    USES[name](log) if name != "replica" else None
+    assert reloads == [True]
+
+
+def test_closing_recovers_a_change_whose_recovery_was_interrupted(log, reloads, monkeypatch):
+    leave_unfinished(log, monkeypatch)
+    log.close()
+    assert reloads == [True]
+
+
+@pytest.mark.parametrize("name", [name for name in USES if name not in ("check", "flush")])
+def test_a_change_inside_another_one_is_refused(log, name):
+    with pytest.raises(IllegalStateError, match="cannot be changed by a signal handler"):
+        log.local.change(lambda: USES[name](log))
+    assert log.log_end_offset == 3
+    USES[name](log)
+
+
+def test_a_refused_change_inside_leaves_the_outer_one_intact(log, reloads):
+    def outer():
+        log.local.begin()
+        with suppress(IllegalStateError):
+            log.local.change(lambda: None)
+        assert log.local.is_changing
+        return "done"
+
+    assert log.local.change(outer) == "done"
+    assert reloads == []
+
+
+@pytest.mark.parametrize(
+    "error",
+    (
+        KafkaStorageError("the disk failed"),
+        CorruptRecordError("damaged"),
+        OSError(errno.EIO, "I/O error"),
+        OSError("without a number"),
+        TimeoutError(errno.ETIMEDOUT, "of a network disk"),
+    ),
+    ids=lambda error: f"{type(error).__name__}-{error}",
+)
+def test_a_log_that_cannot_be_recovered_goes_offline(log, monkeypatch, error):
+    def fail():
+        raise error
+
+    reasons = []
+    log.local.went_offline.subscribe(reasons.append)
+    monkeypatch.setattr(log.local, "reload", fail)
+    interrupt(log)
+    assert reasons == [f"cannot recover from an interrupt: {error}"]
+    with pytest.raises(KafkaStorageError, match="is offline: cannot recover from an interrupt"):
+        log.writer.append_record(NewRecord(b"k", b"v"))
+    assert not log.local.is_unfinished
+
+
+@pytest.mark.parametrize(
+    "error", (IllegalStateError("refused"), TimeoutError("of a handler")), ids=repr
+)
+def test_an_error_of_a_handler_during_recovery_is_raised_and_recovery_is_repeated(
+    log, reloads, monkeypatch, error
+):
+    def fail():
+        raise error
+
+    with monkeypatch.context() as patch:
+        patch.setattr(log.local, "reload", fail)
+        with pytest.raises(type(error)):
+            log.local.change(lambda: log.local.begin() or 1 / 0)
+    assert not log.local.is_offline
+    assert log.local.is_unfinished
+    assert not log.local.is_changing
+    log.writer.append_record(NewRecord(b"k", b"v"))
+    assert reloads == [True]
+    assert log.log_end_offset == 4
+
+
+def test_a_log_without_a_way_to_reload_goes_on_as_it_is(log, monkeypatch):
+    monkeypatch.setattr(log.local, "reload", None)
+    interrupt(log)
+    assert not log.local.is_unfinished
+    log.writer.append_record(NewRecord(b"k", b"v"))
+    assert offsets_in(log) == [0, 1, 2, 3]
+
+
+def test_a_log_whose_directory_has_another_owner_is_not_recovered(log, reloads, monkeypatch):
+    def refuse():
+        raise KafkaStorageError("the lock was lost")
+
+    monkeypatch.setattr(log.local, "check_owner", refuse)
+    interrupt(log)
+    assert reloads == []
+    with pytest.raises(KafkaStorageError, match="the lock was lost"):
+        log.local.check_open()
+
+
+@pytest.mark.parametrize("offset", (0, 3, 9), ids=("below", "next", "beyond"))
+def test_an_offline_log_says_so_to_a_follower_whatever_is_appended(log, offset):
+    log.local.go_offline("by a test")
+    with pytest.raises(KafkaStorageError, match="is offline: by a test"):
+        log.writer.append_batches(batch(offset), AppendOrigin.REPLICATION)
+
+
+@pytest.mark.parametrize("name", [name for name in USES if name != "change"])
+def test_an_offline_log_refuses_every_use(log, name):
+    log.local.go_offline("by a test")
+    with pytest.raises(KafkaStorageError, match="is offline: by a test"):
+        USES[name](log)
+
+
+def test_an_offline_log_is_not_recovered(log, reloads):
+    def action():
+        log.local.begin()
+        log.local.go_offline("by a test")
+        raise Interrupt
+
+    with pytest.raises(Interrupt):
+        log.local.change(action)
+    assert reloads == []
+    assert not log.local.is_unfinished
+
+
+def test_a_closed_log_is_not_recovered(log, reloads):
+    def interrupted():
+        raise Interrupt
+
+    log.local.closed.subscribe(interrupted)
+    with pytest.raises(Interrupt):
+        log.close()
+    assert reloads == []
+    assert log.close() is None
+
+
+# -- at rest -------------------------------------------------------------------------------------
+
+
+def test_a_log_at_rest_refuses_changes_of_the_same_thread(log, reloads):
+    with log.at_rest():
+        with pytest.raises(IllegalStateError):
+            log.writer.append_record(NewRecord(b"k", b"v"))
+        with pytest.raises(IllegalStateError), log.at_rest():
+            pytest.fail("it is at rest already")
+    log.writer.append_record(NewRecord(b"k", b"v"))
+    assert log.log_end_offset == 4
+    assert reloads == []
+
+
+@pytest.mark.parametrize("error", (None, Interrupt()), ids=("returns", "interrupted"))
+def test_the_active_segment_can_grow_after_a_rest(log, error):
+    size = log.active_segment.offset_index.max_entries
+    with suppress(Interrupt), log.at_rest():
+        assert log.active_segment.offset_index.max_entries < size
+        if error is not None:
+            raise error
+    assert log.active_segment.offset_index.max_entries == size
+    assert not log.local.is_changing
+
+
+def test_an_interrupt_on_the_way_to_rest_is_recovered(log, reloads, monkeypatch):
+    def interrupted():
+        raise Interrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(log.local, "come_to_rest", interrupted)
+        with pytest.raises(Interrupt), log.at_rest():
+            pytest.fail("it is not at rest")
+    assert reloads == [True]
+    log.writer.append_record(NewRecord(b"k", b"v"))
+    assert offsets_in(log) == [0, 1, 2, 3]
+
+
+# -- where a change begins -----------------------------------------------------------------------
+
+
+def several_segments(world):
+    log = world.log(segment_bytes=200, retention_bytes=0, file_delete_delay_ms=1000)
+    for offset in range(6):
+        log.writer.append_batches(batch(offset, value=b"v" * 60), AppendOrigin.REPLICATION)
+    assert len(log.segments) > 3
+    return log
+
+
+@pytest.mark.parametrize("call", (1, 2, 3))
+def test_an_interrupted_removal_of_segments_is_completed_by_recovery(world, monkeypatch, call):
+    log = several_segments(world)
+    bases = [segment.base_offset for segment in log.segments]
+    change_suffix, calls = type(log.segments.first).change_suffix, []
+
+    def interrupted(self, suffix):
+        calls.append(suffix)
+        if len(calls) == call:
+            raise Interrupt
+        change_suffix(self, suffix)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(type(log.segments.first), "change_suffix", interrupted)
+        with pytest.raises(Interrupt):
+            log.local.change(log.local.remove_segments, log.segments.view[:3])
+    assert calls == [DELETED_SUFFIX] * call
+    assert [segment.base_offset for segment in log.segments] == bases[call - 1 :]
+    assert offsets_in(log)[-1] == 5
+
+
+@pytest.mark.parametrize("call", (1, 2))
+def test_an_interrupted_swap_of_segments_is_recovered(world, monkeypatch, call):
+    log = several_segments(world)
+    old = log.segments.first
+    new = LogSegment(
+        world.runtime, world.directory, 0, LogConfig(), suffix=CLEANED_SUFFIX, create=True
+    )
+    append(new, batch(0, value=b"new"))
+    new.on_become_inactive()
+    new.flush()
+    change_suffix, calls = LogSegment.change_suffix, []
+
+    def interrupted(self, suffix):
+        calls.append(suffix)
+        if len(calls) > call:
+            raise Interrupt
+        change_suffix(self, suffix)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(LogSegment, "change_suffix", interrupted)
+        with pytest.raises(Interrupt):
+            log.replace_segments([new], [old])
+    assert not world.files(CLEANED_SUFFIX, SWAP_SUFFIX)
+    assert offsets_in(log) == list(range(6))
+    assert next(iter(log.reader.records(0)))[1].value == b"new"
+
+
+# -- readers and settings ------------------------------------------------------------------------
+
+
+def test_readers_are_refused_during_a_truncation_of_the_same_thread(log):
+    def truncate():
+        with log.local.truncation():
+            log.local.settled_generation()
+
+    with pytest.raises(IllegalStateError, match="cannot be read by a signal handler"):
+        log.local.change(truncate)
+    assert log.local.settled_generation() == log.local.generation
+
+
+def test_a_truncation_that_an_interrupt_left_open_does_not_block_readers(log, monkeypatch):
+    monkeypatch.setattr(log.local, "_truncating", True)
+    assert log.local.settled_generation() == log.local.generation
+    assert offsets_in(log) == [0, 1, 2]
+
+
+def test_new_settings_reach_every_segment(world):
+    log = several_segments(world)
+    config = LogConfig(segment_bytes=300, segment_ms=5)
+    log.local.set_config(config)
+    assert log.local.config == config
+    assert [segment.config for segment in log.segments] == [config] * len(log.segments)
