@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from logstore.analysis.copies import unfinished
-from logstore.analysis.view import PartitionView, StoredBatch
+from logstore.analysis.view import HasLogs, PartitionView, StoredBatch
 from logstore.config.broker_config import BrokerConfig
 from logstore.config.overrides import effective_config
 from logstore.errors import (
@@ -50,7 +50,6 @@ from logstore.storage.segment.values import BatchExtent
 from logstore.types import decode_topic_id
 
 if TYPE_CHECKING:
-    from logstore.broker.broker import Broker
     from logstore.runtime import File, FileSystem, Runtime
     from logstore.storage.log.log import Log
     from logstore.types import TopicPartition
@@ -96,7 +95,7 @@ SalvageListener = Callable[["TopicPartition", int, int], None]
 
 
 def salvage(
-    broker: Broker,
+    broker: HasLogs,
     partitions: Sequence[TopicPartition],
     fs: FileSystem,
     target: str,
@@ -107,7 +106,7 @@ def salvage(
 
     Parameters
     ----------
-    broker : Broker
+    broker : HasLogs
         Opened read-only with `on_damage="pass_over"`.
     fs : FileSystem
         Where the new directory goes.
@@ -140,7 +139,7 @@ def salvage(
 class _Salvage:
     """One run of `salvage`."""
 
-    def __init__(self, broker: Broker, fs: FileSystem, target: str) -> None:
+    def __init__(self, broker: HasLogs, fs: FileSystem, target: str) -> None:
         self._broker = broker
         self._fs = fs
         self._target = target
@@ -150,7 +149,7 @@ class _Salvage:
         }
         self._topic_ids = {
             topic.name: decode_topic_id(topic.id)
-            for topic in broker.topics()
+            for topic in broker.manager.catalog.topics()
             if topic.id is not None
         }
         self._partitions: list[TopicPartition] = []

@@ -20,7 +20,7 @@ from logstore.record.walk import BatchTotals, batch_totals
 from logstore.types import NO_TIMESTAMP
 
 if TYPE_CHECKING:
-    from logstore.broker.broker import Broker
+    from logstore.analysis.explaining import Cleaned
     from logstore.runtime import FileSystem
     from logstore.storage.log.log import Log
     from logstore.storage.segment.segment import LogSegment
@@ -118,7 +118,7 @@ class Strips:
     Any thread may call. About 0.5 µs a batch of segments that were not read yet.
     """
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: Cleaned) -> None:
         self._broker = broker
         self._sums: WeakKeyDictionary[LogSegment, tuple[int, int, BatchTotals]] = (
             WeakKeyDictionary()

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from logstore.analysis.assumptions import assumptions
 from logstore.analysis.committed import CommittedData
-from logstore.analysis.view import PartitionView
+from logstore.analysis.view import HasLogs, PartitionView
 from logstore.cleaner.checkpoints import CleanerCheckpoints
 from logstore.cleaner.selection import CLEAN, SECTIONS, section_of, steady_state
 from logstore.errors import CorruptionError, CorruptRecordError, UnsupportedFormatError
@@ -21,7 +21,6 @@ from logstore.storage.log.reader import Isolation
 from logstore.types import INT64_MAX, TopicPartition
 
 if TYPE_CHECKING:
-    from logstore.broker.broker import Broker
     from logstore.cleaner.selection import CleanableState
     from logstore.record.survey import Damage
     from logstore.storage.log.log import Log
@@ -172,7 +171,7 @@ def sums_of(log: Log, segment: LogSegment) -> BatchTotals:
 
 
 def inspect_partition(
-    broker: Broker,
+    broker: HasLogs,
     topic_partition: TopicPartition,
     *,
     deep: bool = False,
@@ -182,7 +181,7 @@ def inspect_partition(
 
     Parameters
     ----------
-    broker : Broker
+    broker : HasLogs
         Opened read-only, unless recovery may be performed.
     deep : bool
         Decode and verify every record up to the log end, to count keys and tombstones. Holds
@@ -210,7 +209,7 @@ def inspect_partition(
 
 
 def _inspected(
-    broker: Broker,
+    broker: HasLogs,
     log: Log,
     sums: Callable[[Log, LogSegment], BatchTotals],
     *,

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from logstore.manager.manager import LogManager
     from logstore.record.records import Record
     from logstore.record.survey import Damage, SegmentBounds
-    from logstore.runtime import FileSystem
+    from logstore.runtime import FileSystem, Runtime
     from logstore.storage.log.log import Log
     from logstore.storage.segment.segment import LogSegment
     from logstore.types import TopicPartition
@@ -37,6 +37,10 @@ class HasLogs(Protocol):
     @property
     def manager(self) -> LogManager:
         """Its logs."""
+
+    @property
+    def runtime(self) -> Runtime:
+        """Its clock, files and threads."""
 
 
 class StoredBatch(NamedTuple):

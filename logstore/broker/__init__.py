@@ -8,15 +8,7 @@ if TYPE_CHECKING:
     from logstore.analysis.fates import PartitionFates, RecordFate
     from logstore.analysis.losses import Loss, LostRecords
     from logstore.analysis.preview import Outlook, PartitionPreview, Preview
-    from logstore.analysis.reports import (
-        AlterReplicaLogDirsResult,
-        CleanReport,
-        ConfigChange,
-        DeleteRecordsResult,
-        ExplainReport,
-        OffsetAndTimestamp,
-        RetainReport,
-    )
+    from logstore.analysis.reports import CleanReport, ConfigChange, ExplainReport, RetainReport
     from logstore.analysis.stats import KeyStats, PartitionStats
     from logstore.broker.broker import Broker
     from logstore.broker.doors import Page
@@ -36,6 +28,11 @@ if TYPE_CHECKING:
     from logstore.clients.positions import ConsumedRecord
     from logstore.clients.producer import Producer
     from logstore.clients.records import ConsumerRecord, RecordMetadata
+    from logstore.clients.results import (
+        AlterReplicaLogDirsResult,
+        DeleteRecordsResult,
+        OffsetAndTimestamp,
+    )
     from logstore.clients.writer import AppendedRange, BatchWriter
     from logstore.config.overrides import ConfigValue
     from logstore.coordinator.groups.offsets import ConsumerGroupMetadata, OffsetAndMetadata
@@ -105,6 +102,7 @@ _HOMES = (
     "logstore.cleaner.stats",
     "logstore.cleaner.pool.metrics",
     "logstore.clients.futures",
+    "logstore.clients.results",
     "logstore.analysis.reports",
     "logstore.analysis.losses",
     "logstore.analysis.preview",

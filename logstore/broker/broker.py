@@ -68,14 +68,7 @@ if TYPE_CHECKING:
     from logstore.analysis.erasure import ErasureReport
     from logstore.analysis.fates import PartitionFates
     from logstore.analysis.preview import Preview
-    from logstore.analysis.reports import (
-        AlterReplicaLogDirsResult,
-        CleanReport,
-        DeleteRecordsResult,
-        ExplainReport,
-        OffsetAndTimestamp,
-        RetainReport,
-    )
+    from logstore.analysis.reports import CleanReport, ExplainReport, RetainReport
     from logstore.analysis.stats import PartitionStats
     from logstore.broker.doors import Closing, Page
     from logstore.broker.snapshots import Snapshot
@@ -86,6 +79,11 @@ if TYPE_CHECKING:
     from logstore.clients.admin_client import AdminClient
     from logstore.clients.consumer import Consumer
     from logstore.clients.producer import Producer
+    from logstore.clients.results import (
+        AlterReplicaLogDirsResult,
+        DeleteRecordsResult,
+        OffsetAndTimestamp,
+    )
     from logstore.clients.writer import AppendedRange, BatchWriter
     from logstore.coordinator.groups.coordinator import GroupCoordinator
     from logstore.coordinator.transactions.coordinator import TransactionCoordinator
@@ -1135,9 +1133,9 @@ class Broker(Generic[ClockT]):
         self, times: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         """Find the first record at or after a time in each partition; None where there is none."""
-        from logstore.clients import partition_requests as admin
+        from logstore.clients import partition_requests
 
-        return admin.offsets_for_times(self.manager, times)
+        return partition_requests.offsets_for_times(self.manager, times)
 
     def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """Return the log start of each partition."""
@@ -1156,10 +1154,10 @@ class Broker(Generic[ClockT]):
 
         One result a partition, in the order given; an error of one hides no other's result.
         """
-        from logstore.clients import partition_requests as admin
+        from logstore.clients import partition_requests
 
         self._refuse_if_read_only("move partitions")
-        return admin.alter_replica_log_dirs(self.manager, assignments)
+        return partition_requests.alter_replica_log_dirs(self.manager, assignments)
 
     def delete_records(
         self, before: Mapping[TopicPartition, int | str]
@@ -1169,11 +1167,11 @@ class Broker(Generic[ClockT]):
         `before` has the exclusive ends of what goes; `latest` or -1 is the high watermark. One
         result a partition, in the order given; an error of one hides no other's result.
         """
-        from logstore.clients import partition_requests as admin
+        from logstore.clients import partition_requests
 
         self._refuse_if_read_only("delete records")
         ends = {tp: before_offset(value) for tp, value in before.items()}
-        return admin.delete_records(self.manager, ends)
+        return partition_requests.delete_records(self.manager, ends)
 
     def first_offset_at(self, topic: str, partition: int, timestamp: int) -> int:
         """Return the offset before which every record is older than `timestamp`.
@@ -1199,12 +1197,12 @@ class Broker(Generic[ClockT]):
 
         Returns the rule that removes each segment, or the reason why it stays.
         """
-        from logstore.clients import partition_requests as admin
+        from logstore.broker.retaining import retain
 
         if not dry_run:
             self._refuse_if_read_only("retain")
         partitions = self.partitions(topic, partition)
-        return admin.retain(self.manager, self.cleaner, partitions, dry_run=dry_run)
+        return retain(self.manager, self.cleaner, partitions, dry_run=dry_run)
 
     # -- segments and cleaning -----------------------------------------------------------
 

@@ -11,9 +11,9 @@ import enum
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Self
 
-from logstore.analysis.reports import OffsetAndTimestamp
 from logstore.clients import partition_requests as admin
 from logstore.clients.client_config import NETWORK_CONFIGS, check_names
+from logstore.clients.results import OffsetAndTimestamp
 from logstore.config.dynamic import Layer, is_reconfigurable, reconfigured
 from logstore.config.inert_keys import STORED_BROKER_KEYS, STORED_TOPIC_KEYS
 from logstore.config.keys import ConfigKey

@@ -15,12 +15,12 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Self
 
-from logstore.analysis.reports import OffsetAndTimestamp
 from logstore.clients.arguments import EARLIEST, LATEST, checked_partition
 from logstore.clients.consumer_config import NONE, ConsumerConfig
 from logstore.clients.consumer_metrics import COORDINATOR_GROUP, FETCH_GROUP, ConsumerMetrics
 from logstore.clients.membership import RETRY_TASK, Membership, Phase
 from logstore.clients.positions import ConsumedRecord, Position
+from logstore.clients.results import OffsetAndTimestamp
 from logstore.coordinator.groups.offsets import (
     NO_GENERATION,
     NO_MEMBER,

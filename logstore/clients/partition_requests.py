@@ -6,22 +6,19 @@ through all of them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Mapping
 from os import PathLike, fspath
 from typing import TYPE_CHECKING
 
-from logstore.analysis.reports import (
+from logstore.clients.results import (
     AlterReplicaLogDirsResult,
     DeleteRecordsResult,
     OffsetAndTimestamp,
-    RetainReport,
 )
-from logstore.errors import LogStoreError, UnknownTopicOrPartitionError
+from logstore.errors import LogStoreError
 from logstore.types import NO_OFFSET
 
 if TYPE_CHECKING:
-    from logstore.cleaner.manager import LogCleanerManager
     from logstore.manager.manager import LogManager
     from logstore.types import TopicPartition
 
@@ -66,24 +63,3 @@ def alter_replica_log_dirs(
         except LogStoreError as error:
             results[tp] = AlterReplicaLogDirsResult(error.kafka_error, str(error))
     return results
-
-
-def retain(
-    manager: LogManager,
-    cleaner: LogCleanerManager,
-    partitions: Sequence[TopicPartition],
-    *,
-    dry_run: bool,
-) -> RetainReport:
-    """Run, or only decide, retention over partitions; see `Broker`."""
-    decisions = []
-    for tp in partitions:
-        with suppress(UnknownTopicOrPartitionError):  # deleted meanwhile
-            log = manager.log(tp)
-            cleaned = cleaner.checkpoints.of(tp) if log.config.compact else None
-            if dry_run:
-                decisions.append(log.retention_decision(first_dirty_offset=cleaned or 0))
-                continue
-            with manager.services.paused(tp):
-                decisions.append(log.delete_old_segments(first_dirty_offset=cleaned or 0))
-    return RetainReport(tuple(decisions), dry_run)

@@ -15,12 +15,12 @@ from functools import partial
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any, Generic, Literal, Self, cast
 
-from logstore.analysis.reports import DeleteRecordsResult
 from logstore.broker import Broker
 from logstore.broker.setup import MEMORY_DIR
 from logstore.clients.arguments import before_offset, topic_and_partition
 from logstore.clients.partitioner import Partitioner
 from logstore.clients.records import RecordMetadata
+from logstore.clients.results import DeleteRecordsResult
 from logstore.cluster.controller import Controller
 from logstore.cluster.memory import ClusterMemory
 from logstore.cluster.network import Network

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING
 
-from logstore.analysis.reports import DeleteRecordsResult
+from logstore.clients.results import DeleteRecordsResult
 from logstore.errors import (
     LogStoreError,
     NotEnoughReplicasAfterAppendError,

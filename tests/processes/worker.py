@@ -24,8 +24,8 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from logstore import Broker, TopicPartition
-from logstore.analysis.reports import AlterReplicaLogDirsResult, DeleteRecordsResult
 from logstore.clients.producer import Producer
+from logstore.clients.results import AlterReplicaLogDirsResult, DeleteRecordsResult
 from logstore.errors import KafkaStorageError, LogStoreError
 from logstore.record.batch import build_batch
 from logstore.record.codecs import Codec

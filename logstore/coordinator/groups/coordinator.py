@@ -1,9 +1,10 @@
 """The group coordinator: membership, assignments and committed offsets of consumer groups.
 
 It speaks the classic protocol as Kafka's GroupCoordinator does, with its states, answers and
-timeouts. Requests and answers are plain values (`logstore.coordinator.groups.requests`), the same for members
-in this process and behind a network. No call blocks: joins and syncs, which wait for other members,
-take a callback that is called once, without a lock held, perhaps before the request returns.
+timeouts. Requests and answers are plain values (`logstore.coordinator.groups.requests`), the same
+for members in this process and behind a network. No call blocks: joins and syncs, which wait for
+other members, take a callback that is called once, without a lock held, perhaps before the request
+returns.
 Sessions and rebalances end on timers of the clock's monotonic time: inside `advance` on a virtual
 clock, in a thread otherwise.
 

@@ -45,8 +45,8 @@ class Topic:
     deleting : bool
         Its deletion was asked for, and is finished by the next start if it could not be.
     id : str or None
-        22 characters (`logstore.manager.topics.ids`). None for an adopted topic whose folders bear none,
-        and for one stored by an older version until the next start for writing.
+        22 characters (`logstore.manager.topics.ids`). None for an adopted topic whose folders bear
+        none, and for one stored by an older version until the next start for writing.
     """
 
     name: str

@@ -422,7 +422,7 @@ class LocalLog:
         *,
         apart: bool,
     ) -> None:
-        """Swap segments, and let the old ones' files go later; see `logstore.storage.segment.swap`."""
+        """Swap segments and remove the old files later (`logstore.storage.segment.swap`)."""
         old = swap_segments(
             self.runtime.fs,
             self.directory,

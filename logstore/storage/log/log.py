@@ -567,7 +567,7 @@ class Log:
         Raises
         ------
         SegmentOverflowError, CorruptRecordError, CorruptIndexError, UnsupportedFormatError
-            It cannot be split; the log is unchanged. See `logstore.storage.log.split.split_segment`.
+            It cannot be split; the log is unchanged (`logstore.storage.log.split.split_segment`).
         """
         return self.local.change(self._split_segment, segment)
 

@@ -47,8 +47,8 @@ class SegmentRecovery(NamedTuple):
     next_offset : int
         Offset after the last valid batch; the base when there is none.
     must_split : bool
-        Offsets go beyond 2^31-1 above the base. Then no file was changed, and neither cut nor
-        index made: `logstore.storage.log.split` puts the valid bytes into segments that can hold them.
+        Offsets go beyond 2^31-1 above the base. No file was changed, cut or indexed:
+        `logstore.storage.log.split` moves the valid bytes into segments that can hold them.
     aborted : tuple of AbortedTxn
         The aborted transactions whose markers the valid bytes hold.
     """

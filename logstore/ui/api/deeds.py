@@ -20,13 +20,8 @@ from logstore.analysis.losses import (
     lost_with,
 )
 from logstore.analysis.preview import lost_by_settings, suppose_broker, suppose_topic
-from logstore.analysis.reports import (
-    DeleteRecordsResult,
-    changes_between,
-    deleted_json,
-    rolled_json,
-    segment_sizes,
-)
+from logstore.analysis.reports import changes_between, deleted_json, rolled_json, segment_sizes
+from logstore.clients.results import DeleteRecordsResult
 from logstore.config.dynamic import Layer, changes_of
 from logstore.config.overrides import altered_overrides
 from logstore.errors import LogStoreError, TopicAlreadyExistsError

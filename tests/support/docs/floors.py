@@ -19,7 +19,7 @@ BEGIN, END = "<!-- floors: written by `make docs` -->\n", "<!-- end of floors --
 PACKAGES = {"logstore": "logstore", "cleaner": "logstore.cleaner", "bench": "logstore.bench"}
 """Folders of sources, and the names that they are imported by."""
 
-INNER = ("logstore.spark", "logstore.bench", "logstore.cleaner", "logstore")
+INNER = ("logstore",)
 """Packages whose parts are rooms of their own."""
 
 
@@ -114,9 +114,8 @@ def about(path: Path) -> str:
 
 
 def short(room: str) -> str:
-    """Return a room's name as the picture has it."""
-    name = room.removeprefix("logstore.") or room
-    return name.removeprefix("bench.") if name.startswith("bench.workloads") else name
+    """Return a room's name without the package."""
+    return room.removeprefix("logstore.") or room
 
 
 def text() -> str:

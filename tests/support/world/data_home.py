@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 from logstore.config.broker_config import BrokerConfig
-from logstore.manager import LogManager
+from logstore.manager.manager import LogManager
 from logstore.runtime import OverlayFileSystem, ReadOnlyFileSystem, Runtime
 from logstore.storage.checkpoint.atomic import read_bytes
 from logstore.storage.log import NewRecord

@@ -10,7 +10,7 @@ from typing import Any
 
 from logstore.config.broker_config import BrokerConfig
 from logstore.inspect.batches import describe_batch
-from logstore.manager import LogManager
+from logstore.manager.manager import LogManager
 from logstore.record.batch import RecordBatch
 from logstore.record.records import Record
 from logstore.runtime import (

@@ -6,7 +6,7 @@ Section 1, steps 1 to 9, and its sections 2 and 4; section 3, authorization, is 
 import pytest
 
 from logstore import Cluster, TopicPartition, VirtualClock
-from logstore.analysis.reports import DeleteRecordsResult
+from logstore.clients.results import DeleteRecordsResult
 from logstore.types import NO_OFFSET
 
 TP = TopicPartition("t", 0)

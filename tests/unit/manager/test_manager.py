@@ -14,7 +14,7 @@ from logstore.errors import (
     UnknownTopicOrPartitionError,
     UnsupportedFormatError,
 )
-from logstore.manager import LogManager
+from logstore.manager.manager import LogManager
 from logstore.manager.topics import TOPICS_FILE
 from logstore.runtime import (
     Runtime,

@@ -1,0 +1,36 @@
+"""Retention on request, over many partitions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from logstore.analysis.reports import RetainReport
+from logstore.errors import UnknownTopicOrPartitionError
+
+if TYPE_CHECKING:
+    from logstore.cleaner.manager import LogCleanerManager
+    from logstore.manager.manager import LogManager
+    from logstore.types import TopicPartition
+
+
+def retain(
+    manager: LogManager,
+    cleaner: LogCleanerManager,
+    partitions: Sequence[TopicPartition],
+    *,
+    dry_run: bool,
+) -> RetainReport:
+    """Run, or only decide, retention over partitions; see `Broker`."""
+    decisions = []
+    for tp in partitions:
+        with suppress(UnknownTopicOrPartitionError):  # deleted meanwhile
+            log = manager.log(tp)
+            cleaned = cleaner.checkpoints.of(tp) if log.config.compact else None
+            if dry_run:
+                decisions.append(log.retention_decision(first_dirty_offset=cleaned or 0))
+                continue
+            with manager.services.paused(tp):
+                decisions.append(log.delete_old_segments(first_dirty_offset=cleaned or 0))
+    return RetainReport(tuple(decisions), dry_run)
