@@ -149,12 +149,12 @@ bench-full: $(DEV) ## the same along every axis, hours: BENCH_ARGS
 bench-wire: $(DEV) ## this broker beside Kafka, kfake and librdkafka's mock over the wire, minutes: BENCH_ARGS
 	@$(BIN)/python -m logstore.bench.wire $(BENCH_ARGS)
 
-docs: $(DEV) ## write again what docs/ has from the code: commands, keys, APIs, floors, answers
+docs: $(DEV) ## write again what docs/ has from the code: commands, keys, APIs, packages, answers
 	@PYTHONPATH=. $(BIN)/python tests/support/docs/cli_docs.py
 	@PYTHONPATH=. $(BIN)/python tests/support/docs/config_docs.py
 	@PYTHONPATH=. $(BIN)/python tests/support/docs/wire_docs.py
 	@PYTHONPATH=. $(BIN)/python tests/support/docs/workload_docs.py
-	@PYTHONPATH=. $(BIN)/python tests/support/docs/floors.py
+	@PYTHONPATH=. $(BIN)/python tests/support/docs/layers.py
 	@PYTHONPATH=. $(BIN)/python tests/support/docs/performance_docs.py
 	@PYTHONPATH=. $(BIN)/python tests/support/docs/permission_docs.py
 	@PYTHONPATH=. $(BIN)/python tests/support/docs/question_pages.py

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
 from logstore.errors import InvalidTopicError
 from logstore.named import NamedTuple
 from logstore.types import INT32_MAX, TopicPartition
-
-if TYPE_CHECKING:
-    from logstore.runtime import Random
 
 LOG_SUFFIX = ".log"
 INDEX_SUFFIX = ".index"
@@ -146,24 +142,29 @@ def parse_log_dir(name: str) -> LogDirName | None:
     return LogDirName(found, state)
 
 
-def deletion_dir_name(topic_partition: TopicPartition, rng: Random) -> str:
+def deletion_dir_name(topic_partition: TopicPartition, bits: int) -> str:
     """Return a new name for the folder of a partition that is to be deleted.
 
     The topic is cut where the whole would exceed 255 characters, the most that file systems take.
+
+    Parameters
+    ----------
+    bits : int
+        128 random bits, which make the name unique.
     """
-    return _suffixed_dir_name(topic_partition, rng, DELETE_DIR_SUFFIX)
+    return _suffixed_dir_name(topic_partition, bits, DELETE_DIR_SUFFIX)
 
 
-def future_dir_name(topic_partition: TopicPartition, rng: Random) -> str:
+def future_dir_name(topic_partition: TopicPartition, bits: int) -> str:
     """Return a new name for the folder into which a partition is copied, cut like the above.
 
     Kafka does not cut it, and cannot move a partition whose topic has more than 213 characters.
     """
-    return _suffixed_dir_name(topic_partition, rng, FUTURE_DIR_SUFFIX)
+    return _suffixed_dir_name(topic_partition, bits, FUTURE_DIR_SUFFIX)
 
 
-def _suffixed_dir_name(topic_partition: TopicPartition, rng: Random, suffix: str) -> str:
-    ending = f"-{topic_partition.partition}.{rng.getrandbits(128):032x}{suffix}"
+def _suffixed_dir_name(topic_partition: TopicPartition, bits: int, suffix: str) -> str:
+    ending = f"-{topic_partition.partition}.{bits:032x}{suffix}"
     return topic_partition.topic[: MAX_DIR_NAME_LENGTH - len(ending)] + ending
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import re
 
 import pytest
@@ -123,8 +122,7 @@ def test_other_folders_are_no_partitions(name: str) -> None:
 def test_s127_a_name_for_deletion_fits_and_is_never_the_same_twice() -> None:
     """The topic's part of 249 characters is cut, the partition and the rest are not."""
     partition = TopicPartition("t" * 249, 12)
-    rng = random.Random(7)
-    first, second = (deletion_dir_name(partition, rng) for _ in range(2))
+    first, second = (deletion_dir_name(partition, bits) for bits in (7, 2**128 - 1))
     for name in (first, second):
         assert len(name) == 255
         assert re.fullmatch(r"(t+)-12\.[0-9a-f]{32}-delete", name)
@@ -137,10 +135,10 @@ def test_s127_a_name_for_deletion_fits_and_is_never_the_same_twice() -> None:
 
 
 def test_a_name_for_a_copy_fits_too() -> None:
-    name = future_dir_name(TopicPartition("t" * 249, 12), random.Random(7))
+    name = future_dir_name(TopicPartition("t" * 249, 12), 7)
     assert len(name) == 255
     assert re.fullmatch(r"(t+)-12\.[0-9a-f]{32}-future", name)
-    short = future_dir_name(TopicPartition("t", 7), random.Random(7))
+    short = future_dir_name(TopicPartition("t", 7), 7)
     parsed = parse_log_dir(short)
     assert parsed == (TopicPartition("t", 7), FUTURE_DIR_SUFFIX)
 
@@ -150,12 +148,7 @@ def test_a_name_for_a_copy_fits_too() -> None:
 def test_a_topic_is_cut_no_more_than_it_must_be(length: int, number: int) -> None:
     """S-127 at its edges: the hex may begin with zeros."""
     partition = TopicPartition("a" * length, number)
-
-    class Zeros(random.Random):
-        def getrandbits(self, k: int) -> int:
-            return 5
-
-    name = deletion_dir_name(partition, Zeros())
+    name = deletion_dir_name(partition, 5)
     whole = f"{partition}.{'5':0>32}-delete"
     assert name == whole if len(whole) <= 255 else len(name) == 255
     assert name.endswith(f"-{number}.{'5':0>32}-delete")

@@ -656,7 +656,9 @@ class LogDirectory:
         """
         fs = self.runtime.fs
         source = self.partition_path(topic_partition)
-        target = f"{self.path}/{deletion_dir_name(topic_partition, self.runtime.rng)}"
+        target = (
+            f"{self.path}/{deletion_dir_name(topic_partition, self.runtime.rng.getrandbits(128))}"
+        )
         if fs.is_dir(source):
             fs.rename(source, target)
             fs.sync_dir(self.path)

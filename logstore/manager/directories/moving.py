@@ -97,7 +97,7 @@ class PartitionMove:
         self._source = source
         self._target = target
         self._what = f"cannot move {self._tp} from {source.path} to {target.path}"
-        self._move = Move(target.path, future_dir_name(self._tp, log.runtime.rng))
+        self._move = Move(target.path, future_dir_name(self._tp, log.runtime.rng.getrandbits(128)))
 
     def begin(self) -> None:
         """Put a complete copy in its place in the target, durably.
