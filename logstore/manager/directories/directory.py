@@ -226,49 +226,17 @@ class LogDirectory:
         elif self._shown is None:
             check_data_directory(fs, self.path)
         if not self.read_only:
-            self._file_lock = fs.lock(f"{self.path}/{LOCK_FILE}")
-            if self._file_lock is None:
-                holder = describe_holder(self.writer())
-                raise KafkaStorageError(
-                    f"data directory {self.path} is in use: {holder} holds the lock of"
-                    f" {self.path}/{LOCK_FILE}"
-                )
+            self._take_lock()
             remove_temporary(fs, self.path, REPLACED_FILES)
         self.clean = is_clean_shutdown(fs, self.path)
         self.recovery_points = self._read(RECOVERY_POINTS)
         self.log_starts = self._read(LOG_START_OFFSETS)
         self.high_watermarks = self._read(REPLICATION_OFFSETS)
         self.moves = read_moves(fs, self.path, self._small_file_max_bytes)
-        due_ms = self.runtime.clock.monotonic_ms() + self.file_delete_delay_ms
-        foreign: list[str] = []
-        if self._shown is not None:
+        if self._shown is None:
+            self._find_partitions()
+        else:
             self._show(self._shown)
-        for name in fs.list_dir(self.path) if self._shown is None else ():
-            path = f"{self.path}/{name}"
-            parsed = parse_log_dir(name)
-            if name == METADATA_LOG_DIR and self._shows_metadata_log and fs.is_dir(path):
-                self.partitions.add(METADATA_LOG)
-            if parsed is None:
-                if not (name.startswith(".") or name in BROKER_DIRS) and fs.is_dir(path):
-                    foreign.append(name)
-                continue
-            if not fs.is_dir(path):
-                continue
-            if not parsed.state:
-                self.partitions.add(parsed.topic_partition)
-            elif parsed.state == DELETE_DIR_SUFFIX and not self.read_only:
-                self._folder_deletions.append(_FolderDeletion(due_ms, path))
-            elif parsed.state == FUTURE_DIR_SUFFIX:
-                self.futures.add(name)
-            elif parsed.state != DELETE_DIR_SUFFIX:
-                logger.warning("%s is left alone: only a broker knows what to do with it", path)
-        if foreign:
-            logger.warning(
-                "%s: passed over, as no folder of a partition is called so: %s; a broker refuses"
-                " the whole directory for that",
-                self.path,
-                ", ".join(foreign),
-            )
         # Entries of a partition that is gone do not hold for one that takes its name.
         gone = (self.recovery_points.keys() | self.log_starts.keys()) - self.partitions
         for tp in gone:
@@ -278,6 +246,47 @@ class LogDirectory:
             take_clean_shutdown(fs, self.path)
             if gone:
                 self.forget_retired()
+
+    def _take_lock(self) -> None:
+        self._file_lock = self.runtime.fs.lock(f"{self.path}/{LOCK_FILE}")
+        if self._file_lock is None:
+            holder = describe_holder(self.writer())
+            raise KafkaStorageError(
+                f"data directory {self.path} is in use: {holder} holds the lock of"
+                f" {self.path}/{LOCK_FILE}"
+            )
+
+    def _find_partitions(self) -> None:
+        """List the folders: partitions, those to be deleted, copies under way, and others."""
+        fs = self.runtime.fs
+        due_ms = self.runtime.clock.monotonic_ms() + self.file_delete_delay_ms
+        foreign: list[str] = []
+        for name in fs.list_dir(self.path):
+            path = f"{self.path}/{name}"
+            if not fs.is_dir(path):
+                continue
+            if name == METADATA_LOG_DIR and self._shows_metadata_log:
+                self.partitions.add(METADATA_LOG)
+            parsed = parse_log_dir(name)
+            if parsed is None:
+                if not (name.startswith(".") or name in BROKER_DIRS):
+                    foreign.append(name)
+            elif not parsed.state:
+                self.partitions.add(parsed.topic_partition)
+            elif parsed.state == DELETE_DIR_SUFFIX:
+                if not self.read_only:
+                    self._folder_deletions.append(_FolderDeletion(due_ms, path))
+            elif parsed.state == FUTURE_DIR_SUFFIX:
+                self.futures.add(name)
+            else:
+                logger.warning("%s is left alone: only a broker knows what to do with it", path)
+        if foreign:
+            logger.warning(
+                "%s: passed over, as no folder of a partition is called so: %s; a broker refuses"
+                " the whole directory for that",
+                self.path,
+                ", ".join(foreign),
+            )
 
     @property
     def is_online(self) -> bool:
