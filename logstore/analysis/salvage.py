@@ -44,6 +44,7 @@ from logstore.storage.checkpoint.offsets import (
 from logstore.storage.checkpoint.shutdown import mark_clean_shutdown
 from logstore.storage.checkpoint.topic_id import read_partition_metadata, write_partition_metadata
 from logstore.storage.loading.loader import open_log
+from logstore.storage.loading.request import LoadRequest
 from logstore.storage.log.epochs import LeaderEpochCache
 from logstore.storage.segment.segment import LogSegment
 from logstore.storage.segment.values import BatchExtent
@@ -223,12 +224,14 @@ class _Salvage:
         """Build what follows from the batches; return the log end offset."""
         opened = open_log(
             self._runtime,
-            folder,
-            tp,
-            log.config,
-            clean=False,
-            log_start_offset=log_start_offset,
-            finding_level=logging.DEBUG,
+            LoadRequest(
+                directory=folder,
+                topic_partition=tp,
+                config=log.config,
+                clean=False,
+                log_start_offset=log_start_offset,
+                finding_level=logging.DEBUG,
+            ),
         )
         end_offset = opened.log_end_offset
         opened.close()

@@ -23,6 +23,7 @@ from logstore.record.control import end_txn_marker_of
 from logstore.record.records import Record
 from logstore.record.walk import walk_buffer
 from logstore.storage.loading.loader import open_log
+from logstore.storage.loading.request import LoadRequest
 from logstore.storage.log import Log, NewRecord
 from logstore.storage.log.reader import Isolation
 from logstore.types import AppendOrigin
@@ -42,10 +43,12 @@ def index_name(base_offset: int) -> str:
 def open_world(world: World, *, clean: bool, **changed: object) -> Log:
     return open_log(
         world.runtime,
-        world.directory,
-        TP,
-        type(CONFIG)(**{**SETTINGS, **changed}),
-        clean=clean,
+        LoadRequest(
+            directory=world.directory,
+            topic_partition=TP,
+            config=type(CONFIG)(**{**SETTINGS, **changed}),
+            clean=clean,
+        ),
     )
 
 

@@ -394,6 +394,7 @@ class LogDirectory:
         `replicated` begins at its stored high watermark.
         """
         from logstore.storage.loading.loader import open_log
+        from logstore.storage.loading.request import LoadRequest
 
         folder = self.partition_path(topic_partition)
         reached_offset = self.high_watermarks.get(topic_partition, 0)
@@ -417,21 +418,23 @@ class LogDirectory:
             self._hide_others(folder)
             return open_log(
                 runtime,
-                folder,
-                topic_partition,
-                config,
-                clean=is_at_rest,
-                recovery_point=recovery_point or 0,
-                log_start_offset=self.log_starts.get(topic_partition, 0),
-                producer_id_expiration_ms=broker_config.producer_id_expiration_ms,
-                finding_level=finding_level,
-                small_file_max_bytes=broker_config.logstore_small_file_max_bytes,
-                reached_offset=reached_offset,
-                high_watermark=reached_offset if replicated else None,
-                keep_reached_offset=keep_reached_offset if runtime is self.runtime else None,
-                on_damage=self._on_damage,
-                keep_below=keep_below,
-                surveys=topic_partition in self._surveyed,
+                LoadRequest(
+                    directory=folder,
+                    topic_partition=topic_partition,
+                    config=config,
+                    clean=is_at_rest,
+                    recovery_point=recovery_point or 0,
+                    log_start_offset=self.log_starts.get(topic_partition, 0),
+                    producer_id_expiration_ms=broker_config.producer_id_expiration_ms,
+                    finding_level=finding_level,
+                    small_file_max_bytes=broker_config.logstore_small_file_max_bytes,
+                    reached_offset=reached_offset,
+                    high_watermark=reached_offset if replicated else None,
+                    keep_reached_offset=keep_reached_offset if runtime is self.runtime else None,
+                    on_damage=self._on_damage,
+                    keep_below=keep_below,
+                    surveys=topic_partition in self._surveyed,
+                ),
             )
 
         def load_all(finding_level: int) -> Log:

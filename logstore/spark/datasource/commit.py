@@ -39,6 +39,7 @@ from logstore.runtime.locks import describe_holder
 from logstore.storage.checkpoint.offsets import RECOVERY_POINTS, REPLICATION_OFFSETS
 from logstore.storage.checkpoint.topic_id import write_partition_metadata
 from logstore.storage.loading.loader import open_log
+from logstore.storage.loading.request import LoadRequest
 from logstore.types import TopicPartition, decode_topic_id
 
 if TYPE_CHECKING:
@@ -218,13 +219,13 @@ def new_log(runtime: Runtime, folder: str, tp: TopicPartition, configs: Mapping[
     Path(folder).mkdir()
     return open_log(
         runtime,
-        folder,
-        tp,
-        effective_config(configs),
-        clean=True,
-        recovery_point=0,
-        log_start_offset=0,
-        producer_id_expiration_ms=BrokerConfig().producer_id_expiration_ms,
+        LoadRequest(
+            directory=folder,
+            topic_partition=tp,
+            config=effective_config(configs),
+            clean=True,
+            producer_id_expiration_ms=BrokerConfig().producer_id_expiration_ms,
+        ),
     )
 
 

@@ -11,6 +11,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from itertools import pairwise, zip_longest
 from typing import TYPE_CHECKING
@@ -41,6 +42,7 @@ from logstore.record.walk import refuse_old_format
 from logstore.runtime import FileKind, directory_of
 from logstore.storage.loading.leftovers import PartitionFiles, finish_swaps, remove_leftovers
 from logstore.storage.loading.on_damage import OnDamage
+from logstore.storage.loading.request import LoadRequest
 from logstore.storage.loading.tail import find_tail
 from logstore.storage.log.epochs import LeaderEpochCache
 from logstore.storage.log.log import Log
@@ -50,15 +52,13 @@ from logstore.storage.log.split import split_segment
 from logstore.storage.producers.state import ProducerStateManager
 from logstore.storage.segment.segment import LogSegment
 from logstore.storage.segment.segments import LogSegments
-from logstore.types import INT32_MAX, INT64_MAX, SMALL_FILE_MAX_BYTES
+from logstore.types import INT32_MAX, INT64_MAX
 
 if TYPE_CHECKING:
-    from logstore.config.log_config import LogConfig
     from logstore.runtime import Runtime
     from logstore.storage.loading.damage import Lost
     from logstore.storage.loading.surveyed import SurveyedFiles
     from logstore.storage.log.recovery import SegmentRecovery
-    from logstore.types import TopicPartition
 
 logger = logging.getLogger(__name__)
 
@@ -74,47 +74,19 @@ class _Walked(NamedTuple):
 class LogLoader:
     """Loads one partition; see `open_log`."""
 
-    def __init__(
-        self,
-        runtime: Runtime,
-        directory: str,
-        topic_partition: TopicPartition,
-        config: LogConfig,
-        *,
-        clean: bool,
-        recovery_point: int,
-        log_start_offset: int,
-        producer_id_expiration_ms: int,
-        finding_level: int,
-        small_file_max_bytes: int,
-        reached_offset: int,
-        keep_reached_offset: Callable[[int], None] | None,
-        high_watermark: int | None,
-        on_damage: OnDamage,
-        keep_below: int,
-        surveys: bool,
-        keeps_cleaned: bool = False,
-    ) -> None:
+    def __init__(self, runtime: Runtime, request: LoadRequest) -> None:
         self.runtime = runtime
         self.fs = runtime.fs
-        self.directory = directory
-        self.topic_partition = topic_partition
-        self.config = config
-        self.clean = clean
-        self.recovery_point = recovery_point
-        self.log_start_offset = log_start_offset
-        self.producer_id_expiration_ms = producer_id_expiration_ms
-        self.small_file_max_bytes = small_file_max_bytes
-        self._reached_offset = max(reached_offset, recovery_point)
-        self._keep_reached_offset = keep_reached_offset
-        self._high_watermark = high_watermark
-        self._on_damage = on_damage
-        self._keep_below = keep_below
-        self._surveys = surveys
-        self._keeps_cleaned = keeps_cleaned
+        self.request = request
+        self.directory = request.directory
+        self.config = request.config
+        self.clean = request.clean
+        self.recovery_point = request.recovery_point
+        self.log_start_offset = request.log_start_offset
+        self._reached_offset = max(request.reached_offset, request.recovery_point)
         self._lost: dict[str, Lost] = {}
         self._surveyed: SurveyedFiles | None = None
-        self.files = PartitionFiles(runtime.fs, directory, finding_level)
+        self.files = PartitionFiles(runtime.fs, request.directory, request.finding_level)
         self._useless: set[int] = set()
         self._verified_ends: dict[int, int] = {}
         self._walked: _Walked | None = None
@@ -128,8 +100,8 @@ class LogLoader:
     def load(self) -> Log:
         """Run every stage and return the log."""
         self._refuse_old_formats()
-        remove_leftovers(self.files, keeps_cleaned=self._keeps_cleaned)
-        if self._surveys:
+        remove_leftovers(self.files, keeps_cleaned=self.request.keeps_cleaned)
+        if self.request.surveys:
             from logstore.storage.loading.surveyed import survey_files  # see `_judge_overlaps`
 
             self._surveyed = survey_files(self.files, self.config, self.clean)
@@ -163,7 +135,7 @@ class LogLoader:
         return Log(
             self.runtime,
             self.directory,
-            self.topic_partition,
+            self.request.topic_partition,
             self.config,
             self.segments,
             self.producer_state,
@@ -172,7 +144,7 @@ class LogLoader:
             log_end_offset=end_offset,
             # Records below the log start need not be durable.
             recovery_point=max(recovery_point, log_start),
-            high_watermark=self._high_watermark,
+            high_watermark=self.request.high_watermark,
             findings=self.files.findings,
             damages=() if surveyed is None else surveyed.damages,
             torn=() if surveyed is None else surveyed.torn,
@@ -186,7 +158,7 @@ class LogLoader:
         """
         for path, _ in self.files.listed(kind=LOG_SUFFIX):
             self._refuse_irregular(path)
-            if self._surveys:
+            if self.request.surveys:
                 continue
             file = self.fs.open(path)
             try:
@@ -232,7 +204,7 @@ class LogLoader:
                     break
         else:
             return
-        if self._on_damage is OnDamage.PASS_OVER:
+        if self.request.on_damage is OnDamage.PASS_OVER:
             raise _overlap(segment, end_offset, following)
         # What looks at every batch takes its time to load, and few logs need it.
         from logstore.storage.loading.surveyed import find_superseded, leftover_text
@@ -275,7 +247,7 @@ class LogLoader:
                     self.files.note("rebuilt_index", segment.log_path, reason)
                 self._rebuild_indexes(segment)
         self.files.settle()
-        if self._on_damage is not OnDamage.RECOVER and not self._surveys:
+        if self.request.on_damage is not OnDamage.RECOVER and not self.request.surveys:
             self._judge_overlaps()
 
     def _judge_tail(self, segment: LogSegment) -> None:
@@ -290,7 +262,7 @@ class LogLoader:
             There is nothing else in the segment, so that no other can follow it.
         """
         tail = find_tail(segment)
-        if self._on_damage is OnDamage.PASS_OVER and (tail is None or not tail.is_sound):
+        if self.request.on_damage is OnDamage.PASS_OVER and (tail is None or not tail.is_sound):
             position = 0 if tail is None else tail.position
             raise CorruptRecordError(
                 "the end of the log is damaged", path=segment.log_path, position=position
@@ -422,7 +394,7 @@ class LogLoader:
         self._verified_ends[segment.base_offset] = recovery.next_offset
         following = self.segments.higher(segment.base_offset)
         if following is not None and recovery.next_offset > following.base_offset:
-            if self._on_damage is OnDamage.PASS_OVER:
+            if self.request.on_damage is OnDamage.PASS_OVER:
                 raise _overlap(segment, recovery.next_offset, following)
             self.files.note(
                 "overlapping_segments",
@@ -459,11 +431,11 @@ class LogLoader:
         path, position = segment.log_path, recovery.valid_bytes
         later = [other for other in self.segments if other.base_offset > segment.base_offset]
         if is_followed(segment, position, later):
-            if self._on_damage is OnDamage.PASS_OVER:
+            if self.request.on_damage is OnDamage.PASS_OVER:
                 raise CorruptRecordError(str(recovery.reason), path=path, position=position)
             lost = lost_behind(segment, position, () if drop is None else later)
             if lost.batches:
-                if recovery.next_offset < self._keep_below:
+                if recovery.next_offset < self.request.keep_below:
                     raise DataLossError(
                         f"{_without_place(recovery.reason)}; opening the log for writing would cut"
                         f" it here, and {lost} behind it would be lost",
@@ -575,8 +547,8 @@ class LogLoader:
 
     def _keep_reached(self, offset: int) -> None:
         """Store durably that the log once reached an offset, unless that is known."""
-        if self._reached_offset < offset and self._keep_reached_offset is not None:
-            self._keep_reached_offset(offset)
+        if self._reached_offset < offset and self.request.keep_reached_offset is not None:
+            self.request.keep_reached_offset(offset)
             self._reached_offset = offset
 
     def _recover_segments(self) -> None:
@@ -647,7 +619,9 @@ class LogLoader:
 
     def _load_epochs(self) -> LeaderEpochCache:
         try:
-            return LeaderEpochCache(self.fs, self.directory, max_bytes=self.small_file_max_bytes)
+            return LeaderEpochCache(
+                self.fs, self.directory, max_bytes=self.request.small_file_max_bytes
+            )
         except CorruptCheckpointError as error:
             self.files.note("reset_epochs", f"{self.directory}/{LEADER_EPOCHS}", str(error))
             return LeaderEpochCache(self.fs, self.directory, load=False)
@@ -656,11 +630,11 @@ class LogLoader:
         state = ProducerStateManager(
             self.fs,
             self.directory,
-            self.topic_partition,
-            producer_id_expiration_ms=self.producer_id_expiration_ms,
-            small_file_max_bytes=self.small_file_max_bytes,
+            self.request.topic_partition,
+            producer_id_expiration_ms=self.request.producer_id_expiration_ms,
+            small_file_max_bytes=self.request.small_file_max_bytes,
         )
-        state.may_lack_batches = self._surveys
+        state.may_lack_batches = self.request.surveys
         return state
 
     def _producer_state_at(self, offset: int, latest: Sequence[LogSegment]) -> ProducerStateManager:
@@ -697,7 +671,7 @@ class LogLoader:
             end_offset,
             now_ms,
             clean=self.clean,
-            high_watermark=self._high_watermark,
+            high_watermark=self.request.high_watermark,
         )
         self._note_snapshots(state)
 
@@ -734,52 +708,8 @@ def _fits(segment: LogSegment, end_offset: int) -> bool:
     return end_offset - segment.base_offset <= INT32_MAX + 1
 
 
-def open_log(
-    runtime: Runtime,
-    directory: str,
-    topic_partition: TopicPartition,
-    config: LogConfig,
-    *,
-    clean: bool,
-    recovery_point: int = 0,
-    log_start_offset: int = 0,
-    producer_id_expiration_ms: int = 86_400_000,
-    finding_level: int = logging.WARNING,
-    small_file_max_bytes: int = SMALL_FILE_MAX_BYTES,
-    reached_offset: int = 0,
-    keep_reached_offset: Callable[[int], None] | None = None,
-    high_watermark: int | None = None,
-    on_damage: OnDamage = OnDamage.RECOVER,
-    keep_below: int = 0,
-    surveys: bool = False,
-) -> Log:
-    """Open a partition's directory, which must exist, and bring it into a sound state.
-
-    Parameters
-    ----------
-    clean : bool
-        Whether the last owner closed cleanly; then contents are not read, but for the
-        first 17 bytes of each segment and the batches behind the last index entry.
-    recovery_point, log_start_offset : int
-        From the checkpoints of the data directory; 0 if absent.
-    finding_level : int
-        Of `logging`, at which findings are told.
-    small_file_max_bytes : int
-        Bytes that a file which is read as a whole may have.
-    reached_offset : int
-        An offset that the log once reached, as its stored high watermark says; 0 if unknown.
-    keep_reached_offset : callable, optional
-        Stores such an offset durably, before recovery or a crash removes what else tells of it.
-    high_watermark : int, optional
-        Of a replica, as last stored: where it begins, and stays until its leader says more. By
-        default it is the log end, as of a log that is alone.
-    on_damage : OnDamage
-        Whether damage that valid batches lie behind is cut, or refused (`PASS_OVER`, `REFUSE`).
-    keep_below : int
-        Offset below which `REFUSE` lets no valid batch go: what is known to have been durable.
-    surveys : bool
-        Look at every batch of every segment first, and leave out what is damaged. Over an overlay
-        alone; meant for a second opening, after `PASS_OVER` refused the first.
+def open_log(runtime: Runtime, request: LoadRequest) -> Log:
+    """Open a partition and bring its files into a sound state.
 
     Raises
     ------
@@ -795,50 +725,28 @@ def open_log(
     KafkaStorageError, OSError
         The disk failed.
     """
-    log = LogLoader(
-        runtime,
-        directory,
-        topic_partition,
-        config,
-        clean=clean,
-        recovery_point=recovery_point,
-        log_start_offset=log_start_offset,
-        producer_id_expiration_ms=producer_id_expiration_ms,
-        finding_level=finding_level,
-        small_file_max_bytes=small_file_max_bytes,
-        reached_offset=reached_offset,
-        keep_reached_offset=keep_reached_offset,
-        high_watermark=high_watermark,
-        on_damage=on_damage,
-        keep_below=keep_below,
-        surveys=surveys,
-    ).load()
+    log = LogLoader(runtime, request).load()
 
     def reload() -> None:
         """Recover the log from its files, after an interrupt."""
         # Recovery relies on names that are durable, as they are after a crash.
         runtime.fs.sync_dir(log.directory)
-        loader = LogLoader(
-            runtime,
-            log.directory,
-            topic_partition,
-            log.config,
+        again = replace(
+            request,
+            directory=log.directory,
+            config=log.config,
             clean=False,
             recovery_point=log.recovery_point,
             log_start_offset=log.log_start_offset,
-            producer_id_expiration_ms=producer_id_expiration_ms,
-            finding_level=finding_level,
-            small_file_max_bytes=small_file_max_bytes,
             reached_offset=max(log.local.log_end.offset, log.log_start_offset),
             keep_reached_offset=None,
             high_watermark=None if log.offsets.is_alone else log.high_watermark,
             on_damage=OnDamage.RECOVER,
             keep_below=0,
-            surveys=False,
             keeps_cleaned=True,
         )
-        log.recover_as(loader.load())
+        log.recover_as(LogLoader(runtime, again).load())
 
-    if not surveys:
+    if not request.surveys:
         log.local.reload = reload
     return log

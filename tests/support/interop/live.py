@@ -16,6 +16,7 @@ from logstore.config.overrides import effective_config
 from logstore.errors import LogStoreError
 from logstore.runtime import DiskFileSystem, Runtime, VirtualClock
 from logstore.storage.loading.loader import open_log
+from logstore.storage.loading.request import LoadRequest
 from logstore.storage.log import Log
 from logstore.storage.producers.state import PRODUCER_ID_EXPIRATION_MS
 from logstore.types import AppendOrigin, TopicPartition
@@ -100,13 +101,15 @@ class OurLive:
         folder.mkdir(parents=True, exist_ok=True)
         self._log = open_log(
             Runtime(self._clock, DiskFileSystem(self._clock), random.Random(0)),
-            str(folder),
-            TopicPartition(TOPIC, 0),
-            effective_config(config),
-            clean=left.clean,
-            recovery_point=left.recovery_point,
-            log_start_offset=left.log_start,
-            producer_id_expiration_ms=left.producer_id_expiration_ms,
+            LoadRequest(
+                directory=str(folder),
+                topic_partition=TopicPartition(TOPIC, 0),
+                config=effective_config(config),
+                clean=left.clean,
+                recovery_point=left.recovery_point,
+                log_start_offset=left.log_start,
+                producer_id_expiration_ms=left.producer_id_expiration_ms,
+            ),
         )
         return self._state()
 

@@ -35,6 +35,7 @@ from logstore.runtime import (
 )
 from logstore.storage.checkpoint.atomic import read_bytes
 from logstore.storage.loading.loader import open_log
+from logstore.storage.loading.request import LoadRequest
 from logstore.storage.log import Log, NewRecord
 from logstore.storage.log.epochs import LeaderEpochCache
 from logstore.storage.log.recovery import SegmentRecovery, recover_segment
@@ -195,12 +196,14 @@ class World:
         config.setdefault("segment_index_bytes", 4000)
         return open_log(
             runtime or self.runtime,
-            self.directory,
-            TP,
-            LogConfig(**config),
-            clean=clean,
-            recovery_point=recovery_point,
-            log_start_offset=log_start_offset,
+            LoadRequest(
+                directory=self.directory,
+                topic_partition=TP,
+                config=LogConfig(**config),
+                clean=clean,
+                recovery_point=recovery_point,
+                log_start_offset=log_start_offset,
+            ),
         )
 
     def read_only(self) -> Runtime:

@@ -1,0 +1,71 @@
+"""What is opened, and what its data directory knows of it."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from logstore.storage.loading.on_damage import OnDamage
+from logstore.types import SMALL_FILE_MAX_BYTES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from logstore.config.log_config import LogConfig
+    from logstore.types import TopicPartition
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadRequest:
+    """The arguments of `open_log`.
+
+    Attributes
+    ----------
+    directory : str
+        The partition's folder, which must exist.
+    clean : bool
+        Whether the log was closed cleanly. If so, opening reads only the first 17 bytes of each
+        segment and the batches behind the last index entry.
+    recovery_point, log_start_offset : int
+        From the checkpoints of the data directory; 0 if absent.
+    producer_id_expiration_ms : int
+        `producer.id.expiration.ms` of the broker.
+    finding_level : int
+        The level of `logging` for findings.
+    small_file_max_bytes : int
+        The most bytes of a file that is read as a whole.
+    reached_offset : int
+        An offset that the log once reached, from the stored high watermark; 0 if unknown.
+    keep_reached_offset : callable, optional
+        Stores such an offset durably, before recovery or a crash removes the other evidence.
+    high_watermark : int, optional
+        The stored high watermark of a replica, which stays until the leader moves it. By default
+        it is the log end offset, as of a log without followers.
+    on_damage : OnDamage
+        What to do about damage that valid batches follow.
+    keep_below : int
+        `REFUSE` lets no valid batch below this offset go: what is known to have been durable.
+    surveys : bool
+        Check every batch of every segment first, and leave damage out. Only over an overlay, for a
+        second opening after `PASS_OVER` refused the first.
+    keeps_cleaned : bool
+        Leave `.cleaned` files alone: a pass of the cleaner goes on.
+    """
+
+    directory: str
+    topic_partition: TopicPartition
+    config: LogConfig
+    clean: bool
+    recovery_point: int = 0
+    log_start_offset: int = 0
+    producer_id_expiration_ms: int = 86_400_000
+    finding_level: int = logging.WARNING
+    small_file_max_bytes: int = SMALL_FILE_MAX_BYTES
+    reached_offset: int = 0
+    keep_reached_offset: Callable[[int], None] | None = None
+    high_watermark: int | None = None
+    on_damage: OnDamage = OnDamage.RECOVER
+    keep_below: int = 0
+    surveys: bool = False
+    keeps_cleaned: bool = False
