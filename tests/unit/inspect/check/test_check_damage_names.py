@@ -296,7 +296,7 @@ def test_every_damage_that_was_asked_for_has_a_row():
 
 
 def test_every_check_is_in_a_test_and_in_the_docs():
-    tests = sorted((ROOT.parents[1] / "unit" / "check").glob("test_check*.py"))
+    tests = sorted((ROOT.parents[1] / "unit" / "inspect" / "check").glob("test_check*.py"))
     text = "".join(path.read_text(encoding="utf-8") for path in tests)
     assert [name for name in CHECKS if f'"{name}"' not in text] == []
     docs = (ROOT.parents[2] / "docs" / "CHECKS.md").read_text(encoding="utf-8")
