@@ -18,12 +18,17 @@ from logstore.bench.micro.figures import speeds
 from logstore.bench.micro.logs import CLEANED_AT_MS, MIB, make_log
 from logstore.bench.micro.setting import Job, Setting
 from logstore.bench.report.result import Figures, Line
-from logstore.cleaner import kernels
+from logstore.cleaner.kernels.assemble import assemble_batches
+from logstore.cleaner.kernels.classify import TALLIES, Judging, classify_batches
+from logstore.cleaner.kernels.hashing import Keys
+from logstore.cleaner.kernels.mapping import Build, KeyBlock, map_batches
+from logstore.cleaner.kernels.table import TABLE_COLUMNS, Scan, scan_batches
 from logstore.cleaner.passes.offset_map import OffsetMap
 from logstore.cleaner.passes.rewrite import Rules
 from logstore.cleaner.passes.version_map import kernel_strategy
 from logstore.cleaner.strategy import Strategy
 from logstore.named import NamedTuple
+from logstore.record.kernels import OK
 from logstore.record.layout import HEADER_SIZE
 from logstore.storage.segment.kernels import EXTENT_COLUMNS
 from logstore.types import INT64_MAX
@@ -56,7 +61,7 @@ class MemoryCleaning:
         self._segments = segments
         self._records = records
         rows = CHUNK_BYTES // HEADER_SIZE + 1
-        self._table = np.empty((rows, kernels.TABLE_COLUMNS), np.int64)
+        self._table = np.empty((rows, TABLE_COLUMNS), np.int64)
         self._extents = np.empty((rows, EXTENT_COLUMNS), np.int64)
         self._out = np.empty(sum(map(len, segments)) + 2 * CHUNK_BYTES, np.uint8)
 
@@ -64,25 +69,25 @@ class MemoryCleaning:
         """Map all records, then write the latest of each key."""
         with Stopwatch() as mapping:
             key_map = OffsetMap(MAP_BYTES, max_entries=self._records, winners_end=self._records)
-            build = kernels.Build(kernel_strategy(Strategy()), 0, INT64_MAX, insert=True)
-            take = jit.Bound(kernels.map_batches, key_map.arrays, build, kernels.KeyBlock.empty())
+            build = Build(kernel_strategy(Strategy()), 0, INT64_MAX, insert=True)
+            take = jit.Bound(map_batches, key_map.arrays, build, KeyBlock.empty())
             for data, table in self._chunks(verify=True):
                 status, _ = take(data, table)
-                assert status == kernels.OK
-        judging = kernels.Judging(
+                assert status == OK
+        judging = Judging(
             np.empty(CHUNK_BYTES, np.uint8),
             np.empty(CHUNK_BYTES, np.int64),
-            kernels.Keys.room_for(CHUNK_BYTES // HEADER_SIZE),
-            np.zeros(kernels.TALLIES, np.int64),
+            Keys.room_for(CHUNK_BYTES // HEADER_SIZE),
+            np.zeros(TALLIES, np.int64),
         )
         rules = Rules().for_kernels(CLEANED_AT_MS, INT64_MAX, by_winners=True)
-        judge = jit.Bound(kernels.classify_batches, key_map.arrays, rules, judging)
+        judge = jit.Bound(classify_batches, key_map.arrays, rules, judging)
         end = 0
         with Stopwatch() as rewriting:
             for data, table in self._chunks(verify=False):
                 status, _ = judge(data, table)
-                assert status == kernels.OK
-                _, _, end, _ = kernels.assemble_batches(
+                assert status == OK
+                _, _, end, _ = assemble_batches(
                     data, table, 0, judging.kept_starts, self._out, end, self._extents, 0
                 )
         return Parts(mapping.sample, rewriting.sample, self._out[:end])
@@ -92,10 +97,8 @@ class MemoryCleaning:
             position = 0
             while position < len(segment):
                 data = segment[position : position + CHUNK_BYTES]
-                found = kernels.Scan(
-                    *kernels.scan_batches(data, len(data), verify, 0, INT64_MAX, self._table)
-                )
-                assert found.status == kernels.OK
+                found = Scan(*scan_batches(data, len(data), verify, 0, INT64_MAX, self._table))
+                assert found.status == OK
                 assert found.rows
                 yield data, self._table[: found.rows]
                 position += found.position

@@ -9,8 +9,9 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from logstore import jit
-from logstore.cleaner import kernels
 from logstore.cleaner.errors import OffsetMapFullError
+from logstore.cleaner.kernels.mapping import Build, KeyBlock, map_batches
+from logstore.cleaner.kernels.table import DAMAGED, MAP_FULL
 from logstore.cleaner.passes.chunks import Chunk, ChunkReader, end_of
 from logstore.cleaner.passes.offset_map import KeyMap, OffsetMap
 from logstore.cleaner.passes.places import BatchPlaces
@@ -57,9 +58,9 @@ def new_map(
     )  # fmt: skip
 
 
-def _mapping(key_map: KeyMap, build: kernels.Build) -> jit.Bound[tuple[int, int]]:
+def _mapping(key_map: KeyMap, build: Build) -> jit.Bound[tuple[int, int]]:
     """Return what fills a map from the bytes and the table of a chunk."""
-    return jit.Bound(kernels.map_batches, key_map.arrays, build, kernels.KeyBlock.empty())
+    return jit.Bound(map_batches, key_map.arrays, build, KeyBlock.empty())
 
 
 def _map_chunk(chunk: Chunk, mapping: jit.Bound[tuple[int, int]]) -> bool:
@@ -71,9 +72,9 @@ def _map_chunk(chunk: Chunk, mapping: jit.Bound[tuple[int, int]]) -> bool:
         A batch is damaged.
     """
     status, row = mapping(chunk.data, chunk.table)
-    if status == kernels.DAMAGED:
+    if status == DAMAGED:
         chunk.refuse(row)
-    return status != kernels.MAP_FULL
+    return status != MAP_FULL
 
 
 class MapBuild:
@@ -158,7 +159,7 @@ class MapBuild:
         key_map.latest_offset = self._start - 1
         transactions = TransactionState()
         transactions.add_aborted(self._aborted.between(self._start, self._end))
-        build = kernels.Build(self._strategy, self._start, self._end, insert=True)
+        build = Build(self._strategy, self._start, self._end, insert=True)
         mapping = _mapping(key_map, build)
         for segment in self._log.segments.between(self._start, self._end):
             end = end_of(segment, self._log)
@@ -196,9 +197,7 @@ class MapBuild:
         transactions = TransactionState()
         transactions.add_aborted(self._aborted.between(offset, self._start))
         end, position = end_of(segment, self._log), segment.indexed_position(offset)
-        mapping = _mapping(
-            self._map, kernels.Build(self._strategy, offset, self._start, insert=True)
-        )
+        mapping = _mapping(self._map, Build(self._strategy, offset, self._start, insert=True))
         for chunk in self._reader.chunks(segment, end, position):
             transactions.judge(chunk)
             _map_chunk(chunk, mapping)
@@ -277,9 +276,7 @@ class SeedPass:
             A batch is damaged.
         """
         latest_offset = self._map.latest_offset
-        mapping = _mapping(
-            self._map, kernels.Build(self._strategy, self._start, self._end, insert=False)
-        )
+        mapping = _mapping(self._map, Build(self._strategy, self._start, self._end, insert=False))
         for segment in self._segments:
             end = end_of(segment, self._log)
             # One state a segment: where others are passed over, so are their markers.

@@ -12,14 +12,28 @@ from typing import TYPE_CHECKING, NoReturn
 import numpy as np
 
 from logstore import jit
-from logstore.cleaner import kernels
 from logstore.cleaner.errors import OverflowedSegmentError
+from logstore.cleaner.kernels.table import (
+    COL_ATTRIBUTES,
+    COL_BASE_OFFSET,
+    COL_LAST_OFFSET,
+    COL_POSITION,
+    COL_RECORD_COUNT,
+    COL_SECTION_END,
+    COL_SECTION_START,
+    COL_SIZE,
+    MISPLACED,
+    TABLE_COLUMNS,
+    Scan,
+    read_control_types,
+    scan_batches,
+)
 from logstore.errors import CorruptRecordError, InvalidRecordError
 from logstore.record.batch import RecordBatch, decode_stored
 from logstore.record.codecs import Codec, decompress
 from logstore.record.control import decode_control_key
 from logstore.record.header import BatchHeader
-from logstore.record.kernels import read_i32
+from logstore.record.kernels import OK, read_i32
 from logstore.record.layout import (
     BATCH_LENGTH_POSITION,
     CODEC_MASK,
@@ -83,7 +97,7 @@ class Chunk:
         size_bytes: int,
         data: NDArray[np.uint8],
         table: NDArray[np.int64],
-        found: kernels.Scan,
+        found: Scan,
         ranges: Ranges | None = None,
     ) -> None:
         self.found = found
@@ -105,17 +119,17 @@ class Chunk:
     @property
     def first_offset(self) -> int:
         """First offset of its first batch."""
-        return int(self.table[0, kernels.COL_BASE_OFFSET])
+        return int(self.table[0, COL_BASE_OFFSET])
 
     @property
     def last_offset(self) -> int:
         """Last offset of its last batch."""
-        return int(self.table[-1, kernels.COL_LAST_OFFSET])
+        return int(self.table[-1, COL_LAST_OFFSET])
 
     @property
     def record_count(self) -> int:
         """Records of all its batches."""
-        return int(self.table[:, kernels.COL_RECORD_COUNT].sum())
+        return int(self.table[:, COL_RECORD_COUNT].sum())
 
     def may_have(self, attributes: int) -> bool:
         """Tell whether any of its batches may have one of some attribute bits."""
@@ -128,7 +142,7 @@ class Chunk:
 
     def refuse(self, row: int) -> NoReturn:
         """Raise the error of a batch that a kernel could not read."""
-        inside = int(self.table[row, kernels.COL_POSITION])
+        inside = int(self.table[row, COL_POSITION])
         if self._ranges is None:
             raise_damage(self.segment, self.position + inside)
         for start, end in self._ranges.ranges:
@@ -144,7 +158,7 @@ class Chunk:
         """
         if row == 0:
             self.refuse(row)
-        self.size_bytes = int(self.table[row, kernels.COL_POSITION])
+        self.size_bytes = int(self.table[row, COL_POSITION])
         self.table = self.table[:row]
 
 
@@ -164,7 +178,7 @@ class ChunkReader:
         self._unfolded_max = unfolded_max
         self._io_buffer_bytes = max(io_buffer_bytes, HEADER_SIZE)
         self._hold(self._io_buffer_bytes)
-        self._table = np.empty((0, kernels.TABLE_COLUMNS), np.int64)
+        self._table = np.empty((0, TABLE_COLUMNS), np.int64)
 
     def chunks(
         self,
@@ -239,7 +253,7 @@ class ChunkReader:
         for start, end in ranges.ranges:
             filled += read_into(view[filled : filled + end - start], start)
         found = self._scan(filled, next_offset, end_offset, False, survivors)
-        if found.status != kernels.OK or found.position != filled or found.unfit >= 0:
+        if found.status != OK or found.position != filled or found.unfit >= 0:
             return None
         size_bytes = ranges.end_position - position
         return self._chunk(segment, position, size_bytes, found, ranges)
@@ -251,17 +265,17 @@ class ChunkReader:
         end_offset: int,
         verify: bool,
         survivors: Survivors | None,
-    ) -> kernels.Scan:
-        """Tabulate the batches of the first bytes of the buffer; see `kernels.scan_batches`."""
+    ) -> Scan:
+        """Tabulate the batches of the first bytes of the buffer; see `scan_batches`."""
         rows_max = min(count, self._io_buffer_bytes) // HEADER_SIZE + 1
         if len(self._table) < rows_max:
-            self._table = np.empty((rows_max, kernels.TABLE_COLUMNS), np.int64)
+            self._table = np.empty((rows_max, TABLE_COLUMNS), np.int64)
         data, table, last_offset = self._buffer, self._table, end_offset - 1
         if survivors is None:
-            fields = kernels.scan_batches(data, count, verify, next_offset, last_offset, table)
+            fields = scan_batches(data, count, verify, next_offset, last_offset, table)
         else:
             fields = survivors.scan(data, count, next_offset, last_offset, table)
-        return kernels.Scan._make(fields)
+        return Scan._make(fields)
 
     def _read(
         self,
@@ -278,9 +292,9 @@ class ChunkReader:
             found = self._scan(count, next_offset, end_offset, verify, survivors)
             if found.rows:
                 return self._chunk(segment, position, int(found.position), found)
-            if found.status == kernels.MISPLACED:
+            if found.status == MISPLACED:
                 raise self._misplaced(segment, position, next_offset, end_offset)
-            if found.status != kernels.OK or count < wanted:
+            if found.status != OK or count < wanted:
                 raise_damage(segment, position)
             wanted = self._grow(segment, position, count)
 
@@ -324,7 +338,7 @@ class ChunkReader:
         segment: LogSegment,
         position: int,
         size_bytes: int,
-        found: kernels.Scan,
+        found: Scan,
         ranges: Ranges | None = None,
     ) -> Chunk:
         """Return what was scanned: decompressed, and control batches told apart.
@@ -337,12 +351,12 @@ class ChunkReader:
         if found.unfit >= 0:
             chunk.end_before(found.unfit)
         seconds = found.rows * _BATCH_SECONDS + found.records * _RECORD_SECONDS
-        jit.pays(kernels.scan_batches, seconds)
+        jit.pays(scan_batches, seconds)
         if found.attributes & CODEC_MASK:
             self._unfold(chunk)
         if found.attributes & CONTROL_BIT:
-            status, row = kernels.read_control_types(chunk.data, chunk.table)
-            if status != kernels.OK:
+            status, row = read_control_types(chunk.data, chunk.table)
+            if status != OK:
                 chunk.end_before(row)
         return chunk
 
@@ -350,10 +364,8 @@ class ChunkReader:
         """Append the sections of compressed batches behind a chunk's bytes, or end it early."""
         table = chunk.table
         # A bare header left by compaction has nothing to unfold, whatever codec it names.
-        bare = (table[:, kernels.COL_SIZE] == HEADER_SIZE) & (
-            table[:, kernels.COL_RECORD_COUNT] == 0
-        )
-        compressed = np.flatnonzero((table[:, kernels.COL_ATTRIBUTES] & CODEC_MASK != 0) & ~bare)
+        bare = (table[:, COL_SIZE] == HEADER_SIZE) & (table[:, COL_RECORD_COUNT] == 0)
+        compressed = np.flatnonzero((table[:, COL_ATTRIBUTES] & CODEC_MASK != 0) & ~bare)
         if not len(compressed):
             return
         data, rows = self._decompress(
@@ -363,8 +375,8 @@ class ChunkReader:
         if rows < len(chunk.table):
             chunk.end_before(rows)
         table = chunk.table
-        sections = table[:, kernels.COL_SECTION_END] - table[:, kernels.COL_SECTION_START]
-        unfit = np.flatnonzero(table[:, kernels.COL_RECORD_COUNT] * MIN_RECORD_SIZE > sections)
+        sections = table[:, COL_SECTION_END] - table[:, COL_SECTION_START]
+        unfit = np.flatnonzero(table[:, COL_RECORD_COUNT] * MIN_RECORD_SIZE > sections)
         if len(unfit):
             chunk.end_before(int(unfit[0]))
 
@@ -389,10 +401,10 @@ class ChunkReader:
             if end - size_bytes >= UNFOLDED_BYTES:
                 rows = row
                 break
-            start = int(table[row, kernels.COL_POSITION]) + HEADER_SIZE
-            stop = int(table[row, kernels.COL_POSITION] + table[row, kernels.COL_SIZE])
+            start = int(table[row, COL_POSITION]) + HEADER_SIZE
+            stop = int(table[row, COL_POSITION] + table[row, COL_SIZE])
             try:
-                codec = Codec(int(table[row, kernels.COL_ATTRIBUTES]) & CODEC_MASK)
+                codec = Codec(int(table[row, COL_ATTRIBUTES]) & CODEC_MASK)
                 section = decompress(codec, self._buffer[start:stop].tobytes(), limit=limit)
             except CorruptRecordError as error:
                 if row > 0:
@@ -403,9 +415,9 @@ class ChunkReader:
                     error.position = position + start - HEADER_SIZE
                 raise
             parts.append(section)
-            table[row, kernels.COL_SECTION_START] = end
+            table[row, COL_SECTION_START] = end
             end += len(section)
-            table[row, kernels.COL_SECTION_END] = end
+            table[row, COL_SECTION_END] = end
         return np.frombuffer(bytearray().join(parts), np.uint8), rows
 
 

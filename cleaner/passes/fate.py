@@ -12,7 +12,20 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from logstore.cleaner import kernels, selection
+from logstore.cleaner import selection
+from logstore.cleaner.kernels.classify import RETAINED
+from logstore.cleaner.kernels.facts import (
+    FACT_COLUMNS,
+    FACT_CONTROL,
+    FACT_FATE,
+    FACT_KEY_SIZE,
+    FACT_KEY_START,
+    FACT_OFFSET,
+    FACT_SUPERSEDED_BY,
+    list_records,
+)
+from logstore.cleaner.kernels.slots import MapArrays
+from logstore.cleaner.kernels.table import COL_PARSED, DAMAGED
 from logstore.cleaner.passes.chunks import Chunk, ChunkReader, end_of
 from logstore.cleaner.passes.clean import PassProgress, clean_pass
 from logstore.cleaner.passes.offset_map import MapState, OffsetMap
@@ -45,7 +58,7 @@ active segment. `not_yet_cleanable`: in a segment at or above the first uncleana
 _FATES_BY_SECTION = {selection.ACTIVE: ACTIVE, selection.UNCLEANABLE: NOT_YET_CLEANABLE}
 _CODE = {name: code for code, name in enumerate(FATES)}
 _NOTHING = np.empty(0, np.uint8)
-_NO_MAP = kernels.MapArrays(
+_NO_MAP = MapArrays(
     np.zeros((1, OffsetMap.SLOT_WORDS), np.uint64),
     MapState().words,
     np.zeros(0, np.uint64),
@@ -65,7 +78,7 @@ class FateChunk(NamedTuple):
     superseded_by : (n,) int64
         Offset of the record that a superseded one gives way to, -1 for others.
     controls : (n,) int8
-        `kernels.CONTROL_*`: `CONTROL_NONE` for a record of data.
+        `kernels.table.CONTROL_*`: `CONTROL_NONE` for a record of data.
     data : bytes
         Where the keys lie.
     key_starts, key_sizes : (n,) int64
@@ -142,7 +155,7 @@ def list_fates(
         if segment.base_offset < untouched_from:
             continue
         section = section_of(log, segment, state)
-        fate = _FATES_BY_SECTION.get(section, FATE_NAMES[kernels.RETAINED])
+        fate = _FATES_BY_SECTION.get(section, FATE_NAMES[RETAINED])
         for chunk in reader.chunks(segment, end_of(segment, log)):
             yield _untouched(chunk, fate, log_start_offset)
     return stats
@@ -152,8 +165,8 @@ def _judged(
     chunk: Chunk, key_map: KeyMap, codes: NDArray[np.uint8], log_start_offset: int
 ) -> FateChunk:
     """Return the fates of a chunk that the pass has just judged."""
-    facts = np.empty((chunk.record_count, kernels.FACT_COLUMNS), np.int64)
-    status, row = kernels.list_records(
+    facts = np.empty((chunk.record_count, FACT_COLUMNS), np.int64)
+    status, row = list_records(
         chunk.data,
         chunk.table,
         codes,
@@ -161,7 +174,7 @@ def _judged(
         key_map.arrays,
         facts,
     )
-    if status == kernels.DAMAGED:
+    if status == DAMAGED:
         chunk.refuse(row)
     return _fate_chunk(chunk, facts, log_start_offset)
 
@@ -169,9 +182,9 @@ def _judged(
 def _untouched(chunk: Chunk, fate: str, log_start_offset: int) -> FateChunk:
     """Return a chunk whose records all have the same fate, since no pass looks at them."""
     table = chunk.table
-    table[:, kernels.COL_PARSED] = 0
-    facts = np.empty((chunk.record_count, kernels.FACT_COLUMNS), np.int64)
-    status, row = kernels.list_records(
+    table[:, COL_PARSED] = 0
+    facts = np.empty((chunk.record_count, FACT_COLUMNS), np.int64)
+    status, row = list_records(
         chunk.data,
         table,
         _NOTHING,
@@ -179,7 +192,7 @@ def _untouched(chunk: Chunk, fate: str, log_start_offset: int) -> FateChunk:
         _NO_MAP,
         facts,
     )
-    if status == kernels.DAMAGED:
+    if status == DAMAGED:
         chunk.end_before(row)
         return _untouched(chunk, fate, log_start_offset)
     return _fate_chunk(chunk, facts, log_start_offset)
@@ -187,15 +200,15 @@ def _untouched(chunk: Chunk, fate: str, log_start_offset: int) -> FateChunk:
 
 def _fate_chunk(chunk: Chunk, facts: NDArray[np.int64], log_start_offset: int) -> FateChunk:
     """Name the columns; what lies below the log start is nobody's concern any more."""
-    is_below = facts[:, kernels.FACT_OFFSET] < log_start_offset
-    facts[is_below, kernels.FACT_FATE] = _CODE[BELOW_LOG_START]
-    facts[is_below, kernels.FACT_SUPERSEDED_BY] = NO_OFFSET
+    is_below = facts[:, FACT_OFFSET] < log_start_offset
+    facts[is_below, FACT_FATE] = _CODE[BELOW_LOG_START]
+    facts[is_below, FACT_SUPERSEDED_BY] = NO_OFFSET
     return FateChunk(
-        facts[:, kernels.FACT_OFFSET],
-        facts[:, kernels.FACT_FATE].astype(np.uint8),
-        facts[:, kernels.FACT_SUPERSEDED_BY],
-        facts[:, kernels.FACT_CONTROL].astype(np.int8),
+        facts[:, FACT_OFFSET],
+        facts[:, FACT_FATE].astype(np.uint8),
+        facts[:, FACT_SUPERSEDED_BY],
+        facts[:, FACT_CONTROL].astype(np.int8),
         chunk.data.tobytes(),  # the reader fills its buffer again
-        facts[:, kernels.FACT_KEY_START],
-        facts[:, kernels.FACT_KEY_SIZE],
+        facts[:, FACT_KEY_START],
+        facts[:, FACT_KEY_SIZE],
     )

@@ -14,7 +14,8 @@ import numpy as np
 
 from logstore.cleaner.config import keys_of
 from logstore.cleaner.errors import OffsetMapFullError
-from logstore.cleaner.kernels import MapArrays, offsets, slots
+from logstore.cleaner.kernels import offsets, slots
+from logstore.cleaner.kernels.slots import MapArrays
 from logstore.cleaner.kernels.winners import WORD_BITS
 from logstore.cleaner.strategy import OFFSET_ENTRY_BYTES
 from logstore.runtime import Random

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from logstore.cleaner import kernels
+from logstore.cleaner.kernels.ranges import note_places
+from logstore.cleaner.kernels.table import PLACE_COLUMNS
 from logstore.named import NamedTuple
 from logstore.record.layout import CODEC_MASK
 
@@ -39,7 +40,7 @@ class BatchPlaces:
     """
 
     def __init__(self) -> None:
-        self._rows = np.empty((PLACES_MAX, kernels.PLACE_COLUMNS), np.int64)
+        self._rows = np.empty((PLACES_MAX, PLACE_COLUMNS), np.int64)
         self._filled = 0
         self._spans: dict[int, _Span] = {}
 
@@ -55,7 +56,7 @@ class BatchPlaces:
             return
         base_offset = chunk.segment.base_offset
         first_row, _, size_bytes = self._spans.get(base_offset) or _Span(self._filled, 0, 0)
-        self._filled = kernels.note_places(chunk.table, chunk.position, self._rows, self._filled)
+        self._filled = note_places(chunk.table, chunk.position, self._rows, self._filled)
         self._spans[base_offset] = _Span(first_row, self._filled, size_bytes + chunk.size_bytes)
 
     def of(self, segment: LogSegment) -> NDArray[np.int64] | None:

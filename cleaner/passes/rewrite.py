@@ -13,7 +13,32 @@ import numpy as np
 from numpy.typing import NDArray
 
 from logstore import jit
-from logstore.cleaner import kernels
+from logstore.cleaner.kernels.assemble import assemble_batches, write_header, write_kept_records
+from logstore.cleaner.kernels.classify import (
+    ABORTED,
+    CONTROL_EXPIRED,
+    FATES,
+    GROUP_RECORDS,
+    SUPERSEDED,
+    TALLIES,
+    TALLY_BOUND,
+    TALLY_READ,
+    TALLY_WRITTEN,
+    Judging,
+    PassRules,
+    classify_batches,
+)
+from logstore.cleaner.kernels.hashing import Keys
+from logstore.cleaner.kernels.table import (
+    COL_ATTRIBUTES,
+    COL_DISCARD,
+    COL_LAST_OFFSET,
+    COL_OUT_SIZE,
+    COL_VERDICT,
+    DAMAGED,
+    DISCARD_ABORTED,
+    VERDICT_RETAIN_EMPTY,
+)
 from logstore.cleaner.passes.chunks import Chunk, ChunkReader, end_of
 from logstore.cleaner.passes.places import BatchPlaces
 from logstore.cleaner.passes.skipping import Skipping, Survivors
@@ -26,6 +51,7 @@ from logstore.cleaner.passes.version_map import kernel_strategy
 from logstore.cleaner.strategy import Strategy
 from logstore.named import NamedTuple
 from logstore.record.codecs import Codec, compress
+from logstore.record.kernels import OK
 from logstore.record.layout import CODEC_MASK, HEADER_SIZE
 from logstore.storage.segment.kernels import EXTENT_COLUMNS, EXTENT_SIZE, find_index_entries
 from logstore.storage.segment.segment import LogSegment
@@ -65,13 +91,11 @@ class Rules(NamedTuple):
 
     def for_kernels(
         self, now_ms: int, new_horizon_ms: int, *, by_winners: bool = False
-    ) -> kernels.PassRules:
-        """Return the rules of a pass as kernels take them; see `kernels.PassRules`."""
+    ) -> PassRules:
+        """Return the rules of a pass as kernels take them; see `PassRules`."""
         strategy = kernel_strategy(self.strategy)
         keep_offset = self.keep_offset if strategy.has_versions else NO_OFFSET
-        return kernels.PassRules(
-            strategy, keep_offset, self.safe_ms, now_ms, new_horizon_ms, by_winners
-        )
+        return PassRules(strategy, keep_offset, self.safe_ms, now_ms, new_horizon_ms, by_winners)
 
 
 class Rewriter:
@@ -137,11 +161,11 @@ class Rewriter:
         self._survivors: Survivors | None = None
         if self._rules.by_winners:
             self._survivors = Survivors(key_map.arrays, self._rules, upper_bound_offset)
-        self._judging = kernels.Judging(
+        self._judging = Judging(
             np.empty(0, np.uint8),
             np.empty(0, np.int64),
-            kernels.Keys.room_for(kernels.GROUP_RECORDS),
-            np.zeros(kernels.TALLIES, np.int64),
+            Keys.room_for(GROUP_RECORDS),
+            np.zeros(TALLIES, np.int64),
         )
         self._judge = self._bound()
         self._out = np.empty(OUT_BYTES, np.uint8)
@@ -156,17 +180,17 @@ class Rewriter:
     @property
     def fates(self) -> NDArray[np.int64]:
         """Records by fate."""
-        return self._judging.tally[: kernels.FATES]
+        return self._judging.tally[:FATES]
 
     @property
     def messages_read(self) -> int:
         """Records of the batches that were gone through."""
-        return int(self._judging.tally[kernels.TALLY_READ])
+        return int(self._judging.tally[TALLY_READ])
 
     @property
     def messages_written(self) -> int:
         """Records that were kept."""
-        return int(self._judging.tally[kernels.TALLY_WRITTEN])
+        return int(self._judging.tally[TALLY_WRITTEN])
 
     def steps(self, group: Sequence[LogSegment], destination: LogSegment | None) -> Iterator[int]:
         """Rewrite a group; yield the bytes of each chunk before it is filtered.
@@ -215,16 +239,16 @@ class Rewriter:
     def _filter(self, chunk: Chunk, destination: LogSegment | None) -> None:
         table = chunk.table
         if chunk.last_offset + 1 >= self._upper_bound_offset > chunk.first_offset:
-            last_of_round = table[:, kernels.COL_LAST_OFFSET] == self._upper_bound_offset - 1
-            table[last_of_round, kernels.COL_VERDICT] = kernels.VERDICT_RETAIN_EMPTY
+            last_of_round = table[:, COL_LAST_OFFSET] == self._upper_bound_offset - 1
+            table[last_of_round, COL_VERDICT] = VERDICT_RETAIN_EMPTY
         self._reserve_records(chunk)
         status, row = self._judge(chunk.data, table)
-        if status == kernels.DAMAGED:
+        if status == DAMAGED:
             chunk.refuse(row)
         if chunk.passed_over:
             tally = self._judging.tally
-            tally[kernels.SUPERSEDED] += chunk.passed_over
-            tally[kernels.TALLY_READ] += chunk.passed_over
+            tally[SUPERSEDED] += chunk.passed_over
+            tally[TALLY_READ] += chunk.passed_over
         if self._observer is not None:
             self._observer(self._map, chunk, self._judging.codes)
         self.bytes_written += self._assemble(chunk, destination)
@@ -240,19 +264,19 @@ class Rewriter:
                 codes=np.empty(room, np.uint8), kept_starts=np.empty(room, np.int64)
             )
         if largest > len(judging.keys.starts):
-            judging = judging._replace(keys=kernels.Keys.room_for(largest))
+            judging = judging._replace(keys=Keys.room_for(largest))
         if judging is not self._judging:
             self._judging = judging
             self._judge = self._bound()
 
     def _bound(self) -> jit.Bound[tuple[int, int]]:
         """Return what judges the bytes and the table of a chunk."""
-        return jit.Bound(kernels.classify_batches, self._map.arrays, self._rules, self._judging)
+        return jit.Bound(classify_batches, self._map.arrays, self._rules, self._judging)
 
     def _assemble(self, chunk: Chunk, destination: LogSegment | None) -> int:
         """Write the chunk's survivors behind what waits to be written; return their bytes."""
         table = chunk.table
-        bound = int(self._judging.tally[kernels.TALLY_BOUND])
+        bound = int(self._judging.tally[TALLY_BOUND])
         if self._filled + bound > len(self._out):
             self._flush(destination)
         if bound > len(self._out):
@@ -264,7 +288,7 @@ class Rewriter:
         row = 0
         start = position = self._filled
         while True:
-            status, row, position, self._extents_filled = kernels.assemble_batches(
+            status, row, position, self._extents_filled = assemble_batches(
                 chunk.data,
                 table,
                 row,
@@ -274,17 +298,17 @@ class Rewriter:
                 self._extents,
                 self._extents_filled,
             )
-            if status == kernels.OK:
+            if status == OK:
                 break
             body = self._compressed_body(chunk, row)
             end = position + HEADER_SIZE + len(body)
-            left = int(table[row + 1 :, kernels.COL_OUT_SIZE].sum())
+            left = int(table[row + 1 :, COL_OUT_SIZE].sum())
             if end + left > len(self._out):
                 grown = np.empty(2 * end + left, np.uint8)
                 grown[:position] = self._out[:position]
                 self._out = grown
             self._out[end - len(body) : end] = np.frombuffer(body, np.uint8)
-            kernels.write_header(chunk.data, table[row], self._out, position, end)
+            write_header(chunk.data, table[row], self._out, position, end)
             self._extents[self._extents_filled - 1, EXTENT_SIZE] = end - position
             position = end
             row += 1
@@ -294,7 +318,7 @@ class Rewriter:
     def _flush(self, destination: LogSegment | None) -> None:
         """Append what waits to be written; without a destination forget it."""
         if destination is not None and self._filled:
-            jit.follow(find_index_entries, kernels.assemble_batches)
+            jit.follow(find_index_entries, assemble_batches)
             waiting = memoryview(self._out)[: self._filled]  # type: ignore[arg-type]  # a buffer
             destination.append_columns(self._extents[: self._extents_filled], [waiting])
         if destination is not None:
@@ -307,13 +331,13 @@ class Rewriter:
     def _compressed_body(self, chunk: Chunk, row: int) -> bytes:
         """Return the kept records of a batch, compressed by its own codec again."""
         columns = chunk.table[row]
-        section = np.empty(int(columns[kernels.COL_OUT_SIZE]), np.uint8)
-        end = kernels.write_kept_records(chunk.data, columns, self._judging.kept_starts, section, 0)
-        codec = Codec(int(columns[kernels.COL_ATTRIBUTES]) & CODEC_MASK)
+        section = np.empty(int(columns[COL_OUT_SIZE]), np.uint8)
+        end = write_kept_records(chunk.data, columns, self._judging.kept_starts, section, 0)
+        codec = Codec(int(columns[COL_ATTRIBUTES]) & CODEC_MASK)
         return compress(codec, section[:end].tobytes())
 
 
 def fates_unread(table: NDArray[np.int64]) -> NDArray[np.uint8]:
     """Return the fate, by row, of records that were discarded without being parsed."""
-    aborted = table[:, kernels.COL_DISCARD] == kernels.DISCARD_ABORTED
-    return np.where(aborted, np.uint8(kernels.ABORTED), np.uint8(kernels.CONTROL_EXPIRED))
+    aborted = table[:, COL_DISCARD] == DISCARD_ABORTED
+    return np.where(aborted, np.uint8(ABORTED), np.uint8(CONTROL_EXPIRED))

@@ -7,7 +7,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from logstore import jit
-from logstore.cleaner import kernels
+from logstore.cleaner.kernels.classify import PassRules
+from logstore.cleaner.kernels.ranges import choose_ranges, scan_survivors
+from logstore.cleaner.kernels.slots import MapArrays
+from logstore.cleaner.kernels.table import COL_SIZE
 from logstore.named import NamedTuple
 
 if TYPE_CHECKING:
@@ -54,22 +57,22 @@ class Skipping:
     def __init__(
         self,
         places: NDArray[np.int64],
-        key_map: kernels.MapArrays,
-        rules: kernels.PassRules,
+        key_map: MapArrays,
+        rules: PassRules,
         upper_bound_offset: int,
     ) -> None:
         self._places = places
         self._row = 0
         self._ranges = np.empty((len(places), 2), np.int64)
         self._choose = jit.Bound(
-            kernels.choose_ranges,
+            choose_ranges,
             *(places, self._ranges, key_map, rules),
             *(upper_bound_offset - 1, SPAN_BYTES, LEAST_GAP_BYTES),
         )
 
     def next_ranges(self, room: int) -> Ranges | None:
         """Return what to read next, of so many bytes at the most; None if a batch is larger."""
-        if self._places[self._row, kernels.COL_SIZE] > room:
+        if self._places[self._row, COL_SIZE] > room:
             return None
         count, self._row, end_position, passed_over = self._choose(self._row, room)
         return Ranges(self._ranges[:count].tolist(), int(end_position), int(passed_over))
@@ -86,11 +89,9 @@ class Survivors:
         The batch that ends right before it always has a row.
     """
 
-    def __init__(
-        self, key_map: kernels.MapArrays, rules: kernels.PassRules, upper_bound_offset: int
-    ) -> None:
+    def __init__(self, key_map: MapArrays, rules: PassRules, upper_bound_offset: int) -> None:
         self._kept_last_offset = upper_bound_offset - 1
-        self._scan = jit.Bound(kernels.scan_survivors, key_map, rules)
+        self._scan = jit.Bound(scan_survivors, key_map, rules)
 
     def scan(
         self,
@@ -100,7 +101,7 @@ class Survivors:
         greatest_offset: int,
         table: NDArray[np.int64],
     ) -> tuple[int, ...]:
-        """Tabulate the batches of `data[:end]`; see `kernels.scan_survivors`."""
+        """Tabulate the batches of `data[:end]`; see `scan_survivors`."""
         kept = self._kept_last_offset
         fields: tuple[int, ...] = self._scan(data, end, least_offset, greatest_offset, kept, table)
         return fields

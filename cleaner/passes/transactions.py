@@ -14,7 +14,23 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from logstore.cleaner import kernels
+from logstore.cleaner.kernels.table import (
+    COL_CONTROL,
+    COL_DISCARD,
+    COL_LAST_OFFSET,
+    COL_PRODUCER_EPOCH,
+    COL_PRODUCER_ID,
+    COL_VERDICT,
+    CONTROL_ABORT,
+    CONTROL_COMMIT,
+    CONTROL_EMPTY,
+    CONTROL_NONE,
+    DISCARD_ABORTED,
+    DISCARD_EXPIRING,
+    VERDICT_RETAIN_EMPTY,
+    keep_last_batches,
+    list_transactional,
+)
 from logstore.record.layout import CONTROL_BIT, TRANSACTIONAL_BIT
 from logstore.types import INT64_MAX, NO_OFFSET
 
@@ -84,18 +100,16 @@ class TransactionState:
         table = chunk.table
         if len(self._found) < len(table):
             self._found = np.empty((2 * len(table), 6), np.int64)
-        count = kernels.list_transactional(
-            table, self._tells_mapped, self._discarded_before, self._found
-        )
+        count = list_transactional(table, self._tells_mapped, self._discarded_before, self._found)
         known = self._known
         for start, end, first, last, producer_id, control in self._found[:count].tolist():
             self._reach(first)
             if known and known[0][0] <= last:
                 self._judge_apart(table, start, end, producer_id)
-            elif control == kernels.CONTROL_NONE:
+            elif control == CONTROL_NONE:
                 self._meet_data(table, start, end, producer_id)
             elif self._meet_marker(producer_id, control):
-                table[start, kernels.COL_DISCARD] = kernels.DISCARD_EXPIRING
+                table[start, COL_DISCARD] = DISCARD_EXPIRING
 
     def _reach(self, offset: int) -> None:
         while self._known and self._known[0][0] <= offset:
@@ -107,7 +121,7 @@ class TransactionState:
     ) -> None:
         """Judge the batches of a run, inside which an aborted transaction begins, one by one."""
         for row in range(start, end):
-            self._reach(int(table[row, kernels.COL_LAST_OFFSET]))
+            self._reach(int(table[row, COL_LAST_OFFSET]))
             self._meet_data(table, row, row + 1, producer_id)
 
     def _meet_data(self, table: NDArray[np.int64], start: int, end: int, producer_id: int) -> None:
@@ -116,27 +130,27 @@ class TransactionState:
             self._committed.add(producer_id)
             return
         self._seen.add(producer_id)
-        table[start:end, kernels.COL_DISCARD] = kernels.DISCARD_ABORTED
+        table[start:end, COL_DISCARD] = DISCARD_ABORTED
         if self.discarded is not None:
-            self.discarded.update(table[start:end, kernels.COL_LAST_OFFSET].tolist())
+            self.discarded.update(table[start:end, COL_LAST_OFFSET].tolist())
             if len(self.discarded) > DISCARDED_MAX:
                 self.discarded = None
 
     def _meet_marker(self, producer_id: int, control: int) -> bool:
         """Record a control batch; tell whether nothing needs it any more."""
-        if control == kernels.CONTROL_ABORT:
+        if control == CONTROL_ABORT:
             transaction = self._aborted.pop(producer_id, None)
             if transaction is None or producer_id not in self._seen:
                 return True
             self._seen.discard(producer_id)
             self.kept_aborts.append(transaction)
             return False
-        if control == kernels.CONTROL_COMMIT:
+        if control == CONTROL_COMMIT:
             if producer_id not in self._committed:
                 return True
             self._committed.discard(producer_id)
             return False
-        return control == kernels.CONTROL_EMPTY
+        return control == CONTROL_EMPTY
 
 
 class AbortedTransactions:
@@ -210,7 +224,7 @@ class LastBatches:
         start = bisect_left(self._ends, chunk.first_offset)
         end = bisect_right(self._ends, chunk.last_offset, start)
         if start < end:
-            kernels.keep_last_batches(
+            keep_last_batches(
                 chunk.table, self._end_offsets[start:end], self._producer_ids[start:end]
             )
         if self._epochs_without_data and chunk.may_have(CONTROL_BIT):
@@ -218,10 +232,10 @@ class LastBatches:
 
     def _keep_markers(self, table: NDArray[np.int64]) -> None:
         """Note the control batches of producers that have no data, of their present epoch."""
-        columns = [kernels.COL_PRODUCER_ID, kernels.COL_PRODUCER_EPOCH]
-        rows = np.flatnonzero(table[:, kernels.COL_CONTROL] != kernels.CONTROL_NONE)
+        columns = [COL_PRODUCER_ID, COL_PRODUCER_EPOCH]
+        rows = np.flatnonzero(table[:, COL_CONTROL] != CONTROL_NONE)
         for row, (producer_id, epoch) in zip(
             rows.tolist(), table[rows][:, columns].tolist(), strict=True
         ):
             if self._epochs_without_data.get(producer_id) == epoch:
-                table[row, kernels.COL_VERDICT] = kernels.VERDICT_RETAIN_EMPTY
+                table[row, COL_VERDICT] = VERDICT_RETAIN_EMPTY

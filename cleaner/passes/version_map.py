@@ -9,7 +9,8 @@ from __future__ import annotations
 import numpy as np
 
 from logstore.cleaner.errors import OffsetMapFullError
-from logstore.cleaner.kernels import KernelStrategy, versions
+from logstore.cleaner.kernels import versions
+from logstore.cleaner.kernels.versions import KernelStrategy
 from logstore.cleaner.passes.offset_map import KeyMap, as_array
 from logstore.cleaner.strategy import (
     HEADER,

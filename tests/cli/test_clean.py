@@ -211,12 +211,12 @@ def test_warmup_compiles(run):
 
 
 CALLED_FROM_PYTHON = (
-    "scan_batches",
-    "map_batches",
-    "classify_batches",
-    "assemble_batches",
-    "write_kept_records",
-    "list_records",
+    "table.scan_batches",
+    "mapping.map_batches",
+    "classify.classify_batches",
+    "assemble.assemble_batches",
+    "assemble.write_kept_records",
+    "facts.list_records",
 )
 
 
@@ -224,11 +224,11 @@ CALLED_FROM_PYTHON = (
 def test_warmup_leaves_no_kernel_of_a_cleaning_for_later(data_dir):
     """In a process of its own: in this one, other tests have compiled them."""
     program = (
-        "from logstore.cleaner import kernels\n"
+        "from pkgutil import resolve_name\n"
         "from logstore.cli.main import main\n"
         "main(['warmup'], standalone_mode=False)\n"
         f"for name in {CALLED_FROM_PYTHON!r}:\n"
-        "    assert getattr(kernels, name).signatures, name\n"
+        "    assert resolve_name(f'logstore.cleaner.kernels.{name}').signatures, name\n"
     )
     environment = {**os.environ, "LOGSTORE_DATA_DIR": str(data_dir)}
     ended = subprocess.run(

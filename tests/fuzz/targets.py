@@ -14,7 +14,17 @@ from contextlib import suppress
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from logstore.cleaner import kernels
+from logstore.cleaner.kernels.slots import MAX_OFFSET_SPAN
+from logstore.cleaner.kernels.table import (
+    COL_BASE_OFFSET,
+    COL_LAST_OFFSET,
+    COL_POSITION,
+    COL_RECORD_COUNT,
+    COL_SECTION_END,
+    COL_SECTION_START,
+    DAMAGED,
+    MISPLACED,
+)
 from logstore.cleaner.passes.offset_map import KeyMap, OffsetMap
 from logstore.cleaner.passes.rewrite import Rules
 from logstore.cleaner.passes.version_map import VersionMap
@@ -37,6 +47,7 @@ from logstore.record.batch import RecordBatch
 from logstore.record.codecs import Codec, compress, decompress
 from logstore.record.columns import decode_section
 from logstore.record.control import end_txn_marker_of
+from logstore.record.kernels import OK as KERNEL_OK
 from logstore.record.records import Record, decode_records, encode_records
 from logstore.record.walk import walk_buffer, walk_headers
 from logstore.storage.checkpoint.offsets import OffsetCheckpoint
@@ -252,18 +263,18 @@ def _scan(data: bytes) -> None:
     walked = oracle.walk(data, is_file=False)
     for check_crc in (True, False):
         wanted = []
-        stopped = kernels.DAMAGED
+        stopped = DAMAGED
         for each in walked.batches:
             sized = len(each.data) >= 61 and each.base_offset >= 0 and each.delta >= 0
             fits = each.last_offset <= oracle.INT64_MAX and each.record_count >= 0
             if not (sized and fits and (each.is_sound or not check_crc)):
                 break
             if wanted and each.base_offset <= wanted[-1].last_offset:
-                stopped = kernels.MISPLACED
+                stopped = MISPLACED
                 break
             wanted.append(each)
         status, table, position = scan(data, check_crc=check_crc, rows=len(data) // 61 + 1)
-        columns = (kernels.COL_POSITION, kernels.COL_BASE_OFFSET, kernels.COL_LAST_OFFSET)
+        columns = (COL_POSITION, COL_BASE_OFFSET, COL_LAST_OFFSET)
         assert [tuple(row) for row in table[:, columns].tolist()] == [
             (each.position, each.base_offset, each.last_offset) for each in wanted
         ]
@@ -274,9 +285,7 @@ def _scan(data: bytes) -> None:
             assert status == stopped
         elif walked.ending == "end" and (len(data) - end < 17 or data[end + 16] == 2):
             size = int.from_bytes(data[end + 8 : end + 12], "big") + 12
-            assert status == (
-                kernels.DAMAGED if len(data) - end >= 17 and size < 61 else kernels.OK
-            )
+            assert status == (DAMAGED if len(data) - end >= 17 and size < 61 else KERNEL_OK)
 
 
 def clean_kernels(data: bytes) -> str:
@@ -291,37 +300,37 @@ def clean_kernels(data: bytes) -> str:
             table, taken = table[:row], taken[:row]
             break
     extended = unfolded(data[:end], table, sections[: len(table)])
-    counts = table[:, kernels.COL_RECORD_COUNT]
-    sizes = table[:, kernels.COL_SECTION_END] - table[:, kernels.COL_SECTION_START]
+    counts = table[:, COL_RECORD_COUNT]
+    sizes = table[:, COL_SECTION_END] - table[:, COL_SECTION_START]
     if (counts * 7 > sizes).any():
         return OUTCOMES[CorruptRecordError]  # refused before the kernels see it
-    base = int(table[0, kernels.COL_BASE_OFFSET]) if len(table) else 0
+    base = int(table[0, COL_BASE_OFFSET]) if len(table) else 0
     offset_map = OffsetMap(24 * 4000, base_offset=base, rng=None)
     offsets = [each.header.base_offset for each in taken]
     ends = [each.header.last_offset for each in taken]
     rising = all(base <= a <= b for a, b in zip(offsets, ends, strict=True)) and all(
         a < b for a, b in zip(ends, offsets[1:], strict=False)
     )
-    if not rising or any(b - base > kernels.MAX_OFFSET_SPAN for b in ends):
+    if not rising or any(b - base > MAX_OFFSET_SPAN for b in ends):
         return "out_of_order"  # the reader of chunks refuses such a chunk
     decodable = [_is_decodable(each) for each in taken]
     bad = decodable.index(False) if False in decodable else len(taken)
-    end = min(base + kernels.MAX_OFFSET_SPAN, INT64_MAX)
+    end = min(base + MAX_OFFSET_SPAN, INT64_MAX)
     status, row = build(extended, table, base, offset_map)
     if bad == len(taken) or not taken[bad].header.is_control:  # those the map passes over unread
-        damaged = (kernels.DAMAGED, bad) if bad < len(taken) else (kernels.OK, bad)
+        damaged = (DAMAGED, bad) if bad < len(taken) else (KERNEL_OK, bad)
         assert (status, row) == damaged, f"{status} at {row}, not {bad}"
     if bad < len(taken):
         status, row, _, _ = classify(extended, table, offset_map, 1500, 2500)
-        assert (status, row) == (kernels.DAMAGED, bad)
+        assert (status, row) == (DAMAGED, bad)
         for strategy in STRATEGIES.values():
             version_map = VersionMap(32 * 4000, base_offset=base)
             compete(extended, table, base, end, version_map, strategy)
             found = classify(extended, table, version_map, 1500, 2500, Rules(strategy))[:2]
-            assert found == (kernels.DAMAGED, bad)
+            assert found == (DAMAGED, bad)
         return OUTCOMES[CorruptRecordError]
     mapping = cleaner_oracle.map_batches(taken, base, offset_map.limit, base - 1)
-    assert status == kernels.OK
+    assert status == KERNEL_OK
     assert len(offset_map) == len(mapping.offsets)
     assert offset_map.latest_offset == max(mapping.latest_offset, base - 1)
     outcome = _judge(extended, table, taken, offset_map, mapping, Rules())
@@ -360,7 +369,7 @@ def _judge(
 ) -> str:
     """Classify and assemble all batches of a table; every byte is what the oracle says."""
     status, row, _, starts = classify(extended, table, key_map, 1500, 2500, rules)
-    assert (status, row) == (kernels.OK, len(taken))
+    assert (status, row) == (KERNEL_OK, len(taken))
     outputs = assemble(extended, table, starts)
     for index, (each, output) in enumerate(zip(taken, outputs, strict=True)):
         try:

@@ -11,11 +11,45 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from logstore.cleaner import kernels
+from logstore.cleaner.kernels.slots import siphash128
+from logstore.cleaner.kernels.table import (
+    COL_ATTRIBUTES,
+    COL_BASE_OFFSET,
+    COL_BASE_TIMESTAMP,
+    COL_CONTROL,
+    COL_DISCARD,
+    COL_FORM,
+    COL_KEPT,
+    COL_LAST_OFFSET,
+    COL_MAX_TIMESTAMP,
+    COL_PARSED,
+    COL_PRODUCER_EPOCH,
+    COL_PRODUCER_ID,
+    COL_RECORD_COUNT,
+    COL_SECTION_END,
+    COL_SECTION_START,
+    COL_SIZE,
+    COL_VERDICT,
+    CONTROL_ABORT,
+    CONTROL_COMMIT,
+    CONTROL_EMPTY,
+    CONTROL_NONE,
+    CONTROL_OTHER,
+    DAMAGED,
+    DISCARD_ABORTED,
+    DISCARD_EXPIRING,
+    DISCARD_NONE,
+    MAP_FULL,
+    VERDICT_DELETE_EMPTY,
+    VERDICT_RETAIN_EMPTY,
+    read_control_types,
+    scan_batches,
+)
 from logstore.cleaner.passes.offset_map import OffsetMap
 from logstore.cleaner.stats import FATE_NAMES
 from logstore.record.batch import RecordBatch, build_batch
 from logstore.record.codecs import Codec
+from logstore.record.kernels import OK
 from logstore.record.records import Record
 from logstore.runtime import random_source
 from tests.support.oracles import cleaner_oracle as oracle
@@ -30,7 +64,7 @@ from tests.support.world.kernel_calls import FORMS, array, assemble, build, clas
 from tests.support.world.record_strategies import damaged
 
 pytestmark = pytest.mark.skipif(
-    not hasattr(kernels.scan_batches, "signatures"),
+    not hasattr(scan_batches, "signatures"),
     reason="kernels run as plain Python, where overflow warns instead of wrapping",
 )
 
@@ -45,9 +79,7 @@ pytestmark = pytest.mark.skipif(
     k1=st.integers(0, 2**64 - 1),
 )
 def test_siphash128(data, lead, k0, k1):
-    found = kernels.siphash128(
-        array(bytes(lead) + data), lead, len(data), np.uint64(k0), np.uint64(k1)
-    )
+    found = siphash128(array(bytes(lead) + data), lead, len(data), np.uint64(k0), np.uint64(k1))
     assert tuple(map(int, found)) == oracle.siphash128(data, k0, k1, 1, 3)
 
 
@@ -79,7 +111,7 @@ def test_scan_batches_finds_the_whole_batches_and_their_headers(batches, cut):
     raw = b"".join(batch.data for batch in batches)
     raw = raw[: max(0, len(raw) - cut)]
     status, table, position = scan(raw)
-    assert status == kernels.OK
+    assert status == OK
     whole, end = [], 0
     for batch in batches:
         if end + len(batch.data) > len(raw):
@@ -88,29 +120,29 @@ def test_scan_batches_finds_the_whole_batches_and_their_headers(batches, cut):
         end += len(batch.data)
     assert position == end
     columns = {
-        kernels.COL_SIZE: [header.size_bytes for header in whole],
-        kernels.COL_BASE_OFFSET: [header.base_offset for header in whole],
-        kernels.COL_LAST_OFFSET: [header.last_offset for header in whole],
-        kernels.COL_ATTRIBUTES: [header.attributes for header in whole],
-        kernels.COL_BASE_TIMESTAMP: [header.base_timestamp for header in whole],
-        kernels.COL_MAX_TIMESTAMP: [header.max_timestamp for header in whole],
-        kernels.COL_PRODUCER_ID: [header.producer_id for header in whole],
-        kernels.COL_PRODUCER_EPOCH: [header.producer_epoch for header in whole],
-        kernels.COL_RECORD_COUNT: [header.record_count for header in whole],
-        kernels.COL_VERDICT: [kernels.VERDICT_DELETE_EMPTY] * len(whole),
-        kernels.COL_DISCARD: [kernels.DISCARD_NONE] * len(whole),
-        kernels.COL_CONTROL: [kernels.CONTROL_NONE] * len(whole),
+        COL_SIZE: [header.size_bytes for header in whole],
+        COL_BASE_OFFSET: [header.base_offset for header in whole],
+        COL_LAST_OFFSET: [header.last_offset for header in whole],
+        COL_ATTRIBUTES: [header.attributes for header in whole],
+        COL_BASE_TIMESTAMP: [header.base_timestamp for header in whole],
+        COL_MAX_TIMESTAMP: [header.max_timestamp for header in whole],
+        COL_PRODUCER_ID: [header.producer_id for header in whole],
+        COL_PRODUCER_EPOCH: [header.producer_epoch for header in whole],
+        COL_RECORD_COUNT: [header.record_count for header in whole],
+        COL_VERDICT: [VERDICT_DELETE_EMPTY] * len(whole),
+        COL_DISCARD: [DISCARD_NONE] * len(whole),
+        COL_CONTROL: [CONTROL_NONE] * len(whole),
     }
     for column, expected in columns.items():
         assert table[:, column].tolist() == expected
 
 
 CONTROL_TYPES = {
-    "data": kernels.CONTROL_NONE,
-    "abort": kernels.CONTROL_ABORT,
-    "commit": kernels.CONTROL_COMMIT,
-    "other": kernels.CONTROL_OTHER,
-    "empty": kernels.CONTROL_EMPTY,
+    "data": CONTROL_NONE,
+    "abort": CONTROL_ABORT,
+    "commit": CONTROL_COMMIT,
+    "other": CONTROL_OTHER,
+    "empty": CONTROL_EMPTY,
 }
 sound_keys = st.builds(
     lambda version, kind, rest: version.to_bytes(2, "big") + kind.to_bytes(2, "big") + rest,
@@ -145,11 +177,11 @@ def test_read_control_types_reads_what_the_oracle_reads(keys, kinds, codec, valu
         batches.append(batch)
         is_bad.append(kind == "control" and (key is None or len(key) < 4 or key[0] >= 0x80))
     data, table = loaded(batches)
-    status, row = kernels.read_control_types(data, table)
+    status, row = read_control_types(data, table)
     first_bad = is_bad.index(True) if any(is_bad) else len(batches)
-    assert (status, row) == (kernels.DAMAGED if any(is_bad) else kernels.OK, first_bad)
+    assert (status, row) == (DAMAGED if any(is_bad) else OK, first_bad)
     expected = [CONTROL_TYPES[oracle.control_type(batch)] for batch in batches[:first_bad]]
-    assert table[:first_bad, kernels.COL_CONTROL].tolist() == expected
+    assert table[:first_bad, COL_CONTROL].tolist() == expected
 
 
 @given(
@@ -161,14 +193,14 @@ def test_read_control_types_reads_what_the_oracle_reads(keys, kinds, codec, valu
 def test_map_batches_maps_what_the_oracle_maps(batches, skipped, limit, aborted):
     data, table = loaded(batches)
     for number in aborted & set(range(len(batches))):
-        table[number, kernels.COL_DISCARD] = kernels.DISCARD_ABORTED
+        table[number, COL_DISCARD] = DISCARD_ABORTED
     first_dirty = batches[0].header.base_offset + skipped if batches else skipped
     a_map = OffsetMap(24 * 100, 0.9, base_offset=first_dirty)
     a_map.state.limit = limit
     a_map.latest_offset = first_dirty - 1
     expected = oracle.map_batches(batches, first_dirty, limit, first_dirty - 1, aborted)
     status, row = build(data, table, first_dirty, a_map)
-    assert status == (kernels.MAP_FULL if expected.full else kernels.OK)
+    assert status == (MAP_FULL if expected.full else OK)
     assert expected.full or row == len(batches)
     assert a_map.latest_offset == expected.latest_offset
     assert a_map.state.messages == expected.messages
@@ -203,10 +235,8 @@ def test_classify_and_assemble_batches_do_what_the_oracle_says(
         control = batch.header.is_control
         retain, aborted = choice == "retain", choice == "aborted" and not control
         done = choice == "done" and control
-        table[row, kernels.COL_VERDICT] = kernels.VERDICT_RETAIN_EMPTY if retain else 0
-        table[row, kernels.COL_DISCARD] = (
-            kernels.DISCARD_ABORTED if aborted else kernels.DISCARD_EXPIRING if done else 0
-        )
+        table[row, COL_VERDICT] = VERDICT_RETAIN_EMPTY if retain else 0
+        table[row, COL_DISCARD] = DISCARD_ABORTED if aborted else DISCARD_EXPIRING if done else 0
         sentences.append(
             oracle.judge(
                 batch,
@@ -219,12 +249,12 @@ def test_classify_and_assemble_batches_do_what_the_oracle_says(
             )
         )
     status, rows, codes, starts = classify(data, table, a_map, NOW_MS, new_horizon)
-    assert (status, rows) == (kernels.OK, len(batches))
-    fates = [FATE_NAMES[code] for code in codes[: table[:, kernels.COL_PARSED].sum()]]
+    assert (status, rows) == (OK, len(batches))
+    fates = [FATE_NAMES[code] for code in codes[: table[:, COL_PARSED].sum()]]
     assert fates == [fate for sentence in sentences for fate in sentence.fates]
-    forms = [FORMS[form] for form in table[:, kernels.COL_FORM]]
+    forms = [FORMS[form] for form in table[:, COL_FORM]]
     assert forms == [sentence.form for sentence in sentences]
-    assert table[:, kernels.COL_KEPT].tolist() == [
+    assert table[:, COL_KEPT].tolist() == [
         RecordBatch(each.output).header.record_count if each.output else 0 for each in sentences
     ]
     outputs = assemble(data, table, starts)
@@ -242,19 +272,17 @@ def test_no_kernel_reads_or_writes_beyond_hostile_batches(batches, data):
     raw = data.draw(damaged(raw))
     _, table, position = scan(raw, check_crc=False)
     assert position <= len(raw)
-    rows = table[:, kernels.COL_RECORD_COUNT] <= (
-        table[:, kernels.COL_SECTION_END] - table[:, kernels.COL_SECTION_START]
-    )
+    rows = table[:, COL_RECORD_COUNT] <= (table[:, COL_SECTION_END] - table[:, COL_SECTION_START])
     table = table[rows]  # a chunk reader refuses the others
-    status, row = kernels.read_control_types(array(raw), table)
-    assert status in (kernels.OK, kernels.DAMAGED)
+    status, row = read_control_types(array(raw), table)
+    assert status in (OK, DAMAGED)
     a_map = OffsetMap(24 * 100, 0.9, base_offset=0)
     status, row = build(array(raw), table, 0, a_map)
-    assert status in (kernels.OK, kernels.DAMAGED, kernels.MAP_FULL)
+    assert status in (OK, DAMAGED, MAP_FULL)
     assert len(a_map) <= 90
     status, row, _, starts = classify(array(raw), table, a_map, NOW_MS, NOW_MS + 1)
-    if status == kernels.DAMAGED:
+    if status == DAMAGED:
         table = table[:row]
     outputs = assemble(array(raw), table, starts)
-    for output, kept in zip(outputs, table[:, kernels.COL_KEPT], strict=True):
+    for output, kept in zip(outputs, table[:, COL_KEPT], strict=True):
         assert bool(output) == bool(kept)

@@ -15,13 +15,17 @@ import pytest
 from hypothesis import given, settings
 
 from logstore import Broker, VirtualClock
-from logstore.cleaner import kernels
+from logstore.cleaner.kernels.classify import FATES as FATE_CODES
+from logstore.cleaner.kernels.classify import NULL_KEY, SUPERSEDED
+from logstore.cleaner.kernels.facts import FACT_COLUMNS, list_records
+from logstore.cleaner.kernels.table import COL_CONTROL, COL_PARSED
 from logstore.cleaner.passes.fate import FATES, list_fates
 from logstore.cleaner.passes.offset_map import OffsetMap
 from logstore.cleaner.passes.version_map import VersionMap
 from logstore.cleaner.selection import CleanableState, cleanable_state
 from logstore.cleaner.stats import FATE_NAMES, CleanerStats
 from logstore.cleaner.strategy import Order
+from logstore.record.kernels import OK
 from logstore.runtime import MemoryFileSystem
 from tests.support.oracles.transaction_model import (
     RETENTION_MS,
@@ -40,14 +44,14 @@ GONE = frozenset(FATE_NAMES) - {"retained"}
 
 @given(
     batches=stored_batches(),
-    codes=st.lists(st.integers(0, kernels.FATES - 1), min_size=20, max_size=20),
+    codes=st.lists(st.integers(0, FATE_CODES - 1), min_size=20, max_size=20),
     parsed=st.lists(st.booleans(), min_size=4, max_size=4),
     unread=st.lists(st.sampled_from([0, 3, 4, 6, 7, 8]), min_size=4, max_size=4),
     mapped=st.sets(st.sampled_from([b"", b"a", b"b", b"c"])),
     has_versions=st.booleans(),
 )
 @pytest.mark.skipif(
-    not hasattr(kernels.list_records, "signatures"),
+    not hasattr(list_records, "signatures"),
     reason="kernels run as plain Python, where overflow warns instead of wrapping",
 )
 def test_kernel_list_records_tells_what_reading_the_batches_tells(
@@ -61,25 +65,25 @@ def test_kernel_list_records_tells_what_reading_the_batches_tells(
             offset_map.put(key, Order(True, -5, offset))
         else:
             offset_map.put(key, offset)
-    table[:, kernels.COL_CONTROL] = np.arange(len(batches))
-    table[:, kernels.COL_PARSED] = 0
+    table[:, COL_CONTROL] = np.arange(len(batches))
+    table[:, COL_PARSED] = 0
     expected = []
     used = []
     for row, batch in enumerate(batches):
         if parsed[row]:
-            table[row, kernels.COL_PARSED] = batch.header.record_count
+            table[row, COL_PARSED] = batch.header.record_count
         for record in batch.records():
             fate, by = unread[row], -1
             if parsed[row]:
                 fate = codes[len(used)]
-                if fate == kernels.SUPERSEDED and record.key is None:
-                    fate = kernels.NULL_KEY  # only keys are superseded
+                if fate == SUPERSEDED and record.key is None:
+                    fate = NULL_KEY  # only keys are superseded
                 used.append(fate)
-            if fate == kernels.SUPERSEDED:
+            if fate == SUPERSEDED:
                 by = winners.get(record.key, -1)
             expected.append((record.offset, fate, by, record.key, row))
-    facts = np.empty((len(expected), kernels.FACT_COLUMNS), np.int64)
-    found = kernels.list_records(
+    facts = np.empty((len(expected), FACT_COLUMNS), np.int64)
+    found = list_records(
         data,
         table,
         np.array(used, np.uint8),
@@ -87,7 +91,7 @@ def test_kernel_list_records_tells_what_reading_the_batches_tells(
         offset_map.arrays,
         facts,
     )
-    assert found == (kernels.OK, len(batches))
+    assert found == (OK, len(batches))
     told = []
     for offset, fate, by, start, size, control in facts.tolist():
         key = data[start : start + size].tobytes() if size >= 0 else None

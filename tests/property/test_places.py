@@ -7,7 +7,16 @@ import hypothesis.strategies as st
 import numpy as np
 from hypothesis import given, settings
 
-from logstore.cleaner import kernels
+from logstore.cleaner.kernels.ranges import choose_ranges, note_places
+from logstore.cleaner.kernels.table import (
+    COL_BASE_OFFSET,
+    COL_LAST_OFFSET,
+    COL_POSITION,
+    COL_RECORD_COUNT,
+    COL_SIZE,
+    PLACE_COLUMNS,
+    TABLE_COLUMNS,
+)
 from logstore.cleaner.passes import chunks, places, rewrite, skipping
 from logstore.cleaner.passes.offset_map import OffsetMap
 from logstore.cleaner.passes.rewrite import Rules
@@ -66,16 +75,16 @@ def test_choose_ranges_is_what_the_oracle_chooses(
     Offsets from 64 on have no bit, those behind the latest were not mapped, and one is kept.
     """
     row %= len(batches)
-    rows = np.zeros((len(batches), kernels.PLACE_COLUMNS), np.int64)
+    rows = np.zeros((len(batches), PLACE_COLUMNS), np.int64)
     position = 0
     a_map = OffsetMap(24 * 100, winners_end=64)
     a_map.latest_offset = latest
     for number, (size, records, is_dead) in enumerate(batches):
-        rows[number, kernels.COL_POSITION] = position
-        rows[number, kernels.COL_SIZE] = size
+        rows[number, COL_POSITION] = position
+        rows[number, COL_SIZE] = size
         offset = number * step
-        rows[number, kernels.COL_BASE_OFFSET] = rows[number, kernels.COL_LAST_OFFSET] = offset
-        rows[number, kernels.COL_RECORD_COUNT] = records
+        rows[number, COL_BASE_OFFSET] = rows[number, COL_LAST_OFFSET] = offset
+        rows[number, COL_RECORD_COUNT] = records
         position += size
         if not is_dead and offset < 64:
             a_map.arrays.winners[0] |= np.uint64(1 << offset)
@@ -83,7 +92,7 @@ def test_choose_ranges_is_what_the_oracle_chooses(
         batches[number] = (size, records, is_dead and is_told)
     ranges = np.full((len(batches), 2), -1, np.int64)
     rules = Rules().for_kernels(0, 0, by_winners=True)._replace(keep_offset=keep_offset)
-    count, behind, end, passed_over = kernels.choose_ranges(
+    count, behind, end, passed_over = choose_ranges(
         row, room, rows, ranges, a_map.arrays, rules, kept * step, span, least_gap
     )
     assert end == sum(size for size, *_ in batches[:behind])
@@ -96,14 +105,14 @@ def test_choose_ranges_is_what_the_oracle_chooses(
 @settings(max_examples=30)
 def test_note_places_copies_the_rows_of_chunks_as_they_stand_in_their_file(counts, filled, seed):
     rng = np.random.default_rng(abs(seed))
-    noted = np.full((filled + sum(counts) + 2, kernels.PLACE_COLUMNS), -1, np.int64)
+    noted = np.full((filled + sum(counts) + 2, PLACE_COLUMNS), -1, np.int64)
     expected = noted.copy()
     for number, count in enumerate(counts):
-        table = rng.integers(0, 2**40, (count, kernels.TABLE_COLUMNS))
+        table = rng.integers(0, 2**40, (count, TABLE_COLUMNS))
         before, start = filled, number << 20
-        filled = kernels.note_places(table, start, noted, filled)
-        expected[before:filled] = table[:, : kernels.PLACE_COLUMNS]
-        expected[before:filled, kernels.COL_POSITION] += start
+        filled = note_places(table, start, noted, filled)
+        expected[before:filled] = table[:, :PLACE_COLUMNS]
+        expected[before:filled, COL_POSITION] += start
     assert noted.tolist() == expected.tolist()
 
 

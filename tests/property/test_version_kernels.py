@@ -10,8 +10,24 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from logstore.cleaner import kernels
 from logstore.cleaner.kernels import versions as version_kernels
+from logstore.cleaner.kernels.slots import siphash128
+from logstore.cleaner.kernels.table import (
+    COL_DISCARD,
+    COL_FORM,
+    COL_KEPT,
+    COL_PARSED,
+    COL_RECORD_COUNT,
+    COL_SECTION_END,
+    COL_SECTION_START,
+    COL_VERDICT,
+    DAMAGED,
+    DISCARD_ABORTED,
+    DISCARD_EXPIRING,
+    MAP_FULL,
+    VERDICT_RETAIN_EMPTY,
+    scan_batches,
+)
 from logstore.cleaner.passes.rewrite import Rules
 from logstore.cleaner.passes.version_map import (
     VersionEntry,
@@ -22,7 +38,7 @@ from logstore.cleaner.passes.version_map import (
 from logstore.cleaner.stats import FATE_NAMES
 from logstore.cleaner.strategy import Order, Strategy
 from logstore.record.batch import RecordBatch
-from logstore.record.kernels import read_record
+from logstore.record.kernels import OK, read_record
 from logstore.record.records import Record, encode_records
 from logstore.record.varint import encode_varint
 from logstore.runtime import random_source
@@ -33,7 +49,7 @@ from tests.support.world.kernel_calls import FORMS, array, assemble, classify, c
 from tests.support.world.record_strategies import INT64, damaged, timestamps
 
 pytestmark = pytest.mark.skipif(
-    not hasattr(kernels.scan_batches, "signatures"),
+    not hasattr(scan_batches, "signatures"),
     reason="kernels run as plain Python, where overflow warns instead of wrapping",
 )
 
@@ -88,7 +104,7 @@ def test_record_version_is_what_the_oracle_and_the_strategy_say(headers, by, tim
     strategy = STRATEGIES[by]
     data = array(bytes(lead) + encode_records([record], 7, 0))
     status, fields = read_record(data, lead, len(data))
-    assert status == kernels.OK
+    assert status == OK
     status, version = version_kernels.record_version(
         data, fields, np.int64(timestamp), kernel_strategy(strategy)
     )
@@ -169,7 +185,7 @@ def test_version_put_and_version_get_are_a_dict(clean, dirty, gap, base, homes, 
 def test_map_versions_maps_what_the_oracle_maps(batches, by, skipped, length, limit, aborted):
     data, table = loaded(batches)
     for number in aborted & set(range(len(batches))):
-        table[number, kernels.COL_DISCARD] = kernels.DISCARD_ABORTED
+        table[number, COL_DISCARD] = DISCARD_ABORTED
     base = batches[0].header.base_offset if batches else 0
     start = base + skipped
     version_map = map_with(limit, base_offset=base)
@@ -177,7 +193,7 @@ def test_map_versions_maps_what_the_oracle_maps(batches, by, skipped, length, li
     expected = VersionKeyMap(by, start - 1)
     expected.build(batches, start, start + length, limit, aborted)
     status, row = compete(data, table, start, start + length, version_map, STRATEGIES[by])
-    assert status == (kernels.MAP_FULL if expected.full else kernels.OK)
+    assert status == (MAP_FULL if expected.full else OK)
     assert expected.full or row == len(batches)
     state = version_map.state
     assert version_map.latest_offset == expected.latest_offset
@@ -212,13 +228,13 @@ def test_seed_classify_and_assemble_do_what_the_oracle_says(
     aborted: set[int] = set()
     for row, (batch, choice) in enumerate(zip(batches, choices, strict=False)):
         retained.append(choice == "retain")
-        table[row, kernels.COL_VERDICT] = kernels.VERDICT_RETAIN_EMPTY if retained[-1] else 0
+        table[row, COL_VERDICT] = VERDICT_RETAIN_EMPTY if retained[-1] else 0
         if choice == "aborted" and not batch.header.is_control:
-            table[row, kernels.COL_DISCARD] = kernels.DISCARD_ABORTED
+            table[row, COL_DISCARD] = DISCARD_ABORTED
             aborted.add(row)
         done.append(choice == "done" and batch.header.is_control)
         if done[-1]:
-            table[row, kernels.COL_DISCARD] = kernels.DISCARD_EXPIRING
+            table[row, COL_DISCARD] = DISCARD_EXPIRING
     version_map = map_with(limit, base_offset=base)
     version_map.latest_offset = start - 1
     expected = VersionKeyMap(by, start - 1, keep_offset, safe_ms)
@@ -227,7 +243,7 @@ def test_seed_classify_and_assemble_do_what_the_oracle_says(
     compete(data, table, start, end, version_map, strategy)
     latest = version_map.latest_offset
     status, row = compete(data, table, base, start, version_map, strategy, insert=False)
-    assert (status, row) == (kernels.OK, len(batches))
+    assert (status, row) == (OK, len(batches))
     assert version_map.latest_offset == latest
     assert entries(version_map, expected.winners) == expected_entries(expected)
     sentences = [
@@ -244,10 +260,10 @@ def test_seed_classify_and_assemble_do_what_the_oracle_says(
     ]
     rules = Rules(strategy, keep_offset=keep_offset, safe_ms=safe_ms)
     status, rows, codes, starts = classify(data, table, version_map, NOW_MS, NOW_MS + 5000, rules)
-    assert (status, rows) == (kernels.OK, len(batches))
-    fates = [FATE_NAMES[code] for code in codes[: table[:, kernels.COL_PARSED].sum()]]
+    assert (status, rows) == (OK, len(batches))
+    fates = [FATE_NAMES[code] for code in codes[: table[:, COL_PARSED].sum()]]
     assert fates == [fate for sentence in sentences for fate in sentence.fates]
-    assert [FORMS[form] for form in table[:, kernels.COL_FORM]] == [s.form for s in sentences]
+    assert [FORMS[form] for form in table[:, COL_FORM]] == [s.form for s in sentences]
     outputs = assemble(data, table, starts)
     for output, sentence, batch in zip(outputs, sentences, batches, strict=True):
         if sentence.form == "rebuilt" and batch.header.codec_id:
@@ -262,7 +278,7 @@ def test_seed_classify_and_assemble_do_what_the_oracle_says(
 def test_is_beaten_says_whether_a_key_has_a_higher_order(order, winner, lifted, key):
     version_map = map_with()
     hash_key = version_map.arrays.k0, version_map.arrays.k1
-    words = [np.uint64(each) for each in kernels.siphash128(array(key), 0, len(key), *hash_key)]
+    words = [np.uint64(each) for each in siphash128(array(key), 0, len(key), *hash_key)]
     beaten = version_kernels.is_beaten(version_map.arrays, *words, kernel_order(order))
     assert tuple(beaten) == (False, False), "an unknown key beats nobody"
     version_map.put(key, winner)
@@ -287,22 +303,20 @@ def test_no_version_kernel_reads_beyond_hostile_batches(batches, by, insert, dat
     raw = b"".join(batch.data for batch in batches)
     raw = data.draw(damaged(raw))
     _, table, _ = scan(raw, check_crc=False)
-    rows = table[:, kernels.COL_RECORD_COUNT] <= (
-        table[:, kernels.COL_SECTION_END] - table[:, kernels.COL_SECTION_START]
-    )
+    rows = table[:, COL_RECORD_COUNT] <= (table[:, COL_SECTION_END] - table[:, COL_SECTION_START])
     table = table[rows]  # a chunk reader refuses the others
     version_map = map_with(base_offset=0)
     strategy = STRATEGIES[by]
     for inserts in (True, insert):
         status, _ = compete(array(raw), table, 0, 2**40, version_map, strategy, insert=inserts)
-        assert status in (kernels.OK, kernels.DAMAGED, kernels.MAP_FULL)
+        assert status in (OK, DAMAGED, MAP_FULL)
     assert len(version_map) <= 90
     rules = Rules(strategy, keep_offset=5, safe_ms=NOW_MS)
     status, row, _, starts = classify(array(raw), table, version_map, NOW_MS, NOW_MS + 1, rules)
-    if status == kernels.DAMAGED:
+    if status == DAMAGED:
         table = table[:row]
     outputs = assemble(array(raw), table, starts)
-    for output, kept in zip(outputs, table[:, kernels.COL_KEPT], strict=True):
+    for output, kept in zip(outputs, table[:, COL_KEPT], strict=True):
         assert bool(output) == bool(kept)
 
 

@@ -15,8 +15,31 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from logstore.cleaner import kernels
 from logstore.cleaner.kernels import classify as judging
+from logstore.cleaner.kernels.classify import GROUP_RECORDS, RETAINED, SUPERSEDED, TALLIES
+from logstore.cleaner.kernels.hashing import Keys, hash_keys
+from logstore.cleaner.kernels.slots import siphash128
+from logstore.cleaner.kernels.table import (
+    COL_BASE_OFFSET,
+    COL_CONTROL,
+    COL_DISCARD,
+    COL_FORM,
+    COL_KEPT,
+    COL_LAST_OFFSET,
+    COL_OUT_MAX_TIMESTAMP,
+    COL_OUT_SIZE,
+    COL_PARSED,
+    COL_RECORD_COUNT,
+    COL_SECTION_END,
+    COL_SECTION_START,
+    COL_VERDICT,
+    DAMAGED,
+    DISCARD_ABORTED,
+    DISCARD_NONE,
+    DISCARD_NONE_MAPPED,
+    FORM_DROPPED,
+    VERDICT_RETAIN_EMPTY,
+)
 from logstore.cleaner.kernels.winners import count_winners, is_winner
 from logstore.cleaner.passes.offset_map import KeyMap, OffsetMap
 from logstore.cleaner.passes.rewrite import Rules
@@ -24,6 +47,7 @@ from logstore.cleaner.passes.version_map import VersionMap
 from logstore.cleaner.strategy import Strategy
 from logstore.record.batch import RecordBatch, build_batch, seal_batch
 from logstore.record.codecs import Codec
+from logstore.record.kernels import OK
 from logstore.record.layout import RECORD_COUNT_POSITION
 from logstore.record.records import Record, encode_records
 from logstore.record.varint import encode_varint
@@ -148,39 +172,37 @@ def test_winners_say_what_look_ups_say(
     start, end = base + skipped, batches[-1].header.last_offset + 1
     for number, batch in enumerate(batches):
         if number in aborted and batch.header.is_transactional and not batch.header.is_control:
-            table[number, kernels.COL_DISCARD] = kernels.DISCARD_ABORTED
+            table[number, COL_DISCARD] = DISCARD_ABORTED
     a_map = new_map(strategy, base, start, min(end, start + bits))
     a_map.state.limit = limit
     a_map.latest_offset = start - 1
     if strategy.has_versions:
         status, _ = compete(data, table, start, end, a_map, strategy)
-        if status == kernels.OK:
+        if status == OK:
             compete(data, table, base, start, a_map, strategy, insert=False)
     else:
         build(data, table, start, a_map)
     if unlike:  # the rewrite may have learnt of other transactions than the map's builder
-        table[:, kernels.COL_DISCARD] = kernels.DISCARD_NONE
+        table[:, COL_DISCARD] = DISCARD_NONE
     for number, batch in enumerate(batches):
         is_data = batch.header.is_transactional and not batch.header.is_control
         if is_data and number not in aborted and number in known:
-            table[number, kernels.COL_DISCARD] = kernels.DISCARD_NONE_MAPPED
+            table[number, COL_DISCARD] = DISCARD_NONE_MAPPED
     for number in retained & set(range(len(batches))):
-        table[number, kernels.COL_VERDICT] = kernels.VERDICT_RETAIN_EMPTY
+        table[number, COL_VERDICT] = VERDICT_RETAIN_EMPTY
     rules = Rules(strategy, keep_offset=base + keep, safe_ms=NOW_MS)
     results = []
     for by_winners in (False, True):
         judged = table.copy()
-        tally = np.zeros(kernels.TALLIES, np.int64)
+        tally = np.zeros(TALLIES, np.int64)
         status, row, _, starts = classify(
             data, judged, a_map, NOW_MS, NOW_MS + 5, rules, by_winners=by_winners, tally=tally
         )
-        assert (status, row) == (kernels.OK, len(batches))
+        assert (status, row) == (OK, len(batches))
         outputs = assemble(data, judged, starts)
-        columns = [kernels.COL_FORM, kernels.COL_KEPT, kernels.COL_PARSED, kernels.COL_OUT_SIZE]
+        columns = [COL_FORM, COL_KEPT, COL_PARSED, COL_OUT_SIZE]
         max_timestamps = [
-            int(each[kernels.COL_OUT_MAX_TIMESTAMP])
-            for each in judged
-            if each[kernels.COL_FORM] != kernels.FORM_DROPPED
+            int(each[COL_OUT_MAX_TIMESTAMP]) for each in judged if each[COL_FORM] != FORM_DROPPED
         ]
         results.append((outputs, judged[:, columns].tolist(), max_timestamps, tally.tolist()))
     assert results[1] == results[0]
@@ -202,11 +224,11 @@ def test_two_records_of_one_offset_are_looked_up():
     a_map = new_map(Strategy(), 0, 0, 2)
     build(data, table, 0, a_map)
     status, *_ = classify(data, table, a_map, NOW_MS, NOW_MS + 5, Rules(), by_winners=True)
-    assert status == kernels.OK
-    assert table[:, kernels.COL_KEPT].tolist() == [1, 1], "b stays, though a is beaten"
+    assert status == OK
+    assert table[:, COL_KEPT].tolist() == [1, 1], "b stays, though a is beaten"
 
 
-SCANNED = slice(0, kernels.COL_CONTROL + 1)
+SCANNED = slice(0, COL_CONTROL + 1)
 
 
 @pytest.mark.parametrize("odd", ([], *([each] for each in ODDITIES), ODDITIES), ids="-".join)
@@ -229,22 +251,22 @@ def test_what_a_survivors_scan_leaves_out_is_superseded(odd, data, skipped, bits
     kept_last_offset = batches[kept % len(batches)].header.last_offset
     rules = Rules(keep_offset=base + keep)
     sums, found = scan_survivors(raw, a_map, rules, kept_last_offset)
-    assert (sums.status, sums.position) == (kernels.OK, len(raw))
+    assert (sums.status, sums.position) == (OK, len(raw))
     _, every, _ = scan(raw.tobytes())
-    has_row = np.isin(every[:, kernels.COL_BASE_OFFSET], found[:, kernels.COL_BASE_OFFSET])
+    has_row = np.isin(every[:, COL_BASE_OFFSET], found[:, COL_BASE_OFFSET])
     assert found[:, SCANNED].tolist() == every[has_row][:, SCANNED].tolist()
     status, _, codes, _ = classify(raw, every, a_map, NOW_MS, NOW_MS + 5, rules)
-    assert status == kernels.OK
-    ends = every[:, kernels.COL_RECORD_COUNT].cumsum()
+    assert status == OK
+    ends = every[:, COL_RECORD_COUNT].cumsum()
     fates = np.split(codes, ends[:-1])
     gone = [fates[row] for row in np.flatnonzero(~has_row)]
-    assert all((each == kernels.SUPERSEDED).all() for each in gone)
+    assert all((each == SUPERSEDED).all() for each in gone)
     assert sums.passed_over == sum(map(len, gone))
-    last_offsets = every[:, kernels.COL_LAST_OFFSET]
+    last_offsets = every[:, COL_LAST_OFFSET]
     assert has_row[0]
     assert has_row[last_offsets == kept_last_offset].all()
     if not odd and not skipped and bits > end - base:
-        is_dropped = np.array([(each == kernels.SUPERSEDED).all() for each in fates])
+        is_dropped = np.array([(each == SUPERSEDED).all() for each in fates])
         is_dropped[0] = False
         assert (is_dropped & (last_offsets != kept_last_offset) == ~has_row).all()
 
@@ -273,10 +295,10 @@ def test_behind_what_may_end_a_chunk_every_batch_has_a_row(first: str) -> None:
         count_at = position + RECORD_COUNT_POSITION
         raw[count_at : count_at + 4] = (1000).to_bytes(4, "big")
     sums, found = scan_survivors(array(bytes(raw)), a_map, Rules())
-    assert sums.status == kernels.OK
+    assert sums.status == OK
     # The batch before it goes, and behind a producer's the next.
     expected = [0, 3, 5] if first == "producer" else [0, 3, 4, 5]
-    assert found[:, kernels.COL_BASE_OFFSET].tolist() == expected
+    assert found[:, COL_BASE_OFFSET].tolist() == expected
     assert sums.passed_over == 5 - len(expected)
 
 
@@ -308,14 +330,14 @@ def test_hash_keys_is_siphash_of_each(sizes, behind, seed):
     rng = random.Random(seed)
     data = array(rng.randbytes(3 + sum(sizes) + behind))
     a_map = OffsetMap(24 * 100, rng=rng)
-    keys = kernels.Keys.room_for(len(sizes) + 1)
+    keys = Keys.room_for(len(sizes) + 1)
     keys.lows[-1] = keys.highs[-1] = 7
     keys.sizes[:-1] = sizes
     keys.starts[:-1] = 3 + np.cumsum(sizes) - sizes
-    kernels.hash_keys(data, keys, len(sizes), a_map.arrays)
+    hash_keys(data, keys, len(sizes), a_map.arrays)
     k0, k1 = a_map.arrays.k0, a_map.arrays.k1
     for start, size, low, high in zip(*(each[:-1].tolist() for each in keys[:4]), strict=True):
-        found = kernels.siphash128(data, start, size, k0, k1)
+        found = siphash128(data, start, size, k0, k1)
         assert (low, high) == tuple(map(int, found))
     assert keys.lows[-1] == keys.highs[-1] == 7
 
@@ -331,7 +353,7 @@ def plain(*keys: bytes, base: int = 0, value: bytes | None = b"v") -> RecordBatc
 def judged_by_winners(*batches: RecordBatch):
     data, table = loaded(batches)
     a_map = new_map(Strategy(), 0, 0, 1000)
-    assert build(data, table, 0, a_map)[0] == kernels.OK
+    assert build(data, table, 0, a_map)[0] == OK
     # Who looks a key up finds none, and who reads a record finds it damaged.
     a_map.slots.fill(0)
     return data, table, a_map
@@ -341,13 +363,13 @@ def test_batches_that_winners_tell_all_of_are_not_read() -> None:
     data, table, a_map = judged_by_winners(
         plain(b"a", b"b"), plain(b"a", b"b", base=2), plain(b"c", b"d", base=4)
     )
-    data[table[0, kernels.COL_SECTION_START] :][:20] = 0xFF
-    data[table[2, kernels.COL_SECTION_START] :][:20] = 0xFF
+    data[table[0, COL_SECTION_START] :][:20] = 0xFF
+    data[table[2, COL_SECTION_START] :][:20] = 0xFF
     status, _, codes, _ = classify(data, table, a_map, 0, 0, by_winners=True)
-    assert status == kernels.OK
+    assert status == OK
     assert set(codes.tolist()) == {255}, "nothing was looked up"
-    forms = [kernels.FORM_DROPPED, judging.FORM_VERBATIM, judging.FORM_VERBATIM]
-    assert table[:, kernels.COL_FORM].tolist() == forms
+    forms = [FORM_DROPPED, judging.FORM_VERBATIM, judging.FORM_VERBATIM]
+    assert table[:, COL_FORM].tolist() == forms
 
 
 @pytest.mark.parametrize(("base", "looked_up"), ((55, False), (56, True), (63, True), (64, True)))
@@ -356,8 +378,8 @@ def test_a_batch_that_ends_behind_the_last_bit_is_looked_up(base: int, looked_up
     a_map = new_map(Strategy(), 0, 0, 64)
     build(data, table, 0, a_map)
     status, _, codes, _ = classify(data, table, a_map, 0, 0, by_winners=True)
-    assert (status, table[0, kernels.COL_KEPT]) == (kernels.OK, 9)
-    assert codes.tolist() == [kernels.RETAINED if looked_up else 255] * 9
+    assert (status, table[0, COL_KEPT]) == (OK, 9)
+    assert codes.tolist() == [RETAINED if looked_up else 255] * 9
 
 
 @pytest.mark.parametrize(("start", "looked_up"), ((10, False), (11, True), (18, True)))
@@ -366,17 +388,17 @@ def test_a_batch_that_begins_before_the_first_bit_is_looked_up(start: int, looke
     a_map = new_map(Strategy(), 0, start, 100)
     build(data, table, start, a_map)
     status, _, codes, _ = classify(data, table, a_map, 0, 0, by_winners=True)
-    assert (status, table[0, kernels.COL_KEPT]) == (kernels.OK, 9)
-    assert codes.tolist() == [kernels.RETAINED if looked_up else 255] * 9
+    assert (status, table[0, COL_KEPT]) == (OK, 9)
+    assert codes.tolist() == [RETAINED if looked_up else 255] * 9
 
 
 def test_of_a_batch_that_winners_tell_parts_of_only_those_are_taken_apart() -> None:
     data, table, a_map = judged_by_winners(plain(b"a", b"b", b"c"), plain(b"a", b"c", base=3))
-    first = int(table[0, kernels.COL_SECTION_START])
+    first = int(table[0, COL_SECTION_START])
     data[first + 2 : first + 4] = 0xFF  # a's varints: not even its offset is asked for
     status, _, _, starts = classify(data, table, a_map, 0, 0, by_winners=True)
-    assert status == kernels.OK
-    assert table[:, kernels.COL_KEPT].tolist() == [1, 2]
+    assert status == OK
+    assert table[:, COL_KEPT].tolist() == [1, 2]
     outputs = assemble(data, table, starts)
     assert [record.key for record in RecordBatch(outputs[0]).records()] == [b"b"]
 
@@ -385,21 +407,21 @@ def test_of_a_batch_that_winners_tell_parts_of_only_those_are_taken_apart() -> N
 def test_damage_between_mapping_and_rewriting_is_noticed(at: int) -> None:
     """A length that leads out of the batch, or past its end, in a batch of which a part stays."""
     data, table, a_map = judged_by_winners(plain(b"a", b"b", b"c"), plain(b"a", b"c", base=3))
-    first = int(table[0, kernels.COL_SECTION_START])
-    record_size = (int(table[0, kernels.COL_SECTION_END]) - first) // 3
+    first = int(table[0, COL_SECTION_START])
+    record_size = (int(table[0, COL_SECTION_END]) - first) // 3
     for length in (0x7E, 0x01, 0x00, 0x02):
         hurt = data.copy()
         hurt[first + at * record_size] = length
         status = classify(hurt, table.copy(), a_map, 0, 0, by_winners=True)[:2]
-        assert status == (kernels.DAMAGED, 0), length
+        assert status == (DAMAGED, 0), length
 
 
 def test_hashes_of_a_batch_larger_than_a_group_have_room() -> None:
-    keys = [b"%d" % number for number in range(3 * kernels.GROUP_RECORDS)]
+    keys = [b"%d" % number for number in range(3 * GROUP_RECORDS)]
     batches = [plain(b"0"), plain(*keys, base=1), plain(*keys[:5], base=1000)]
     data, table = loaded(batches)
     a_map = new_map(Strategy(), 0, 0, 0)
     build(data, table, 0, a_map)
     status, _, _, _ = classify(data, table, a_map, 0, 0)
-    assert status == kernels.OK
-    assert table[:, kernels.COL_KEPT].tolist() == [0, len(keys) - 5, 5]
+    assert status == OK
+    assert table[:, COL_KEPT].tolist() == [0, len(keys) - 5, 5]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import hypothesis.strategies as st
 
-from logstore.cleaner import kernels
 from logstore.record.batch import RecordBatch, build_batch
 from logstore.record.codecs import Codec
 from logstore.record.crc32c import crc32c
+from logstore.record.kernels import OK
 from logstore.record.layout import ATTRIBUTES_POSITION, HEADER_SIZE
 from logstore.record.records import Record
 from logstore.types import TimestampType
@@ -83,6 +83,6 @@ def loaded(batches):
     """Data and table of a chunk of batches, sections unfolded."""
     raw = b"".join(batch.data for batch in batches)
     status, table, position = scan(raw)
-    assert (status, len(table), position) == (kernels.OK, len(batches), len(raw))
+    assert (status, len(table), position) == (OK, len(batches), len(raw))
     sections = [bytes(batch.section()) if batch.header.codec_id else b"" for batch in batches]
     return unfolded(raw, table, sections), table

@@ -4,7 +4,27 @@ from __future__ import annotations
 
 import numpy as np
 
-from logstore.cleaner import kernels
+from logstore.cleaner.kernels import ranges
+from logstore.cleaner.kernels.assemble import assemble_batches, write_kept_records
+from logstore.cleaner.kernels.classify import TALLIES, Judging, classify_batches
+from logstore.cleaner.kernels.hashing import Keys
+from logstore.cleaner.kernels.mapping import Build, KeyBlock, map_batches
+from logstore.cleaner.kernels.table import (
+    COL_ATTRIBUTES,
+    COL_FORM,
+    COL_LAST_OFFSET,
+    COL_OUT_MAX_TIMESTAMP,
+    COL_OUT_SIZE,
+    COL_RECORD_COUNT,
+    COL_SECTION_END,
+    COL_SECTION_START,
+    COMPRESSED,
+    FORM_DROPPED,
+    TABLE_COLUMNS,
+    Scan,
+    scan_batches,
+)
+from logstore.cleaner.kernels.versions import version_put
 from logstore.cleaner.passes.offset_map import KeyMap, OffsetMap
 from logstore.cleaner.passes.rewrite import Rules
 from logstore.cleaner.passes.version_map import VersionMap, kernel_order, kernel_strategy
@@ -22,19 +42,17 @@ def array(data: bytes) -> np.ndarray:
 
 def scan(data: bytes, *, check_crc: bool = True, rows: int = 200):
     """Status, table of the whole batches, and the position after them."""
-    table = np.empty((rows, kernels.TABLE_COLUMNS), np.int64)
-    found = kernels.Scan(
-        *kernels.scan_batches(array(data), len(data), check_crc, 0, INT64_MAX, table)
-    )
+    table = np.empty((rows, TABLE_COLUMNS), np.int64)
+    found = Scan(*scan_batches(array(data), len(data), check_crc, 0, INT64_MAX, table))
     return found.status, table[: found.rows], found.position
 
 
 def scan_survivors(data: np.ndarray, key_map: KeyMap, rules: Rules, kept_last_offset: int = -1):
     """What was found, and the table of the batches that may stay."""
-    table = np.empty((200, kernels.TABLE_COLUMNS), np.int64)
+    table = np.empty((200, TABLE_COLUMNS), np.int64)
     by = rules.for_kernels(0, 0, by_winners=True)
-    found = kernels.Scan(
-        *kernels.scan_survivors(
+    found = Scan(
+        *ranges.scan_survivors(
             data, len(data), 0, INT64_MAX, kept_last_offset, table, key_map.arrays, by
         )
     )
@@ -45,18 +63,18 @@ def unfolded(data: bytes, table: np.ndarray, sections: list[bytes]) -> np.ndarra
     """Put decompressed sections behind the bytes, and point the table's rows there."""
     parts = bytearray(data)
     for row, section in zip(table, sections, strict=True):
-        if row[kernels.COL_ATTRIBUTES] & CODEC_MASK:
-            row[kernels.COL_SECTION_START] = len(parts)
+        if row[COL_ATTRIBUTES] & CODEC_MASK:
+            row[COL_SECTION_START] = len(parts)
             parts += section
-            row[kernels.COL_SECTION_END] = len(parts)
+            row[COL_SECTION_END] = len(parts)
     return np.frombuffer(parts, np.uint8)
 
 
 def build(data: np.ndarray, table: np.ndarray, first_dirty: int, offset_map: OffsetMap):
     """Run `map_batches` by offset over all rows."""
     by = kernel_strategy(Strategy())
-    whole = kernels.Build(by, first_dirty, INT64_MAX, insert=True)
-    return kernels.map_batches(data, table, offset_map.arrays, whole, kernels.KeyBlock.empty())
+    whole = Build(by, first_dirty, INT64_MAX, insert=True)
+    return map_batches(data, table, offset_map.arrays, whole, KeyBlock.empty())
 
 
 def compete(
@@ -70,17 +88,17 @@ def compete(
     insert: bool = True,
 ):
     """Run `map_batches` by version over all rows."""
-    part = kernels.Build(kernel_strategy(strategy), start, end, insert=insert)
-    return kernels.map_batches(data, table, version_map.arrays, part, kernels.KeyBlock.empty())
+    part = Build(kernel_strategy(strategy), start, end, insert=insert)
+    return map_batches(data, table, version_map.arrays, part, KeyBlock.empty())
 
 
-def room(count: int) -> kernels.Judging:
+def room(count: int) -> Judging:
     """Room for the verdicts on so many records; what nothing is written to tells itself."""
-    return kernels.Judging(
+    return Judging(
         np.full(count, 255, np.uint8),
         np.full(count, -1, np.int64),
-        kernels.Keys.room_for(max(count, 1)),
-        np.zeros(kernels.TALLIES, np.int64),
+        Keys.room_for(max(count, 1)),
+        np.zeros(TALLIES, np.int64),
     )
 
 
@@ -96,45 +114,45 @@ def classify(
     tally: np.ndarray | None = None,
 ):
     """Run `classify_batches`; status, row, codes and starts of kept records."""
-    judging = room(int(table[:, kernels.COL_RECORD_COUNT].sum()))
+    judging = room(int(table[:, COL_RECORD_COUNT].sum()))
     if tally is not None:
         judging = judging._replace(tally=tally)
     rules = (rules or Rules()).for_kernels(now_ms, new_horizon_ms, by_winners=by_winners)
-    status, row = kernels.classify_batches(data, table, offset_map.arrays, rules, judging)
+    status, row = classify_batches(data, table, offset_map.arrays, rules, judging)
     return status, row, judging.codes, judging.kept_starts
 
 
 def assemble(data: np.ndarray, table: np.ndarray, kept_starts: np.ndarray) -> list[bytes]:
     """What each row leaves; a compressed batch to be rebuilt gives its plain section instead."""
-    out = np.full(int(table[:, kernels.COL_OUT_SIZE].sum()), 0xAA, np.uint8)
+    out = np.full(int(table[:, COL_OUT_SIZE].sum()), 0xAA, np.uint8)
     extents = np.full((len(table), 3), -1, np.int64)
     row = position = filled = 0
     outputs: dict[int, bytes] = {}
     while row < len(table):
         first, start = row, position
-        status, row, position, filled = kernels.assemble_batches(
+        status, row, position, filled = assemble_batches(
             data, table, row, kept_starts, out, position, extents, filled
         )
         at = start
         for done in range(first, row):
-            size = int(table[done, kernels.COL_OUT_SIZE])
+            size = int(table[done, COL_OUT_SIZE])
             outputs[done] = out[at : at + size].tobytes()
             at += size
         assert at == position
-        if status == kernels.COMPRESSED:
-            section = np.empty(int(table[row, kernels.COL_OUT_SIZE]), np.uint8)
-            end = kernels.write_kept_records(data, table[row], kept_starts, section, 0)
+        if status == COMPRESSED:
+            section = np.empty(int(table[row, COL_OUT_SIZE]), np.uint8)
+            end = write_kept_records(data, table[row], kept_starts, section, 0)
             outputs[row] = section[:end].tobytes()
             assert end <= len(section) - HEADER_SIZE
             row += 1
-    written = table[table[:, kernels.COL_FORM] != kernels.FORM_DROPPED]
-    columns = [kernels.COL_LAST_OFFSET, kernels.COL_OUT_MAX_TIMESTAMP]
+    written = table[table[:, COL_FORM] != FORM_DROPPED]
+    columns = [COL_LAST_OFFSET, COL_OUT_MAX_TIMESTAMP]
     assert extents[:filled, :2].tolist() == written[:, columns].tolist()
-    if not (table[:, kernels.COL_ATTRIBUTES] & CODEC_MASK).any():
+    if not (table[:, COL_ATTRIBUTES] & CODEC_MASK).any():
         assert extents[:filled, 2].tolist() == [len(each) for each in outputs.values() if each]
     return [outputs[each] for each in range(len(table))]
 
 
 def lift(version_map: VersionMap, key: bytes, order: Order) -> None:
     """Let a record of the clean section compete, if its key is known, as the seed pass does."""
-    kernels.version_put(version_map.arrays, array(key), 0, len(key), kernel_order(order), False)
+    version_put(version_map.arrays, array(key), 0, len(key), kernel_order(order), False)

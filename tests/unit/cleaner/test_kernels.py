@@ -5,9 +5,51 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from logstore.cleaner import kernels
+from logstore.cleaner.kernels import table as table_kernels
+from logstore.cleaner.kernels.assemble import assemble_batches, write_header, write_kept_records
+from logstore.cleaner.kernels.classify import RETAINED
+from logstore.cleaner.kernels.offsets import map_get, map_put
+from logstore.cleaner.kernels.slots import MAX_OFFSET_SPAN, siphash128
+from logstore.cleaner.kernels.table import (
+    COL_ATTRIBUTES,
+    COL_BASE_OFFSET,
+    COL_BASE_TIMESTAMP,
+    COL_CONTROL,
+    COL_DISCARD,
+    COL_FORM,
+    COL_KEPT,
+    COL_LAST_OFFSET,
+    COL_MAX_TIMESTAMP,
+    COL_OUT_BASE_TIMESTAMP,
+    COL_OUT_MAX_TIMESTAMP,
+    COL_POSITION,
+    COL_PRODUCER_EPOCH,
+    COL_PRODUCER_ID,
+    COL_RECORD_COUNT,
+    COL_SECTION_END,
+    COL_SECTION_START,
+    COL_SIZE,
+    COL_VERDICT,
+    COMPRESSED,
+    DAMAGED,
+    DISCARD_ABORTED,
+    DISCARD_NONE,
+    DISCARD_NONE_MAPPED,
+    FORM_EMPTY,
+    FORM_REBUILT,
+    MAP_FULL,
+    MISPLACED,
+    TABLE_COLUMNS,
+    VERDICT_RETAIN_EMPTY,
+    Scan,
+    keep_last_batches,
+    list_transactional,
+    read_control_types,
+    scan_batches,
+)
 from logstore.cleaner.passes.offset_map import OffsetMap
 from logstore.record.batch import RecordBatch, build_batch, seal_batch
+from logstore.record.kernels import OK
 from logstore.record.layout import (
     CONTROL_BIT,
     TRANSACTIONAL_BIT,
@@ -48,7 +90,7 @@ def test_the_oracle_of_siphash_agrees_with_the_vectors(size: int) -> None:
 @pytest.mark.parametrize("size", SIPHASH_VECTORS)
 def test_siphash128_agrees_with_the_vectors(size: int) -> None:
     data = array(b"??" + bytes(range(size)) + b"??")
-    words = kernels.siphash128(data, 2, size, np.uint64(K0), np.uint64(K1))
+    words = siphash128(data, 2, size, np.uint64(K0), np.uint64(K1))
     assert digest(words) == SIPHASH_VECTORS[size][1]
 
 
@@ -65,25 +107,25 @@ TWO = build_batch(records((b"a", b"3"), base=7), partition_leader_epoch=3)
 
 def test_scan_batches_fills_a_row_a_batch() -> None:
     status, table, position = scan(ONE + TWO)
-    assert (status, len(table), position) == (kernels.OK, 2, len(ONE + TWO))
+    assert (status, len(table), position) == (OK, 2, len(ONE + TWO))
     row = table[1]
-    assert row[kernels.COL_POSITION] == len(ONE)
-    assert row[kernels.COL_SIZE] == len(TWO)
-    assert (row[kernels.COL_BASE_OFFSET], row[kernels.COL_LAST_OFFSET]) == (7, 7)
-    assert table[0, kernels.COL_LAST_OFFSET] == 4
-    assert row[kernels.COL_PRODUCER_ID] == -1
-    assert row[kernels.COL_RECORD_COUNT] == 1
-    assert row[kernels.COL_BASE_TIMESTAMP] == row[kernels.COL_MAX_TIMESTAMP] == 1000
-    assert row[kernels.COL_SECTION_START] == len(ONE) + 61
-    assert row[kernels.COL_SECTION_END] == len(ONE + TWO)
+    assert row[COL_POSITION] == len(ONE)
+    assert row[COL_SIZE] == len(TWO)
+    assert (row[COL_BASE_OFFSET], row[COL_LAST_OFFSET]) == (7, 7)
+    assert table[0, COL_LAST_OFFSET] == 4
+    assert row[COL_PRODUCER_ID] == -1
+    assert row[COL_RECORD_COUNT] == 1
+    assert row[COL_BASE_TIMESTAMP] == row[COL_MAX_TIMESTAMP] == 1000
+    assert row[COL_SECTION_START] == len(ONE) + 61
+    assert row[COL_SECTION_END] == len(ONE + TWO)
 
 
 def test_scan_batches_stops_before_a_torn_batch_and_when_the_table_is_full() -> None:
     for cut in range(1, len(TWO)):
         status, table, position = scan((ONE + TWO)[:-cut])
-        assert (status, len(table), position) == (kernels.OK, 1, len(ONE))
+        assert (status, len(table), position) == (OK, 1, len(ONE))
     status, table, position = scan(ONE + TWO + ONE, rows=2)
-    assert (status, len(table), position) == (kernels.OK, 2, len(ONE + TWO))
+    assert (status, len(table), position) == (OK, 2, len(ONE + TWO))
 
 
 def changed(batch: bytes, **fields: int) -> bytes:
@@ -110,15 +152,15 @@ def changed(batch: bytes, **fields: int) -> bytes:
 )
 def test_scan_batches_tells_which_batch_is_damaged(damaged: bytes) -> None:
     status, table, position = scan(ONE + damaged + ONE)
-    assert (status, len(table), position) == (kernels.DAMAGED, 1, len(ONE))
+    assert (status, len(table), position) == (DAMAGED, 1, len(ONE))
 
 
 def test_scan_batches_takes_a_batch_that_ends_at_the_largest_offset() -> None:
     """As the plain walk does; only beyond it there is no number."""
     batch = changed(TWO, base_offset=2**63 - 2, last_offset_delta=1)
     status, table, _ = scan(batch)
-    assert (status, len(table)) == (kernels.OK, 1)
-    assert int(table[0, kernels.COL_LAST_OFFSET]) == 2**63 - 1
+    assert (status, len(table)) == (OK, 1)
+    assert int(table[0, COL_LAST_OFFSET]) == 2**63 - 1
     assert RecordBatch(batch).header.last_offset == 2**63 - 1
 
 
@@ -126,7 +168,7 @@ def test_scan_batches_takes_nothing_behind_the_largest_offset() -> None:
     """The next offset would be none, so every other one is below it."""
     last = changed(TWO, base_offset=2**63 - 1)
     status, table, position = scan(last + ONE)
-    assert (status, len(table), position) == (kernels.MISPLACED, 1, len(last))
+    assert (status, len(table), position) == (MISPLACED, 1, len(last))
 
 
 def test_scan_batches_sums_up_what_batches_have() -> None:
@@ -136,10 +178,10 @@ def test_scan_batches_sums_up_what_batches_have() -> None:
     )
     unfit = changed(build_batch(records((b"d", b"5"), base=9)), record_count=900)
     data = array(ONE + TWO + ours + unfit)
-    table = np.empty((9, kernels.TABLE_COLUMNS), np.int64)
-    found = kernels.Scan(*kernels.scan_batches(data, len(data), True, 0, INT64_MAX, table))
-    assert found == kernels.Scan(
-        status=kernels.OK,
+    table = np.empty((9, TABLE_COLUMNS), np.int64)
+    found = Scan(*scan_batches(data, len(data), True, 0, INT64_MAX, table))
+    assert found == Scan(
+        status=OK,
         rows=4,
         position=len(data),
         attributes=TRANSACTIONAL_BIT,
@@ -153,7 +195,7 @@ def test_scan_batches_sums_up_what_batches_have() -> None:
 
 def test_scan_batches_may_leave_crcs_unchecked() -> None:
     damaged = TWO[:-1] + bytes([TWO[-1] ^ 1])
-    assert scan(damaged, check_crc=False)[0] == kernels.OK
+    assert scan(damaged, check_crc=False)[0] == OK
 
 
 # --- list_transactional -----------------------------------------------------------------------
@@ -161,10 +203,10 @@ def test_scan_batches_may_leave_crcs_unchecked() -> None:
 
 def table_of(rows: int, **columns: list[int]) -> np.ndarray:
     """A table of which only some columns say anything."""
-    table = np.full((rows, kernels.TABLE_COLUMNS), -9)
-    table[:, kernels.COL_DISCARD] = kernels.DISCARD_NONE
+    table = np.full((rows, TABLE_COLUMNS), -9)
+    table[:, COL_DISCARD] = DISCARD_NONE
     for name, values in columns.items():
-        table[:, getattr(kernels, name)] = values
+        table[:, getattr(table_kernels, name)] = values
     return table
 
 
@@ -186,7 +228,7 @@ def test_list_transactional_lists_runs_of_a_producer_and_control_batches(
 ) -> None:
     table, found = RUNS.copy(), np.full((11, 6), -7, np.int64)
     discarded_before = np.array([0, 2, 4, 7, 10, 11, 20], np.int64)
-    count = kernels.list_transactional(table, mapped, discarded_before, found)
+    count = list_transactional(table, mapped, discarded_before, found)
     assert found[:count].tolist() == [
         [1, 3, 2, 5, 3, -1],
         [3, 4, 6, 6, 4, -1],
@@ -198,7 +240,7 @@ def test_list_transactional_lists_runs_of_a_producer_and_control_batches(
     ]
     assert (found[count:] == -7).all()
     expected = RUNS.copy()
-    expected[marked, kernels.COL_DISCARD] = kernels.DISCARD_NONE_MAPPED
+    expected[marked, COL_DISCARD] = DISCARD_NONE_MAPPED
     assert (table == expected).all()
 
 
@@ -208,14 +250,14 @@ def test_list_transactional_lists_runs_of_a_producer_and_control_batches(
 def test_keep_last_batches_finds_each_offset_that_is_the_end_of_its_producers_batch() -> None:
     ends, producers = [3, 5, 7, 7, 9], [1, 2, 3, 4, 5]
     table = table_of(5, COL_LAST_OFFSET=ends, COL_PRODUCER_ID=producers)
-    table[3:, kernels.COL_LAST_OFFSET] = (8, 9)
+    table[3:, COL_LAST_OFFSET] = (8, 9)
     expected = table.copy()
     wanted = ((2, 1), (3, 2), (3, 1), (4, 2), (7, 4), (7, 3), (9, 5), (9, 6), (10, 5))
     offsets, ids = np.array(wanted, np.int64).T.copy()
-    kernels.keep_last_batches(table, offsets, ids)
-    expected[[0, 2, 4], kernels.COL_VERDICT] = kernels.VERDICT_RETAIN_EMPTY
+    keep_last_batches(table, offsets, ids)
+    expected[[0, 2, 4], COL_VERDICT] = VERDICT_RETAIN_EMPTY
     assert (table == expected).all()
-    kernels.keep_last_batches(table[:0], offsets, ids)
+    keep_last_batches(table[:0], offsets, ids)
 
 
 # --- read_control_types -----------------------------------------------------------------------
@@ -232,17 +274,17 @@ def test_read_control_types_of_every_kind() -> None:
     keys = ("00000000", "00000001", "00000003", "7fff0001", "00000100", "0000ffff", "0000000001")
     data = ONE + b"".join(control(bytes.fromhex(key), 7 + at) for at, key in enumerate(keys))
     _, table, _ = scan(data + empty)
-    assert kernels.read_control_types(array(data + empty), table) == (kernels.OK, 9)
-    assert table[:, kernels.COL_CONTROL].tolist() == [-1, 0, 1, 2, 1, 2, 2, 0, 3]
-    assert table[1:, kernels.COL_PRODUCER_EPOCH].tolist() == [-2] * 8
+    assert read_control_types(array(data + empty), table) == (OK, 9)
+    assert table[:, COL_CONTROL].tolist() == [-1, 0, 1, 2, 1, 2, 2, 0, 3]
+    assert table[1:, COL_PRODUCER_EPOCH].tolist() == [-2] * 8
 
 
 @pytest.mark.parametrize("key", (None, b"", b"\0\0\0", b"\x80\0\0\1"))
 def test_read_control_types_names_the_batch_whose_key_is_none(key: bytes | None) -> None:
     data = ONE + control(bytes(4), 7) + control(key, 8)
     _, table, _ = scan(data)
-    assert kernels.read_control_types(array(data), table) == (kernels.DAMAGED, 2)
-    assert kernels.read_control_types(array(data), table[:2]) == (kernels.OK, 2)
+    assert read_control_types(array(data), table) == (DAMAGED, 2)
+    assert read_control_types(array(data), table[:2]) == (OK, 2)
 
 
 # --- map_batches ------------------------------------------------------------------------------
@@ -256,7 +298,7 @@ def test_map_batches_puts_keyed_records_from_the_first_dirty_offset_on() -> None
     data = ONE + build_batch(records((b"a", b"x"), (None, b"y"), (b"", None), base=5))
     _, table, _ = scan(data)
     a_map = offset_map()
-    assert build(array(data), table, 1, a_map) == (kernels.OK, 2)
+    assert build(array(data), table, 1, a_map) == (OK, 2)
     assert len(a_map) == 3
     assert [a_map.get(key) for key in (b"a", b"b", b"", b"c")] == [5, 1, 7, -1]
     assert a_map.latest_offset == 7
@@ -268,9 +310,9 @@ def test_map_batches_moves_on_over_control_and_discarded_batches() -> None:
                          max_timestamp=0, base_offset=5, is_control=True)  # fmt: skip
     data = ONE + control + TWO
     _, table, _ = scan(data)
-    table[2, kernels.COL_DISCARD] = kernels.DISCARD_ABORTED
+    table[2, COL_DISCARD] = DISCARD_ABORTED
     a_map = offset_map()
-    assert build(array(data), table, 0, a_map) == (kernels.OK, 3)
+    assert build(array(data), table, 0, a_map) == (OK, 3)
     assert a_map.get(b"a") == 0
     assert a_map.latest_offset == 7
     assert a_map.state.messages == 4
@@ -280,7 +322,7 @@ def test_map_batches_counts_a_control_batch_once_even_an_empty_one() -> None:
     empty = oracle.empty_batch(RecordBatch(control(bytes(4), 7)).header)
     _, table, _ = scan(ONE + empty)
     a_map = offset_map()
-    assert build(array(ONE + empty), table, 0, a_map) == (kernels.OK, 2)
+    assert build(array(ONE + empty), table, 0, a_map) == (OK, 2)
     assert a_map.state.messages == 3
     assert a_map.latest_offset == 7
 
@@ -290,20 +332,20 @@ def test_map_batches_stops_at_the_first_keyed_record_once_full() -> None:
     _, table, _ = scan(data)
     a_map = offset_map(4)
     a_map.state.limit = 2
-    assert build(array(data), table, 0, a_map) == (kernels.MAP_FULL, 0)
+    assert build(array(data), table, 0, a_map) == (MAP_FULL, 0)
     assert a_map.latest_offset == 1
     assert a_map.get(b"a") == 0
 
 
 def test_map_batches_ends_where_an_offset_is_too_far_from_the_base() -> None:
-    far = kernels.MAX_OFFSET_SPAN + 1
+    far = MAX_OFFSET_SPAN + 1
     data = ONE + build_batch(records((b"far", b"1"), base=far))
     _, table, _ = scan(data)
     a_map = offset_map()
-    assert build(array(data), table, 0, a_map) == (kernels.MAP_FULL, 1)
+    assert build(array(data), table, 0, a_map) == (MAP_FULL, 1)
     assert a_map.latest_offset == 4
     a_map = offset_map(base_offset=1)
-    assert build(array(data), table, 1, a_map) == (kernels.OK, 2)
+    assert build(array(data), table, 1, a_map) == (OK, 2)
     assert a_map.get(b"far") == far
 
 
@@ -317,15 +359,15 @@ def test_sections_that_do_not_hold_their_records_are_damaged(section: str) -> No
         base_timestamp=0, max_timestamp=0,
     )  # fmt: skip
     _, table, _ = scan(data)
-    assert build(array(data), table, 0, offset_map()) == (kernels.DAMAGED, 1)
-    assert classify(array(data), table, offset_map(), 0, 0)[:2] == (kernels.DAMAGED, 1)
+    assert build(array(data), table, 0, offset_map()) == (DAMAGED, 1)
+    assert classify(array(data), table, offset_map(), 0, 0)[:2] == (DAMAGED, 1)
 
 
 def test_a_record_beyond_its_batchs_last_offset_is_damage() -> None:
     data = changed(build_batch(records((b"a", b"1"), (b"b", b"2"))), last_offset_delta=0)
     _, table, _ = scan(data)
-    assert build(array(data), table, 0, offset_map()) == (kernels.DAMAGED, 0)
-    assert classify(array(data), table, offset_map(), 0, 0)[:2] == (kernels.DAMAGED, 0)
+    assert build(array(data), table, 0, offset_map()) == (DAMAGED, 0)
+    assert classify(array(data), table, offset_map(), 0, 0)[:2] == (DAMAGED, 0)
 
 
 # --- map_get, map_put -------------------------------------------------------------------------
@@ -335,23 +377,23 @@ def test_map_put_and_map_get_by_position() -> None:
     a_map = offset_map()
     data = array(b"..key..")
     arguments = (a_map.arrays, data, 2, 3)
-    assert kernels.map_get(*arguments) == -1
-    assert kernels.map_put(*arguments, 41)
-    assert kernels.map_put(*arguments, 42)
-    assert kernels.map_get(*arguments) == 42
+    assert map_get(*arguments) == -1
+    assert map_put(*arguments, 41)
+    assert map_put(*arguments, 42)
+    assert map_get(*arguments) == 42
     assert len(a_map) == 1
     a_map._check()
 
 
 def test_map_put_refuses_offsets_outside_its_span() -> None:
     a_map = offset_map(base_offset=10)
-    for offset in (9, 10 + kernels.MAX_OFFSET_SPAN + 1):
+    for offset in (9, 10 + MAX_OFFSET_SPAN + 1):
         arguments = (a_map.arrays, array(b"k"), 0, 1, offset)
-        assert not kernels.map_put(*arguments)
+        assert not map_put(*arguments)
     assert len(a_map) == 0
     assert a_map.latest_offset == -1
-    a_map.put(b"k", 10 + kernels.MAX_OFFSET_SPAN)
-    assert a_map.get(b"k") == 10 + kernels.MAX_OFFSET_SPAN
+    a_map.put(b"k", 10 + MAX_OFFSET_SPAN)
+    assert a_map.get(b"k") == 10 + MAX_OFFSET_SPAN
 
 
 def test_keys_that_share_a_home_slot_or_half_a_hash_stay_apart() -> None:
@@ -383,13 +425,13 @@ def test_each_form_of_a_batch() -> None:
     _, table, _ = scan(data)
     a_map = offset_map()
     build(array(data), table, 0, a_map)
-    table[3, kernels.COL_VERDICT] = kernels.VERDICT_RETAIN_EMPTY
+    table[3, COL_VERDICT] = VERDICT_RETAIN_EMPTY
     status, row, codes, starts = classify(array(data), table, a_map, 5000, 9000)
-    assert (status, row) == (kernels.OK, 5)
+    assert (status, row) == (OK, 5)
     assert codes.tolist() == [1, 0, 0, 1, 1, 0, 0]
-    forms = [FORMS[form] for form in table[:, kernels.COL_FORM]]
+    forms = [FORMS[form] for form in table[:, COL_FORM]]
     assert forms == ["rebuilt", "verbatim", "dropped", "empty", "rebuilt"]
-    assert table[:, kernels.COL_KEPT].tolist() == [1, 1, 0, 0, 2]
+    assert table[:, COL_KEPT].tolist() == [1, 1, 0, 0, 2]
     outputs = assemble(array(data), table, starts)
     batches = [RecordBatch(output) if output else None for output in outputs]
     assert [each is None or each.is_valid() for each in batches] == [True] * 5
@@ -410,7 +452,7 @@ def test_a_control_record_without_a_value_gets_a_horizon_and_is_never_dropped() 
     assert RecordBatch(stamped).header.delete_horizon_ms == 9000
     _, table, _ = scan(stamped)
     _, _, codes, starts = classify(array(stamped), table, offset_map(), 9000, 9999)
-    assert codes.tolist() == [kernels.RETAINED]
+    assert codes.tolist() == [RETAINED]
     assert assemble(array(stamped), table, starts) == [stamped]
 
 
@@ -421,9 +463,9 @@ def test_write_kept_records_keeps_offsets_and_moves_timestamps() -> None:
     build(array(data), table, 0, a_map)
     _, _, _, starts = classify(array(data), table, a_map, 0, 0)
     out = np.zeros(200, np.uint8)
-    end = kernels.write_kept_records(array(data), table[0], starts, out, 3)
+    end = write_kept_records(array(data), table[0], starts, out, 3)
     kept = RecordBatch(data).records()[1:]
-    assert table[0, kernels.COL_OUT_BASE_TIMESTAMP] == 1001
+    assert table[0, COL_OUT_BASE_TIMESTAMP] == 1001
     assert out[3:end].tobytes() == encode_records(kept, 0, 1001)
 
 
@@ -436,10 +478,10 @@ def test_write_header_of_an_emptied_batch_clears_codec_and_horizon() -> None:
         append_time=1234,
     )
     _, table, _ = scan(source)
-    table[0, kernels.COL_FORM] = kernels.FORM_EMPTY
-    table[0, kernels.COL_OUT_MAX_TIMESTAMP] = table[0, kernels.COL_MAX_TIMESTAMP]
+    table[0, COL_FORM] = FORM_EMPTY
+    table[0, COL_OUT_MAX_TIMESTAMP] = table[0, COL_MAX_TIMESTAMP]
     out = np.zeros(70, np.uint8)
-    assert kernels.write_header(array(source), table[0], out, 4, 65) == 65
+    assert write_header(array(source), table[0], out, 4, 65) == 65
     batch = RecordBatch(out[4:65].tobytes())
     assert batch.is_valid()
     assert batch.header.attributes == 0x08
@@ -452,10 +494,10 @@ def test_assemble_batches_hands_a_compressed_batch_back() -> None:
     """See the property tests for what the caller makes of it."""
     data = ONE + TWO
     _, table, _ = scan(data)
-    table[:, kernels.COL_FORM] = kernels.FORM_REBUILT
-    table[0, kernels.COL_ATTRIBUTES] = 1
+    table[:, COL_FORM] = FORM_REBUILT
+    table[0, COL_ATTRIBUTES] = 1
     out = np.zeros(200, np.uint8)
     starts = np.zeros(9, np.int64)
     extents = np.zeros((2, 3), np.int64)
-    found = kernels.assemble_batches(array(data), table, 0, starts, out, 5, extents, 0)
-    assert found == (kernels.COMPRESSED, 0, 5, 1)
+    found = assemble_batches(array(data), table, 0, starts, out, 5, extents, 0)
+    assert found == (COMPRESSED, 0, 5, 1)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from logstore.cleaner import kernels
 from logstore.cleaner.errors import OffsetMapFullError
+from logstore.cleaner.kernels.slots import SLACK_SLOTS
 from logstore.cleaner.passes.offset_map import OffsetMap
 from logstore.errors import InvalidConfigurationError
 from logstore.runtime import random_source
@@ -104,14 +104,14 @@ def test_a_buffer_without_room_for_a_key_is_refused(memory_bytes: int, load_fact
 def test_slots_never_take_more_than_the_buffer_and_a_small_slack() -> None:
     memory_bytes = 1 << 20
     a_map = OffsetMap(memory_bytes)
-    assert a_map.slots.nbytes <= memory_bytes + 16 * kernels.SLACK_SLOTS
+    assert a_map.slots.nbytes <= memory_bytes + 16 * SLACK_SLOTS
     assert OffsetMap(1 << 30, max_entries=10).slots.nbytes < 100_000
 
 
 def test_a_full_map_of_a_small_estimate_still_takes_what_the_slack_holds() -> None:
     """A damaged batch may repeat offsets, so that more keys come than offsets could bear."""
     a_map = OffsetMap(1 << 20, max_entries=0)
-    taken = kernels.SLACK_SLOTS + 1
+    taken = SLACK_SLOTS + 1
     for number in range(taken):
         a_map.put(key(number), 5)
     with pytest.raises(OffsetMapFullError):

@@ -5,7 +5,18 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from logstore.cleaner import kernels
+from logstore.cleaner.kernels.table import (
+    COL_DISCARD,
+    COL_VERDICT,
+    DISCARD_ABORTED,
+    DISCARD_EXPIRING,
+    DISCARD_NONE,
+    DISCARD_NONE_MAPPED,
+    TABLE_COLUMNS,
+    Scan,
+    read_control_types,
+    scan_batches,
+)
 from logstore.cleaner.passes import transactions
 from logstore.cleaner.passes.chunks import Chunk, ChunkReader
 from logstore.cleaner.passes.clean import clean_pass
@@ -17,6 +28,7 @@ from logstore.cleaner.passes.transactions import (
 from logstore.errors import CorruptRecordError
 from logstore.record.batch import RecordBatch, build_batch
 from logstore.record.codecs import Codec
+from logstore.record.kernels import OK
 from logstore.record.records import Record
 from logstore.storage.producers.entry import LastRecord
 from logstore.types import INT64_MAX, AbortedTxn
@@ -39,27 +51,27 @@ from tests.support.world.cleaning import (
 from tests.support.world.kernel_calls import array
 
 NONE, MAPPED, ABORTED, EXPIRING = (
-    kernels.DISCARD_NONE,
-    kernels.DISCARD_NONE_MAPPED,
-    kernels.DISCARD_ABORTED,
-    kernels.DISCARD_EXPIRING,
+    DISCARD_NONE,
+    DISCARD_NONE_MAPPED,
+    DISCARD_ABORTED,
+    DISCARD_EXPIRING,
 )
 
 
 def chunk_of(*batches: bytes) -> Chunk:
     """A chunk as its reader hands it on."""
     data = b"".join(batches)
-    table = np.empty((len(batches), kernels.TABLE_COLUMNS), np.int64)
-    found = kernels.Scan(*kernels.scan_batches(array(data), len(data), True, 0, INT64_MAX, table))
-    status, _ = kernels.read_control_types(array(data), table)
-    assert status == kernels.OK
+    table = np.empty((len(batches), TABLE_COLUMNS), np.int64)
+    found = Scan(*scan_batches(array(data), len(data), True, 0, INT64_MAX, table))
+    status, _ = read_control_types(array(data), table)
+    assert status == OK
     return Chunk(None, 0, len(data), array(data), table, found)
 
 
 def judged(state: TransactionState, *batches: bytes) -> list[int]:
     chunk = chunk_of(*batches)
     state.judge(chunk)
-    return chunk.table[:, kernels.COL_DISCARD].tolist()
+    return chunk.table[:, COL_DISCARD].tolist()
 
 
 def emptied(data: bytes) -> bytes:
@@ -300,7 +312,7 @@ def test_a_transaction_that_ended_below_the_log_start_counts_as_none() -> None:
 def kept(producers: dict[int, LastRecord], *batches: bytes) -> list[bool]:
     chunk = chunk_of(*batches)
     LastBatches(producers).keep(chunk)
-    return [verdict == 1 for verdict in chunk.table[:, kernels.COL_VERDICT].tolist()]
+    return [verdict == 1 for verdict in chunk.table[:, COL_VERDICT].tolist()]
 
 
 def test_the_batch_of_the_last_data_offset_is_kept() -> None:

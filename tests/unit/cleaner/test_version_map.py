@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from logstore.cleaner import kernels
 from logstore.cleaner.config import CleanerConfig
 from logstore.cleaner.errors import OffsetMapFullError
+from logstore.cleaner.kernels.slots import SLACK_SLOTS
 from logstore.cleaner.passes.offset_map import OffsetMap
 from logstore.cleaner.passes.version_map import VersionMap
 from logstore.cleaner.strategy import Order, Strategy
@@ -75,7 +75,7 @@ def test_a_buffer_for_less_than_two_keys_is_refused(memory_bytes: int, load_fact
 def test_slots_take_24_bytes_and_never_more_than_the_buffer_and_a_small_slack() -> None:
     memory_bytes = 1 << 20
     a_map = VersionMap(memory_bytes)
-    assert a_map.slots.nbytes <= memory_bytes + 24 * kernels.SLACK_SLOTS
+    assert a_map.slots.nbytes <= memory_bytes + 24 * SLACK_SLOTS
     assert VersionMap(1 << 30, max_entries=10).slots.nbytes < 150_000
 
 

@@ -13,7 +13,19 @@ import numpy as np
 import pytest
 
 from logstore import jit
-from logstore.cleaner import kernels as cleaner_kernels
+from logstore.cleaner.kernels import (
+    assemble,
+    classify,
+    facts,
+    hashing,
+    mapping,
+    offsets,
+    ranges,
+    slots,
+    table,
+    versions,
+    winners,
+)
 from logstore.cli.show.messages import Recovery, show_messages, stop_messages
 from logstore.jit import files, policy
 from logstore.jit.twins import Twofold
@@ -22,6 +34,11 @@ from logstore.spark.datasource import kernels as datasource_kernels
 
 ROOT = Path(__file__).resolve().parents[3]
 WITHOUT_COMPILER = pytest.mark.skipif(policy.MODE == policy.PYTHON, reason="nothing is compiled")
+
+KERNEL_MODULES = (
+    *(assemble, classify, facts, hashing, mapping, offsets, ranges, slots, table, versions),
+    *(winners, record_kernels, datasource_kernels),
+)
 
 
 def sum_of(data):
@@ -275,7 +292,7 @@ def test_a_fingerprint_tells_what_a_kernel_calls_and_names():
 def test_every_kernel_of_the_project_has_a_fingerprint_of_its_own():
     kernels = {
         value
-        for module in (record_kernels, cleaner_kernels, datasource_kernels)
+        for module in KERNEL_MODULES
         for value in vars(module).values()
         if isinstance(value, jit.Kernel)
     }
