@@ -2,6 +2,8 @@
 # Writes the lock files from pyproject.toml: every version pinned, with the hashes of every
 # platform's files and the name of no host. Called by `make lock`; arguments go to the resolver
 # (`make lock LOCK_FLAGS=--upgrade` moves to the newest versions).
+# Extras are kept: `coverage[toml]`, which pytest-cov requires, is not held by a pin of `coverage`.
+# As soon as a newer coverage is released, pip takes that one, and refuses it for want of a hash.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -17,7 +19,7 @@ compile() { # compile OUTPUT ARGUMENT...
     # --no-config and a bare environment: nothing of this machine's settings may reach the files.
     env -u UV_INDEX -u UV_INDEX_URL -u UV_DEFAULT_INDEX -u UV_EXTRA_INDEX_URL -u UV_FIND_LINKS \
         "$tool/bin/uv" pip compile --quiet --no-config --universal --python-version 3.11 \
-        --generate-hashes --no-strip-markers --no-annotate \
+        --generate-hashes --no-strip-extras --no-strip-markers --no-annotate \
         --no-emit-index-url --no-emit-find-links --custom-compile-command 'make lock' \
         --output-file "$output" "$@" pyproject.toml --group build
     printf '%s: %s packages\n' "$output" "$(grep -c '==' "$output")"
