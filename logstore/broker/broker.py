@@ -22,9 +22,7 @@ from logstore.broker.setup import (
     runtime_of,
 )
 from logstore.clients.arguments import (
-    MISSING,
     before_offset,
-    key_and_value,
     offset_of,
     topic_and_partition,
 )
@@ -714,8 +712,8 @@ class Broker(Generic[ClockT]):
     def append(
         self,
         topic: str | TopicPartition,
-        *in_old_order: bytes | None,
-        value: bytes | None = MISSING,
+        *,
+        value: bytes | None,
         key: bytes | None = None,
         partition: int | None = None,
         timestamp: int | None = None,
@@ -726,8 +724,6 @@ class Broker(Generic[ClockT]):
 
         Parameters
         ----------
-        *in_old_order : bytes or None
-            Value and key without their names, as up to release 0.1: a `DeprecationWarning`.
         value : bytes or None
             None is a tombstone.
         partition : int, optional
@@ -747,8 +743,6 @@ class Broker(Generic[ClockT]):
         """
         if self.read_only:
             self._refuse_if_read_only("append")
-        if in_old_order or value is MISSING:
-            key, value = key_and_value(in_old_order, key, value)
         name: str = topic  # type: ignore[assignment]  # unless it is a partition
         if type(topic) is not str:
             name, partition = topic_and_partition(topic, partition)

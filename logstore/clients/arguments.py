@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import TYPE_CHECKING, Any
 
 from logstore.errors import InvalidConfigurationError
@@ -82,32 +81,3 @@ def before_offset(value: int | str) -> int:
             f"records are deleted below an offset or {LATEST!r}, not {value!r}"
         )
     return value
-
-
-MISSING: Any = type("Missing", (), {"__repr__": lambda _: "…"})()
-"""Stands for a value that was not given, since None is a tombstone."""
-
-
-def key_and_value(
-    in_old_order: tuple[bytes | None, ...], key: bytes | None, value: bytes | None
-) -> tuple[bytes | None, bytes | None]:
-    """Return key and value, which up to release 0.1 were taken as `value, key` without a name.
-
-    Raises
-    ------
-    TypeError
-        The value is missing, or given twice.
-    """
-    if in_old_order:
-        if len(in_old_order) > 2 or value is not MISSING or (key and len(in_old_order) > 1):
-            raise TypeError("append() takes a topic, and value=… and key=… by name")
-        warnings.warn(
-            "append() takes value=… and key=… by name: in append_many() the key comes first",
-            DeprecationWarning,
-            stacklevel=3,
-        )
-        value, *keys = in_old_order
-        key = keys[0] if keys else key
-    if value is MISSING:
-        raise TypeError("append() wants value=…, None for a tombstone")
-    return key, value

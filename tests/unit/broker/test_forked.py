@@ -229,7 +229,7 @@ from logstore import Broker
 path = sys.argv[1]
 with Broker(path, background=True) as broker:
     broker.create_topic("a")
-    broker.append("a", b"v", key=b"k")
+    broker.append("a", value=b"v", key=b"k")
     sys.stdout.flush()
     child = os.fork()
     if child == 0:
@@ -237,11 +237,11 @@ with Broker(path, background=True) as broker:
     _, status = os.waitpid(child, 0)
     assert os.waitstatus_to_exitcode(status) == 7, status
     assert not os.path.exists(f"{path}/.kafka_cleanshutdown")
-    assert broker.append("a", b"w", key=b"k").offset == 1
+    assert broker.append("a", value=b"w", key=b"k").offset == 1
 print([record.value for record in Broker(path).read("a")])
 """
     done = subprocess.run(
-        [sys.executable, "-W", "ignore::DeprecationWarning", "-c", program, str(tmp_path)],
+        [sys.executable, "-c", program, str(tmp_path)],
         capture_output=True,
         text=True,
         timeout=DEADLINE_S,

@@ -50,30 +50,12 @@ def test_key_and_value_are_given_by_name(broker):
 
 
 @pytest.mark.parametrize(
-    ("old", "named", "key"),
-    (((b"v",), {}, None), ((b"v", b"k"), {}, b"k"), ((b"v",), {"key": b"k"}, b"k")),
+    ("arguments", "named"),
+    (((), {}), ((), {"key": b"k"}), ((b"v",), {}), ((b"v",), {"value": b"v"})),
 )
-def test_the_old_order_is_understood_with_a_warning(broker, old, named, key):
-    with pytest.warns(DeprecationWarning, match="by name") as caught:
-        broker.append("users", *old, partition=0, **named)
-    assert caught[0].filename == __file__
-    (record,) = broker.read("users")
-    assert (record.key, record.value) == (key, b"v")
-
-
-@pytest.mark.parametrize(
-    ("old", "named"),
-    (
-        ((), {}),
-        ((), {"key": b"k"}),
-        ((b"v",), {"value": b"v"}),
-        ((b"v", b"k"), {"key": b"k"}),
-        ((b"v", b"k", 0), {}),
-    ),
-)
-def test_a_value_that_is_missing_or_given_twice_is_refused(broker, old, named):
+def test_a_value_without_its_name_is_refused(broker, arguments, named):
     with pytest.raises(TypeError, match="append"):
-        broker.append("users", *old, **named)
+        broker.append("users", *arguments, **named)
     assert broker.end_offsets([TopicPartition("users", 0), USERS]) == {("users", 0): 0, USERS: 0}
 
 
