@@ -120,7 +120,6 @@ if TYPE_CHECKING:
     from logstore.security import Acl, AclFilter, Authorizer
     from logstore.types import TimestampType, TopicPartition
     from logstore.wire.listener import Listener
-    from logstore.wire.virtual import VirtualNodes
 
 __version__ = "0.1.0"
 
@@ -236,7 +235,6 @@ __all__ = [
     "UnstableOffsetCommitError",
     "UnsupportedFormatError",
     "VirtualClock",
-    "VirtualNodes",
     "WakeupError",
 ]
 
@@ -247,7 +245,6 @@ _HOMES = (
     "logstore.broker",
     "logstore.security",
     "logstore.wire.listener",
-    "logstore.wire.virtual",
     "logstore.cluster",
 )
 """Modules of the public names, in the order in which they are loaded to look for one."""

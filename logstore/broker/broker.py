@@ -98,7 +98,6 @@ if TYPE_CHECKING:
     from logstore.wire.nodes import Nodes
     from logstore.wire.settings import ListenerSettings
     from logstore.wire.versions import Versions
-    from logstore.wire.virtual import VirtualNodes
 
 
 if TYPE_CHECKING:
@@ -936,30 +935,6 @@ class Broker(Generic[ClockT]):
             versions=SERVED if versions is None else versions,
         )
         return self.open_listener(host, port, settings)
-
-    def listen_nodes(
-        self, count: int = 3, *, host: str = "127.0.0.1", **settings: Any
-    ) -> VirtualNodes:
-        """Serve as if there were several brokers, whose leaders can be moved; see `VirtualNodes`.
-
-        Each has a port of its own. There is one copy of the records: for copies there is `Cluster`.
-
-        Parameters
-        ----------
-        **settings
-            See `logstore.wire.settings.ListenerSettings`.
-
-        Raises
-        ------
-        InvalidConfigurationError
-        """
-        from logstore.wire.settings import settings_of_several
-        from logstore.wire.virtual import VirtualNodes
-
-        chosen = settings_of_several(settings)
-        return VirtualNodes(
-            self.manager, count, lambda nodes: self.open_listener(host, 0, chosen, nodes=nodes)
-        )
 
     def open_listener(
         self,

@@ -1,9 +1,8 @@
 """The nodes of a cluster, as one of them tells clients: who there is, who leads, who has copies.
 
-`Nodes` is a broker that is alone: the controller, and the leader of every partition. What stands
-behind a listener may be more: several nodes over one engine (`virtual`), or the brokers of a
-`Cluster`. Handlers ask here for all that depends on it, and for the log of a partition that is led
-here.
+`Nodes` is a broker that is alone: the controller, and the leader of every partition. In a `Cluster`
+it is `cluster.wire.ClusterNode`. Handlers ask here for all that depends on it, and for the log of a
+partition that is led here.
 """
 
 from __future__ import annotations

@@ -142,7 +142,7 @@ def test_directories_of_earlier_versions_recover_when_they_are_opened(
 # -- over the wire ---------------------------------------------------------------------------------
 
 
-LAYOUTS = ("broker", "virtual nodes", "cluster of 1", "cluster of 3")
+LAYOUTS = ("broker", "cluster of 1", "cluster of 3")
 PARTITIONS = 3
 """Of topic `t`; as many leaders in the layouts with several nodes."""
 
@@ -175,12 +175,8 @@ def listening(layout, data_dir=None, config=(), **settings):
     with Broker(data_dir, broker_config=config) as broker:
         if not broker.topics():
             broker.create_topic("t", PARTITIONS)
-        if layout == "virtual nodes":
-            with broker.listen_nodes(3, **settings) as nodes:
-                yield Served((nodes[number] for number in range(3)), nodes.leader)
-        else:
-            with broker.listen(**settings) as listener:
-                yield Served([listener])
+        with broker.listen(**settings) as listener:
+            yield Served([listener])
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)

@@ -1,4 +1,4 @@
-"""Virtual nodes: one engine as several brokers, whose leaders move."""
+"""Leaders that move: what each broker of a cluster tells clients, and which errors they get."""
 
 from contextlib import closing
 
@@ -8,7 +8,8 @@ from confluent_kafka import TopicPartition as ConfluentPartition
 from kafka import KafkaConsumer, KafkaProducer
 from kafka.structs import TopicPartition
 
-from logstore.errors import InvalidConfigurationError, UnknownTopicOrPartitionError
+from logstore import Cluster
+from logstore.errors import RequestError, UnknownTopicOrPartitionError
 from logstore.messages.types import (
     CreateTopicsRequest,
     DeleteRecordsRequest,
@@ -25,15 +26,21 @@ from tests.support.world.wire import TIMEOUT_S, Client, fetch_of, name_of
 
 
 @pytest.fixture
-def nodes(broker):
-    broker.create_topic("t", 4)
-    with broker.listen_nodes(3) as nodes:
-        yield nodes
+def cluster():
+    with Cluster(brokers=3, broker_config={"replica.lag.time.max.ms": "3600000"}) as cluster:
+        cluster.create_topic("t", partitions=4, replication_factor=3)
+        yield cluster
 
 
 @pytest.fixture
-def clients(nodes):
-    clients = [Client(nodes[number]) for number in range(3)]
+def server(cluster):
+    with cluster.listen() as server:
+        yield server
+
+
+@pytest.fixture
+def clients(server):
+    clients = [Client(server[number]) for number in range(3)]
     yield clients
     for client in clients:
         client.close()
@@ -44,8 +51,8 @@ def metadata_of(client):
     return client.ask(MetadataRequest(topics=[topic]), 12)
 
 
-def test_metadata_of_every_node_tell_the_same_nodes_and_leaders(nodes, clients):
-    ports = [nodes[number].port for number in range(3)]
+def test_every_broker_tells_the_same_brokers_and_leaders(cluster, server, clients):
+    ports = [server[number].port for number in range(3)]
     for client in clients:
         answer = metadata_of(client)
         assert [(each.node_id, each.port) for each in answer.brokers] == list(enumerate(ports))
@@ -62,7 +69,7 @@ def test_metadata_of_every_node_tell_the_same_nodes_and_leaders(nodes, clients):
         assert [each.broker_id for each in cluster.brokers] == [0, 1, 2]
         found = client.ask(FindCoordinatorRequest(key="g"), 1)
         assert (found.node_id, found.port) == (0, ports[0])
-    assert nodes.bootstrap == ",".join(f"127.0.0.1:{port}" for port in ports)
+    assert server.bootstrap == ",".join(f"127.0.0.1:{port}" for port in ports)
 
 
 def produced(client, partition, version=9):
@@ -121,10 +128,10 @@ def test_only_the_leader_serves(clients):
     assert deleted(leader, 1, 1).low_watermark == 1
 
 
-def test_a_leader_that_moved_leaves_its_epoch_behind(nodes, clients):
+def test_a_leader_that_moved_leaves_its_epoch_behind(cluster, server, clients):
     produced(clients[1], 1)
-    nodes.move_leader("t", 1, to=2)
-    assert nodes.leader("t", 1) == 2
+    cluster.move_leader("t", 1, to=2)
+    assert cluster.leader("t", 1) == 2
     assert name_of(produced(clients[1], 1).error_code) == "NOT_LEADER_OR_FOLLOWER"
     assert produced(clients[2], 1).base_offset == 1
     partition = metadata_of(clients[0]).topics[0].partitions[1]
@@ -145,24 +152,24 @@ def test_a_leader_that_moved_leaves_its_epoch_behind(nodes, clients):
     assert name_of(epoch_end(clients[2], 1, 1, current=0).error_code) == "FENCED_LEADER_EPOCH"
 
 
-def test_a_fetch_that_waits_hears_of_another_leader(nodes, clients):
+def test_a_fetch_that_waits_hears_of_another_leader(cluster, server, clients):
     client = clients[1]
     request = fetch_of("t", 0, 1, max_wait_ms=30 * TIMEOUT_S * 1000)
     client.socket.sendall(client.frame(request, 11))
-    client.until(lambda: len(nodes[1].service.purgatory))
-    nodes.move_leader("t", 1, to=0)
+    client.until(lambda: len(server[1].service.purgatory))
+    cluster.move_leader("t", 1, to=0)
     answer = client.read(request, 11)[1].responses[0].partitions[0]
     assert name_of(answer.error_code) == "NOT_LEADER_OR_FOLLOWER"
 
 
-def test_a_node_that_is_closed_is_not_told_any_more(nodes, clients):
-    nodes[0].close()
+def test_a_broker_whose_listener_is_closed_is_not_told_any_more(cluster, server, clients):
+    server[0].close()
     answer = metadata_of(clients[1])
     assert [each.node_id for each in answer.brokers] == [1, 2]
     assert answer.controller_id == 1
 
 
-def test_topics_have_as_many_replicas_as_there_are_nodes(broker, clients):
+def test_topics_have_the_replicas_that_were_asked_for(cluster, clients):
     kinds = CreateTopicsRequest
 
     def create(name, factor, assignments=()):
@@ -172,24 +179,24 @@ def test_topics_have_as_many_replicas_as_there_are_nodes(broker, clients):
             num_partitions=count,
             replication_factor=factor,
             assignments=[
-                kinds.CreatableReplicaAssignment(partition_index=number, broker_ids=list(nodes))
-                for number, nodes in enumerate(assignments)
+                kinds.CreatableReplicaAssignment(partition_index=number, broker_ids=list(brokers))
+                for number, brokers in enumerate(assignments)
             ],
         )
         (found,) = clients[2].ask(kinds(topics=[topic], timeout_ms=1000), 5).topics
         return name_of(found.error_code), found.replication_factor
 
-    assert create("a", -1) == ("NONE", 3)
+    assert create("a", -1) == ("NONE", 1)
     assert create("b", 2) == ("NONE", 2)
     assert create("c", 4)[0] == "INVALID_REPLICATION_FACTOR"
     assert create("d", -1, [(0, 1), (2, 1)]) == ("NONE", 2)
     assert create("e", -1, [(0, 3)])[0] == "INVALID_REPLICA_ASSIGNMENT"
     assert create("f", -1, [(1, 1)])[0] == "INVALID_REPLICA_ASSIGNMENT"
     assert create("g", -1, [(0, 1), (2,)])[0] == "INVALID_REPLICA_ASSIGNMENT"
-    assert [topic.name for topic in broker.topics()] == ["a", "b", "d", "t"]
+    assert [topic.name for topic in cluster.topics()] == ["a", "b", "d", "t"]
 
 
-def test_the_preferred_node_is_elected_if_it_does_not_lead(nodes, clients):
+def test_the_preferred_replica_is_elected_if_it_does_not_lead(cluster, server, clients):
     def elect(*numbers, unclean=False, is_all=False):
         asked = ElectLeadersRequest.TopicPartitions(topic="t", partitions=list(numbers))
         request = ElectLeadersRequest(
@@ -204,37 +211,31 @@ def test_the_preferred_node_is_elected_if_it_does_not_lead(nodes, clients):
             for each in topic.partition_result
         ]
 
-    nodes.move_leader("t", 1, to=0)
+    cluster.move_leader("t", 1, to=0)
     assert elect(1, 2, 9) == [
         (1, "NONE"),
         (2, "ELECTION_NOT_NEEDED"),
         (9, "UNKNOWN_TOPIC_OR_PARTITION"),
     ]
-    assert nodes.leader("t", 1) == 1
+    assert cluster.leader("t", 1) == 1
     assert elect(is_all=True) == []
-    nodes.move_leader("t", 2, to=0)
+    cluster.move_leader("t", 2, to=0)
     assert elect(2, unclean=True) == [(2, "ELECTION_NOT_NEEDED")]
     assert elect(is_all=True) == [(2, "NONE")]
 
 
-def test_nodes_that_there_are_not_are_refused(broker, nodes):
-    with pytest.raises(InvalidConfigurationError, match="there is no node 3: they are 0 to 2"):
-        nodes.move_leader("t", 0, to=3)
+def test_brokers_and_partitions_that_there_are_not_are_refused(cluster, server):
+    with pytest.raises(RequestError, match="3"):
+        cluster.move_leader("t", 0, to=3)
     with pytest.raises(UnknownTopicOrPartitionError):
-        nodes.move_leader("t", 7, to=0)
-    with pytest.raises(InvalidConfigurationError, match="at least one node"):
-        broker.listen_nodes(0)
-    with pytest.raises(InvalidConfigurationError, match="for one listener"):
-        broker.listen_nodes(2, tls="generate")
-    with pytest.raises(InvalidConfigurationError, match="no settings pasword"):
-        broker.listen_nodes(2, pasword="x")
+        cluster.move_leader("t", 7, to=0)
 
 
 # -- clients that people use -------------------------------------------------------------------
 
 
-def test_confluent_follows_leaders_that_move(broker, nodes):
-    configs = {"bootstrap.servers": nodes.bootstrap, "topic.metadata.refresh.interval.ms": 100}
+def test_confluent_follows_leaders_that_move(cluster, server):
+    configs = {"bootstrap.servers": server.bootstrap, "topic.metadata.refresh.interval.ms": 100}
     producer = Producer({**configs, "enable.idempotence": True})
     delivered = []
     with closing(Consumer({**configs, "group.id": "g"})) as consumer:
@@ -250,14 +251,13 @@ def test_confluent_follows_leaders_that_move(broker, nodes):
             assert producer.flush(TIMEOUT_S) == 0
             while len(found) <= number:
                 found += consumer.consume(1, TIMEOUT_S)
-            nodes.move_leader("t", 1, to=(number + 2) % 3)
+            cluster.move_leader("t", 1, to=(number + 2) % 3)
     assert delivered == [(None, number) for number in range(4)]
     assert [message.value() for message in found] == [b"0", b"1", b"2", b"3"]
-    assert [record.value for record in broker.read("t", 1)] == [b"0", b"1", b"2", b"3"]
 
 
-def test_kafka_python_follows_leaders_that_move(broker, nodes):
-    configs = {"bootstrap_servers": nodes.bootstrap, "retry_backoff_ms": 10}
+def test_kafka_python_follows_leaders_that_move(cluster, server):
+    configs = {"bootstrap_servers": server.bootstrap, "retry_backoff_ms": 10}
     with (
         closing(KafkaProducer(**configs)) as producer,
         closing(KafkaConsumer(**configs, group_id=None)) as consumer,
@@ -271,5 +271,5 @@ def test_kafka_python_follows_leaders_that_move(broker, nodes):
             while len(found) <= number:
                 for records in consumer.poll(TIMEOUT_S * 1000).values():
                     found += records
-            nodes.move_leader("t", 1, to=(number + 2) % 3)
+            cluster.move_leader("t", 1, to=(number + 2) % 3)
     assert [(each.offset, each.value) for each in found] == [(n, b"%d" % n) for n in range(4)]
