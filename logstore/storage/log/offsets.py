@@ -159,7 +159,7 @@ class LogOffsets:
     def recover(self, log_start_offset: int) -> None:
         """Fit the offsets to a log that was recovered from its files."""
         end = self._local.log_end.offset
-        self.log_start_offset = min(log_start_offset, end)
+        self.log_start_offset = log_start_offset
         self.high_watermark = min(self.high_watermark, end)
         self.follow_append(end)
 

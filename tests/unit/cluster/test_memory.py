@@ -179,6 +179,15 @@ def test_a_broker_that_was_down_gets_the_settings_when_the_cluster_is_opened(tmp
         assert described(cluster, "log.cleaner.backoff.ms") == {}
 
 
+def test_a_broker_that_was_down_when_the_last_setting_was_unset_does_not_bring_it_back(tmp_path):
+    with reopened(tmp_path, 3) as cluster:
+        cluster.alter_broker_configs({KEY: "2000"})
+        cluster.kill(0)
+        cluster.alter_broker_configs({KEY: None})
+    with reopened(tmp_path, 3) as cluster:
+        assert described(cluster, KEY) == {}
+
+
 def test_settings_are_stored_before_brokers_get_them(tmp_path, monkeypatch):
     with reopened(tmp_path, 3) as cluster:
         topics = cluster.brokers[0].manager.topics
@@ -207,6 +216,17 @@ def test_settings_that_only_the_brokers_have_stored_are_adopted(tmp_path, broker
     with reopened(tmp_path, brokers) as cluster:
         assert described(cluster, KEY) == dict.fromkeys(range(brokers), "2000")
     assert json.loads(memory(tmp_path).read_text())["settings"] == {KEY: "2000"}
+
+
+def test_settings_that_only_some_brokers_have_stored_are_those_of_all(tmp_path):
+    with reopened(tmp_path, 3) as cluster:
+        cluster.kill(0)
+        cluster.alter_broker_configs({KEY: "2000"})
+    document = json.loads(memory(tmp_path).read_text())
+    del document["settings"]
+    memory(tmp_path).write_text(json.dumps(document | {"version": 1}))
+    with reopened(tmp_path, 3) as cluster:
+        assert described(cluster, KEY) == dict.fromkeys(range(3), "2000")
 
 
 def test_a_cluster_without_such_settings_can_be_opened_by_earlier_releases(tmp_path):

@@ -73,6 +73,13 @@ def test_a_change_is_recovered_once_it_has_begun(log, reloads, begins, count):
     assert not log.local.is_changing
 
 
+def test_what_was_recovered_is_durable(log):
+    """Else a crash could bring back what was cut, next to what is appended afterwards."""
+    assert log.local.recovery_point < 3
+    interrupt(log)
+    assert log.local.recovery_point == log.log_end_offset == 3
+
+
 def test_recovery_leaves_the_high_watermark_of_a_replica_where_it_was(log):
     log.offsets.stay()
     log.offsets.set_high_watermark(1)
