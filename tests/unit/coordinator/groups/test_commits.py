@@ -425,6 +425,22 @@ def test_groups_without_members_are_deleted(bench):
     assert bench.member().join().generation_id == 1
 
 
+def test_offsets_of_a_deleted_topic_go_though_another_group_cannot_be_read(bench, monkeypatch):
+    for group in ("bad", "g"):
+        bench.groups.commit(group, {T0: FIVE})
+    source_of = bench.groups._source_of
+
+    def failing(group_id):
+        if group_id == "bad":
+            raise KafkaStorageError("the disk failed")
+        return source_of(group_id)
+
+    monkeypatch.setattr(bench.groups, "_source_of", failing)
+    bench.broker.delete_topic("t")
+    bench.broker.create_topic("t", 2)
+    assert bench.groups.committed("g") == {}
+
+
 def test_offsets_are_deleted_of_topics_that_nobody_reads(bench):
     member = bench.member(topics=("t",))
     settle(member)

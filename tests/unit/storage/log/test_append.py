@@ -367,10 +367,14 @@ def test_compressed_records_with_other_offsets_are_made_dense(world):
     assert stored.codec is Codec.GZIP
     assert [r.offset for r in stored.records()] == [0, 1, 2]
     assert [r.value for r in stored.records()] == [b"1", b"2", b"3"]
+    plain = seal_batch(section, **fields)
+    log.writer.append_batches(plain)
+    kept = batches_of(world.files()[log_name(0)])[-1]
+    assert kept.data == with_offset_and_epoch(plain, 3, 0), "not looked at"
     fields["last_offset_delta"] = 5  # which a client may not send
     log.writer.append_batches(seal_batch(section, codec=Codec.GZIP, **fields), COORDINATOR)
-    assert offsets_in(log) == [0, 1, 2, 3, 4, 5]
-    assert log.log_end_offset == 6
+    assert offsets_in(log)[-3:] == [6, 7, 8]
+    assert log.log_end_offset == 9
 
 
 # -- producers -------------------------------------------------------------------------------
