@@ -218,9 +218,16 @@ def test_diff_reports_a_record_as_lost_that_is_not_committed_yet(broker, batch, 
         (False, {0: 1, 10: 13, 11: "aborted", 12: "aborted"}),
     ),
 )
-def test_diff_knows_from_the_second_copy_how_a_transaction_ended(broker, commit, expected):
-    """It was open when the first copy was made, and all its data may be gone from the second."""
-    with closing(copied(broker.log(TP), ends=[(3, commit)], clean=True)) as after:
+@pytest.mark.parametrize("has_next", (False, True))
+def test_diff_knows_from_the_second_copy_how_a_transaction_ended(
+    broker, commit, expected, has_next
+):
+    """It was open when the first copy was made, and all its data may be gone from the second.
+
+    The first marker counts: the producer's next transaction may end in another way.
+    """
+    ends = [(3, commit), (3, not commit)] if has_next else [(3, commit)]
+    with closing(copied(broker.log(TP), ends=ends, clean=True)) as after:
         fates, diff = fates_between(broker, after)
     found = {offset: by if fate == "superseded" else fate for offset, (fate, by) in fates.items()}
     aborted = dict.fromkeys((4, 5, 6, 16), "aborted")
