@@ -678,6 +678,15 @@ def test_the_end_of_an_oversized_segment_is_unknown():
     assert found == [("segment_size", f"/data/{LOG}")]
 
 
+def test_a_crash_does_not_excuse_an_oversized_segment():
+    directory = kafka("segments")
+    directory.remove(".kafka_cleanshutdown")
+    directory.write(RECOVERY, b"0\n0\n")
+    fs = Oversized(directory.fs, f"/data/{LOG}")
+    found = [(each.check, each.severity) for each in Checker(fs).path("/data")]
+    assert ("segment_size", "error") in found
+
+
 class Broken(Oversized):
     """A file system on which one file cannot be opened."""
 
