@@ -138,6 +138,13 @@ def test_topics_are_found_by_id(broker, client):
         assert (found.name, found.error_code) == expected
 
 
+def test_each_topic_is_found_by_its_id_once(broker, client):
+    ids = [broker.create_topic(name).id for name in ("t", "u")]
+    asked = [MetadataRequest.MetadataRequestTopic(topic_id=each, name=None) for each in ids * 2]
+    found = client.ask(MetadataRequest(topics=asked), 12).topics
+    assert [each.name for each in found] == ["t", "u"]
+
+
 @pytest.mark.parametrize("version", (10, 11))
 def test_versions_before_12_cannot_ask_by_id(broker, client, version):
     topic_id = broker.create_topic("t").id
