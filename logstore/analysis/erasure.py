@@ -383,7 +383,6 @@ class _Transactions:
             _end_of(metadata)
             for metadata in self._known
             if tp in metadata.partitions
-            and not metadata.state.is_idle
             and producers.has_open_transaction(metadata.producer_id)
         )
 
