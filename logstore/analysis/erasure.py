@@ -382,8 +382,7 @@ class _Transactions:
         return tuple(
             _end_of(metadata)
             for metadata in self._known
-            if tp in metadata.partitions
-            and producers.has_open_transaction(metadata.producer_id)
+            if tp in metadata.partitions and producers.has_open_transaction(metadata.producer_id)
         )
 
 
