@@ -17,7 +17,7 @@ from tests.support.world.workload_commands import ROOT, environ_without_java, ru
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow]
 
-SUBMIT = ROOT / "bench" / "workloads" / "submit.py"
+SUBMIT = ROOT / "logstore" / "spark" / "submit.py"
 RECORDS = 8_000
 PARTITIONS = 4
 TOPIC = "adversarial"
