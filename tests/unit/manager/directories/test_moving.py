@@ -286,6 +286,26 @@ def test_a_transaction_goes_on_in_the_new_place_and_so_does_its_coordinator(plac
     broker.close()
 
 
+def test_an_interrupt_after_a_move_recovers_the_files_of_the_new_place(place):
+    broker = place.filled()
+    move(broker, place.there)
+    append(broker, 2)
+    log = broker.log("a")
+
+    def interrupted():
+        log.local.begin()
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        log.local.change(interrupted)
+    append(broker, 1)
+    assert len(records(broker)) == 13
+    assert {segment.log_path.rpartition("/")[0] for segment in log.segments} == {
+        f"{place.there}/a-0"
+    }
+    broker.close()
+
+
 def test_who_holds_the_log_goes_on_in_the_new_place(place):
     """Readers in the middle, writers of batches, whoever asked for the log: all but look again."""
     broker = place.filled()

@@ -1,6 +1,7 @@
 """Changes of a log: one at a time, and recovery from those that were interrupted."""
 
 import errno
+import threading
 from contextlib import suppress
 
 import pytest
@@ -71,6 +72,19 @@ def test_a_change_is_recovered_once_it_has_begun(log, reloads, begins, count):
     assert reloads == [True] * 2 * count
     assert offsets_in(log) == [0, 1, 2]
     assert not log.local.is_changing
+
+
+def test_a_refused_question_inside_a_change_leaves_the_lock_free(log):
+    def action():
+        with pytest.raises(IllegalStateError):
+            log.local.check_not_inside()
+
+    log.local.change(action)
+    taken = []
+    thread = threading.Thread(target=lambda: taken.append(log.lock.acquire(timeout=5)))
+    thread.start()
+    thread.join()
+    assert taken == [True]
 
 
 def test_what_was_recovered_is_durable(log):
