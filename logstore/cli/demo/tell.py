@@ -160,7 +160,7 @@ class Teller:
         before = story.look().section_bytes()
         self._clean(story)
         say.gap()
-        say.sizes((("before", before), ("after", story.look().section_bytes())))
+        say.sizes(("before", before), ("after", story.look().section_bytes()))
         say.gap()
         self._search()
 
@@ -239,12 +239,7 @@ class Teller:
             left = self._accounts.count_users(offsets_left(broker, TOPIC))
         say.picture(after, self._scale_bytes)
         say.gap()
-        say.sizes(
-            (
-                ("written", {"dirty": self._written.size_bytes}),
-                ("left", after.section_bytes()),
-            )
-        )
+        say.sizes(("written", {"dirty": self._written.size_bytes}), ("left", after.section_bytes()))
         say.gap()
         keys = self._accounts.count_users(slice(None))
         pairs = (
@@ -321,16 +316,17 @@ class Teller:
         )
         say.gap()
         expected = expected_offsets(accounts, accounts.latest.start, with_tombstones=False)
+        keys = accounts.count_users(expected)
         with (
             Broker(self.out / ACCOUNTS, read_only=True) as broker,
             say.waiting("Reading every record back ..."),
         ):
-            verdict = verify_records(broker, TOPIC, accounts, expected)
-        self._numbers["verified_records"] = verdict.records
+            checked, problem = verify_records(broker, TOPIC, accounts, expected)
+        self._numbers["verified_records"] = checked
         self._judge(
-            f"{plural(verdict.records, 'record')} of {plural(verdict.keys, 'key')} read back: "
+            f"{plural(checked, 'record')} of {plural(keys, 'key')} read back: "
             "offset, timestamp, key and value are right, none is missing, none too many",
-            verdict.problem and f"reading back, after {verdict.records}: {verdict.problem}",
+            problem and f"reading back, after {checked}: {problem}",
         )
         with say.waiting("Searching the files ..."):
             traces = search_files(self.out / ACCOUNTS, accounts)
@@ -338,7 +334,7 @@ class Teller:
         problem = None
         if traces.closed:
             problem = f"{traces.closed} of {closed} can still be found, one in {traces.where}"
-        elif traces.accounts != accounts.count_users(expected):
+        elif traces.accounts != keys:
             problem = f"the files hold {format_count(traces.accounts)} accounts, not as expected"
         self._judge(
             f"{plural(traces.files, 'file')} searched, {format_size(traces.size_bytes)}: no key "
