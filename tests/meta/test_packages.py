@@ -60,4 +60,5 @@ def test_what_commands_left_in_a_checkout_is_not_packed(tmp_path):
     assert wanted <= {str(path) for path in inside}
     assert "logstore/py.typed" in map(str, inside)
     assert any(path.match("cli/demo/data/kafka-3.9/*") for path in inside)
+    assert any(path.match("messages/definitions/wire.txt") for path in inside)
     assert wanted <= {str(path) for path in sources}
