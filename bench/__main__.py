@@ -63,11 +63,11 @@ def _default_out(result: Result) -> Path:
 
 
 def write_page(out: Path) -> None:
-    """Write a page of what a result's file has, beside it; without matplotlib say how to get it."""
+    """Write a page of what a result's file has, beside it; without Jinja2 say how to get it."""
     tell(f"written: {out}")
     try:
         text = page(read_result(out))
-    except ModuleNotFoundError as error:
+    except ImportError as error:
         tell(f"no page: {error}; pip install 'kafka-logstore[bench]', then --page {out}")
         return
     target = out.with_suffix(".html")

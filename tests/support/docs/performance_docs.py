@@ -33,7 +33,8 @@ def text(path: Path, result: Result) -> str:
         f"Measured {result.made_at[:10]} on {result.machine['processor']}, "
         f"{result.machine['cores']} cores, {result.machine['memory_gib']} GiB, Python "
         f"{result.versions['python']}, {_kafka(result)}, logs of {_log_mib(result)} MiB: "
-        f"[the page with every sample](../bench/results/{path.with_suffix('.html').name}).",
+        f"[every sample](../bench/results/{path.name}), which "
+        f"`python -m logstore.bench --page bench/results/{path.name}` shows as a page.",
     ]
     if is_busy(result):
         load = " to ".join(f"{each:.0f}" for each in result.load)
