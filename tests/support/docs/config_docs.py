@@ -9,19 +9,22 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from logstore.config.broker_keys import BROKER_KEYS
-from logstore.config.ignored import NAMES, NOT_OFFERED_TO_TOPICS, PREFIXES
 from logstore.config.inert_keys import (
     INERT_BROKER_KEYS,
     INERT_TOPIC_KEYS,
+    NAMES,
+    NOT_OFFERED_TO_TOPICS,
+    OLD_BROKER_NAMES,
+    OLD_COMPACT,
+    OLD_POLICY_KEY,
+    PREFIXES,
     STORED_BROKER_KEYS,
     STORED_TOPIC_KEYS,
     UNKNOWN_KEY_CHARACTERS_MAX,
     UNKNOWN_KEYS_MAX,
     UNKNOWN_VALUE_CHARACTERS_MAX,
 )
-from logstore.config.keys import ConfigKey, Ranges, Synonym, render
-from logstore.config.legacy import OLD_BROKER_NAMES, OLD_COMPACT, OLD_POLICY_KEY
-from logstore.config.releases import LATER_RELEASES, ReleaseChange
+from logstore.config.keys import LATER_RELEASES, ConfigKey, Ranges, ReleaseChange, Synonym, render
 from logstore.config.topic_keys import TOPIC_KEYS
 from logstore.types import INT64_MAX
 
