@@ -1,6 +1,6 @@
 """The layers of packages: no cycle of imports, and docs/ARCHITECTURE.md has the current table."""
 
-from tests.support.docs import layers
+from tools import layers
 
 ROOT_MODULES = {"__init__", "__main__", "errors", "types", "named", "names"}
 

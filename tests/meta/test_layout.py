@@ -176,7 +176,7 @@ def test_no_text_names_a_path_of_the_machine_it_was_written_on() -> None:
         *(path for path in (ROOT / ".ci").glob("*") if path.is_file()),
         *(path for path in (ROOT / "requirements").glob("*") if path.is_file()),
         *(ROOT / "docs").rglob("*.md"),
-        *sources("logstore", "cleaner", "bench", "tests"),
+        *sources("logstore", "cleaner", "bench", "tests", "tools"),
     ]
     machine = re.compile(r"(?<![\w.)}])/(?:work|root|Users|opt/wheels)/\S*|/home/(?!kafka)\w+")
     report(
@@ -273,7 +273,7 @@ def test_nobody_imports_the_cleaner_or_bench_by_the_names_of_their_folders() -> 
     """A second copy would have exceptions of its own, which nobody catches."""
     offences = [
         place(path, node)
-        for path in sources("logstore", "cleaner", "bench", "pyspark_logstore", "tests")
+        for path in sources("logstore", "cleaner", "bench", "pyspark_logstore", "tests", "tools")
         for name in ("bench", "cleaner")
         for node in imports_of(name, path)
     ]

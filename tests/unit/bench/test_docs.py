@@ -3,7 +3,7 @@
 from logstore.bench.__main__ import RESULTS
 from logstore.bench.report.page import page
 from logstore.bench.report.result import read_result
-from tests.support.docs import performance_docs
+from tools import performance_docs
 
 
 def test_the_page_is_that_of_the_newest_result():

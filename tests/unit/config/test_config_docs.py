@@ -3,7 +3,7 @@
 from logstore.config.broker_keys import BROKER_KEYS
 from logstore.config.keys import LATER_RELEASES
 from logstore.config.topic_keys import TOPIC_KEYS
-from tests.support.docs import config_docs
+from tools import config_docs
 
 
 def test_the_page_is_current():

@@ -11,7 +11,7 @@ import click
 from logstore.cli.main import COMMANDS, REGISTERED, main
 from logstore.cli.options import SharedOption
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[1]
 TARGET = ROOT / "docs" / "CLI.md"
 WIDTH = 100
 

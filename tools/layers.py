@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[1]
 TARGET = ROOT / "docs" / "ARCHITECTURE.md"
 BEGIN, END = "<!-- packages: written by `make docs` -->\n", "<!-- end of packages -->\n"
 

@@ -12,7 +12,7 @@ from logstore.wire.versions import MINIMUM, SERVED, Versions
 from tests.support.interop.foreign_clients import ABSENT, CLIENTS
 from tests.support.interop.sweep import ACTIONS
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[1]
 TARGET = ROOT / "docs" / "WIRE.md"
 
 

@@ -2,7 +2,7 @@
 
 In a fenced block `console` a line that begins with `$ ` is a command, and what follows is all that
 it prints; `…` stands for anything within a line, and alone for any lines. `$ echo $?` shows the
-exit code. `python tests/support/docs/question_pages.py` writes outputs anew, but those with a `…`
+exit code. `python tools/question_pages.py` writes outputs anew, but those with a `…`
 that still agree.
 """
 
@@ -21,9 +21,9 @@ from typing import NamedTuple
 from click.testing import CliRunner
 
 from logstore.cli.main import main
-from tests.support.docs import question_story
+from tools import question_story
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[1]
 PAGES = sorted((ROOT / "docs" / "questions").glob("*.md"))
 WIDTH = 100
 

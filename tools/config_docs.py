@@ -28,7 +28,7 @@ from logstore.config.keys import LATER_RELEASES, ConfigKey, Ranges, ReleaseChang
 from logstore.config.topic_keys import TOPIC_KEYS
 from logstore.types import INT64_MAX
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[1]
 TARGET = ROOT / "docs" / "CONFIG.md"
 WIDTH = 100
 KEY = re.compile(

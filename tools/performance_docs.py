@@ -12,7 +12,7 @@ from logstore.bench.report.plots import ratio_plot
 from logstore.bench.report.result import Line, Result, read_result
 from logstore.bench.report.terminal import number
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[1]
 TARGET = ROOT / "docs" / "PERFORMANCE.md"
 PLOT = ROOT / "docs" / "performance.svg"
 BEGIN, END = "<!-- result: written by `make docs` -->\n", "<!-- end of result -->\n"
