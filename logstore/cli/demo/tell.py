@@ -91,13 +91,11 @@ class Teller:
     def _introduce(self) -> None:
         say = self.narrator
         say.title("KIP-354: data that must be gone in time")
-        say.gap()
         say.text(
             f"The topic {TOPIC} keeps the state of each user's account. The key is the user, the "
             "value has name, e-mail and phone. The topic is compacted: only the latest record of "
             "each key stays, and nothing of a key whose latest record is a tombstone (null value)."
         )
-        say.gap()
         say.rows(
             ("configuration", "value", "meaning"),
             (
@@ -110,7 +108,6 @@ class Teller:
         with say.waiting("Compiling the kernels, once on this machine ..."):
             seconds = compile_kernels()
         self._numbers["kernels_s"] = round(seconds, 3)
-        say.gap()
         if seconds > 3:
             say.text(f"The kernels were compiled in {seconds:.1f} s; from now on they are cached.")
         else:
@@ -141,11 +138,9 @@ class Teller:
             f"{format_count(round(written.records / written.seconds))} records/s, "
             f"{written.size_bytes / MIB / written.seconds:.0f} MiB/s."
         )
-        say.gap()
         summary = story.look()
         self._scale_bytes = max(segment.size_bytes for segment in summary.segments)
         say.picture(summary, self._scale_bytes)
-        say.gap()
         say.text(
             f"Some users are updated more often than others. One is {self._holder}; this is how "
             "often the e-mail address and the key stand in the files:"
@@ -156,12 +151,9 @@ class Teller:
         say = self.narrator
         say.step("Clean")
         say.text("Nothing was cleaned yet, so all closed segments are dirty: the topic is due.")
-        say.gap()
         before = story.look().section_bytes()
         self._clean(story)
-        say.gap()
         say.sizes(("before", before), ("after", story.look().section_bytes()))
-        say.gap()
         self._search()
 
     def _close_accounts(self, story: Story) -> None:
@@ -177,9 +169,7 @@ class Teller:
             f"{self._holder} too, and want their data erased. But old values stay on disk until "
             "compaction runs."
         )
-        say.gap()
         say.picture(story.look(), self._scale_bytes)
-        say.gap()
         self._search()
 
     def _wait_for_max_lag(self, story: Story) -> None:
@@ -189,10 +179,8 @@ class Teller:
             "Nobody writes any more, so the dirty ratio stays too low. Before KIP-354 the old "
             "values would have stayed for as long. The cleaner looks once a day."
         )
-        say.gap()
         look = self._clean(story)
         assert look.stats is not None
-        say.gap()
         say.text(
             "The values of closed accounts are gone. The tombstones stay for delete.retention.ms, "
             "so that readers hear of them: their batches got a delete horizon, "
@@ -220,13 +208,11 @@ class Teller:
             "max.compaction.lag.ms rolls it. This cleaning comes after the delete horizon and "
             "drops the tombstones, too."
         )
-        say.gap()
         story.sleep_until(self._passes[-1].day + 1)
         self._clean(story)
         self._search()
         chapter = self._accounts.latest
         self._written += story.write(chapter)
-        say.gap()
         say.text(
             f"Life goes on: {format_count(chapter.records)} more updates by day {story.day:g}."
         )
@@ -238,9 +224,7 @@ class Teller:
             after = inspect_partition(broker, TopicPartition(TOPIC, 0))
             left = self._accounts.count_users(offsets_left(broker, TOPIC))
         say.picture(after, self._scale_bytes)
-        say.gap()
         say.sizes(("written", {"dirty": self._written.size_bytes}), ("left", after.section_bytes()))
-        say.gap()
         keys = self._accounts.count_users(slice(None))
         pairs = (
             ("records", self._written.records, after.records, format_count),
@@ -255,7 +239,6 @@ class Teller:
             ],
             right=("written", "left", "gone"),
         )
-        say.gap()
         say.rows(
             ("pass", "day", "read", "superseded", "expired", "retained", "segments", "MiB/s"),
             [_pass_row(number, look) for number, look in enumerate(self._passes, 1)],
@@ -286,10 +269,8 @@ class Teller:
         case.place(self.out / KAFKA)
         before = _inspect(self.out / KAFKA, case.topic)
         scale = max(segment.size_bytes for segment in before.segments)
-        say.gap()
         say.picture(before, scale)
         stats = case.clean(self.out / KAFKA)
-        say.gap()
         say.picture(_inspect(self.out / KAFKA, case.topic), scale)
         problem = case.problem(self.out / KAFKA, stats)
         segments, files = case.cleaned
@@ -299,7 +280,6 @@ class Teller:
             "segments": segments,
             "files": files,
         }
-        say.gap()
         self._judge(
             f"identical to Kafka's own cleaner: {plural(segments, 'segment')}, "
             f"{plural(files, 'file')}, byte for byte",
@@ -314,7 +294,6 @@ class Teller:
             "The directory is opened anew. What it must hold follows from what was written, by a "
             "dict of the last record of each key; the cleaner is not asked."
         )
-        say.gap()
         expected = expected_offsets(accounts, accounts.latest.start, with_tombstones=False)
         keys = accounts.count_users(expected)
         with (
@@ -419,7 +398,6 @@ class Teller:
         assert stats is not None
         fates = stats.fates
         expired = fates["tombstone_expired"]
-        say.gap()
         say.text(
             f"{plural(stats.messages_read, 'record')} read: "
             f"{format_count(fates['superseded'])} superseded by a later one of their key, "

@@ -28,12 +28,19 @@ class Narrator:
     def __init__(self, *, quiet: bool) -> None:
         self._quiet = quiet
         self._steps = 0
+        self._last_block = ""
         self.width = min(output_width() if is_bounded() else PIPED_WIDTH, WIDTH_MAX)
 
     def _line(self, text: str) -> None:
         if not self._quiet:
             emit(text)
             sys.stdout.flush()
+
+    def _begin(self, block: str) -> None:
+        """Print an empty line before a block, except below a heading and between checks."""
+        if self._last_block and (block, self._last_block) != ("check", "check"):
+            self._line("")
+        self._last_block = block
 
     @contextmanager
     def waiting(self, text: str) -> Iterator[None]:
@@ -48,19 +55,25 @@ class Narrator:
 
     def title(self, text: str) -> None:
         """Begin the story."""
+        self._begin("title")
         self._line(paint(text, "bold"))
 
     def step(self, text: str) -> None:
         """Begin a chapter."""
         self._steps += 1
-        self._line(f"\n{paint(f'{self._steps}', 'bold cyan')}  {paint(text, 'bold')}")
+        self._begin("step")
+        self._line(f"{paint(f'{self._steps}', 'bold cyan')}  {paint(text, 'bold')}")
+        self._last_block = ""
 
-    def gap(self) -> None:
-        """Print an empty line."""
-        self._line("")
+    def text(self, text: str, style: str = "") -> None:
+        """Print a paragraph."""
+        self._begin("text")
+        self._wrapped(text, style)
 
-    def text(self, text: str, style: str = "", lead: str = "", lead_style: str = "bold") -> None:
-        """Print a paragraph, indented to the right of its lead."""
+    def _wrapped(
+        self, text: str, style: str = "", lead: str = "", lead_style: str = "bold"
+    ) -> None:
+        """Print text in lines, indented to the right of its lead."""
         blank = INDENT + " " * len(lead)
         before = INDENT + paint(lead, lead_style)
         for line in textwrap.wrap(text, self.width - len(blank), break_on_hyphens=False):
@@ -69,17 +82,20 @@ class Narrator:
 
     def pairs(self, pairs: Sequence[tuple[str, str]]) -> None:
         """Print texts to the right of their leads, which form a column."""
+        self._begin("pairs")
         width = max(len(lead) for lead, _ in pairs) + 2
         for lead, text in pairs:
-            self.text(text, lead=lead.ljust(width))
+            self._wrapped(text, lead=lead.ljust(width))
 
     def passed(self, text: str) -> None:
         """Report a check that found nothing wrong."""
-        self.text(text, lead="✓ " if can_print("✓") else "ok ", lead_style="bold green")
+        self._begin("check")
+        self._wrapped(text, lead="✓ " if can_print("✓") else "ok ", lead_style="bold green")
 
     def failed(self, text: str) -> None:
         """Report a check that found something wrong."""
-        self.text(text, lead="✗ " if can_print("✗") else "FAILED ", lead_style="bold red")
+        self._begin("check")
+        self._wrapped(text, lead="✗ " if can_print("✗") else "FAILED ", lead_style="bold red")
 
     def commands(self, lines: Sequence[tuple[str, str]]) -> None:
         """Print command lines to copy, unwrapped, each below its meaning."""
@@ -91,6 +107,7 @@ class Narrator:
         self, columns: Sequence[str], rows: Sequence[Sequence[Cell]], right: Sequence[str] = ()
     ) -> None:
         """Print a table."""
+        self._begin("rows")
         for line in Table(columns, right=right).lines(rows):
             self._line(INDENT + line)
 
@@ -115,7 +132,7 @@ class Narrator:
         sections = ", ".join(
             f"{format_size(size)} {name}" for name, size in summary.section_bytes().items() if size
         )
-        self.text(
+        self._wrapped(
             f"{plural(len(summary.segments), 'segment')}, {format_size(summary.size_bytes)}"
             + (f": {sections}" if sections else "")
         )
@@ -124,6 +141,7 @@ class Narrator:
         self, before: tuple[str, Mapping[str, int]], *after: tuple[str, Mapping[str, int]]
     ) -> None:
         """Draw named totals, by section, in proportion to the first."""
+        self._begin("sizes")
         totals = [(name, sum(sections.values()), sections) for name, sections in (before, *after)]
         names = max(len(name) for name, _, _ in totals) + 2
         longest = self.width - len(INDENT) - names - len(" 1,023.9 KiB")
