@@ -17,7 +17,7 @@ from logstore.cleaner.passes import build, clean
 from logstore.types import INT64_MAX
 from tests.support.oracles.version_model import VersionModel
 
-SHORT = range(70, 100)
+SHORT = range(70, 130)
 """Two of these seeds show the limit that is inherent."""
 LONG = int(os.environ.get("LOGSTORE_STRATEGY_HISTORIES", "6000"))
 MODES = (
