@@ -56,7 +56,10 @@ class KafkaCase(NamedTuple):
         lines = (DATA / "after.sha256").read_text("ascii").splitlines()
         return cls(
             manifest["kafka_version"],
-            *(manifest[name] for name in ("topic", "config", "cleaning_time_ms", "stats")),
+            manifest["topic"],
+            manifest["config"],
+            manifest["cleaning_time_ms"],
+            manifest["stats"],
             manifest["before"]["mtime_ms"],
             {name: digest for digest, name in (line.split("  ") for line in lines)},
         )
