@@ -1,4 +1,4 @@
-"""The demo's words: each chapter does a step of the story and says what came of it."""
+"""The text of the demo: each chapter takes a step of the story and reports its outcome."""
 
 from __future__ import annotations
 
@@ -124,19 +124,20 @@ class Teller:
         with self._progress() as bar:
             written = story.write(chapter, bar.update)
         self._written = written
+        records_per_s = round(written.records / written.seconds)
+        mib_per_s = written.size_bytes / MIB / written.seconds
         self._numbers["write"] = {
             "records": written.records,
             "bytes": written.size_bytes,
             "batches": written.batches,
             "seconds": round(written.seconds, 3),
-            "records_per_s": round(written.records / written.seconds),
-            "mib_per_s": round(written.size_bytes / MIB / written.seconds, 1),
+            "records_per_s": records_per_s,
+            "mib_per_s": round(mib_per_s, 1),
         }
         say.text(
             f"{format_size(written.size_bytes)} in {plural(written.batches, 'batch', 'batches')}, "
-            f"written in {written.seconds:.2f} s: "
-            f"{format_count(round(written.records / written.seconds))} records/s, "
-            f"{written.size_bytes / MIB / written.seconds:.0f} MiB/s."
+            f"written in {written.seconds:.2f} s: {format_count(records_per_s)} records/s, "
+            f"{mib_per_s:.0f} MiB/s."
         )
         summary = story.look()
         self._scale_bytes = max(segment.size_bytes for segment in summary.segments)
@@ -244,15 +245,11 @@ class Teller:
             [_pass_row(number, look) for number, look in enumerate(self._passes, 1)],
             right=("pass", "day", "read", "superseded", "expired", "retained", "MiB/s"),
         )
-        self._numbers["before"] = {
-            "records": self._written.records,
-            "bytes": self._written.size_bytes,
-            "keys": keys,
-        }
+        names = ("records", "bytes", "keys")
+        before, now = zip(*(pair[1:3] for pair in pairs), strict=True)
+        self._numbers["before"] = dict(zip(names, before, strict=True))
         self._numbers["after"] = {
-            "records": after.records,
-            "bytes": after.size_bytes,
-            "keys": left,
+            **dict(zip(names, now, strict=True)),
             "segments": len(after.segments),
         }
         self._numbers["saved_ratio"] = round(1 - after.size_bytes / self._written.size_bytes, 4)
@@ -321,12 +318,8 @@ class Teller:
             f"{format_count(traces.accounts)} others",
             problem,
         )
-        self._numbers["search"] = {
-            "files": traces.files,
-            "bytes": traces.size_bytes,
-            "accounts": traces.accounts,
-            "closed_accounts": traces.closed,
-        }
+        names = ("files", "bytes", "accounts", "closed_accounts")
+        self._numbers["search"] = dict(zip(names, traces[:4], strict=True))
 
     def _explore(self) -> None:
         say = self.narrator
@@ -336,7 +329,6 @@ class Teller:
             say.step(f"Done in {time.perf_counter() - self._started:.0f} s. Explore what is left:")
         erased = self._accounts.key(self._accounts.erased).decode()
         case = KafkaCase.load()
-        logstore = _program()
         accounts, kafka, before = (
             f"--data-dir {shlex.quote(str(self.out / name))}" for name in DIRECTORIES
         )
@@ -345,31 +337,19 @@ class Teller:
             for key, value in case.config.items()
             if key != "delete.retention.ms"
         )
-        say.commands(
-            (
-                ("the segments, and what is in them", f"{logstore} inspect {TOPIC} {accounts}"),
-                (
-                    "the first records left",
-                    f"{logstore} read {TOPIC} {accounts} --max-records 3",
-                ),
-                (
-                    f"nothing of {self._holder}",
-                    f"{logstore} read {TOPIC} {accounts} --key {erased}",
-                ),
-                ("why it is not due now", f"{logstore} clean {TOPIC} {accounts}"),
-                (
-                    "clean it all the same, the active segment too",
-                    f"{logstore} clean {TOPIC} {accounts} --force --roll",
-                ),
-                ("what Kafka wrote", f"{logstore} inspect {case.topic} {before}"),
-                (
-                    "clean it as Kafka did",
-                    f"{logstore} clean {case.topic} {before} --force "
-                    f"--now {case.cleaning_time_ms} {configs}",
-                ),
-                ("the same after the demo's cleaning", f"{logstore} inspect {case.topic} {kafka}"),
-            )
-        )
+        ours, theirs = f"{TOPIC} {accounts}", f"{case.topic} {before}"
+        by_kafka = f"--force --now {case.cleaning_time_ms} {configs}"
+        commands = {
+            "the segments, and what is in them": f"inspect {ours}",
+            "the first records left": f"read {ours} --max-records 3",
+            f"nothing of {self._holder}": f"read {ours} --key {erased}",
+            "why it is not due now": f"clean {ours}",
+            "clean it all the same, the active segment too": f"clean {ours} --force --roll",
+            "what Kafka wrote": f"inspect {theirs}",
+            "clean it as Kafka did": f"clean {theirs} {by_kafka}",
+            "the same after the demo's cleaning": f"inspect {case.topic} {kafka}",
+        }
+        say.commands([(meaning, f"{_program()} {line}") for meaning, line in commands.items()])
 
     # -- steps ---------------------------------------------------------------------------
 
@@ -385,14 +365,10 @@ class Teller:
             looks = story.clean_when_due(bar.update)
         last = looks[-1]
         self._passes.append(last)
-        waited = [look for look in looks if look.stats is None]
-        lines = []
-        if waited:
-            days = f"day {waited[0].day}"
-            if len(waited) > 1:
-                days += f" to {waited[-1].day}"
-            lines.append((days, f"left alone: {waited[-1].why}"))
-        lines.append((f"day {last.day}", f"cleaned: {last.why}"))
+        lines = [(f"day {last.day}", f"cleaned: {last.why}")]
+        if waited := looks[:-1]:
+            days = " to ".join(dict.fromkeys(str(look.day) for look in (waited[0], waited[-1])))
+            lines.insert(0, (f"day {days}", f"left alone: {waited[-1].why}"))
         say.pairs(lines)
         stats = last.stats
         assert stats is not None
@@ -409,15 +385,15 @@ class Teller:
         return last
 
     def _search(self) -> None:
-        """Count how often the erased user's e-mail address and key stand in the files."""
+        """Count the erased user's e-mail address and key in the files."""
         accounts = self._accounts
-        email, key = accounts.email(accounts.erased), accounts.key(accounts.erased)
-        found = {
-            needle.decode(): occurrences(self.out / ACCOUNTS, needle) for needle in (email, key)
-        }
-        self._found.append({"email": found[email.decode()], "key": found[key.decode()]})
+        needles = {"email": accounts.email, "key": accounts.key}
+        texts = {name: text(accounts.erased) for name, text in needles.items()}
+        found = {name: occurrences(self.out / ACCOUNTS, text) for name, text in texts.items()}
+        self._found.append(found)
         self.narrator.text(
-            "On disk: " + ", ".join(f"{name} {plural(n, 'time')}" for name, n in found.items()),
+            "On disk: "
+            + ", ".join(f"{texts[name].decode()} {plural(n, 'time')}" for name, n in found.items()),
             style="yellow" if any(found.values()) else "green",
         )
 
