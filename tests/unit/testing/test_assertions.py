@@ -216,7 +216,7 @@ def test_committed(broker):
     assert message_of(assert_committed, broker, "biling", {USERS: 2})[-1] == (
         "  unknown group 'biling'; did you mean 'billing'?"
     )
-    assert message_of(assert_committed, broker, "x", {USERS: 2})[-1] == "  there is no group 'x'"
+    assert message_of(assert_committed, broker, "x", {USERS: 2})[-1] == "  unknown group 'x'"
 
 
 def test_offsets_of_an_open_transaction_are_not_committed_yet(broker):
