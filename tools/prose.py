@@ -59,6 +59,10 @@ WORDS = {
     "small work": (r"\b[Ss]mall work\b", "below the compilation threshold"),
     "manieth": (r"\bmanieth\b", "n-th"),
     "lived through": (r"\blived through\b", "run, simulated"),
+    "moment": (r"\b[Mm]oments?\b", "time, timestamp"),
+    "said": (r"\b[Ss]aid\b", "reported, printed"),
+    "strip": (r"\b([Tt]he|[Aa]) strip\b|\bstrip of\b", "segment map"),
+    "for ever, anew": (r"\bfor ever\b|\banew\b", "forever, again"),
     "whoever": (r"\b[Ww]hoever\b(?! (is|was|has|asks|reads|writes))", "the client, the caller"),
 }
 """Words that the glossary of plain English replaces: an expression and the word to use."""
@@ -67,7 +71,10 @@ OWN = ("tools/prose.py", "tests/meta/test_prose.py")
 """Files that quote the patterns."""
 
 FOREIGN = ("tests/data/", "logstore/messages/definitions/", "logstore/ui/front/vendor/")
-"""Folders whose sources come from Kafka or from another project; their pages are ours."""
+"""Folders of sources from Kafka or from another project; their Markdown pages are ours."""
+
+RESULTS = "bench/results/"
+"""Results of benchmarks, as they were measured."""
 
 EXCEPTIONS = (
     ("docs/PAGE.md", "What it would do", "a label of the page"),
@@ -169,7 +176,8 @@ def passages() -> list[Passage]:
     collected = []
     for name in tracked():
         pieces: Iterator[tuple[int, str]]
-        if name in OWN or (name.startswith(FOREIGN) and not name.endswith(".md")):
+        foreign = name.startswith(FOREIGN) and not name.endswith(".md")
+        if name in OWN or foreign or name.startswith(RESULTS):
             continue
         source = (ROOT / name).read_text(encoding="utf-8")
         if name.endswith(".md"):
