@@ -53,7 +53,7 @@ def imports_of(path: Path, known: Mapping[str, Path]) -> Iterator[str]:
 
 
 def module_imports(known: Mapping[str, Path]) -> dict[str, set[str]]:
-    """Return what each module imports, itself left out."""
+    """Return the imports of each module, without the module itself."""
     return {name: {*imports_of(path, known)} - {name} for name, path in known.items()}
 
 
@@ -114,7 +114,7 @@ def text() -> str:
         f"{layer:2}  {' · '.join(map(short, sorted(levels[layer])))}"
         for layer in sorted(levels, reverse=True)
     ]
-    lines += ["```", "", "| layer | package | what it is |", "|---|---|---|"]
+    lines += ["```", "", "| layer | package | contents |", "|---|---|---|"]
     lines += [
         f"| {layer_of[package]} | `{short(package)}` | {about(known[package])} |"
         for package in sorted(layer_of, key=lambda package: (-layer_of[package], package))
