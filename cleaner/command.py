@@ -7,38 +7,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
-from logstore.cleaner.manager import PassResult
 from logstore.cleaner.selection import Gate, selection_order
+from logstore.cleaner.stats import CleanerStats, CleanReport, NotCleaned
 from logstore.errors import UnknownTopicOrPartitionError
 
 if TYPE_CHECKING:
     from logstore.cleaner.manager import LogCleanerManager
     from logstore.cleaner.passes.clean import PassProgress
     from logstore.cleaner.selection import CleanableState, CleaningDecision
-    from logstore.cleaner.stats import CleanerStats
     from logstore.storage.log.log import Log
     from logstore.types import TopicPartition
 
 _unless_deleted = partial(suppress, UnknownTopicOrPartitionError)
 
 ProgressListener = Callable[["TopicPartition", "PassProgress"], None]
-
-
-@dataclass(slots=True)
-class CleanOutcome:
-    """The outcome of a `clean`: every pass, and the binding gate of partitions left alone.
-
-    `passes_needed` counts, for each partition that was cleaned, the passes that it took, or in a
-    dry run would take: then only the first of them is in `passes`.
-    """
-
-    passes: list[CleanerStats] = field(default_factory=list)
-    not_cleaned: list[tuple[TopicPartition, Gate]] = field(default_factory=list)
-    passes_needed: dict[TopicPartition, int] = field(default_factory=dict)
 
 
 class CleanCommand:
@@ -75,7 +60,9 @@ class CleanCommand:
         self._force = force
         self._roll = roll
         self._progress = progress
-        self._outcome = CleanOutcome()
+        self._cleaned: list[CleanerStats] = []
+        self._not_cleaned: list[NotCleaned] = []
+        self._passes_needed: dict[TopicPartition, int] = {}
         self._threads = threads or 1
         self._config = manager.config_for(threads)
         self._lock = manager.runtime.lock()
@@ -83,7 +70,7 @@ class CleanCommand:
         self._passes: dict[Log, int] = {}
         self._busy: set[Log] = set()
 
-    def run(self, logs: Sequence[Log]) -> CleanOutcome:
+    def run(self, logs: Sequence[Log]) -> CleanReport:
         """Clean logs, the most urgent first, until none is due.
 
         Raises
@@ -107,9 +94,9 @@ class CleanCommand:
         for log in logs:
             with _unless_deleted():
                 log.local.delete_expired_files()
-        return self._outcome
+        return self._report(dry_run=False)
 
-    def rehearse(self, logs: Sequence[Log]) -> CleanOutcome:
+    def rehearse(self, logs: Sequence[Log]) -> CleanReport:
         """Run the first pass over each log that would be cleaned, writing nothing.
 
         Further passes are only counted: how often the map would fill up before the range ends.
@@ -127,10 +114,10 @@ class CleanCommand:
             due.sort(key=lambda each: selection_order(each[1], kafka_exact=exact))
         for log, decision in due:
             with _unless_deleted():
-                stats = self._pass(log, decision.state, 1, dry_run=True).stats
-                if stats is not None:
+                stats = self._pass(log, decision.state, 1, dry_run=True)
+                if isinstance(stats, CleanerStats):
                     self._count_passes(log, decision.state, stats)
-        return self._outcome
+        return self._report(dry_run=True)
 
     def foresee(self, log: Log) -> CleaningDecision:
         """Decide about a log as if it had been rolled where `run` would roll it first."""
@@ -189,37 +176,37 @@ class CleanCommand:
         number = self._passes.get(log, 0) + 1
         result = self._pass(log, self._due[log].state, number)
         with self._lock:
-            if result.obstacle is not None:
+            if isinstance(result, Gate):
                 del self._due[log]
                 return
-            if result.stats is not None:
+            if result is not None:
                 self._passes[log] = number
             self._consider(log)
 
     def _pass(
         self, log: Log, state: CleanableState, number: int, *, dry_run: bool = False
-    ) -> PassResult:
-        """Run one pass to its end, and take down what came of it."""
+    ) -> CleanerStats | Gate | None:
+        """Run one pass to its end and record its result."""
         tp = log.topic_partition
-        steps = self._manager.run_pass(log, state, number, dry_run=dry_run, config=self._config)
-        with self._manager.driving():
-            try:
-                while True:
-                    step = next(steps)
-                    if self._progress is not None:
-                        with self._lock:
-                            self._progress(tp, step)
-            except StopIteration as done:
-                result: PassResult = done.value
-            finally:
-                steps.close()  # what a progress listener raises ends the pass like an abort
+        result = self._manager.clean(
+            log,
+            state,
+            number,
+            dry_run=dry_run,
+            config=self._config,
+            progress=None if self._progress is None else partial(self._tell, self._progress, tp),
+        )
         with self._lock:
-            if result.obstacle is not None:
-                self._pass_over(log, result.obstacle)
-            if result.stats is not None:
-                self._outcome.passes.append(result.stats)
-                self._outcome.passes_needed[tp] = number
+            if isinstance(result, Gate):
+                self._pass_over(log, result)
+            elif result is not None:
+                self._cleaned.append(result)
+                self._passes_needed[tp] = number
         return result
+
+    def _tell(self, progress: ProgressListener, tp: TopicPartition, step: PassProgress) -> None:
+        with self._lock:
+            progress(tp, step)
 
     def _count_passes(self, log: Log, state: CleanableState, stats: CleanerStats) -> None:
         """Count the passes after the first: how often the map fills up again."""
@@ -232,7 +219,12 @@ class CleanCommand:
             stats.end_offset,
             state.upper_bound_offset,
         )
-        self._outcome.passes_needed[log.topic_partition] += more
+        self._passes_needed[log.topic_partition] += more
 
     def _pass_over(self, log: Log, obstacle: Gate) -> None:
-        self._outcome.not_cleaned.append((log.topic_partition, obstacle))
+        self._not_cleaned.append(NotCleaned(*log.topic_partition, obstacle))
+
+    def _report(self, *, dry_run: bool) -> CleanReport:
+        return CleanReport(
+            tuple(self._cleaned), tuple(self._not_cleaned), self._passes_needed, dry_run
+        )

@@ -7,7 +7,7 @@ Outcomes of passes are seen to here; passes are run elsewhere (`pool` for the ba
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from contextvars import ContextVar
 from copy import copy
 from dataclasses import replace
@@ -17,15 +17,22 @@ from typing import TYPE_CHECKING
 from logstore.cleaner.checkpoints import CleanerCheckpoints
 from logstore.cleaner.choosing import LogChooser
 from logstore.cleaner.config import CleanerConfig
-from logstore.cleaner.errors import OverflowedSegmentError
-from logstore.cleaner.one_pass import FOR_GOOD, Ending, Outcome, closed, one_pass
-from logstore.cleaner.selection import CleanableState, Gate
+from logstore.cleaner.errors import CleaningAbortedError, OffsetMapFullError, OverflowedSegmentError
+from logstore.cleaner.selection import CleanableState, Gate, still_fits
 from logstore.cleaner.states import CleaningStates
 from logstore.cleaner.strategy import Strategy
 from logstore.cleaner.uncleanable import UncleanablePartition, UncleanablePartitions
-from logstore.errors import IllegalStateError, KafkaStorageError
-from logstore.named import NamedTuple
+from logstore.errors import (
+    CorruptionError,
+    IllegalStateError,
+    InvalidConfigurationError,
+    InvalidOffsetError,
+    KafkaStorageError,
+    SegmentOverflowError,
+    UnsupportedFormatError,
+)
 from logstore.runtime import Signal
+from logstore.runtime.guard import StorageGuard
 
 if TYPE_CHECKING:
     from logstore.cleaner.passes.clean import PassProgress
@@ -39,19 +46,20 @@ if TYPE_CHECKING:
     from logstore.types import TopicPartition
 
 
-_driving: ContextVar[tuple[LogCleanerManager, ...]] = ContextVar("_driving", default=())
+_active: ContextVar[tuple[LogCleanerManager, ...]] = ContextVar("_active", default=())
 """The cleaners whose passes run in this thread."""
 
 
-class PassResult(NamedTuple):
-    """Outcome of a pass: its statistics, or what prevented it.
+UNCLEANABLE = (CorruptionError, UnsupportedFormatError, SegmentOverflowError, InvalidOffsetError)
+"""Errors that every further pass would meet again: the log stays in use, but is not cleaned."""
 
-    With neither a segment was split first, or the log was cut since it was measured: it is as due
-    as it was.
-    """
-
-    stats: CleanerStats | None
-    obstacle: Gate | None
+_KEEPS_CHECKPOINT = (
+    CleaningAbortedError,
+    OffsetMapFullError,
+    KafkaStorageError,
+    InvalidConfigurationError,
+)
+"""Errors of a pass that leave the stored checkpoint as it is."""
 
 
 class LogCleanerManager:
@@ -151,6 +159,34 @@ class LogCleanerManager:
 
     # -- passes --------------------------------------------------------------------------
 
+    def clean(
+        self,
+        log: Log,
+        state: CleanableState,
+        number: int = 1,
+        *,
+        dry_run: bool = False,
+        config: CleanerConfig | None = None,
+        progress: Callable[[PassProgress], object] | None = None,
+    ) -> CleanerStats | Gate | None:
+        """Run one pass to its end in this thread; see `run_pass`.
+
+        Parameters
+        ----------
+        progress : callable, optional
+            Called before each chunk; an exception that it raises ends the pass like an abort.
+        """
+        steps = self.run_pass(log, state, number, dry_run=dry_run, config=config)
+        with self._driving(), closing(steps):
+            while True:
+                try:
+                    step = next(steps)
+                except StopIteration as done:
+                    result: CleanerStats | Gate | None = done.value
+                    return result
+                if progress is not None:
+                    progress(step)
+
     def run_pass(
         self,
         log: Log,
@@ -160,25 +196,29 @@ class LogCleanerManager:
         dry_run: bool = False,
         taken: bool = False,
         config: CleanerConfig | None = None,
-    ) -> Generator[PassProgress, None, PassResult]:
-        """Run one pass over a log and store its checkpoint; see `one_pass`.
+    ) -> Generator[PassProgress, None, CleanerStats | Gate | None]:
+        """Run one pass over a log and store its checkpoint.
 
         Parameters
         ----------
         state : CleanableState
-            The range to clean, as a decision has it.
+            The range to clean, as a decision measured it.
         number : int
-            Which pass over the log it is in this run, from 1.
+            The number of the pass over the log in this run, from 1.
+        dry_run : bool
+            Write nothing, and take nothing offline.
         taken : bool
-            The partition is in progress already, by `LogChooser.select`.
+            `LogChooser.select` has marked the partition as in progress.
         config : CleanerConfig, optional
-            Memory of the pass, if not a pool thread's share.
+            Memory of the pass. [default: the share of a pool thread]
 
         Returns
         -------
-        PassResult
-            Without numbers if somebody wanted the partition, or a batch was damaged: then it is
-            not cleaned again before `retry` or a restart.
+        CleanerStats or Gate or None
+            The statistics of a finished pass, or the gate that stopped it: another caller wants
+            the partition, or a batch is damaged (then no pass cleans it before `retry` or a
+            restart). None if the log has changed since it was measured or one of its segments was
+            split: the log is as due as before.
 
         Raises
         ------
@@ -189,49 +229,70 @@ class LogCleanerManager:
 
         Notes
         -----
-        Yields before each chunk and holds no lock then; closing it ends the pass like an abort.
-        A pass that fails or is closed stores its first dirty offset again, as Kafka's does: a
-        partition without a checkpoint has one from then on.
+        Yields before each chunk and holds no lock while suspended. Closing the generator ends the
+        pass like an abort. A pass that fails or is closed stores its first dirty offset again, as
+        Kafka's `doneCleaning` does: a partition without a checkpoint has one from then on.
         """
+        from logstore.cleaner.passes.clean import clean_pass
+
         tp = log.topic_partition
         if not taken and not self.states.begin(tp):
-            return PassResult(None, Gate.closed_by("paused", f"its state is {self.states.of(tp)}"))
-        outcome: Outcome | None = None  # none of a simulated crash, or of an interrupt
+            return Gate.closed_by("paused", f"its state is {self.states.of(tp)}")
+        first_dirty, upper_bound = state.first_dirty_offset, state.upper_bound_offset
+        has_begun = False
+        stats: CleanerStats | None = None
+        store: Callable[[], None] | None = None  # None keeps the stored checkpoint
+        config = config or self.config
+        steps = clean_pass(
+            log, config, first_dirty, upper_bound, pass_number=number, dry_run=dry_run
+        )
         try:
-            outcome = yield from one_pass(
-                log,
-                state,
-                config or self.config,
-                checkpoint_of=partial(self.checkpoints.of, tp),
-                check=partial(self._check_wanted, tp),
-                tell=None if dry_run else partial(self.under_way.__setitem__, tp),
-                number=number,
-                dry_run=dry_run,
-            )
-            return self._conclude(log, outcome, dry_run=dry_run)
+            with closing(steps), StorageGuard(None if dry_run else log.local, tp, "cannot clean"):
+                with log.lock:
+                    log.local.check_open()  # the log may be deleted, or replaced by a new one
+                    if not still_fits(log, state, self.checkpoints.of(tp)):
+                        return None
+                    has_begun = True
+                    log.reader.open_files(upper_bound)
+                    step = next(steps)  # lists its segments, which may be removed from here on
+                while True:
+                    if not dry_run:
+                        self.under_way[tp] = step
+                    yield step
+                    self._check_wanted(tp)
+                    step = next(steps)
+        except StopIteration as done:
+            stats = done.value
+            store = partial(self.checkpoints.write, log, done.value.end_offset)
+            return stats
         except GeneratorExit:
-            outcome = closed(state)
+            store = partial(self._restore_checkpoint, log, first_dirty)
             raise
+        except Exception as error:
+            if has_begun and not isinstance(error, _KEEPS_CHECKPOINT):
+                store = partial(self.checkpoints.write, log, first_dirty)
+            return self._obstacle(log, error, dry_run=dry_run)
         finally:
             if not dry_run:
                 self.under_way.pop(tp, None)
-            if not self.lifetime.is_over:  # nobody waits then, and in a forked child nobody may
-                self.states.done(tp, None if dry_run else self._storing(log, outcome))
+            # In a forked child no pass may end, and after the broker's end no caller waits for one.
+            if not self.lifetime.is_over:
+                self.states.done(tp, None if dry_run else store)
                 self.changed.emit()
-                if not dry_run and outcome is not None and outcome.stats is not None:
-                    self.pass_ended.emit(outcome.stats)
+                if not dry_run and stats is not None:
+                    self.pass_ended.emit(stats)
 
     @contextmanager
-    def driving(self) -> Iterator[None]:
+    def _driving(self) -> Iterator[None]:
         """Mark a pass that runs in this thread, together with its listeners."""
-        token = _driving.set((*_driving.get(), self))
+        token = _active.set((*_active.get(), self))
         try:
             yield
         finally:
-            _driving.reset(token)
+            _active.reset(token)
 
     def check_not_driving(self, what: str = "the broker cannot be closed") -> None:
-        """Raise `IllegalStateError` inside `driving`, where a wait for the pass would never end.
+        """Raise `IllegalStateError` inside `clean`, where a wait for the pass would never end.
 
         Passes of other threads may wait for this thread, too.
 
@@ -240,7 +301,7 @@ class LogCleanerManager:
         what : str
             The beginning of the message.
         """
-        if any(manager is self for manager in _driving.get()):
+        if any(manager is self for manager in _active.get()):
             raise IllegalStateError(
                 f"{what} by a listener of its own cleaning, or by a signal handler in the same"
                 " thread, which would wait for itself: raise an exception to end the cleaning"
@@ -251,56 +312,44 @@ class LogCleanerManager:
         self.lifetime.check()
         self.states.check_not_aborted(topic_partition)
 
-    def _conclude(self, log: Log, outcome: Outcome, *, dry_run: bool) -> PassResult:
-        """Do what the outcome of a pass asks for, the checkpoint aside."""
-        tp, error = log.topic_partition, outcome.error
-        match outcome.ending:
-            case Ending.ABORTED:
-                return PassResult(None, Gate.closed_by("paused", str(error)))
-            case Ending.MAP_FULL:
-                return PassResult(None, Gate.closed_by("offset_map", str(error)))
-            case Ending.OVERFLOWED:
-                assert isinstance(error, OverflowedSegmentError)
+    def _restore_checkpoint(self, log: Log, first_dirty_offset: int) -> None:
+        """Store the checkpoint of a closed pass; if the disk fails, the log is offline already."""
+        with suppress(KafkaStorageError):
+            self.checkpoints.write(log, first_dirty_offset)
+
+    def _obstacle(self, log: Log, error: Exception, *, dry_run: bool) -> Gate | None:
+        """Return the gate that an error in a pass closes; raise the error if it closes none."""
+        match error:
+            case CleaningAbortedError():
+                return Gate.closed_by("paused", str(error))
+            case OffsetMapFullError():
+                return Gate.closed_by("offset_map", str(error))
+            case OverflowedSegmentError():
                 return self._split(log, error, dry_run=dry_run)
-            case Ending.DAMAGED:
-                assert error is not None
-                return self._give_up(tp, error, dry_run=dry_run)
-            case Ending.DISK_FAILED | Ending.REFUSED | Ending.FAILED:
-                assert error is not None
+            case _ if isinstance(error, UNCLEANABLE):
+                return self._give_up(log.topic_partition, error, dry_run=dry_run)
+            case _:
                 raise error
-            case _:  # finished, or outdated
-                return PassResult(outcome.stats, None)
 
-    def _storing(self, log: Log, outcome: Outcome | None) -> Callable[[], None] | None:
-        """Return what stores the checkpoint that a pass leaves; None if the stored one stays."""
-        if outcome is None or outcome.checkpoint is None:
-            return None
-        store = partial(self.checkpoints.write, log, outcome.checkpoint)
-        if outcome.ending is Ending.CLOSED:
-            return partial(_unless_disk_fails, store)  # nobody is left to be told
-        return store
-
-    def _split(self, log: Log, error: OverflowedSegmentError, *, dry_run: bool) -> PassResult:
-        """Split the segment that a pass stumbled over; the next one goes on."""
+    def _split(self, log: Log, error: OverflowedSegmentError, *, dry_run: bool) -> Gate | None:
+        """Split the segment that stopped a pass, so that the next pass can continue."""
         if dry_run:
-            return PassResult(
-                None, Gate.closed_by("uncleanable", f"{error}; it would be split first")
-            )
+            return Gate.closed_by("uncleanable", f"{error}; it would be split first")
         segment = log.segments.get(error.base_offset)
-        if segment is None:  # deleted meanwhile
-            return PassResult(None, None)
+        if segment is None:  # deleted in the meantime
+            return None
         try:
             log.split_segment(segment)
-        except FOR_GOOD as obstacle:
+        except UNCLEANABLE as obstacle:
             return self._give_up(log.topic_partition, obstacle)
-        return PassResult(None, None)
+        return None
 
     def _give_up(
         self, topic_partition: TopicPartition, error: Exception, *, dry_run: bool = False
-    ) -> PassResult:
+    ) -> Gate:
         if not dry_run:
             self.marks.mark(topic_partition, error)
-        return PassResult(None, Gate.closed_by("uncleanable", str(error)))
+        return Gate.closed_by("uncleanable", str(error))
 
     def uncleanable(self) -> tuple[UncleanablePartition, ...]:
         """Return the partitions whose cleaning failed for good, by name."""
@@ -413,8 +462,3 @@ class LogCleanerManager:
             tp = log.topic_partition
             if tp.topic == topic and not log.config.compact and self.states.is_in_progress(tp):
                 self.states.abort(tp)
-
-
-def _unless_disk_fails(store: Callable[[], None]) -> None:
-    with suppress(KafkaStorageError):  # the log is offline then
-        store()

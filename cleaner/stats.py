@@ -1,12 +1,16 @@
-"""The numbers of one pass."""
+"""Results of cleaning: of one pass, and of one request."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
-from logstore.types import TopicPartition
+from logstore.named import NamedTuple
+
+if TYPE_CHECKING:
+    from logstore.cleaner.selection import Gate
+    from logstore.types import TopicPartition
 
 FATE_NAMES = (
     "retained",
@@ -107,4 +111,62 @@ class CleanerStats:
             "seed_messages_read": self.seed_messages_read,
             "unversioned_records": self.unversioned_records,
             "malformed_versions": self.malformed_versions,
+        }
+
+
+class NotCleaned(NamedTuple):
+    """A partition that was not cleaned, and the gate that prevented it."""
+
+    topic: str
+    partition: int
+    gate: Gate
+
+    @property
+    def reason(self) -> str:
+        """The name of the gate."""
+        return self.gate.gate
+
+    @property
+    def text(self) -> str:
+        """The gate's reason in words."""
+        return self.gate.text
+
+
+@dataclass(frozen=True, slots=True)
+class CleanReport:
+    """The result of a request to clean.
+
+    Attributes
+    ----------
+    cleaned : tuple of CleanerStats
+        One item for each pass, in order.
+    not_cleaned : tuple of NotCleaned
+        The partitions that no pass cleaned, or whose pass did not finish.
+    passes_needed : mapping of TopicPartition to int
+        Passes of each cleaned partition. In a dry run, the passes that it would take;
+        `cleaned` has the first of them.
+    dry_run : bool
+        Whether nothing was changed.
+    """
+
+    cleaned: tuple[CleanerStats, ...]
+    not_cleaned: tuple[NotCleaned, ...]
+    passes_needed: Mapping[TopicPartition, int] = field(default_factory=dict)
+    dry_run: bool = False
+
+    def __repr__(self) -> str:
+        done = "would be cleaned" if self.dry_run else "cleaned"
+        left = f"{len(self.not_cleaned)} partitions not"
+        return f"<CleanReport: {len(self.cleaned)} passes {done}, {left}>"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the JSON object of `logstore clean --format json`."""
+        return {
+            "dry_run": self.dry_run,
+            "cleaned": [stats.to_json() for stats in self.cleaned],
+            "not_cleaned": [
+                {"topic": each.topic, "partition": each.partition, "reason": each.reason}
+                for each in self.not_cleaned
+            ],
+            "passes_needed": {str(tp): count for tp, count in self.passes_needed.items()},
         }

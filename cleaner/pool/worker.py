@@ -11,18 +11,18 @@ from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING
 
 from logstore.cleaner.choosing import Selected
+from logstore.cleaner.stats import CleanerStats
 from logstore.errors import KafkaStorageError, UnknownTopicOrPartitionError
 from logstore.manager.housekeeping import log_removals
 
 if TYPE_CHECKING:
-    from logstore.cleaner.manager import LogCleanerManager, PassResult
+    from logstore.cleaner.manager import LogCleanerManager
     from logstore.cleaner.pool.throttle import Throttles
-    from logstore.cleaner.stats import CleanerStats
     from logstore.types import TopicPartition
 
 logger = logging.getLogger(__name__)
 
-PassListener = Callable[["CleanerStats"], None]
+PassListener = Callable[[CleanerStats], None]
 
 
 class CleanerWorker:
@@ -121,7 +121,7 @@ class CleanerWorker:
                 yield self.pause_ms
                 read, written = step.bytes_read, step.bytes_written
         except StopIteration as done:
-            result: PassResult = done.value
+            result = done.value
         except (KafkaStorageError, UnknownTopicOrPartitionError) as error:  # the last: just deleted
             logger.warning("%s", error)
             return
@@ -131,9 +131,9 @@ class CleanerWorker:
         finally:
             self.at, self.pause_ms = None, 0
             steps.close()
-        if result.stats is not None:
-            yield self._throttles.observe(0, result.stats.bytes_written - written)
-            self._note(result.stats)
+        if isinstance(result, CleanerStats):
+            yield self._throttles.observe(0, result.bytes_written - written)
+            self._note(result)
 
     def _note(self, stats: CleanerStats) -> None:
         self.last_pass = stats

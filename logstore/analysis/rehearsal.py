@@ -9,11 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from enum import StrEnum
+from functools import partial
 from typing import TYPE_CHECKING
 
 from logstore.cleaner.command import CleanCommand
 from logstore.cleaner.manager import LogCleanerManager
 from logstore.cleaner.selection import cleanable_state, next_moment_ms
+from logstore.cleaner.stats import CleanerStats
 from logstore.cleaner.strategy import Strategy
 from logstore.errors import (
     CorruptRecordError,
@@ -250,7 +252,7 @@ class Rehearsal:
                 return False
             if self._rolls():
                 log.writer.roll()
-            return bool(CleanCommand(self._cleaner, progress=self._tell).run([log]).passes)
+            return bool(CleanCommand(self._cleaner, progress=self._tell).run([log]).cleaned)
         checkpoint = self._cleaner.checkpoints.of(self._tp) or 0
         return bool(log.delete_old_segments(first_dirty_offset=checkpoint).removed)
 
@@ -331,14 +333,8 @@ class Rehearsal:
                 return False  # too young, or in a transaction that is open
             if passes > _PASSES_AGAIN or not any(_is_expired(each, now_ms) for each in wanted):
                 return False
-        steps = self._cleaner.run_pass(log, state)
-        try:
-            while True:
-                self._tell(self._tp, next(steps))
-        except StopIteration as done:
-            return done.value.stats is not None
-        finally:
-            steps.close()
+        result = self._cleaner.clean(log, state, progress=partial(self._tell, self._tp))
+        return isinstance(result, CleanerStats)
 
     def _can_be_due(self, now_ms: int) -> bool:
         """Tell whether appends could have made a pass due by now, or it is."""

@@ -1,4 +1,4 @@
-"""Reports of cleaning, retention and deletion as values, named as in the command line's JSON."""
+"""Results of requests as values; their names are those of the command line's JSON."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from logstore.names import LOG_SUFFIX
 
 if TYPE_CHECKING:
     from logstore.analysis.key_story import KeyExplanation
-    from logstore.cleaner.command import CleanOutcome
     from logstore.cleaner.explaining import ActiveSegment, Remedy, Tombstones
     from logstore.cleaner.selection import CleaningDecision, Gate
     from logstore.cleaner.stats import CleanerStats
@@ -21,73 +20,6 @@ if TYPE_CHECKING:
     from logstore.manager.topics.store import Topic
     from logstore.storage.log.retention import RetentionDecision
     from logstore.types import TopicPartition
-
-
-@dataclass(frozen=True, slots=True)
-class NotCleaned:
-    """A partition that was passed over, and the gate that kept it."""
-
-    topic: str
-    partition: int
-    reason: str
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class CleanReport:
-    """The outcome of `clean`.
-
-    Attributes
-    ----------
-    cleaned : tuple of CleanerStats
-        One a pass, in order.
-    not_cleaned : tuple of NotCleaned
-        One a partition that no pass touched, or that a pass could not finish.
-    passes_needed : mapping of TopicPartition to int
-        Passes of each partition that was cleaned; in a dry run those that it would take, of
-        which `cleaned` has the first.
-    dry_run : bool
-        Whether nothing was changed.
-    """
-
-    cleaned: tuple[CleanerStats, ...]
-    not_cleaned: tuple[NotCleaned, ...]
-    passes_needed: Mapping[TopicPartition, int] = field(default_factory=dict)
-    dry_run: bool = False
-
-    def __repr__(self) -> str:
-        done = "would be cleaned" if self.dry_run else "cleaned"
-        left = f"{len(self.not_cleaned)} partitions not"
-        return f"<CleanReport: {len(self.cleaned)} passes {done}, {left}>"
-
-    @classmethod
-    def of(cls, outcome: CleanOutcome, *, dry_run: bool = False) -> CleanReport:
-        """Report what the cleaner did, or would do."""
-        return cls(
-            tuple(outcome.passes),
-            tuple(
-                NotCleaned(tp.topic, tp.partition, gate.gate, gate.text)
-                for tp, gate in outcome.not_cleaned
-            ),
-            dict(outcome.passes_needed),
-            dry_run,
-        )
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the JSON object of `logstore clean --format json`."""
-        return {
-            "dry_run": self.dry_run,
-            "cleaned": [stats.to_json() for stats in self.cleaned],
-            "not_cleaned": [
-                {
-                    "topic": partition.topic,
-                    "partition": partition.partition,
-                    "reason": partition.reason,
-                }
-                for partition in self.not_cleaned
-            ],
-            "passes_needed": {str(tp): count for tp, count in self.passes_needed.items()},
-        }
 
 
 @dataclass(frozen=True, slots=True)
