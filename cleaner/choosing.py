@@ -210,13 +210,14 @@ class LogChooser:
         moments: list[int | None] = []
         for log in self.logs_to_clean():
             try:
-                moments.append(self._next_moment_ms(log))
+                moments.append(self.next_cleaning_ms(log))
                 moments.append(log.reader.steady(log.next_expiry_ms))
             except Exception as error:
                 self._marks.leave_alone(log, error)
         return min((moment for moment in moments if moment is not None), default=None)
 
-    def _next_moment_ms(self, log: Log) -> int | None:
+    def next_cleaning_ms(self, log: Log) -> int | None:
+        """Return the first time after now at which time alone may make a cleaning of a log due."""
         first_dirty = self.state_of(log).first_dirty_offset
         now_ms = self._runtime.clock.now_ms()
         exact = self.kafka_exact

@@ -79,6 +79,7 @@ class LogCleanerManager:
 
     Attributes
     ----------
+    logs : LogManager
     checkpoints : CleanerCheckpoints
         Up to where each partition is clean.
     states : CleaningStates
@@ -101,7 +102,7 @@ class LogCleanerManager:
 
     def __init__(self, runtime: Runtime, logs: LogManager, broker_config: BrokerConfig) -> None:
         self.runtime = runtime
-        self._logs = logs
+        self.logs = logs
         self._broker_config = broker_config
         self.config = CleanerConfig.from_broker(broker_config)
         self.checkpoints = CleanerCheckpoints(logs.registry.directory_of)
@@ -118,7 +119,7 @@ class LogCleanerManager:
         self.changed: Signal[[]] = Signal("a partition that may be cleaned again")
 
     def __repr__(self) -> str:
-        return f"LogCleanerManager({self._logs!r})"
+        return f"LogCleanerManager({self.logs!r})"
 
     def supposing(
         self, broker_config: BrokerConfig, checkpoints: CleanerCheckpoints
@@ -132,7 +133,7 @@ class LogCleanerManager:
         twin.config = CleanerConfig.from_broker(broker_config)
         twin.checkpoints = checkpoints
         twin.chooser = LogChooser(
-            self.runtime, self._logs, checkpoints, self.states, self.marks, broker_config
+            self.runtime, self.logs, checkpoints, self.states, self.marks, broker_config
         )
         return twin
 
@@ -358,8 +359,8 @@ class LogCleanerManager:
     def uncleanable_totals(self) -> tuple[dict[str, int], dict[str, int]]:
         """Return, by data directory, how many partitions are left alone, and their dirty bytes."""
         return self.marks.totals(
-            [directory.path for directory in self._logs.directories],
-            self._logs.registry.open_logs(),
+            [directory.path for directory in self.logs.directories],
+            self.logs.registry.open_logs(),
             lambda log: self.chooser.state_of(log).cleanable_bytes,
         )
 
@@ -458,7 +459,7 @@ class LogCleanerManager:
 
     def _stop_uncompacted(self, topic: str) -> None:
         """Stop the cleaning of logs that are no longer compacted."""
-        for log in self._logs.registry.open_logs():
+        for log in self.logs.registry.open_logs():
             tp = log.topic_partition
             if tp.topic == topic and not log.config.compact and self.states.is_in_progress(tp):
                 self.states.abort(tp)

@@ -24,8 +24,8 @@ from logstore.analysis.explaining import (
 from logstore.analysis.losses import NOTHING_LOST, Loss, lost_by_retention
 from logstore.analysis.reports import ConfigChange, changes_between
 from logstore.analysis.tombstones import live_tombstones
+from logstore.analysis.trial import Trial
 from logstore.analysis.view import PartitionView
-from logstore.cleaner.checkpoints import CleanerCheckpoints
 from logstore.cleaner.selection import Gate
 from logstore.cleaner.strategy import Strategy
 from logstore.config.dynamic import Layer
@@ -37,14 +37,11 @@ from logstore.config.overrides import (
     parse_overrides,
 )
 from logstore.errors import UnknownTopicOrPartitionError
-from logstore.manager.directories.directory import stepped_back
 from logstore.named import NamedTuple
-from logstore.storage.log.supposed import SupposedLog
 from logstore.types import INT64_MAX, TopicPartition
 
 if TYPE_CHECKING:
     from logstore.analysis.reports import PartitionExplanation
-    from logstore.cleaner.manager import LogCleanerManager
     from logstore.cleaner.selection import CleaningDecision
     from logstore.cleaner.stats import CleanerStats
     from logstore.config.broker_config import BrokerConfig
@@ -120,14 +117,6 @@ def suppose_broker(
     now = describe_broker_values(catalog.broker_config)
     changed = changes_between(now, describe_broker_values(config))
     return Supposition(config, configs, changed, notes)
-
-
-class _SteppedBack(CleanerCheckpoints):
-    """The checkpoints as a change of what decides which record of a key wins leaves them."""
-
-    def of(self, topic_partition: TopicPartition) -> int | None:
-        stored = super().of(topic_partition)
-        return None if stored is None else stepped_back(stored)
 
 
 # -- what would be -----------------------------------------------------------------------------
@@ -314,7 +303,7 @@ def lost_by_settings(broker: Cleaned, supposed: Supposition, tp: TopicPartition)
     """Return what retention would remove of a partition that it does not under its settings."""
     log = broker.manager.log(tp)
     config = supposed.configs.get(tp.topic, log.config)
-    then = SupposedLog(log, config).retention_decision()
+    then = Trial.of_log(broker, log, config, supposed.broker_config).retention()
     now = log.retention_decision()
     if len(then.removed) <= len(now.removed):
         return NOTHING_LOST
@@ -324,53 +313,49 @@ def lost_by_settings(broker: Cleaned, supposed: Supposition, tp: TopicPartition)
 def _previewed(
     broker: Cleaned, supposed: Supposition, tp: TopicPartition, budget: Budget, *, quick: bool
 ) -> PartitionPreview:
-    cleaner = broker.cleaner
     config = supposed.configs.get(tp.topic) or broker.manager.catalog.config(tp.topic)
 
-    def both() -> tuple[Log, Log]:
+    def trials() -> tuple[Trial, Trial]:
         log = broker.manager.log(tp)
-        return log, SupposedLog(log, config)
+        then = Trial.of_log(broker, log, config, supposed.broker_config)
+        return Trial(log, broker.cleaner), then
 
-    log, then = both()
-    checkpoints = cleaner.checkpoints
-    if then.config.winner_keys != log.config.winner_keys:
-        checkpoints = _SteppedBack(broker.manager.registry.directory_of)
-    supposing = cleaner.supposing(supposed.broker_config, checkpoints)
-    decision = supposing.chooser.explain(then)
+    now, then = trials()
+    decision = then.decision()
     look = then_look = NOTHING_READ
     unread = None
     first = later = None
     passes = later_passes = 0
-    size_bytes = _bytes_to_read(then, decision)
+    size_bytes = _bytes_to_read(then.log, decision)
     if config.compact and size_bytes and quick:
         unread = f"a quick preview reads none of its {size_bytes} bytes"
     elif config.compact and not budget.take(size_bytes):
         unread = f"its {size_bytes} bytes are more than may be read for this preview"
     elif config.compact:
         look = then_look = look_at(broker, tp, decision)
-        log, then = both()  # others, if damage was met
-        if look.tombstones is not None and Strategy.of(config) != Strategy.of(log.config):
+        now, then = trials()  # other logs, if the look found damage
+        if look.tombstones is not None and Strategy.of(config) != Strategy.of(now.log.config):
             then_look = look._replace(tombstones=live_tombstones(PartitionView(broker, tp), config))
         if look.obstacle is not None:
             decision = decision.stopped_by(Gate.closed_by("uncleanable", look.obstacle))
         elif decision.will_clean:
-            decision, first, passes = rehearse(supposing, then, decision)
+            decision, first, passes = rehearse(then.cleaner, then.log, decision)
         elif _may_come(decision):
-            stopped, later, later_passes = rehearse(supposing, then, decision, whenever=True)
+            stopped, later, later_passes = rehearse(then.cleaner, then.log, decision, whenever=True)
             for gate in stopped.gates:
                 if gate.gate == "uncleanable" and not gate.open:
                     decision = decision.stopped_by(gate)
-    now_decision = cleaner.chooser.explain(log)
+    now_decision = now.decision()
     if look.obstacle is not None and now_decision.is_candidate:
         now_decision = now_decision.stopped_by(Gate.closed_by("uncleanable", look.obstacle))
     assumed = assumptions(broker.manager, tp, cleaning=True)
     return PartitionPreview(
         tp.topic,
         tp.partition,
-        log.size_bytes,
-        len(log.segments),
-        _outlook(cleaner, log, now_decision, look, assumed),
-        _outlook(supposing, then, decision, then_look, assumed, first, passes, later, later_passes),
+        now.log.size_bytes,
+        len(now.log.segments),
+        _outlook(now, now_decision, look, assumed),
+        _outlook(then, decision, then_look, assumed, first, passes, later, later_passes),
         unread,
     )
 
@@ -388,8 +373,7 @@ def _bytes_to_read(log: Log, decision: CleaningDecision) -> int:
 
 
 def _outlook(
-    cleaner: LogCleanerManager,
-    log: Log,
+    trial: Trial,
     decision: CleaningDecision,
     look: Look,
     assumed: Sequence[str],
@@ -398,6 +382,7 @@ def _outlook(
     later_pass: CleanerStats | None = None,
     later_passes_needed: int = 0,
 ) -> Outlook:
+    log, cleaner = trial
     told = explanation(
         log,
         decision,
@@ -407,7 +392,6 @@ def _outlook(
         assumed=assumed,
         kafka_exact=cleaner.chooser.kafka_exact,
     )
-    checkpoint = cleaner.checkpoints.of(log.topic_partition) if log.config.compact else None
     next_pass_ms = decision.opens_at_ms
     horizon_ms = None
     if next_pass_ms is not None:
@@ -416,7 +400,7 @@ def _outlook(
         told,
         later_pass,
         0 if later_pass is None else later_passes_needed,
-        log.retention_decision(first_dirty_offset=checkpoint or 0),
+        trial.retention(),
         log.next_expiry_ms(),
         horizon_ms,
     )

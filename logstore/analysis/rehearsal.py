@@ -12,9 +12,8 @@ from enum import StrEnum
 from functools import partial
 from typing import TYPE_CHECKING
 
+from logstore.analysis.trial import Trial
 from logstore.cleaner.command import CleanCommand
-from logstore.cleaner.manager import LogCleanerManager
-from logstore.cleaner.selection import cleanable_state, next_moment_ms
 from logstore.cleaner.stats import CleanerStats
 from logstore.cleaner.strategy import Strategy
 from logstore.errors import (
@@ -23,25 +22,17 @@ from logstore.errors import (
     RequestError,
     UnsupportedFormatError,
 )
-from logstore.manager.manager import LogManager
 from logstore.named import NamedTuple
 from logstore.record.batch import decode_stored
 from logstore.record.records import NewRecord
 from logstore.record.walk import read_batch
-from logstore.runtime import (
-    OverlayFileSystem,
-    ReadOnlyFileSystem,
-    Runtime,
-    VirtualClock,
-    random_source,
-)
+from logstore.runtime import VirtualClock
 from logstore.types import INT64_MAX, TimestampType
 
 if TYPE_CHECKING:
     from logstore.cleaner.passes.clean import PassProgress
     from logstore.config.broker_config import BrokerConfig
     from logstore.runtime import FileSystem
-    from logstore.storage.log.log import Log
     from logstore.types import TopicPartition
 
 RehearsalProgress = Callable[[str, int, int], None]
@@ -140,14 +131,10 @@ class Rehearsal:
         self._ends = sorted(ends, key=lambda end: end.due_ms)
         self._start_ms = now_ms
         self._broker_config = broker_config
-        self.fs = OverlayFileSystem(ReadOnlyFileSystem(fs), self.clock)
-        runtime = Runtime(self.clock, self.fs, random_source(0))
-        self._manager = LogManager(runtime, log_dirs, broker_config, read_only=True)
-        if configs:
-            self._manager.catalog.override(topic_partition.topic, configs)
-        self.log: Log = self._manager.log(topic_partition)
-        self._cleaner = LogCleanerManager(runtime, self._manager, broker_config)
-        self._tp = topic_partition
+        self._trial = Trial.of_copy(
+            fs, log_dirs, broker_config, topic_partition, configs, self.clock
+        )
+        self.log = self._trial.log
         self._progress = progress
 
     def _tell(self, topic_partition: TopicPartition, step: PassProgress) -> None:
@@ -156,7 +143,7 @@ class Rehearsal:
 
     def close(self) -> None:
         """Forget everything."""
-        self._manager.close()
+        self._trial.close()
 
     def held(self, offset: int, key: bytes) -> Held | None:
         """Return what became of a record, None if it is gone; one that cannot be read is there."""
@@ -193,7 +180,7 @@ class Rehearsal:
         end_ms = end_ms if late else 0
         while True:
             self._end_transactions(self.clock.now_ms() - end_ms)
-            if self._due():
+            if self._is_due():
                 due_ms = self.clock.now_ms()
                 if due_ms + check_ms >= _TIME_ENDS_MS:
                     return
@@ -228,44 +215,27 @@ class Rehearsal:
             return max(1, self._broker_config.log_cleaner_backoff_ms)
         return self._broker_config.log_retention_check_interval_ms
 
-    def _due(self) -> bool:
+    def _is_due(self) -> bool:
         """Tell whether there is something to do now."""
-        return self._will_clean() or self._rolls() or bool(self.log.retention_decision().removed)
-
-    def _cleans(self) -> bool:
-        return self._broker_config.log_cleaner_enable and self.log.config.compact
-
-    def _will_clean(self) -> bool:
-        chooser = self._cleaner.chooser
-        decision = chooser.decision_of(self.log, rolled=chooser.is_idle(self.log))
-        return self._cleans() and decision.will_clean
-
-    def _rolls(self) -> bool:
-        """Tell whether the active segment is to be rolled though nothing is appended."""
-        return self._cleans() and self._cleaner.chooser.is_idle(self.log)
+        trial = self._trial
+        return trial.is_due or trial.is_idle or bool(trial.retention().removed)
 
     def _does(self, cause: Cause) -> bool:
         """Do what is due; tell whether something was."""
-        log = self.log
-        if cause is Cause.CLEANING:
-            if not self._cleans():
-                return False
-            if self._rolls():
-                log.writer.roll()
-            return bool(CleanCommand(self._cleaner, progress=self._tell).run([log]).cleaned)
-        checkpoint = self._cleaner.checkpoints.of(self._tp) or 0
-        return bool(log.delete_old_segments(first_dirty_offset=checkpoint).removed)
+        trial, log = self._trial, self.log
+        if cause is Cause.RETENTION:
+            first_dirty_offset = trial.first_dirty_offset
+            return bool(log.delete_old_segments(first_dirty_offset=first_dirty_offset).removed)
+        if not trial.is_cleaned:
+            return False
+        if trial.is_idle:
+            log.writer.roll()
+        return bool(CleanCommand(trial.cleaner, progress=self._tell).run([log]).cleaned)
 
     def _next_moment(self) -> int | None:
         """Return the first moment after now at which time alone may make something due."""
-        log, now_ms = self.log, self.clock.now_ms()
-        moments = [log.next_expiry_ms()]
-        if self._cleans():
-            first_dirty = self._cleaner.chooser.state_of(log).first_dirty_offset
-            exact = self._cleaner.chooser.kafka_exact
-            moments.append(next_moment_ms(log, first_dirty, now_ms, kafka_exact=exact))
-        later = [each for each in moments if each is not None and now_ms < each < _TIME_ENDS_MS]
-        return min(later, default=None)
+        moment = self._trial.next_due_ms()
+        return moment if moment is not None and moment < _TIME_ENDS_MS else None
 
     # -- what may happen at the earliest ---------------------------------------------------
 
@@ -294,7 +264,7 @@ class Rehearsal:
             if self._does(Cause.RETENTION):
                 yield Removal(now_ms, Cause.RETENTION, now_ms)
             passes = 0
-            while self._cleans() and self._passes(wanted().values(), passes):
+            while self._trial.is_cleaned and self._passes(wanted().values(), passes):
                 passes += 1
                 yield Removal(now_ms, Cause.CLEANING, now_ms)
             moment = self._next_help(wanted().values())
@@ -309,7 +279,7 @@ class Rehearsal:
         """
         log = self.log
         is_kept = Strategy.of(log.config).has_versions and log.log_end_offset - 1 in wanted
-        if not is_kept or not self._cleans():
+        if not is_kept or not self._trial.is_cleaned:
             return
         stamp_ms = max(1, self.clock.now_ms() - log.config.timestamp_before_max_ms)
         with suppress(RequestError):  # the topic takes no such record: then nothing is appended
@@ -322,9 +292,8 @@ class Rehearsal:
         `passes` is how many were run at this moment: under versions an expired winner may stay for
         one more, and a tombstone that expires at once goes in the second.
         """
-        log, now_ms = self.log, self.clock.now_ms()
-        checkpoint = self._cleaner.checkpoints.of(self._tp)
-        state = cleanable_state(log, checkpoint, now_ms)
+        log, cleaner, now_ms = self.log, self._trial.cleaner, self.clock.now_ms()
+        state = cleaner.chooser.state_of(log)
         if not wanted or not self._can_be_due(now_ms):
             return False
         if state.cleanable_bytes == 0 or state.first_dirty_offset >= state.upper_bound_offset:
@@ -333,12 +302,12 @@ class Rehearsal:
                 return False  # too young, or in a transaction that is open
             if passes > _PASSES_AGAIN or not any(_is_expired(each, now_ms) for each in wanted):
                 return False
-        result = self._cleaner.clean(log, state, progress=partial(self._tell, self._tp))
+        result = cleaner.clean(log, state, progress=partial(self._tell, log.topic_partition))
         return isinstance(result, CleanerStats)
 
     def _can_be_due(self, now_ms: int) -> bool:
         """Tell whether appends could have made a pass due by now, or it is."""
-        return now_ms >= self._appends_help_ms() or self._will_clean()
+        return now_ms >= self._appends_help_ms() or self._trial.is_due
 
     def _appends_help_ms(self) -> int:
         """Return from when on appends of now, stamped as early as allowed, make a pass due."""
