@@ -1,6 +1,6 @@
-"""Cleaning because a command asks for it: what is due, or whatever can be cleaned, or as if.
+"""A request to clean: logs that are due, all cleanable logs, or a dry run.
 
-The cleanings themselves, and every rule about them, are `LogCleanerManager`'s.
+`LogCleanerManager` runs the passes and has the rules.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ ProgressListener = Callable[["TopicPartition", "PassProgress"], None]
 
 
 class CleanCommand:
-    """One run over some logs; one that is deleted meanwhile is passed over.
+    """One request over some logs; skips logs that are deleted while it runs.
 
     Parameters
     ----------
@@ -36,15 +36,15 @@ class CleanCommand:
     roll : bool
         Roll non-empty active segments first.
     threads : int, optional
-        How many clean side by side, sharing the memory; one with a share of the broker's
-        `log.cleaner.threads` by default.
+        Number of threads, which share the memory. [default: one, with the share of one of
+        `log.cleaner.threads`]
     progress : callable, optional
-        Told before each chunk, by one thread at a time; what it raises ends the run.
+        Called before each chunk, by one thread at a time. An exception that it raises ends the run.
 
     Raises
     ------
     InvalidConfigurationError
-        So many threads would have too little memory each.
+        The share of memory of a thread would be too small.
     """
 
     def __init__(
@@ -97,9 +97,9 @@ class CleanCommand:
         return self._report(dry_run=False)
 
     def rehearse(self, logs: Sequence[Log]) -> CleanReport:
-        """Run the first pass over each log that would be cleaned, writing nothing.
+        """Run the first pass over each log that would be cleaned, without writing.
 
-        Further passes are only counted: how often the map would fill up before the range ends.
+        Further passes are only counted, by how often the map fills up.
         """
         due: list[tuple[Log, CleaningDecision]] = []
         for log in logs:
@@ -120,7 +120,7 @@ class CleanCommand:
         return self._report(dry_run=True)
 
     def foresee(self, log: Log) -> CleaningDecision:
-        """Decide about a log as if it had been rolled where `run` would roll it first."""
+        """Decide about a log, as if rolled if `run` would roll it first."""
         rolled = self._is_to_be_rolled(log)
         return self._manager.chooser.decision_of(log, force=self._force, rolled=rolled)
 
@@ -134,7 +134,7 @@ class CleanCommand:
         )
 
     def _consider(self, log: Log) -> None:
-        """Decide whether a log is due, or still is; a checkpoint outside the log is corrected."""
+        """Decide whether a log is due, or due again; correct a checkpoint outside the log."""
         decision = self._manager.chooser.decision_of(log, force=self._force)
         self._manager.chooser.repair_checkpoint(log, decision.state)
         passes = self._passes.get(log, 0)
@@ -144,15 +144,15 @@ class CleanCommand:
             if not passes:
                 self._pass_over(log, decision.binding)
         elif not passes or not self._force or state.first_dirty_offset < state.upper_bound_offset:
-            # Forced, only what the map had no room for is gone through again.
+            # A forced cleaning repeats only for the keys that did not fit the map.
             self._due[log] = decision
 
     def _work(self) -> None:
-        """Clean what comes next until nothing is left, or in the hands of other threads."""
+        """Clean logs until none is due, or other threads have the rest."""
         while (log := self._take()) is not None:
             try:
                 self._clean(log)
-            except UnknownTopicOrPartitionError:  # deleted meanwhile
+            except UnknownTopicOrPartitionError:  # deleted in the meantime
                 with self._lock:
                     self._due.pop(log, None)
             finally:
@@ -172,7 +172,7 @@ class CleanCommand:
             return log
 
     def _clean(self, log: Log) -> None:
-        """Run one pass, and see whether more is to be done."""
+        """Run one pass, then decide whether the log needs another one."""
         number = self._passes.get(log, 0) + 1
         result = self._pass(log, self._due[log].state, number)
         with self._lock:

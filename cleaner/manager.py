@@ -1,7 +1,6 @@
-"""The cleaner of a broker: it runs passes and retention, and gives way to who wants a partition.
+"""The cleaner of a broker: runs passes and retention, and releases partitions to other callers.
 
-Outcomes of passes are seen to here; passes are run elsewhere (`pool` for the background,
-`command` for those who ask).
+`pool` drives passes in the background, `command` on request.
 """
 
 from __future__ import annotations
@@ -63,7 +62,7 @@ _KEEPS_CHECKPOINT = (
 
 
 class LogCleanerManager:
-    """The partitions of a `LogManager`, as cleaners see them.
+    """Cleans the partitions of a `LogManager`.
 
     A `LogService` and a `PartitionHolder`: truncations, deletions of topics and changes of policy
     stop a cleaning first.
@@ -73,7 +72,7 @@ class LogCleanerManager:
     runtime : Runtime
         Clock and files.
     logs : LogManager
-        Whose logs are cleaned.
+        Provides the logs.
     broker_config : BrokerConfig
         Cleaner settings.
 
@@ -81,23 +80,23 @@ class LogCleanerManager:
     ----------
     logs : LogManager
     checkpoints : CleanerCheckpoints
-        Up to where each partition is clean.
+        First dirty offset of each partition.
     states : CleaningStates
-        The state of each partition.
+        Cleaning state of each partition.
     marks : UncleanablePartitions
-        Those that are left alone.
+        Partitions that are not cleaned any more.
     chooser : LogChooser
-        The choice of what is due, and why the rest is not.
+        Decides which logs are due, and why others are not.
     config : CleanerConfig
         Memory of a pass in a pool thread.
     under_way : mapping of TopicPartition to PassProgress
-        How far each pass is that changes its log; any thread may look.
+        Progress of each pass that changes its log; any thread may read it.
     pass_ended : Signal of CleanerStats
-        The numbers of each such pass that came to its end, whoever asked for it; in the thread
-        that ran it, under no lock.
+        Statistics of each finished pass that changed its log; emitted in the thread of the pass,
+        under no lock.
     changed : Signal
-        A pass has ended, or a partition that was held may be cleaned again. Under no lock, or the
-        manager's of logs.
+        A pass has ended, or a paused partition was resumed. Emitted under no lock, or the lock of
+        the log manager.
     """
 
     def __init__(self, runtime: Runtime, logs: LogManager, broker_config: BrokerConfig) -> None:
@@ -124,9 +123,9 @@ class LogCleanerManager:
     def supposing(
         self, broker_config: BrokerConfig, checkpoints: CleanerCheckpoints
     ) -> LogCleanerManager:
-        """Return this cleaner as if it was configured otherwise, for decisions and dry runs.
+        """Return this cleaner with other settings, for decisions and dry runs.
 
-        Who has a partition, and which are left alone, is known to both. It hears of no event.
+        Shares the states and the uncleanable partitions, but follows no events.
         """
         twin = copy(self)
         twin._broker_config = broker_config
@@ -138,12 +137,12 @@ class LogCleanerManager:
         return twin
 
     def config_for(self, threads: int | None) -> CleanerConfig:
-        """Return the share of one of so many threads; of a pool thread if None.
+        """Return the memory of one of so many threads; of a pool thread if None.
 
         Raises
         ------
         InvalidConfigurationError
-            That would be too little memory.
+            The memory would be too small.
         """
         if threads in (None, self._broker_config.log_cleaner_threads):
             return self.config
@@ -151,10 +150,10 @@ class LogCleanerManager:
         return CleanerConfig.from_broker(broker_config)
 
     def passes_bound(self, log: Log, state: CleanableState) -> int:
-        """Return how many passes a range takes at most: if every dirty offset has another key."""
+        """Return the most passes that a range needs: as if every dirty offset had another key."""
         dirty = max(0, state.upper_bound_offset - state.first_dirty_offset)
         strategy = Strategy.of(log.config)
-        # With versions the record before the dirty ones takes an entry, too.
+        # With versions the record before the dirty ones also takes an entry.
         keys = self.config.max_keys_of(strategy) - strategy.has_versions
         return -(-dirty // max(1, keys))
 
@@ -285,7 +284,7 @@ class LogCleanerManager:
 
     @contextmanager
     def _driving(self) -> Iterator[None]:
-        """Mark a pass that runs in this thread, together with its listeners."""
+        """Mark this thread as running a pass, including its listeners."""
         token = _active.set((*_active.get(), self))
         try:
             yield
@@ -293,9 +292,9 @@ class LogCleanerManager:
             _active.reset(token)
 
     def check_not_driving(self, what: str = "the broker cannot be closed") -> None:
-        """Raise `IllegalStateError` inside `clean`, where a wait for the pass would never end.
+        """Raise `IllegalStateError` inside `clean`, where waiting for the pass would never end.
 
-        Passes of other threads may wait for this thread, too.
+        Passes of other threads may also wait for this thread.
 
         Parameters
         ----------
@@ -309,7 +308,7 @@ class LogCleanerManager:
             )
 
     def _check_wanted(self, topic_partition: TopicPartition) -> None:
-        """Raise what ends a pass over a partition: the broker's end, or somebody who wants it."""
+        """Raise an error if the broker has ended, or another caller wants the partition."""
         self.lifetime.check()
         self.states.check_not_aborted(topic_partition)
 
@@ -353,11 +352,11 @@ class LogCleanerManager:
         return Gate.closed_by("uncleanable", str(error))
 
     def uncleanable(self) -> tuple[UncleanablePartition, ...]:
-        """Return the partitions whose cleaning failed for good, by name."""
+        """Return the uncleanable partitions, by name."""
         return self.marks.all()
 
     def uncleanable_totals(self) -> tuple[dict[str, int], dict[str, int]]:
-        """Return, by data directory, how many partitions are left alone, and their dirty bytes."""
+        """Return the number of uncleanable partitions and their dirty bytes, by data directory."""
         return self.marks.totals(
             [directory.path for directory in self.logs.directories],
             self.logs.registry.open_logs(),
@@ -365,9 +364,9 @@ class LogCleanerManager:
         )
 
     def retry(self, topic_partition: TopicPartition) -> bool:
-        """Let a partition be cleaned again; False if nothing was wrong with it.
+        """Let a partition be cleaned again; return whether it was uncleanable.
 
-        Kafka does so at its next start only.
+        Kafka does so only when it starts again.
         """
         marked = self.marks.forget(topic_partition)
         self.changed.emit()
@@ -376,15 +375,15 @@ class LogCleanerManager:
     # -- retention of compacted logs -----------------------------------------------------
 
     def retain(self) -> list[RetentionDecision]:
-        """Run retention over the compacted logs that nobody has (cleaner §7).
+        """Run retention over the compacted logs that are not in use (docs/spec/cleaner.md §7).
 
-        Background retention leaves compacted logs to the cleaner, so that the two never meet in
-        one. A log that cannot be worked on is left alone from then on, the others are not.
+        Background retention leaves compacted logs to the cleaner, so that the two never work on the
+        same log. If the work on a log fails, the log becomes uncleanable and the others continue.
 
         Returns
         -------
         list of RetentionDecision
-            Of the logs from which something was removed.
+            Of the logs with removed segments.
         """
         removed: list[RetentionDecision] = []
         for log in self.chooser.logs_to_clean():
@@ -405,7 +404,7 @@ class LogCleanerManager:
     # -- what happens to partitions ------------------------------------------------------
 
     def follow(self, events: LogEvents) -> Iterable[Unsubscribe]:
-        """Keep marks and states true to the partitions, and take up other settings."""
+        """Keep states and uncleanable partitions up to date, and apply other settings."""
         return (
             events.partition_removed.subscribe(self._forget),
             events.partition_moved.subscribe(self.marks.move),
@@ -414,10 +413,10 @@ class LogCleanerManager:
         )
 
     def start(self) -> None:
-        """Do nothing: passes are run by those who ask for them."""
+        """Do nothing: `pool` and `command` run the passes."""
 
     def stop(self) -> None:
-        """Stop every cleaning that somebody asked for; none begins any more."""
+        """Stop every cleaning, and let none begin."""
         self.states.stop()
 
     def _forget(self, topic_partition: TopicPartition) -> None:
@@ -427,8 +426,8 @@ class LogCleanerManager:
     def pause(self, topic_partition: TopicPartition) -> None:
         """Stop a partition's cleaning, wait for its end, and keep it from being cleaned.
 
-        In turn: two who want the same partition at once, which Kafka's partition lock keeps apart,
-        both get it.
+        Two callers that pause the same partition at once both get it, one after the other; Kafka
+        separates them with its partition lock.
 
         Raises
         ------
@@ -439,7 +438,7 @@ class LogCleanerManager:
         self.states.pause_in_turn(topic_partition)
 
     def check_pausable(self, topic_partition: TopicPartition) -> None:
-        """Raise `IllegalStateError` if the partition is being cleaned by a pass of this thread."""
+        """Raise `IllegalStateError` if a pass of this thread is cleaning the partition."""
         if self.states.is_claimed(topic_partition):
             self.check_not_driving(f"{topic_partition} cannot be changed")
 
@@ -449,11 +448,11 @@ class LogCleanerManager:
         self.changed.emit()
 
     def try_pause(self, topic_partition: TopicPartition) -> bool:
-        """Keep a partition from being cleaned, unless somebody has it already: False then."""
+        """Keep a partition from being cleaned; False if it is in use."""
         return bool(self.states.pause_idle([topic_partition]))
 
     def _reconfigure(self, config: BrokerConfig) -> None:
-        """Apply other settings to the passes that begin from now on."""
+        """Apply other settings to later passes."""
         self._broker_config = self.chooser.broker_config = config
         self.config = CleanerConfig.from_broker(config)
 

@@ -25,33 +25,32 @@ FATE_NAMES = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CleanerStats:
-    """The numbers of one pass over one partition: read, kept, written.
+    """The statistics of one pass over one partition.
 
     Attributes
     ----------
     first_dirty_offset, end_offset : int
         The pass cleaned offsets in [first_dirty_offset, end_offset).
     segments_before, segments_after : int
-        Segments rewritten, and what they became.
+        Segments read and segments written by the rewrite.
     bytes_read, bytes_written : int
-        Of the rewrite; whole batches.
+        Bytes of the rewrite, in whole batches.
     messages_read, messages_written : int
-        Records of the batches that were read, and records kept.
+        Records of the batches read, and records kept.
     invalid_messages_read : int
-        Records without a key that were dropped.
+        Records dropped because they have no key.
     map_bytes_read, map_messages_read : int
-        Of the map build.
+        Bytes and records read to build the map.
     seed_bytes_read, seed_messages_read : int
-        Of the clean section, read to be compared under strategies with versions.
+        Bytes and records of the clean section, read to compare versions.
     unversioned_records, malformed_versions : int
-        Records of the map build that had no version under strategy header, and those of them
-        whose header is not of the expected form.
+        Mapped records without a version under strategy `header`, and those with a malformed header.
     map_entries : int
         Distinct keys mapped.
     map_utilization : float
         Entries over the slots that the buffer counts.
     fates : mapping of str to int
-        Records of the source batches by fate; they add up to all of them.
+        Records of the source batches by fate; their sum is `messages_read`.
     index_ms, clean_ms : int
         Monotonic ms spent on the map and on the rewrite.
     """

@@ -13,8 +13,8 @@ from logstore.cleaner.errors import OffsetMapFullError
 from logstore.cleaner.kernels.mapping import Build, KeyBlock, map_batches
 from logstore.cleaner.kernels.table import DAMAGED, MAP_FULL
 from logstore.cleaner.passes.chunks import Chunk, ChunkReader, end_of
+from logstore.cleaner.passes.locations import BatchLocations
 from logstore.cleaner.passes.offset_map import KeyMap, OffsetMap
-from logstore.cleaner.passes.places import BatchPlaces
 from logstore.cleaner.passes.transactions import AbortedTransactions, TransactionState
 from logstore.cleaner.passes.version_map import VersionMap, kernel_strategy
 from logstore.cleaner.strategy import TIMESTAMP, Strategy
@@ -94,7 +94,7 @@ class MapBuild:
         Of the chunks and records that were mapped whole.
     full : bool
         Whether the map was full before the range ended.
-    places : BatchPlaces
+    locations : BatchLocations
         Where the batches stand that were mapped.
     discarded : set of int, optional
         Batches of aborted transactions, which were not; see `TransactionState`.
@@ -122,7 +122,7 @@ class MapBuild:
         self._strategy = kernel_strategy(strategy or Strategy())
         self.bytes_read = 0
         self.full = False
-        self.places = BatchPlaces()
+        self.locations = BatchLocations()
         self.discarded: set[int] | None = None
 
     @property
@@ -171,7 +171,7 @@ class MapBuild:
                 if not _map_chunk(chunk, mapping):
                     self._stop()
                     return
-                self.places.note(chunk)
+                self.locations.note(chunk)
                 self.bytes_read += chunk.size_bytes
             key_map.latest_offset = min(end, self._end) - 1
 

@@ -144,7 +144,7 @@ def clean_pass(
             safe_ms=now_ms if end_offset == log_end_offset else _last_modified_ms(log, end_offset),
         ),
         verified=seed.verified,
-        places=build.places,
+        locations=build.locations,
         discarded=build.discarded,
         aborted=aborted,
         observer=observer,

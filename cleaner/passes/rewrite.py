@@ -40,7 +40,7 @@ from logstore.cleaner.kernels.table import (
     VERDICT_RETAIN_EMPTY,
 )
 from logstore.cleaner.passes.chunks import Chunk, ChunkReader, end_of
-from logstore.cleaner.passes.places import BatchPlaces
+from logstore.cleaner.passes.locations import BatchLocations
 from logstore.cleaner.passes.skipping import Skipping, Survivors
 from logstore.cleaner.passes.transactions import (
     AbortedTransactions,
@@ -113,7 +113,7 @@ class Rewriter:
         How records are compared; by their offsets by default.
     verified : collection of int
         Bases of further segments whose batches were verified in this pass.
-    places : BatchPlaces, optional
+    locations : BatchLocations, optional
         Where the batches stand that were mapped: those that go whole need not be read again.
     discarded : collection of int, optional
         Batches of transactions that were not mapped; see `TransactionState`.
@@ -139,13 +139,13 @@ class Rewriter:
         now_ms: int,
         rules: Rules | None = None,
         verified: Collection[int] = (),
-        places: BatchPlaces | None = None,
+        locations: BatchLocations | None = None,
         discarded: Collection[int] | None = None,
         aborted: AbortedTransactions | None = None,
         observer: Observer | None = None,
     ) -> None:
         self._log = log
-        self._places = places
+        self._locations = locations
         self._observer = observer
         self._map = key_map
         self._verified = verified
@@ -229,12 +229,12 @@ class Rewriter:
 
     def _skipping(self, segment: LogSegment) -> Skipping | None:
         """Return what chooses the parts of a segment that are read; None if all are."""
-        if self._places is None or not self._rules.by_winners:
+        if self._locations is None or not self._rules.by_winners:
             return None
-        places = self._places.of(segment)
-        if places is None:
+        locations = self._locations.of(segment)
+        if locations is None:
             return None
-        return Skipping(places, self._map.arrays, self._rules, self._upper_bound_offset)
+        return Skipping(locations, self._map.arrays, self._rules, self._upper_bound_offset)
 
     def _filter(self, chunk: Chunk, destination: LogSegment | None) -> None:
         table = chunk.table

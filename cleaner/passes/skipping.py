@@ -42,12 +42,12 @@ class Ranges(NamedTuple):
 
 
 class Skipping:
-    """Chooses what to read of a segment whose batches have known places.
+    """Chooses what to read of a segment whose batches have known locations.
 
     Parameters
     ----------
-    places : (n, PLACE_COLUMNS) int64
-        As `places.BatchPlaces.of` gives them.
+    locations : (n, PLACE_COLUMNS) int64
+        As `locations.BatchLocations.of` gives them.
     key_map, rules
         By which the segment is rewritten.
     upper_bound_offset : int
@@ -56,23 +56,23 @@ class Skipping:
 
     def __init__(
         self,
-        places: NDArray[np.int64],
+        locations: NDArray[np.int64],
         key_map: MapArrays,
         rules: PassRules,
         upper_bound_offset: int,
     ) -> None:
-        self._places = places
+        self._locations = locations
         self._row = 0
-        self._ranges = np.empty((len(places), 2), np.int64)
+        self._ranges = np.empty((len(locations), 2), np.int64)
         self._choose = jit.Bound(
             choose_ranges,
-            *(places, self._ranges, key_map, rules),
+            *(locations, self._ranges, key_map, rules),
             *(upper_bound_offset - 1, SPAN_BYTES, LEAST_GAP_BYTES),
         )
 
     def next_ranges(self, room: int) -> Ranges | None:
         """Return what to read next, of so many bytes at the most; None if a batch is larger."""
-        if self._places[self._row, COL_SIZE] > room:
+        if self._locations[self._row, COL_SIZE] > room:
             return None
         count, self._row, end_position, passed_over = self._choose(self._row, room)
         return Ranges(self._ranges[:count].tolist(), int(end_position), int(passed_over))

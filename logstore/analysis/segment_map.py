@@ -31,7 +31,7 @@ DELETED = "deleted"
 
 
 @dataclass(frozen=True, slots=True)
-class StripItem:
+class SegmentMapItem:
     """A segment, or several neighbours of one section drawn as one.
 
     Attributes
@@ -66,19 +66,19 @@ class StripItem:
         next_offset: int,
         sums: BatchTotals,
         error: str | None,
-    ) -> StripItem:
+    ) -> SegmentMapItem:
         """Return the item of one segment, behind which the log goes on at an offset."""
         offsets = next_offset - summary.base_offset
         holes = max(0, offsets - summary.records) if error is None else 0
         return cls(place, 1, summary, holes, sums.delete_horizon_ms, False, error)
 
-    def joined(self, other: StripItem) -> StripItem:
+    def joined(self, other: SegmentMapItem) -> SegmentMapItem:
         """Return it with the next one, of the same section."""
         horizons = [
             ms for ms in (self.delete_horizon_ms, other.delete_horizon_ms) if ms is not None
         ]
         one, two = self.summary, other.summary
-        return StripItem(
+        return SegmentMapItem(
             self.first,
             self.segments + other.segments,
             SegmentSummary(
@@ -110,7 +110,7 @@ class StripItem:
         }
 
 
-class Strips:
+class SegmentMaps:
     """The strips of a broker's partitions.
 
     Notes
@@ -126,7 +126,7 @@ class Strips:
 
     def items(
         self, topic_partition: TopicPartition, first: int = 0, count: int | None = None
-    ) -> tuple[int, list[StripItem]]:
+    ) -> tuple[int, list[SegmentMapItem]]:
         """Return how many segments there are, and some of them, in order of their bases.
 
         Raises
@@ -143,7 +143,7 @@ class Strips:
 
     def buckets(
         self, topic_partition: TopicPartition, buckets: int, first: int, count: int | None
-    ) -> tuple[int, list[StripItem]]:
+    ) -> tuple[int, list[SegmentMapItem]]:
         """Return `items`, neighbours of one section joined so that about so many are left."""
         total, items = self.items(topic_partition, first, count)
         each = -(-len(items) // max(1, buckets))
@@ -151,7 +151,7 @@ class Strips:
 
     def _items(
         self, view: PartitionView, log: Log, first: int, count: int | None, *, collects: bool
-    ) -> tuple[int, list[StripItem]]:
+    ) -> tuple[int, list[SegmentMapItem]]:
         state = self._broker.cleaner.chooser.state_of(log)
         found: list[LogSegment | tuple[int, int]] = [
             *log.segments.view,
@@ -174,7 +174,7 @@ class Strips:
             summary = SegmentSummary.of(each, sums, section_of(log, each, state))
             following = log.segments.higher(each.base_offset)
             next_offset = log.log_end_offset if following is None else following.base_offset
-            items.append(StripItem.of(place, summary, next_offset, sums, error))
+            items.append(SegmentMapItem.of(place, summary, next_offset, sums, error))
         return len(found), items
 
     def sums(self, log: Log, segment: LogSegment) -> BatchTotals:
@@ -226,13 +226,13 @@ def log_files(fs: FileSystem, directory: str, state: str = "") -> list[tuple[int
     return found
 
 
-def _deleted(place: int, base_offset: int, size_bytes: int) -> StripItem:
+def _deleted(place: int, base_offset: int, size_bytes: int) -> SegmentMapItem:
     summary = SegmentSummary(base_offset, base_offset - 1, size_bytes, 0, 0, NO_TIMESTAMP, DELETED)
-    return StripItem(place, 1, summary, 0, None, True)
+    return SegmentMapItem(place, 1, summary, 0, None, True)
 
 
-def _joined(items: Sequence[StripItem], each: int) -> Iterator[StripItem]:
-    joined: StripItem | None = None
+def _joined(items: Sequence[SegmentMapItem], each: int) -> Iterator[SegmentMapItem]:
+    joined: SegmentMapItem | None = None
     for item in items:
         if (
             joined is not None

@@ -32,7 +32,7 @@ class _Span(NamedTuple):
     size_bytes: int
 
 
-class BatchPlaces:
+class BatchLocations:
     """Where the batches stand of the segments that were mapped whole, as far as there is room.
 
     Not of segments with producers, whose last batches and transactions a rewrite follows, nor with
