@@ -204,7 +204,7 @@ class LogChooser:
         """Return the first time at which a cleaner may have work without an append.
 
         Until then selections and retention of compacted logs change nothing, unless a log, its
-        configuration or its partition's state changes. None if there is no such time.
+        configuration or its partition's state changes. None if never.
         O(logs × dirty segments).
         """
         moments: list[int | None] = []

@@ -1,7 +1,7 @@
-"""The parts of a mapped segment that its rewrite has to read, or to look at.
+"""Select the parts of a mapped segment that its rewrite must read or parse.
 
-What becomes of a batch can be known from the winners alone: if none of its records is one, all of
-them are superseded, and its bytes are of no use.
+The winner bits decide: if no record of a batch wins, all of them are superseded, and its bytes are
+not needed.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from logstore.record.layout import CODEC_MASK, CONTROL_BIT
 
 @inline_kernel
 def has_winner(key_map: MapArrays, first_offset: Int, last_offset: Int) -> bool:
-    """Tell whether any of some offsets that have bits wins."""
+    """Return whether a record wins, among offsets with a bit."""
     first = np.int64(first_offset) - key_map.state[STATE_WINNERS_BASE]
     if first_offset == last_offset:
         return is_winner(key_map.winners, first)
@@ -50,21 +50,21 @@ def has_winner(key_map: MapArrays, first_offset: Int, last_offset: Int) -> bool:
 
 @kernel
 def note_places(table: Int64s, start: int, places: Int64s, filled: int) -> int:
-    """Copy what tells what a chunk's batches are to `places`, from row `filled` on.
+    """Copy the locations of a chunk's batches to `places`, from row `filled` on.
 
     Parameters
     ----------
     table : (n, TABLE_COLUMNS) int64
-        The chunk's batches as they were mapped.
+        The mapped batches of the chunk.
     start : int
         Where the chunk begins in its file.
     places : (room, PLACE_COLUMNS) int64, out
-        Positions are those in the file.
+        Positions are positions in the file.
 
     Returns
     -------
     int
-        The rows that are filled then.
+        The number of filled rows.
     """
     table = borrowed(table)
     places = borrowed(places)
@@ -88,29 +88,28 @@ def choose_ranges(
     span: int,
     least_gap: int,
 ) -> Any:
-    """Choose the bytes to read for the next chunk of a segment.
+    """Select the bytes to read for the next chunk of a segment.
 
     Parameters
     ----------
     first_row : int
         The first batch of the chunk, which is always read.
     room, span : int
-        Most bytes to read, and to read or pass over, the first batch apart.
+        Most bytes to read, and most bytes to cover, not counting the first batch.
     places : (n, PLACE_COLUMNS) int64
-        The segment's batches, one behind the other, as `note_places` took them down. None is of a
-        producer.
+        The segment's batches in order, from `note_places`. None belongs to a producer.
     ranges : (n, 2) int64, out
-        Positions where a range begins and ends, exclusive.
+        Start and exclusive end of each range.
     kept_last_offset : int
-        A batch that ends there is read: its header stays.
+        The batch that ends there is read: its header is kept.
     least_gap : int
-        Bytes that are passed over; fewer are read with those around them.
+        Bytes worth skipping; smaller gaps are read.
 
     Returns
     -------
     (count, row, position, records)
-        Ranges, at least one; the row that the next chunk begins with, and where the one before it
-        ends; records of the batches that were passed over, all of them superseded.
+        Ranges, at least one; first row of the next chunk, and end of the row before it; records of
+        the skipped batches, all superseded.
     """
     places = borrowed(places)
     ranges = borrowed(ranges)
@@ -122,7 +121,7 @@ def choose_ranges(
     ranges[0, 1] = start + filled
     count = 1
     records = np.int64(0)
-    waiting = np.int64(0)  # of the batches behind the last range
+    waiting = np.int64(0)  # of the batches after the last range
     row = first_row + 1
     while row < len(places):
         place = places[row]
@@ -165,15 +164,15 @@ def scan_survivors(
     key_map: MapArrays,
     rules: PassRules,
 ) -> Any:
-    """Walk whole batches as `scan_batches` does, without CRCs; those that go get no row.
+    """Walk whole batches as `scan_batches` does, without CRCs and rows for batches without winner.
 
-    These are batches none of whose records wins, but for the first one, batches of producers, and
-    what stands behind a compressed or a control batch: a chunk may have to end before one of those.
+    Exceptions with a row: the first batch, batches of producers, and batches after a compressed or
+    a control batch, because a chunk may have to end before one of those.
 
     Parameters
     ----------
     kept_last_offset : int
-        A batch that ends there gets a row: its header stays.
+        The batch that ends there has a row: its header is kept.
 
     Returns
     -------
@@ -193,7 +192,7 @@ def scan_survivors(
         status, header = read_header(data, position, end)
         if status != OK:
             break
-        # Not below the next one: behind the largest offset there is none.
+        # Compares last offsets: the largest offset has no next one.
         if header.base_offset <= last_offset or header.last_offset > greatest_offset:
             status = MISPLACED
             break

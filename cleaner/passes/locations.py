@@ -1,4 +1,4 @@
-"""Where the batches stand that were mapped, so that a rewrite need not read all of them."""
+"""Locations of the mapped batches, so that a rewrite need not read all of them."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from logstore.storage.segment.segment import LogSegment
 
 PLACES_MAX = 32 * 1024
-"""Batches whose place is noted in a pass: 3 MiB, whatever the size of the log."""
+"""Most batches with a location in a pass: 3 MiB, whatever the size of the log."""
 
 LEAST_BATCH_BYTES = 4 * 1024
-"""Mean size of the batches that are noted; between smaller ones nothing worth a read is left."""
+"""Least mean size of batches with a location; gaps between smaller ones are not worth a read."""
 
 
 class _Span(NamedTuple):
-    """The rows of those of a segment's batches that were noted, and their bytes."""
+    """The rows of a segment's batches, and their bytes."""
 
     first_row: int
     end_row: int
@@ -33,10 +33,10 @@ class _Span(NamedTuple):
 
 
 class BatchLocations:
-    """Where the batches stand of the segments that were mapped whole, as far as there is room.
+    """Locations of the batches in segments that were mapped whole, while there is room.
 
-    Not of segments with producers, whose last batches and transactions a rewrite follows, nor with
-    compressed batches, which are unfolded behind what was read.
+    Excludes segments with producers, because a rewrite follows their last batches and transactions,
+    and segments with compressed batches, which are decompressed behind the chunk's bytes.
     """
 
     def __init__(self) -> None:
@@ -45,7 +45,7 @@ class BatchLocations:
         self._spans: dict[int, _Span] = {}
 
     def note(self, chunk: Chunk) -> None:
-        """Note the batches of a chunk that was mapped; those of a segment follow one another."""
+        """Add the batches of a mapped chunk. The chunks of a segment must be added in order."""
         rows = len(chunk.table)
         if (
             rows * LEAST_BATCH_BYTES > chunk.size_bytes
@@ -60,7 +60,7 @@ class BatchLocations:
         self._spans[base_offset] = _Span(first_row, self._filled, size_bytes + chunk.size_bytes)
 
     def of(self, segment: LogSegment) -> NDArray[np.int64] | None:
-        """Return the places of a segment's batches; None unless all of them are known."""
+        """Return the locations of a segment's batches; None unless all of them are known."""
         span = self._spans.get(segment.base_offset)
         if span is None or span.size_bytes != segment.size_bytes:
             return None

@@ -1,4 +1,4 @@
-"""Results of requests as values; their names are those of the command line's JSON."""
+"""Results of requests as values, with the names of the command line's JSON."""
 
 from __future__ import annotations
 
@@ -24,12 +24,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class RetainReport:
-    """The decisions of `retain`, executed or, with `dry_run`, not.
+    """The decisions of `retain`, executed unless `dry_run`.
 
     Attributes
     ----------
     decisions : tuple of RetentionDecision
-        One a partition: every segment, with the rule that removes it or the reason why it stays.
+        One for each partition: every segment, with the rule that removes it or the reason that
+        keeps it.
     """
 
     decisions: tuple[RetentionDecision, ...]
@@ -190,7 +191,7 @@ class PartitionExplanation:
 
 @dataclass(frozen=True, slots=True)
 class ExplainReport:
-    """The answer of `explain`, one item a partition."""
+    """The result of `explain`, with one item for each partition."""
 
     partitions: tuple[PartitionExplanation, ...]
 
@@ -204,7 +205,7 @@ class ExplainReport:
 
 
 class ConfigChange(NamedTuple):
-    """A key whose value in force, or its origin, is another one after a change than before."""
+    """A key whose effective value or origin changes."""
 
     key: str
     before: ConfigValue
@@ -220,13 +221,13 @@ class ConfigChange(NamedTuple):
 
 
 NO_VALUE = ConfigValue("", ORIGIN_DEFAULT, "")
-"""That of the finer unit of a time, which a broker describes once it has one."""
+"""Value of the finer unit of a time, before the broker has one."""
 
 
 def changes_between(
     before: Mapping[str, ConfigValue], after: Mapping[str, ConfigValue]
 ) -> tuple[ConfigChange, ...]:
-    """Return the keys that are described otherwise afterwards; one without a value has none."""
+    """Return the keys whose description changes; a missing value counts as empty."""
     changes = []
     for key in {**before, **after}:
         change = ConfigChange(key, before.get(key, NO_VALUE), after.get(key, NO_VALUE))
@@ -236,7 +237,7 @@ def changes_between(
 
 
 def segment_sizes(manager: LogManager, topic_partition: TopicPartition) -> list[int]:
-    """Return the bytes of a partition's segments, without opening its log: it may be damaged."""
+    """Return the bytes of a partition's segments without opening its log, which may be damaged."""
     fs = manager.runtime.fs
     return [
         fs.stat(f"{folder}/{name}").size

@@ -1,7 +1,6 @@
-"""A partition as a strip of segments: where each stands, what is in it, what is missing.
+"""The segment map of a partition: location, content and holes of each segment.
 
-Segments that were read once are remembered as long as they live: of a log that grows only the
-newest is read again.
+Segments are cached while they exist: in a growing log only the newest is read again.
 """
 
 from __future__ import annotations
@@ -27,27 +26,28 @@ if TYPE_CHECKING:
     from logstore.types import TopicPartition
 
 DELETED = "deleted"
-"""The section of files that wait for their removal; no reader sees them."""
+"""Section of files that wait for their removal; readers do not see them."""
 
 
 @dataclass(frozen=True, slots=True)
 class SegmentMapItem:
-    """A segment, or several neighbours of one section drawn as one.
+    """A segment, or several neighbours of one section combined.
 
     Attributes
     ----------
     first, segments : int
-        The place of the first of them in the strip, and how many they are.
+        Index of the first segment in the map, and number of segments.
     summary : SegmentSummary
-        As `logstore inspect` has it, summed.
+        As in `logstore inspect`, summed.
     holes : int
-        Offsets up to the next segment, or to the end of the last one, that no record has.
+        Offsets without a record, up to the next segment or the end of the last one.
     delete_horizon_ms : int or None
-        First moment at which tombstones or markers in it may go; None if no cleaning has set any.
+        First time at which its tombstones or markers may be removed; None before a cleaning has set
+        any.
     deleted : bool
         Whether its file waits for its removal.
     error : str or None
-        What is wrong with it: then its batches are not counted.
+        The damage; then its batches are not counted.
     """
 
     first: int
@@ -67,13 +67,13 @@ class SegmentMapItem:
         sums: BatchTotals,
         error: str | None,
     ) -> SegmentMapItem:
-        """Return the item of one segment, behind which the log goes on at an offset."""
+        """Return the item of one segment; `next_offset` is the base of the following one."""
         offsets = next_offset - summary.base_offset
         holes = max(0, offsets - summary.records) if error is None else 0
         return cls(place, 1, summary, holes, sums.delete_horizon_ms, False, error)
 
     def joined(self, other: SegmentMapItem) -> SegmentMapItem:
-        """Return it with the next one, of the same section."""
+        """Return this item combined with the next one, of the same section."""
         horizons = [
             ms for ms in (self.delete_horizon_ms, other.delete_horizon_ms) if ms is not None
         ]
@@ -97,13 +97,13 @@ class SegmentMapItem:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """Return the members of `inspect --format json` for a segment, and the strip's own."""
+        """Return the members of `inspect --format json` for a segment, and further ones."""
         return {
             **self.summary._asdict(),
             "first": self.first,
             "segments": self.segments,
             "holes": self.holes,
-            "tombstones": None,  # `tombstones` counts them, who reads records
+            "tombstones": None,  # `tombstones` counts them by reading records
             "delete_horizon_ms": self.delete_horizon_ms,
             "deleted": self.deleted,
             "error": self.error,
@@ -111,11 +111,11 @@ class SegmentMapItem:
 
 
 class SegmentMaps:
-    """The strips of a broker's partitions.
+    """The segment maps of a broker's partitions.
 
     Notes
     -----
-    Any thread may call. About 0.5 µs a batch of segments that were not read yet.
+    Thread-safe. About 0.5 µs for each batch of segments that were not read yet.
     """
 
     def __init__(self, broker: Cleaned) -> None:
@@ -127,24 +127,24 @@ class SegmentMaps:
     def items(
         self, topic_partition: TopicPartition, first: int = 0, count: int | None = None
     ) -> tuple[int, list[SegmentMapItem]]:
-        """Return how many segments there are, and some of them, in order of their bases.
+        """Return the number of segments, and some of them, in order of their bases.
 
         Raises
         ------
         UnknownTopicOrPartitionError, KafkaStorageError
         CorruptionError, UnsupportedFormatError
-            The partition cannot be opened. Damage inside of a segment is told in its item.
+            The partition cannot be opened. Damage inside a segment is in its item.
         """
         view = PartitionView(self._broker, topic_partition)
         try:
             return view.look(lambda log: self._items(view, log, first, count, collects=False))
-        except (CorruptionError, UnsupportedFormatError):  # not to be passed over
+        except (CorruptionError, UnsupportedFormatError):  # the damage cannot be skipped
             return self._items(view, view.log, first, count, collects=True)
 
     def buckets(
         self, topic_partition: TopicPartition, buckets: int, first: int, count: int | None
     ) -> tuple[int, list[SegmentMapItem]]:
-        """Return `items`, neighbours of one section joined so that about so many are left."""
+        """Return `items`, with neighbours of one section combined into about so many."""
         total, items = self.items(topic_partition, first, count)
         each = -(-len(items) // max(1, buckets))
         return total, list(_joined(items, each))
@@ -178,7 +178,7 @@ class SegmentMaps:
         return len(found), items
 
     def sums(self, log: Log, segment: LogSegment) -> BatchTotals:
-        """Add up the batch headers of a segment; of one that has grown only what is new is read.
+        """Return the totals of a segment's batch headers; reads only new batches.
 
         Raises
         ------
@@ -186,7 +186,7 @@ class SegmentMaps:
         """
         size, generation = segment.size_bytes, log.generation
         known = self._sums.get(segment)
-        if known is not None and known[0] != generation:  # it may have been cut, and grown again
+        if known is not None and known[0] != generation:  # truncated, and maybe grown again
             known = None
         if known is not None and known[1] == size:
             return known[2]
@@ -206,9 +206,10 @@ def deleted_files(fs: FileSystem, directory: str) -> list[tuple[int, int]]:
 
 
 def log_files(fs: FileSystem, directory: str, state: str = "") -> list[tuple[int, int]]:
-    """Return base offset and bytes of the `.log` files of a folder with a suffix, `` of live ones.
+    """Return base offset and bytes of the `.log` files of a folder with a suffix.
 
-    What vanishes meanwhile is left out; nothing of a folder that cannot be read.
+    Without a suffix, of the live files. Skips files that vanish meanwhile. Empty if the folder
+    cannot be read.
     """
     found = []
     try:

@@ -23,7 +23,6 @@ from logstore.runtime import (
 from logstore.storage.log.supposed import SupposedLog
 
 if TYPE_CHECKING:
-    from logstore.analysis.explaining import Cleaned
     from logstore.cleaner.selection import CleaningDecision
     from logstore.config.broker_config import BrokerConfig
     from logstore.config.log_config import LogConfig
@@ -52,20 +51,24 @@ class Trial(NamedTuple):
     cleaner: LogCleanerManager
 
     @classmethod
-    def of_log(cls, broker: Cleaned, log: Log, config: LogConfig, settings: BrokerConfig) -> Trial:
-        """Return a log of a broker under other settings; nothing is opened or copied.
+    def of_log(
+        cls, cleaner: LogCleanerManager, log: Log, config: LogConfig, settings: BrokerConfig
+    ) -> Trial:
+        """Return an open log under other settings, without opening or copying it.
 
         Parameters
         ----------
+        cleaner : LogCleanerManager
+            The cleaner of the log's broker.
         config : LogConfig
             Settings of the topic.
         settings : BrokerConfig
             Settings of the broker.
         """
-        checkpoints = broker.cleaner.checkpoints
+        checkpoints = cleaner.checkpoints
         if config.winner_keys != log.config.winner_keys:
-            checkpoints = _SteppedBack(broker.manager.registry.directory_of)
-        return cls(SupposedLog(log, config), broker.cleaner.supposing(settings, checkpoints))
+            checkpoints = _SteppedBack(cleaner.logs.registry.directory_of)
+        return cls(SupposedLog(log, config), cleaner.supposing(settings, checkpoints))
 
     @classmethod
     def of_copy(
@@ -126,7 +129,7 @@ class Trial(NamedTuple):
         return self.cleaner.chooser.explain(self.log)
 
     def retention(self) -> RetentionDecision:
-        """Return what a retention run would remove now."""
+        """Return the removals of a retention run now."""
         first_dirty_offset = self.first_dirty_offset if self.log.config.compact else 0
         return self.log.retention_decision(first_dirty_offset=first_dirty_offset)
 

@@ -26,7 +26,7 @@ def test_of_log_decides_under_other_settings_and_shares_the_log() -> None:
     with filled() as broker:
         log = broker.log("users")
         config = effective_config({"cleanup.policy": "compact"}, broker.broker_config)
-        trial = Trial.of_log(broker, log, config, broker.broker_config)
+        trial = Trial.of_log(broker.cleaner, log, config, broker.broker_config)
         assert trial.decision().will_clean
         assert trial.is_due
         assert not Trial(log, broker.cleaner).is_due

@@ -17,7 +17,7 @@ from logstore.cleaner.kernels.table import (
     PLACE_COLUMNS,
     TABLE_COLUMNS,
 )
-from logstore.cleaner.passes import chunks, places, rewrite, skipping
+from logstore.cleaner.passes import chunks, locations, rewrite, skipping
 from logstore.cleaner.passes.offset_map import OffsetMap
 from logstore.cleaner.passes.rewrite import Rules
 from logstore.record.codecs import Codec
@@ -162,8 +162,8 @@ def test_a_pass_leaves_the_same_whatever_it_skips(
         with (
             patch.object(rewrite, "Survivors", survivors or (lambda *_: None)),
             patch.object(chunks, "UNFOLDED_BYTES", unfolded_bytes),
-            patch.object(places, "PLACES_MAX", most),
-            patch.object(places, "LEAST_BATCH_BYTES", 1),
+            patch.object(locations, "PLACES_MAX", most),
+            patch.object(locations, "LEAST_BATCH_BYTES", 1),
             patch.object(skipping, "LEAST_GAP_BYTES", least_gap),
             patch.object(skipping, "SPAN_BYTES", 1000),
         ):
