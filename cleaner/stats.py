@@ -130,6 +130,10 @@ class NotCleaned(NamedTuple):
         """The gate's reason in words."""
         return self.gate.text
 
+    def to_json(self) -> dict[str, Any]:
+        """Return an item of `not_cleaned` in `logstore clean --format json`."""
+        return {"topic": self.topic, "partition": self.partition, "reason": self.reason}
+
 
 @dataclass(frozen=True, slots=True)
 class CleanReport:
@@ -163,9 +167,6 @@ class CleanReport:
         return {
             "dry_run": self.dry_run,
             "cleaned": [stats.to_json() for stats in self.cleaned],
-            "not_cleaned": [
-                {"topic": each.topic, "partition": each.partition, "reason": each.reason}
-                for each in self.not_cleaned
-            ],
+            "not_cleaned": [each.to_json() for each in self.not_cleaned],
             "passes_needed": {str(tp): count for tp, count in self.passes_needed.items()},
         }
