@@ -147,8 +147,8 @@ class LogChooser:
         """Select the most urgent log that is due and begin its cleaning; None if no log is due.
 
         Rolls idle active segments that are overdue, and replaces checkpoints outside their logs,
-        even without a log to clean. The caller runs `run_pass` on the log with `taken`, or releases
-        it with `states.done`.
+        even without a log to clean. The caller runs `run_pass` with `claimed`, or releases the log
+        with `states.done`.
 
         Notes
         -----

@@ -194,7 +194,7 @@ class LogCleanerManager:
         number: int = 1,
         *,
         dry_run: bool = False,
-        taken: bool = False,
+        claimed: bool = False,
         config: CleanerConfig | None = None,
     ) -> Generator[PassProgress, None, CleanerStats | Gate | None]:
         """Run one pass over a log and store its checkpoint.
@@ -207,7 +207,7 @@ class LogCleanerManager:
             The number of the pass over the log in this run, from 1.
         dry_run : bool
             Write nothing, and take nothing offline.
-        taken : bool
+        claimed : bool
             `LogChooser.select` has marked the partition as in progress.
         config : CleanerConfig, optional
             Memory of the pass. [default: the share of a pool thread]
@@ -236,7 +236,7 @@ class LogCleanerManager:
         from logstore.cleaner.passes.clean import clean_pass
 
         tp = log.topic_partition
-        if not taken and not self.states.begin(tp):
+        if not claimed and not self.states.begin(tp):
             return Gate.closed_by("paused", f"its state is {self.states.of(tp)}")
         first_dirty, upper_bound = state.first_dirty_offset, state.upper_bound_offset
         has_begun = False

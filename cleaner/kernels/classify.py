@@ -173,7 +173,7 @@ def record_fate(
 
 
 @inline_kernel
-def winners_tell(
+def winners_decide(
     first_offset: Int, last_offset: Int, attributes: Int, key_map: MapArrays, rules: PassRules
 ) -> bool:
     """Return whether the winner bits of a batch agree with `record_fate` for each record.
@@ -202,8 +202,8 @@ def winners_tell(
 
 
 @inline_kernel
-def is_told_by_winners(row: Int64s, key_map: MapArrays, rules: PassRules) -> bool:
-    """Return whether `winners_tell` holds for a row's batch, which is not discarded.
+def is_decided_by_winners(row: Int64s, key_map: MapArrays, rules: PassRules) -> bool:
+    """Return whether `winners_decide` holds for a row's batch, which is not discarded.
 
     A batch of a transaction qualifies if it was not discarded during the map build: then its
     records were put.
@@ -213,7 +213,7 @@ def is_told_by_winners(row: Int64s, key_map: MapArrays, rules: PassRules) -> boo
         attributes &= ~TRANSACTIONAL_BIT
     elif row[COL_DISCARD] != DISCARD_NONE:
         return False
-    return winners_tell(row[COL_BASE_OFFSET], row[COL_LAST_OFFSET], attributes, key_map, rules)
+    return winners_decide(row[COL_BASE_OFFSET], row[COL_LAST_OFFSET], attributes, key_map, rules)
 
 
 @inline_kernel
@@ -250,7 +250,7 @@ def hash_group(
     end_row = len(table)
     for index in range(first_row, len(table)):
         row = table[index]
-        if is_unread(row, rules.now_ms) or is_told_by_winners(row, key_map, rules):
+        if is_unread(row, rules.now_ms) or is_decided_by_winners(row, key_map, rules):
             continue
         if index > first_row and count + row[COL_RECORD_COUNT] > len(keys.starts):
             end_row = index
@@ -320,7 +320,7 @@ def judge_records(
 def pick_winners(
     data: Bytes, row: Int64s, key_map: MapArrays, judging: Judging, first_kept: Int
 ) -> tuple[int, Kept]:
-    """Sum up the kept records of a batch that `is_told_by_winners`, as `judge_records` does.
+    """Sum up the kept records of a batch that `is_decided_by_winners`, as `judge_records` does.
 
     Does not read a batch whose records are all removed, or all kept without a tombstone. Parses
     only the kept records of a batch without gaps in its offsets.
@@ -442,7 +442,7 @@ def classify_batches(
         else:
             row[COL_PARSED] = count
             tally[TALLY_READ] += count
-            if is_told_by_winners(row, key_map, rules):
+            if is_decided_by_winners(row, key_map, rules):
                 status, kept = pick_winners(data, row, key_map, judging, next_kept)
             else:
                 if index >= hashed_until:

@@ -13,8 +13,8 @@ import numpy as np
 from logstore.cleaner.kernels.classify import (
     PassRules,
     borrowed_rules,
-    is_told_by_winners,
-    winners_tell,
+    is_decided_by_winners,
+    winners_decide,
 )
 from logstore.cleaner.kernels.slots import STATE_WINNERS_BASE, MapArrays, borrowed_map
 from logstore.cleaner.kernels.table import (
@@ -23,9 +23,9 @@ from logstore.cleaner.kernels.table import (
     COL_POSITION,
     COL_RECORD_COUNT,
     COL_SIZE,
+    LOCATION_COLUMNS,
     MISPLACED,
     NO_ROWS,
-    PLACE_COLUMNS,
     fill_row,
     is_unfit,
     read_header,
@@ -49,8 +49,8 @@ def has_winner(key_map: MapArrays, first_offset: Int, last_offset: Int) -> bool:
 
 
 @kernel
-def note_places(table: Int64s, start: int, places: Int64s, filled: int) -> int:
-    """Copy the locations of a chunk's batches to `places`, from row `filled` on.
+def copy_locations(table: Int64s, start: int, locations: Int64s, filled: int) -> int:
+    """Copy the locations of a chunk's batches to `locations`, from row `filled` on.
 
     Parameters
     ----------
@@ -58,7 +58,7 @@ def note_places(table: Int64s, start: int, places: Int64s, filled: int) -> int:
         The mapped batches of the chunk.
     start : int
         Where the chunk begins in its file.
-    places : (room, PLACE_COLUMNS) int64, out
+    locations : (room, LOCATION_COLUMNS) int64, out
         Positions are positions in the file.
 
     Returns
@@ -67,12 +67,12 @@ def note_places(table: Int64s, start: int, places: Int64s, filled: int) -> int:
         The number of filled rows.
     """
     table = borrowed(table)
-    places = borrowed(places)
+    locations = borrowed(locations)
     for index in range(len(table)):
-        place = places[filled + index]
-        for column in range(PLACE_COLUMNS):
-            place[column] = table[index, column]
-        place[COL_POSITION] += start
+        location = locations[filled + index]
+        for column in range(LOCATION_COLUMNS):
+            location[column] = table[index, column]
+        location[COL_POSITION] += start
     return filled + len(table)
 
 
@@ -80,7 +80,7 @@ def note_places(table: Int64s, start: int, places: Int64s, filled: int) -> int:
 def choose_ranges(
     first_row: int,
     room: int,
-    places: Int64s,
+    locations: Int64s,
     ranges: Int64s,
     key_map: MapArrays,
     rules: PassRules,
@@ -96,8 +96,8 @@ def choose_ranges(
         The first batch of the chunk, which is always read.
     room, span : int
         Most bytes to read, and most bytes to cover, not counting the first batch.
-    places : (n, PLACE_COLUMNS) int64
-        The segment's batches in order, from `note_places`. None belongs to a producer.
+    locations : (n, LOCATION_COLUMNS) int64
+        The segment's batches in order, from `copy_locations`. None belongs to a producer.
     ranges : (n, 2) int64, out
         Start and exclusive end of each range.
     kept_last_offset : int
@@ -111,30 +111,30 @@ def choose_ranges(
         Ranges, at least one; first row of the next chunk, and end of the row before it; records of
         the skipped batches, all superseded.
     """
-    places = borrowed(places)
+    locations = borrowed(locations)
     ranges = borrowed(ranges)
     key_map = borrowed_map(key_map)
     rules = borrowed_rules(rules)
-    start = places[first_row, COL_POSITION]
-    filled = places[first_row, COL_SIZE]
+    start = locations[first_row, COL_POSITION]
+    filled = locations[first_row, COL_SIZE]
     ranges[0, 0] = start
     ranges[0, 1] = start + filled
     count = 1
     records = np.int64(0)
     waiting = np.int64(0)  # of the batches after the last range
     row = first_row + 1
-    while row < len(places):
-        place = places[row]
-        position, end = place[COL_POSITION], place[COL_POSITION] + place[COL_SIZE]
-        first, last = place[COL_BASE_OFFSET], place[COL_LAST_OFFSET]
+    while row < len(locations):
+        location = locations[row]
+        position, end = location[COL_POSITION], location[COL_POSITION] + location[COL_SIZE]
+        first, last = location[COL_BASE_OFFSET], location[COL_LAST_OFFSET]
         if end - start > span:
             break
         if (
             last != kept_last_offset
-            and is_told_by_winners(place, key_map, rules)
+            and is_decided_by_winners(location, key_map, rules)
             and not has_winner(key_map, first, last)
         ):
-            waiting += place[COL_RECORD_COUNT]
+            waiting += location[COL_RECORD_COUNT]
             row += 1
             continue
         is_near = position - ranges[count - 1, 1] < least_gap
@@ -149,7 +149,7 @@ def choose_ranges(
         filled += end - begin
         waiting = np.int64(0)
         row += 1
-    last = places[row - 1]
+    last = locations[row - 1]
     return count, row, last[COL_POSITION] + last[COL_SIZE], records + waiting
 
 
@@ -204,7 +204,7 @@ def scan_survivors(
             and not is_unfit(header)
             and header.producer_id < 0
             and last_offset != kept_last_offset
-            and winners_tell(header.base_offset, last_offset, header.attributes, key_map, rules)
+            and winners_decide(header.base_offset, last_offset, header.attributes, key_map, rules)
             and not has_winner(key_map, header.base_offset, last_offset)
         ):
             passed_over += header.record_count

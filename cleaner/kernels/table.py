@@ -73,7 +73,7 @@ COL_OUT_HORIZON = 21  # out: 1 if a rebuilt batch has a delete horizon
 COL_PARSED = 22  # out: classified records; 0 if all were discarded unread
 TABLE_COLUMNS = 23
 
-PLACE_COLUMNS = COL_DISCARD + 1
+LOCATION_COLUMNS = COL_DISCARD + 1
 """First columns, which describe a batch once it was mapped."""
 
 CONTROL_NONE = -1  # a data batch
@@ -364,7 +364,7 @@ def _is_among(offsets: Int64s, offset: Int) -> bool:
 
 @kernel
 def list_transactional(
-    table: Int64s, tells_mapped: bool, discarded_before: Int64s, found: Int64s
+    table: Int64s, is_mapped_known: bool, discarded_before: Int64s, found: Int64s
 ) -> int:
     """List the runs of transactional batches in a chunk, and its control batches, in order.
 
@@ -374,7 +374,7 @@ def list_transactional(
     ----------
     table : (n, TABLE_COLUMNS) int64
         `DISCARD_NONE_MAPPED` is written into the mapped data batches.
-    tells_mapped : bool
+    is_mapped_known : bool
         Whether the mapped batches are known.
     discarded_before : (m,) int64
         Last offsets, rising, of the batches that were not mapped, also of other chunks.
@@ -408,7 +408,7 @@ def list_transactional(
         found[count - 1, 3] = last_offset
         if is_data:
             open_end = index + 1
-            if tells_mapped and not _is_among(discarded_before, last_offset):
+            if is_mapped_known and not _is_among(discarded_before, last_offset):
                 row[COL_DISCARD] = DISCARD_NONE_MAPPED
     return count
 

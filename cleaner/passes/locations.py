@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from logstore.cleaner.kernels.ranges import note_places
-from logstore.cleaner.kernels.table import PLACE_COLUMNS
+from logstore.cleaner.kernels.ranges import copy_locations
+from logstore.cleaner.kernels.table import LOCATION_COLUMNS
 from logstore.named import NamedTuple
 from logstore.record.layout import CODEC_MASK
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from logstore.cleaner.passes.chunks import Chunk
     from logstore.storage.segment.segment import LogSegment
 
-PLACES_MAX = 32 * 1024
+LOCATIONS_MAX = 32 * 1024
 """Most batches with a location in a pass: 3 MiB, whatever the size of the log."""
 
 LEAST_BATCH_BYTES = 4 * 1024
@@ -40,7 +40,7 @@ class BatchLocations:
     """
 
     def __init__(self) -> None:
-        self._rows = np.empty((PLACES_MAX, PLACE_COLUMNS), np.int64)
+        self._rows = np.empty((LOCATIONS_MAX, LOCATION_COLUMNS), np.int64)
         self._filled = 0
         self._spans: dict[int, _Span] = {}
 
@@ -49,14 +49,14 @@ class BatchLocations:
         rows = len(chunk.table)
         if (
             rows * LEAST_BATCH_BYTES > chunk.size_bytes
-            or rows > PLACES_MAX - self._filled
+            or rows > LOCATIONS_MAX - self._filled
             or chunk.has_producers
             or chunk.may_have(CODEC_MASK)
         ):
             return
         base_offset = chunk.segment.base_offset
         first_row, _, size_bytes = self._spans.get(base_offset) or _Span(self._filled, 0, 0)
-        self._filled = note_places(chunk.table, chunk.position, self._rows, self._filled)
+        self._filled = copy_locations(chunk.table, chunk.position, self._rows, self._filled)
         self._spans[base_offset] = _Span(first_row, self._filled, size_bytes + chunk.size_bytes)
 
     def of(self, segment: LogSegment) -> NDArray[np.int64] | None:

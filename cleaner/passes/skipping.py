@@ -46,7 +46,7 @@ class Skipping:
 
     Parameters
     ----------
-    locations : (n, PLACE_COLUMNS) int64
+    locations : (n, LOCATION_COLUMNS) int64
         See `BatchLocations.of`.
     key_map, rules
         Map and rules of the rewrite.

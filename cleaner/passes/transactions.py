@@ -68,7 +68,7 @@ class TransactionState:
     """
 
     def __init__(self, discarded_before: Collection[int] | None = None) -> None:
-        self._tells_mapped = discarded_before is not None
+        self._is_mapped_known = discarded_before is not None
         self._discarded_before = np.array(sorted(discarded_before or ()), np.int64)
         self.discarded: set[int] | None = set()
         # (first offset, producer id, transaction), lowest first offset first.
@@ -99,7 +99,9 @@ class TransactionState:
         table = chunk.table
         if len(self._found) < len(table):
             self._found = np.empty((2 * len(table), 6), np.int64)
-        count = list_transactional(table, self._tells_mapped, self._discarded_before, self._found)
+        count = list_transactional(
+            table, self._is_mapped_known, self._discarded_before, self._found
+        )
         known = self._known
         for start, end, first, last, producer_id, control in self._found[:count].tolist():
             self._reach(first)

@@ -109,7 +109,7 @@ class CleanerWorker:
     def _clean(self, selected: Selected) -> Generator[int, None, None]:
         """Run one pass, no faster than the limits allow."""
         log, state, self.max_compaction_delay_ms = selected
-        steps = self._manager.run_pass(log, state, taken=True)
+        steps = self._manager.run_pass(log, state, claimed=True)
         self.at = log.topic_partition
         read = written = 0
         try:

@@ -140,7 +140,7 @@ def test_all_is_read_twice_where_more_than_the_winners_decides(
     elif how == "tiny":
         monkeypatch.setattr(locations, "LEAST_BATCH_BYTES", 1 << 20)
     elif how == "no room":
-        monkeypatch.setattr(locations, "PLACES_MAX", 3)
+        monkeypatch.setattr(locations, "LOCATIONS_MAX", 3)
     put_keys(log, "aaaaaaaab", Codec.ZSTD if how == "compressed" else Codec.NONE)
     run_pass(log, config=map_of(100, io_buffer_bytes=100_000))  # chunks of two, the last of one
     reads = log.runtime.fs.reads

@@ -205,7 +205,7 @@ def test_a_log_whose_start_moved_after_its_choice_is_measured_again() -> None:
     selected = broker.cleaner.chooser.select()
     assert selected is not None
     broker.delete_records({USERS: 20})
-    steps = broker.cleaner.run_pass(selected.log, selected.state, taken=True)
+    steps = broker.cleaner.run_pass(selected.log, selected.state, claimed=True)
     with pytest.raises(StopIteration) as done:
         next(steps)
     assert done.value.value is None
