@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 import pytest
 
 from logstore import Broker, TopicPartition, VirtualClock
-from logstore.cleaner import choosing, one_pass
+from logstore.cleaner import choosing, manager
 from logstore.cleaner.checkpoints import CleanerCheckpoints
 from logstore.cleaner.passes import clean, rewrite
 from logstore.cleaner.passes.build import MapBuild, SeedPass
@@ -90,7 +90,7 @@ def fails_for_users(monkeypatch: Any, owner: Any, name: str, error: Exception) -
 STAGES: dict[str, tuple[Any, str]] = {
     "idle roll": (choosing, "idle_roll_ms"),
     "decision": (choosing, "decide"),
-    "begin of a pass": (one_pass, "still_fits"),
+    "begin of a pass": (manager, "still_fits"),
     "map": (MapBuild, "steps"),
     "seed": (SeedPass, "_may_win"),
     "rewrite": (rewrite.Rewriter, "_filter"),
