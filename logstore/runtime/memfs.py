@@ -228,6 +228,11 @@ class MemoryFile:
         """Return up to `size` bytes from `position` on, fewer only at the end."""
         return self._readable().read(position, size)
 
+    def written(self) -> int:
+        """Return the end of the bytes that were written; all bytes behind it are zeros."""
+        contents = self._readable()
+        return contents.written if isinstance(contents, MemoryBytes) else contents.size
+
     def append(self, buffers: Sequence[Buffer]) -> int:
         """Write all `buffers` at the end; return the position of the first byte."""
         position = self._readable().size
@@ -377,17 +382,31 @@ class MemoryFileSystem:
 
     def rename(self, source: str, target: str) -> None:
         """Rename atomically, replacing a file of the target's name."""
+        self.check_rename(source, target)
+        if target == source:
+            return
+        self._link(target)
         if source in self._children:
             self._rename_dir(source, target)
-            return
-        contents = self._contents(source)
-        if target in self._children:
-            fail(errno.EISDIR, target)
-        self._link(target)
-        if target != source:
-            self._files[target] = contents
-            self._unlink(source)
-            del self._files[source]
+        else:
+            # A concurrent reader finds the file by one of its names.
+            self._files[target] = self._files[source]
+        self._unlink(source)
+        self._files.pop(source, None)
+
+    def check_rename(self, source: str, target: str) -> None:
+        """Raise the error of a rename that would fail."""
+        if source not in self._children:
+            self._contents(source)
+            if target in self._children:
+                fail(errno.EISDIR, target)
+        elif target.startswith(source + "/"):
+            fail(errno.EINVAL, target)
+        elif target in self._files:
+            fail(errno.ENOTDIR, target)
+        elif target != source and self._children.get(target):
+            fail(errno.ENOTEMPTY, target)
+        self._check_parent(target)
 
     def remove(self, path: str) -> None:
         """Remove a file."""
@@ -440,10 +459,14 @@ class MemoryFileSystem:
         return contents
 
     def _link(self, path: str) -> None:
+        self._check_parent(path)
         parent, name = split_path(path)
+        self._children[parent].add(name)
+
+    def _check_parent(self, path: str) -> None:
+        parent, _ = split_path(path)
         if parent not in self._children:
             fail(errno.ENOTDIR if parent in self._files else errno.ENOENT, path)
-        self._children[parent].add(name)
 
     def _unlink(self, path: str) -> None:
         parent, name = split_path(path)
@@ -451,20 +474,10 @@ class MemoryFileSystem:
 
     def _rename_dir(self, source: str, target: str) -> None:
         prefix = source + "/"
-        if target.startswith(prefix):
-            fail(errno.EINVAL, target)
-        if target in self._files:
-            fail(errno.ENOTDIR, target)
-        if target == source:
-            return
-        if self._children.get(target):
-            fail(errno.ENOTEMPTY, target)
-        self._link(target)
         for path in [p for p in list(self._files) if p.startswith(prefix)]:
             self._files[target + path[len(source) :]] = self._files.pop(path)
         for path in [p for p in list(self._children) if p == source or p.startswith(prefix)]:
             self._children[target + path[len(source) :]] = self._children.pop(path)
-        self._unlink(source)
 
 
 def split_path(path: str) -> tuple[str, str]:

@@ -12,7 +12,7 @@ import hypothesis.strategies as st
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, rule
 
-from logstore.faults.disk import BreakableFileSystem
+from logstore.faults.disk import FaultyDisk
 from logstore.faults.faultfs import FaultyFileSystem
 from logstore.faults.rules import DISK_KINDS, Faults
 from logstore.runtime import (
@@ -53,7 +53,7 @@ class PowerMachine(RuleBasedStateMachine):
         self.begin()
 
     def begin(self) -> None:
-        self.broken = BreakableFileSystem(self.base, Faults(DISK_KINDS, self.clock))
+        self.broken = FaultyDisk(self.base, Faults(DISK_KINDS, self.clock))
         self.model = FaultyFileSystem(self.clock, self.base)
         self.serial = 0
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 from collections.abc import Callable
 
 import pytest
@@ -22,7 +21,7 @@ from logstore.errors import (
     SegmentOverflowError,
     UnsupportedFormatError,
 )
-from logstore.testing import Fault, FaultyFileSystem, Kind
+from logstore.testing import FaultyFileSystem
 from tests.unit.cleaner.test_cleaner_manager import (
     USERS,
     damage,
@@ -165,7 +164,7 @@ def test_a_failing_disk_takes_the_log_offline_unless_the_pass_only_rehearses(
     broker = Broker(clock=clock, fs=fs, seed=3)
     topic(broker)
     fill(broker)
-    fs.add_fault(Fault(errno.EIO, Kind.READ, suffix="0.log", persistent=True))
+    fs.fail("read", suffix="0.log")
     outcome = ending(broker, dry_run=dry_run)
     assert outcome.ending is Ending.DISK_FAILED
     assert isinstance(outcome.error, KafkaStorageError)
