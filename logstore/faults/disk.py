@@ -33,6 +33,7 @@ from logstore.named import NamedTuple
 from logstore.names import SWAP_SUFFIX, parse_log_dir
 from logstore.runtime import directory_of, remove_tree
 from logstore.runtime.fs import Buffer, File, FileKind, FileSystem
+from logstore.runtime.guard import is_disk_failure
 from logstore.runtime.layer import FileSystemLayer
 from logstore.runtime.memfs import MemoryFile
 from logstore.types import INT64_MAX
@@ -578,8 +579,7 @@ class FaultyDisk(FileSystemLayer):
                 self._end()
                 base.sync()
             except OSError as error:
-                # A timeout of the caller is an OSError, too, and syncs nothing.
-                if error.errno is not None:
+                if is_disk_failure(error):
                     self.lost_contents |= node.lose()
                 raise
             if self._is_powered:

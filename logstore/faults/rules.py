@@ -331,7 +331,7 @@ class Faults(Collection[FaultRule]):
             One of the kinds given to the constructor.
         error : str, int or exception class, optional
             A Kafka error by name, or a class of `logstore.errors` or of kafka-python's errors. For
-            a disk, the name or number of an `errno`; `EIO` by default if there is no delay.
+            a disk, the name or number of an `errno`; `EIO` by default without a delay.
         delay : timedelta or ms, optional
             Time that passes first.
         nth : int, optional
