@@ -88,3 +88,10 @@ def background_scheduler(clock: Clock) -> Scheduler:
 def is_repeatable(rng: random.Random) -> bool:
     """Return whether a source of randomness is repeatable, not the system's."""
     return not isinstance(rng, random.SystemRandom)
+
+
+def usable_cores() -> int:
+    """Return the number of cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1

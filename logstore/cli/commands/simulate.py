@@ -353,8 +353,8 @@ def _sweep(
     samples: int,
     recording: Recording | None = None,
 ) -> int:
+    from logstore.runtime.environment import usable_cores
     from logstore.simulate.files import save
-    from logstore.simulate.processes import usable_cores
     from logstore.simulate.sweep import sweep
 
     with ProgressBar("runs") as bar:
