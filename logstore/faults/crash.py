@@ -91,8 +91,7 @@ def leave(fs: FileSystem, pending: Pending, mode: CrashMode) -> None:
     kept = _kept_names(pending.changes, mode, rng)
     pending.undo(fs, [change for change in pending.changes if change not in kept])
     for path, node in pending.changed_files(fs):
-        is_lossy = any(change.fate is Fate.LOST for change in node.changes)
-        if mode.contents is not Contents.KEPT or is_lossy:
+        if mode.contents is not Contents.KEPT or node.is_lossy:
             with dated(fs, path) as file:
                 _leave_contents(file, node, mode.contents, left, rng)
 

@@ -173,21 +173,23 @@ class FileNode:
     kept_from : int
         All bytes between here and the durable size are kept already.
     changes : list of Change
-        Oldest first. Unless all changes are recorded, appends to a changed file are left out.
+        Oldest first. Unless all changes are recorded, appends are left out.
+    is_lossy : bool
+        Whether a sync failed, so that later ones cannot make the file durable.
     """
 
-    __slots__ = ("changes", "durable_size", "kept_from", "path")
+    __slots__ = ("changes", "durable_size", "is_lossy", "kept_from", "path")
 
     def __init__(self, path: str) -> None:
         self.path = path
         self.durable_size: int | None = None
         self.kept_from = 0
         self.changes: list[Change] = []
+        self.is_lossy = False
 
     def begin(self, size: int) -> None:
         """Note that the file, of this size until now, is about to change."""
         self.durable_size = self.kept_from = size
-        self.changes.append(Change(size, size))
 
     def overwrite(self, file: File, start: int, end: int) -> None:
         """Keep the durable bytes of a range that is about to change."""
@@ -197,7 +199,7 @@ class FileNode:
         assert self.durable_size is not None
         end = min(end, size, self.kept_from)
         if start < end:
-            if self.changes[-1].end != start:
+            if not self.changes or self.changes[-1].end != start:
                 self.changes.append(Change(start, self.durable_size))
             self.changes[-1].keep(file, end)
 
@@ -212,14 +214,15 @@ class FileNode:
 
     def settle(self) -> None:
         """Note that the file was synced."""
-        if any(change.fate is Fate.LOST for change in self.changes):
+        if self.is_lossy:
             self._mark_pending(Fate.DURABLE)
-        else:
+        elif self.durable_size is not None:
             self.durable_size = None
             self.changes.clear()
 
     def lose(self) -> bool:
-        """Note that a sync failed; return whether it lost any changes."""
+        """Note that a sync failed; return whether it lost recorded changes."""
+        self.is_lossy |= self.durable_size is not None
         return self._mark_pending(Fate.LOST)
 
     def _mark_pending(self, fate: Fate) -> bool:
@@ -468,6 +471,8 @@ class FaultyDisk(FileSystemLayer):
                 with dated(self.base, path) as file:
                     for change in reversed(node.changes):
                         change.undo(file)
+                    assert node.durable_size is not None
+                    file.truncate(node.durable_size)
             pending.close()
 
     # -- the file system -----------------------------------------------------------------
@@ -573,17 +578,16 @@ class FaultyDisk(FileSystemLayer):
         """Make the contents of a file durable, for a handle."""
         if not self._is_powered:
             return
-        with self._serial:
-            try:
-                self._begin(Kind.SYNC, node.path)
-                self._end()
-                base.sync()
-            except OSError as error:
-                if is_disk_failure(error):
-                    self.lost_contents |= node.lose()
-                raise
-            if self._is_powered:
-                node.settle()
+        try:
+            self._begin(Kind.SYNC, node.path)
+            self._end()
+            base.sync()
+        except OSError as error:
+            if is_disk_failure(error):
+                self.lost_contents |= node.lose()
+            raise
+        if self._is_powered:
+            node.settle()
 
     # -- inside --------------------------------------------------------------------------
 

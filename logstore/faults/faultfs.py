@@ -262,6 +262,11 @@ class FaultyFileSystem(FaultyDisk):
                 raise failure
             self._end()
 
+    def sync_file(self, node: FileNode, base: File) -> None:
+        """Make the contents of a file durable, for a handle."""
+        with self._lock:
+            super().sync_file(node, base)
+
     def begin_read(self, kind: Kind, node: FileNode) -> None:
         """Begin a read of a handle, which may fail."""
         if self._crashed or self.faults.rules:
