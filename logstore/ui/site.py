@@ -75,7 +75,7 @@ class Site:
         self.principal = principal
         self.deeds: tuple[Deed, ...] = ()
         self.live = Live(broker, loops, self.clock_json)
-        self.partitions = PartitionList(broker, loops.beside, self.live.note_measured)
+        self.partitions = PartitionList(broker, loops.submit, self.live.note_measured)
         self.strips = SegmentMaps(broker)
         self.turns, self.passes = Turns(), Turns()
         self.read_only_because: str | None = None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 from contextlib import closing
 
 import pytest
@@ -25,14 +24,14 @@ from logstore.errors import (
     UnsupportedFormatError,
 )
 from logstore.storage.log.log import Log
-from logstore.testing import Fault, FaultyFileSystem, Kind
+from logstore.testing import FaultyFileSystem
+from tests.support.world.cleaning import cleaner_checkpoint
 from tests.unit.cleaner.test_cleaner_manager import (
     USERS,
     damage,
     fill,
     new_broker,
     overflowed_broker,
-    stored,
     topic,
 )
 
@@ -81,7 +80,7 @@ def test_a_pass_that_finishes_returns_its_statistics_and_stores_its_end() -> Non
     result = run(broker)
     assert isinstance(result, CleanerStats)
     assert result.end_offset == 40
-    assert stored(broker) == {USERS: 40}
+    assert cleaner_checkpoint(broker) == {USERS: 40}
 
 
 def test_a_dry_run_returns_statistics_and_stores_nothing() -> None:
@@ -89,7 +88,7 @@ def test_a_dry_run_returns_statistics_and_stores_nothing() -> None:
     result = run(broker, dry_run=True)
     assert isinstance(result, CleanerStats)
     assert result.end_offset == 40
-    assert stored(broker) == {USERS: 20}
+    assert cleaner_checkpoint(broker) == {USERS: 20}
 
 
 def test_a_pass_over_an_outdated_measurement_changes_nothing(written: list[int]) -> None:
@@ -208,11 +207,11 @@ def test_damage_makes_the_partition_uncleanable_and_an_overflow_splits_its_segme
     assert isinstance(result, Gate)
     assert result.gate == "uncleanable"
     assert [each.topic_partition for each in broker.cleaner.uncleanable()] == [USERS]
-    assert stored(broker) == {USERS: 0}
+    assert cleaner_checkpoint(broker) == {USERS: 0}
     broker = overflowed_broker()
     assert run(broker) is None
     assert [each.base_offset for each in broker.log("users").segments] == [0, 2**31, 2**40]
-    assert stored(broker) == {USERS: 0}
+    assert cleaner_checkpoint(broker) == {USERS: 0}
 
 
 def test_a_dry_run_neither_marks_nor_splits() -> None:
@@ -238,7 +237,7 @@ def test_a_failing_disk_takes_the_log_offline_unless_the_pass_only_rehearses(
     broker = Broker(clock=clock, fs=fs, seed=3)
     topic(broker)
     fill(broker)
-    fs.add_fault(Fault(errno.EIO, Kind.READ, suffix="0.log", persistent=True))
+    fs.fail("read", suffix="0.log")
     with pytest.raises(KafkaStorageError, match=r"^users-0: cannot clean: "):
         run(broker, dry_run=dry_run)
     assert written == []
