@@ -157,6 +157,7 @@ docs: $(DEV) ## write again what docs/ has from the code: commands, keys, APIs, 
 	@PYTHONPATH=. $(BIN)/python tests/support/docs/layers.py
 	@PYTHONPATH=. $(BIN)/python tests/support/docs/performance_docs.py
 	@PYTHONPATH=. $(BIN)/python tests/support/docs/permission_docs.py
+	@PYTHONPATH=. $(BIN)/python tests/support/docs/reason_docs.py
 	@PYTHONPATH=. $(BIN)/python tests/support/docs/question_pages.py
 	@PYTHONPATH=. $(BIN)/python tests/support/docs/scenario_docs.py
 

@@ -12,7 +12,7 @@ from logstore.analysis.reports import ExplainReport, PartitionExplanation
 from logstore.analysis.tombstones import live_tombstones
 from logstore.analysis.view import HasLogs, PartitionView
 from logstore.cleaner.command import CleanCommand
-from logstore.cleaner.explaining import ActiveSegment, Tombstones, headline, remedies
+from logstore.cleaner.explaining import ActiveSegment, Tombstones, remedies, verdict
 from logstore.cleaner.selection import Gate
 from logstore.errors import (
     CorruptionError,
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from logstore.cleaner.selection import CleaningDecision
     from logstore.cleaner.stats import CleanerStats
     from logstore.config.broker_config import BrokerConfig
+    from logstore.reasons import Reason
     from logstore.runtime import Clock
     from logstore.storage.log.log import Log
     from logstore.types import TopicPartition
@@ -137,21 +138,22 @@ def explanation(
     assumed: Sequence[str],
     kafka_exact: bool,
 ) -> PartitionExplanation:
-    """Put a decision that foresaw into words, with what a look at the records found."""
+    """Explain a decision that foresaw, with what a look at the records found."""
     active = ActiveSegment.of(log, kafka_exact=kafka_exact)
-    tombstones = text = None
+    tombstones = None
+    tombstone_reasons: tuple[Reason, ...] = ()
     if look.tombstones is not None:
         tombstones = Tombstones.of(look.tombstones, look.now_ms, decision)
-        text = tombstones.text(decision, log.config.delete_retention_ms)
+        tombstone_reasons = tombstones.reasons(decision, log.config.delete_retention_ms)
     return PartitionExplanation.of(
         decision,
         passes_needed,
-        headline=headline(decision, active),
+        reason=verdict(decision, active),
         remedies=remedies(log, decision, active),
         key=None,
         active_segment=active,
         tombstones=tombstones,
-        tombstones_text=text,
+        tombstone_reasons=tombstone_reasons,
         damages=look.damages,
         first_pass=first_pass,
         assumed=tuple(assumed),

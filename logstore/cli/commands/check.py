@@ -134,7 +134,7 @@ def _print(settings: Settings, findings: list[CheckFinding], counts: CheckCounts
         emit_lines(_line(finding) for finding in findings)
         _summary(counts)
     elif settings.as_items:
-        emit_values((finding._asdict() for finding in findings), output=settings.output)
+        emit_values((finding.to_json() for finding in findings), output=settings.output)
     else:
         checks = [
             {"check": check, "severity": severity, "count": counts.findings[severity, check]}
@@ -143,7 +143,7 @@ def _print(settings: Settings, findings: list[CheckFinding], counts: CheckCounts
         emit_json(
             {
                 "checks": checks,
-                "findings": [finding._asdict() for finding in findings],
+                "findings": [finding.to_json() for finding in findings],
                 "segments": counts.segments,
                 "batches": counts.batches,
                 "records": counts.records,

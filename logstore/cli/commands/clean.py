@@ -31,6 +31,7 @@ from logstore.cli.show.output import (
     plural,
 )
 from logstore.cli.show.progress import ProgressBar, watched
+from logstore.cli.show.prose import words
 from logstore.cli.show.tables import Table, can_print, paint
 from logstore.cli.targets import open_target, refuse_path
 from logstore.names import META_PROPERTIES
@@ -42,21 +43,6 @@ if TYPE_CHECKING:
     from logstore.cleaner.passes.clean import PassProgress
     from logstore.manager.directories.directory import LogDirectory
     from logstore.types import TopicPartition
-
-REASONS = {
-    "policy": "its cleanup.policy does not compact",
-    "cleaner_disabled": "log.cleaner.enable is false",
-    "empty": "it is empty",
-    "dirty_ratio": "not dirty enough",
-    "min_compaction_lag": "its dirty data is too young",
-    "max_compaction_lag": "not overdue",
-    "last_stable_offset": "a transaction is open",
-    "active_segment": "nothing to clean below the active segment",
-    "uncleanable": "cleaning it failed",
-    "paused": "cleaning is paused",
-    "offset_map": "the offset map is too small",
-}
-"""Gates in words."""
 
 PHASES = {"map": "mapping", "seed": "comparing", "rewrite": "rewriting"}
 
@@ -299,7 +285,7 @@ def _show(report: CleanReport) -> None:
             table.lines(
                 (
                     f"{obstacle.topic}-{obstacle.partition}",
-                    REASONS.get(obstacle.reason, obstacle.reason),
+                    words("refusal", obstacle.reason),
                     obstacle.text,
                 )
                 for obstacle in report.not_cleaned

@@ -24,10 +24,10 @@ from logstore.cli.show.output import (
     plural,
 )
 from logstore.cli.show.progress import ProgressBar
-from logstore.cli.show.prose import said, with_times, wrapped
+from logstore.cli.show.prose import said, wrapped
 from logstore.cli.show.tables import Cell, Styled, Table, paint
 from logstore.cli.targets import open_target
-from logstore.cli.times import format_span, format_time
+from logstore.reasons.formats import format_span, format_time
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -90,7 +90,7 @@ def erasure(
     if settings.as_table:
         emit_lines(_lines(report))
     elif settings.output == "jsonl":
-        emit_lines(json.dumps(place._asdict()) for place in report.places)
+        emit_lines(json.dumps(place.to_json()) for place in report.places)
     else:
         emit_json(report.to_json())
     return int(not report.gone)
@@ -112,7 +112,7 @@ def _lines(report: ErasureReport) -> Iterator[str]:
     table = Table(("state", "offset", "earliest", "latest", "where"), right=("offset",), wrap=True)
     yield from table.lines(rows)
     rules = dict.fromkeys(f"{_words(each.state)}: {each.rule}" for each in report.places)
-    yield from said("rules", [with_times(rule) for rule in rules], "bold")
+    yield from said("rules", list(rules), "bold")
     yield from said("assumed", report.assumed, "dim")
 
 

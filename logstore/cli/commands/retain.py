@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -28,10 +27,9 @@ from logstore.cli.show.output import (
     plural,
 )
 from logstore.cli.show.progress import watched
-from logstore.cli.show.prose import with_times
 from logstore.cli.show.tables import Cell, Styled, Table, paint
 from logstore.cli.targets import open_target, refuse_path
-from logstore.cli.times import format_span, format_time
+from logstore.reasons.formats import format_span, format_time
 
 if TYPE_CHECKING:
     from logstore.analysis.reports import RetainReport
@@ -39,8 +37,6 @@ if TYPE_CHECKING:
     from logstore.errors import LogStoreError
     from logstore.storage.log.retention import RetentionDecision, SegmentVerdict
     from logstore.types import TopicPartition
-
-_SPAN_MS = re.compile(r"\b(\d+) ms\b")
 
 Failures = list[tuple["TopicPartition", "LogStoreError"]]
 
@@ -161,19 +157,14 @@ def _rows(decision: RetentionDecision, now_ms: int, *, dry_run: bool) -> Iterato
     for verdict in decision.segments:
         if verdict.rule is not None:
             fate = Styled("would go" if dry_run else "removed", "yellow")
-            why = f"{verdict.rule}: {legible(verdict.reason)}"
+            why = f"{verdict.rule}: {verdict.reason}"
         else:
             fate = Styled("stays", "green")
-            why = f"{legible(verdict.reason)}{_expiry(verdict, now_ms)}"
+            why = f"{verdict.reason}{_expiry(verdict, now_ms)}"
         yield (name, _offsets(verdict), format_size(verdict.size_bytes), fate, why)
     if decision.rolls:
         end = str(decision.log_start_offset)
         yield (name, end, format_size(0), Styled("new", "cyan"), "no segment was left to append to")
-
-
-def legible(reason: str) -> str:
-    """Return a reason of retention's with its milliseconds as times and spans of time."""
-    return _SPAN_MS.sub(lambda found: format_span(int(found[1])), with_times(reason))
 
 
 def _offsets(verdict: SegmentVerdict) -> str:

@@ -2,8 +2,9 @@
 
 import { html, useEffect, useState } from "./vendor/htm-preact.js";
 import { path, useAnswer, withQuery } from "./api.js";
-import { formatBytes, formatCount, formatDuration, plural, withTimes } from "./format.js";
+import { formatBytes, formatCount, formatDuration, plural } from "./format.js";
 import { Answered, Badge, Command, Time, directoryOption, quoted } from "./parts.js";
+import { renderAll } from "./reasons.js";
 import { Rows } from "./records.js";
 import { hashOf, replaceHash } from "./routes.js";
 
@@ -64,7 +65,7 @@ function Found({ answer, about, topic, partition, asked }) {
             <td>${moment(place.earliest_ms, "never by itself")}</td>
             <td>${moment(place.latest_ms, "nothing says when")}</td>
             <td><code>${place.path.split("/").at(-1)}</code><span class="explanation">at ${formatCount(place.position)}</span></td>
-            <td class="is-value">${withTimes(place.rule)}</td>
+            <td class="is-value">${renderAll(place.reasons)}</td>
           </tr>
         `)}
       </${Rows}>

@@ -4,8 +4,9 @@
 import { html, useEffect, useState } from "./vendor/htm-preact.js";
 import { path, postJson, subscribe, useAnswer, withQuery } from "./api.js";
 import { Commands } from "./deeds.js";
-import { formatBytes, formatCount, plural, withTimes } from "./format.js";
+import { formatBytes, formatCount, plural } from "./format.js";
 import { Time } from "./parts.js";
+import { render, renderAll } from "./reasons.js";
 import { FateCounts } from "./records.js";
 import { Strip } from "./strip.js";
 
@@ -123,9 +124,9 @@ function Folded({ item, isOpen, onDeepen }) {
 function PartitionPreview({ item, onDeepen }) {
   const { before, after } = item;
   const rows = [
-    ["Decision", (outlook) => outlook.headline],
+    ["Decision", (outlook) => render(outlook.reason)],
     ["Cleaned", (outlook) => (outlook.will_clean ? "now" : outlook.opens_at_ms), "not by time alone"],
-    ["Tombstones", (outlook) => outlook.tombstones?.text, "not looked at"],
+    ["Tombstones", (outlook) => outlook.tombstones && renderAll(outlook.tombstones.reasons), "not looked at"],
     ["Tombstones stay until", (outlook) => outlook.horizon_ms],
     ["Retention now", (outlook) => retentionInWords(outlook.retention)],
     ["Next deletion by age", (outlook) => outlook.retention.next_expiry_ms, "none by time alone"],
@@ -165,7 +166,7 @@ function TodaysStrip({ topic, partition }) {
 /** A moment, or a sentence; what there is none of is told by `none`. */
 function Told({ value, none = "–" }) {
   if (value === null || value === undefined) return none;
-  return typeof value === "number" ? html`<${Time} ms=${value} />` : withTimes(value);
+  return typeof value === "number" ? html`<${Time} ms=${value} />` : value;
 }
 
 function retentionInWords({ segments, size_bytes: bytes, reasons }) {
