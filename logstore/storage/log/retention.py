@@ -315,10 +315,11 @@ def _kept(
 ) -> list[SegmentVerdict]:
     """Return the verdicts of those that stay: the first stopped the walks, the rest wait for it."""
     kept: list[SegmentVerdict] = []
+    waiting = (Reason.of("retention.older_stays", offset=segments[0].base_offset),)
     for segment, following in _with_next(segments):
         end = log_end_offset if following is None else following.base_offset
         kept.append(SegmentVerdict(segment.base_offset, end, segment.size_bytes, None, reasons))
-        reasons = (Reason.of("retention.older_stays", offset=segments[0].base_offset),)
+        reasons = waiting
     return kept
 
 
