@@ -7,7 +7,7 @@ from typing import Any
 
 from logstore.errors import CorruptionError
 from logstore.named import NamedTuple
-from logstore.reasons import Reason
+from logstore.reasons import Reason, Value
 from logstore.reasons.templates import TEMPLATES
 
 ERROR = "error"
@@ -26,6 +26,21 @@ CHECKS: Mapping[str, str] = {
     code.removeprefix(_PREFIX): text for code, text in TEMPLATES.items() if code.startswith(_PREFIX)
 }
 """What each check finds, by its name."""
+
+_UNITS = {
+    "offset": """
+        offset_delta offset_order segment_bounds segment_overlap offset_gap index_entry index_range
+        index_chunked time_index_range time_index_offset txn_index_order snapshot_offset
+        checkpoint_beyond_end checkpoint_below_start epoch_beyond_end epoch_inside_batch
+    """,
+    "bytes": """
+        batch_length segment_size torn_tail zero_tail index_position index_size index_padding
+        time_index_size time_index_padding txn_index_size
+    """,
+    "at_ms": "max_timestamp delete_horizon time_index_last",
+}
+_UNIT_OF = {check: unit for unit, checks in _UNITS.items() for check in checks.split()}
+"""The unit of the numbers that a check compares, where it compares one kind of number."""
 
 
 class CheckFinding(NamedTuple):
@@ -58,13 +73,14 @@ class CheckFinding(NamedTuple):
 
     @property
     def reason(self) -> Reason:
-        """What the check found, with the values that were compared."""
-        compared = {"expected": self.expected, "found": self.found}
-        values = {
-            name: value if isinstance(value, int | str) else str(value)
-            for name, value in compared.items()
-            if value is not None
-        }
+        """What the check found, with the values that were compared, numbers with their unit."""
+        unit = _UNIT_OF.get(self.check)
+        values: dict[str, Value] = {}
+        for name, value in (("expected", self.expected), ("found", self.found)):
+            if isinstance(value, int):
+                values[f"{name}_{unit}" if unit else name] = value
+            elif value is not None:
+                values[name] = str(value)
         return Reason(f"{_PREFIX}{self.check}", values)
 
     def to_json(self) -> dict[str, Any]:

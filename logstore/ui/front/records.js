@@ -326,7 +326,7 @@ export const FATES = {
   control_expired: ["marker, expired", "a marker that nothing needs any more"],
   null_key: ["no key", "a compacted topic keeps none without"],
   below_log_start: ["below the log start", "deleted already for readers"],
-  active: ["in the open segment", "no cleaning touches it"],
+  active: ["in the active segment", "no cleaning touches it"],
   not_yet_cleanable: ["not cleanable yet", "too young, or behind an open transaction"],
 };
 

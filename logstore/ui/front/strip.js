@@ -29,7 +29,7 @@ export const SECTIONS = {
   clean: "cleaned before; one record a key remains",
   dirty: "written since the last cleaning",
   uncleanable: "dirty, and not open to cleaning yet",
-  active: "the open segment, which appends go to",
+  active: "the active segment, which takes appends",
   deleted: "removed from the log; its file waits to be deleted",
 };
 

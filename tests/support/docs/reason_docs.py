@@ -54,8 +54,9 @@ The name of a value says what it is. In a sentence a value is formatted accordin
 | anything else | a count, or a text | `1,000` |
 
 Numbers from 2⁵³ on are Kafka's "no limit" and shown as `unlimited`. A `message` is the text of an
-error. A finding has the values `expected` and `found` if two values were compared. Codes of
-`condition` and `refusal` name a gate in tables and are not part of any JSON.
+error. A finding has the values `expected` and `found` if two values were compared; a number has its
+unit in the name, such as `expected_offset`. Codes of `condition` and `refusal` name a gate in a
+table and are not part of any JSON.
 
 `make docs` writes this page from `logstore/reasons/templates.py`.
 """

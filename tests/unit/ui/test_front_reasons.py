@@ -62,3 +62,48 @@ def test_several_reasons_are_one_text(front):
 def test_a_gate_is_named_in_words(front):
     named = front.call("reasons.js", "words", ("condition", "policy"), ("condition", "tomorrow"))
     assert named == ["compacted", "tomorrow"]
+
+
+SHOWN = """async (world, [module, name, props]) => {
+    const component = (await world.load(module))[name];
+    const text = (node) =>
+        node == null || typeof node === "boolean" ? []
+        : Array.isArray(node) ? node.flatMap(text)
+        : typeof node !== "object" ? [String(node)]
+        : typeof node.type !== "function" ? text(node.props.children)
+        : node.type.name === "Time" ? [`(${node.props.ms})`]
+        : text(node.type(node.props));
+    return text(component(props)).join("");
+}"""
+
+
+def test_an_explanation_shows_the_sentences_of_the_command_line(front, broker):
+    broker.alter_configs("users", {"min.compaction.lag.ms": "1h"})
+    broker.append("users", key=b"k2", value=None)
+    [explained] = broker.explain("users").partitions
+    props = {"item": explained.to_json(), "nowMs": broker.clock.now_ms()}
+    shown = front.run(SHOWN, ["explain.js", "Explanation", props])
+    reasons = [explained.reason, *(gate.reason for gate in explained.gates)]
+    [binding] = [each for each in explained.remedies if each.gate == explained.binding]
+    reasons += (*binding.causes, *binding.cures)
+    reasons += (closing.reason for closing in explained.active_segment.closings)
+    assert explained.tombstone_reasons
+    for reason in (*reasons, *explained.tombstone_reasons):
+        assert reason.text in shown, reason.code
+    assert "Not old enough" in shown
+
+
+def test_retention_shows_the_reason_of_each_segment(front, broker):
+    broker.clock.advance(hours=2)
+    report = broker.retain("events", dry_run=True)
+    shown = front.run(SHOWN, ["deeds.js", "Retention", {"done": report.to_json()}])
+    removed = [verdict for decision in report.decisions for verdict in decision.removed]
+    assert removed
+    assert all(verdict.reason in shown for verdict in removed)
+
+
+def test_a_refusal_to_clean_is_shown_with_its_detail(front, broker):
+    report = broker.clean("events", dry_run=True)
+    assert front.call("deeds.js", "cleaningInWords", (report.to_json(),)) == [
+        "Nothing would be cleaned: cleanup.policy is delete."
+    ]
