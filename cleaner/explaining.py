@@ -105,7 +105,7 @@ class Tombstone(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Tombstones:
-    """The tombstones of a log that win their keys, counted by what they wait for.
+    """The surviving tombstones of a log, counted by the event that they wait for.
 
     Superseded tombstones are not among them: they are removed like any superseded record.
 
@@ -154,7 +154,7 @@ class Tombstones:
         )
 
     def reasons(self, decision: CleaningDecision, delete_retention_ms: int) -> tuple[Reason, ...]:
-        """Return what they wait for, and whether a pass is due that reaches them."""
+        """Return the events they wait for, and whether a pass is due that reaches them."""
         if not self.records:
             return (Reason.of("tombstones.none"),)
         found = []
@@ -185,7 +185,7 @@ class Tombstones:
                 yield Reason.of("pass.ends_before", end_offset=end_offset, records=records)
             return
         binding = decision.binding
-        assert binding is not None, "nothing is in the way of a decision that will clean"
+        assert binding is not None, "a decision with an end offset has no binding gate"
         if binding.gate in ("policy", "cleaner_disabled", "uncleanable"):
             yield Reason.of("pass.never")
         else:
@@ -331,7 +331,7 @@ def _shorter_wait(log: Log, decision: CleaningDecision, gate: Gate) -> Iterator[
 
 
 def _dirtier(log: Log, decision: CleaningDecision) -> Iterator[Reason]:
-    """Yield what makes a log dirty enough, or lets it be dirty enough."""
+    """Yield the ways to exceed the dirty ratio, or to clean without."""
     state = decision.state
     needed = bytes_to_exceed(
         state.cleanable_bytes, state.total_bytes, log.config.min_cleanable_dirty_ratio

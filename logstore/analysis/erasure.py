@@ -2,7 +2,7 @@
 
 The files are read as they are, those that no log counts any more too. When a record can be removed
 is not computed from the rules but rehearsed by the engine itself (`rehearsal`): at the earliest if
-other appends make passes due, at the latest if nothing is appended any more.
+other appends make passes due, at the latest without further appends.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ STATES = (
     DELETED_PARTITION,
     FOREIGN,
 )
-"""Where bytes of a key can be; the reason `location.STATE` says what each means."""
+"""Where bytes of a key can be; the reason `location.STATE` explains each."""
 
 _IN_THE_LOG = (LIVE, TOMBSTONE, SUPERSEDED, ABORTED, OPEN_TRANSACTION, UNSTABLE, BELOW_LOG_START)
 _STATES_BY_SUFFIX = {DELETED_SUFFIX: DELETED, SWAP_SUFFIX: SWAP, CLEANED_SUFFIX: CLEANED}
@@ -125,9 +125,9 @@ class ErasurePlace(NamedTuple):
     Attributes
     ----------
     position : int
-        Of the batch; of the bytes themselves where there is no valid batch.
+        Of the batch; of the bytes themselves if they are not in a valid batch.
     offset : int or None
-        Of the record; None where there is no valid batch.
+        Of the record; None if it is not in a valid batch.
     state : str
         One of `STATES`.
     earliest_ms : int or None
@@ -135,11 +135,11 @@ class ErasurePlace(NamedTuple):
         the present configuration keeps it until then. None if it is never removed unless something
         happens first, which `reasons` name.
     latest_ms : int or None
-        Unix ms by which it is gone if a broker runs from now on and nothing is appended any more,
+        Unix ms by which it is gone if a broker runs from now on without further appends,
         its checks coming as late as their intervals allow, and files going
         `file.delete.delay.ms` after they are renamed. None if nothing removes it by itself.
     reasons : tuple of Reason
-        What the state means, then the rule that removes the bytes, then what else decides when.
+        The meaning of the state, then the rule that removes the bytes, then its conditions.
     """
 
     path: str
@@ -211,9 +211,9 @@ class Found(NamedTuple):
 
 
 def scan_file(file: File, path: str, base_offset: int, key: bytes, limit: int) -> Iterator[Found]:
-    """Yield where a key lies in a `.log`, in valid batches and in the bytes between them.
+    """Yield the positions of a key in a `.log`, in valid batches and in the bytes between them.
 
-    Where there is no valid batch, the key counts as found where its bytes follow its length as
+    Outside valid batches the key counts as found if its bytes follow its length as
     they do in a record, or may do so inside of a batch that is compressed and damaged.
     """
     size = file.size()
@@ -268,7 +268,7 @@ def _records(
 
 
 def _raw(file: File, path: str, position: int, end: int, key: bytes, state: str) -> Iterator[Found]:
-    """Yield where a key lies in bytes that are no valid batch."""
+    """Yield the positions of a key in bytes that are not a valid batch."""
     at = position
     overlap = len(key) + 2 * layout.HEADER_SIZE
     before = b""
@@ -294,7 +294,7 @@ def _raw_bytes(
     data: bytes, path: str, start: int, end: int, key: bytes, state: str
 ) -> Iterator[Found]:
     found: dict[int, int] = {}
-    for pattern in _patterns(key) if key else ():  # no key would stand everywhere
+    for pattern in _patterns(key) if key else ():  # an empty key would match everywhere
         at = data.find(pattern)
         while at >= 0:
             found.setdefault(start + at + len(pattern) - len(key), at)
@@ -386,7 +386,7 @@ def erasure(
 
 
 class _Transactions:
-    """What the transaction coordinator of a broker's directories stored; read if it is needed."""
+    """The stored state of the transaction coordinator of a broker's directories; read on demand."""
 
     def __init__(self, broker: Erasable) -> None:
         self._broker = broker
@@ -412,7 +412,7 @@ class _Transactions:
 
 
 def _end_of(metadata: TransactionMetadata) -> TransactionEnd:
-    """Return the end of a transaction: what was decided, or its abort when its time is over."""
+    """Return the end of a transaction: the decided one, or its abort after the timeout."""
     producer_id, epoch = metadata.producer
     if metadata.state.is_prepared:
         return TransactionEnd(producer_id, epoch, metadata.state.is_commit, 0)
@@ -475,7 +475,7 @@ class _Partition:
             yield ErasurePlace(*place, reasons)
 
     def _states(self, found: list[Found]) -> dict[int | None, str]:
-        """Return what the records in the log are, by offset."""
+        """Return the states of the records in the log, by offset."""
         log = self._log
         committed = CommittedData(log)
         strategy = Strategy.of(log.config)
@@ -600,7 +600,7 @@ class _Partition:
         return Strategy.of(log.config).has_versions and offset == log.log_end_offset - 1
 
     def _missing(self, state: str) -> Reason:
-        """Return what must happen before a record can be removed at all."""
+        """Return the condition without which a record cannot be removed at all."""
         config = self._log.config
         if not config.compact and not config.delete:
             return Reason.of("erasure.empty_policy")
@@ -615,7 +615,7 @@ class _Partition:
         return Reason.of("erasure.never_cleaned")
 
     def _has_writer(self) -> bool:
-        """Tell whether a process has the partition's directory for writing."""
+        """Return whether a process has opened the partition's directory for writing."""
         directory = self._broker.manager.registry.directory_of(self._tp)
         holder = self._fs.lock_holder(f"{directory.path}/{LOCK_FILE}")
         return holder is not None or not self._broker.manager.read_only
@@ -630,7 +630,7 @@ class _Partition:
         return self._now_ms + max(0, due_ms - self._broker.clock.monotonic_ns() // 1_000_000)
 
     def _is_cut(self, found: Found) -> bool:
-        """Tell whether a broker's start cuts bytes off that are no valid batch."""
+        """Return whether a broker's start cuts off bytes that are not a valid batch."""
         if self._sizes is None:
             self._sizes = {}
             with suppress(LogStoreError), closing(self._rehearsal()) as rehearsal:

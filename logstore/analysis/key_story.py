@@ -1,4 +1,4 @@
-"""One key of a partition: its records, the horizon of its tombstone, and what must happen first."""
+"""One key of a partition: its records, its tombstone's horizon, and the steps to its removal."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class KeyRecord(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class KeyExplanation:
-    """What becomes of a key in a partition, as of `now_ms`, and what must happen first."""
+    """The future of a key in a partition, as of `now_ms`, and the steps to its removal."""
 
     key: bytes
     records: tuple[KeyRecord, ...]
@@ -75,7 +75,7 @@ def explain_key(
     decision: CleaningDecision,
     remedies: Sequence[Remedy],
 ) -> KeyExplanation:
-    """Tell of a key in a partition; the decision and its remedies are the partition's."""
+    """Explain a key of a partition; decision and remedies belong to the partition."""
     report = erasure(broker, topic_partition.topic, key, topic_partition.partition)
     places = {
         place.offset: place
@@ -115,7 +115,7 @@ def _steps(
     remedies: Sequence[Remedy],
     delete_retention_ms: int,
 ) -> Iterator[Reason]:
-    """Yield, in order, what must happen until the key is gone."""
+    """Yield, in order, the steps until the key is removed."""
     if not records:
         yield Reason.of("key.no_record")
         return

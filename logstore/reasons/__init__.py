@@ -75,7 +75,7 @@ def render(code: str, values: Mapping[str, Value], text: str) -> str:
 
 
 def format_value(name: str, value: Value) -> str:
-    """Return a value as people read it; its name says what it is.
+    """Return a value as people read it; its name gives its kind.
 
     `…at_ms` is a time, `…span_ms` a measured span of time (cut off after two units), another
     `…_ms` a duration that was set, `…ratio` a share of 1; offsets and ids are plain digits, other

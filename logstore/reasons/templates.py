@@ -33,7 +33,7 @@ TEMPLATES: Mapping[str, str] = {
     "refusal.uncleanable": "cleaning it failed",
     "refusal.paused": "cleaning is paused",
     "refusal.offset_map": "the offset map is too small",
-    # Gates: what was compared.
+    # Gates, with the values that were compared.
     "gate.policy": "cleanup.policy is {policy}",
     "gate.cleaner_enabled": "log.cleaner.enable is true",
     "gate.cleaner_disabled": "log.cleaner.enable is false",
@@ -97,7 +97,7 @@ TEMPLATES: Mapping[str, str] = {
     "cure.set_policy": "set cleanup.policy=compact for topic {topic}",
     "cure.enable_cleaner": "set log.cleaner.enable=true",
     "cure.force": "force a cleaning",
-    "cure.salvage": "salvage what is intact",
+    "cure.salvage": "salvage the intact records",
     "cure.fetch_again": "truncate it and fetch it again from another replica",
     "cure.append": "append records",
     "cure.append_bytes": "append {more_bytes} more {more_bytes?byte|bytes}, in segments that close",
@@ -144,7 +144,7 @@ TEMPLATES: Mapping[str, str] = {
         " one due, not an expired tombstone"
     ),
     "pass.forced": "a forced cleaning runs a pass now",
-    # What must happen until a key is gone.
+    # Steps until a key is removed.
     "key.no_record": "it has no record in the log",
     "key.live": (
         "record {offset} is the latest of the key: it stays until a newer record of the key,"
@@ -266,7 +266,7 @@ TEMPLATES: Mapping[str, str] = {
         "the transaction of producer {producer_id} is aborted at {at_ms},"
         " transaction.timeout.ms after its start, unless it ends before"
     ),
-    "erasure.empty_policy": "cleanup.policy is empty: nothing is ever removed",
+    "erasure.empty_policy": "cleanup.policy is empty, so no rule removes it",
     "erasure.unlimited": "retention.ms and retention.bytes are unlimited",
     "erasure.until_superseded": (
         "it stays until a newer record of its key, or a tombstone, is appended"
@@ -327,7 +327,7 @@ TEMPLATES: Mapping[str, str] = {
     "check.index_position": "an offset index's entry points at no batch",
     "check.index_entry": "an offset index's entry does not belong to the batch it points at",
     "check.index_chunked": (
-        "an offset index's entry stands for several batches, as older Kafka versions wrote them"
+        "an offset index's entry covers several batches, as older Kafka versions wrote them"
     ),
     "check.index_padding": "an offset index that nobody writes to ends in zeros",
     "check.time_index_size": "a time index's size is not a multiple of 12",

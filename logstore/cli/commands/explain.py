@@ -1,4 +1,4 @@
-"""`logstore explain`: what stands between a partition and its cleaning, and until when."""
+"""`logstore explain`: every gate between a partition and its cleaning, and when it opens."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     Failures = list[tuple[TopicPartition, LogStoreError]]
 
 _ROOMY = 110
-"""Columns from which on there is room for moments beside spans."""
+"""Width in columns from which on a table has room for times next to spans."""
 
 EITHER = ("dirty_ratio", "max_compaction_lag")
 """Of these gates one is enough."""
@@ -162,7 +162,7 @@ def _lines(
 ) -> Iterator[str]:
     """Yield the lines of one partition after another, as they are looked at.
 
-    What is assumed is listed once: with the first partition that it is about.
+    Each assumption is listed once, with the first partition that it concerns.
     """
     listed: dict[str, None] = {}
     is_first = True
@@ -208,7 +208,7 @@ def _headline(each: PartitionExplanation, now_ms: int) -> Iterator[str]:
 
 
 def _notes(each: PartitionExplanation) -> Iterator[str]:
-    """Yield what helps, and what the active segment and the tombstones wait for."""
+    """Yield remedies, and the events that the active segment and the tombstones wait for."""
     for remedy in _pressing(each):
         yield ""
         name = words("condition", remedy.gate)
@@ -234,7 +234,7 @@ def _when(moment_ms: int | None, now_ms: int, none: str) -> str:
 
 
 def _key(story: KeyExplanation) -> Iterator[str]:
-    """Yield the records of a key, and what must happen until it is gone."""
+    """Yield the records of a key, and the steps until it is removed."""
     name = display_bytes(story.key)
     yield ""
     yield paint(f"key {name}: {plural(len(story.records), 'record')} in the log", "bold")

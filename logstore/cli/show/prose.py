@@ -12,7 +12,7 @@ _WIDTH_MAX = 100
 
 
 def wrapped(text: str, indent: str = "", style: str = "") -> list[str]:
-    """Return a sentence in lines; those after the first stand two columns in."""
+    """Return a sentence in lines; lines after the first are indented by two columns."""
     from textwrap import wrap
 
     width = min(output_width(), _WIDTH_MAX)
@@ -42,11 +42,11 @@ _COMMANDS = {
     "cure.salvage": "logstore salvage",
     "pass.forced": "logstore clean --force",
 }
-"""The command, or the option of this one, that does what a reason advises."""
+"""The command, or the option of the current one, for the advice of a reason."""
 
 
 def sentence(reason: Reason) -> str:
-    """Return a reason as a sentence, with the command that does what it advises."""
+    """Return a reason as a sentence, with the command for its advice."""
     command = _COMMANDS.get(reason.code)
     if command is None:
         return reason.text

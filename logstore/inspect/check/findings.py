@@ -25,7 +25,7 @@ _PREFIX = "check."
 CHECKS: Mapping[str, str] = {
     code.removeprefix(_PREFIX): text for code, text in TEMPLATES.items() if code.startswith(_PREFIX)
 }
-"""What each check finds, by its name."""
+"""The meaning of each check, by its name."""
 
 _UNITS = {
     "offset": """
@@ -60,7 +60,7 @@ class CheckFinding(NamedTuple):
         The values that were compared.
     severity : str
         `error` (data or its lookup is wrong), `warning` (unusual, and perhaps a trace of damage)
-        or `info` (nothing is wrong, or the next opening mends it).
+        or `info` (harmless, or repaired by the next opening).
     """
 
     path: str
@@ -73,7 +73,7 @@ class CheckFinding(NamedTuple):
 
     @property
     def reason(self) -> Reason:
-        """What the check found, with the values that were compared, numbers with their unit."""
+        """The meaning of the check, with the compared values; numbers have their unit."""
         unit = _UNIT_OF.get(self.check)
         values: dict[str, Value] = {}
         for name, value in (("expected", self.expected), ("found", self.found)):

@@ -157,7 +157,7 @@ def decide_retention(
     rules : sequence of RetentionRule
         Those to ask, in order. Without `delete` in the policy only the log start rule is.
     first_dirty_offset : int
-        The cleaned section lies below; only for the note on merging.
+        End of the cleaned section; only for the note on merging.
 
     Notes
     -----
@@ -177,7 +177,7 @@ def decide_retention(
         del left[: len(gone)]
         if not left:
             return RetentionDecision(topic_partition, tuple(removed), True, bounds.log_end_offset)
-    # Asked again of what is left, each rule says why the first of it stays.
+    # Applied to the remaining segments, each rule names why the first of them stays.
     stops: list[Reason] = []
     for rule in asked:
         _, stop = _walk(left, bounds, _predicate(rule, left, config, bounds, now_ms))
@@ -307,7 +307,7 @@ def _time_rule(retention_ms: int, now_ms: int) -> Predicate:
     return judge
 
 
-# -- what stays ------------------------------------------------------------------------------
+# -- kept segments ----------------------------------------------------------------------------
 
 
 def _kept(

@@ -1,4 +1,4 @@
-// One key: where its bytes lie in a partition's files, and when each of them can vanish.
+// One key: which files of a partition hold its bytes, and when each of them can be removed.
 
 import { html, useEffect, useState } from "./vendor/htm-preact.js";
 import { path, useAnswer, withQuery } from "./api.js";
@@ -27,8 +27,8 @@ export function KeyPlaces({ topic, partition, query, about, isMeant }) {
   };
   return html`
     <p class="dim">
-      Where the bytes of a key lie in the files, files that wait for their removal among them, and
-      from when on, and by when, each can be gone.
+      Which files hold bytes of a key, including files that wait for their removal, and when each can
+      be removed at the earliest and at the latest.
     </p>
     <form class="tools" onSubmit=${submit}>
       <label class="field is-wide">
