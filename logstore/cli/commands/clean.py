@@ -310,7 +310,7 @@ def _pass_row(item: dict[str, Any], *, has_passes: bool) -> tuple[str, ...]:
 
 
 def _versions_missing(passes: list[dict[str, Any]]) -> Iterator[str]:
-    """Yield how many records a strategy by header read without a version; versions supersede them."""
+    """Yield how many records had no version under a strategy by header: versions supersede them."""
     for item in passes:
         if item["unversioned_records"]:
             malformed = item["malformed_versions"]
