@@ -1,4 +1,4 @@
-// Why a partition is cleaned now, or why not: each condition, what stands in the way, what helps.
+// Why a partition is cleaned now, or why not: each condition, the causes of closed ones, the remedies.
 
 import { html } from "./vendor/htm-preact.js";
 import { path, useAnswer } from "./api.js";

@@ -1,5 +1,5 @@
-// What a change of settings would do, before it is set: the decision about each partition today
-// and after the change, what cleaning and retention would remove, and when.
+// Preview of a change of settings: the decision about each partition today and after the change,
+// what cleaning and retention would remove, and when.
 
 import { html, useEffect, useState } from "./vendor/htm-preact.js";
 import { path, postJson, subscribe, useAnswer, withQuery } from "./api.js";
@@ -15,7 +15,7 @@ const BUCKETS = 120;
 const OPEN_MAX = 3;
 
 /**
- * Ask what a draft would do, once typing pauses: `{answer, error, busy, deepen}`.
+ * Request the effect of a draft once typing pauses: `{answer, error, busy, deepen}`.
  *
  * `draft` is `{topic, set, unset}`, its topic null for the broker's settings; null asks nothing.
  * The last answer stays while the next is on its way. `deepen()` has all records read for this
@@ -52,7 +52,7 @@ export function usePreview(draft) {
   return { ...state, deepen: () => setDeepened(text) };
 }
 
-/** A number that is another one once what a preview tells of may have changed. */
+/** A number that changes when the state behind a preview may have changed. */
 function useChanges() {
   const [round, setRound] = useState(0);
   useEffect(() => {
@@ -65,7 +65,7 @@ function useChanges() {
 
 const NOTHING = { answer: null, error: null, busy: false };
 
-/** The panel beside the fields; `judgement` is what `usePreview` answered. */
+/** The panel next to the fields; `judgement` is the answer of `usePreview`. */
 export function Preview({ judgement }) {
   const { answer, busy, deepen } = judgement;
   return html`<section class="preview" aria-label="What it would do" aria-busy=${busy}>
@@ -163,7 +163,7 @@ function TodaysStrip({ topic, partition }) {
   return html`<${Strip} buckets=${answer.buckets} label=${`Segments of ${topic}-${partition} today`} />`;
 }
 
-/** A moment, or a sentence; what there is none of is told by `none`. */
+/** A time or a sentence; `none` replaces a missing value. */
 function Told({ value, none = "–" }) {
   if (value === null || value === undefined) return none;
   return typeof value === "number" ? html`<${Time} ms=${value} />` : value;

@@ -1,4 +1,4 @@
-// Reasons as sentences: what the server decided, as a code with values. The command line makes the
+// Sentences for the reasons of the server, which are codes with values. The command line prints the
 // same sentences (`logstore.reasons`).
 
 import { formatCount, formatDuration, formatTime } from "./format.js";
@@ -33,7 +33,7 @@ export function words(group, name) {
   return render({ code: `${group}.${name}`, text: name });
 }
 
-/** A value as people read it; its name says what it is, as in Python's `format_value`. */
+/** A value as people read it; its name gives its kind, as in Python's `format_value`. */
 function formatValue(name, value) {
   if (value === null) return "none";
   if (typeof value === "string") return value;

@@ -184,7 +184,7 @@ function Bar({ bucket, bar, id, isCurrent, isSelected, onSelect, onShow, onFocus
   `;
 }
 
-// The pattern lies over the colour, so that a section is told without it.
+// The pattern is drawn over the colour, so that a section is recognizable without colour.
 function Patterns({ id }) {
   return html`
     <defs>
