@@ -13,8 +13,8 @@ from logstore.analysis.erasure import STATES
 from logstore.reasons import Reason, format_value, render, text_of
 from logstore.reasons.templates import TEMPLATES
 from logstore.types import INT64_MAX
-from tests.support.docs import reason_docs
-from tests.support.docs.reason_docs import fields
+from tools import reason_docs
+from tools.reason_docs import fields
 
 ROOT = Path(__file__).resolve().parents[3]
 NAMED = {"condition", "refusal", "verdict", "location"}

@@ -7,7 +7,7 @@ import pytest
 from logstore.reasons import Reason, render
 from logstore.reasons.templates import TEMPLATES
 from logstore.types import INT64_MAX
-from tests.support.docs.reason_docs import fields
+from tools.reason_docs import fields
 
 TIMES_MS = (1_704_067_200_000, 0, 1_768_521_600_001, 2_524_608_000_000, 1_999_999_999_999, -1)
 SPANS_MS = (1, 0, 999, 60_000, 90_061_001, 604_800_000, 5_400_000, 1500, INT64_MAX)

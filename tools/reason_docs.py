@@ -11,7 +11,7 @@ from pathlib import Path
 
 from logstore.reasons.templates import TEMPLATES
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "REASONS.md"
 SCRIPT = ROOT / "logstore" / "ui" / "front" / "templates.js"
 
