@@ -10,6 +10,7 @@ from logstore.named import NamedTuple
 
 if TYPE_CHECKING:
     from logstore.cleaner.selection import Gate
+    from logstore.reasons import Reason
     from logstore.types import TopicPartition
 
 FATE_NAMES = (
@@ -127,12 +128,22 @@ class NotCleaned(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The gate's reason in words."""
+        """The gate's reason as a sentence."""
         return self.gate.text
+
+    @property
+    def detail(self) -> Reason:
+        """Why the gate is closed."""
+        return self.gate.reason
 
     def to_json(self) -> dict[str, Any]:
         """Return an item of `not_cleaned` in `logstore clean --format json`."""
-        return {"topic": self.topic, "partition": self.partition, "reason": self.reason}
+        return {
+            "topic": self.topic,
+            "partition": self.partition,
+            "reason": self.reason,
+            **self.detail.to_json(),
+        }
 
 
 @dataclass(frozen=True, slots=True)

@@ -116,6 +116,7 @@ if TYPE_CHECKING:
         UnsupportedFormatError,
         WakeupError,
     )
+    from logstore.reasons import Reason
     from logstore.runtime.clock import ShiftedClock, SystemClock, VirtualClock
     from logstore.security import Acl, AclFilter, Authorizer
     from logstore.types import TimestampType, TopicPartition
@@ -213,6 +214,7 @@ __all__ = [
     "Preview",
     "Producer",
     "ProducerFencedError",
+    "Reason",
     "RebalanceInProgressError",
     "RecordFate",
     "RecordListTooLargeError",
@@ -242,6 +244,7 @@ _HOMES = (
     "logstore.types",
     "logstore.errors",
     "logstore.runtime.clock",
+    "logstore.reasons",
     "logstore.broker",
     "logstore.security",
     "logstore.wire.listener",

@@ -45,15 +45,6 @@ DAY_MS = 24 * HOUR_MS
 WEEK_MS = 7 * DAY_MS
 
 
-def time_in_text(time_ms: int) -> str:
-    """Return a time as the texts of decisions and reports name it.
-
-    The words mark it as a time: programs that show these texts print it as a date, and leave
-    offsets and sizes of as many digits alone.
-    """
-    return f"Unix ms {time_ms}"
-
-
 class TopicPartition(NamedTuple):
     """A topic's name and the number of one of its partitions."""
 

@@ -10,6 +10,7 @@ from logstore.config.keys import ORIGIN_DEFAULT
 from logstore.config.overrides import ConfigValue
 from logstore.named import NamedTuple
 from logstore.names import LOG_SUFFIX
+from logstore.reasons import Reason, reasons_json, text_of
 
 if TYPE_CHECKING:
     from logstore.analysis.key_story import KeyExplanation
@@ -47,23 +48,17 @@ class RetainReport:
             "dry_run": self.dry_run,
             "removed": [
                 {
-                    "topic": decision.topic_partition.topic,
-                    "partition": decision.topic_partition.partition,
-                    "base_offset": verdict.base_offset,
-                    "size_bytes": verdict.size_bytes,
+                    **decision.topic_partition._asdict(),
+                    **verdict.to_json(),
                     "rule": str(verdict.rule),
-                    "reason": verdict.reason,
                 }
                 for decision in self.decisions
                 for verdict in decision.removed
             ],
             "kept": [
                 {
-                    "topic": decision.topic_partition.topic,
-                    "partition": decision.topic_partition.partition,
-                    "base_offset": verdict.base_offset,
-                    "size_bytes": verdict.size_bytes,
-                    "reason": verdict.reason,
+                    **decision.topic_partition._asdict(),
+                    **verdict.to_json(),
                     "expires_at_ms": verdict.expires_at_ms,
                     "delayed_by_merging": verdict.delayed_by_merging,
                 }
@@ -96,16 +91,16 @@ class PartitionExplanation:
         By how much the oldest dirty data exceeds `max.compaction.lag.ms`.
     first_dirty_offset, first_uncleanable_offset : int
         The range to clean lies between them.
-    headline : str
-        The verdict in words, its moment aside.
+    reason : Reason
+        The verdict, without its time; `headline` is its text.
     remedies : tuple of Remedy
-        Cause and cure of each closed gate that is in the way.
+        Causes and cures of each closed gate that is in the way.
     active_segment : ActiveSegment
         The segment that no cleaning touches, and what closes it.
     tombstones : Tombstones or None
         None if the records were not read, or cannot be.
-    tombstones_text : str or None
-        What they wait for, and whether anything makes the pass due that drops them.
+    tombstone_reasons : tuple of Reason
+        What they wait for, and whether anything makes the pass due that removes them.
     damages : tuple of str
         Damage in the files, if the records were read.
     first_pass : CleanerStats or None
@@ -131,11 +126,11 @@ class PartitionExplanation:
     max_compaction_delay_ms: int
     first_dirty_offset: int
     first_uncleanable_offset: int
-    headline: str
+    reason: Reason
     remedies: tuple[Remedy, ...]
     active_segment: ActiveSegment
     tombstones: Tombstones | None
-    tombstones_text: str | None
+    tombstone_reasons: tuple[Reason, ...]
     damages: tuple[str, ...]
     first_pass: CleanerStats | None
     assumed: tuple[str, ...]
@@ -165,23 +160,32 @@ class PartitionExplanation:
             **found,
         )
 
+    @property
+    def headline(self) -> str:
+        """The verdict in words, without its time."""
+        return self.reason.text
+
     def to_json(self) -> dict[str, Any]:
         """Return an item of `partitions` in `logstore explain --format json`."""
-        names = [each.name for each in fields(self) if each.name != "decision"]
-        item = {name: getattr(self, name) for name in names}
+        item = {each.name: getattr(self, each.name) for each in fields(self)}
+        del item["decision"], item["tombstone_reasons"]
         active = self.active_segment
-        tombstones = None if self.tombstones is None else asdict(self.tombstones)
-        if tombstones is not None:
-            tombstones["text"] = self.tombstones_text
-        del item["tombstones_text"]
+        tombstones = None
+        if self.tombstones is not None:
+            tombstones = asdict(self.tombstones) | {
+                "text": text_of(self.tombstone_reasons),
+                "reasons": reasons_json(self.tombstone_reasons),
+            }
         return item | {
-            "gates": [gate._asdict() for gate in self.gates],
-            "remedies": [remedy._asdict() for remedy in self.remedies],
+            "headline": self.headline,
+            "reason": self.reason.to_json(),
+            "gates": [gate.to_json() for gate in self.gates],
+            "remedies": [remedy.to_json() for remedy in self.remedies],
             "active_segment": {
                 "base_offset": active.base_offset,
                 "size_bytes": active.size_bytes,
                 "first_timestamp": active.first_timestamp,
-                "closings": [closing._asdict() for closing in active.closings],
+                "closings": [closing.to_json() for closing in active.closings],
             },
             "tombstones": tombstones,
             "first_pass": None if self.first_pass is None else self.first_pass.to_json(),

@@ -20,8 +20,9 @@ from logstore.cli.show.damage import found_json, tell_damages
 from logstore.cli.show.output import emit_failure, emit_items, emit_lines
 from logstore.cli.show.tables import Cell, Styled, Table
 from logstore.cli.targets import open_target
-from logstore.cli.times import TIME_HELP, format_time, parse_time
+from logstore.cli.times import TIME_HELP, parse_time
 from logstore.named import NamedTuple
+from logstore.reasons.formats import format_time
 
 if TYPE_CHECKING:
     from logstore.analysis.view import PartitionView

@@ -31,8 +31,9 @@ from logstore.cli.show.output import (
 )
 from logstore.cli.show.tables import Table
 from logstore.cli.targets import Target, open_target
-from logstore.cli.times import TIME_HELP, format_time, parse_time
+from logstore.cli.times import TIME_HELP, parse_time
 from logstore.named import NamedTuple
+from logstore.reasons.formats import format_time
 
 if TYPE_CHECKING:
     from logstore.broker import Broker, ConsumerRecord

@@ -24,7 +24,7 @@ from logstore.cli.show.output import (
 )
 from logstore.cli.show.progress import ProgressBar
 from logstore.cli.show.tables import Table
-from logstore.cli.times import format_span, format_time
+from logstore.reasons.formats import format_span, format_time
 from logstore.types import DAY_MS
 
 if TYPE_CHECKING:

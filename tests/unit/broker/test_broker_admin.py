@@ -117,7 +117,10 @@ def test_a_dry_retention_says_what_the_real_one_then_does(broker):
     removed = real.to_json()["removed"]
     assert dry.to_json()["removed"] == removed
     assert {each["rule"] for each in removed} == {"retention.ms", "retention.bytes"}
-    assert set(removed[0]) == {"topic", "partition", "base_offset", "size_bytes", "rule", "reason"}
+    assert set(removed[0]) == {
+        *("topic", "partition", "base_offset", "size_bytes", "rule", "reason"),
+        *("code", "values", "reasons"),
+    }
     assert (
         broker.log("a").log_start_offset == sum(1 for each in removed if each["topic"] == "a") * 2
     )
@@ -186,10 +189,11 @@ def test_an_explanation_has_what_its_json_has_by_the_same_names(broker):
         (explained,) = broker.explain("compacted", partition).partitions
         item = explained.to_json()
         for name in ("gates", "remedies"):
-            assert item.pop(name) == [each._asdict() for each in getattr(explained, name)]
+            assert item.pop(name) == [each.to_json() for each in getattr(explained, name)]
         closings = item.pop("active_segment")["closings"]
-        assert closings == [each._asdict() for each in explained.active_segment.closings]
+        assert closings == [each.to_json() for each in explained.active_segment.closings]
         assert item.pop("tombstones")["records"] == explained.tombstones.records
+        assert item.pop("reason") == explained.reason.to_json()
         first_pass = item.pop("first_pass")
         assert first_pass == (explained.first_pass and explained.first_pass.to_json())
         assert {name: getattr(explained, name) for name in item} == item

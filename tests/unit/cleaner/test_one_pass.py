@@ -25,11 +25,10 @@ from logstore.errors import (
 )
 from logstore.storage.log.log import Log
 from logstore.testing import FaultyFileSystem
-from tests.support.world.cleaning import cleaner_checkpoint
+from tests.support.world.brokers import cleaner_checkpoint, fill
 from tests.unit.cleaner.test_cleaner_manager import (
     USERS,
     damage,
-    fill,
     new_broker,
     overflowed_broker,
     topic,
