@@ -126,7 +126,7 @@ def test_a_transaction_that_was_decided_ends_as_was_decided(broker):
 
 
 def test_a_decided_transaction_is_not_among_those_that_never_end():
-    """A place that no cleaning removes, as none runs, does not wait for a decided transaction."""
+    """Without a cleaner, the report names the disabled cleaner as the reason."""
     with Broker(clock=VirtualClock(), broker_config={"log.cleaner.enable": "false"}) as broker:
         broker.create_topic("t", configs=CONFIGS)
         broker.append("t", key=b"a", value=b"old")

@@ -106,7 +106,7 @@ def test_nothing_is_written_after_the_lock_file_was_removed(directory, write):
 
 
 def test_a_recovery_that_cuts_a_log_keeps_a_higher_high_watermark(runtime):
-    """It is evidence of what the log once reached; the log start alone would be less."""
+    """It proves how far the log once reached; the log start proves less."""
     home = Home(runtime.fs, "/data", runtime.clock)
     manager = home.open()
     manager.topics.create("a", 1, {})

@@ -223,7 +223,7 @@ def test_a_refusal_changes_nothing(world, name):
 
 
 def test_a_log_that_takes_no_appends_refuses_them_before_it_judges_a_batch(world):
-    """As Kafka's partition: a producer with a wrong batch learns who leads, not what is wrong."""
+    """As in Kafka, the producer of a wrong batch learns first that another broker leads."""
 
     def refuse():
         raise NotLeaderForPartitionError("another broker leads")
