@@ -353,7 +353,7 @@ def _sweep(
     samples: int,
     recording: Recording | None = None,
 ) -> int:
-    from logstore.runtime.processes import usable_cores
+    from logstore.runtime.environment import usable_cores
     from logstore.simulate.files import save
     from logstore.simulate.sweep import sweep
 

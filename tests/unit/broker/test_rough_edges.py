@@ -301,7 +301,7 @@ def test_every_object_has_a_short_repr(broker, tmp_path):
             FaultyFileSystem(): "FaultyFileSystem(0 operations)",
         }
         assert {each: repr(each) for each in shown} == shown
-        assert repr(broker.runtime.fs).startswith("BreakableFileSystem(MemoryFileSystem(")
+        assert repr(broker.runtime.fs).startswith("FaultyDisk(MemoryFileSystem(")
         assert "CommitFuture(" in repr(consumer.commit_async({}))
         broker.clean("users")
         assert repr(broker.clean("users")) == "<CleanReport: 0 passes cleaned, 2 partitions not>"

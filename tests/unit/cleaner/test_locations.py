@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from logstore.cleaner.passes import places, skipping
+from logstore.cleaner.passes import locations, skipping
 from logstore.errors import CorruptRecordError
 from logstore.record.codecs import Codec
 from logstore.runtime import MemoryFileSystem, Runtime, VirtualClock
@@ -138,9 +138,9 @@ def test_all_is_read_twice_where_more_than_the_winners_decides(
         if how == "transactional":
             producer.commit()
     elif how == "tiny":
-        monkeypatch.setattr(places, "LEAST_BATCH_BYTES", 1 << 20)
+        monkeypatch.setattr(locations, "LEAST_BATCH_BYTES", 1 << 20)
     elif how == "no room":
-        monkeypatch.setattr(places, "PLACES_MAX", 3)
+        monkeypatch.setattr(locations, "LOCATIONS_MAX", 3)
     put_keys(log, "aaaaaaaab", Codec.ZSTD if how == "compressed" else Codec.NONE)
     run_pass(log, config=map_of(100, io_buffer_bytes=100_000))  # chunks of two, the last of one
     reads = log.runtime.fs.reads
