@@ -36,6 +36,30 @@ A1 = TopicPartition("a", 1)
 B0 = TopicPartition("b", 0)
 
 
+# -- interrupts ------------------------------------------------------------------------------
+
+
+def test_an_interrupt_as_soon_as_a_log_is_open_does_not_lose_it(home):
+    """The caller asks again, and gets the log whose files are open already."""
+
+    class Interrupted(set):
+        def discard(self, each):
+            super().discard(each)
+            raise KeyboardInterrupt
+
+    manager = home.open()
+    manager.topics.create("a", 1, {})
+    manager.close()
+    manager = home.open()
+    (directory,) = manager.directories
+    directory.half_opened = Interrupted()
+    with pytest.raises(KeyboardInterrupt):
+        manager.log(A0)
+    (opened,) = manager.registry.open_logs()
+    assert manager.log(A0) is opened
+    manager.close()
+
+
 # -- stopping and starting -------------------------------------------------------------------
 
 

@@ -406,6 +406,32 @@ def test_events_for_other_topics_are_ignored(front):
     assert requests == [1, 2]
 
 
+# --- tombstones -------------------------------------------------------------------------------
+
+
+def test_tombstones_are_counted_by_what_they_wait_for(front):
+    facts = front.run(
+        """async (world, tombstones) => {
+            const { Tombstones } = await world.load("records.js");
+            let shown;
+            const given = { topic: "t", partition: 0 };
+            await world.render(() => { shown = Tombstones(given); });
+            const answered = shown.find((each) => each.props.of);
+            const counts = answered.props.children({ tombstones });
+            const rendered = [counts.type(counts.props)].flat();
+            return rendered.find((each) => each?.props?.facts).props.facts;
+        }""",
+        {"records": 60, "unstamped": 10, "expired": 20, "unreached": 5},
+    )
+    assert [fact[:2] for fact in facts if fact] == [
+        ["Tombstones", "60"],
+        ["Without a horizon", "10"],
+        ["Before their horizon", "30"],
+        ["Past their horizon", "20"],
+        ["Not reached", "5"],
+    ]
+
+
 # --- the harness ------------------------------------------------------------------------------
 
 

@@ -18,8 +18,9 @@ from logstore.jit import policy
 from logstore.record import batch as batches
 from logstore.record import columns, kernels
 from logstore.record.batch import RecordBatch, build_batch
-from logstore.record.codecs import Codec
+from logstore.record.codecs import Codec, compress
 from logstore.record.columns import BytesColumn
+from logstore.record.layout import HEADER_SIZE
 from logstore.record.records import Record
 from logstore.runtime import DiskFileSystem
 from logstore.storage.log import NewRecord, validate
@@ -41,6 +42,32 @@ def world():
 @pytest.fixture
 def log(world):
     return world.log(logstore_batch_max_records=BOUND)
+
+
+# -- compression -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("by_kernel", (True, False))
+@pytest.mark.parametrize(
+    ("name", "codec", "levels"),
+    (("gzip", Codec.GZIP, (1, 9)), ("lz4", Codec.LZ4, (1, 17)), ("zstd", Codec.ZSTD, (1, 22))),
+)
+def test_a_batch_of_a_client_is_compressed_at_the_level_of_the_topic(
+    name, codec, levels, by_kernel, monkeypatch
+):
+    monkeypatch.setattr(validate, "encodes_by_kernel", lambda _: by_kernel)
+    rng = random.Random(0)
+    words = [rng.randbytes(5) for _ in range(50)]
+    values = [b"".join(rng.choices(words, k=20)) for _ in range(50)]
+    data = build_batch([Record(n, 5, b"k", value) for n, value in enumerate(values)])
+    section = RecordBatch(data).section()
+    for level in levels:
+        world = memory_world()
+        log = world.log(compression_type=name, **{f"compression_{name}_level": level})
+        log.writer.append_batches(data)
+        (stored,) = log.reader.batches(0)
+        assert stored.header.codec_id == codec
+        assert stored.data[HEADER_SIZE:] == compress(codec, bytes(section), level)
 
 
 # -- the bound ---------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ from logstore.errors import (
     InvalidTimestampError,
     InvalidTxnStateError,
     MessageSizeTooLargeError,
+    NotLeaderForPartitionError,
     OffsetOutOfRangeError,
     OffsetsOutOfOrderError,
     RecordListTooLargeError,
@@ -219,6 +220,18 @@ def test_a_refusal_changes_nothing(world, name):
     assert (epochs, view) == (log.epochs.entries, log.segments.view)
     log._check()
     assert log.writer.append_records([NewRecord(b"k", b"v")]).first_offset == 1
+
+
+def test_a_log_that_takes_no_appends_refuses_them_before_it_judges_a_batch(world):
+    """As in Kafka, the producer of a wrong batch learns first that another broker leads."""
+
+    def refuse():
+        raise NotLeaderForPartitionError("another broker leads")
+
+    log = world.log(cleanup_policy=("compact",))
+    log.writer.refuse = refuse
+    with pytest.raises(NotLeaderForPartitionError):
+        log.writer.append_batches(batch(0, key=None, timestamp=NOW))
 
 
 def test_a_batch_of_just_the_greatest_size_passes(world):
