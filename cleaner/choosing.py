@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from logstore.cleaner.selection import (
     Circumstances,
@@ -15,7 +15,6 @@ from logstore.cleaner.selection import (
     selection_order,
     steady_state,
 )
-from logstore.named import NamedTuple
 
 if TYPE_CHECKING:
     from logstore.cleaner.checkpoints import CleanerCheckpoints

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from logstore.cleaner.selection import idle_roll_ms
-from logstore.named import NamedTuple
 from logstore.types import INT64_MAX, time_in_text
 
 if TYPE_CHECKING:

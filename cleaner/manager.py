@@ -12,7 +12,7 @@ from contextvars import ContextVar
 from copy import copy
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from logstore.cleaner.checkpoints import CleanerCheckpoints
 from logstore.cleaner.choosing import LogChooser
@@ -24,7 +24,6 @@ from logstore.cleaner.states import CleaningStates
 from logstore.cleaner.strategy import Strategy
 from logstore.cleaner.uncleanable import UncleanablePartition, UncleanablePartitions
 from logstore.errors import IllegalStateError, KafkaStorageError
-from logstore.named import NamedTuple
 from logstore.runtime import Signal
 
 if TYPE_CHECKING:

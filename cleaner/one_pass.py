@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator
 from enum import Enum, auto
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from logstore.cleaner.errors import CleaningAbortedError, OffsetMapFullError, OverflowedSegmentError
 from logstore.cleaner.selection import still_fits
@@ -16,7 +16,6 @@ from logstore.errors import (
     SegmentOverflowError,
     UnsupportedFormatError,
 )
-from logstore.named import NamedTuple
 from logstore.runtime.guard import StorageGuard
 
 if TYPE_CHECKING:

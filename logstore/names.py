@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
+from typing import NamedTuple
 
 from logstore.errors import InvalidTopicError
-from logstore.named import NamedTuple
 from logstore.types import INT32_MAX, TopicPartition
 
 LOG_SUFFIX = ".log"

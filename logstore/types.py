@@ -6,8 +6,7 @@ import base64
 import enum
 import re
 import struct
-
-from logstore.named import NamedTuple
+from typing import NamedTuple
 
 NO_OFFSET = -1
 NO_TIMESTAMP = -1

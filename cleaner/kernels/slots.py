@@ -8,10 +8,11 @@ their home slot on, so that a search for an absent key ends early. Source: docs/
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from logstore.jit import Bytes, Int64s, UInt64s, borrowed, inline_kernel, kernel, load_u64
-from logstore.named import NamedTuple
 
 STATE_ENTRIES = 0
 STATE_LATEST_OFFSET = 1

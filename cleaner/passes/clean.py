@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Generator
 from contextlib import suppress
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from logstore.cleaner.errors import CleaningAbortedError
 from logstore.cleaner.passes.build import MapBuild, SeedPass, new_map
@@ -20,7 +20,6 @@ from logstore.cleaner.passes.transactions import AbortedTransactions
 from logstore.cleaner.stats import FATE_NAMES, CleanerStats
 from logstore.cleaner.strategy import Strategy
 from logstore.errors import SegmentOverflowError
-from logstore.named import NamedTuple
 from logstore.storage.segment.swap import create_cleaned
 from logstore.types import INT64_MIN
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from logstore.analysis.assumptions import assumptions
 from logstore.analysis.committed import (
@@ -26,7 +26,6 @@ from logstore.analysis.view import HasLogs
 from logstore.cleaner.strategy import Strategy
 from logstore.coordinator.transactions.log import TransactionConfig, TransactionLog
 from logstore.errors import CorruptionError, InvalidRecordError, LogStoreError
-from logstore.named import NamedTuple
 from logstore.names import (
     CLEANED_SUFFIX,
     DELETE_DIR_SUFFIX,

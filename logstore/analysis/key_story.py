@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from logstore.analysis.erasure import LIVE, SWAP, TOMBSTONE, Erasable, erasure
 from logstore.analysis.view import PartitionView
 from logstore.cleaner.selection import section_of
-from logstore.named import NamedTuple
 from logstore.record.json_text import bytes_item
 from logstore.types import time_in_text
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from logstore.analysis.assumptions import assumptions
 from logstore.analysis.explaining import (
@@ -38,7 +38,6 @@ from logstore.config.overrides import (
 )
 from logstore.errors import UnknownTopicOrPartitionError
 from logstore.manager.directories.directory import stepped_back
-from logstore.named import NamedTuple
 from logstore.storage.log.supposed import SupposedLog
 from logstore.types import INT64_MAX, TopicPartition
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from logstore.cleaner.command import CleanCommand
 from logstore.cleaner.manager import LogCleanerManager
@@ -22,7 +22,6 @@ from logstore.errors import (
     UnsupportedFormatError,
 )
 from logstore.manager.manager import LogManager
-from logstore.named import NamedTuple
 from logstore.record.batch import decode_stored
 from logstore.record.records import NewRecord
 from logstore.record.walk import read_batch

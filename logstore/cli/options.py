@@ -6,14 +6,13 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial, wraps
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar, cast
 
 import click
 from click.core import ParameterSource
 
 from logstore.cli.completing import DATA_DIR_VARIABLE, DEFAULT_DATA_DIR, complete_names
 from logstore.cli.times import TIME_HELP, parse_time
-from logstore.named import NamedTuple
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from logstore.config.broker_keys import BROKER_KEYS
 from logstore.config.ignored import has_no_effect
@@ -19,7 +19,6 @@ from logstore.config.settings import Settings
 from logstore.config.suggest import nearest_broker_key, suggesting
 from logstore.config.topic_keys import TOPIC_KEYS
 from logstore.errors import InvalidConfigurationError
-from logstore.named import NamedTuple
 
 MIN_DEDUPE_BYTES_PER_THREAD = 1 << 20
 """Each cleaner thread needs more than this for its offset map."""

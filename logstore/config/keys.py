@@ -10,9 +10,9 @@ import math
 import re
 from collections.abc import Mapping
 from datetime import timedelta
+from typing import NamedTuple
 
 from logstore.errors import InvalidConfigurationError
-from logstore.named import NamedTuple
 from logstore.types import INT32_MAX, INT64_MAX, TimestampType
 
 Value = bool | int | float | str | tuple[str, ...] | TimestampType

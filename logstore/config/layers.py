@@ -9,6 +9,7 @@ Source: Kafka's ConfigHelper and DynamicBrokerConfig, 3.9.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from logstore.config.broker_config import BrokerConfig
 from logstore.config.broker_keys import BROKER_KEYS
@@ -25,7 +26,6 @@ from logstore.config.origins import (
     ORIGIN_DYNAMIC_DEFAULT,
 )
 from logstore.config.topic_keys import TOPIC_KEYS
-from logstore.named import NamedTuple
 
 _DEFAULTS = {
     "retention.ms": ("log.retention.hours", "168"),

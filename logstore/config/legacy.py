@@ -7,11 +7,11 @@ a buffer each and two throughput limits; operators' guides know `log.cleanup.int
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import NamedTuple
 
 from logstore.config.broker_keys import BROKER_KEYS
 from logstore.config.keys import ConfigKey, Kind
 from logstore.config.topic_keys import AT_LEAST_1, COMPACT
-from logstore.named import NamedTuple
 from logstore.types import MINUTE_MS
 
 OLD_POLICY_KEY = "topic.cleanup.policy"

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from logstore.config.broker_config import BrokerConfig
 from logstore.config.overrides import effective_config
 from logstore.config.topic_keys import TOPIC_KEYS
-from logstore.named import NamedTuple
 from logstore.types import SMALL_FILE_MAX_BYTES
 
 

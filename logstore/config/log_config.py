@@ -6,12 +6,11 @@ Source: docs/spec/storage-format.md §16, docs/spec/cleaner.md §12.
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 from logstore.config.settings import Settings
 from logstore.config.topic_keys import COMPACT, DELETE, TOPIC_KEYS
 from logstore.errors import InvalidConfigurationError
-from logstore.named import NamedTuple
 from logstore.types import INT64_MAX, TimestampType
 
 MIN_LAG = "min.compaction.lag.ms"

@@ -9,7 +9,7 @@ Source: docs/spec/storage-format.md §16, docs/spec/cleaner.md §12.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Set
-from typing import Any
+from typing import Any, NamedTuple
 
 from logstore.config.broker_config import BrokerConfig
 from logstore.config.ignored import NOT_OFFERED_TO_TOPICS
@@ -29,7 +29,6 @@ from logstore.config.suggest import nearest_topic_key, suggesting
 from logstore.config.topic_keys import TOPIC_KEYS
 from logstore.config.units import without_unit
 from logstore.errors import InvalidConfigurationError
-from logstore.named import NamedTuple
 
 HIDDEN = "(hidden)"
 """Shown for a value that may be a secret."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from logstore.config.keys import Ranges, Value
-from logstore.named import NamedTuple
 from logstore.types import HOUR_MS
 
 

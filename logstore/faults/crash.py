@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from typing import NamedTuple
 
 from logstore.faults.tree import Directory, Node
-from logstore.named import NamedTuple
 from logstore.runtime.clock import Clock
 from logstore.runtime.environment import Random, random_source
 from logstore.runtime.memfs import MemoryBytes, MemoryFileSystem

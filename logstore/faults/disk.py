@@ -19,11 +19,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from logstore.faults.rules import Call
 from logstore.faults.tree import Directory, Node
-from logstore.named import NamedTuple
 from logstore.names import SWAP_SUFFIX, parse_log_dir
 from logstore.runtime import directory_of, remove_tree
 from logstore.runtime.fs import Buffer, File, FileKind, FileSystem

@@ -48,6 +48,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from typing import NamedTuple
 
 from logstore.faults.crash import (
     Change,
@@ -60,7 +61,6 @@ from logstore.faults.crash import (
     crash_image,
 )
 from logstore.faults.tree import Directory, Node
-from logstore.named import NamedTuple
 from logstore.runtime.clock import Clock, SystemClock
 from logstore.runtime.fs import Buffer, File, FileKind, FileStat
 from logstore.runtime.locks import FileLock, LockTable

@@ -5,10 +5,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from logstore.errors import LogStoreError
-from logstore.named import NamedTuple
 from logstore.types import TopicPartition
 
 if TYPE_CHECKING:

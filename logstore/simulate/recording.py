@@ -12,7 +12,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import xxhash
@@ -31,7 +31,6 @@ from logstore.errors import (
     UnknownTopicOrPartitionError,
     UnsupportedFormatError,
 )
-from logstore.named import NamedTuple
 from logstore.names import KAFKAS_OWN_TOPICS
 from logstore.runtime import DiskFileSystem, ReadOnlyFileSystem
 from logstore.simulate.scenario import own_topic_text

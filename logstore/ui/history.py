@@ -5,11 +5,10 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from logstore.cleaner.selection import steady_state
 from logstore.errors import LogStoreError
-from logstore.named import NamedTuple
 
 if TYPE_CHECKING:
     from logstore.broker import Broker

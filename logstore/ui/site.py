@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from logstore.analysis.strip import Strips
-from logstore.named import NamedTuple
 from logstore.runtime import VirtualClock
 from logstore.ui.errors import ReadOnlyError
 from logstore.ui.live import Live

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from logstore.coordinator.transactions.produce import append_as_client
 from logstore.errors import (
@@ -37,7 +37,6 @@ from logstore.messages.types import (
     ProduceRequest,
     ProduceResponse,
 )
-from logstore.named import NamedTuple
 from logstore.record import layout
 from logstore.record.batch import RecordBatch
 from logstore.record.codecs import Codec, size_bound

@@ -8,7 +8,7 @@ partition that is led here.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from logstore.config.dynamic import Layer
 from logstore.errors import (
@@ -18,7 +18,6 @@ from logstore.errors import (
     LogStoreError,
     UnknownLeaderEpochError,
 )
-from logstore.named import NamedTuple
 from logstore.runtime import Signal
 from logstore.types import NO_PARTITION_LEADER_EPOCH, TopicPartition
 from logstore.wire.purgatory import DelayedOperation

@@ -7,8 +7,7 @@ no handler, is not advertised and is answered as Kafka answers what it does not 
 from __future__ import annotations
 
 from collections.abc import Mapping
-
-from logstore.named import NamedTuple
+from typing import NamedTuple
 
 
 class Versions(NamedTuple):

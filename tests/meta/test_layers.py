@@ -2,7 +2,7 @@
 
 from tests.support.docs import layers
 
-ROOT_MODULES = {"__init__", "__main__", "errors", "types", "named", "names"}
+ROOT_MODULES = {"__init__", "__main__", "errors", "types", "lazy", "names"}
 
 
 def test_the_page_has_the_current_packages():

@@ -7,7 +7,7 @@ import binascii
 import itertools
 from collections.abc import Iterator
 from functools import partial as bound
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
@@ -32,7 +32,6 @@ from logstore.cli.show.output import (
 from logstore.cli.show.tables import Table
 from logstore.cli.targets import Target, open_target
 from logstore.cli.times import TIME_HELP, format_time, parse_time
-from logstore.named import NamedTuple
 
 if TYPE_CHECKING:
     from logstore.broker import Broker, ConsumerRecord

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from logstore.named import NamedTuple
 from logstore.record.columns import BytesColumn
 from logstore.types import DAY_MS
 

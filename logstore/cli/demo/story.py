@@ -6,13 +6,12 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from logstore import jit
 from logstore.analysis.summary import PartitionSummary, inspect_partition
 from logstore.broker import Broker
 from logstore.cli.demo.accounts import Accounts, Chapter
-from logstore.named import NamedTuple
 from logstore.runtime import SystemClock
 from logstore.types import DAY_MS, TopicPartition
 

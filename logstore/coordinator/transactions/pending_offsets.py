@@ -19,10 +19,9 @@ from __future__ import annotations
 import enum
 import logging
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from logstore.coordinator.transactions.state import TransactionState
-from logstore.named import NamedTuple
 from logstore.record.batch import build_batch
 from logstore.record.control import end_txn_marker_of
 from logstore.record.records import Record

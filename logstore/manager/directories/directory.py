@@ -9,7 +9,7 @@ import logging
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from logstore.errors import (
     CorruptCheckpointError,
@@ -24,7 +24,6 @@ from logstore.errors import (
 from logstore.manager.directories.move_notes import MOVES_FILE, Move, read_moves, write_moves
 from logstore.manager.directories.nesting import check_data_directory
 from logstore.manager.topics.store import TOPICS_FILE
-from logstore.named import NamedTuple
 from logstore.names import (
     BROKER_DIRS,
     DELETE_DIR_SUFFIX,

@@ -8,11 +8,10 @@ whosever the settings say. Source: `org.apache.kafka.metadata.properties.MetaPro
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from logstore.config.properties import parse_properties
 from logstore.errors import CorruptCheckpointError, InvalidConfigurationError
-from logstore.named import NamedTuple
 from logstore.names import META_PROPERTIES
 from logstore.storage.checkpoint.atomic import read_bytes
 from logstore.types import BROKER_ID, CLUSTER_ID, INT32_MAX

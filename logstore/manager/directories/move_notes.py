@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from logstore.errors import CorruptCheckpointError
-from logstore.named import NamedTuple
 from logstore.names import parse_log_dir
 from logstore.storage.checkpoint.atomic import read_bytes, write_atomically
 from logstore.types import SMALL_FILE_MAX_BYTES, TopicPartition

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from logstore.config.dynamic import Layer, layered
 from logstore.config.overrides import effective_config
@@ -14,7 +14,6 @@ from logstore.manager.directories.moving import settle_moves
 from logstore.manager.topics.catalog import TopicCatalog
 from logstore.manager.topics.partitions import PartitionMap
 from logstore.manager.topics.store import TopicStore
-from logstore.named import NamedTuple
 from logstore.names import METADATA_LOG, METADATA_LOG_DIR
 from logstore.storage.loading.on_damage import OnDamage
 from logstore.storage.loading.second_look import LOOKS_MAX, pause_after

@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise, zip_longest
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from logstore.errors import (
     CorruptCheckpointError,
@@ -26,7 +26,6 @@ from logstore.errors import (
     SegmentOverflowError,
     UnsupportedFormatError,
 )
-from logstore.named import NamedTuple
 from logstore.names import (
     CLEANED_SUFFIX,
     DELETE_DIR_SUFFIX,

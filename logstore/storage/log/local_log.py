@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from itertools import pairwise
-from typing import TYPE_CHECKING, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, ParamSpec, TypeVar
 
 from logstore.errors import (
     CorruptionError,
@@ -20,7 +20,6 @@ from logstore.errors import (
     LogStoreError,
     UnknownTopicOrPartitionError,
 )
-from logstore.named import NamedTuple
 from logstore.names import DELETED_SUFFIX, SEGMENT_SUFFIXES, file_name
 from logstore.runtime import Lifetime, Signal
 from logstore.runtime.guard import StorageGuard, is_disk_failure

@@ -5,10 +5,9 @@ They move under the log's lock; readers, who hold none, take each as it was publ
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from logstore.errors import OffsetOutOfRangeError
-from logstore.named import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,10 +11,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import islice, zip_longest
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from logstore.errors import CorruptRecordError, UnsupportedFormatError
-from logstore.named import NamedTuple
 from logstore.types import INT64_MAX, time_in_text
 
 if TYPE_CHECKING:
