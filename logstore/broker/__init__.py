@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from logstore.manager.topics.store import Topic
     from logstore.record.records import NewRecord
     from logstore.storage.log.drafts import AppendInfo
-    from logstore.storage.log.reader import ListedOffset
 
 __all__ = [
     "AdminClient",
@@ -67,7 +66,6 @@ __all__ = [
     "FaultRule",
     "FutureRecordMetadata",
     "KeyStats",
-    "ListedOffset",
     "Loss",
     "LostRecords",
     "MemberToRemove",
@@ -136,6 +134,5 @@ __getattr__, __dir__ = import_on_use(
         "logstore.manager.topics.store": ("Topic",),
         "logstore.record.records": ("NewRecord",),
         "logstore.storage.log.drafts": ("AppendInfo",),
-        "logstore.storage.log.reader": ("ListedOffset",),
     },
 )

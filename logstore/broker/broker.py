@@ -92,7 +92,6 @@ if TYPE_CHECKING:
     from logstore.security.sasl import Credentials
     from logstore.storage.log.drafts import AppendInfo
     from logstore.storage.log.log import Log
-    from logstore.storage.log.reader import ListedOffset
     from logstore.wire.limits import Limits
     from logstore.wire.listener import Listener
     from logstore.wire.nodes import Nodes
@@ -345,18 +344,6 @@ class Broker(Generic[ClockT]):
 
         return run_until(self.runtime, condition, timeout)
 
-    def next_event(self) -> int | None:
-        """Move virtual time to the next moment at which something is due, and let it be done.
-
-        Returns
-        -------
-        int or None
-            The new wall time in Unix ms; None, and time stays, if nothing is due.
-        """
-        from logstore.broker.waiting import next_event
-
-        return next_event(self.runtime)
-
     def snapshot(self) -> Snapshot[Broker[VirtualClock]]:
         """Return what a broker in memory holds now, and its time, to go on from again and again.
 
@@ -496,7 +483,7 @@ class Broker(Generic[ClockT]):
         )
         return cast("Self", recovered)  # on the same kind of clock
 
-    def kill(self) -> None:
+    def _kill(self) -> None:
         """End as a killed process does: nothing is flushed or told, and what was written stays.
 
         Any further use is refused. A broker that is opened on its files recovers.
@@ -512,7 +499,7 @@ class Broker(Generic[ClockT]):
             self._cleaner.check_not_driving()
         end_process(self.manager, self._listeners, self._clients())
 
-    def lose_power(self) -> None:
+    def _lose_power(self) -> None:
         """End as in `crash`, and open nothing: the files are left as last synced.
 
         Raises as `crash` does.
@@ -934,9 +921,9 @@ class Broker(Generic[ClockT]):
             limits=limits,
             versions=SERVED if versions is None else versions,
         )
-        return self.open_listener(host, port, settings)
+        return self._open_listener(host, port, settings)
 
-    def open_listener(
+    def _open_listener(
         self,
         host: str,
         port: int,
@@ -998,11 +985,6 @@ class Broker(Generic[ClockT]):
         page: Page = find_door("ui")(self, host, port, **options)
         self._listeners.append(page)
         return page
-
-    @property
-    def is_replicated(self) -> bool:
-        """Whether its logs are replicas of a cluster, whose controller decides about them."""
-        return self._replicated
 
     @property
     def coordinator(self) -> TransactionCoordinator:
@@ -1087,17 +1069,6 @@ class Broker(Generic[ClockT]):
         logs = [self.manager.log(tp) for tp in self.partitions(topic)]
         return values_per_key(logs, config, Isolation(isolation), self.faults)
 
-    def list_offset(self, topic: str, partition: int, target: int) -> ListedOffset | None:
-        """Answer a ListOffsets query; None if no record answers.
-
-        Parameters
-        ----------
-        target : int
-            A time in Unix ms, or one of Kafka's targets: -1 latest, -2 earliest, -3 that of the
-            largest timestamp.
-        """
-        return self.log(topic, partition).reader.offset_for_timestamp(target)
-
     def offsets_for_times(
         self, times: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
@@ -1105,14 +1076,6 @@ class Broker(Generic[ClockT]):
         from logstore.clients import partition_requests
 
         return partition_requests.offsets_for_times(self.manager, times)
-
-    def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """Return the log start of each partition."""
-        return {tp: self.manager.log(tp).log_start_offset for tp in partitions}
-
-    def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """Return the high watermark of each partition: the offset the next record gets."""
-        return {tp: self.manager.log(tp).high_watermark for tp in partitions}
 
     # -- moving and deleting -------------------------------------------------------------
 
@@ -1141,14 +1104,6 @@ class Broker(Generic[ClockT]):
         self._refuse_if_read_only("delete records")
         ends = {tp: before_offset(value) for tp, value in before.items()}
         return partition_requests.delete_records(self.manager, ends)
-
-    def first_offset_at(self, topic: str, partition: int, timestamp: int) -> int:
-        """Return the offset before which every record is older than `timestamp`.
-
-        That of the first record at or after it, else the high watermark: what to give
-        `delete_records` to delete by time.
-        """
-        return self.log(topic, partition).reader.first_offset_at(timestamp)
 
     def retain(
         self,
@@ -1304,15 +1259,8 @@ class Broker(Generic[ClockT]):
         return PartitionFates(self.cleaner, self.log(topic, partition), force=force, roll=roll)
 
     @property
-    def has_pool(self) -> bool:
-        """Whether cleaners work in the background."""
-        return self._pool is not None
-
-    @property
-    def pool(self) -> CleanerPool:
-        """The cleaners that work in the background; refused if the broker has none."""
-        if self._pool is None:
-            raise InvalidConfigurationError("no cleaners run: the broker has no background work")
+    def pool(self) -> CleanerPool | None:
+        """The cleaner threads; None without `background=True`."""
         return self._pool
 
     def metrics(self) -> CleanerMetrics:

@@ -1,4 +1,4 @@
-"""Time in a test's hand: letting it pass until something holds, or to the next event."""
+"""Waiting on a broker's clock until a condition holds."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
-from logstore.errors import InvalidConfigurationError
-from logstore.runtime import VirtualClock, wall_ms_of
+from logstore.runtime import wall_ms_of
 
 if TYPE_CHECKING:
     from logstore.runtime import Runtime
@@ -28,14 +27,6 @@ def run_until(
     wait_ms = left_ms if timeout_ms is None else min(left_ms, timeout_ms)
     runtime.scheduler.wait_until(lambda: clock.now_ms() >= moment_ms, timeout_ms=wait_ms)
     return clock.now_ms() >= moment_ms
-
-
-def next_event(runtime: Runtime) -> int | None:
-    """Move to the next moment at which something is due; see `Broker.next_event`."""
-    clock = runtime.clock
-    if not isinstance(clock, VirtualClock):
-        raise InvalidConfigurationError("only a virtual clock moves from event to event")
-    return clock.now_ms() if clock.step() else None
 
 
 def _ms_of(timeout: timedelta | float) -> int:

@@ -693,9 +693,10 @@ def choose(
 
 def warn_of_strategy(broker: Broker, *topics: str) -> None:
     """Say what KIP-280 advises against in the configurations of topics."""
+    from logstore.analysis.broker_state import topic_config
     from logstore.cleaner.strategy import recommendations
     from logstore.cli.show.output import note
 
     for name in topics:
-        for text in recommendations(broker.manager.catalog.config(name)):
+        for text in recommendations(topic_config(broker, name)):
             note(f"topic {name}: {text}")

@@ -78,7 +78,7 @@ class LogRegistry:
         self._services = services
         self._lock = lock
         self._read_only = read_only
-        self._replicated = replicated
+        self.is_replicated = replicated
         self._logs: dict[TopicPartition, Log] = {}
         for directory in directories:
             directory.went_offline.subscribe(partial(self._take_logs_offline, directory))
@@ -186,7 +186,7 @@ class LogRegistry:
         except UnknownTopicOrPartitionError:  # another process moved it, or deleted it
             self._homes[topic_partition] = find_folder(self.directories, topic_partition)
             return self._open(topic_partition)
-        if self._replicated:
+        if self.is_replicated:
             log.writer.refuse = partial(_refuse_without_leader, topic_partition)
         log_changed = self._services.events.log_changed
         log.local.went_offline.subscribe(partial(self._take_directory_offline, log))
@@ -206,7 +206,7 @@ class LogRegistry:
                     topic_partition,
                     config,
                     self._catalog.broker_config,
-                    replicated=self._replicated,
+                    replicated=self.is_replicated,
                 )
                 if lacks_id and topic.id is not None:
                     topic_id = decode_topic_id(topic.id)

@@ -172,7 +172,7 @@ def _offset_of(
         )
     offset = before.offset
     if before.time_ms is not None:
-        offset = broker.first_offset_at(topic, numbers[0], before.time_ms)
+        offset = broker.log(topic, numbers[0]).reader.first_offset_at(before.time_ms)
     return {TopicPartition(topic, numbers[0]): offset}
 
 

@@ -182,9 +182,10 @@ def read(
 def _latest(
     broker: Broker, topic: str, records: Iterator[ConsumerRecord]
 ) -> Iterator[ConsumerRecord]:
+    from logstore.analysis.broker_state import topic_config
     from logstore.clients.table import latest_per_key
 
-    return latest_per_key(records, broker.manager.catalog.config(topic))
+    return latest_per_key(records, topic_config(broker, topic))
 
 
 def _first_offset(log: Log, start: Start) -> int:

@@ -261,7 +261,7 @@ def output(tmp_path, capsys):
     broker.create_topic("t", configs=COMPACT)
     write(broker.log(TP))
     broker.log(TP).local.flush(force=True)
-    broker.kill()
+    broker._kill()
 
     def call(*args):
         found = CliRunner().invoke(main, [*args, "--data-dir", str(data_dir), "--format", "jsonl"])

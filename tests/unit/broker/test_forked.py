@@ -119,7 +119,7 @@ def test_every_kind_of_broker_is_refused(tmp_path, kind):
     before = tree(DiskFileSystem(), str(tmp_path))
 
     def use_it():
-        refused(broker.topics, lambda: broker.end_offsets([A0]), lambda: list(broker.read("a")))
+        refused(broker.topics, lambda: broker.log(A0), lambda: list(broker.read("a")))
         if clock is not None:
             clock.advance(days=30)  # with whatever was scheduled before the fork
         broker.close()
