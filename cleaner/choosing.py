@@ -132,7 +132,7 @@ class LogChooser:
         if not (state.checkpoint_repaired and log.config.compact and self._states.begin(tp)):
             return
         try:
-            log.local.check_open()  # one of the same name may be in its place
+            log.check_open()  # one of the same name may be in its place
             # Measured again: until now it could have been cut.
             again = self.state_of(log)
             if again.checkpoint_repaired:

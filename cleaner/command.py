@@ -106,7 +106,7 @@ class CleanCommand:
                 raise outcome
         for log in logs:
             with _unless_deleted():
-                log.local.delete_expired_files()
+                log.delete_expired_files()
         return self._outcome
 
     def rehearse(self, logs: Sequence[Log]) -> CleanOutcome:

@@ -120,9 +120,9 @@ def one_pass(
     has_begun = False
     steps = clean_pass(log, config, first_dirty, upper_bound, pass_number=number, dry_run=dry_run)
     try:
-        with StorageGuard(None if dry_run else log.local, log.topic_partition, "cannot clean"):
+        with StorageGuard(None if dry_run else log, log.topic_partition, "cannot clean"):
             with log.lock:
-                log.local.check_open()  # one of the same name may be in its place, or none
+                log.check_open()  # one of the same name may be in its place, or none
                 if not still_fits(log, state, checkpoint_of()):
                     return Outcome(Ending.OUTDATED)
                 has_begun = True

@@ -94,7 +94,7 @@ class UncleanablePartitions:
         the failure.
         """
         try:
-            log.local.check_open()
+            log.check_open()
         except LogStoreError as reason:
             logger.info("%s is passed over: %s", log.topic_partition, reason)
         else:

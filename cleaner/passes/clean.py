@@ -100,7 +100,7 @@ def clean_pass(
     -----
     Memory: the map and the I/O buffers, whatever the log's size. Source: docs/spec/cleaner.md §1.
     """
-    log.local.check_open()
+    log.check_open()
     generation = log.generation
     clock = log.runtime.clock
     now_ms = clock.now_ms()
@@ -262,7 +262,7 @@ def _swap(log: Log, replacements: list[Replacement], generation: int) -> None:
     """
     with log.lock:
         if log.generation == generation:
-            log.local.check_open()
+            log.check_open()
             new: list[LogSegment] = []
             old: list[LogSegment] = []
             for destination, group in replacements:

@@ -614,7 +614,7 @@ class _Partition:
         """Return when a file that was renamed goes, as far as this process knows."""
         if self._broker.manager.read_only:
             return default_ms
-        due_ms = self._log.local.deletion_due_ms(path)
+        due_ms = self._log.deletion_due_ms(path)
         if due_ms is None:
             return default_ms
         return self._now_ms + max(0, due_ms - self._broker.clock.monotonic_ns() // 1_000_000)

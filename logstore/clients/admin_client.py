@@ -609,7 +609,7 @@ class AdminClient:
                     "leader_id": node_id,
                     "leader_epoch": self._manager.log(
                         TopicPartition(topic.name, number)
-                    ).local.leader_epoch,
+                    ).leader_epoch,
                     "replica_nodes": [node_id],
                     "isr_nodes": [node_id],
                     "offline_replicas": [],

@@ -187,9 +187,9 @@ class Housekeeping:
         """Flush the logs that were last flushed `flush.ms` ago or more."""
         now_ms = self._manager.runtime.clock.now_ms()
         for log in self._manager.registry.open_logs():
-            if not log.is_offline and now_ms - log.local.last_flush_ms >= log.config.flush_ms:
+            if not log.is_offline and now_ms - log.last_flush_ms >= log.config.flush_ms:
                 with _one_of_many(log.topic_partition, "flush"):
-                    log.local.flush()
+                    log.flush()
 
     def _flush_idle_ms(self) -> int | None:
         return self._soonest(self._manager.registry.open_logs(), _flush_due_ms)
@@ -236,4 +236,4 @@ def _expiry_ms(log: Log) -> int | None:
 def _flush_due_ms(log: Log) -> int | None:
     if log.is_offline or log.log_end_offset <= log.recovery_point:
         return None
-    return log.local.last_flush_ms + log.config.flush_ms
+    return log.last_flush_ms + log.config.flush_ms

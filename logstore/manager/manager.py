@@ -274,7 +274,7 @@ class LogManager:
         for log in self.registry.open_logs():
             with suppress(UnknownTopicOrPartitionError):  # just deleted
                 if not log.is_offline:
-                    log.local.delete_expired_files()
+                    log.delete_expired_files()
         self.registry.delete_folders()
 
     # -- services ------------------------------------------------------------------------
@@ -322,7 +322,7 @@ class LogManager:
     def check_not_inside(self) -> None:
         """Raise `IllegalStateError` if this thread is changing a log."""
         for log in self.registry.open_logs():
-            log.local.check_not_inside()
+            log.check_not_inside()
 
     def abandon(self, why: str) -> None:
         """Abandon everything as if the process ended: nothing is flushed or marked.

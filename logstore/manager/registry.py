@@ -189,9 +189,9 @@ class LogRegistry:
         if self.is_replicated:
             log.writer.refuse = partial(_refuse_without_leader, topic_partition)
         log_changed = self._services.events.log_changed
-        log.local.went_offline.subscribe(partial(self._take_directory_offline, log))
-        log.local.check_owner = partial(self._check_lock, topic_partition)
-        log.local.changed.subscribe(log_changed.emit)
+        log.went_offline.subscribe(partial(self._take_directory_offline, log))
+        log.check_owner = partial(self._check_lock, topic_partition)
+        log.changed.subscribe(log_changed.emit)
         log_changed.emit()  # what is opened is looked after, too
         return log
 
@@ -307,7 +307,7 @@ class LogRegistry:
                 target.half_opened.discard(topic_partition)
             except BaseException:
                 del self._logs[topic_partition]
-                log.local.abandon("could not be opened where it was moved to", KafkaStorageError)
+                log.abandon("could not be opened where it was moved to", KafkaStorageError)
                 raise
             move.finish()
         self.schedule_folder_deletion(log.config.file_delete_delay_ms)
@@ -318,7 +318,7 @@ class LogRegistry:
         To be called before anything is changed: the caller may be a signal handler or a listener.
         """
         for log in self.open_logs_of(topic):
-            log.local.check_not_inside()
+            log.check_not_inside()
             self._services.check_pausable(log.topic_partition)
 
     @one_at_a_time
@@ -339,7 +339,7 @@ class LogRegistry:
                 continue
             self._services.pause(tp)
             if (log := self._logs.pop(tp, None)) is not None:
-                log.local.abandon()
+                log.abandon()
             with directory.guard(f"cannot delete {tp}"):
                 directory.retire(tp, delay_ms)
             del self._homes[tp]
@@ -379,7 +379,7 @@ class LogRegistry:
     def _take_logs_offline(self, directory: LogDirectory, reason: str) -> None:
         for tp, log in list(self._logs.items()):
             if self._homes.get(tp) is directory and not log.lifetime.is_over:
-                log.local.go_offline(f"data directory {directory.path} is offline: {reason}")
+                log.go_offline(f"data directory {directory.path} is offline: {reason}")
 
     def offsets_in(self, directory: LogDirectory) -> dict[TopicPartition, CheckpointOffsets]:
         """Return what the checkpoints of a directory have to say of its open logs."""
@@ -426,7 +426,7 @@ class LogRegistry:
     def abandon(self, why: str) -> None:
         """Close the files of every log, and every directory, as they are."""
         for log in self._logs.values():
-            log.local.abandon(why, IllegalStateError)
+            log.abandon(why, IllegalStateError)
         for directory in self.directories:
             directory.close(clean=False)
         self._logs.clear()

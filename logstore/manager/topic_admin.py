@@ -195,7 +195,7 @@ class TopicAdmin:
         """Store the dynamic settings of a broker and apply them."""
         catalog = self._catalog
         for log in self._registry.open_logs():
-            log.local.check_not_inside()
+            log.check_not_inside()
         before = {topic.name: catalog.config(topic.name) for topic in catalog.topics()}
         with self._storing():
             self._store.put_settings({each: own_layer(config, each) for each in Layer})
@@ -221,7 +221,7 @@ class TopicAdmin:
                 with directory.guard("cannot write the cleaner checkpoint"):
                     directory.step_back_cleaner_offsets(topic)
         for log in self._registry.open_logs_of(topic):
-            log.local.set_config(config)
+            log.set_config(config)
         self._services.events.config_changed.emit(topic)
 
     @one_at_a_time

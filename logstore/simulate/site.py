@@ -134,7 +134,7 @@ class Site:
             return DOWN, None
         try:
             log = self.running.log(tp)
-            log.local.check_open()
+            log.check_open()
         except UnknownTopicOrPartitionError:
             return ABSENT, None
         except LogStoreError:

@@ -407,7 +407,7 @@ class _Stand:
         try:
             leaders = [nodes.leader_of(log.topic_partition) for log in logs]
             ends = [
-                _LogStand(log.reader.upper_offset(isolation), log.local.log_end)
+                _LogStand(log.reader.upper_offset(isolation), log.log_end)
                 for log in logs
                 if not log.is_offline
             ]
@@ -540,7 +540,7 @@ def _fetched(
         )
         upper = found.high_watermark if aborted is None else found.last_stable_offset
         # A read ends with its segment: no wait brings more if the rest is in a later one.
-        is_cut = partition.fetch_offset < log.local.log_end.base_offset < upper
+        is_cut = partition.fetch_offset < log.log_end.base_offset < upper
         return _FetchedOne(found, len(read.data), waits=not is_cut)
     except LogStoreError as error:
         return _FetchedOne(_unread(partition, error.code))
@@ -656,7 +656,7 @@ def _listed(
     if session.version >= _LEADER_EPOCHS_FROM:
         # A leader's epoch begins with its leadership, before its first record.
         is_silent = log.epochs.latest is None and target in _AT_THE_START
-        found.leader_epoch = log.local.leader_epoch if is_silent else listed.leader_epoch
+        found.leader_epoch = log.leader_epoch if is_silent else listed.leader_epoch
     return found
 
 
@@ -664,7 +664,7 @@ def _offset_of(log: Log, target: int, isolation: Isolation) -> ListedOffset | No
     """Return what a reader of an isolation may know (Partition.fetchOffsetForTimestamp)."""
     end_offset = log.reader.upper_offset(isolation)
     if target == LATEST_TIMESTAMP:
-        return ListedOffset(-1, end_offset, log.local.leader_epoch)
+        return ListedOffset(-1, end_offset, log.leader_epoch)
     listed = log.reader.offset_for_timestamp(target)
     if listed is None or target in _AT_THE_START:
         return listed
@@ -704,7 +704,7 @@ def _epoch_end(
         tp = TopicPartition(topic, partition.partition)
         log = session.service.nodes.log(tp, partition.current_leader_epoch)
         asked, end_offset = partition.leader_epoch, log.log_end_offset
-        if asked == log.local.leader_epoch:
+        if asked == log.leader_epoch:
             found.leader_epoch, found.end_offset = asked, end_offset
         else:
             found.leader_epoch, found.end_offset = log.epochs.end_offset_for(asked, end_offset)

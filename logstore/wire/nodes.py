@@ -202,7 +202,7 @@ class Nodes:
         """Return who leads and has copies of a partition."""
         me = (self.node_id,)
         try:
-            epoch = self.manager.log(topic_partition).local.leader_epoch
+            epoch = self.manager.log(topic_partition).leader_epoch
         except KafkaStorageError as error:  # the only replica stands in a directory that failed
             return PartitionView(NO_LEADER, NO_PARTITION_LEADER_EPOCH, me, me, me, error)
         except LogStoreError as error:
@@ -245,7 +245,7 @@ class Nodes:
         NotLeaderForPartitionError
             Another node leads.
         """
-        check_epoch(log.topic_partition, log.local.leader_epoch, current_leader_epoch)
+        check_epoch(log.topic_partition, log.leader_epoch, current_leader_epoch)
 
     def leader_of(self, topic_partition: TopicPartition) -> tuple[int, int]:
         """Return leader and leader epoch as they are known here, to see whether they change."""

@@ -737,7 +737,7 @@ def open_log(runtime: Runtime, request: LoadRequest) -> Log:
             clean=False,
             recovery_point=log.recovery_point,
             log_start_offset=log.log_start_offset,
-            reached_offset=max(log.local.log_end.offset, log.log_start_offset),
+            reached_offset=max(log.log_end.offset, log.log_start_offset),
             keep_reached_offset=None,
             high_watermark=None if log.offsets.is_alone else log.high_watermark,
             on_damage=OnDamage.RECOVER,
@@ -747,5 +747,5 @@ def open_log(runtime: Runtime, request: LoadRequest) -> Log:
         log.recover_as(LogLoader(runtime, again).load())
 
     if not request.surveys:
-        log.local.reload = reload
+        log.reload = reload
     return log

@@ -59,7 +59,7 @@ class _Deletion(NamedTuple):
 
 
 class LocalLog:
-    """One partition's folder on a disk.
+    """The files of one partition's log, which `Log` derives from.
 
     Changes need the `lock`. Readers take the segments' view and `log_end` as they were published.
 
@@ -320,7 +320,7 @@ class LocalLog:
         self.producer_state.take_snapshot()
 
     @contextmanager
-    def at_rest(self) -> Iterator[None]:
+    def files_at_rest(self) -> Iterator[None]:
         """Keep the files, inside, as a clean stop leaves them; readers go on, others wait.
 
         Raises
@@ -369,18 +369,18 @@ class LocalLog:
         for segment in self.segments:
             segment.close_handlers()
 
-    def go_on_in(self, copy: LocalLog) -> None:
+    def take_files_of(self, copy: LocalLog) -> None:
         """Replace the files by those of another one, which was opened over a copy of these.
 
-        To be called while this one is `at_rest`. A reader in the middle of the old files
+        To be called while this one is at rest. A reader in the middle of the old files
         looks again.
         """
         old = self.segments.view
-        self.go_on_as(copy)
+        self.take_state_of(copy)
         for segment in old:
             segment.close_handlers()
 
-    def go_on_as(self, copy: LocalLog) -> None:
+    def take_state_of(self, copy: LocalLog) -> None:
         """Take over the state of another log; readers keep the files that are open."""
         self.directory = copy.directory
         self.segments = copy.segments
@@ -414,7 +414,7 @@ class LocalLog:
             self.runtime.fs.sync_dir(self.directory)
             self._schedule_deletion(segment.remove_files)
 
-    def replace_segments(
+    def swap_segments(
         self,
         new_segments: Sequence[LogSegment],
         old_segments: Sequence[LogSegment],
@@ -436,7 +436,7 @@ class LocalLog:
         bases = (segment.base_offset for segment in old)
         self.delete_snapshots(base for base in bases if base not in self.segments)
 
-    def split_segment(self, segment: LogSegment) -> list[LogSegment]:
+    def swap_in_parts_of(self, segment: LogSegment) -> list[LogSegment]:
         """Put several segments in the place of one; see `logstore.storage.log.split`."""
         new = split_segment(
             self.runtime,
@@ -628,7 +628,7 @@ class LocalLog:
             self.go_offline(f"cannot rebuild the producer state: {error}")
             raise
 
-    def _check(self) -> None:
+    def _check_files(self) -> None:
         """Assert the invariants of the segments and their end."""
         view = self.segments.view
         assert view, "a log has at least one segment"

@@ -1,12 +1,12 @@
-"""A partition's log, made of files, offsets, a writer and a reader.
+"""A partition's log: files, offsets, a writer and a reader.
 
-`Log` is what the others hold. It has four parts, none of which knows it: `LocalLog` (files),
-`LogOffsets` (what readers may see), `LogWriter` (appends and rolls) and `LogReader`. Here stands
-what concerns several of them: retention, delete-records, truncation, moves, swaps and the close.
+`Log` is the files (`LocalLog`, its base class) together with `LogOffsets` (what readers may see),
+`LogWriter` (appends and rolls) and `LogReader`. It adds the operations that concern several of
+them: retention, delete-records, truncation, moves, swaps and the close.
 
-One lock guards everything that changes the log. Readers take an immutable view of the segments
-and the published end offset, and hold no lock while they read. The log starts no thread and never
-calls the cleaner; the cleaner asks for segments and hands back others through `replace_segments`.
+One lock guards every change of the log. Readers take an immutable view of the segments and the
+published end offset, and hold no lock while they read. The log starts no thread and never calls
+the cleaner; the cleaner asks for segments and passes new ones to `replace_segments`.
 """
 
 from __future__ import annotations
@@ -43,30 +43,26 @@ HIGH_WATERMARK = -1
 """As the offset of a delete-records request: everything below the high watermark."""
 
 
-class Log:
-    """One partition's log; opened through `logstore.storage.loading.loader.open_log`.
+class Log(LocalLog):
+    """One partition's log; `logstore.storage.loading.loader.open_log` opens it.
 
-    Thread safety: any thread may read; changes serialise on the log's lock. The checkpoints of
-    the data directory are the log manager's to write.
+    Any thread may read; changes are serialized by the lock. The log manager writes the checkpoints
+    of the data directory.
 
     Attributes
     ----------
-    local : LocalLog
-        Its files.
     offsets : LogOffsets
         How far readers may see.
     writer : LogWriter
     reader : LogReader
-    lifetime : Lifetime
-        Over once the log is closed, or gone with its topic.
     findings : tuple of Finding
-        The findings of its opening.
+        What opening the log found.
     damages : tuple of Damage
-        The damages that its opening passed over; none unless it was asked to.
+        Damage that opening the log passed over; empty unless that was requested.
     torn : tuple of Damage
-        What stands behind all that is valid, if its opening looked at every batch.
+        What follows the last valid batch, if opening the log read every batch.
     surveyed : mapping of str to SegmentBounds
-        The `.log` files that are not shown as they lie, since something in them is passed over.
+        The `.log` files that are read with parts left out.
     """
 
     def __init__(
@@ -88,13 +84,7 @@ class Log:
         torn: Sequence[Damage] = (),
         surveyed: Mapping[str, SegmentBounds] = MappingProxyType({}),
     ) -> None:
-        self.runtime = runtime
-        self.topic_partition = topic_partition
-        self.findings = tuple(findings)
-        self.damages = tuple(damages)
-        self.torn = tuple(torn)
-        self.surveyed = surveyed
-        self.local = LocalLog(
+        super().__init__(
             runtime,
             directory,
             topic_partition,
@@ -105,61 +95,33 @@ class Log:
             log_end_offset=log_end_offset,
             recovery_point=recovery_point,
         )
-        self.offsets = LogOffsets(self.local, log_start_offset, high_watermark)
-        self.writer = LogWriter(self.local, self.offsets)
-        self.reader = LogReader(self.local, self.offsets)
-        self.lock = self.local.lock
-        self.lifetime = self.local.lifetime
-        for member in (self, self.local, self.offsets, self.writer, self.reader):
+        self.findings = tuple(findings)
+        self.damages = tuple(damages)
+        self.torn = tuple(torn)
+        self.surveyed = surveyed
+        self.offsets = LogOffsets(self, log_start_offset, high_watermark)
+        self.writer = LogWriter(self, self.offsets)
+        self.reader = LogReader(self, self.offsets)
+        for member in (self.offsets, self.writer, self.reader):
             self.lifetime.add(member)
 
     def __repr__(self) -> str:
         return (
             f"Log({self.topic_partition}, offsets [{self.offsets.log_start_offset}, "
-            f"{self.local.log_end.offset}), {len(self.local.segments)} segments)"
+            f"{self.log_end.offset}), {len(self.segments)} segments)"
         )
 
     # -- what it is now ------------------------------------------------------------------
 
     @property
-    @lasting
-    def directory(self) -> str:
-        """The folder of its files."""
-        return self.local.directory
-
-    @property
-    @lasting
-    def config(self) -> LogConfig:
-        """The settings in force."""
-        return self.local.config
-
-    @property
-    @lasting
-    def segments(self) -> LogSegments:
-        """Its segments, by base offset."""
-        return self.local.segments
-
-    @property
     def active_segment(self) -> LogSegment:
         """The last segment, the only one that takes appends."""
-        return self.local.segments.active
+        return self.segments.active
 
     @property
     def size_bytes(self) -> int:
         """Data bytes of all segments."""
-        return self.local.segments.size_bytes
-
-    @property
-    @lasting
-    def producer_state(self) -> ProducerStateManager:
-        """The state of its producers."""
-        return self.local.producer_state
-
-    @property
-    @lasting
-    def epochs(self) -> LeaderEpochCache:
-        """Its leader epochs."""
-        return self.local.epochs
+        return self.segments.size_bytes
 
     @property
     @lasting
@@ -170,7 +132,7 @@ class Log:
     @property
     def log_end_offset(self) -> int:
         """Next offset to assign; exclusive end of the log."""
-        return self.local.log_end.offset
+        return self.log_end.offset
 
     @property
     def high_watermark(self) -> int:
@@ -181,24 +143,6 @@ class Log:
     def last_stable_offset(self) -> int:
         """Exclusive end of what is decided: no open transaction below it, but the log start."""
         return self.offsets.last_stable_offset
-
-    @property
-    @lasting
-    def recovery_point(self) -> int:
-        """Everything below is known to be durable, or gone."""
-        return self.local.recovery_point
-
-    @property
-    @lasting
-    def generation(self) -> int:
-        """Number of truncations begun."""
-        return self.local.generation
-
-    @property
-    @lasting
-    def is_offline(self) -> bool:
-        """Whether a failure of the disk put an end to the use of this log."""
-        return self.local.is_offline
 
     def subscribe(self, listener: Callable[[], object]) -> Unsubscribe:
         """Tell a listener, from now on, whenever there may be something new to ask this log.
@@ -220,11 +164,10 @@ class Log:
         callable
             Ends the subscription.
         """
-        local = self.local
         with ExitStack() as subscriptions:
-            for signal in (local.changed, local.closed):
+            for signal in (self.changed, self.closed):
                 subscriptions.callback(signal.subscribe(listener))
-            subscriptions.callback(local.went_offline.subscribe(lambda _: listener()))
+            subscriptions.callback(self.went_offline.subscribe(lambda _: listener()))
             return subscriptions.pop_all().close
 
     # -- closing -------------------------------------------------------------------------
@@ -242,33 +185,32 @@ class Log:
             As of the end; None if it is offline, or was closed before.
         """
         with self.lock:
-            return None if self.lifetime.is_over else self.local.change(self._close)
+            return None if self.lifetime.is_over else self.change(self._close)
 
     def _close(self) -> CheckpointOffsets | None:
-        local = self.local
         offsets = None
-        if not local.is_offline:
+        if not self.is_offline:
             self._name_log_start()
-            local.begin()
-            with local.guard("cannot close"):
-                local.come_to_rest()
-                for segment in local.segments:
+            self.begin()
+            with self.guard("cannot close"):
+                self.come_to_rest()
+                for segment in self.segments:
                     segment.close()
-                local.delete_expired_files(force=True)
+                self.delete_expired_files(force=True)
             offsets = self.offsets.checkpoint()
-        local.close_files()
-        local.is_unfinished = False
+        self.close_files()
+        self.is_unfinished = False
         self.lifetime.end()
-        local.closed.emit()
+        self.closed.emit()
         return offsets
 
     @contextmanager
     def at_rest(self) -> Iterator[None]:
-        """Keep the files, inside, so that they can be opened elsewhere; see `LocalLog.at_rest`."""
+        """Keep the files so that they can be opened elsewhere; see `LocalLog.files_at_rest`."""
         with self.lock:
-            self.local.check_open()
-            self.local.change(self._name_log_start)
-            with self.local.at_rest():
+            self.check_open()
+            self.change(self._name_log_start)
+            with self.files_at_rest():
                 yield
 
     def _name_log_start(self) -> None:
@@ -283,7 +225,7 @@ class Log:
             return
         data_end = self.log_end_offset
         with (
-            self.local.guard("cannot read the end"),
+            self.guard("cannot read the end"),
             suppress(CorruptRecordError, UnsupportedFormatError),  # found when it is read
         ):
             data_end = active.read_next_offset()
@@ -325,7 +267,7 @@ class Log:
         """Return the exclusive end of what a request deletes; refuses as `delete_records`."""
         offsets = self.offsets
         with self.lock:
-            self.local.check_open()
+            self.check_open()
             if not self.config.delete:
                 raise PolicyViolationError(
                     f"records of {self.topic_partition} cannot be deleted:"
@@ -348,7 +290,7 @@ class Log:
         OffsetOutOfRangeError
             `offset` is above the high watermark; nothing was changed.
         """
-        return self.local.change(self._raise_log_start, offset)
+        return self.change(self._raise_log_start, offset)
 
     def _raise_log_start(self, offset: int) -> bool:
         from logstore.storage.log.retention import RetentionRule  # see `retention_decision`
@@ -367,14 +309,14 @@ class Log:
         # Loaded here, since a log that is only read, or written for a while, does without.
         from logstore.storage.log.retention import LogBounds, RetentionRule, decide_retention
 
-        local, offsets = self.local, self.offsets
-        with self.lock, local.guard("cannot decide about retention"):
-            local.check_open()
+        offsets = self.offsets
+        with self.lock, self.guard("cannot decide about retention"):
+            self.check_open()
             return decide_retention(
                 self.topic_partition,
-                local.segments.view,
+                self.segments.view,
                 self.config,
-                LogBounds(offsets.log_start_offset, offsets.high_watermark, local.log_end.offset),
+                LogBounds(offsets.log_start_offset, offsets.high_watermark, self.log_end.offset),
                 self.runtime.clock.now_ms(),
                 rules=tuple(RetentionRule) if rules is None else rules,
                 first_dirty_offset=first_dirty_offset,
@@ -394,10 +336,10 @@ class Log:
 
     def delete_old_segments(self, *, first_dirty_offset: int = 0) -> RetentionDecision:
         """Run retention once; return what was decided, and done."""
-        return self.local.change(self._delete_old_segments, first_dirty_offset)
+        return self.change(self._delete_old_segments, first_dirty_offset)
 
     def _delete_old_segments(self, first_dirty_offset: int) -> RetentionDecision:
-        self.local.check_open()
+        self.check_open()
         decision = self.retention_decision(first_dirty_offset=first_dirty_offset)
         self._retain(decision)
         return decision
@@ -406,17 +348,16 @@ class Log:
         """Remove the segments that a decision names, inside a change."""
         if not decision.removed:
             return
-        local = self.local
-        gone = [local.segments.get(verdict.base_offset) for verdict in decision.removed]
-        with local.guard("cannot delete segments"):
-            local.check_changeable()
+        gone = [self.segments.get(verdict.base_offset) for verdict in decision.removed]
+        with self.guard("cannot delete segments"):
+            self.check_changeable()
             if decision.rolls:
                 self.writer.roll_inside()
                 # Else a crash might leave no segment at all, and the log would start anew at 0.
-                self.runtime.fs.sync_dir(local.directory)
+                self.runtime.fs.sync_dir(self.directory)
             self.offsets.increment_log_start(decision.log_start_offset)
-            local.remove_segments(segment for segment in gone if segment is not None)
-            local.delete_snapshots(verdict.base_offset for verdict in decision.removed)
+            self.remove_segments(segment for segment in gone if segment is not None)
+            self.delete_snapshots(verdict.base_offset for verdict in decision.removed)
         if VERIFY:
             self._check()
 
@@ -444,20 +385,19 @@ class Log:
             raise ValueError(
                 f"cannot truncate {self.topic_partition} to a negative offset {offset}"
             )
-        return self.local.change(self._truncate_to, offset)
+        return self.change(self._truncate_to, offset)
 
     def _truncate_to(self, offset: int) -> bool:
-        local = self.local
-        with local.guard("cannot truncate"):
-            local.check_changeable()
-            if offset >= local.log_end.offset:
-                local.epochs.truncate_from_end(local.log_end.offset, flush=True)
+        with self.guard("cannot truncate"):
+            self.check_changeable()
+            if offset >= self.log_end.offset:
+                self.epochs.truncate_from_end(self.log_end.offset, flush=True)
                 return False
-            if offset < local.segments.first.base_offset:
+            if offset < self.segments.first.base_offset:
                 self._truncate_fully(offset, offset)
                 return True
-            with local.truncation():
-                local.cut_segments(offset)
+            with self.truncation():
+                self.cut_segments(offset)
                 self.offsets.follow_truncation()
             if VERIFY:
                 self._check()
@@ -481,14 +421,13 @@ class Log:
             raise ValueError(
                 f"cannot start {self.topic_partition} at {start} and end it at {offset}"
             )
-        self.local.change(self._truncate_fully, offset, start)
+        self.change(self._truncate_fully, offset, start)
 
     def _truncate_fully(self, offset: int, start: int) -> None:
-        local = self.local
-        with local.guard("cannot truncate"):
-            local.check_changeable()
-            with local.truncation():
-                local.start_anew(offset)
+        with self.guard("cannot truncate"):
+            self.check_changeable()
+            with self.truncation():
+                self.start_anew(offset)
                 self.offsets.restart(start)
             if VERIFY:
                 self._check()
@@ -501,7 +440,7 @@ class Log:
         To be called while this log is at rest. Whoever holds it appends and reads on without
         noticing.
         """
-        self.local.go_on_in(copy.local)
+        self.take_files_of(copy)
         self.offsets.set_high_watermark(self.offsets.high_watermark)
         if VERIFY:
             self._check()
@@ -513,11 +452,11 @@ class Log:
 
         Readers keep the files that are open.
         """
-        with self.local.truncation():
-            self.local.go_on_as(copy.local)
+        with self.truncation():
+            self.take_state_of(copy)
             self.offsets.recover(copy.offsets.log_start_offset)
         # Else a crash could bring back records that were cut, next to those appended from now on.
-        self.local.flush(force=True)
+        self.flush(force=True)
         if VERIFY:
             self._check()
 
@@ -546,18 +485,17 @@ class Log:
         Offsets do not change. See `logstore.storage.segment.swap` for the order that makes a crash
         harmless.
         """
-        self.local.change(self._replace_segments, new_segments, old_segments, apart)
+        self.change(self._replace_segments, new_segments, old_segments, apart)
 
     def _replace_segments(
         self, new_segments: Sequence[LogSegment], old_segments: Sequence[LogSegment], apart: bool
     ) -> None:
-        local = self.local
-        with local.guard("cannot replace segments"):
-            local.check_changeable()
-            local.replace_segments(new_segments, old_segments, apart=apart)
+        with self.guard("cannot replace segments"):
+            self.check_changeable()
+            self.swap_segments(new_segments, old_segments, apart=apart)
             if VERIFY:
                 for segment in new_segments:
-                    if local.segments.get(segment.base_offset) is segment:
+                    if self.segments.get(segment.base_offset) is segment:
                         segment._check()
                 self._check()
 
@@ -569,13 +507,12 @@ class Log:
         SegmentOverflowError, CorruptRecordError, CorruptIndexError, UnsupportedFormatError
             It cannot be split; the log is unchanged (`logstore.storage.log.split.split_segment`).
         """
-        return self.local.change(self._split_segment, segment)
+        return self.change(self._split_segment, segment)
 
     def _split_segment(self, segment: LogSegment) -> list[LogSegment]:
-        local = self.local
-        with local.guard("cannot split a segment"):
-            local.check_changeable()
-            new = local.split_segment(segment)
+        with self.guard("cannot split a segment"):
+            self.check_changeable()
+            new = self.swap_in_parts_of(segment)
             if VERIFY:
                 self._check()
             return new

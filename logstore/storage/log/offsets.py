@@ -182,7 +182,7 @@ class LogOffsets:
 
     def _check(self) -> None:
         """Assert every invariant that ties segments and offsets together."""
-        self._local._check()
+        self._local._check_files()
         first = self._local.segments.first.base_offset
         assert first <= max(self.log_start_offset, self._restarted_at)
         assert self.log_start_offset <= self.high_watermark <= self._local.log_end.offset

@@ -71,7 +71,6 @@ def handles(broker):
         "log": log,
         "reader": log.reader,
         "writer": log.writer,
-        "files": log.local,
         "offsets": log.offsets,
     }
 

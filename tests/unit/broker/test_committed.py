@@ -260,7 +260,7 @@ def output(tmp_path, capsys):
     broker = Broker(data_dir, clock=VirtualClock())
     broker.create_topic("t", configs=COMPACT)
     write(broker.log(TP))
-    broker.log(TP).local.flush(force=True)
+    broker.log(TP).flush(force=True)
     broker._kill()
 
     def call(*args):

@@ -78,7 +78,7 @@ def test_a_child_is_refused_and_changes_nothing(tmp_path):
             lambda: broker.coordinator,
             lambda: broker.manager.checkpoint_log_starts(),
             lambda: broker.manager.directories[0].forget_retired(),
-            lambda: log.local.flush(),
+            lambda: log.flush(),
             lambda: log.high_watermark,
             lambda: producer.commit_transaction(),
             lambda: next(reading),

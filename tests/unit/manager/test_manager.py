@@ -87,7 +87,7 @@ def test_recovery_starts_at_the_checkpoint(home):
     manager.topics.create("a", 1, {})
     log = manager.log(A0)
     fill(log, 10)
-    log.local.flush()
+    log.flush()
     manager.checkpoint_recovery_points()
     home.kill(manager)
     first = home.files()[f"a-0/{log_name(0)}"]

@@ -201,7 +201,7 @@ def test_the_files_are_the_same_and_the_old_ones_go_after_the_delay(place):
     times = place.mtimes(f"{place.here}/a-0")
     place.clock.advance(minutes=5)
     log = broker.log("a")
-    with log.local.at_rest():
+    with log.at_rest():
         files = tree(place.fs, f"{place.here}/a-0")
     move(broker, place.there)
     assert records(broker) == before
@@ -293,11 +293,11 @@ def test_an_interrupt_after_a_move_recovers_the_files_of_the_new_place(place):
     log = broker.log("a")
 
     def interrupted():
-        log.local.begin()
+        log.begin()
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        log.local.change(interrupted)
+        log.change(interrupted)
     append(broker, 1)
     assert len(records(broker)) == 13
     assert {segment.log_path.rpartition("/")[0] for segment in log.segments} == {
