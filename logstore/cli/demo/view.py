@@ -10,15 +10,14 @@ from contextlib import contextmanager
 from io import StringIO
 from typing import TYPE_CHECKING
 
-from rich import box
 from rich.console import Console
 from rich.padding import Padding
-from rich.table import Table
+from rich.table import Table as Grid
 from rich.text import Text
 
 from logstore.cli.show.inspect import STYLES, section_glyphs
 from logstore.cli.show.output import format_count, format_size, plural
-from logstore.cli.show.tables import can_print
+from logstore.cli.show.tables import Table, can_print
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -78,7 +77,7 @@ class Narrator:
 
     def pairs(self, lines: Sequence[tuple[str, str]]) -> None:
         """Print lines that each begin with a few words, in a column of their own."""
-        grid = Table.grid(padding=(0, 2, 0, 0))
+        grid = Grid.grid(padding=(0, 2, 0, 0))
         grid.add_column(no_wrap=True)
         grid.add_column()
         for first, second in lines:
@@ -100,7 +99,7 @@ class Narrator:
         self._marked(f"{mark} ", "bold red", text)
 
     def _marked(self, mark: str, style: str, text: str) -> None:
-        line = Table.grid(padding=0)
+        line = Grid.grid(padding=0)
         line.add_column(no_wrap=True)
         line.add_column()
         line.add_row(Text(mark, style), Text(text))
@@ -117,17 +116,8 @@ class Narrator:
         self, columns: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[str] = ()
     ) -> None:
         """Print a table."""
-        grid = Table(
-            box=box.SIMPLE_HEAD if can_print("─") else box.ASCII,
-            header_style="bold",
-            pad_edge=False,
-            show_edge=False,
-        )
-        for column in columns:
-            grid.add_column(column, justify="right" if column in right else "left")
-        for row in rows:
-            grid.add_row(*row)
-        self._print(grid, INDENT)
+        for line in Table(columns, right=right).lines(rows):
+            self._print(Text.from_ansi(line), INDENT)
 
     def picture(self, summary: PartitionSummary, scale_bytes: int) -> None:
         """Draw a bar a segment, as long as its bytes; `scale_bytes` is the longest one."""
@@ -138,7 +128,7 @@ class Narrator:
         middle = max(map(len, ["records", *counts]))
         right = max(map(len, ["size", *sizes]))
         longest = max(8, self.width - INDENT - left - middle - right - len("  uncleanable") - 8)
-        grid = Table.grid(padding=(0, 2, 0, 0))
+        grid = Grid.grid(padding=(0, 2, 0, 0))
         for justify in ("right", "right", "right", "left"):
             grid.add_column(justify=justify, no_wrap=True)
         grid.add_row(
@@ -172,7 +162,7 @@ class Narrator:
         totals = {name: sum(sections.values()) for name, sections in lines}
         names = max(map(len, totals))
         longest = self.width - INDENT - names - len("  1,023.9 KiB") - 3
-        grid = Table.grid(padding=(0, 2, 0, 0))
+        grid = Grid.grid(padding=(0, 2, 0, 0))
         for name, sections in lines:
             bar = Text()
             for section, size in sections.items():
