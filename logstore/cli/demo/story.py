@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from logstore import jit
-from logstore.analysis.broker_state import cleaning_decision
 from logstore.analysis.summary import PartitionSummary, inspect_partition
 from logstore.broker import Broker
 from logstore.cli.demo.accounts import Accounts, Chapter
@@ -156,7 +155,7 @@ class Story:
     def _why_due(self) -> str:
         """Say by the cleaner's own numbers what will make it clean now, if anything does."""
         log = self.broker.log(TOPIC)
-        decision = cleaning_decision(self.broker, log, foresee=False)
+        decision = self.broker.cleaner.chooser.decision_of(log)
         state = decision.state
         if not decision.will_clean:
             age = self.clock.now_ms() - log.active_segment.first_batch_timestamp()
