@@ -1,7 +1,7 @@
-"""What a broker has open, how it is configured, and what its cleaner thinks of a partition.
+"""The state of a broker: its directories, open logs and settings, and its cleaner's state.
 
-The page, the command line and the simulation ask here instead of reaching into the log manager and
-the cleaner.
+The page, the command line and the simulation use these functions instead of reaching into the log
+manager and the cleaner.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def subscribe_to_changes(
 
 
 class CleanerView(NamedTuple):
-    """A partition as the cleaner holds it.
+    """The cleaner's state of a partition.
 
     Attributes
     ----------
@@ -110,7 +110,7 @@ class CleanerView(NamedTuple):
 
 
 def cleaner_view(broker: Cleaned, topic_partition: TopicPartition) -> CleanerView:
-    """Return what the cleaner holds about a partition."""
+    """Return the cleaner's state of a partition."""
     cleaner = broker.cleaner
     return CleanerView(cleaner.marks.get(topic_partition), cleaner.states.of(topic_partition))
 

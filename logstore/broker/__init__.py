@@ -1,4 +1,4 @@
-"""A broker in one process: topics, producers, consumers, cleaning; in process or over the wire."""
+"""A broker in one process: topics, producers, consumers, cleaning, and the wire protocol."""
 
 from typing import TYPE_CHECKING
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from logstore.analysis.reports import CleanReport, ConfigChange, ExplainReport, RetainReport
     from logstore.analysis.stats import KeyStats, PartitionStats
     from logstore.broker.broker import Broker
-    from logstore.broker.doors import Page
+    from logstore.broker.plugins import Page
     from logstore.broker.snapshots import Snapshot
     from logstore.cleaner.pool.metrics import CleanerMetrics
     from logstore.cleaner.stats import CleanerStats
@@ -105,7 +105,7 @@ __getattr__, __dir__ = import_on_use(
         ),
         "logstore.analysis.stats": ("KeyStats", "PartitionStats"),
         "logstore.broker.broker": ("Broker",),
-        "logstore.broker.doors": ("Page",),
+        "logstore.broker.plugins": ("Page",),
         "logstore.broker.snapshots": ("Snapshot",),
         "logstore.cleaner.pool.metrics": ("CleanerMetrics",),
         "logstore.cleaner.stats": ("CleanerStats",),

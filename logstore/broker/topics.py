@@ -1,4 +1,4 @@
-"""The topics of data directories, read without a broker and the logs that it manages."""
+"""The topics of data directories, read without opening a broker or logs."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ def read_topics(
     broker_config: BrokerConfig,
     on_damage: Literal["recover", "refuse", "pass_over"],
 ) -> list[Topic]:
-    """Return the topics that a read-only `Broker` with these parameters would, by name.
+    """Return the topics by name, as a read-only `Broker` with these parameters would.
 
-    Raises as its constructor does.
+    Raises the errors of its constructor.
     """
     threads = background_threads(broker_config)
     directories, _, catalog = open_directories(

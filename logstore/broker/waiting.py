@@ -17,7 +17,7 @@ def run_until(
     condition: Callable[[], bool] | datetime | int,
     timeout: timedelta | float | None,
 ) -> bool:
-    """Let time pass until a condition holds, or up to a wall time; see `Broker.run_until`."""
+    """Let time pass until a condition holds, or until a wall time; see `Broker.run_until`."""
     clock = runtime.clock
     timeout_ms = None if timeout is None else _ms_of(timeout)
     if callable(condition):

@@ -1,4 +1,4 @@
-"""Opening of data directories: they themselves, the partitions in them, and their topics."""
+"""Opening data directories, with their partitions and topics."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ logger = logging.getLogger(__name__)
 
 
 class OpenDirectories(NamedTuple):
-    """Data directories that are open, where each partition lives, and which topics there are."""
+    """Open data directories, the directory of each partition, and the topics."""
 
     directories: list[LogDirectory]
     homes: PartitionMap[LogDirectory]
@@ -45,9 +45,10 @@ def open_directories(
     shown: ShownFolder | None = None,
     metadata_log: bool = False,
 ) -> OpenDirectories:
-    """Open data directories, and find what lives in them.
+    """Open data directories and list their partitions.
 
-    Parameters and errors are those of `LogManager`. If it raises, no directory is held.
+    Takes the parameters of `LogManager` and raises its errors. On an error, all directories are
+    closed.
     """
     max_bytes = broker_config.logstore_small_file_max_bytes
     directories = _open(
@@ -76,7 +77,7 @@ def open_directories(
 
 
 def close_unused(directories: Sequence[LogDirectory]) -> None:
-    """Close directories that were opened in vain."""
+    """Close directories after a failed start."""
     for directory in directories:
         directory.close(clean=False)
 
@@ -92,7 +93,7 @@ def _open(
     shown: ShownFolder | None,
     metadata_log: bool,
 ) -> list[LogDirectory]:
-    """Open directories; again while another process moves partitions between them."""
+    """Open directories; repeat while another process moves partitions between them."""
     for look in range(1, LOOKS_MAX + 1):
         before = [partition_folders(runtime.fs, path) for path in log_dirs]
         directories: list[LogDirectory] = []
@@ -121,7 +122,7 @@ def _open(
 
 
 def _with_stored(static: BrokerConfig, store: TopicStore) -> BrokerConfig:
-    """Return what is in force under the settings that were changed in an earlier run."""
+    """Return the configuration with the settings that earlier runs stored."""
     try:
         return layered(static, store.settings(Layer.CLUSTER), store.settings(Layer.BROKER))
     except InvalidConfigurationError as error:
@@ -135,7 +136,7 @@ def _find_partitions(
 ) -> None:
     for directory in directories:
         if METADATA_LOG in homes and METADATA_LOG in directory.partitions:
-            directory.partitions.discard(METADATA_LOG)  # that of another node
+            directory.partitions.discard(METADATA_LOG)  # another node's
             logger.warning(
                 "%s/%s is left out: %s has one, too; look at it by its path",
                 directory.path,
@@ -145,6 +146,6 @@ def _find_partitions(
         for tp in directory.partitions:
             if tp in homes:
                 raise InvalidConfigurationError(
-                    f"partition {tp} stands in {homes[tp].path} and in {directory.path}"
+                    f"partition {tp} is in {homes[tp].path} and in {directory.path}"
                 )
             homes[tp] = directory

@@ -60,7 +60,7 @@ class Log(LocalLog):
     damages : tuple of Damage
         Damage that opening the log passed over; empty unless that was requested.
     torn : tuple of Damage
-        What follows the last valid batch, if opening the log read every batch.
+        Bytes behind the last valid batch, if opening the log read every batch.
     surveyed : mapping of str to SegmentBounds
         The `.log` files that are read with parts left out.
     """
@@ -111,11 +111,11 @@ class Log(LocalLog):
             f"{self.log_end.offset}), {len(self.segments)} segments)"
         )
 
-    # -- what it is now ------------------------------------------------------------------
+    # -- state ---------------------------------------------------------------------------
 
     @property
     def active_segment(self) -> LogSegment:
-        """The last segment, the only one that takes appends."""
+        """The last segment, the only one that accepts appends."""
         return self.segments.active
 
     @property
@@ -141,21 +141,21 @@ class Log(LocalLog):
 
     @property
     def last_stable_offset(self) -> int:
-        """Exclusive end of what is decided: no open transaction below it, but the log start."""
+        """Exclusive end of the decided records: first open transaction or high watermark."""
         return self.offsets.last_stable_offset
 
     def subscribe(self, listener: Callable[[], object]) -> Unsubscribe:
-        """Tell a listener, from now on, whenever there may be something new to ask this log.
+        """Call a listener whenever the log may have changed.
 
-        That is after an append, a roll, a flush or a cut, when an offset moved (log start, high
-        watermark, last stable offset), and when the log went offline, was closed or deleted: then
-        what it is asked raises.
+        That is after an append, a roll, a flush or a truncation, after an offset moved (log start,
+        high watermark, last stable offset), and when the log went offline, was closed or deleted:
+        then using the log raises.
 
         Parameters
         ----------
         listener : callable
-            Called in the thread that changes the log, which usually holds the log's lock: it may
-            read offsets and should wake another task for all else. Changing the log here raises
+            Called in the thread that changes the log, usually with the log's lock held. It may read
+            offsets and should wake another task for all else. Changing the log here raises
             `IllegalStateError`. Its errors are logged; they neither undo the change nor keep other
             listeners from being called.
 
@@ -173,16 +173,16 @@ class Log(LocalLog):
     # -- closing -------------------------------------------------------------------------
 
     def close(self) -> CheckpointOffsets | None:
-        """Flush, snapshot the producers, trim and close every file, and remove deleted ones.
+        """Flush, snapshot the producers, trim and close every file, and remove deleted files.
 
-        A log that is offline gives up its files as they are; one that goes offline meanwhile
-        raises `KafkaStorageError` and is closed by a second call. All that is called afterwards
-        raises `IllegalStateError`.
+        If the log is offline, its files are closed unchanged. If it goes offline during the close,
+        this raises `KafkaStorageError`, and a second call closes it. Later use raises
+        `IllegalStateError`.
 
         Returns
         -------
         CheckpointOffsets or None
-            As of the end; None if it is offline, or was closed before.
+            The final offsets; None if the log is offline, or was closed before.
         """
         with self.lock:
             return None if self.lifetime.is_over else self.change(self._close)
@@ -206,7 +206,7 @@ class Log(LocalLog):
 
     @contextmanager
     def at_rest(self) -> Iterator[None]:
-        """Keep the files so that they can be opened elsewhere; see `LocalLog.files_at_rest`."""
+        """Flush the files and hold changes, so that others can open them; see `files_at_rest`."""
         with self.lock:
             self.check_open()
             self.change(self._name_log_start)
@@ -214,11 +214,11 @@ class Log(LocalLog):
                 yield
 
     def _name_log_start(self) -> None:
-        """Roll if the last batch lies below the log start, though the log goes on beyond.
+        """Roll if the last batch is below the log start but the log continues above.
 
-        A cleaner removed what came after it, and a truncation to an offset in between made its
-        segment the active one. An opening goes by the batches and would not believe in
-        the log start, nor that what is left was deleted: the name of a new segment tells it.
+        This happens if a cleaner removed the records above the batch and a truncation made its
+        segment active. The next start would compute the log end from the last batch, ignore the log
+        start, and bring deleted records back. The name of a new segment prevents that.
         """
         active = self.active_segment
         if self.log_start_offset <= active.base_offset:
@@ -240,12 +240,12 @@ class Log(LocalLog):
         Parameters
         ----------
         before_offset : int
-            Exclusive end of what goes; -1 is the high watermark.
+            Exclusive end of the deletion; -1 is the high watermark.
 
         Returns
         -------
         int
-            The low watermark: the log start, at least as asked.
+            The low watermark: the log start, which may be higher than requested.
 
         Raises
         ------
@@ -256,15 +256,15 @@ class Log(LocalLog):
 
         Notes
         -----
-        Segments wholly below go at once; other records below stay in the first segment's file,
-        invisible, until it goes.
+        Segments entirely below the offset are removed at once. Other records below it stay in the
+        first segment's file, invisible, until it is removed.
         """
         with self.lock:
             self.raise_log_start(self.deletion_end(before_offset))
             return self.offsets.log_start_offset
 
     def deletion_end(self, before_offset: int) -> int:
-        """Return the exclusive end of what a request deletes; refuses as `delete_records`."""
+        """Return the exclusive end of a delete-records request; raises as `delete_records`."""
         offsets = self.offsets
         with self.lock:
             self.check_open()
@@ -281,9 +281,9 @@ class Log(LocalLog):
             return end
 
     def raise_log_start(self, offset: int) -> bool:
-        """Raise the log start, whatever the policy, and drop the segments wholly below it.
+        """Raise the log start, whatever the policy, and drop the segments entirely below it.
 
-        As a replica does after its leader. False if it is there or beyond already.
+        Replicas follow their leader this way. False if the log start is already that high.
 
         Raises
         ------
@@ -305,8 +305,8 @@ class Log(LocalLog):
         rules: Sequence[RetentionRule] | None = None,
         first_dirty_offset: int = 0,
     ) -> RetentionDecision:
-        """Decide what a retention run would remove now, by all rules; see `decide_retention`."""
-        # Loaded here, since a log that is only read, or written for a while, does without.
+        """Decide which segments retention removes now, by all rules; see `decide_retention`."""
+        # Imported here because many logs are never retained.
         from logstore.storage.log.retention import LogBounds, RetentionRule, decide_retention
 
         offsets = self.offsets
@@ -323,19 +323,19 @@ class Log(LocalLog):
             )
 
     def next_expiry_ms(self) -> int | None:
-        """Return from when on time alone lets retention remove something, Unix ms; None if never.
+        """Return when a segment can expire by time alone, in Unix ms; None if never.
 
-        That moment may have passed without effect, if something else keeps the segment.
+        The time may be in the past if something else keeps the segment.
         """
         first = self.segments.first
         if not self.config.delete or not self.size_bytes:
-            return None  # an empty segment stays
+            return None  # an empty segment is kept
         from logstore.storage.log.retention import expires_at_ms  # see `retention_decision`
 
         return expires_at_ms(first, self.config)
 
     def delete_old_segments(self, *, first_dirty_offset: int = 0) -> RetentionDecision:
-        """Run retention once; return what was decided, and done."""
+        """Run retention once; return the decision that was applied."""
         return self.change(self._delete_old_segments, first_dirty_offset)
 
     def _delete_old_segments(self, first_dirty_offset: int) -> RetentionDecision:
@@ -345,7 +345,7 @@ class Log(LocalLog):
         return decision
 
     def _retain(self, decision: RetentionDecision) -> None:
-        """Remove the segments that a decision names, inside a change."""
+        """Remove the segments of a decision, inside a change."""
         if not decision.removed:
             return
         gone = [self.segments.get(verdict.base_offset) for verdict in decision.removed]
@@ -353,7 +353,7 @@ class Log(LocalLog):
             self.check_changeable()
             if decision.rolls:
                 self.writer.roll_inside()
-                # Else a crash might leave no segment at all, and the log would start anew at 0.
+                # Otherwise a crash might leave no segment, and the log would start again at 0.
                 self.runtime.fs.sync_dir(self.directory)
             self.offsets.increment_log_start(decision.log_start_offset)
             self.remove_segments(segment for segment in gone if segment is not None)
@@ -364,12 +364,12 @@ class Log(LocalLog):
     # -- truncation ----------------------------------------------------------------------
 
     def truncate_to(self, offset: int) -> bool:
-        """Make `offset` the log end, dropping what lies at or above it (storage-format §13.4).
+        """Make `offset` the log end, and drop the records at or above it.
 
         Returns
         -------
         bool
-            False if nothing lies there.
+            False if there are none.
 
         Raises
         ------
@@ -378,7 +378,7 @@ class Log(LocalLog):
 
         Notes
         -----
-        A batch that reaches beyond `offset` goes whole, and leaves a hole below it. Durable on
+        A batch that crosses `offset` is dropped entirely, which leaves a gap below it. Durable on
         return.
         """
         if offset < 0:
@@ -404,7 +404,7 @@ class Log(LocalLog):
             return True
 
     def truncate_fully_and_start_at(self, offset: int, log_start_offset: int | None = None) -> None:
-        """Drop everything and go on at `offset` with one empty segment.
+        """Drop all records and continue at `offset` with one empty segment.
 
         Parameters
         ----------
@@ -414,7 +414,7 @@ class Log(LocalLog):
         Raises
         ------
         ValueError
-            The log start is negative or above `offset`, or that is above 2⁶³ - 1.
+            The log start is negative or above `offset`, or `offset` is above 2⁶³ - 1.
         """
         start = offset if log_start_offset is None else log_start_offset
         if not 0 <= start <= offset <= INT64_MAX:
@@ -435,10 +435,9 @@ class Log(LocalLog):
     # -- move ----------------------------------------------------------------------------
 
     def go_on_in(self, copy: Log) -> None:
-        """Replace the files by those of a log that was opened over a copy of these.
+        """Replace the files by the files of a log that was opened on a copy of them.
 
-        To be called while this log is at rest. Whoever holds it appends and reads on without
-        noticing.
+        Call it while this log is at rest. Appends and reads continue with the same object.
         """
         self.take_files_of(copy)
         self.offsets.set_high_watermark(self.offsets.high_watermark)
@@ -450,12 +449,12 @@ class Log(LocalLog):
     def recover_as(self, copy: Log) -> None:
         """Take over the state of a log that was opened on the same files, after an interrupt.
 
-        Readers keep the files that are open.
+        Readers keep their open files.
         """
         with self.truncation():
             self.take_state_of(copy)
             self.offsets.recover(copy.offsets.log_start_offset)
-        # Else a crash could bring back records that were cut, next to those appended from now on.
+        # Otherwise a crash could bring truncated records back, next to newly appended ones.
         self.flush(force=True)
         if VERIFY:
             self._check()
@@ -469,21 +468,21 @@ class Log(LocalLog):
         *,
         apart: bool = False,
     ) -> None:
-        """Put cleaned (or split) segments in the place of others (cleaner §9.1).
+        """Replace segments by cleaned (or split) ones.
 
         Parameters
         ----------
         new_segments : sequence of LogSegment
             Complete, durable, named `.cleaned`.
         old_segments : sequence of LogSegment
-            Those that are gone already (retention) are passed over.
+            Segments that retention removed meanwhile are skipped.
         apart : bool
-            Whether a crash may leave the first few of the new ones without the others.
+            Whether a crash may leave the first few of the new segments without the others.
 
         Notes
         -----
-        Offsets do not change. See `logstore.storage.segment.swap` for the order that makes a crash
-        harmless.
+        Offsets do not change. The order of operations in `logstore.storage.segment.swap` makes a
+        crash harmless.
         """
         self.change(self._replace_segments, new_segments, old_segments, apart)
 
@@ -500,12 +499,13 @@ class Log(LocalLog):
                 self._check()
 
     def split_segment(self, segment: LogSegment) -> list[LogSegment]:
-        """Put several segments in the place of one whose offsets go beyond 31 bits (cleaner §9.2).
+        """Replace a segment whose offsets exceed 31 bits by several segments.
 
         Raises
         ------
         SegmentOverflowError, CorruptRecordError, CorruptIndexError, UnsupportedFormatError
-            It cannot be split; the log is unchanged (`logstore.storage.log.split.split_segment`).
+            The segment cannot be split; the log is unchanged
+            (`logstore.storage.log.split.split_segment`).
         """
         return self.change(self._split_segment, segment)
 

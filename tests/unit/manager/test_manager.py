@@ -229,7 +229,7 @@ def test_partitions_spread_over_directories_and_are_found_again(home):
 def test_a_partition_in_two_directories_is_refused(home):
     for path in (home.path, home.path + "-2"):
         home.fs.make_dirs(f"{path}/a-0")
-    with pytest.raises(InvalidConfigurationError, match="stands in"):
+    with pytest.raises(InvalidConfigurationError, match="is in"):
         home.open(home.path + "-2")
 
 

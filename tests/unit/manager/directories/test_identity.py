@@ -54,12 +54,12 @@ def test_settings_name_a_broker_whose_directories_do_not(settings):
         (
             [NODE_1, NODE_1.replace("node.id=1", "node.id=2")],
             {},
-            r"/1/meta.properties is of node 2, and that of /0 of node 1",
+            r"/1/meta.properties is of node 2, but /0 is of node 1",
         ),
         (
             [NODE_1, NODE_1.replace("Mk", "mK")],
             {},
-            r"/1/meta.properties is of cluster mKU3\S+, and that of /0 of cluster MkU3",
+            r"/1/meta.properties is of cluster mKU3\S+, but /0 is of cluster MkU3",
         ),
         ([None], {"node_id": 1, "broker_id": 2}, "node.id is 1, and broker.id is 2"),
     ),
