@@ -479,7 +479,7 @@ class _Partition:
             [directory.path for directory in manager.directories],
             self._broker.broker_config,
             self._tp,
-            manager.catalog.laid_over(self._tp.topic),
+            manager.catalog.temporary_overrides(self._tp.topic),
             self._now_ms,
             self._ends,
             progress=self._progress,

@@ -92,7 +92,7 @@ def suppose_topic(
     broker_config = catalog.broker_config
     own = catalog.topic(topic).configs
     altered, notes = altered_overrides(own, set_configs, unset, broker_config)
-    overrides = altered | parse_overrides(catalog.laid_over(topic))[0]
+    overrides = altered | parse_overrides(catalog.temporary_overrides(topic))[0]
     changed = changes_between(
         describe(catalog.overrides(topic), broker_config), describe(overrides, broker_config)
     )

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, Self, cast
 
 from logstore.broker.setup import (
     background_threads,
-    directories_of,
-    disk_of,
-    on_damage_of,
+    build_runtime,
+    parse_on_damage,
     resize_threads,
-    runtime_of,
+    resolve_data_dirs,
+    wrap_disk,
 )
 from logstore.clients.arguments import (
     before_offset,
@@ -195,19 +195,19 @@ class Broker(Generic[ClockT]):
             fs = DiskFileSystem(self.clock) if is_disk else MemoryFileSystem(self.clock)
         self._works_in_memory = isinstance(fs, MemoryFileSystem)
         self.faults = Faults((*REQUEST_KINDS, *DISK_KINDS), self.clock)
-        self._disk = None if read_only or not disk_faults else disk_of(fs, self.faults)
+        self._disk = None if read_only or not disk_faults else wrap_disk(fs, self.faults)
         fs = fs if self._disk is None else self._disk
         threads = background_threads(broker_config)
-        self.runtime = runtime_of(self.clock, fs, seed, read_only=read_only, threads=threads)
+        self.runtime = build_runtime(self.clock, fs, seed, read_only=read_only, threads=threads)
         self.manager = LogManager(
             self.runtime,
-            directories_of(data_dir, absolute=is_disk),
+            resolve_data_dirs(data_dir, absolute=is_disk),
             broker_config,
             read_only=read_only,
             on_load=on_load,
             faults=self.faults,
             replicated=replicated,
-            on_damage=on_damage_of(on_damage, read_only=read_only),
+            on_damage=parse_on_damage(on_damage, read_only=read_only),
             shown=shown,
             metadata_log=metadata_log,
         )

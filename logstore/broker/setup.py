@@ -32,7 +32,7 @@ MEMORY_DIR = "/memory"
 """The data directory of a broker in memory."""
 
 
-def runtime_of(
+def build_runtime(
     clock: Clock, fs: FileSystem, seed: int | None, *, read_only: bool, threads: int
 ) -> Runtime:
     """Return the runtime of a broker.
@@ -52,7 +52,7 @@ def runtime_of(
     return Runtime(clock, fs, rng, ThreadScheduler(clock, threads))
 
 
-def on_damage_of(name: str, *, read_only: bool) -> OnDamage:
+def parse_on_damage(name: str, *, read_only: bool) -> OnDamage:
     """Return the rule with a name.
 
     Raises
@@ -70,7 +70,7 @@ def on_damage_of(name: str, *, read_only: bool) -> OnDamage:
     return rule
 
 
-def disk_of(fs: FileSystem, faults: Faults) -> BreakableFileSystem:
+def wrap_disk(fs: FileSystem, faults: Faults) -> BreakableFileSystem:
     """Return a file system that fails by rule and can lose unsynced data."""
     from logstore.faults.disk import BreakableFileSystem
 
@@ -96,7 +96,7 @@ def resize_threads(runtime: Runtime, config: BrokerConfig) -> None:
         runtime.scheduler.threads = background_threads(config)
 
 
-def directories_of(
+def resolve_data_dirs(
     data_dir: str | PathLike[str] | Sequence[str | PathLike[str]] | None, *, absolute: bool
 ) -> list[str]:
     """Return the paths of the data directories.

@@ -5,7 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal
 
-from logstore.broker.setup import background_threads, directories_of, on_damage_of, runtime_of
+from logstore.broker.setup import (
+    background_threads,
+    build_runtime,
+    parse_on_damage,
+    resolve_data_dirs,
+)
 from logstore.manager.directories.opening import close_unused, open_directories
 from logstore.runtime import DiskFileSystem
 
@@ -27,11 +32,11 @@ def read_topics(
     """
     threads = background_threads(broker_config)
     directories, _, catalog = open_directories(
-        runtime_of(clock, DiskFileSystem(clock), None, read_only=True, threads=threads),
-        directories_of(data_dirs, absolute=False),
+        build_runtime(clock, DiskFileSystem(clock), None, read_only=True, threads=threads),
+        resolve_data_dirs(data_dirs, absolute=False),
         broker_config,
         read_only=True,
-        on_damage=on_damage_of(on_damage, read_only=True),
+        on_damage=parse_on_damage(on_damage, read_only=True),
     )
     try:
         return catalog.topics()

@@ -19,17 +19,17 @@ def run_until(
 ) -> bool:
     """Let time pass until a condition holds, or until a wall time; see `Broker.run_until`."""
     clock = runtime.clock
-    timeout_ms = None if timeout is None else _ms_of(timeout)
+    timeout_ms = None if timeout is None else _to_ms(timeout)
     if callable(condition):
         return runtime.scheduler.wait_until(condition, timeout_ms=timeout_ms)
-    moment_ms = wall_ms_of(condition) if isinstance(condition, datetime) else condition
-    left_ms = max(0, moment_ms - clock.now_ms())
+    end_ms = wall_ms_of(condition) if isinstance(condition, datetime) else condition
+    left_ms = max(0, end_ms - clock.now_ms())
     wait_ms = left_ms if timeout_ms is None else min(left_ms, timeout_ms)
-    runtime.scheduler.wait_until(lambda: clock.now_ms() >= moment_ms, timeout_ms=wait_ms)
-    return clock.now_ms() >= moment_ms
+    runtime.scheduler.wait_until(lambda: clock.now_ms() >= end_ms, timeout_ms=wait_ms)
+    return clock.now_ms() >= end_ms
 
 
-def _ms_of(timeout: timedelta | float) -> int:
+def _to_ms(timeout: timedelta | float) -> int:
     ms = timeout / timedelta(milliseconds=1) if isinstance(timeout, timedelta) else timeout
     if ms < 0:
         raise ValueError(f"a timeout is not negative: {timeout!r}")

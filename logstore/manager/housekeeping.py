@@ -55,7 +55,7 @@ class Housekeeping:
         self._manager = manager
         self._tasks: list[ScheduledTask] = []
         self._watermarks_moved = False
-        self._left_out = False  # whether retention must retry a log that was in use
+        self._must_retry = False  # whether retention must retry a log that was in use
 
     def start(self) -> None:
         """Open all logs and schedule the tasks."""
@@ -157,7 +157,7 @@ class Housekeeping:
 
     def retain(self) -> None:
         """Run retention over the topics that are not compacted."""
-        self._left_out = False
+        self._must_retry = False
         for log in self._retained_logs():
             tp = log.topic_partition
             is_done = False
@@ -169,7 +169,7 @@ class Housekeeping:
                 if is_idle:
                     log_removals(log.delete_old_segments())
                     is_done = True
-            self._left_out |= not is_done
+            self._must_retry |= not is_done
 
     def _retained_logs(self) -> list[Log]:
         adopted = {topic.name for topic in self._manager.catalog.topics() if topic.adopted}
@@ -181,7 +181,7 @@ class Housekeeping:
 
     def _retention_idle_ms(self) -> int | None:
         """Return the time until a segment expires, not counting expired ones that were kept."""
-        return 0 if self._left_out else self._soonest(self._retained_logs(), _expiry_ms)
+        return 0 if self._must_retry else self._ms_until_next(self._retained_logs(), _expiry_ms)
 
     def flush(self) -> None:
         """Flush the logs that were last flushed `flush.ms` ago or more."""
@@ -192,7 +192,7 @@ class Housekeeping:
                     log.flush()
 
     def _flush_idle_ms(self) -> int | None:
-        return self._soonest(self._manager.registry.open_logs(), _flush_due_ms)
+        return self._ms_until_next(self._manager.registry.open_logs(), _flush_due_ms)
 
     def checkpoint_high_watermarks(self) -> None:
         """Write the high watermarks, if any may have moved."""
@@ -209,19 +209,23 @@ class Housekeeping:
 
     def _expiration_idle_ms(self) -> int | None:
         now_ms = self._manager.runtime.clock.now_ms()
-        return self._soonest(
+        return self._ms_until_next(
             self._manager.registry.open_logs(),
             lambda log: log.producer_state.next_expiry_ms(now_ms),
         )
 
-    def _soonest(self, logs: Iterable[Log], moment_of: Callable[[Log], int | None]) -> int | None:
+    def _ms_until_next(
+        self, logs: Iterable[Log], time_of: Callable[[Log], int | None]
+    ) -> int | None:
         """Return the ms until the earliest future time of any log; None if there is none."""
         now_ms = self._manager.runtime.clock.now_ms()
-        moments = []
+        times = []
         for log in logs:
             with suppress(UnknownTopicOrPartitionError), log.lock:  # just deleted
-                moments.append(moment_of(log))
-        left_ms = (moment - now_ms for moment in moments if moment is not None and moment > now_ms)
+                times.append(time_of(log))
+        left_ms = (
+            time_ms - now_ms for time_ms in times if time_ms is not None and time_ms > now_ms
+        )
         return min(left_ms, default=None)
 
 

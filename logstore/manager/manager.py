@@ -162,14 +162,14 @@ class LogManager:
         Raises
         ------
         InvalidConfigurationError, CorruptCheckpointError
-            See `identity_of`.
+            See `read_identity`.
         """
         if self._identity is None:
             # Most processes do not need it.
-            from logstore.manager.directories.identity import identity_of
+            from logstore.manager.directories.identity import read_identity
 
             paths = [directory.path for directory in self.directories if directory.is_online]
-            self._identity = identity_of(self.runtime.fs, paths, self.broker_config)
+            self._identity = read_identity(self.runtime.fs, paths, self.broker_config)
         return self._identity
 
     def log(self, topic_partition: TopicPartition) -> Log:

@@ -19,7 +19,7 @@ from logstore.errors import (
 )
 from logstore.manager.directories.directory import LogDirectory, find_folder
 from logstore.manager.directories.moving import PartitionMove, find_directory
-from logstore.manager.topics.ids import folder_topic_id, inconsistent
+from logstore.manager.topics.ids import inconsistent_topic_id, read_topic_id
 from logstore.runtime import NotRegularFileError, one_at_a_time
 from logstore.runtime.guard import StorageGuard
 from logstore.storage.checkpoint.topic_id import write_partition_metadata
@@ -184,7 +184,7 @@ class LogRegistry:
             raise UnknownTopicOrPartitionError(
                 f"topic '{topic.name}' has no partition {topic_partition.partition}"
             )
-        directory = self._homes.get(topic_partition) or self._settle(topic_partition)
+        directory = self._homes.get(topic_partition) or self._place(topic_partition)
         directory.check_usable(topic_partition)
         try:
             log = self._load(topic_partition, directory)
@@ -244,9 +244,9 @@ class LogRegistry:
             The id is not the expected one. A read-only registry only warns.
         """
         folder = directory.partition_path(topic_partition)
-        found = folder_topic_id(self.runtime.fs, folder)
+        found = read_topic_id(self.runtime.fs, folder)
         if found is not None and expected is not None and found != expected:
-            error = inconsistent(topic_partition, folder, expected, found)
+            error = inconsistent_topic_id(topic_partition, folder, expected, found)
             if not self._read_only:
                 raise error
             logger.warning("%s", error)
@@ -272,7 +272,7 @@ class LogRegistry:
         """Return the partitions of a topic that have a directory, in order."""
         return self._homes.of(topic)
 
-    def _settle(self, topic_partition: TopicPartition) -> LogDirectory:
+    def _place(self, topic_partition: TopicPartition) -> LogDirectory:
         """Choose the directory of a new partition: the one with the fewest, as Kafka does."""
         offline = [each.path for each in self.directories if not each.is_online]
         if offline:
@@ -310,7 +310,7 @@ class LogRegistry:
             self._homes[topic_partition] = target
             self._services.events.partition_moved.emit(topic_partition, target.path)
             try:
-                log.go_on_in(self._load(topic_partition, target))
+                log.switch_files(self._load(topic_partition, target))
                 target.half_opened.discard(topic_partition)
             except BaseException:
                 del self._logs[topic_partition]

@@ -178,7 +178,7 @@ class TopicAdmin:
         without a change, if the new defaults contradict a topic's configuration.
         """
         config, notes = self.check_reconfigured(changes, layer)
-        self._put_in_force(config)
+        self._apply(config)
         return notes
 
     @one_at_a_time
@@ -189,9 +189,9 @@ class TopicAdmin:
             return
         config = with_layer(broker_config, texts, layer)
         self._catalog.check_defaults(config)
-        self._put_in_force(config)
+        self._apply(config)
 
-    def _put_in_force(self, config: BrokerConfig) -> None:
+    def _apply(self, config: BrokerConfig) -> None:
         """Store the dynamic settings of a broker and apply them."""
         catalog = self._catalog
         for log in self._registry.open_logs():

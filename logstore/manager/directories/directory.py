@@ -500,7 +500,7 @@ class LogDirectory:
 
     # -- read-only, concurrently with a writing process ----------------------------------
 
-    def is_at_hand(self) -> bool:
+    def is_unchanging(self) -> bool:
         """Return whether no other process can change the directory."""
         return not self.read_only or self.writer() is None
 

@@ -40,7 +40,7 @@ class _Stored(NamedTuple):
     cluster_id: str | None
 
 
-def identity_of(
+def read_identity(
     fs: FileSystem, log_dirs: Iterable[str], broker_config: BrokerConfig
 ) -> BrokerIdentity:
     """Return the identity of a broker; the default is broker 0 of "logstore".

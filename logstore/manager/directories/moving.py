@@ -231,7 +231,7 @@ def settle_moves(directories: Sequence[LogDirectory]) -> None:
         for name in sorted(directory.futures):
             path = f"{directory.path}/{name}"
             # A running process may still finish it.
-            level = logging.WARNING if directory.is_at_hand() else logging.INFO
+            level = logging.WARNING if directory.is_unchanging() else logging.INFO
             logger.log(level, "%s is left alone: only a broker knows what to do with it", path)
 
 

@@ -113,7 +113,7 @@ def _open(
         except BaseException:
             close_unused(directories)
             raise
-        if all(directory.is_at_hand() for directory in directories):
+        if all(directory.is_unchanging() for directory in directories):
             break
         if before == [partition_folders(runtime.fs, path) for path in log_dirs]:
             break

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from logstore.config.log_config import LogConfig
 from logstore.config.overrides import Overrides, effective_config, parse_overrides
 from logstore.errors import InvalidConfigurationError, UnknownTopicOrPartitionError
-from logstore.manager.topics.ids import folder_topic_id
+from logstore.manager.topics.ids import read_topic_id
 from logstore.manager.topics.store import Topic, TopicStore
 from logstore.names import INTERNAL_COMPACTED_TOPICS
 from logstore.types import TopicPartition
@@ -92,7 +92,7 @@ class TopicCatalog:
         for tp in self._found.of(name):
             directory = self._found[tp]
             if directory.is_online:
-                found = folder_topic_id(directory.runtime.fs, directory.partition_path(tp))
+                found = read_topic_id(directory.runtime.fs, directory.partition_path(tp))
                 if found is not None:
                     yield found
 
@@ -151,7 +151,7 @@ class TopicCatalog:
         self._folder_ids.pop(topic, None)
         self._effective.pop(topic, None)
 
-    def laid_over(self, topic: str) -> Mapping[str, str]:
+    def temporary_overrides(self, topic: str) -> Mapping[str, str]:
         """Return the configs that `override` set for a topic."""
         return self._overrides.get(topic, {})
 

@@ -33,7 +33,7 @@ def random_topic_id(rng: Random) -> str:
             return text
 
 
-def folder_topic_id(fs: FileSystem, folder: str) -> str | None:
+def read_topic_id(fs: FileSystem, folder: str) -> str | None:
     """Return the topic id in a partition's folder; None if there is none.
 
     A file that is damaged or cannot be read counts as missing, with a warning. Kafka takes the
@@ -50,7 +50,7 @@ def folder_topic_id(fs: FileSystem, folder: str) -> str | None:
     return None if found is None else encode_topic_id(found)
 
 
-def inconsistent(
+def inconsistent_topic_id(
     topic_partition: TopicPartition, folder: str, topic_id: str, found: str
 ) -> InconsistentTopicIdError:
     """Return the error for a partition whose folder has the id of another topic."""

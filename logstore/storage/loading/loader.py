@@ -744,7 +744,7 @@ def open_log(runtime: Runtime, request: LoadRequest) -> Log:
             keep_below=0,
             keeps_cleaned=True,
         )
-        log.recover_as(LogLoader(runtime, again).load())
+        log.adopt_recovered(LogLoader(runtime, again).load())
 
     if not request.surveys:
         log.reload = reload

@@ -124,7 +124,7 @@ class LocalLog:
         self.lock = runtime.lock()
         self.changed: Signal[[]] = Signal(f"a change of {topic_partition}")
         self.went_offline: Signal[[str]] = Signal(f"the failure of {topic_partition}")
-        self.check_owner: Callable[[], None] = _is_ours
+        self.check_owner: Callable[[], None] = _accept_owner
         self.closed: Signal[[]] = Signal(f"the end of {topic_partition}")
         self.last_flush_ms = runtime.clock.now_ms()
         self.is_changing = False
@@ -312,7 +312,7 @@ class LocalLog:
             self.last_flush_ms = self.runtime.clock.now_ms()
             self.changed.emit()
 
-    def come_to_rest(self) -> None:
+    def prepare_shutdown(self) -> None:
         """Leave the files as a clean shutdown does. The lock is held."""
         # Finished before the flush, so that a clean stop finds trimmed indexes.
         self.segments.active.on_become_inactive()
@@ -335,7 +335,7 @@ class LocalLog:
                 self.is_changing = True
                 self.begin()
                 with self.guard("cannot flush"):
-                    self.come_to_rest()
+                    self.prepare_shutdown()
                 self.is_unfinished = False
                 try:
                     yield
@@ -435,7 +435,7 @@ class LocalLog:
         bases = (segment.base_offset for segment in old)
         self.delete_snapshots(base for base in bases if base not in self.segments)
 
-    def swap_in_parts_of(self, segment: LogSegment) -> list[LogSegment]:
+    def swap_split(self, segment: LogSegment) -> list[LogSegment]:
         """Replace a segment by several; see `logstore.storage.log.split`."""
         new = split_segment(
             self.runtime,
@@ -580,7 +580,7 @@ class LocalLog:
         self.delete_snapshots(segment.base_offset for segment in above)
         self.epochs.truncate_from_end(offset, flush=True)
 
-    def start_anew(self, offset: int) -> None:
+    def restart_at(self, offset: int) -> None:
         """Drop all records and continue with one empty segment at `offset`.
 
         Durable on return. There is a segment at all times, and no two overlap, so a crash meanwhile
@@ -639,5 +639,5 @@ class LocalLog:
         assert end[1:] == (active.base_offset, active.size_bytes)
 
 
-def _is_ours() -> None:
+def _accept_owner() -> None:
     """Let a log that no manager opened be changed."""

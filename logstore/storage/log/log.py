@@ -193,7 +193,7 @@ class Log(LocalLog):
             self._name_log_start()
             self.begin()
             with self.guard("cannot close"):
-                self.come_to_rest()
+                self.prepare_shutdown()
                 for segment in self.segments:
                     segment.close()
                 self.delete_expired_files(force=True)
@@ -427,14 +427,14 @@ class Log(LocalLog):
         with self.guard("cannot truncate"):
             self.check_changeable()
             with self.truncation():
-                self.start_anew(offset)
+                self.restart_at(offset)
                 self.offsets.restart(start)
             if VERIFY:
                 self._check()
 
     # -- move ----------------------------------------------------------------------------
 
-    def go_on_in(self, copy: Log) -> None:
+    def switch_files(self, copy: Log) -> None:
         """Replace the files by the files of a log that was opened on a copy of them.
 
         Call it while this log is at rest. Appends and reads continue with the same object.
@@ -446,7 +446,7 @@ class Log(LocalLog):
 
     # -- interrupts ----------------------------------------------------------------------
 
-    def recover_as(self, copy: Log) -> None:
+    def adopt_recovered(self, copy: Log) -> None:
         """Take over the state of a log that was opened on the same files, after an interrupt.
 
         Readers keep their open files.
@@ -512,7 +512,7 @@ class Log(LocalLog):
     def _split_segment(self, segment: LogSegment) -> list[LogSegment]:
         with self.guard("cannot split a segment"):
             self.check_changeable()
-            new = self.swap_in_parts_of(segment)
+            new = self.swap_split(segment)
             if VERIFY:
                 self._check()
             return new

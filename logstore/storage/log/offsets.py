@@ -67,9 +67,9 @@ class LogOffsets:
 
     def stay(self) -> None:
         """Keep the high watermark as the log grows, as a follower does."""
-        self.high_watermark_for = self._where_it_is
+        self.high_watermark_for = self._keep
 
-    def _where_it_is(self, _: int) -> int:
+    def _keep(self, _: int) -> int:
         return self.high_watermark
 
     def follow_append(self, log_end_offset: int) -> None:

@@ -5,7 +5,7 @@ import pytest
 from logstore import Broker
 from logstore.config.broker_config import BrokerConfig
 from logstore.errors import CorruptCheckpointError, InvalidConfigurationError
-from logstore.manager.directories.identity import BrokerIdentity, identity_of
+from logstore.manager.directories.identity import BrokerIdentity, read_identity
 from logstore.runtime import MemoryFileSystem, VirtualClock
 from logstore.runtime.fs import open_anew
 
@@ -24,7 +24,7 @@ def identity(*files, **settings):
             file.append([text.encode()])
             file.close()
     properties = {key.replace("_", "."): value for key, value in settings.items()}
-    return identity_of(fs, paths, BrokerConfig.from_properties(properties))
+    return read_identity(fs, paths, BrokerConfig.from_properties(properties))
 
 
 def test_a_directory_of_nobody_is_that_of_broker_0():

@@ -287,7 +287,7 @@ def test_an_interrupt_on_the_way_to_rest_is_recovered(log, reloads, monkeypatch)
         raise Interrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(log, "come_to_rest", interrupted)
+        patch.setattr(log, "prepare_shutdown", interrupted)
         with pytest.raises(Interrupt), log.at_rest():
             pytest.fail("it is not at rest")
     assert reloads == [True]
