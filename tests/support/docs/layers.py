@@ -114,7 +114,7 @@ def text() -> str:
         f"{layer:2}  {' · '.join(map(short, sorted(levels[layer])))}"
         for layer in sorted(levels, reverse=True)
     ]
-    lines += ["```", "", "| layer | package | what it is |", "|---|---|---|"]
+    lines += ["```", "", "| layer | package | contents |", "|---|---|---|"]
     lines += [
         f"| {layer_of[package]} | `{short(package)}` | {about(known[package])} |"
         for package in sorted(layer_of, key=lambda package: (-layer_of[package], package))
