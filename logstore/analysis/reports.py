@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from logstore.config.origins import ORIGIN_DEFAULT
+from logstore.config.keys import ORIGIN_DEFAULT
 from logstore.config.overrides import ConfigValue
 from logstore.names import LOG_SUFFIX
 

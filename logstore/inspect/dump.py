@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from logstore.config.limits import ReadLimits
+from logstore.config.overrides import ReadLimits
 from logstore.errors import (
     CorruptSnapshotError,
     InvalidRecordError,

@@ -7,8 +7,7 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from logstore.config.broker_config import BrokerConfig
-from logstore.config.limits import ReadLimits
-from logstore.config.overrides import effective_config
+from logstore.config.overrides import ReadLimits, effective_config
 from logstore.errors import CorruptCheckpointError, InvalidConfigurationError, InvalidTopicError
 from logstore.inspect.check.findings import (
     ERROR,

@@ -25,6 +25,7 @@ from logstore import (
 )
 from logstore.runtime import FixedWallClock
 from logstore.testing import FaultyFileSystem
+from tests.support.world.brokers import values
 
 USERS = TopicPartition("users", 1)
 
@@ -34,10 +35,6 @@ def broker():
     with Broker(clock=VirtualClock(), seed=1) as broker:
         broker.create_topic("users", partitions=2)
         yield broker
-
-
-def values(broker, *arguments, **options):
-    return [record.value for record in broker.read(*arguments, **options)]
 
 
 # --- key and value -----------------------------------------------------------------------------

@@ -11,7 +11,7 @@ import click
 from logstore.cli.main import COMMANDS, REGISTERED, main
 from logstore.cli.options import SharedOption
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[1]
 TARGET = ROOT / "docs" / "CLI.md"
 WIDTH = 100
 
@@ -70,7 +70,7 @@ def text() -> str:
 
 
 def own_help(command: click.Command, context: click.Context) -> str:
-    """Return the help text without the shared options, which stand at the top once."""
+    """Return the help text without the shared options, which are listed once at the top."""
     return command.get_help(context).partition("\n\nShared options:")[0]
 
 

@@ -1,9 +1,9 @@
-"""The commands of docs/questions, run one after another as they stand there, and what they print.
+"""Run the commands of docs/questions in order and compare their output with the pages.
 
-In a fenced block `console` a line that begins with `$ ` is a command, and what follows is all that
-it prints; `…` stands for anything within a line, and alone for any lines. `$ echo $?` shows the
-exit code. `python tests/support/docs/question_pages.py` writes outputs anew, but those with a `…`
-that still agree.
+In a fenced block `console` a line that begins with `$ ` is a command, followed by its complete
+output. `…` matches any text within a line, and any lines if it is alone. `$ echo $?` shows the exit
+code. `python tools/question_pages.py` replaces the outputs, except those with a `…` that still
+match.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from typing import NamedTuple
 from click.testing import CliRunner
 
 from logstore.cli.main import main
-from tests.support.docs import question_story
+from tools import question_story
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[1]
 PAGES = sorted((ROOT / "docs" / "questions").glob("*.md"))
 WIDTH = 100
 
@@ -31,7 +31,7 @@ _BLOCK = re.compile(r"```console\n(.*?)```", re.DOTALL)
 
 
 class Step(NamedTuple):
-    """A command and what is printed after it."""
+    """A command and its output."""
 
     command: str
     output: str
@@ -53,7 +53,7 @@ class Shell:
         self._code = 0
 
     def run(self, command: str) -> str:
-        """Run a command; return what it prints, as a terminal shows it."""
+        """Run a command and return its output, as a terminal shows it."""
         line = command.replace("\\\n", " ")
         if line == "echo $?":
             return f"{self._code}\n"
@@ -83,7 +83,7 @@ class Shell:
 
 
 def agrees(output: str, shown: str) -> bool:
-    """Tell whether an output is what a page shows of it."""
+    """Return whether an output matches the output that a page shows."""
     pattern = "".join(
         r"(?:.*\n)*?" if line == "…\n" else re.escape(line).replace("…", ".*")
         for line in shown.splitlines(keepends=True)
@@ -107,7 +107,7 @@ def written(page: str, folder: Path) -> str:
 
 
 def write() -> None:
-    """Write all pages anew."""
+    """Write all pages again."""
     for path in PAGES:
         with tempfile.TemporaryDirectory() as folder:
             question_story.make(Path(folder))

@@ -12,7 +12,7 @@ from logstore.wire.versions import MINIMUM, SERVED, Versions
 from tests.support.interop.foreign_clients import ABSENT, CLIENTS
 from tests.support.interop.sweep import ACTIONS
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[1]
 TARGET = ROOT / "docs" / "WIRE.md"
 
 
@@ -47,7 +47,7 @@ def apis_table() -> str:
 
 
 def shown(versions: Versions) -> str:
-    """Return versions as `3–11`, with what is advertised below them in brackets."""
+    """Return versions as `3–11`, with lower advertised versions in brackets."""
     first, last, _ = versions
     served = f"{first}" if first == last else f"{first}–{last}"
     if versions.first_advertised == first:

@@ -6,7 +6,7 @@ import subprocess
 from functools import cache
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[1]
 
 TEXT = {".py", ".pyi", ".md", ".js", ".css", ".html", ".toml", ".java", ".sh", ".yml", ""}
 OTHERS = ("tests/data/", "logstore/messages/definitions/", "logstore/ui/front/vendor/", "LICENSE")

@@ -14,7 +14,7 @@ from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[1]
 TARGET = ROOT / "docs" / "ARCHITECTURE.md"
 BEGIN, END = "<!-- packages: written by `make docs` -->\n", "<!-- end of packages -->\n"
 
@@ -53,7 +53,7 @@ def imports_of(path: Path, known: Mapping[str, Path]) -> Iterator[str]:
 
 
 def module_imports(known: Mapping[str, Path]) -> dict[str, set[str]]:
-    """Return what each module imports, itself left out."""
+    """Return the imports of each module, without the module itself."""
     return {name: {*imports_of(path, known)} - {name} for name, path in known.items()}
 
 

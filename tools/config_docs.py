@@ -9,23 +9,26 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from logstore.config.broker_keys import BROKER_KEYS
-from logstore.config.ignored import NAMES, NOT_OFFERED_TO_TOPICS, PREFIXES
 from logstore.config.inert_keys import (
     INERT_BROKER_KEYS,
     INERT_TOPIC_KEYS,
+    NAMES,
+    NOT_OFFERED_TO_TOPICS,
+    OLD_BROKER_NAMES,
+    OLD_COMPACT,
+    OLD_POLICY_KEY,
+    PREFIXES,
     STORED_BROKER_KEYS,
     STORED_TOPIC_KEYS,
     UNKNOWN_KEY_CHARACTERS_MAX,
     UNKNOWN_KEYS_MAX,
     UNKNOWN_VALUE_CHARACTERS_MAX,
 )
-from logstore.config.keys import ConfigKey, Ranges, Synonym, render
-from logstore.config.legacy import OLD_BROKER_NAMES, OLD_COMPACT, OLD_POLICY_KEY
-from logstore.config.releases import LATER_RELEASES, ReleaseChange
+from logstore.config.keys import LATER_RELEASES, ConfigKey, Ranges, ReleaseChange, Synonym, render
 from logstore.config.topic_keys import TOPIC_KEYS
 from logstore.types import INT64_MAX
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[1]
 TARGET = ROOT / "docs" / "CONFIG.md"
 WIDTH = 100
 KEY = re.compile(
@@ -188,7 +191,7 @@ def entry(row: ConfigKey) -> str:
 
 
 def allowed(row: ConfigKey) -> str:
-    """Return what a key allows beyond its type; empty if that is all."""
+    """Return the limits of a key's values beyond its type; empty if there are none."""
     if row.form is not None:
         return row.form.words
     return ", ".join(f"`{value}`" for value in row.values) or in_range(row.ranges)
@@ -213,7 +216,7 @@ def unit_of(synonym: Synonym) -> str:
 
 
 def shown(key: str, value: object) -> str:
-    """Return a default with what it amounts to."""
+    """Return a default with its meaning in words."""
     plain = render(value)  # type: ignore[arg-type]
     return f"`{plain}`{in_words(key, value)}" if plain else "blank"
 

@@ -12,7 +12,7 @@ from logstore.bench.report.plots import ratio_plot
 from logstore.bench.report.result import Line, Result, read_result
 from logstore.bench.report.terminal import number
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[1]
 TARGET = ROOT / "docs" / "PERFORMANCE.md"
 PLOT = ROOT / "docs" / "performance.svg"
 BEGIN, END = "<!-- result: written by `make docs` -->\n", "<!-- end of result -->\n"
@@ -33,7 +33,8 @@ def text(path: Path, result: Result) -> str:
         f"Measured {result.made_at[:10]} on {result.machine['processor']}, "
         f"{result.machine['cores']} cores, {result.machine['memory_gib']} GiB, Python "
         f"{result.versions['python']}, {_kafka(result)}, logs of {_log_mib(result)} MiB: "
-        f"[the page with every sample](../bench/results/{path.with_suffix('.html').name}).",
+        f"[every sample](../bench/results/{path.name}), which "
+        f"`python -m logstore.bench --page bench/results/{path.name}` shows as a page.",
     ]
     if is_busy(result):
         load = " to ".join(f"{each:.0f}" for each in result.load)

@@ -1,4 +1,4 @@
-"""Photographs of the page, for docs/PAGE.md: `python -m tests.support.docs.page_shots`.
+"""Photographs of the page, for docs/PAGE.md: `python -m tools.page_shots`.
 
 Needs Chromium. The broker behind it is in memory and its time virtual, so nothing but the fonts of
 the machine makes one run differ from another.
@@ -16,7 +16,7 @@ from tests.support.browser.chromium import Visitor, chromium, photograph
 from tests.support.browser.page import go, settled
 from tests.support.browser.world import fill
 
-DIRECTORY = Path(__file__).parents[3] / "docs" / "page"
+DIRECTORY = Path(__file__).parents[1] / "docs" / "page"
 COLOURS = 64
 """Enough for a page of few colours; a third of the bytes."""
 

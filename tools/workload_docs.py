@@ -13,7 +13,7 @@ from logstore.workload.presets import PRESETS
 from logstore.workload.spec import TABLES, Spec
 from logstore.workload.tables import Allowed
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[1]
 TARGET = ROOT / "docs" / "WORKLOAD-KEYS.md"
 
 INTRODUCTION = """\

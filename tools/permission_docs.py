@@ -6,7 +6,7 @@ from pathlib import Path
 
 from logstore.wire.permissions import NEEDS
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[1]
 TARGET = ROOT / "docs" / "WIRE.md"
 BEGIN, END = "<!-- permissions: written by `make docs` -->\n", "<!-- end of permissions -->\n"
 
