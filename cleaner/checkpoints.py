@@ -42,5 +42,5 @@ class CleanerCheckpoints:
     def write(self, log: Log, first_dirty_offset: int) -> None:
         """Store the end of a log's clean section. The caller has exclusive use of the partition."""
         directory = self._directory_of(log.topic_partition)
-        with log.local.guard("cannot write the cleaner checkpoint"):
+        with log.guard("cannot write the cleaner checkpoint"):
             directory.write_cleaner_offset(log.topic_partition, first_dirty_offset)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from logstore.cleaner.selection import (
     Circumstances,
@@ -15,7 +15,6 @@ from logstore.cleaner.selection import (
     selection_order,
     steady_state,
 )
-from logstore.named import NamedTuple
 
 if TYPE_CHECKING:
     from logstore.cleaner.checkpoints import CleanerCheckpoints
@@ -133,7 +132,7 @@ class LogChooser:
         if not (state.checkpoint_repaired and log.config.compact and self._states.begin(tp)):
             return
         try:
-            log.local.check_open()  # the log may be deleted, or replaced by a new one
+            log.check_open()  # the log may be deleted, or replaced by a new one
             # Measure again: the log may have been truncated since.
             again = self.state_of(log)
             if again.checkpoint_repaired:

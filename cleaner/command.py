@@ -93,7 +93,7 @@ class CleanCommand:
                 raise outcome
         for log in logs:
             with _unless_deleted():
-                log.local.delete_expired_files()
+                log.delete_expired_files()
         return self._report(dry_run=False)
 
     def rehearse(self, logs: Sequence[Log]) -> CleanReport:

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from logstore.cleaner.selection import idle_roll_ms
-from logstore.named import NamedTuple
 from logstore.reasons import Reason, reasons_json, text_of
 from logstore.types import INT64_MAX
 

@@ -247,9 +247,9 @@ class LogCleanerManager:
             log, config, first_dirty, upper_bound, pass_number=number, dry_run=dry_run
         )
         try:
-            with closing(steps), StorageGuard(None if dry_run else log.local, tp, "cannot clean"):
+            with closing(steps), StorageGuard(None if dry_run else log, tp, "cannot clean"):
                 with log.lock:
-                    log.local.check_open()  # the log may be deleted, or replaced by a new one
+                    log.check_open()  # the log may be deleted, or replaced by a new one
                     if not still_fits(log, state, self.checkpoints.of(tp)):
                         return None
                     has_begun = True

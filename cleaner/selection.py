@@ -9,9 +9,8 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from logstore.named import NamedTuple
 from logstore.reasons import Reason
 from logstore.types import INT64_MAX, TopicPartition
 

@@ -14,10 +14,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from logstore.cleaner.errors import CleaningAbortedError, IllegalCleaningStateError
-from logstore.named import NamedTuple
 from logstore.runtime import Deadlock
 
 if TYPE_CHECKING:

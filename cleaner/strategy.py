@@ -7,10 +7,9 @@ kernels implement the same rules for chunks. Source: docs/spec/cleaner.md §13.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from logstore.errors import InvalidRecordError
-from logstore.named import NamedTuple
 from logstore.record.varint import decode_varlong
 from logstore.types import INT64_MAX
 

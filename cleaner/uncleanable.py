@@ -5,10 +5,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from logstore.errors import LogStoreError, UnknownTopicOrPartitionError
-from logstore.named import NamedTuple
 
 if TYPE_CHECKING:
     from logstore.manager.directories.directory import LogDirectory
@@ -94,7 +93,7 @@ class UncleanablePartitions:
         Does nothing if the log was closed or deleted, or is offline: that explains the failure.
         """
         try:
-            log.local.check_open()
+            log.check_open()
         except LogStoreError as reason:
             logger.info("%s is passed over: %s", log.topic_partition, reason)
         else:

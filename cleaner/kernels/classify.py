@@ -5,6 +5,8 @@ All rules of removal are here. Source: docs/spec/cleaner.md §8, §13.6.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from logstore.cleaner.kernels.hashing import Keys, borrowed_keys, hash_keys
@@ -62,7 +64,6 @@ from logstore.cleaner.kernels.versions import (
 )
 from logstore.cleaner.kernels.winners import count_winners, has_bit, is_winner
 from logstore.jit import Bytes, Int64s, borrowed, inline_kernel, kernel
-from logstore.named import NamedTuple
 from logstore.record.kernels import OK, Int, RecordFields, read_varint
 from logstore.record.layout import (
     CONTROL_BIT,

@@ -7,11 +7,12 @@ keys are sorted first.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from logstore.cleaner.kernels.slots import MapArrays, home_slot, sip_round, sip_words, siphash128
 from logstore.jit import Bytes, Int64s, UInt64s, borrowed, inline_kernel, kernel, load_u64, prefetch
-from logstore.named import NamedTuple
 from logstore.record.kernels import Int
 
 LANES = 256

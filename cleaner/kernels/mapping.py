@@ -6,6 +6,8 @@ the block is put. So the keys of a block wait for memory together.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from logstore.cleaner.kernels.hashing import LANES, Keys, borrowed_keys, hash_keys
@@ -52,7 +54,6 @@ from logstore.cleaner.kernels.versions import (
 )
 from logstore.cleaner.kernels.winners import note_winners
 from logstore.jit import Bytes, Int64s, borrowed, inline_kernel, kernel
-from logstore.named import NamedTuple
 from logstore.record.kernels import OK
 from logstore.record.layout import CONTROL_BIT
 

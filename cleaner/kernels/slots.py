@@ -9,10 +9,11 @@ docs/spec/cleaner.md §4.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from logstore.jit import Bytes, Int64s, UInt64s, borrowed, inline_kernel, kernel, load_u64
-from logstore.named import NamedTuple
 
 STATE_ENTRIES = 0
 STATE_LATEST_OFFSET = 1

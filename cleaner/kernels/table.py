@@ -7,12 +7,11 @@ are bytes from the start of `data`, ends exclusive.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from logstore.jit import Bytes, Int64s, borrowed, inline_kernel, kernel
-from logstore.named import NamedTuple
 from logstore.record.kernels import (
     OK,
     Int,

@@ -6,7 +6,7 @@ hash. The order of a record is (has a version, version, offset). Source: docs/sp
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -26,7 +26,6 @@ from logstore.cleaner.kernels.slots import (
 )
 from logstore.cleaner.kernels.winners import note_loser, note_winner
 from logstore.jit import Bytes, UInt64s, borrowed, inline_kernel, kernel
-from logstore.named import NamedTuple
 from logstore.record.kernels import read_i64, read_varint
 from logstore.record.varint import MAX_VARINT_BYTES, MAX_VARLONG_BYTES
 

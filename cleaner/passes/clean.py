@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Generator
 from contextlib import suppress
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from logstore.cleaner.errors import CleaningAbortedError
 from logstore.cleaner.passes.build import MapBuild, SeedPass, new_map
@@ -20,7 +20,6 @@ from logstore.cleaner.passes.transactions import AbortedTransactions
 from logstore.cleaner.stats import FATE_NAMES, CleanerStats
 from logstore.cleaner.strategy import Strategy
 from logstore.errors import SegmentOverflowError
-from logstore.named import NamedTuple
 from logstore.storage.segment.swap import create_cleaned
 from logstore.types import INT64_MIN
 
@@ -100,7 +99,7 @@ def clean_pass(
     -----
     Memory: the map and the I/O buffers, whatever the log's size. Source: docs/spec/cleaner.md §1.
     """
-    log.local.check_open()
+    log.check_open()
     generation = log.generation
     clock = log.runtime.clock
     now_ms = clock.now_ms()
@@ -263,7 +262,7 @@ def _swap(log: Log, replacements: list[Replacement], generation: int) -> None:
     """
     with log.lock:
         if log.generation == generation:
-            log.local.check_open()
+            log.check_open()
             new: list[LogSegment] = []
             old: list[LogSegment] = []
             for destination, group in replacements:

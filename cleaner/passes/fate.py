@@ -8,7 +8,7 @@ is the reason.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -32,7 +32,6 @@ from logstore.cleaner.passes.offset_map import MapState, OffsetMap
 from logstore.cleaner.passes.rewrite import fates_unread
 from logstore.cleaner.selection import section_of
 from logstore.cleaner.stats import FATE_NAMES
-from logstore.named import NamedTuple
 from logstore.types import NO_OFFSET
 
 if TYPE_CHECKING:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from logstore.cleaner.kernels.ranges import copy_locations
 from logstore.cleaner.kernels.table import LOCATION_COLUMNS
-from logstore.named import NamedTuple
 from logstore.record.layout import CODEC_MASK
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ that were compressed before, and appends to the destination.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,7 +49,6 @@ from logstore.cleaner.passes.transactions import (
 )
 from logstore.cleaner.passes.version_map import kernel_strategy
 from logstore.cleaner.strategy import Strategy
-from logstore.named import NamedTuple
 from logstore.record.codecs import Codec, compress
 from logstore.record.kernels import OK
 from logstore.record.layout import CODEC_MASK, HEADER_SIZE

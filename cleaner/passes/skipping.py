@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -11,7 +11,6 @@ from logstore.cleaner.kernels.classify import PassRules
 from logstore.cleaner.kernels.ranges import choose_ranges, scan_survivors
 from logstore.cleaner.kernels.slots import MapArrays
 from logstore.cleaner.kernels.table import COL_SIZE
-from logstore.named import NamedTuple
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -6,6 +6,8 @@ only; the slots themselves take 24. Source: docs/spec/cleaner.md §13.3.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from logstore.cleaner.errors import OffsetMapFullError
@@ -22,7 +24,6 @@ from logstore.cleaner.strategy import (
     Order,
     Strategy,
 )
-from logstore.named import NamedTuple
 
 _NUMBERS = {
     (OFFSET, LONG): versions.OFFSET,

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from logstore.cleaner.pool.metrics import CleanerMetrics, metrics_of
 from logstore.cleaner.pool.throttle import Throttles
 from logstore.cleaner.pool.worker import CleanerWorker
-from logstore.named import NamedTuple
 from logstore.runtime import Signal
 from logstore.types import INT64_MAX
 

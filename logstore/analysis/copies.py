@@ -5,12 +5,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from logstore.errors import CorruptCheckpointError, InvalidConfigurationError, KafkaStorageError
 from logstore.manager.directories.copying import copy_file, files_of
 from logstore.manager.topics.store import TopicStore
-from logstore.named import NamedTuple
 from logstore.names import LOG_SUFFIX, parse_segment_file
 from logstore.runtime import clear_folder, make_dirs_durably, remove_tree
 from logstore.runtime.guard import StorageGuard

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from logstore.analysis.assumptions import assumptions
 from logstore.analysis.committed import (
@@ -26,7 +26,6 @@ from logstore.analysis.view import HasLogs
 from logstore.cleaner.strategy import Strategy
 from logstore.coordinator.transactions.log import TransactionConfig, TransactionLog
 from logstore.errors import CorruptionError, InvalidRecordError, LogStoreError
-from logstore.named import NamedTuple
 from logstore.names import (
     CLEANED_SUFFIX,
     DELETE_DIR_SUFFIX,
@@ -507,7 +506,7 @@ class _Partition:
             [directory.path for directory in manager.directories],
             self._broker.broker_config,
             self._tp,
-            manager.catalog.laid_over(self._tp.topic),
+            manager.catalog.temporary_overrides(self._tp.topic),
             self._now_ms,
             self._ends,
             progress=self._progress,
@@ -624,7 +623,7 @@ class _Partition:
         """Return when a file that was renamed goes, as far as this process knows."""
         if self._broker.manager.read_only:
             return default_ms
-        due_ms = self._log.local.deletion_due_ms(path)
+        due_ms = self._log.deletion_due_ms(path)
         if due_ms is None:
             return default_ms
         return self._now_ms + max(0, due_ms - self._broker.clock.monotonic_ns() // 1_000_000)

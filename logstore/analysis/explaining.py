@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from logstore.analysis.assumptions import assumptions
 from logstore.analysis.reports import ExplainReport, PartitionExplanation
@@ -20,7 +20,6 @@ from logstore.errors import (
     UnknownTopicOrPartitionError,
     UnsupportedFormatError,
 )
-from logstore.named import NamedTuple
 
 if TYPE_CHECKING:
     from logstore.cleaner.explaining import Tombstone

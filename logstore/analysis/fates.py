@@ -11,10 +11,9 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 from itertools import islice
 from json.encoder import encode_basestring_ascii as _quote
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from logstore.inspect.records import decoded_key_member
-from logstore.named import NamedTuple
 from logstore.record.json_text import bytes_member
 from logstore.runtime.guard import StorageGuard
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from logstore.analysis.erasure import LIVE, SWAP, TOMBSTONE, Erasable, erasure, rule_json
 from logstore.analysis.view import PartitionView
 from logstore.cleaner.explaining import pass_due
 from logstore.cleaner.selection import section_of
-from logstore.named import NamedTuple
 from logstore.reasons import Reason, reasons_json
 from logstore.record.json_text import bytes_item
 

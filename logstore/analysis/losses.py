@@ -9,13 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from logstore.analysis.reports import segment_sizes
 from logstore.cleaner.command import CleanCommand
 from logstore.cleaner.stats import CleanerStats
 from logstore.errors import CorruptionError, UnsupportedFormatError
-from logstore.named import NamedTuple
 from logstore.record.batch import decode_stored
 from logstore.record.walk import walk_headers
 from logstore.storage.log.retention import RetentionDecision

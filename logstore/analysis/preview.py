@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from logstore.analysis.assumptions import assumptions
 from logstore.analysis.explaining import (
@@ -36,7 +36,6 @@ from logstore.config.overrides import (
     parse_overrides,
 )
 from logstore.errors import UnknownTopicOrPartitionError
-from logstore.named import NamedTuple
 from logstore.types import INT64_MAX, TopicPartition
 
 if TYPE_CHECKING:
@@ -89,7 +88,7 @@ def suppose_topic(
     broker_config = catalog.broker_config
     own = catalog.topic(topic).configs
     altered, notes = altered_overrides(own, set_configs, unset, broker_config)
-    overrides = altered | parse_overrides(catalog.laid_over(topic))[0]
+    overrides = altered | parse_overrides(catalog.temporary_overrides(topic))[0]
     changed = changes_between(
         describe(catalog.overrides(topic), broker_config), describe(overrides, broker_config)
     )

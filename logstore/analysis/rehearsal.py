@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import suppress
 from enum import StrEnum
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from logstore.analysis.trial import Trial
 from logstore.cleaner.command import CleanCommand
@@ -22,7 +22,6 @@ from logstore.errors import (
     RequestError,
     UnsupportedFormatError,
 )
-from logstore.named import NamedTuple
 from logstore.record.batch import decode_stored
 from logstore.record.records import NewRecord
 from logstore.record.walk import read_batch

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from logstore.config.keys import ORIGIN_DEFAULT
 from logstore.config.overrides import ConfigValue
-from logstore.named import NamedTuple
 from logstore.names import LOG_SUFFIX
 from logstore.reasons import Reason, reasons_json, text_of
 

@@ -7,7 +7,7 @@ defined in docs/spec/cleaner.md §2.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from logstore.analysis.assumptions import assumptions
 from logstore.analysis.committed import CommittedData
@@ -15,7 +15,6 @@ from logstore.analysis.view import HasLogs, PartitionView
 from logstore.cleaner.checkpoints import CleanerCheckpoints
 from logstore.cleaner.selection import CLEAN, SECTIONS, section_of, steady_state
 from logstore.errors import CorruptionError, CorruptRecordError, UnsupportedFormatError
-from logstore.named import NamedTuple
 from logstore.record.walk import BatchTotals, batch_totals
 from logstore.storage.log.reader import Isolation
 from logstore.types import INT64_MAX, TopicPartition

@@ -6,13 +6,12 @@ Previews, dry runs and rehearsals ask the engine itself: no rule is implemented 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from logstore.cleaner.checkpoints import CleanerCheckpoints
 from logstore.cleaner.manager import LogCleanerManager
 from logstore.manager.directories.directory import stepped_back
 from logstore.manager.manager import LogManager
-from logstore.named import NamedTuple
 from logstore.runtime import (
     OverlayFileSystem,
     ReadOnlyFileSystem,

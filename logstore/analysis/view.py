@@ -8,9 +8,8 @@ broker's recovery.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
-from logstore.named import NamedTuple
 from logstore.record.batch import RecordBatch, decode_stored, stored_rows
 from logstore.record.walk import check_place, read_batch, walk_headers
 from logstore.runtime import OverlayFileSystem

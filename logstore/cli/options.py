@@ -6,14 +6,13 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial, wraps
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar, cast
 
 import click
 from click.core import ParameterSource
 
 from logstore.cli.completing import DATA_DIR_VARIABLE, DEFAULT_DATA_DIR, complete_names
 from logstore.cli.times import TIME_HELP, parse_time
-from logstore.named import NamedTuple
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -693,9 +692,10 @@ def choose(
 
 def warn_of_strategy(broker: Broker, *topics: str) -> None:
     """Say what KIP-280 advises against in the configurations of topics."""
+    from logstore.analysis.broker_state import topic_config
     from logstore.cleaner.strategy import recommendations
     from logstore.cli.show.output import note
 
     for name in topics:
-        for text in recommendations(broker.manager.catalog.config(name)):
+        for text in recommendations(topic_config(broker, name)):
             note(f"topic {name}: {text}")

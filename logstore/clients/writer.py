@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from logstore.clients.open_batch import OpenBatch, estimated_size, limit_of
 from logstore.clients.records import to_new_record
 from logstore.errors import InvalidConfigurationError, UnknownTopicOrPartitionError
-from logstore.named import NamedTuple
 from logstore.record.choice import encodes_by_kernel
 from logstore.record.codecs import Codec
 from logstore.record.layout import HEADER_SIZE

@@ -26,9 +26,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from typing import NamedTuple
 
 from logstore.faults.disk import Change, Fate, FileNode, NameChange, Pending, dated
-from logstore.named import NamedTuple
 from logstore.runtime.environment import Random, random_source
 from logstore.runtime.fs import File, FileSystem
 

@@ -26,10 +26,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from copy import copy
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from logstore.faults.rules import Call
-from logstore.named import NamedTuple
 from logstore.names import SWAP_SUFFIX, parse_log_dir
 from logstore.runtime import directory_of, remove_tree
 from logstore.runtime.fs import Buffer, File, FileKind, FileSystem

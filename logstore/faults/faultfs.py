@@ -12,11 +12,11 @@ durable at once. A crash releases all locks.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from logstore.faults.crash import Contents, CrashMode, Names, leave
 from logstore.faults.disk import FaultyDisk, FaultyFile, FileNode, Kind
 from logstore.faults.rules import FILE_KINDS, Call, FaultRule, Faults
-from logstore.named import NamedTuple
 from logstore.runtime import directory_of
 from logstore.runtime.clock import Clock, SystemClock
 from logstore.runtime.fs import Buffer, File, FileKind, FileStat

@@ -17,7 +17,7 @@ import os
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator
 from datetime import timedelta
-from typing import TYPE_CHECKING, Self, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, Self, TypeVar
 
 from logstore.config.suggest import and_nearest
 from logstore.errors import (
@@ -29,7 +29,6 @@ from logstore.errors import (
     OffsetOutOfRangeError,
     RequestError,
 )
-from logstore.named import NamedTuple
 from logstore.names import LOG_SUFFIX
 from logstore.runtime import VirtualClock
 from logstore.types import NO_OFFSET, TopicPartition

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from math import floor
-from typing import Any
+from typing import Any, NamedTuple
 
-from logstore.named import NamedTuple
 from logstore.reasons.formats import format_duration, format_span, format_time
 from logstore.reasons.templates import TEMPLATES
 

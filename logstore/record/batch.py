@@ -12,12 +12,11 @@ import struct
 from collections.abc import Callable, Iterator, Sequence
 from functools import wraps
 from itertools import pairwise
-from typing import TYPE_CHECKING, ParamSpec
+from typing import TYPE_CHECKING, NamedTuple, ParamSpec
 
 import google_crc32c
 
 from logstore.errors import CorruptRecordError, InvalidRecordError
-from logstore.named import NamedTuple
 from logstore.record import layout
 from logstore.record.choice import LISTED_RECORDS_MAX, decodes_by_kernel
 from logstore.record.codecs import DEFAULT_LIMIT, Codec, compress, decompress

@@ -27,10 +27,9 @@ from __future__ import annotations
 import enum
 import threading
 from io import BytesIO
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from logstore.errors import CorruptRecordError, InvalidConfigurationError
-from logstore.named import NamedTuple
 
 if TYPE_CHECKING:
     import zlib

@@ -11,10 +11,9 @@ from __future__ import annotations
 
 import enum
 import struct
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from logstore.errors import InvalidRecordError
-from logstore.named import NamedTuple
 
 if TYPE_CHECKING:
     # Only looked at: this module stays free of the codecs that a batch brings along.

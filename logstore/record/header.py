@@ -5,7 +5,8 @@ Plain Python over `struct`: a header walk needs neither NumPy nor numba.
 
 from __future__ import annotations
 
-from logstore.named import NamedTuple
+from typing import NamedTuple
+
 from logstore.record import layout
 from logstore.types import INT32_MAX, NO_SEQUENCE, TimestampType
 

@@ -7,7 +7,7 @@ exclusive. The status that a kernel returns first says which check failed, and
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import google_crc32c
 import numpy as np
@@ -33,7 +33,6 @@ from logstore.jit import (
     store_u64,
 )
 from logstore.jit.crc32c import CRC_BEGINNINGS, CRC_BLOCK, crc32c_register
-from logstore.named import NamedTuple
 from logstore.record.layout import (
     ATTRIBUTES_POSITION,
     BASE_OFFSET_POSITION,

@@ -21,9 +21,9 @@ from __future__ import annotations
 import struct
 import zlib
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from logstore.errors import InvalidRecordError
-from logstore.named import NamedTuple
 from logstore.record import layout
 from logstore.record.batch import RecordBatch, built_batch
 from logstore.record.codecs import Codec, decompress

@@ -7,9 +7,9 @@ varints but the attributes (storage-format §2).
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 from logstore.errors import InvalidRecordError
-from logstore.named import NamedTuple
 from logstore.record.varint import decode_varint, decode_varlong, encode_varint, wrap_int64
 from logstore.types import INT64_MAX, INT64_MIN
 

@@ -8,10 +8,9 @@ still matches the bytes up to that next batch.
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from logstore.errors import CorruptionError, InvalidRecordError
-from logstore.named import NamedTuple
 from logstore.record import layout, legacy
 from logstore.record.batch import RecordBatch
 from logstore.record.crc32c import crc32c

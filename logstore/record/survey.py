@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from logstore.errors import CorruptionError, InvalidRecordError
-from logstore.named import NamedTuple
 from logstore.record import layout, legacy
 from logstore.record.batch import RecordBatch, built_batch
 from logstore.record.codecs import Codec

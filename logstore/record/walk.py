@@ -10,9 +10,9 @@ import struct
 import zlib
 from collections.abc import Iterator
 from contextlib import suppress
+from typing import NamedTuple
 
 from logstore.errors import CorruptRecordError, UnsupportedFormatError
-from logstore.named import NamedTuple
 from logstore.record import layout
 from logstore.record.batch import RecordBatch
 from logstore.record.header import BatchHeader, possible_record_count

@@ -20,9 +20,8 @@ import stat
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from enum import Enum
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
-from logstore.named import NamedTuple
 from logstore.runtime.clock import Clock
 from logstore.runtime.locks import (
     FileLock,

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
+from logstore.analysis.broker_state import is_replicated
 from logstore.analysis.segment_map import SegmentMaps
-from logstore.named import NamedTuple
 from logstore.runtime import VirtualClock
 from logstore.ui.errors import ReadOnlyError
 from logstore.ui.live import Live
@@ -81,7 +81,7 @@ class Site:
         self.read_only_because: str | None = None
         if broker.read_only:
             self.read_only_because = "the directory is only looked at: nothing in it can be changed"
-        elif broker.is_replicated:
+        elif is_replicated(broker):
             self.read_only_because = (
                 "this is one broker of a cluster, whose controller decides: it is only looked at"
             )

@@ -8,12 +8,12 @@ producers' sequences. Needs no Spark.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
 
 from logstore.config.log_config import LogConfig
 from logstore.config.overrides import effective_config
-from logstore.named import NamedTuple
 from logstore.record.codecs import Codec
 from logstore.record.columns import BytesColumn
 from logstore.record.varint import encode_varint

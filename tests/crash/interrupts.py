@@ -171,7 +171,7 @@ def judge(broker: Broker, journal: Journal, reference: Journal) -> None:
     check_topics(broker, journal)
     for tp in broker.partitions():
         log = broker.manager.log(tp)
-        log.local.check_open()  # recovers the log if its recovery was interrupted as well
+        log.check_open()  # recovers the log if its recovery was interrupted as well
         log._check()
         partition = journal.partitions.get(tp, Partition())
         complete = reference.partitions.get(tp, Partition())

@@ -185,5 +185,5 @@ def test_s197_a_pass_that_failed_can_be_repeated(whole):
 
 
 def check_log_after_deletions(broker, log):
-    log.local.delete_expired_files(force=True)
+    log.delete_expired_files(force=True)
     check_log(log)

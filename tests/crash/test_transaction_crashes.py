@@ -90,8 +90,8 @@ def prepare(machine):
     machine.open().create_topic("t", len(PARTITIONS))
     machine.commit(machine.producer("x"), b"before")
     for number in PARTITIONS:
-        machine.broker.log("t", number).local.flush()
-    machine.broker.log(GROUP_OFFSETS_TOPIC).local.flush()
+        machine.broker.log("t", number).flush()
+    machine.broker.log(GROUP_OFFSETS_TOPIC).flush()
     machine.broker.close()
 
 

@@ -92,13 +92,15 @@ def explain(
     damage is found now. With --key the records of a key are listed: when each can be removed, and
     what must happen first. Changes nothing.
     """
+    from logstore.analysis.broker_state import topic_config
+
     wanted = key_of(key, key_base64)
     overrides = topic_overrides(configs)
     with open_target(settings, target, partition, as_recovered=as_recovered) as found:
         broker = found.opened()
         found.override(overrides)
         topics = {tp.topic for tp in found.partitions}
-        compacted = [name for name in topics if broker.manager.catalog.config(name).compact]
+        compacted = [name for name in topics if topic_config(broker, name).compact]
         warn_of_strategy(broker, *sorted(compacted))
         failures: Failures = []
         is_damaged = False

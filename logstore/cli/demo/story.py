@@ -167,7 +167,7 @@ class Story:
         log = self.broker.log(TOPIC)
         self.clock.move_to(self.clock.now_ms() + log.config.file_delete_delay_ms)
         # The delay counts in monotonic time, which runs at its own pace here.
-        log.local.delete_expired_files(force=True)
+        log.delete_expired_files(force=True)
 
     def sleep_until(self, day: float) -> None:
         """Let time pass up to a day of the story."""

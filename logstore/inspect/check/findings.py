@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from logstore.errors import CorruptionError
-from logstore.named import NamedTuple
 from logstore.reasons import Reason, Value
 from logstore.reasons.templates import TEMPLATES
 

@@ -14,10 +14,9 @@ import threading
 from array import array
 from bisect import bisect_left
 from collections.abc import Iterator
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 from logstore.errors import CorruptIndexError
-from logstore.named import NamedTuple
 from logstore.runtime.fs import File, FileSystem
 from logstore.runtime.open_files import OPEN_FILES
 

@@ -11,10 +11,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from logstore.errors import InvalidRecordError, InvalidTxnStateError
-from logstore.named import NamedTuple
 from logstore.record.batch import RecordBatch, built_batch, pack_batch, pack_record, place_batch
 from logstore.record.choice import encodes_by_kernel
 from logstore.record.codecs import Codec, compress

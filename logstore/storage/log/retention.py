@@ -11,10 +11,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import islice, zip_longest
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from logstore.errors import CorruptRecordError, UnsupportedFormatError
-from logstore.named import NamedTuple
 from logstore.reasons import Reason, reasons_json, text_of
 from logstore.types import INT64_MAX
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
-from logstore.named import NamedTuple
 from logstore.storage.producers.snapshot import SnapshotEntry
 from logstore.types import (
     INT32_MAX,

@@ -22,9 +22,9 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 from logstore.errors import CorruptSnapshotError
-from logstore.named import NamedTuple
 from logstore.names import DELETED_SUFFIX, SNAPSHOT_SUFFIX, file_name, parse_segment_file
 from logstore.record.crc32c import crc32c
 from logstore.runtime.fs import FileSystem, open_anew

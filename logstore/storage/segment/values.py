@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from logstore.named import NamedTuple
 from logstore.record.layout import LOG_OVERHEAD
 
 if TYPE_CHECKING:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from logstore.analysis.broker_state import cleaner_view, cleaning_decision
 from logstore.analysis.segment_map import deleted_files
 from logstore.analysis.summary import inspect_partition
 from logstore.analysis.tombstones import live_tombstones
@@ -31,9 +33,9 @@ def partition(ask: Ask) -> dict[str, Any]:
     broker = ask.broker
     summary = inspect_partition(broker, tp, sums=ask.site.strips.sums)
     view = PartitionView(broker, tp)
-    log, chooser = view.log, broker.cleaner.chooser
-    decision = view.look(chooser.explain)
-    mark, state = broker.cleaner.marks.get(tp), broker.cleaner.states.of(tp)
+    log = view.log
+    decision = view.look(partial(cleaning_decision, broker))
+    mark, state = cleaner_view(broker, tp)
     waiting = [
         {"base_offset": base_offset, "size_bytes": size_bytes}
         for base_offset, size_bytes in deleted_files(view.files, log.directory)
@@ -97,7 +99,7 @@ def tombstones(ask: Ask) -> dict[str, Any]:
     broker, now_ms = ask.broker, ask.broker.clock.now_ms()
     view = PartitionView(broker, tp)
     live = live_tombstones(view)
-    log, decision = view.log, view.look(broker.cleaner.chooser.explain)
+    log, decision = view.log, view.look(partial(cleaning_decision, broker))
     found = Tombstones.of(live, now_ms, decision)
     retention_ms = log.config.delete_retention_ms
     reasons = found.reasons(decision, retention_ms)

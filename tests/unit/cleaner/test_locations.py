@@ -116,7 +116,7 @@ def test_a_chunk_stands_for_no_more_than_may_pass_before_a_pass_is_stopped(
 
 def test_the_batch_that_ends_the_round_keeps_its_header(log: Log) -> None:
     """Only with versions can all its records lose to others of the round."""
-    log.local.set_config(
+    log.set_config(
         replace(log.config, compaction_strategy="header", compaction_strategy_header="v")
     )
     for version in (9, 1, 2, 3):

@@ -276,11 +276,11 @@ def test_retention_of_the_others_goes_on_when_a_log_is_deleted_under_its_hands()
         topic(broker, name, cleanup_policy="delete", retention_ms=1)
         fill(broker, name)
     broker.clock.advance(ms=1000)
-    broker.log("a").local.abandon()
+    broker.log("a").abandon()
     Housekeeping(broker.manager).retain()
     assert offsets(broker, "b") == []
     for log in broker.manager.registry.open_logs():
-        log.local.config = broker.log("b").config
+        log.config = broker.log("b").config
     Housekeeping(broker.manager).flush()
 
 

@@ -240,7 +240,7 @@ def test_a_leader_stamps_offset_and_epoch_outside_the_crc(world):
     log.writer.append_batches(batch(0, 2, leader_epoch=99))
     expected = batch(0, 2, leader_epoch=4) + with_offset_and_epoch(batch(0, 2), 3, 4)
     assert world.files()[log_name(0)] == expected
-    assert log.local.leader_epoch == 4
+    assert log.leader_epoch == 4
     assert log.epochs.entries == (EpochEntry(4, 0),)
     with pytest.raises(ValueError, match="negative"):
         log.writer.append_batches(batch(0), leader_epoch=-1)
@@ -412,9 +412,9 @@ def test_flush_messages_moves_the_recovery_point(world):
     other = memory_world().log()
     other.writer.append_records([NewRecord(b"k", b"v")])
     assert other.recovery_point == 0
-    other.local.flush()
+    other.flush()
     assert other.recovery_point == 1
-    other.local.flush(0)
+    other.flush(0)
     assert other.recovery_point == 1, "a recovery point never goes back by a flush"
 
 
@@ -469,7 +469,7 @@ def test_a_failed_sync_takes_the_log_offline(world):
     log.writer.append_records([NewRecord(b"a", b"1")])
     fs.rule = lambda operation, _: operation == "sync"
     with pytest.raises(KafkaStorageError):
-        log.local.flush()
+        log.flush()
     fs.rule = lambda *_: False
     assert (log.is_offline, log.recovery_point) == (True, 0)
 
@@ -484,7 +484,7 @@ def test_a_closed_log_takes_nothing(world):
     with pytest.raises(IllegalStateError, match="closed"):
         log.writer.roll()
     with pytest.raises(IllegalStateError, match="closed"):
-        log.local.flush()
+        log.flush()
 
 
 # -- Kafka's own logs, replicated ------------------------------------------------------------

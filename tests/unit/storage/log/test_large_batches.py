@@ -193,7 +193,7 @@ def test_a_batch_is_judged_again_if_the_rules_change_meanwhile(log, monkeypatch)
     def change_and_judge(self, limit):
         judged.append(1)
         if len(judged) == 1:
-            log.local.set_config(memory_world().log(cleanup_policy=("compact",)).config)
+            log.set_config(memory_world().log(cleanup_policy=("compact",)).config)
         return facts(self, limit)
 
     monkeypatch.setattr(RecordBatch, "facts", change_and_judge)

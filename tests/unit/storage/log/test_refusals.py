@@ -209,7 +209,7 @@ def test_a_refusal_changes_nothing(world, name):
     )
     assert world.clock.now_ms() == NOW
     log.writer.append_records([NewRecord(b"k", b"v", -1)])
-    log.local.flush()
+    log.flush()
     world.clock.advance(ms=500)
     action, error = CLIENT_REFUSALS[name]
     before = (world.files(), log.log_end_offset, log.high_watermark, log.recovery_point)
@@ -308,7 +308,7 @@ REPLICA_REFUSALS = {
 def test_a_follower_refuses_as_a_whole(world, name):
     log = world.log()
     log.writer.append_batches(batch(0, 3) + data_batch(5, 9, 9), REPLICA)
-    log.local.flush()
+    log.flush()
     data, error = REPLICA_REFUSALS[name]
     before = (world.files(), log.log_end_offset, log.segments.view, log.epochs.entries)
     with pytest.raises(error) as caught:
@@ -451,11 +451,11 @@ def test_a_record_obeys_the_settings_of_now(world):
     log = world.log()
     keyless = NewRecord(None, b"v")
     log.writer.append_record(keyless)
-    log.local.set_config(LogConfig(cleanup_policy=("compact",), compression_type="gzip"))
+    log.set_config(LogConfig(cleanup_policy=("compact",), compression_type="gzip"))
     with pytest.raises(InvalidRecordError):
         log.writer.append_record(keyless)
     log.writer.append_record(NewRecord(b"k", b"v"))
-    log.local.set_config(LogConfig(message_timestamp_type=TimestampType.LOG_APPEND_TIME))
+    log.set_config(LogConfig(message_timestamp_type=TimestampType.LOG_APPEND_TIME))
     assert log.writer.append_record(NewRecord(None, b"v", 5)).log_append_time == NOW
     codecs = [found.codec for found in batches_of(world.files()[log_name(0)])]
     assert codecs == [Codec.NONE, Codec.GZIP, Codec.NONE]

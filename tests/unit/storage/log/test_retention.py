@@ -94,7 +94,7 @@ def test_s087_unlimited_and_zero_retention(world):
     log = build(world, 3, 3, 0, retention_ms=-1, retention_bytes=-1)
     world.clock.advance(days=100_000)
     assert removed(log.delete_old_segments()) == []
-    log.local.set_config(LogConfig(retention_ms=0, segment_index_bytes=4000))
+    log.set_config(LogConfig(retention_ms=0, segment_index_bytes=4000))
     build(world, 1, timestamp=world.clock.now_ms(), log=log)
     assert removed(log.delete_old_segments()) == [(0, TIME), (3, TIME)]
     assert offsets_in(log) == [6], "written at this very moment"
@@ -114,7 +114,7 @@ def test_s088_without_delete_only_the_log_start_counts(world):
     assert removed(log.delete_old_segments()) == [(0, LOG_START)]
     assert bases_of(log) == [5, 10]
     assert log.segments.first.base_offset <= log.log_start_offset < bases_of(log)[1]
-    log.local.set_config(LogConfig(cleanup_policy=(), retention_ms=0, segment_index_bytes=4000))
+    log.set_config(LogConfig(cleanup_policy=(), retention_ms=0, segment_index_bytes=4000))
     decision = log.delete_old_segments()
     assert removed(decision) == [], "nor does an empty policy delete"
     assert decision.kept[0].reason.endswith("cleanup.policy (empty) does not delete")
@@ -183,7 +183,7 @@ def test_s096_the_snapshot_at_the_log_end_remains(world, active_is_empty):
         log.writer.roll()
     assert log.delete_old_segments().rolls is not active_is_empty
     world.clock.advance(ms=1001)
-    log.local.delete_expired_files()
+    log.delete_expired_files()
     assert list(world.files(".snapshot", ".deleted")) == [f"{3:020d}.snapshot"]
     assert (log.log_start_offset, log.producer_state.snapshot_offsets) == (3, [3])
     assert log.producer_state.entry(1).last_sequence == 2
@@ -275,9 +275,9 @@ def test_each_rule_takes_what_the_one_before_has_left(world):
 def test_at_the_exact_limit_nothing_is_too_much(world):
     log = build(world, 1, 1, retention_bytes=2 * UNIT, retention_ms=-1)
     assert removed(log.delete_old_segments()) == []
-    log.local.set_config(LogConfig(retention_bytes=UNIT, retention_ms=-1, segment_index_bytes=4000))
+    log.set_config(LogConfig(retention_bytes=UNIT, retention_ms=-1, segment_index_bytes=4000))
     assert removed(log.delete_old_segments()) == [(0, SIZE)]
-    log.local.set_config(LogConfig(retention_bytes=0, retention_ms=-1, segment_index_bytes=4000))
+    log.set_config(LogConfig(retention_bytes=0, retention_ms=-1, segment_index_bytes=4000))
     assert log.delete_old_segments().rolls
 
 
@@ -305,9 +305,7 @@ def test_deciding_touches_no_file(world):
     decision = log.retention_decision(first_dirty_offset=4)
     assert decision.rolls
     assert everything() == before
-    log.local.set_config(
-        LogConfig(retention_ms=9 * DAY, cleanup_policy=BOTH, segment_index_bytes=4000)
-    )
+    log.set_config(LogConfig(retention_ms=9 * DAY, cleanup_policy=BOTH, segment_index_bytes=4000))
     assert log.retention_decision(first_dirty_offset=4).kept[0].expires_at_ms is not None
     assert everything() == before
 
