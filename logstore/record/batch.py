@@ -10,9 +10,8 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterator, Sequence
-from functools import wraps
 from itertools import pairwise
-from typing import TYPE_CHECKING, ParamSpec
+from typing import TYPE_CHECKING
 
 import google_crc32c
 
@@ -21,6 +20,7 @@ from logstore.named import NamedTuple
 from logstore.record import layout
 from logstore.record.choice import LISTED_RECORDS_MAX, decodes_by_kernel
 from logstore.record.codecs import DEFAULT_LIMIT, Codec, compress, decompress
+from logstore.record.control import EndTxnMarker, encode_control_key, encode_end_txn_value
 from logstore.record.crc32c import crc32c
 from logstore.record.header import BatchHeader
 from logstore.record.records import (
@@ -28,6 +28,7 @@ from logstore.record.records import (
     RecordRow,
     decode_records,
     decode_windows,
+    encode_record,
     encode_records,
     record_parts,
 )
@@ -46,12 +47,11 @@ from logstore.types import (
 if TYPE_CHECKING:
     from logstore.record.columns import RecordColumns
 
-P = ParamSpec("P")
-
 _pack_up_to_crc = layout.HEADER_UP_TO_CRC.pack
 _pack_under_crc = layout.HEADER_UNDER_CRC.pack
 _pack_offset = struct.Struct(">q").pack_into
 _pack_epoch = struct.Struct(">i").pack_into
+_pack_place = struct.Struct(">qii").pack
 _crc32c = google_crc32c.extend
 _MAGIC = layout.MAGIC
 _BYTES_BEFORE_COVERED = layout.ATTRIBUTES_POSITION - layout.LOG_OVERHEAD
@@ -108,7 +108,7 @@ class RecordBatch:
 
     @classmethod
     def of(cls, header: BatchHeader, data: bytes) -> RecordBatch:
-        """Return the batch of bytes that begin with a header which is known."""
+        """Return the batch in `data`, whose header was parsed already."""
         batch = cls.__new__(cls)
         batch.data = data
         batch.header = header
@@ -116,15 +116,15 @@ class RecordBatch:
         return batch
 
     @classmethod
-    def packed(
+    def pack(
         cls, body: bytes | memoryview, base_offset: int, leader_epoch: int, *covered: int
     ) -> RecordBatch:
-        """Return the batch of a section as it is stored, and a header; see `pack_batch`."""
+        """Do what `pack_batch` does, and return the batch with its header."""
         data = pack_batch(body, base_offset, leader_epoch, *covered)
         crc = int.from_bytes(data[layout.CRC_POSITION : layout.ATTRIBUTES_POSITION], "big")
         length = len(data) - layout.LOG_OVERHEAD
-        header = BatchHeader(base_offset, length, leader_epoch, _MAGIC, crc, *covered)
-        return cls.of(header, data)
+        header = (base_offset, length, leader_epoch, _MAGIC, crc, *covered)
+        return cls.of(BatchHeader._make(header), data)
 
     def __repr__(self) -> str:
         header = self.header
@@ -310,14 +310,14 @@ class RecordBatch:
             self._append_time,
         )
 
-    def placed(self, base_offset: int, partition_leader_epoch: int) -> RecordBatch:
+    def with_place(self, base_offset: int, partition_leader_epoch: int) -> RecordBatch:
         """Return the batch with another base offset and leader epoch; the CRC covers neither."""
-        header = self.header._replace(
-            base_offset=base_offset, partition_leader_epoch=partition_leader_epoch
-        )
-        return RecordBatch.of(header, header.pack() + self.data[layout.HEADER_SIZE :])
+        length = self.header.batch_length
+        data = _pack_place(base_offset, length, partition_leader_epoch)
+        header = (base_offset, length, partition_leader_epoch, *self.header[3:])
+        return RecordBatch.of(BatchHeader._make(header), data + self.data[layout.MAGIC_POSITION :])
 
-    def stamped(self, timestamp_type: TimestampType, max_timestamp: int) -> RecordBatch:
+    def with_timestamp(self, timestamp_type: TimestampType, max_timestamp: int) -> RecordBatch:
         """Return the batch with timestamp type and maxTimestamp set, and its CRC renewed.
 
         Equal type and value give back the same batch. Base timestamp and deltas stay; attribute
@@ -332,7 +332,7 @@ class RecordBatch:
         header = header._replace(attributes=attributes, max_timestamp=max_timestamp)
         base_offset, _, leader_epoch, _, _, *covered = header
         body = self.data[layout.HEADER_SIZE :]
-        return RecordBatch.packed(body, base_offset, leader_epoch, *covered)
+        return RecordBatch.pack(body, base_offset, leader_epoch, *covered)
 
     @property
     def _append_time(self) -> int | None:
@@ -456,7 +456,7 @@ def place_batch(batch: memoryview, base_offset: int, partition_leader_epoch: int
     _pack_epoch(batch, layout.PARTITION_LEADER_EPOCH_POSITION, partition_leader_epoch)
 
 
-def sealed_batch(
+def seal_batch(
     section: bytes | memoryview,
     *,
     codec: Codec = Codec.NONE,
@@ -474,7 +474,7 @@ def sealed_batch(
     is_transactional: bool = False,
     is_control: bool = False,
     has_delete_horizon: bool = False,
-) -> RecordBatch:
+) -> bytes:
     """Compress an uncompressed records section and put a header with its CRC before it.
 
     Raises
@@ -494,7 +494,7 @@ def sealed_batch(
         attributes |= layout.CONTROL_BIT
     if has_delete_horizon:
         attributes |= layout.DELETE_HORIZON_BIT
-    return RecordBatch.packed(
+    return pack_batch(
         body,
         base_offset,
         partition_leader_epoch,
@@ -509,7 +509,7 @@ def sealed_batch(
     )
 
 
-def built_batch(
+def build_batch(
     records: Sequence[Record],
     *,
     codec: Codec = Codec.NONE,
@@ -525,7 +525,7 @@ def built_batch(
     base_sequence: int = NO_SEQUENCE,
     is_transactional: bool = False,
     is_control: bool = False,
-) -> RecordBatch:
+) -> bytes:
     """Build one batch from records whose offsets rise.
 
     Parameters
@@ -550,8 +550,7 @@ def built_batch(
     """
     if not records:
         raise InvalidRecordError("a batch needs at least one record")
-    if producer_id >= 0 and producer_epoch == NO_PRODUCER_EPOCH:
-        raise ValueError(f"a batch of producer {producer_id} has no epoch: {producer_epoch}")
+    _check_producer(producer_id, producer_epoch)
     first_offset = records[0].offset if base_offset is None else base_offset
     final_offset = records[-1].offset if last_offset is None else last_offset
     _check_offsets(first_offset, [record.offset for record in records], final_offset)
@@ -560,7 +559,7 @@ def built_batch(
         max_timestamp = append_time
     else:
         max_timestamp = max(record.timestamp for record in records)
-    return sealed_batch(
+    return seal_batch(
         encode_records(records, first_offset, base_timestamp),
         codec=codec,
         level=level,
@@ -580,6 +579,11 @@ def built_batch(
     )
 
 
+def _check_producer(producer_id: int, producer_epoch: int) -> None:
+    if producer_id >= 0 and producer_epoch == NO_PRODUCER_EPOCH:
+        raise ValueError(f"a batch of producer {producer_id} has no epoch: {producer_epoch}")
+
+
 def _check_offsets(first: int, offsets: Sequence[int], last: int) -> None:
     """Refuse offsets that a header spanning [first, last] cannot claim, or that do not rise."""
     if not first <= offsets[0] <= offsets[-1] <= last <= first + INT32_MAX:
@@ -591,13 +595,28 @@ def _check_offsets(first: int, offsets: Sequence[int], last: int) -> None:
         raise InvalidRecordError("the offsets of a batch's records must rise")
 
 
-def _bytes_of(make: Callable[P, RecordBatch]) -> Callable[P, bytes]:
-    @wraps(make)
-    def make_bytes(*args: P.args, **kwargs: P.kwargs) -> bytes:
-        return make(*args, **kwargs).data
+def build_end_txn_batch(
+    producer_id: int, producer_epoch: int, marker: EndTxnMarker, now_ms: int
+) -> RecordBatch:
+    """Build the control batch that ends a transaction, as a coordinator sends it to the log.
 
-    return make_bytes
-
-
-seal_batch = _bytes_of(sealed_batch)
-build_batch = _bytes_of(built_batch)
+    Parameters
+    ----------
+    now_ms : int
+        The record's timestamp, in Unix ms.
+    """
+    key, value = encode_control_key(marker.control_type), encode_end_txn_value(marker)
+    _check_producer(producer_id, producer_epoch)
+    return RecordBatch.pack(
+        encode_record(0, 0, key, value),
+        0,
+        NO_PARTITION_LEADER_EPOCH,
+        layout.TRANSACTIONAL_BIT | layout.CONTROL_BIT,
+        0,
+        now_ms,
+        now_ms,
+        producer_id,
+        producer_epoch,
+        NO_SEQUENCE,
+        1,
+    )

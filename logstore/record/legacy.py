@@ -25,7 +25,7 @@ from collections.abc import Iterator
 from logstore.errors import InvalidRecordError
 from logstore.named import NamedTuple
 from logstore.record import layout
-from logstore.record.batch import RecordBatch, built_batch
+from logstore.record.batch import RecordBatch, build_batch
 from logstore.record.codecs import Codec, decompress
 from logstore.record.records import Record
 from logstore.types import NO_TIMESTAMP, TimestampType
@@ -116,7 +116,7 @@ class OldMessage(NamedTuple):
         records = self.records(limit)
         appended = self.timestamp_type is TimestampType.LOG_APPEND_TIME
         try:
-            batch = built_batch(
+            data = build_batch(
                 records,
                 last_offset=max(self.offset, records[-1].offset),
                 timestamp_type=self.timestamp_type or TimestampType.CREATE_TIME,
@@ -124,8 +124,7 @@ class OldMessage(NamedTuple):
             )
         except (ValueError, struct.error) as error:
             raise InvalidRecordError(f"a message of magic {self.magic}: {error}") from error
-        batch.path, batch.position = path, position
-        return batch
+        return RecordBatch(data, path, position)
 
 
 def is_sound(data: bytes) -> bool:

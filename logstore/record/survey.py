@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from logstore.errors import CorruptionError, InvalidRecordError
 from logstore.named import NamedTuple
 from logstore.record import layout, legacy
-from logstore.record.batch import RecordBatch, built_batch
+from logstore.record.batch import RecordBatch, build_batch
 from logstore.record.codecs import Codec
 from logstore.record.control import end_txn_marker_of
 from logstore.record.scan import Fault, ScannedBatch, SegmentScan, Unreadable, misplaced
@@ -230,7 +230,7 @@ def _placed(
     if not fits:
         return None, wrong[0]
     assert end is not None
-    right = batch.placed(end, header.partition_leader_epoch)
+    right = batch.with_place(end, header.partition_leader_epoch)
     right.path, right.position = batch.path, batch.position
     return ValidBatch(item.position, item.end_position, item.magic, True, right), wrong[0]
 
@@ -352,10 +352,10 @@ def _joined(batches: list[RecordBatch], limit: int) -> bytes:
     for batch in batches:
         records += batch.records(limit)
     appended = header.timestamp_type is TimestampType.LOG_APPEND_TIME
-    return built_batch(
+    return build_batch(
         records,
         codec=Codec.LZ4 if len(records) > len(batches) else Codec.NONE,
         last_offset=header.last_offset,
         timestamp_type=header.timestamp_type,
         append_time=header.max_timestamp if appended else None,
-    ).data
+    )

@@ -14,6 +14,7 @@ from logstore.broker import Broker
 from logstore.cli.demo.accounts import Accounts, Chapter
 from logstore.named import NamedTuple
 from logstore.runtime import SystemClock
+from logstore.storage.log.drafts import RecordArrays
 from logstore.types import DAY_MS, TopicPartition
 
 if TYPE_CHECKING:
@@ -120,7 +121,9 @@ class Story:
             for first in range(0, stop - start, BATCH_RECORDS):
                 batch = columns.slice(first, min(first + BATCH_RECORDS, stop - start))
                 self.clock.move_to(int(batch.timestamps[-1]))
-                info = log.writer.append_columns(batch.keys, batch.values, batch.timestamps)
+                info = log.writer.append_records(
+                    RecordArrays(batch.keys, batch.values, batch.timestamps)
+                )
                 size += info.size_bytes
                 batches += 1
             seconds += time.perf_counter() - before

@@ -13,14 +13,17 @@ from logstore.errors import (
     CorruptRecordError,
     InvalidRecordError,
     InvalidTimestampError,
+    InvalidTxnStateError,
     MessageSizeTooLargeError,
     OffsetsOutOfOrderError,
     RecordListTooLargeError,
     UnexpectedAppendOffsetError,
 )
-from logstore.record.batch import RecordBatch, RecordFacts, rows_of, sealed_batch
+from logstore.named import NamedTuple
+from logstore.record.batch import RecordBatch, RecordFacts, rows_of, seal_batch
 from logstore.record.choice import encodes_by_kernel
 from logstore.record.codecs import Codec
+from logstore.record.control import end_txn_marker_of
 from logstore.record.records import encode_rows
 from logstore.record.varint import wrap_int64
 from logstore.record.walk import walk_buffer
@@ -28,7 +31,10 @@ from logstore.types import INT32_MAX, INT64_MAX, NO_TIMESTAMP, AppendOrigin, Tim
 
 if TYPE_CHECKING:
     from logstore.config.log_config import LogConfig
+    from logstore.record.control import EndTxnMarker
     from logstore.record.records import RecordRow
+    from logstore.storage.producers.entry import BatchMetadata
+    from logstore.storage.producers.state import ProducerStateManager
 
 NULL_KEY = "Compacted topic cannot accept message without key"
 
@@ -199,7 +205,7 @@ def prepare_leader_batch(
     append_time = config.message_timestamp_type is TimestampType.LOG_APPEND_TIME
     if header.is_control:
         # Never recompressed, whatever `compression.type` says.
-        return batch.stamped(TimestampType.LOG_APPEND_TIME, now_ms) if append_time else batch
+        return batch.with_timestamp(TimestampType.LOG_APPEND_TIME, now_ms) if append_time else batch
     check_record_count(header.record_count, config)
     limit = config.logstore_decompression_max_bytes
     facts = _facts(batch, limit)
@@ -214,7 +220,7 @@ def prepare_leader_batch(
     codec = batch.codec
     wanted = target_codec(config, codec)
     if wanted is codec and (codec is Codec.NONE or facts.is_dense):
-        return batch.stamped(config.message_timestamp_type, max_timestamp)
+        return batch.with_timestamp(config.message_timestamp_type, max_timestamp)
     rebuilt = _rebuilt(batch, wanted, max_timestamp, config, limit)
     check_batch_size(len(rebuilt.data), config)
     return rebuilt
@@ -294,7 +300,7 @@ def _rebuilt(
             )
             for rows in chain((head,), lists)
         )
-    return sealed_batch(
+    data = seal_batch(
         section,
         codec=codec,
         level=codec_level(config, codec),
@@ -308,6 +314,7 @@ def _rebuilt(
         base_sequence=header.base_sequence,
         is_transactional=header.is_transactional,
     )
+    return RecordBatch(data)
 
 
 def check_replicated_batches(
@@ -362,3 +369,66 @@ def _check_client_header(batch: RecordBatch) -> None:
             raise InvalidRecordError(
                 f"a batch of producer {header.producer_id} has no {what}: {number}"
             )
+
+
+class ProducerCheck(NamedTuple):
+    """Result of checking the producers of an append.
+
+    `markers` has the marker of each batch, None for a data batch, and is empty if no batch has a
+    producer; `duplicate` is the batch that a client sends again.
+    """
+
+    markers: Sequence[EndTxnMarker | None]
+    duplicate: BatchMetadata | None = None
+
+
+NO_PRODUCERS = ProducerCheck(())
+
+
+def check_producers(
+    producer_state: ProducerStateManager, batches: Sequence[RecordBatch], origin: AppendOrigin
+) -> ProducerCheck:
+    """Check, changing nothing, that batches may follow what is known of their producers.
+
+    Parameters
+    ----------
+    batches : sequence of RecordBatch
+        One append, offsets in place; exactly one unless it is a replica's.
+
+    Raises
+    ------
+    InvalidProducerEpochError, OutOfOrderSequenceNumberError, InvalidTxnStateError,
+    TransactionCoordinatorFencedError
+        See `logstore.storage.producers.rules`.
+    InvalidRecordError, CorruptRecordError
+        A control record is malformed.
+    """
+    for batch in batches:
+        if batch.header.producer_id >= 0:
+            break
+    else:
+        return NO_PRODUCERS
+    markers = [end_txn_marker_of(batch) for batch in batches]
+    if origin is not AppendOrigin.REPLICATION:
+        duplicate = producer_state.validate(batches[0].header, markers[0], origin)
+        return ProducerCheck(markers, duplicate)
+    # Whether a transaction is open after the batches of this very append.
+    is_open: dict[int, bool] = {}
+    for batch, marker in zip(batches, markers, strict=True):
+        header = batch.header
+        producer_id = header.producer_id
+        if not header.has_producer_id:
+            continue
+        if header.is_control:
+            if marker is not None:
+                is_open[producer_id] = False
+        elif header.is_transactional:
+            is_open[producer_id] = True
+        elif producer_id not in is_open:
+            producer_state.validate(header)
+        elif is_open[producer_id]:
+            raise InvalidTxnStateError(
+                f"producer {producer_id} writes outside a transaction at offset"
+                f" {header.base_offset} while a transaction of the same append is open"
+            )
+    return ProducerCheck(markers)
