@@ -162,15 +162,18 @@ class LogSegment(SegmentFiles):
         """Tell whether `offset` fits the 31 bits relative to the base."""
         return 0 <= offset - self.base_offset <= INT32_MAX
 
-    def append(self, batches: Sequence[BatchExtent], buffers: Sequence[Buffer]) -> int:
+    def append(
+        self, extents: Sequence[BatchExtent] | NDArray[np.int64], buffers: Sequence[Buffer]
+    ) -> int:
         """Append whole batches in one write (storage-format §8.1).
 
         Parameters
         ----------
-        batches : sequence of BatchExtent
-            The batches that the buffers hold, in order; their sizes add up to the bytes.
+        extents : sequence of BatchExtent, or (n, EXTENT_COLUMNS) int64
+            The batches in the buffers, in order; their sizes add up to the bytes. Index entries
+            of an array are found by a kernel and written in one write per index.
         buffers : sequence of bytes-like
-            The bytes, cut anywhere.
+            The bytes, split anywhere.
 
         Returns
         -------
@@ -186,45 +189,89 @@ class LogSegment(SegmentFiles):
 
         Notes
         -----
-        Sparse entries follow each batch, not each append, as Kafka does since 3.9.1: whenever
-        more than `index.interval.bytes` went before a batch since the last entry, the batch
-        gets one. So the index files depend on the `.log` alone, reopenings apart.
+        Like Kafka since 3.9.1, the indexes are sparse by batch, not by append: a batch gets an
+        entry whenever more than `index.interval.bytes` precede it since the last entry. So the
+        index files depend on the `.log` alone, except for reopened segments.
         """
         position = self.size_bytes
-        if not batches:
+        if not len(extents):
             return position
-        if not self.can_append_offset(batches[-1].last_offset):
+        last_offset = int(extents[-1][0])
+        if not self.can_append_offset(last_offset):
             raise SegmentOverflowError(
-                f"offset {batches[-1].last_offset} does not fit segment {self.base_offset}"
+                f"offset {last_offset} does not fit segment {self.base_offset}"
             )
+        is_listed = isinstance(extents, (list, tuple))
+        index = self._index_listed if is_listed else self._index_by_kernel
+        is_indexed = False
+        try:
+            if position == 0:
+                self.resize_indexes()  # created now, as in Kafka: without them loading recovers
+            self._writing().write_at(buffers, position)
+            is_indexed = True
+            end, counter, largest = index(extents, position)  # type: ignore[arg-type]
+        except OSError:
+            self._take_back(position, int(extents[0][0]) if is_indexed else None)
+            raise
+        if position == 0:
+            self._rolling_based_timestamp = int(extents[0][1])
+        self._bytes_since_last_index_entry = counter
+        self._runway = None
+        # In this order, so that readers find the record with the largest timestamp they see.
+        self.size_bytes = end
+        self._max_timestamp = largest
+        return position
+
+    def _index_listed(
+        self, extents: Sequence[BatchExtent], position: int
+    ) -> tuple[int, int, TimestampOffset]:
+        """Add the index entries of batches at a position.
+
+        Returns their end, the bytes since the last entry, and the largest timestamp so far.
+        """
         largest = self._max_timestamp
         if largest is None:
             largest = self.time_index.last_entry
         counter = self._bytes_since_last_index_entry
         entries = []
-        at = position
-        for last_offset, max_timestamp, size in batches:
+        for last_offset, max_timestamp, size in extents:
             if max_timestamp > largest.timestamp:
                 largest = TimestampOffset(max_timestamp, last_offset)
             if counter > self.index_interval_bytes:
-                entries.append((OffsetPosition(last_offset, at), largest))
+                entries.append((OffsetPosition(last_offset, position), largest))
                 counter = 0
             counter += size
-            at += size
-        try:
-            self._write(buffers, position)
-            for entry, largest_so_far in entries:
-                if self.offset_index.is_full or self.time_index.is_full:
-                    break  # the next append rolls
-                self.offset_index.append(*entry)
-                self.time_index.maybe_append(*largest_so_far)
-                if self._rebuilt_index is not None:
-                    self._rebuilt_index.append(*entry)
-        except OSError:
-            self._take_back(position, batches[0].last_offset if entries else None)
-            raise
-        self._publish(position, batches[0].max_timestamp, at, counter, largest)
-        return position
+            position += size
+        for entry, largest_so_far in entries:
+            if self.offset_index.is_full or self.time_index.is_full:
+                break  # the next append rolls
+            self.offset_index.append(*entry)
+            self.time_index.maybe_append(*largest_so_far)
+            if self._rebuilt_index is not None:
+                self._rebuilt_index.append(*entry)
+        return position, counter, largest
+
+    def _index_by_kernel(
+        self, extents: NDArray[np.int64], position: int
+    ) -> tuple[int, int, TimestampOffset]:
+        """Do what `_index_listed` does, for many batches."""
+        import numpy as np
+
+        from logstore import jit
+        from logstore.storage.segment import kernels
+
+        jit.pays(kernels.find_index_entries, len(extents) * _BATCH_SECONDS)
+        places, times = np.empty((2, len(extents), 2), np.int64)
+        counters = np.array(self._entry_counters(), np.int64)
+        rows, time_rows, end = kernels.find_index_entries(
+            extents, position, self.index_interval_bytes, counters, places, times
+        )
+        self.offset_index.append_rows(places[:rows])
+        self.time_index.append_rows(times[:time_rows])
+        if self._rebuilt_index is not None:
+            self._rebuilt_index.append_rows(places[:rows])
+        counter, *largest, _, _, _ = counters.tolist()
+        return int(end), counter, TimestampOffset(*largest)
 
     def append_next(self, data: Buffer, last_offset: int, max_timestamp: int) -> bool:
         """Append one batch if nothing but its bytes is to be written, as is so of most.
@@ -265,7 +312,7 @@ class LogSegment(SegmentFiles):
         largest = self._max_timestamp
         assert largest is not None, "known to whoever measured the runway"
         self._bytes_since_last_index_entry += end - position
-        self.size_bytes = end  # first, as in `_publish`
+        self.size_bytes = end  # first, as in `append`
         if max_timestamp > largest[0]:
             self._max_timestamp = _new(TimestampOffset, (max_timestamp, last_offset))
         return True
@@ -289,52 +336,6 @@ class LogSegment(SegmentFiles):
             first + config.max_segment_ms - self.roll_jitter_ms,
         )
 
-    def append_columns(self, extents: NDArray[np.int64], buffers: Sequence[Buffer]) -> int:
-        """Append whole batches in one write, and their entries in one write an index.
-
-        As `append` in all else.
-
-        Parameters
-        ----------
-        extents : (n, EXTENT_COLUMNS) int64
-            As `BatchExtent`, a row a batch; see `kernels`.
-        """
-        import numpy as np
-
-        from logstore import jit
-        from logstore.storage.segment import kernels
-
-        position = self.size_bytes
-        if not len(extents):
-            return position
-        first_offset, first_timestamp, _ = extents[0].tolist()
-        last_offset = int(extents[-1, kernels.EXTENT_LAST_OFFSET])
-        if not self.can_append_offset(last_offset):
-            raise SegmentOverflowError(
-                f"offset {last_offset} does not fit segment {self.base_offset}"
-            )
-        jit.pays(kernels.find_index_entries, len(extents) * _BATCH_SECONDS)
-        places, times = np.empty((2, len(extents), 2), np.int64)
-        rows = 0
-        try:
-            self._write(buffers, position)
-            counters = np.array(self._entry_counters(), np.int64)
-            rows, time_rows, size_bytes = kernels.find_index_entries(
-                extents, position, self.index_interval_bytes, counters, places, times
-            )
-            self.offset_index.append_rows(places[:rows])
-            self.time_index.append_rows(times[:time_rows])
-            if self._rebuilt_index is not None:
-                self._rebuilt_index.append_rows(places[:rows])
-        except OSError:
-            self._take_back(position, first_offset if rows else None)
-            raise
-        counter, *largest, _, _, _ = counters.tolist()
-        self._publish(
-            position, first_timestamp, int(size_bytes), counter, TimestampOffset(*largest)
-        )
-        return position
-
     def _entry_counters(self) -> tuple[int, ...]:
         """Return what the next entries of the indexes go by; see `kernels.COUNTERS`."""
         index, time_index = self.offset_index, self.time_index
@@ -346,28 +347,6 @@ class LogSegment(SegmentFiles):
             index.max_entries - index.entries,
             time_index.max_entries - 1 - time_index.entries,
         )
-
-    def _write(self, buffers: Sequence[Buffer], position: int) -> None:
-        if position == 0:
-            self.resize_indexes()  # made now, as Kafka's are: without them loading recovers
-        self._writing().write_at(buffers, position)
-
-    def _publish(
-        self,
-        position: int,
-        first_timestamp: int,
-        size_bytes: int,
-        counter: int,
-        largest: TimestampOffset,
-    ) -> None:
-        """Publish what was appended at a position to readers."""
-        if position == 0:
-            self._rolling_based_timestamp = first_timestamp
-        self._bytes_since_last_index_entry = counter
-        self._runway = None
-        # In this order for readers: what is the largest timestamp is also to be found.
-        self.size_bytes = size_bytes
-        self._max_timestamp = largest
 
     def _take_back(self, position: int, indexed_from: int | None) -> None:
         """Undo an append whose write failed halfway.
