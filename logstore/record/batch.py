@@ -20,7 +20,6 @@ from logstore.named import NamedTuple
 from logstore.record import layout
 from logstore.record.choice import LISTED_RECORDS_MAX, decodes_by_kernel
 from logstore.record.codecs import DEFAULT_LIMIT, Codec, compress, decompress
-from logstore.record.control import EndTxnMarker, encode_control_key, encode_end_txn_value
 from logstore.record.crc32c import crc32c
 from logstore.record.header import BatchHeader
 from logstore.record.records import (
@@ -28,7 +27,6 @@ from logstore.record.records import (
     RecordRow,
     decode_records,
     decode_windows,
-    encode_record,
     encode_records,
     record_parts,
 )
@@ -550,7 +548,7 @@ def build_batch(
     """
     if not records:
         raise InvalidRecordError("a batch needs at least one record")
-    _check_producer(producer_id, producer_epoch)
+    check_producer_epoch(producer_id, producer_epoch)
     first_offset = records[0].offset if base_offset is None else base_offset
     final_offset = records[-1].offset if last_offset is None else last_offset
     _check_offsets(first_offset, [record.offset for record in records], final_offset)
@@ -579,7 +577,8 @@ def build_batch(
     )
 
 
-def _check_producer(producer_id: int, producer_epoch: int) -> None:
+def check_producer_epoch(producer_id: int, producer_epoch: int) -> None:
+    """Raise `ValueError` if a producer has no epoch."""
     if producer_id >= 0 and producer_epoch == NO_PRODUCER_EPOCH:
         raise ValueError(f"a batch of producer {producer_id} has no epoch: {producer_epoch}")
 
@@ -593,30 +592,3 @@ def _check_offsets(first: int, offsets: Sequence[int], last: int) -> None:
         )
     if any(before >= after for before, after in pairwise(offsets)):
         raise InvalidRecordError("the offsets of a batch's records must rise")
-
-
-def build_end_txn_batch(
-    producer_id: int, producer_epoch: int, marker: EndTxnMarker, now_ms: int
-) -> RecordBatch:
-    """Build the control batch that ends a transaction, as a coordinator sends it to the log.
-
-    Parameters
-    ----------
-    now_ms : int
-        The record's timestamp, in Unix ms.
-    """
-    key, value = encode_control_key(marker.control_type), encode_end_txn_value(marker)
-    _check_producer(producer_id, producer_epoch)
-    return RecordBatch.pack(
-        encode_record(0, 0, key, value),
-        0,
-        NO_PARTITION_LEADER_EPOCH,
-        layout.TRANSACTIONAL_BIT | layout.CONTROL_BIT,
-        0,
-        now_ms,
-        now_ms,
-        producer_id,
-        producer_epoch,
-        NO_SEQUENCE,
-        1,
-    )

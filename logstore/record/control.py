@@ -15,9 +15,11 @@ from typing import TYPE_CHECKING
 
 from logstore.errors import InvalidRecordError
 from logstore.named import NamedTuple
+from logstore.record.layout import CONTROL_BIT, TRANSACTIONAL_BIT
+from logstore.types import NO_PARTITION_LEADER_EPOCH, NO_SEQUENCE
 
 if TYPE_CHECKING:
-    # Only looked at: this module stays free of the codecs that a batch brings along.
+    # Loaded when a marker is built, since batches load the codecs.
     from logstore.record.batch import RecordBatch
 
 CURRENT_VERSION = 0
@@ -170,3 +172,33 @@ def end_txn_marker_of(batch: RecordBatch) -> EndTxnMarker | None:
         return None
     record = batch.records(CONTROL_SECTION_MAX)[0]
     return decode_end_txn_marker(record.key, record.value)
+
+
+def build_end_txn_batch(
+    producer_id: int, producer_epoch: int, marker: EndTxnMarker, now_ms: int
+) -> RecordBatch:
+    """Build the control batch that ends a transaction, as a coordinator sends it to the log.
+
+    Parameters
+    ----------
+    now_ms : int
+        The record's timestamp, in Unix ms.
+    """
+    from logstore.record.batch import RecordBatch, check_producer_epoch
+    from logstore.record.records import encode_record
+
+    check_producer_epoch(producer_id, producer_epoch)
+    key, value = encode_control_key(marker.control_type), encode_end_txn_value(marker)
+    return RecordBatch.pack(
+        encode_record(0, 0, key, value),
+        0,
+        NO_PARTITION_LEADER_EPOCH,
+        TRANSACTIONAL_BIT | CONTROL_BIT,
+        0,
+        now_ms,
+        now_ms,
+        producer_id,
+        producer_epoch,
+        NO_SEQUENCE,
+        1,
+    )

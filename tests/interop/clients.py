@@ -13,9 +13,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from logstore.record.batch import build_batch, build_end_txn_batch
+from logstore.record.batch import build_batch
 from logstore.record.codecs import Codec
-from logstore.record.control import ControlType, EndTxnMarker
+from logstore.record.control import ControlType, EndTxnMarker, build_end_txn_batch
 from logstore.record.records import Record
 from logstore.types import INT32_MAX
 

@@ -17,9 +17,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from logstore.record.batch import RecordBatch, build_batch, build_end_txn_batch
+from logstore.record.batch import RecordBatch, build_batch
 from logstore.record.codecs import Codec
-from logstore.record.control import ControlType, EndTxnMarker
+from logstore.record.control import ControlType, EndTxnMarker, build_end_txn_batch
 from logstore.record.records import Record
 from logstore.record.walk import walk_buffer
 from logstore.storage.producers.state import PRODUCER_ID_EXPIRATION_MS

@@ -10,8 +10,8 @@ import shutil
 import pytest
 
 from logstore.cleaner.config import CleanerConfig
-from logstore.record.batch import build_batch, build_end_txn_batch
-from logstore.record.control import ControlType, EndTxnMarker
+from logstore.record.batch import build_batch
+from logstore.record.control import ControlType, EndTxnMarker, build_end_txn_batch
 from logstore.record.records import Record
 from logstore.record.walk import walk_buffer
 from tests.interop.stories import START_MS

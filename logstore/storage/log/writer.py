@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, NoReturn
 
-from logstore.record.batch import RecordBatch, build_end_txn_batch
+from logstore.record.batch import RecordBatch
 from logstore.record.codecs import Codec
-from logstore.record.control import ControlType, EndTxnMarker
+from logstore.record.control import ControlType, EndTxnMarker, build_end_txn_batch
 from logstore.runtime.environment import VERIFY
 from logstore.storage.log.drafts import (
     NOTHING_APPENDED,
