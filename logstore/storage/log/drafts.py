@@ -71,8 +71,8 @@ class AppendInfo(NamedTuple):
     roll_reason : RollReason or None
         Why a new segment was started first, if one was.
     is_duplicate : bool
-        The client had sent the batch before: nothing was written, and offsets and time are those
-        of the first time.
+        The client sent the batch before: nothing was written, and offsets and time are from the
+        first append.
     """
 
     first_offset: int
@@ -86,7 +86,7 @@ class AppendInfo(NamedTuple):
 
     @classmethod
     def of(cls, headers: Sequence[BatchHeader], roll_reason: RollReason | None) -> AppendInfo:
-        """Sum up the batches of one append, at least one, offsets in place."""
+        """Return the sum of one append's batches, at least one, with their final offsets."""
         if len(headers) == 1:
             header = headers[0]
             stamped = header.attributes & TIMESTAMP_TYPE_BIT
@@ -113,7 +113,7 @@ class AppendInfo(NamedTuple):
 
     @classmethod
     def of_duplicate(cls, batch: BatchMetadata) -> AppendInfo:
-        """Answer a batch that is in the log already with what was assigned then."""
+        """Return the offsets and time of a batch that was appended before."""
         return cls(
             first_offset=batch.first_offset,
             last_offset=batch.last_offset,
@@ -525,7 +525,7 @@ class BatchesDraft:
         Returns
         -------
         list of BatchExtent or None
-            None, and nothing is done, if the topic's rules require other batches or refuse one;
+            None, without any change, if the topic's rules require other batches or refuse one;
             the drafts of `split`, appended one by one, apply these rules.
         """
         config, base, leader_epoch, now_ms, _ = place

@@ -1,6 +1,6 @@
-"""Validation of appends, before they may touch the log (storage-format §12).
+"""Validation of appends before they change the log (storage-format §12).
 
-Pure functions: they raise a `RequestError`, or return what the log is to write.
+Pure functions: they raise a `RequestError` or return the batch to write.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ if TYPE_CHECKING:
 NULL_KEY = "Compacted topic cannot accept message without key"
 
 RECORD_ERRORS_MAX = 1000
-"""Records of one batch that an error names; a batch may have a million that are wrong."""
+"""Most records of one batch that an error names; a batch may have a million wrong ones."""
 
 
 def target_codec(config: LogConfig, source: Codec) -> Codec:
-    """Return the codec to store with: the topic's, or the producer's own."""
+    """Return the codec of the stored batch: the topic's, or the producer's."""
     if config.compression_type == "producer":
         return source
     if config.compression_type == "uncompressed":
@@ -52,7 +52,7 @@ def target_codec(config: LogConfig, source: Codec) -> Codec:
 
 
 def codec_level(config: LogConfig, codec: Codec) -> int | None:
-    """Return the topic's level for a codec, None where the codec has none."""
+    """Return the topic's compression level for a codec, None if the codec has no levels."""
     if codec is Codec.NONE:
         return None
     return {
@@ -63,7 +63,7 @@ def codec_level(config: LogConfig, codec: Codec) -> int | None:
 
 
 def check_keys(null_rows: Sequence[int], config: LogConfig) -> None:
-    """Refuse records without a key on a compacted topic; the whole batch is refused.
+    """Refuse a batch with null keys on a compacted topic.
 
     Parameters
     ----------
@@ -82,15 +82,15 @@ def check_timestamps(
 ) -> None:
     """Refuse create times outside [now - before.max, now + after.max]; -1 passes.
 
-    A topic of LogAppendTime has no such bounds, the log sets the time; a timestamp below -1 is
-    refused everywhere, since no batch header can hold it. Of a batch with both faults the
-    timestamp names the error, so this check comes before that of the keys.
+    A LogAppendTime topic has no such bounds. A timestamp below -1 is always refused, since no
+    batch header can hold it. This check precedes `check_keys`: if a batch breaks both rules, the
+    error is about timestamps.
 
     Parameters
     ----------
     null_rows : sequence of int
-        Indexes of the records whose key is null; on a compacted topic that is their fault, and
-        their timestamps are not looked at.
+        Indexes of the records whose key is null. On a compacted topic they are reported for that,
+        and their timestamps are not checked.
     """
     if timestamps_in_bounds(min(timestamps), max(timestamps), config, now_ms):
         return
@@ -111,14 +111,14 @@ def check_timestamps(
 
 
 def _and_more(count: int) -> str:
-    """Return how many records the first one of a message stands for, but itself."""
+    """Return the end of a message that names the first of several records."""
     return f" and {count - 1} more" if count > 1 else ""
 
 
 def timestamps_in_bounds(lowest: int, highest: int, config: LogConfig, now_ms: int) -> bool:
-    """Tell from the extremes alone that no record of a batch is out of bounds."""
+    """Return whether the extreme timestamps of a batch are in bounds, and so all others."""
     if lowest == highest == now_ms:
-        return True  # whatever the bounds: no limit is negative
+        return True  # both limits are at least 0
     earliest, latest = _bounds(config, now_ms)
     return lowest >= earliest and highest <= latest
 
@@ -140,10 +140,10 @@ def check_batch_size(size_bytes: int, config: LogConfig) -> None:
 
 
 def check_record_count(count: int, config: LogConfig) -> None:
-    """Refuse a batch of more records than `logstore.batch.max.records` allows.
+    """Refuse a batch of more records than `logstore.batch.max.records`.
 
-    Compressed, a million records may have a few hundred bytes. A producer that is refused with
-    this error may divide the batch and send it again.
+    A million records may compress to a few hundred bytes. A producer that gets this error may
+    split the batch and retry.
     """
     if count > config.logstore_batch_max_records:
         raise MessageSizeTooLargeError(
@@ -161,7 +161,7 @@ def check_set_size(size_bytes: int, config: LogConfig) -> None:
 
 
 def check_last_offset(first_offset: int, last_offset: int) -> None:
-    """Refuse an append after which the log end would be no 64-bit number; both inclusive.
+    """Refuse an append whose last offset, inclusive, leaves no 64-bit log end offset.
 
     A log that ends at 2⁶³ - 1 is full.
     """
@@ -183,7 +183,7 @@ def whole_batches(data: bytes) -> list[RecordBatch]:
 def prepare_leader_batch(
     batches: Sequence[RecordBatch], origin: AppendOrigin, config: LogConfig, now_ms: int
 ) -> RecordBatch:
-    """Validate one ready-made batch and return the one to store, but for its place in the log.
+    """Validate one ready-made batch and return the batch to store, except for its offsets.
 
     Raises
     ------
@@ -192,8 +192,8 @@ def prepare_leader_batch(
 
     Notes
     -----
-    Time and memory grow with what the batch unfolds to, so that this needs no lock of the log. The
-    records are never objects all at once: some tens of bytes a record at most.
+    Runs without the log's lock, since time and memory grow with the decompressed size. Records
+    are decoded in windows; memory is at most some tens of bytes per record.
     """
     if len(batches) != 1:
         raise InvalidRecordError(f"an append takes exactly one batch, not {len(batches)}")
@@ -239,12 +239,12 @@ def _facts(batch: RecordBatch, limit: int) -> RecordFacts:
 
 
 def _rows(batch: RecordBatch, limit: int) -> Iterator[Sequence[RecordRow]]:
-    """Decode records that were checked before."""
+    """Decode records that are known to be valid."""
     return (rows for window in batch.windows(limit)() for rows in rows_of(window))
 
 
 def _check_records(batch: RecordBatch, config: LogConfig, now_ms: int, limit: int) -> None:
-    """Refuse a batch, naming its records, as `check_timestamps` and `check_keys` do with lists."""
+    """Refuse a batch and name its records, like `check_timestamps` and `check_keys`."""
     earliest, latest = _bounds(config, now_ms)
     errors: list[tuple[int, str]] = []
     first_late = None
@@ -277,7 +277,7 @@ def _check_records(batch: RecordBatch, config: LogConfig, now_ms: int, limit: in
 def _rebuilt(
     batch: RecordBatch, codec: Codec, max_timestamp: int, config: LogConfig, limit: int
 ) -> RecordBatch:
-    """Return a batch of the same records, their offsets dense, compressed by a codec."""
+    """Return a batch with the same records, dense offsets and another codec."""
     header = batch.header
     if encodes_by_kernel(header.record_count):
         from logstore.record.columns import encode_section
@@ -320,14 +320,14 @@ def _rebuilt(
 def check_replicated_batches(
     batches: Sequence[RecordBatch], log_end_offset: int, config: LogConfig
 ) -> None:
-    """Check a follower's batches: offsets given, rising, not below the log's end.
+    """Check a follower's batches: their offsets rise and start at or above the log end offset.
 
     Raises
     ------
     OffsetsOutOfOrderError, UnexpectedAppendOffsetError, RecordListTooLargeError
     InvalidRecordError
-        A header that no leader writes: a negative leader epoch or last offset delta, or batches
-        that no single segment can hold.
+        A negative leader epoch or last offset delta, which no leader writes, or batches that do
+        not fit one segment.
     """
     previous = -1
     first = batches[0].header.base_offset
@@ -372,10 +372,10 @@ def _check_client_header(batch: RecordBatch) -> None:
 
 
 class ProducerCheck(NamedTuple):
-    """Result of checking the producers of an append.
+    """Result of `check_producers`.
 
-    `markers` has the marker of each batch, None for a data batch, and is empty if no batch has a
-    producer; `duplicate` is the batch that a client sends again.
+    `markers` holds the marker of each batch, None for a data batch; it is empty if no batch has a
+    producer. `duplicate` is the earlier append of the same batch, if there was one.
     """
 
     markers: Sequence[EndTxnMarker | None]
@@ -388,12 +388,12 @@ NO_PRODUCERS = ProducerCheck(())
 def check_producers(
     producer_state: ProducerStateManager, batches: Sequence[RecordBatch], origin: AppendOrigin
 ) -> ProducerCheck:
-    """Check, changing nothing, that batches may follow what is known of their producers.
+    """Check the batches of an append against the producer state, without changing it.
 
     Parameters
     ----------
     batches : sequence of RecordBatch
-        One append, offsets in place; exactly one unless it is a replica's.
+        The batches with their final offsets; exactly one unless a follower appends them.
 
     Raises
     ------

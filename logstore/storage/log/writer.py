@@ -54,15 +54,15 @@ _new = tuple.__new__  # see `logstore.storage.log.drafts`
 
 
 class LogWriter:
-    """The doors through which a log is appended to, and its roll; the state is the log's.
+    """Appends to a log, and rolls its active segment; the state is the log's.
 
-    What is refused leaves the log unchanged: no byte, no roll, no epoch.
+    A refused append leaves the log unchanged: no byte, no roll, no epoch.
 
     Attributes
     ----------
     refuse : callable or None
-        Of a replica that follows: raises why nobody but its leader may write here. None, as of a
-        log that is alone, lets everybody.
+        Set on a follower: raises the error for writes that do not come from its leader. None
+        accepts all writes.
     """
 
     def __init__(self, local: LocalLog, offsets: LogOffsets) -> None:
@@ -73,7 +73,7 @@ class LogWriter:
         self._sealer = RecordSealer(local.config)
         self.refuse: Callable[[], NoReturn] | None = None
 
-    # -- doors ---------------------------------------------------------------------------
+    # -- appends -------------------------------------------------------------------------
 
     def append_record(self, record: NewRecord, codec: Codec = Codec.NONE) -> AppendInfo:
         """Append one record as a batch of its own; parameters and errors as `append_records`."""
@@ -111,7 +111,7 @@ class LogWriter:
         Parameters
         ----------
         records : sequence of NewRecord, RecordLists or RecordArrays
-            Without records nothing is appended and no segment is rolled.
+            An empty sequence neither appends nor rolls.
         codec : Codec
             The producer's codec; `compression.type` may overrule it.
         stamp : Stamp, optional
@@ -159,7 +159,7 @@ class LogWriter:
         Yields
         ------
         AppendInfo
-            Of what was written; errors as those of `append_records`.
+            One for all batches or one per batch; errors as in `append_records`.
         """
         draft = records.draft_batches(bounds, self._clock.now_ms())
         if request is None:
@@ -209,7 +209,7 @@ class LogWriter:
     def _begin(self) -> tuple[int, int]:
         """Return the offset and leader epoch of a batch that may be written now; the lock is held.
 
-        Refuses what is closed, offline or somebody else's to write.
+        Raises the error of a log that is closed, offline or a follower's.
         """
         local = self._local
         if local.is_offline:
@@ -242,11 +242,11 @@ class LogWriter:
         Parameters
         ----------
         data : bytes
-            Whole batches; a torn one at the end is dropped. A client or coordinator gives
-            exactly one, whose offsets, leader epoch and perhaps times are set here; a replica
-            gives any number, and their bytes are kept.
+            Whole batches; a torn one at the end is dropped. Clients and coordinators send exactly
+            one, whose offsets, leader epoch and perhaps timestamps are set here. A follower
+            appends any number, and keeps their bytes.
         leader_epoch : int, optional
-            Stamped on a leader's batch; the newest known by default.
+            Leader epoch set on a leader's batch; the newest known one by default.
 
         Raises
         ------
@@ -270,7 +270,7 @@ class LogWriter:
         if origin is AppendOrigin.REPLICATION:
             return local.change(self._append_replicated, batches, now_ms)
         while True:
-            # Without the lock: a batch of a few hundred bytes may unfold to megabytes.
+            # Without the lock: a batch of a few hundred bytes may decompress to megabytes.
             self._begin()
             config = local.config
             prepared = prepare_leader_batch(batches, origin, config, now_ms)
@@ -294,7 +294,7 @@ class LogWriter:
         leader_epoch: int | None,
         now_ms: int,
     ) -> AppendInfo | None:
-        """Append a batch that was validated with `config`; None if another one is in force now."""
+        """Append a batch validated under `config`; return None if the log's has changed."""
         base, epoch = self._begin()
         if self._local.config is not config:
             return None
@@ -304,12 +304,14 @@ class LogWriter:
     def append_end_txn_marker(
         self, producer_id: int, producer_epoch: int, coordinator_epoch: int, *, commit: bool
     ) -> AppendInfo:
-        """End a producer's transaction, as the coordinator; also one without data here.
+        """Append the marker that ends a producer's transaction, as the coordinator does.
+
+        The transaction may have no data in this log.
 
         Raises
         ------
         InvalidProducerEpochError, TransactionCoordinatorFencedError
-            Who asks is out of date; the log is unchanged.
+            The producer's or the coordinator's epoch is out of date; the log is unchanged.
         """
         control_type = ControlType.COMMIT if commit else ControlType.ABORT
         marker = EndTxnMarker(control_type, coordinator_epoch)
@@ -321,10 +323,9 @@ class LogWriter:
     def _write(
         self, batches: Sequence[RecordBatch], origin: AppendOrigin, now_ms: int
     ) -> AppendInfo:
-        """Write batches that were validated, with offsets in place.
+        """Write validated batches with their final offsets; the log is open and locked.
 
-        The lock is held, the log is open. A batch that a client sends again is answered and not
-        written.
+        A batch that a client sends again is not written; the result has its first offsets.
         """
         producer_state = self._local.producer_state
         markers, duplicate = check_producers(producer_state, batches, origin)
@@ -359,18 +360,18 @@ class LogWriter:
         now_ms: int,
         produced: Produced = (),
     ) -> RollReason | None:
-        """Write batches in one write, after a roll if one is due, and let readers see them.
+        """Write batches in one write, after a roll if one is due, and publish them to readers.
 
-        The lock is held, the log is open. Batches beyond the last offset are refused.
+        The log is open and locked. Batches beyond the largest offset are refused.
 
         Parameters
         ----------
         extents, buffers : sequence of BatchExtent, of bytes-like
             See `LogSegment.append`.
         epochs : sequence of (int, int)
-            Leader epochs of the batches, and the first offset of each; the first one's first.
+            Leader epochs of the batches and their start offsets, in order.
         produced : sequence of (BatchHeader, EndTxnMarker or None)
-            What the producer state learns.
+            Batches of producers, for the producer state.
 
         Returns
         -------
@@ -407,7 +408,7 @@ class LogWriter:
         timestamp: int,
         produced: Produced = (),
     ) -> bool:
-        """Write one batch if nothing but its bytes is to be written; else `_store` does."""
+        """Write one batch that needs no roll, index entry or epoch; otherwise return False."""
         local = self._local
         segment = local.segments.active
         local.is_unfinished = True
@@ -424,7 +425,7 @@ class LogWriter:
         return True
 
     def _publish(self, segment: LogSegment, end: int, produced: Produced) -> None:
-        """Let readers see what was written, and all else follow the log's end."""
+        """Publish the new end of the log to readers and to the state derived from it."""
         local = self._local
         local.publish_end(end)
         if produced:
@@ -445,7 +446,7 @@ class LogWriter:
         Parameters
         ----------
         expected_next_offset : int, optional
-            Base of the new segment when above the log end offset (a replica's gap).
+            Base of the new segment if above the log end offset (a follower's gap).
 
         Returns
         -------
@@ -460,7 +461,7 @@ class LogWriter:
         return self._local.change(self.roll_inside, expected_next_offset)
 
     def roll_inside(self, expected_next_offset: int | None = None) -> LogSegment:
-        """Do what `roll` does, inside a change."""
+        """Roll inside a change; see `roll`."""
         local = self._local
         with local.guard("cannot roll"):
             local.check_changeable()
@@ -476,8 +477,8 @@ class LogWriter:
                 local.delete_stale_files(base)
             local.producer_state.map_end_offset = base
             local.producer_state.take_snapshot()
-            # Before the new file appears: a segment that a crash empties must be the last one.
-            # Forced, since trimming changed the indexes even if no record is new.
+            # Before the new file appears: only the last segment may be empty after a crash.
+            # Forced, since trimming changes the indexes even without new records.
             local.flush(base, force=is_new)
             segment = local.add_segment(base) if is_new else local.renew_segment(active)
             local.publish_end(base)
