@@ -1,1 +1,1 @@
-"""Records written to files that other programs read: Parquet, Arrow, CSV, JSON lines."""
+"""Exports of records to Parquet, Arrow, CSV and JSON lines."""

@@ -1,4 +1,4 @@
-"""Exports as columns, by pyarrow: Parquet, and Arrow's IPC file format."""
+"""Exports to Parquet and the Arrow IPC file format, by pyarrow."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ if TYPE_CHECKING:
 
 GROUP_ROWS_MAX = 64 * 1024
 GROUP_BYTES_MAX = 32 * 1024 * 1024
-"""Rows, and bytes of keys and values, that are held before they are written as one group."""
+"""Rows, and bytes of keys and values, that are buffered for one row group."""
 
 EXTRA = "kafka-logstore[export]"
 
 
 class Columns:
-    """Writes rows as groups of columns.
+    """Writes rows as row groups.
 
     Parameters
     ----------
@@ -29,7 +29,7 @@ class Columns:
     Raises
     ------
     InvalidConfigurationError
-        pyarrow is not installed; says how it comes.
+        pyarrow is not installed.
     """
 
     def __init__(self, stream: BinaryIO, suffix: str, *, fates: bool, decoded: bool) -> None:
@@ -50,7 +50,7 @@ class Columns:
             self._writer = self._pa.ipc.new_file(self._sink, self._schema)
 
     def write(self, row: Row) -> None:
-        """Hold one row, and write a group once there are enough."""
+        """Buffer a row, and write a row group when the buffer is full."""
         record = row.record
         self._rows.append(row)
         self._bytes += len(record.key or b"") + len(record.value or b"")
@@ -58,7 +58,7 @@ class Columns:
             self._write_group()
 
     def finish(self) -> None:
-        """Write what is left, and the end of the file."""
+        """Write the remaining rows and the file footer."""
         if self._rows:
             self._write_group()
         self._writer.close()
@@ -121,7 +121,7 @@ def _schema(pa: Any, *, fates: bool, decoded: bool) -> Any:  # noqa: ANN401  # p
 
 
 def _headers(headers: tuple[tuple[str, bytes | None], ...]) -> list[dict[str, Any]]:
-    """Return headers for a column; of a name that is not UTF-8 the other bytes are replaced."""
+    """Return headers for a column; invalid UTF-8 in names is replaced."""
     return [
         {"name": name.encode("utf-8", "surrogateescape").decode("utf-8", "replace"), "value": value}
         for name, value in headers

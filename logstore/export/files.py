@@ -1,4 +1,4 @@
-"""The file of an export: it stands under its name once it is whole, and not before."""
+"""The output file of an export, which gets its final name when it is complete."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ _BUFFER_BYTES = 1 << 20
 
 
 class ExportFile:
-    """A file that is written from its beginning to its end, beside its name.
+    """A file that is written under a temporary name and renamed when complete.
 
-    Leaving the block well gives it its name; an error on the way removes it. What a killed
-    export left is overwritten by the next.
+    Leaving the `with` block renames the file; an exception removes it. The temporary file of a
+    killed export is overwritten by the next one.
 
     Parameters
     ----------
     path : str
-        In a directory that there is.
+        Path in an existing directory.
     overwrite : bool
-        Whether a file of that name may be replaced.
+        Whether to replace an existing file.
 
     Raises
     ------
     FileExistsError
-        At the beginning, or at the end if it came meanwhile.
+        At the start, or at the end if the file was created in the meantime.
     """
 
     def __init__(self, fs: FileSystem, path: str, *, overwrite: bool = False) -> None:
@@ -76,10 +76,10 @@ class ExportFile:
         self._fs.sync_dir(directory or slash or ".")
 
     def _discard(self) -> None:
-        with suppress(OSError):  # the disk is full: what is buffered goes nowhere
+        with suppress(OSError):  # flushing fails if the disk is full
             self.stream.close()
         self._file.close()
-        with suppress(OSError):  # the error that led here says more
+        with suppress(OSError):  # do not hide the original error
             self._fs.remove(self._partial)
 
     def _refuse_if_there(self) -> None:
@@ -88,7 +88,7 @@ class ExportFile:
 
 
 class _Stream(io.RawIOBase):
-    """A file of `logstore.runtime` as libraries write to one; closing it is the owner's."""
+    """Adapts a file of `logstore.runtime` to `io`; closing it does not close the file."""
 
     def __init__(self, file: File) -> None:
         self._file = file

@@ -1,4 +1,4 @@
-"""Rows of an export: a record, where it lies, and its fate in the next cleaning."""
+"""Rows of an export: a record, its position, and its fate in the next cleaning."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ class Row(NamedTuple):
     Attributes
     ----------
     topic, partition : str or None, int or None
-        None where the names of file and folder do not tell.
+        None if the names of file and folder do not give them.
     control : str or None
-        `abort`, `commit` or `other` for a marker of a transaction, whose key is no user's.
+        `abort`, `commit` or `other` for a control record; None for data.
     fate, superseded_by : str or None, int or None
-        As `inspect --fate` tells; None where nobody asked, or where damage hides it.
+        As in `inspect --fate`; None if not requested or unknown because of damage.
     decoded : dict or None
-        `key` and `value` as JSON values, and an `error` where they could not be decoded; of
-        Kafka's own topics `type` and `version`, too. None where nobody asked.
+        `key` and `value` as JSON values, and `error` if decoding failed; for Kafka's internal
+        topics also `type` and `version`. None if not requested.
     """
 
     topic: str | None
@@ -52,25 +52,24 @@ class Row(NamedTuple):
 
 
 RESTARTS_MAX = 64
-"""How often the fates of a partition are told anew, from its start, after damage was met."""
+"""How often the fates of a partition are computed again from its start, after damage."""
 
 
 class Fates:
-    """The fates of a partition beside its records, both in the order of offsets.
+    """The fates of the records of a partition, in offset order.
 
-    Damage that the cleaner meets is passed over as readers pass over it: the log is opened anew,
-    and the fates begin again.
+    Damaged batches are skipped, as readers do: the log is reopened and the fates restart.
 
     Parameters
     ----------
     view : PartitionView
     start : callable
-        Returns the fates of a log, from its first record on.
+        Returns the fates of a log, from its first record.
 
     Attributes
     ----------
     failure : LogStoreError or None
-        Why there are none, or none from some record on: the cleaner would fail there too.
+        Why the fates end before the log does; a cleaning would fail too.
     """
 
     def __init__(self, view: PartitionView, start: Callable[[Log], Iterable[RecordFate]]) -> None:
@@ -82,7 +81,7 @@ class Fates:
         self.failure: LogStoreError | None = None
 
     def at(self, offset: int) -> RecordFate | None:
-        """Return the fate of a record; offsets that are asked for never fall."""
+        """Return the fate of a record, or None; offsets must not decrease between calls."""
         error: LogStoreError | None = None
         while self.failure is None:
             try:
@@ -98,7 +97,7 @@ class Fates:
         return None
 
     def _begin(self, error: LogStoreError | None) -> None:
-        """Tell the fates from the start; the log is opened anew if damage ended them before."""
+        """Start the fates; after damage, reopen the log first."""
         pending = [error] if isinstance(error, TRANSIENT) else []
 
         def look(log: Log) -> tuple[Iterator[RecordFate], RecordFate | None]:
@@ -132,9 +131,9 @@ def row_of(
     Parameters
     ----------
     topic_partition : TopicPartition or None
-        None where the names of file and folder do not tell.
+        None if the names of file and folder do not give it.
     position : int
-        Of its batch, in the file.
+        Position of its batch in the file.
     """
     topic, partition = topic_partition or (None, None)
     header = batch.header

@@ -1,9 +1,9 @@
-r"""Exports as text: JSON lines with the names of `read`, and CSV.
+r"""Exports to JSON lines, with the names of `read`, and to CSV.
 
-CSV has `\N` for what is null, as `append` reads it in TSV; so text that is `\N` itself is in the
-column of base64, like all bytes that are not UTF-8. Control characters, which a terminal would
-obey, are escaped (`\x1b`); line feeds, tabs and CR LF stay. The base64 column then has the exact
-bytes. A cell that begins as a formula of a spreadsheet can be made text by an apostrophe before it.
+CSV writes null as `\N`, as `append` reads it from TSV. The literal text `\N` is therefore written
+to the base64 column, like bytes that are not UTF-8. Control characters except line feeds, tabs and
+CR LF are escaped (`\x1b`) because terminals interpret them; the base64 column then has the exact
+bytes. Optionally, an apostrophe keeps spreadsheets from evaluating a cell as a formula.
 """
 
 from __future__ import annotations
@@ -32,21 +32,21 @@ DECODED_FIELDS = ("decoded_type", "decoded_key", "decoded_value", "decode_error"
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]|\r(?!\n)")
 _FORMULA = re.compile(r"[=+\-@\t\r\n\uff1d\uff0b\uff0d\uff20]")
-"""Beginnings of cells that a spreadsheet computes, of full width too."""
+"""Start of a cell that spreadsheets evaluate, including full-width characters."""
 
 
 def has_control_characters(text: str) -> bool:
-    """Return whether a text has characters that `csv_cell` escapes."""
+    """Return whether `csv_cell` would escape characters of a text."""
     return _CONTROL.search(text) is not None
 
 
 def csv_cell(text: str, *, escape_formulas: bool = False) -> str:
-    """Return a text as a cell of CSV has it.
+    """Escape a text for a CSV cell.
 
     Parameters
     ----------
     escape_formulas : bool
-        Put an apostrophe before what a spreadsheet would compute.
+        Put an apostrophe before a formula.
     """
     is_formula = escape_formulas and _FORMULA.match(text) is not None
     text = _CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
@@ -76,11 +76,11 @@ class JsonLines:
         self._write(f"{text}\n".encode())
 
     def finish(self) -> None:
-        """Write what is left: nothing."""
+        """Do nothing: rows are written immediately."""
 
 
 class Csv:
-    """Writes rows as CSV with a line of headings; see the module for what is escaped."""
+    """Writes rows as CSV with a header line; escapes as the module docstring describes."""
 
     def __init__(
         self, stream: BinaryIO, *, fates: bool, decoded: bool, escape_formulas: bool = False
@@ -115,12 +115,12 @@ class Csv:
         return None if text is None else csv_cell(text, escape_formulas=self._escape_formulas)
 
     def finish(self) -> None:
-        """Hand the stream back."""
+        """Detach the text wrapper without closing the stream."""
         self._text.detach()
 
 
 def decoded_fields(row: Row) -> tuple[str | None, str | None, str | None, str | None]:
-    """Return `DECODED_FIELDS` of a row: JSON as text, since a column has one type."""
+    """Return `DECODED_FIELDS` of a row, with JSON as text, since a column has one type."""
     found = row.decoded or {}
     return (
         found.get("type"),
@@ -135,7 +135,7 @@ def _json_or_none(value: object) -> str | None:
 
 
 def _text_and_base64(data: bytes | None) -> tuple[str | None, str | None]:
-    """Return bytes as text, and in base64 unless the text says all of it."""
+    """Return bytes as text, and as base64 unless the text is exact."""
     if data is None:
         return None, None
     try:

@@ -1,4 +1,4 @@
-"""Who may do what: access control lists and their authorizer, and how clients show who they are."""
+"""Security: ACLs and their authorizer, SASL authentication, TLS certificates for tests."""
 
 from logstore.security.acls import Acl, AclFilter
 from logstore.security.authorizer import Authorizer

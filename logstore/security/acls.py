@@ -1,6 +1,6 @@
-"""Access control lists: what one says, and which ones a filter means.
+"""Access control lists and filters over them.
 
-Numbers and words are those of Kafka's protocol (org.apache.kafka.common.acl and .resource).
+Names and codes are Kafka's (org.apache.kafka.common.acl and .resource).
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ from typing import Any, TypeVar
 from logstore.errors import RequestError
 
 WILDCARD = "*"
-"""As the name of a resource, every one; as a host, every one; as in `User:*`, everybody."""
+"""Matches every resource name, every host or, as in `User:*`, every principal."""
 
 CLUSTER_NAME = "kafka-cluster"
-"""The one resource of type CLUSTER."""
+"""Name of the only resource of type CLUSTER."""
 
 ANONYMOUS = "User:ANONYMOUS"
-"""Who did not say who they are."""
+"""Principal of unauthenticated clients."""
 
 
 class ResourceType(IntEnum):
-    """What is protected."""
+    """Types of protected resources."""
 
     UNKNOWN = 0
     ANY = 1
@@ -35,7 +35,7 @@ class ResourceType(IntEnum):
 
 
 class PatternType(IntEnum):
-    """How a name stands for resources; ANY and MATCH are for filters alone."""
+    """How a resource name is matched; ANY and MATCH are only valid in filters."""
 
     UNKNOWN = 0
     ANY = 1
@@ -45,7 +45,7 @@ class PatternType(IntEnum):
 
 
 class AclOperation(IntEnum):
-    """What somebody does to a resource."""
+    """Operations on resources."""
 
     UNKNOWN = 0
     ANY = 1
@@ -81,29 +81,29 @@ _NOT_IN_ACLS = ("UNKNOWN", "ANY", "MATCH")
 
 @dataclass(frozen=True, slots=True, order=True, init=False)
 class Acl:
-    """One rule: a principal, from a host, may or may not do an operation to resources.
+    """A rule that allows or denies a principal, on a host, an operation on resources.
 
-    Words may be given as text in any case, `"read"`, or as Kafka's numbers.
+    Enumerations accept Kafka's names in any case, such as `"read"`, or Kafka's codes.
 
     Attributes
     ----------
     principal : str
-        `User:alice`, or `User:*` for everybody.
+        `User:alice`, or `User:*` for all users.
     operation : AclOperation
     resource_type : ResourceType
     resource_name : str
-        `*` means all of the type; the cluster's is `kafka-cluster`.
+        `*` matches all resources of the type; the cluster is named `kafka-cluster`.
     pattern_type : PatternType
-        LITERAL, or PREFIXED for all whose names begin so.
+        LITERAL, or PREFIXED to match all names with this prefix.
     permission : AclPermission
     host : str
-        The client's address, or `*`.
+        Client address, or `*`.
 
     Raises
     ------
     RequestError
-        A word that Kafka does not know or that only a filter may say, a principal without a type,
-        an empty name, or another cluster than `kafka-cluster`.
+        A name is unknown to Kafka or only valid in filters, the principal has no type, the
+        resource name is empty, or the cluster is not named `kafka-cluster`.
     """
 
     principal: str
@@ -132,14 +132,14 @@ class Acl:
         for name, value in (words | texts).items():
             object.__setattr__(self, name, value)
         if ":" not in self.principal:
-            raise RequestError(f"no colon between the principal's type and name: {self.principal}")
+            raise RequestError(f"principal {self.principal!r} has no type, as in User:ann")
         if not self.resource_name:
-            raise RequestError(f"the name of the {self.resource_type.name} is empty")
+            raise RequestError(f"the {self.resource_type.name} resource name is empty")
         if self.resource_type is ResourceType.CLUSTER and self.resource_name != CLUSTER_NAME:
-            raise RequestError(f"the only CLUSTER is {CLUSTER_NAME}, not {self.resource_name}")
+            raise RequestError(f"a CLUSTER is named {CLUSTER_NAME}, not {self.resource_name}")
 
     def covers(self, resource_name: str) -> bool:
-        """Tell whether the pattern stands for a name, whatever the type."""
+        """Return whether the pattern matches a resource name of the same type."""
         if self.pattern_type is PatternType.PREFIXED:
             return resource_name.startswith(self.resource_name)
         return self.resource_name in (WILDCARD, resource_name)
@@ -147,22 +147,22 @@ class Acl:
 
 @dataclass(frozen=True, slots=True, init=False)
 class AclFilter:
-    """ACLs that are meant: those that agree in everything that is given.
+    """A filter that selects the ACLs equal to it in all given attributes.
 
     Attributes
     ----------
     resource_type, operation, permission : enumerations
-        ANY for all of them.
+        ANY matches all.
     resource_name, principal, host : str or None
-        None for all of them.
+        None matches all.
     pattern_type : PatternType
-        ANY: patterns of this very name; MATCH: all patterns that stand for the name; else those
-        of this type.
+        ANY selects patterns with exactly this name, MATCH all patterns that match the name, and
+        any other value patterns of this type.
 
     Raises
     ------
     RequestError
-        A word that Kafka does not know.
+        A name is unknown to Kafka.
     """
 
     resource_type: ResourceType
@@ -192,7 +192,7 @@ class AclFilter:
             object.__setattr__(self, name, value)
 
     def matches(self, acl: Acl) -> bool:
-        """Tell whether an ACL is meant."""
+        """Return whether the filter selects an ACL."""
         return (
             self.resource_type in (ResourceType.ANY, acl.resource_type)
             and self._matches_pattern(acl)
@@ -225,12 +225,12 @@ def _words(
 
 
 def word_of(kind: type[_Word], word: object) -> _Word:
-    """Return what a word or a number of Kafka's means; UNKNOWN for a number it does not have.
+    """Return the member for one of Kafka's names or codes; UNKNOWN for an unknown code.
 
     Raises
     ------
     RequestError
-        It is no such word.
+        The name is unknown.
     """
     if isinstance(word, kind):
         return word
@@ -240,4 +240,4 @@ def word_of(kind: type[_Word], word: object) -> _Word:
         return kind[str(word).upper()]
     except KeyError:
         known = ", ".join(each for each in kind.__members__ if each not in _NOT_IN_ACLS)
-        raise RequestError(f"{word!r} is none of {known}") from None
+        raise RequestError(f"{word!r} is not one of {known}") from None

@@ -1,16 +1,16 @@
-"""The authorizer: may a principal, from a host, do an operation to a resource, and why.
+"""The authorizer decides whether a principal on a host may perform an operation on a resource.
 
-The rules of Kafka's StandardAuthorizer, which a test holds it to:
+A test compares it with Kafka's StandardAuthorizer. The rules are:
 
-1. a super user may do everything;
-2. of the ACLs that stand for the resource (its name, a prefix of it, or `*`), those are looked at
-   that are for the principal or for `User:*`, for the host or for `*`, and for the operation;
-3. one of them that denies, denies; else one that allows, allows;
-4. where nothing stands for the resource at all, `allow_everyone_if_no_acl_found` decides;
-5. else it is denied.
+1. A super user may do everything.
+2. An ACL applies if it matches the resource (by name, prefix or `*`), the principal (or `User:*`),
+   the host (or `*`) and the operation.
+3. If any applicable ACL denies, the decision is deny; else if any allows, it is allow.
+4. If no ACL matches the resource, `allow_everyone_if_no_acl_found` decides.
+5. Otherwise the decision is deny.
 
-ALL is for every operation. Who is allowed to READ, WRITE, DELETE or ALTER may DESCRIBE, and who may
-ALTER_CONFIGS may DESCRIBE_CONFIGS; to deny implies nothing.
+ALL matches every operation. Allowing READ, WRITE, DELETE or ALTER also allows DESCRIBE. Allowing
+ALTER_CONFIGS also allows DESCRIBE_CONFIGS. Denying implies nothing.
 """
 
 from __future__ import annotations
@@ -43,23 +43,23 @@ _IMPLIED_BY = {
     ),
     AclOperation.DESCRIBE_CONFIGS: frozenset({AclOperation.ALTER_CONFIGS}),
 }
-"""Operations that come with the permission for others."""
+"""Operations whose permission implies the key's."""
 
-# Kafka asks about this name to see whether somebody may do something to whatever there is.
+# Kafka's name for a check of "any resource of this type".
 _ANY_NAME = "hardcode"
 
 
 class Decision(NamedTuple):
-    """Answer of the authorizer.
+    """A decision of the authorizer, with its reason.
 
     Attributes
     ----------
     allowed : bool
     rule : str
-        `super_user`, `acl`, `no_acl` (nothing stands for the resource) or `default` (something
-        does, but for others).
+        `super_user`, `acl`, `no_acl` (no ACL matches the resource) or `default` (ACLs match the
+        resource, but none applies).
     acl : Acl or None
-        What decided, under the rule `acl`.
+        The deciding ACL, if the rule is `acl`.
     """
 
     allowed: bool
@@ -69,7 +69,7 @@ class Decision(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Patterns:
-    """ACLs of one type of resource by their names, so that a look takes one search a length."""
+    """ACLs of one resource type by name; a lookup takes one search per prefix length."""
 
     literal: dict[str, list[Acl]]
     prefixed: dict[str, list[Acl]]
@@ -85,13 +85,13 @@ class _Patterns:
         return cls(literal, prefixed, tuple(sorted({len(name) for name in prefixed})))
 
     def covering(self, name: str) -> Iterator[Acl]:
-        """Yield the ACLs that stand for a name."""
+        """Yield the ACLs that match a resource name."""
         yield from self.literal.get(name, ())
         for length in self.lengths:
             if length > len(name):
                 break
             yield from self.prefixed.get(name[:length], ())
-        # As in Kafka, which seeks `*` behind a name's prefixes: it does not stand for `*a`.
+        # As in Kafka, `*` does not match names that begin with `*`.
         if not name.startswith(WILDCARD):
             yield from self.literal.get(WILDCARD, ())
 
@@ -100,26 +100,25 @@ _NOTHING = _Patterns.of(())
 
 
 class Authorizer:
-    """Decides what each principal may do, by ACLs that can be changed at any time.
+    """Checks permissions of principals by ACLs that can change at any time. Thread-safe.
 
     Parameters
     ----------
     acls : iterable of Acl
     super_users : iterable of str
-        Principals as `User:admin`, who may do everything.
+        Principals, such as `User:admin`, that may do everything.
     allow_everyone_if_no_acl_found : bool
-        Whether a resource that no ACL stands for is open to all; Kafka's key of that name.
+        Whether a resource without matching ACLs is open to all (Kafka's setting of that name).
 
     Raises
     ------
     InvalidConfigurationError
-        A super user without a type.
+        A super user has no principal type.
 
     Notes
     -----
-    Any thread may call. A change takes the place of all at once, so that a decision goes by what
-    was in force before or after it. One decision costs a search for each length that prefixes
-    have; a change costs all ACLs once.
+    Changes are atomic: a decision uses the ACLs before or after a change. A decision costs one
+    search per prefix length, a change O(number of ACLs).
 
     Examples
     --------
@@ -136,11 +135,11 @@ class Authorizer:
         allow_everyone_if_no_acl_found: bool = False,
     ) -> None:
         if isinstance(super_users, str):
-            raise InvalidConfigurationError(f"super_users is a list, not the text {super_users!r}")
+            raise InvalidConfigurationError(f"super_users must be a list, not {super_users!r}")
         self.super_users = frozenset(super_users)
         for each in sorted(self.super_users):
             if ":" not in each:
-                raise InvalidConfigurationError(f"super user '{each}' has no type, as in User:ann")
+                raise InvalidConfigurationError(f"super user {each!r} has no type, as in User:ann")
         self.allow_everyone_if_no_acl_found = allow_everyone_if_no_acl_found
         self._acls: frozenset[Acl] = frozenset()
         self._patterns: dict[ResourceType, _Patterns] = {}
@@ -163,12 +162,12 @@ class Authorizer:
         resource_type: ResourceType | str,
         resource_name: str,
     ) -> Decision:
-        """Decide about one operation to one resource.
+        """Decide about an operation on a resource.
 
         Raises
         ------
         RequestError
-            A word that Kafka does not know.
+            A name is unknown to Kafka.
         """
         operation = word_of(AclOperation, operation)
         resource_type = word_of(ResourceType, resource_type)
@@ -191,10 +190,10 @@ class Authorizer:
     def authorize_by_resource_type(
         self, principal: str, host: str, operation: AclOperation, resource_type: ResourceType
     ) -> Decision:
-        """Decide whether there can be a resource of a type that the operation may be done to.
+        """Decide whether an operation may be allowed on any resource of a type.
 
-        A pattern that allows counts unless one that denies stands for all it stands for: `*`, a
-        prefix of its name, or the same literal. What other operations imply does not count.
+        An allowing pattern counts unless a denying one covers it: `*`, a prefix of its name, or the
+        same literal. Implied operations do not count.
         """
         anything = self.authorize(principal, host, operation, resource_type, _ANY_NAME)
         if anything.allowed:
@@ -225,15 +224,15 @@ class Authorizer:
     # -- the ACLs themselves -------------------------------------------------------------
 
     def acls(self, wanted: AclFilter | None = None) -> list[Acl]:
-        """Return the ACLs that a filter means, in order; all by default."""
+        """Return the ACLs selected by a filter, sorted; all by default."""
         return sorted(self._acls if wanted is None else filter(wanted.matches, self._acls))
 
     def add(self, *acls: Acl) -> None:
-        """Put ACLs in force; one that is already stays."""
+        """Add ACLs; existing ones are kept."""
         self._hold(self._acls.union(acls))
 
     def remove(self, wanted: AclFilter) -> list[Acl]:
-        """Put out of force the ACLs that a filter means, and return them."""
+        """Remove the ACLs selected by a filter, and return them."""
         gone = self.acls(wanted)
         self._hold(self._acls.difference(gone))
         return gone
@@ -242,24 +241,24 @@ class Authorizer:
 
     @classmethod
     def from_json(cls, text: str) -> Authorizer:
-        """Return the authorizer that JSON describes, as `to_json` writes it; all names optional.
+        """Create an authorizer from the JSON written by `to_json`; all members are optional.
 
         Raises
         ------
         InvalidConfigurationError
-            It is no JSON, or says what there is not.
+            The JSON is malformed, or has unknown members or values.
         """
         try:
             document = json.loads(text)
         except (ValueError, RecursionError) as error:
-            raise InvalidConfigurationError(f"the ACLs are no JSON: {error}") from error
+            raise InvalidConfigurationError(f"the ACLs are not valid JSON: {error}") from error
         given = _object(document, "the ACLs", set(_DEFAULTS))
         acls, super_users, is_open = (_DEFAULTS | given).values()
         if not isinstance(acls, list) or not isinstance(super_users, list):
-            raise InvalidConfigurationError("acls and super_users are lists")
+            raise InvalidConfigurationError("acls and super_users must be lists")
         if not isinstance(is_open, bool) or not all(isinstance(each, str) for each in super_users):
             raise InvalidConfigurationError(
-                "allow_everyone_if_no_acl_found is true or false, super_users are texts"
+                "allow_everyone_if_no_acl_found must be a boolean, and super_users strings"
             )
         return cls(
             [_acl_of(each, number) for number, each in enumerate(acls)],
@@ -268,11 +267,11 @@ class Authorizer:
         )
 
     def to_json(self) -> str:
-        """Return everything as JSON."""
+        """Return super users, default and ACLs as JSON."""
         document = {
             "super_users": sorted(self.super_users),
             "allow_everyone_if_no_acl_found": self.allow_everyone_if_no_acl_found,
-            "acls": [_told(acl) for acl in self.acls()],
+            "acls": [_json_of(acl) for acl in self.acls()],
         }
         return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
 
@@ -289,7 +288,7 @@ def _is_for(acl: Acl, principal: str, host: str) -> bool:
 
 
 def _permits(acl: Acl, operation: AclOperation) -> bool:
-    """Tell whether an ACL speaks of an operation, be it by implication."""
+    """Return whether an ACL covers an operation, directly or by implication."""
     if acl.operation in (AclOperation.ALL, operation):
         return True
     return acl.permission is ALLOW and acl.operation in _IMPLIED_BY.get(operation, ())
@@ -300,7 +299,7 @@ def _is_for_all(acl: Acl) -> bool:
 
 
 def _is_denied(acl: Acl, denied: Mapping[PatternType, set[str]]) -> bool:
-    """Tell whether patterns that deny stand for all that one that allows stands for."""
+    """Return whether denying patterns cover an allowing one."""
     name = acl.resource_name
     if acl.pattern_type is PatternType.LITERAL and name in denied[PatternType.LITERAL]:
         return True
@@ -310,23 +309,23 @@ def _is_denied(acl: Acl, denied: Mapping[PatternType, set[str]]) -> bool:
 
 def _object(value: object, what: str, known: set[str]) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise InvalidConfigurationError(f"{what}: an object is wanted, not {value!r}")
+        raise InvalidConfigurationError(f"{what}: expected an object, got {value!r}")
     unknown = sorted(value.keys() - known)
     if unknown:
-        raise InvalidConfigurationError(f"{what}: unknown {unknown[0]!r}, of {sorted(known)}")
+        raise InvalidConfigurationError(f"{what}: unknown {unknown[0]!r}; known: {sorted(known)}")
     return value
 
 
-def _told(acl: Acl) -> dict[str, str]:
-    told = {name: getattr(acl, name) for name in Acl.__slots__}
-    return {name: each.name if isinstance(each, IntEnum) else each for name, each in told.items()}
+def _json_of(acl: Acl) -> dict[str, str]:
+    given = {name: getattr(acl, name) for name in Acl.__slots__}
+    return {name: each.name if isinstance(each, IntEnum) else each for name, each in given.items()}
 
 
 def _acl_of(value: object, number: int) -> Acl:
     what = f"ACL {number}"
     given = _object(value, what, set(Acl.__slots__))
     if not all(isinstance(each, str) for each in given.values()):
-        raise InvalidConfigurationError(f"{what}: texts are wanted: {given}")
+        raise InvalidConfigurationError(f"{what}: expected strings, got {given}")
     try:
         return Acl(**given)
     except (TypeError, RequestError) as error:

@@ -1,4 +1,4 @@
-"""SASL: how a client shows who it is, by PLAIN or SCRAM, against users and their passwords."""
+"""SASL authentication by PLAIN and SCRAM."""
 
 from __future__ import annotations
 
@@ -24,35 +24,35 @@ from logstore.security.scram import (
 
 PLAIN = "PLAIN"
 MECHANISMS = (PLAIN, *HASHES)
-"""Those that there are, in the order in which they are told."""
+"""Supported mechanisms, in the order in which they are offered."""
 
 MAX_MESSAGE_BYTES = 524_288
-"""Size of a client's longest message, by the default of `sasl.server.max.receive.size`."""
+"""Largest SASL token, the default of `sasl.server.max.receive.size`."""
 
 _NONCE_BYTES = 24
 
 
 class Credentials:
-    """Users, their passwords, and what SCRAM keeps of them.
+    """Users with their passwords and SCRAM credentials.
 
     Parameters
     ----------
     passwords : mapping of str to str
-        By the users' names.
+        Passwords by user name.
     mechanisms : iterable of str
-        Those that clients may use; all by default.
+        Mechanisms that clients may use; all by default.
     rng : Random, optional
-        Of salts and nonces; the machine's by default. A repeatable one is for tests.
+        Source of salts and nonces, by default the operating system. Tests pass a seeded one.
 
     Raises
     ------
     InvalidConfigurationError
-        An unknown mechanism, or a user without a name or a password.
+        A mechanism is unknown, or a user name or password is empty.
 
     Notes
     -----
-    Takes about 3 ms a user, to derive the keys of the SCRAM mechanisms. If they were derived when a
-    user first authenticates, the time of the answer would tell whether there is such a user.
+    Takes about 3 ms per user to derive the SCRAM keys. Deriving them on first use would reveal by
+    the response time whether a user exists.
     """
 
     def __init__(
@@ -64,12 +64,12 @@ class Credentials:
         wanted = {each.upper() for each in mechanisms}
         if not wanted or not wanted.issubset(MECHANISMS):
             raise InvalidConfigurationError(
-                f"SASL mechanisms {sorted(wanted)} are not all of {', '.join(MECHANISMS)}"
+                f"unknown SASL mechanism in {sorted(wanted)}; supported: {', '.join(MECHANISMS)}"
             )
         for user, password in passwords.items():
             texts: tuple[object, object] = user, password
             if not all(isinstance(each, str) and each for each in texts):
-                raise InvalidConfigurationError(f"user {user!r} lacks a name or a password")
+                raise InvalidConfigurationError(f"user {user!r} needs a name and a password")
         self.mechanisms = tuple(each for each in MECHANISMS if each in wanted)
         self._rng = random_source() if rng is None else rng
         self._passwords = dict(passwords)
@@ -81,7 +81,7 @@ class Credentials:
                     self.scram(mechanism, user)
 
     def check_password(self, user: str, password: str) -> bool:
-        """Tell whether a password is a user's, in the same time whatever the user."""
+        """Return whether a password is correct, in constant time for known and unknown users."""
         known = self._passwords.get(user)
         wanted, given = (
             hmac.digest(self._secret, each.encode(), "sha256") for each in (known or "", password)
@@ -91,7 +91,7 @@ class Credentials:
     # -- SCRAM ---------------------------------------------------------------------------
 
     def scram(self, mechanism: str, user: str) -> ScramCredential | None:
-        """Return what is kept of a user's password; None if there is no such user."""
+        """Return the SCRAM credential of a user; None if there is none."""
         if (mechanism, user) not in self._scram and user in self._passwords:
             salt = self._rng.randbytes(SALT_BYTES)
             credential = ScramCredential.of_password(mechanism, self._passwords[user], salt)
@@ -99,7 +99,7 @@ class Credentials:
         return self._scram.get((mechanism, user))
 
     def scram_users(self) -> list[str]:
-        """Return the users that can authenticate by SCRAM, by name."""
+        """Return the users with SCRAM credentials, sorted."""
         users = {*self._passwords, *(user for _, user in self._scram)}
         return [
             user
@@ -108,24 +108,21 @@ class Credentials:
         ]
 
     def set_scram(self, mechanism: str, user: str, credential: ScramCredential) -> None:
-        """Let a user authenticate by SCRAM with this, whatever held before."""
+        """Set or replace a SCRAM credential."""
         self._scram[mechanism, user] = credential
 
     def delete_scram(self, mechanism: str, user: str) -> bool:
-        """Let a user authenticate by a mechanism no longer; False if it could not before."""
-        could = self.scram(mechanism, user) is not None
-        if could:
+        """Delete a SCRAM credential; return whether it existed."""
+        existed = self.scram(mechanism, user) is not None
+        if existed:
             self._scram[mechanism, user] = None
-        return could
+        return existed
 
     def begin_scram(self, mechanism: str, first: ClientFirst) -> ScramExchange:
-        """Return an exchange with a client.
-
-        That of an unknown user looks like any other, and takes the same work.
-        """
+        """Start a SCRAM exchange; one for an unknown user looks and takes the same."""
         nonce = b64encode(self._rng.randbytes(_NONCE_BYTES)).decode()
-        # The salt of a name and a mechanism is always the same, as that of a user is; nobody has a
-        # proof of the keys, which are not a hash of anything.
+        # As for a known user, the salt depends only on name and mechanism. No proof matches the
+        # keys, since no password hashes to them.
         text = f"{mechanism}\0{first.name}".encode()
         salt = hmac.digest(self._secret, text, "sha256")[:SALT_BYTES]
         nobody = ScramCredential(salt, self._secret, self._secret, MIN_ITERATIONS)
@@ -134,20 +131,20 @@ class Credentials:
 
 
 class SaslServer:
-    """The server's side of one connection, from the choice of a mechanism on.
+    """The server side of the SASL exchange on one connection.
 
     Parameters
     ----------
     credentials : Credentials
     max_message_bytes : int
-        Size of a client's longest message.
+        Size of the largest accepted token.
 
     Attributes
     ----------
     mechanism : str or None
-        The one that was chosen.
+        The chosen mechanism.
     principal : str or None
-        Who the client is, as `User:ann`, once it has shown it.
+        The authenticated principal, such as `User:ann`; None before.
     """
 
     def __init__(
@@ -161,35 +158,35 @@ class SaslServer:
         self.principal: str | None = None
 
     def choose(self, mechanism: str) -> None:
-        """Begin with a mechanism.
+        """Choose a mechanism.
 
         Raises
         ------
         UnsupportedSaslMechanismError
         IllegalSaslStateError
-            One was chosen already.
+            A mechanism was chosen before.
         """
         if self.mechanism is not None:
-            raise IllegalSaslStateError("a SASL mechanism was chosen already")
+            raise IllegalSaslStateError("a SASL mechanism has already been chosen")
         offered = self._credentials.mechanisms
         if mechanism not in offered:
-            raise UnsupportedSaslMechanismError(f"{mechanism} is none of {', '.join(offered)}")
+            raise UnsupportedSaslMechanismError(f"{mechanism} is not one of {', '.join(offered)}")
         self.mechanism = mechanism
 
     def answer(self, data: bytes) -> bytes:
-        """Return the answer to a client's message; `principal` is set after the last one.
+        """Return the response to a client token; `principal` is set after the last one.
 
         Raises
         ------
         SaslAuthenticationFailedError
-            The client is not who it says; nothing more is to be heard from it.
+            Authentication failed; the exchange is over.
         IllegalSaslStateError
             No mechanism was chosen, or the exchange is over.
         """
         if self.mechanism is None or self.principal is not None:
-            raise IllegalSaslStateError("no message of SASL is expected now")
+            raise IllegalSaslStateError("unexpected SASL token")
         if len(data) > self._max_message_bytes:
-            raise SaslAuthenticationFailedError(f"a message of SASL of {len(data)} bytes")
+            raise SaslAuthenticationFailedError(f"SASL token of {len(data)} bytes is too large")
         if self.mechanism == PLAIN:
             self._user = self._plain(data)
         elif self._exchange is None:
@@ -205,23 +202,23 @@ class SaslServer:
         return b""
 
     def _plain(self, data: bytes) -> str:
-        """Return the user of a message of PLAIN (RFC 4616)."""
+        """Check a PLAIN token and return its user (RFC 4616)."""
         try:
             tokens = data.decode().split("\0")
         except UnicodeDecodeError:
             tokens = []
         if len(tokens) != 3:
-            raise SaslAuthenticationFailedError("a message of PLAIN has three parts of UTF-8")
+            raise SaslAuthenticationFailedError("malformed PLAIN token: expected three UTF-8 parts")
         other, user, password = tokens
         if not self._credentials.check_password(user, password):
             raise SaslAuthenticationFailedError("wrong user or password")
         if other not in ("", user):
-            raise SaslAuthenticationFailedError("a client acts for itself alone")
+            raise SaslAuthenticationFailedError("authorization ids are not supported")
         return user
 
 
 def checked_credentials(sasl: Credentials | Mapping[str, str]) -> Credentials:
-    """Return credentials, from a mapping of users to passwords too.
+    """Return credentials, creating them from a mapping of users to passwords.
 
     Raises
     ------
@@ -230,5 +227,5 @@ def checked_credentials(sasl: Credentials | Mapping[str, str]) -> Credentials:
     if isinstance(sasl, Credentials):
         return sasl
     if not isinstance(sasl, Mapping):
-        raise InvalidConfigurationError(f"sasl is a mapping of users to passwords, not {sasl!r}")
+        raise InvalidConfigurationError(f"sasl must map users to passwords, not be {sasl!r}")
     return Credentials(sasl)

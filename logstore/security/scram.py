@@ -1,8 +1,8 @@
-"""SCRAM: a client shows that it knows a password, without telling it (RFC 5802, RFC 7677).
+"""SCRAM: a client proves that it knows a password without sending it (RFC 5802, RFC 7677).
 
 Four messages: the client's name and nonce; the salt, the iterations and a longer nonce; the
-client's proof; the server's signature. The server keeps neither the password nor what would let it
-pass for the client, but two keys that were made from it.
+client's proof; the server's signature. The server stores two keys derived from the password, which
+allow neither recovering the password nor impersonating the client.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from dataclasses import dataclass
 from logstore.errors import RequestError, SaslAuthenticationFailedError
 
 HASHES = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
-"""Hash functions by the mechanism's name."""
+"""Hash functions by mechanism."""
 
 MIN_ITERATIONS, MAX_ITERATIONS = 4096, 16384
-"""Bounds that Kafka sets for both mechanisms; the first is what a password gets here."""
+"""Kafka's bounds for both mechanisms; passwords are hashed with the lower one."""
 
 SALT_BYTES = 16
 
@@ -32,12 +32,12 @@ _FINAL = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class ScramCredential:
-    """Facts that a server keeps of a password.
+    """A SCRAM credential: salt, keys and iteration count.
 
     Attributes
     ----------
     iterations : int
-        How often the password was hashed.
+        Hash iterations of the salted password.
     """
 
     salt: bytes
@@ -49,7 +49,7 @@ class ScramCredential:
     def of_password(
         cls, mechanism: str, password: str, salt: bytes, iterations: int = MIN_ITERATIONS
     ) -> ScramCredential:
-        """Return what is to be kept of a password; takes some milliseconds, as it should."""
+        """Derive the credential of a password; takes milliseconds by design."""
         name = HASHES[mechanism]
         salted = hashlib.pbkdf2_hmac(name, password.encode(), salt, iterations)
         return cls.of_salted_password(mechanism, salted, salt, iterations)
@@ -58,12 +58,12 @@ class ScramCredential:
     def of_salted_password(
         cls, mechanism: str, salted_password: bytes, salt: bytes, iterations: int
     ) -> ScramCredential:
-        """Return what is to be kept of a password that somebody else hashed so often.
+        """Derive the credential of a salted password from a client.
 
         Raises
         ------
         RequestError
-            Fewer or more iterations than Kafka takes.
+            The iterations are outside Kafka's bounds.
         """
         if not MIN_ITERATIONS <= iterations <= MAX_ITERATIONS:
             raise RequestError(
@@ -82,7 +82,7 @@ class ClientFirst:
     Attributes
     ----------
     header : str
-        What stands before the bare message; the final message repeats it.
+        The GS2 header before the bare message; the final message repeats it.
     bare : str
     name : str
     nonce : str
@@ -95,28 +95,28 @@ class ClientFirst:
 
     @classmethod
     def of(cls, data: bytes) -> ClientFirst:
-        """Return what a message says.
+        """Parse a client-first message.
 
         Raises
         ------
         SaslAuthenticationFailedError
-            It is no such message, or asks for channel binding or to act for somebody else.
+            It is malformed, or has channel binding or an authorization id.
         """
         text = _text(data)
         found = _FIRST.fullmatch(text)
         if found is None:
-            raise SaslAuthenticationFailedError("no first message of SCRAM")
+            raise SaslAuthenticationFailedError("malformed SCRAM client-first message")
         name = _name(found["name"])
         other = (found[1] or "").removeprefix("a=")
         if other and _name(other) != name:
-            raise SaslAuthenticationFailedError("a client acts for itself alone")
+            raise SaslAuthenticationFailedError("authorization ids are not supported")
         header, _, rest = text.partition(",")
         other, _, bare = rest.partition(",")
         return cls(f"{header},{other},", bare, name, found["nonce"])
 
 
 class ScramExchange:
-    """One authentication, from the second message on.
+    """The server side of one SCRAM exchange, after the client-first message.
 
     Parameters
     ----------
@@ -124,7 +124,7 @@ class ScramExchange:
     first : ClientFirst
     credential : ScramCredential
     nonce : str
-        That of the server.
+        Nonce of the server.
     """
 
     def __init__(
@@ -142,7 +142,7 @@ class ScramExchange:
         self.challenge = f"r={self._nonce},s={salt},i={credential.iterations}"
 
     def finish(self, data: bytes) -> bytes:
-        """Return the server's signature, for a proof that holds.
+        """Check the client's proof and return the server-final message.
 
         Raises
         ------
@@ -150,10 +150,10 @@ class ScramExchange:
         """
         found = _FINAL.fullmatch(_text(data))
         if found is None:
-            raise SaslAuthenticationFailedError("no final message of SCRAM")
+            raise SaslAuthenticationFailedError("malformed SCRAM client-final message")
         binding, proof = _bytes(found["binding"]), _bytes(found["proof"])
         if binding != self._first.header.encode() or found["nonce"] != self._nonce:
-            raise SaslAuthenticationFailedError("the final message is of another exchange")
+            raise SaslAuthenticationFailedError("SCRAM nonce or channel binding does not match")
         credential = self._credential
         told = ",".join((self._first.bare, self.challenge, found["bare"])).encode()
         signature = hmac.digest(credential.stored_key, told, self._hash)
@@ -168,18 +168,18 @@ def _text(data: bytes) -> str:
     try:
         return data.decode()
     except UnicodeDecodeError:
-        raise SaslAuthenticationFailedError("a message of SCRAM that is no UTF-8") from None
+        raise SaslAuthenticationFailedError("SCRAM message is not UTF-8") from None
 
 
 def _bytes(text: str) -> bytes:
     try:
         return b64decode(text, validate=True)
     except ValueError:
-        raise SaslAuthenticationFailedError("a message of SCRAM with bad base64") from None
+        raise SaslAuthenticationFailedError("SCRAM message has invalid base64") from None
 
 
 def _name(text: str) -> str:
-    """Return a name in which `=2C` is a comma and `=3D` an equals sign."""
+    """Decode a SCRAM name, in which `=2C` is a comma and `=3D` an equals sign."""
     if re.search(r"=(?!2C|3D)", text):
-        raise SaslAuthenticationFailedError("a message of SCRAM with a bad name")
+        raise SaslAuthenticationFailedError("SCRAM message has an invalid name")
     return text.replace("=2C", ",").replace("=3D", "=")

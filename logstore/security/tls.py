@@ -1,7 +1,6 @@
-"""TLS for tests: a certificate of an authority that was made for it, good for this machine's names.
+"""TLS for tests: a new certificate authority and a certificate for local host names.
 
-By trustme, which is made for just this and rests on `cryptography`; the standard library can serve
-TLS, but makes no certificates.
+Uses trustme, since the standard library cannot create certificates.
 """
 
 from __future__ import annotations
@@ -16,12 +15,12 @@ LOCAL_NAMES = ("localhost", "127.0.0.1", "::1")
 
 
 class GeneratedTls(NamedTuple):
-    """A server's side of TLS, and what clients need for trusting it.
+    """A TLS server context and its CA certificate.
 
     Attributes
     ----------
     ca_pem : bytes
-        The certificate of the authority, as PEM.
+        The CA certificate, as PEM.
     """
 
     context: ssl.SSLContext
@@ -29,7 +28,7 @@ class GeneratedTls(NamedTuple):
 
 
 def generate_tls(host: str) -> GeneratedTls:
-    """Return a certificate for a host and for this machine's own names; takes some ms.
+    """Create a certificate for a host and for the local host names; takes milliseconds.
 
     Raises
     ------

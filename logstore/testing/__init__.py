@@ -1,7 +1,7 @@
-"""What tests of users import: disks that fail, assertions, logs with holes, the pytest plugin.
+"""Helpers for users' tests: assertions, failing disks, logs with holes, the pytest plugin.
 
-It stands above the broker: nothing that runs in production imports it. The public names are loaded
-when first used, so that a pytest run that has the plugin and does not use it pays nothing.
+Production code never imports this package. Public names are loaded on first use, so that the plugin
+costs nothing in test runs that do not use it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""Assertions about what a broker holds, whose messages name keys, offsets and the reason.
+"""Assertions about the contents of a broker; their messages name keys, offsets and reasons.
 
-`read_committed` and all partitions are looked at, unless told otherwise. Faults of `Broker.fail`
-strike clients, and nothing here.
+By default they read all partitions with `read_committed`. They bypass the faults of `Broker.fail`.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
 KEYS_SHOWN = 10
 
 _FORCED = ("active_segment", "dirty_ratio", "min_compaction_lag", "empty")
-"""Gates that a forced cleaning opens, or rolls away."""
+"""Gates that `broker.clean(force=True, roll=True)` ignores."""
 
 
 def records_by_key(
@@ -51,7 +50,7 @@ def history(
     *,
     isolation: str = "read_committed",
 ) -> list[bytes | None]:
-    """Return the values that a key had, as far as they are still there; None for a tombstone.
+    """Return the values of a key that are still in the log, oldest first; None for a tombstone.
 
     Raises
     ------
@@ -64,14 +63,14 @@ def history(
 
 
 def assert_compacted(broker: Broker, topic: str, partition: int | None = None) -> None:
-    """Assert that no key of a partition has more than one record.
+    """Assert that each key of a partition has at most one record.
 
-    The record at the end of a log may be one more, if another one than the latest wins: it stays.
+    Under a version strategy (KIP-280), the last record of the log may be an additional one.
 
     Raises
     ------
     AssertionError
-        Names keys, offsets, and what keeps cleaning off.
+        Names keys, offsets, and the gates that prevent cleaning.
     UnknownTopicOrPartitionError
     """
     __tracebackhide__ = True
@@ -85,35 +84,35 @@ def assert_compacted(broker: Broker, topic: str, partition: int | None = None) -
 def assert_tombstone_gone(
     broker: Broker, topic: str, key: bytes, partition: int | None = None
 ) -> None:
-    """Assert that neither a value nor a tombstone of a key is left, for any reader.
+    """Assert that neither values nor tombstones of a key are left, for any reader.
 
     Raises
     ------
     AssertionError
-        Names each record that is left, why, and from when on it may go.
+        Names each remaining record, the reason, and when it can be removed.
     UnknownTopicOrPartitionError
     """
     __tracebackhide__ = True
     _check_bytes(key)
     partitions = broker.partitions(topic, partition)
     if not any(broker.log(*tp).log_end_offset for tp in partitions):
-        raise AssertionError(f"{topic}: nothing was ever appended, so nothing can be gone")
+        raise AssertionError(f"{topic} is empty: nothing was ever appended")
     complaints: list[str] = []
     for tp in partitions:
         complaints += _not_gone(broker, tp, key)
     if complaints:
-        raise AssertionError("\n".join([f"key {bytes_text(key)} is not gone", *complaints]))
+        raise AssertionError("\n".join([f"key {bytes_text(key)} is still there", *complaints]))
 
 
 def assert_committed(
     broker: Broker, group_id: str, offsets: Mapping[TopicPartition, int | None]
 ) -> None:
-    """Assert which offsets a group has committed; None for a partition of which it has none.
+    """Assert the committed offsets of a group; None means no committed offset.
 
     Raises
     ------
     AssertionError
-        Names each partition with another offset, and where its log ends.
+        Names each partition with a different offset, and its log end offset.
     """
     __tracebackhide__ = True
     wanted = {TopicPartition(*tp): offset for tp, offset in offsets.items()}
@@ -124,14 +123,14 @@ def assert_committed(
         committed = stored[tp].offset if tp in stored else None
         if committed == offset:
             continue
-        line = f"  {tp}: {_offset_text(committed)}, not {_offset_text(offset)}"
+        line = f"  {tp}: {_offset_text(committed)}, expected {_offset_text(offset)}"
         if tp in broker.partitions():
             line += f"; the log ends at {broker.log(*tp).log_end_offset}"
         if fetched[tp].error is not None:
-            line += "; a transaction that commits more is still open"
+            line += "; an open transaction has pending offsets"
         complaints.append(line)
     if complaints:
-        head = f"group {group_id!r} has committed otherwise:"
+        head = f"group {group_id!r} has other committed offsets:"
         raise AssertionError("\n".join([head, *complaints, *_other_groups(broker, group_id)]))
 
 
@@ -150,10 +149,10 @@ def _not_compacted(broker: Broker, tp: TopicPartition) -> Iterator[str]:
             several[key] = records, winner
     if not several:
         return
-    yield f"{tp} is not compacted: {len(several)} of {len(by_key)} keys with several records"
+    yield f"{tp} is not compacted: {len(several)} of {len(by_key)} keys have several records"
     for key, (records, winner) in list(several.items())[:KEYS_SHOWN]:
         offsets = ", ".join(str(record.offset) for record in records)
-        yield f"  key {bytes_text(key)}: offsets {offsets}; {winner.offset} is to stay"
+        yield f"  key {bytes_text(key)}: offsets {offsets}; compaction keeps {winner.offset}"
     if len(several) > KEYS_SHOWN:
         yield f"  … and {len(several) - KEYS_SHOWN} more"
     yield from _what_keeps_cleaning_off(broker, tp)
@@ -174,18 +173,18 @@ def _not_gone(broker: Broker, tp: TopicPartition, key: bytes) -> Iterator[str]:
     for record in records:
         horizon_ms = horizons.get(record.offset)
         if record is not winner:
-            why = f"offset {winner.offset} replaces it at the next cleaning"
+            why = f"superseded by offset {winner.offset}; the next cleaning removes it"
         elif record.value is not None:
-            why = "no tombstone follows it"
+            why = "the latest record of the key; no tombstone follows"
         elif horizon_ms is None:
             why = (
-                "no cleaning has seen it yet: it may go delete.retention.ms "
-                f"({log.config.delete_retention_ms} ms) after the first that does"
+                "it has no delete horizon: its first cleaning sets one, delete.retention.ms "
+                f"({log.config.delete_retention_ms} ms) later"
             )
         elif horizon_ms > now_ms:
-            why = f"it may go from {time_text(horizon_ms)} on; it is {time_text(now_ms)}"
+            why = f"its delete horizon is {time_text(horizon_ms)}; now is {time_text(now_ms)}"
         else:
-            why = f"the next cleaning removes it: its time came at {time_text(horizon_ms)}"
+            why = f"the next cleaning removes it (delete horizon {time_text(horizon_ms)})"
         yield f"  {tp} {record_text(record)}: {why}"
     yield from _what_keeps_cleaning_off(broker, tp)
 
@@ -193,16 +192,16 @@ def _not_gone(broker: Broker, tp: TopicPartition, key: bytes) -> Iterator[str]:
 def _what_keeps_cleaning_off(broker: Broker, tp: TopicPartition) -> Iterator[str]:
     for partition in broker.explain(*tp).partitions:
         if partition.will_clean:
-            yield f"  {tp} is due for cleaning, which was not run: broker.clean({tp.topic!r})"
+            yield f"  {tp} is due for cleaning: call broker.clean({tp.topic!r})"
         for gate in partition.gates:
             if gate.gate == partition.binding:
                 yield f"  cleaning waits for {gate.gate}: {gate.text}"
                 if gate.gate in _FORCED:
-                    yield f"  broker.clean({tp.topic!r}, force=True, roll=True) does not wait"
+                    yield f"  broker.clean({tp.topic!r}, force=True, roll=True) ignores this"
 
 
 def _winner(log: Log, records: list[ConsumerRecord]) -> ConsumerRecord:
-    """Return the record that compaction keeps, of those of one key in a partition."""
+    """Return the record of a key that compaction keeps."""
     from logstore.cleaner.strategy import Strategy
 
     order_of = Strategy.of(log.config).order_of
@@ -220,7 +219,7 @@ def _other_groups(broker: Broker, group_id: str) -> Iterator[str]:
     if group_id not in known:
         nearest = get_close_matches(group_id, known, 1)
         hint = f"; did you mean {nearest[0]!r}?" if nearest else ""
-        yield f"  there is no group {group_id!r}{hint}"
+        yield f"  unknown group {group_id!r}{hint}"
 
 
 def _offset_text(offset: int | None) -> str:
@@ -229,4 +228,4 @@ def _offset_text(offset: int | None) -> str:
 
 def _check_bytes(key: object) -> None:
     if not isinstance(key, bytes):
-        raise TypeError(f"a key is bytes, as in the log, not {key!r}")
+        raise TypeError(f"key must be bytes, not {key!r}")

@@ -1,4 +1,4 @@
-"""A broker's state as text for people: what stands in the report of a test that failed."""
+"""The state of a broker as text, for the report of a failed test."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 PARTITIONS_SHOWN = 20
 RECORDS_SHOWN = 4
 TEXT_SHOWN = 60
-"""Characters of a key or a value."""
+"""Most characters shown of a key or a value."""
 
 
 def described(broker: Broker) -> str:
-    """Return time, topics, partitions with their last records, groups, transactions, faults.
+    """Return time, topics, partitions with their last records, groups, transactions and faults.
 
-    Never raises: what cannot be told says why. Changes nothing, and takes no time.
+    Never raises: errors become part of the text. Changes nothing and does not advance the clock.
     """
     if broker.manager.lifetime.is_over:
         return f"{broker!r} was closed"
@@ -32,7 +32,7 @@ def described(broker: Broker) -> str:
     for part in parts:
         try:
             lines += part(broker)
-        except Exception as error:  # the test's own failure must come through, whatever this is
+        except Exception as error:  # must not hide the failure of the test
             lines.append(f"({part.__name__.strip('_')}: {type(error).__name__}: {error})")
     return "\n".join(lines)
 
@@ -82,7 +82,7 @@ def _groups(broker: Broker) -> Iterator[str]:
             try:
                 end = f" of {broker.log(*tp).log_end_offset}"
             except LogStoreError:
-                end = ", a partition that is gone"
+                end = ", a deleted partition"
             yield f"  {tp} committed {committed.offset}{end}"
 
 
@@ -104,14 +104,14 @@ def records_of(
     offset: int | None = None,
     isolation: str = "read_uncommitted",
 ) -> Iterator[ConsumerRecord]:
-    """Yield records as `Broker.read` does, but past the faults of fetches: looking is none."""
+    """Yield records as `Broker.read` does, bypassing fault rules."""
     from logstore.clients.records import read_records
     from logstore.storage.log.reader import Isolation
 
     return read_records(broker.log(*tp), offset, None, Isolation(isolation), None)
 
 
-# --- words -------------------------------------------------------------------------------------
+# --- text --------------------------------------------------------------------------------------
 
 
 def record_text(record: ConsumerRecord) -> str:
@@ -121,13 +121,13 @@ def record_text(record: ConsumerRecord) -> str:
 
 
 def bytes_text(data: bytes | None) -> str:
-    """Return bytes as Python spells them, cut where they are long."""
+    """Return the repr of bytes, truncated if long."""
     text = repr(data)
     return text if len(text) <= TEXT_SHOWN else f"{text[:TEXT_SHOWN]}… ({len(data or b'')} bytes)"
 
 
 def time_text(wall_ms: int) -> str:
-    """Return a moment in UTC, beside its Unix milliseconds."""
+    """Return a time in UTC, followed by its Unix milliseconds."""
     try:
         moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=wall_ms)
     except OverflowError:  # beyond the year 9999

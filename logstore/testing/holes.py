@@ -1,9 +1,8 @@
-"""Logs with holes: every shape of a compacted log that has made clients wait for ever.
+"""Logs with holes: every shape of a compacted log that is known to make clients hang.
 
-A client that counts records, or takes the last record's offset for the end, stands still before a
-hole: the offset it waits for never comes. Producers, transactions and the cleaner make these logs
-as they do anywhere, in time that the factory moves on; no byte of them is written by hand. The
-directories are Kafka's: brokers open them, too.
+A client that counts records, or takes the offset of the last record for the end, waits for an
+offset that never comes. Ordinary producers, transactions and cleanings create these logs, while the
+factory advances the clock; no byte is written by hand. Kafka brokers can open the directories.
 """
 
 from __future__ import annotations
@@ -27,22 +26,22 @@ if TYPE_CHECKING:
 CONFIGS: Mapping[str, str] = MappingProxyType(
     {"cleanup.policy": "compact,delete", "retention.ms": "-1"}  # delete: for delete-records alone
 )
-"""Configuration of the topics that the factory creates."""
+"""Configs of the topics that the factory creates."""
 
 CODECS = ("gzip", "snappy", "lz4", "zstd")
 
 
 class HoleyLog(NamedTuple):
-    """A log with holes, and what a client that reads it finds.
+    """The offsets that a client sees in a log with holes.
 
     Attributes
     ----------
     log_start_offset, log_end_offset, last_stable_offset : int
-        Where reading begins, and where it ends: under `read_committed` at the last stable offset.
+        First offset, and end offsets for `read_uncommitted` and `read_committed` (exclusive).
     offsets : tuple of int
-        Of all records between log start and log end.
+        Offsets of all records between log start and log end.
     committed_offsets : tuple of int
-        Of those that `read_committed` shows.
+        Offsets of the records that `read_committed` returns.
     """
 
     topic: str
@@ -61,32 +60,32 @@ def fill(
     topic: str = "holes",
     partition: int = 0,
 ) -> HoleyLog:
-    """Append a shape to a partition, and clean it.
+    """Append records to a partition and clean it, so that it has a shape.
 
     Parameters
     ----------
     shape : str
         One of `SHAPES`.
     topic : str
-        Created with `CONFIGS` if it does not exist. One that does may have records already: what
-        is there is cleaned along, and stays but for records that newer ones replace.
+        Created with `CONFIGS` if it does not exist. Existing records are cleaned too, so
+        superseded ones may be removed.
 
     Returns
     -------
     HoleyLog
-        The whole partition, as it is then.
+        The whole partition afterwards.
 
     Raises
     ------
     ValueError
-        There is no such shape.
+        Unknown shape.
 
     Notes
     -----
-    Moves the clock on, by days where tombstones have to expire.
+    Advances the clock, by days if tombstones must expire.
     """
     if shape not in SHAPES:
-        raise ValueError(f"there is no shape {shape!r} of a log with holes: {', '.join(SHAPES)}")
+        raise ValueError(f"unknown shape {shape!r} of a log with holes: {', '.join(SHAPES)}")
     if topic not in {each.name for each in broker.topics()}:
         broker.create_topic(topic, partition + 1, CONFIGS)
     _, fill_with = _SHAPES[shape]
@@ -97,21 +96,21 @@ def fill(
 def make(
     shape: str, data_dir: str | PathLike[str], *, topic: str = "holes", seed: int = 0
 ) -> HoleyLog:
-    """Make a data directory whose one partition has a shape, as a broker leaves it at its stop.
+    """Create a data directory with one partition of a shape, cleanly shut down.
 
     Parameters
     ----------
     shape : str
         One of `SHAPES`.
     data_dir : path
-        Made if it is missing.
+        Created if missing.
     seed : int
-        The same one makes the same bytes.
+        Equal seeds create equal bytes.
 
     Raises
     ------
     ValueError
-        There is no such shape.
+        Unknown shape.
     """
     from logstore.broker import Broker
     from logstore.runtime import VirtualClock
@@ -121,7 +120,7 @@ def make(
 
 
 def look(broker: Broker, topic: str = "holes", partition: int = 0) -> HoleyLog:
-    """Return what a client that reads a partition finds."""
+    """Return the offsets that a client sees in a partition."""
     log = broker.log(topic, partition)
     found, committed = (
         tuple(
@@ -144,7 +143,7 @@ def look(broker: Broker, topic: str = "holes", partition: int = 0) -> HoleyLog:
 
 
 class _Filling:
-    """A partition that is being filled; keys are told from those of earlier fillings."""
+    """A partition being filled; its keys differ from earlier ones."""
 
     def __init__(self, broker: MovableBroker, topic: str, partition: int) -> None:
         self.broker = broker
@@ -156,7 +155,7 @@ class _Filling:
         return self._prefix + b"%d" % number
 
     def batch(self, *numbers: int, codec: str = "none", value: bytes | None = b"value") -> None:
-        """Append one batch with a record of each of some keys."""
+        """Append one batch with a record for each key number."""
         self.broker.append_many(
             self.tp.topic,
             [(self.key(number), value) for number in numbers],
@@ -169,18 +168,18 @@ class _Filling:
         self.broker.roll(*self.tp)
 
     def clean(self) -> None:
-        """Clean all there is, and let no segment take in the next one."""
+        """Clean the whole log without merging segments."""
         with self._no_merging():
             self.broker.clean(*self.tp, force=True, roll=True)
 
     def expire(self) -> None:
-        """Let what a cleaning gave its time go with the next one."""
+        """Advance the clock past the delete horizons, and clean again."""
         self.broker.clock.advance(ms=self.log.config.delete_retention_ms + 1)
         self.clean()
 
     @contextmanager
     def transactions(self) -> Iterator[Callable[..., None]]:
-        """Give a function that aborts or commits a transaction with a record of each key."""
+        """Yield a function that commits or aborts a transaction of records for key numbers."""
         with self.broker.producer(transactional_id=f"holes-{self._prefix.decode()}") as producer:
             producer.init_transactions()
 
@@ -193,7 +192,7 @@ class _Filling:
             yield transaction
 
     def send(self, *numbers: int) -> None:
-        """Send batches of one record each as an idempotent producer that then ends."""
+        """Send batches of one record with a new idempotent producer."""
         with self.broker.producer() as producer:
             for number in numbers:
                 producer.send(*self._place(number)).get()
@@ -250,7 +249,7 @@ def _control_batches(log: _Filling) -> None:
     with log.transactions() as transaction:
         transaction(0, 1, commit=False)
         transaction(2, commit=False)
-    # The last data of a producer stay as an empty batch until it is forgotten.
+    # The last data batch of a producer is kept empty until the producer id expires.
     log.broker.clock.advance(ms=log.broker.broker_config.producer_id_expiration_ms + 1)
     log.log.producer_state.remove_expired(log.broker.clock.now_ms())
     log.clean()
@@ -293,36 +292,36 @@ def _nothing_left(log: _Filling) -> None:
 
 def _bare_end(log: _Filling) -> None:
     log.batch(0, 1, 2)
-    # This cleaner keeps the header of the last batch, as Kafka 3.9 does; later releases drop it.
+    # This cleaner, like Kafka 3.9, keeps the header of the last batch; Kafka 4 removes it.
     log.log.writer.roll(log.log.log_end_offset + 4)
     log.log.offsets.set_high_watermark(log.log.log_end_offset)
 
 
 _SHAPES: dict[str, tuple[str, Callable[[_Filling], None]]] = {
-    "trailing_hole": ("the last records are gone: the log ends above the last one", _trailing_hole),
+    "trailing_hole": ("the last records were removed, the log end offset stays", _trailing_hole),
     "last_offset_gone": (
-        "the last record of a batch is gone, but not the batch",
+        "the last record of a batch was removed, but not the batch",
         _last_offset_gone,
     ),
-    "empty_batch": ("batches without records, kept for their producer's sequences", _empty_batch),
+    "empty_batch": ("batches without records, kept for producer sequences", _empty_batch),
     "segment_gap": (
-        "the end of a segment is gone, and the beginning of the next one",
+        "the end of a segment and the beginning of the next one were removed",
         _segment_gap,
     ),
-    "control_batches": ("transaction markers alone", _control_batches),
+    "control_batches": ("only transaction markers", _control_batches),
     "delete_horizon": (
-        "a batch with tombstones that has a delete horizon, and holes",
+        "a batch of tombstones with a delete horizon and holes",
         _delete_horizon,
     ),
-    "compressed": ("batches of every codec with holes inside", _compressed),
-    "start_in_hole": ("the log starts within a batch, at an offset that is gone", _start_in_hole),
+    "compressed": ("batches of every codec with holes", _compressed),
+    "start_in_hole": ("the log starts within a batch, at a removed offset", _start_in_hole),
     "aborted_end": (
-        "the last transaction was aborted: the last records are not for everybody",
+        "the last transaction was aborted: read_committed skips the last records",
         _aborted_end,
     ),
-    "bare_end": ("no batch at all up to the end, as Kafka 4 may leave it", _bare_end),
-    "nothing_left": ("all records are gone: the log has an end, and none before it", _nothing_left),
+    "bare_end": ("no batch before the log end offset, as Kafka 4 may leave it", _bare_end),
+    "nothing_left": ("all records were removed, the log end offset stays", _nothing_left),
 }
 
 SHAPES: Mapping[str, str] = MappingProxyType({name: each[0] for name, each in _SHAPES.items()})
-"""The shapes, and what each one is."""
+"""Shapes and their descriptions."""

@@ -1,7 +1,7 @@
-"""The pytest plugin: a fresh broker a test, in memory or on the disk, with time in hand.
+"""The pytest plugin: a fresh broker per test, in memory or on disk, with a virtual clock.
 
-pytest loads it by its entry point in every run where the package is installed. So it imports
-nothing but pytest until a test asks for one of its fixtures.
+pytest loads it through its entry point in every run, so it imports only pytest until a test uses
+one of its fixtures.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 MARKER = "logstore"
 
 FIXTURES = frozenset({"logstore_broker", "logstore_server", "logstore_server_factory"})
-"""Those with a broker, whose kernels are made ready before the first test."""
+"""Fixtures with a broker; kernels are loaded before the first test that uses one."""
 
 STORAGES = ("memory", "disk")
 
 _BROKER: pytest.StashKey[Broker[VirtualClock]] = pytest.StashKey()
-"""The broker of a test, while it is open."""
+"""The open broker of a test."""
 
 _DEFAULTS: dict[str, Any] = {
     "storage": None,
@@ -37,45 +37,45 @@ _DEFAULTS: dict[str, Any] = {
     "background": False,
     "broker_config": {},
 }
-"""What the marker takes; the command line or the ini file says where nothing stands here."""
+"""Options of the marker; None falls back to the command line or the ini file."""
 
 _INI: tuple[tuple[str, str, Any, str], ...] = (
-    ("logstore_storage", "string", "", "where brokers have their files: memory (default) or disk"),
-    ("logstore_start", "string", "", "ISO 8601 time at which logstore_clock starts"),
+    ("logstore_storage", "string", "", "storage of brokers: memory (default) or disk"),
+    ("logstore_start", "string", "", "start time of logstore_clock (ISO 8601)"),
     (
         "logstore_broker_config",
         "linelist",
         [],
-        "key=value of Kafka's server.properties, one a line",
+        "broker settings as in server.properties, one key=value per line",
     ),
-    ("logstore_warmup", "bool", True, "make kernels ready before the first test that has a broker"),
+    ("logstore_warmup", "bool", True, "compile kernels before the first test with a broker"),
 )
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Take the option and the keys of the ini file."""
+    """Register the command line option and the ini keys."""
     group = parser.getgroup("logstore", "brokers of kafka-logstore")
     group.addoption(
         "--logstore-storage",
         choices=STORAGES,
-        help="where logstore_broker has its files, unless a marker says (default: memory)",
+        help="storage of logstore_broker; a marker overrides it (default: memory)",
     )
     for name, kind, default, about in _INI:
         parser.addini(name, about, type=kind, default=default)  # type: ignore[arg-type]
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Make the marker known."""
+    """Register the marker."""
     config.addinivalue_line(
         "markers",
         f"{MARKER}(storage='memory', start=None, seed=0, background=False, broker_config={{}}):"
-        " the broker and the clock of this test (kafka-logstore)",
+        " options of the broker and clock of this test (kafka-logstore)",
     )
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtestloop(session: pytest.Session) -> None:
-    """Make kernels ready, where no test's time limit runs; parallel workers share the work."""
+    """Compile kernels outside of any test's time limit; parallel workers share the work."""
     config = session.config
     if config.getoption("collectonly") or not config.getini("logstore_warmup"):
         return
@@ -97,7 +97,7 @@ def pytest_runtestloop(session: pytest.Session) -> None:
 
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
-    """Add the state of its broker to the report of a test that failed."""
+    """Add the state of the broker to the report of a failed test."""
     outcome: Any = yield
     report: pytest.TestReport = outcome.get_result()
     broker = item.stash.get(_BROKER, None)
@@ -112,7 +112,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
 
 @pytest.fixture
 def logstore_clock(request: pytest.FixtureRequest) -> VirtualClock:
-    """Return virtual time, which stands until it is moved: at the marker's start or 2024-01-01."""
+    """Return a virtual clock, stopped at the marker's start time or at 2024-01-01."""
     from datetime import datetime
 
     from logstore.runtime import VirtualClock
@@ -125,7 +125,7 @@ def logstore_clock(request: pytest.FixtureRequest) -> VirtualClock:
 
 @pytest.fixture
 def logstore_data_dir(tmp_path: Path) -> Path:
-    """Return a directory on the disk, not there yet, in which `logstore_broker` has its files."""
+    """Return the path of the data directory of `logstore_broker`; makes its storage the disk."""
     return tmp_path / "logstore-data"
 
 
@@ -133,10 +133,10 @@ def logstore_data_dir(tmp_path: Path) -> Path:
 def logstore_broker(
     request: pytest.FixtureRequest, logstore_clock: VirtualClock
 ) -> Iterator[Broker[VirtualClock]]:
-    """Open a fresh broker on `logstore_clock`, in memory by default; it is closed after the test.
+    """Open a fresh broker on `logstore_clock`, in memory by default; closed after the test.
 
-    It is on the disk if the test has `logstore_data_dir` too, or the marker, the command line or
-    the ini file says so.
+    Its storage is the disk if the test also uses `logstore_data_dir`, or if the marker, the command
+    line or the ini file sets it.
     """
     from logstore.broker import Broker
 
@@ -158,10 +158,10 @@ def logstore_broker(
 
 @pytest.fixture
 def logstore_server(logstore_broker: Broker[VirtualClock]) -> Iterator[Listener]:
-    """Serve Kafka's clients from `logstore_broker`: `logstore_server.bootstrap` is its address.
+    """Serve `logstore_broker` to Kafka clients at `logstore_server.bootstrap`.
 
-    Records get the time added that `logstore_clock` is ahead of the clients' clock, or behind it,
-    so that they grow old as the clock is moved.
+    Record timestamps are shifted by the difference between `logstore_clock` and the system clock,
+    so that records age with the virtual clock.
     """
     with _silent_afterwards(), logstore_broker.listen(restamp=True) as listener:
         yield listener
@@ -171,8 +171,8 @@ def logstore_server(logstore_broker: Broker[VirtualClock]) -> Iterator[Listener]
 def logstore_server_factory(request: pytest.FixtureRequest) -> Iterator[Callable[..., Listener]]:
     """Return a function that opens further listeners, closed after the test.
 
-    It takes what `Broker.listen` takes, and `broker`; without it each has a fresh broker in memory
-    on the machine's time, of which `broker_config` is the configuration.
+    It takes the arguments of `Broker.listen` and `broker`. Without `broker`, each listener has a
+    fresh broker in memory on the system clock, configured by `broker_config`.
     """
     from logstore.broker import Broker
 
@@ -195,9 +195,9 @@ def logstore_server_factory(request: pytest.FixtureRequest) -> Iterator[Callable
 
 @contextmanager
 def _silent_afterwards() -> Iterator[None]:
-    """Drop what kafka-python logs in threads of clients that outlive their server.
+    """Drop log records of kafka-python clients that outlive their server.
 
-    A client that a test left open goes on to connect, and would fill reports with ECONNREFUSED.
+    A client that a test left open keeps reconnecting and would fill reports with ECONNREFUSED.
     """
     import logging
     import threading
@@ -228,22 +228,22 @@ def _data_dir(request: pytest.FixtureRequest, storage: str | None) -> Path | Non
         or "memory"
     )
     if storage not in STORAGES:
-        _refuse(f"storage is {' or '.join(STORAGES)}, not {storage!r}")
+        _refuse(f"storage must be {' or '.join(STORAGES)}, not {storage!r}")
     if storage == "disk":
         path: Path = request.getfixturevalue("logstore_data_dir")
         return path
     if wants_dir:
-        _refuse("a test with logstore_data_dir has its broker on the disk, not in memory")
+        _refuse("storage 'memory' conflicts with the fixture logstore_data_dir")
     return None
 
 
 def _options(request: pytest.FixtureRequest) -> dict[str, Any]:
-    """Return what the markers of a test say: the nearest first, broker configs laid over others."""
+    """Merge the options of a test's markers; the closest marker wins, broker configs are merged."""
     options = dict(_DEFAULTS)
     configs = dict(_property(line) for line in request.config.getini("logstore_broker_config"))
     for marker in reversed(list(request.node.iter_markers(MARKER))):
         if marker.args:
-            _refuse(f"the marker {MARKER} takes its options by name, not {marker.args[0]!r}")
+            _refuse(f"the marker {MARKER} takes keyword arguments only, not {marker.args[0]!r}")
         for name in marker.kwargs:
             if name not in _DEFAULTS:
                 nearest = get_close_matches(name, _DEFAULTS, 1)
@@ -258,7 +258,7 @@ def _options(request: pytest.FixtureRequest) -> dict[str, Any]:
 def _property(line: str) -> tuple[str, str]:
     key, equals, value = line.partition("=")
     if not equals:
-        _refuse(f"logstore_broker_config has lines key=value, not {line!r}")
+        _refuse(f"logstore_broker_config: expected key=value, got {line!r}")
     return key.strip(), value.strip()
 
 

@@ -1,29 +1,29 @@
-"""Kafka's wire protocol in front of a broker: frames, sessions, and a handler for each API.
+"""Kafka's wire protocol: frames, sessions and a handler for each API.
 
-One event loop in one thread serves a listener (`logstore.runtime.loops`), a coroutine each of its
-connections: requests of a connection are answered one by one, in their order.
+One event loop in one thread serves a listener (`logstore.runtime.loops`), with a coroutine per
+connection. The requests of a connection are handled one by one, in order.
 
-Seams
------
-- **A handler** is a function from (request, session) to a response, in the file of its family
-  (`registry.FAMILIES`), registered by name::
+Interfaces
+----------
+- **A handler** is a function from (request, session) to a response, in one of the modules in
+  `registry.FAMILIES`, registered by name::
 
       @handles("Heartbeat")
       def heartbeat(request: HeartbeatRequest, session: Session) -> HeartbeatResponse: ...
 
-  Requests and responses are messages of `logstore.messages.types`. `registry.Where` says which
-  thread it runs in; a coroutine (`async def`) runs in the loop, waits for others there, and gives
-  what may block to `await session.run(call)`. None as a response sends nothing. An error
-  that it raises closes the connection, as Kafka does: what clients are to be told is in responses.
-- **The session** (`session.Session`) is one connection: its `principal`, `client_id`,
-  `client_host`, the `version` of the request that is being answered, `address` (where clients reach
-  the broker), and `allows(operation, resource_type, name)`, which every handler asks as Kafka does.
-  `ends = True` closes the connection behind the answer.
-- **The service** (`session.service`) is what all connections share: `manager`, `groups`,
-  `transactions`, `authorizer`, `users`, `limits`, `loops` (the event loop), `run`.
-- **Versions** stand in `versions.SERVED`. An API that has a handler and a line there is advertised.
-- **Authentication**: as long as `session.is_authenticated` is False only handlers registered with
-  `before_authentication=True` are called; `session.sasl` is theirs.
-- **Waiting** for logs and replicas is `service.purgatory`; for a group, a callback that ends a
-  future of the loop, by `service.loops.wake`.
+  Requests and responses are messages of `logstore.messages.types`. `registry.Where` gives the
+  thread of the handler. A coroutine (`async def`) runs on the event loop and passes blocking calls
+  to `await session.run(call)`. Returning None sends no response. An exception closes the
+  connection, as in Kafka, so errors for clients belong in the response.
+- **The session** (`session.Session`) is one connection: `principal`, `client_id`, `client_host`,
+  the `version` of the current request, `address` (the advertised address), and
+  `allows(operation, resource_type, name)`, which every handler checks. `ends = True` closes the
+  connection after the response.
+- **The service** (`session.service`) is shared by all connections: `manager`, `groups`,
+  `transactions`, `authorizer`, `credentials`, `limits`, `loops` (the event loop), `run`.
+- **Versions** are in `versions.SERVED`. An API with a handler and an entry there is advertised.
+- **Authentication**: while `session.is_authenticated` is False, only handlers registered with
+  `before_authentication=True` are called; they use `session.sasl`.
+- **Waiting** for logs and replicas uses `service.purgatory`; waiting for a group uses a callback
+  that completes a future through `service.loops.wake`.
 """

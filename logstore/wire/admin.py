@@ -1,7 +1,7 @@
-"""The APIs of topics, partitions and log directories.
+"""Admin APIs for topics, partitions and log directories.
 
-Replicas stay where they were put: reassignments elsewhere are refused.
-Source: Kafka's ReplicationControlManager, ControllerApis, KafkaApis and ReplicaManager, 3.9.
+A reassignment that would change the replicas of a partition is refused.
+Source: ReplicationControlManager, ControllerApis, KafkaApis and ReplicaManager of Kafka 3.9.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ CreatedTopic = CreateTopicsResponse.CreatableTopicResult
 
 @handles("CreateTopics", Where.APART)
 def create_topics(request: CreateTopicsRequest, session: Session) -> CreateTopicsResponse:
-    """Create topics; one that is refused keeps from no other."""
+    """Create topics; each succeeds or fails independently of the others."""
     asked = Counter(topic.name for topic in request.topics)
     may_create_any = session.allows("create", "cluster")
     default = session.service.manager.broker_config.num_partitions
@@ -142,7 +142,7 @@ def _create(
 def _placement(
     topic: CreateTopicsRequest.CreatableTopic, default: int, nodes: Nodes
 ) -> tuple[int, int]:
-    """Return how many partitions a new topic gets, and replicas, if there are brokers for them."""
+    """Return the numbers of partitions and replicas of a new topic, or raise `Refusal`."""
     if topic.assignments:
         if topic.replication_factor != _BROKERS_DEFAULT:
             raise Refusal(
@@ -190,7 +190,7 @@ def _placement(
 
 
 def check_replicas(broker_ids: Sequence[int], nodes: Nodes) -> None:
-    """Refuse replicas elsewhere than on brokers that run."""
+    """Raise `Refusal` unless all replicas are on distinct running brokers."""
     if not broker_ids:
         raise Refusal(
             "INVALID_REPLICA_ASSIGNMENT",
@@ -216,7 +216,7 @@ DeletedTopic = DeleteTopicsResponse.DeletableTopicResult
 
 @handles("DeleteTopics", Where.APART)
 def delete_topics(request: DeleteTopicsRequest, session: Session) -> DeleteTopicsResponse:
-    """Delete topics by name, or from version 6 on by id."""
+    """Delete topics by name, or by id since version 6."""
     asked = Counter(
         [
             *((name, ZERO_UUID) for name in request.topic_names),
@@ -237,7 +237,7 @@ def delete_topics(request: DeleteTopicsRequest, session: Session) -> DeleteTopic
 
 
 def _delete(asked: DeletedTopic, session: Session) -> None:
-    """Delete a topic; its name and id stand in the answer as far as the client may know them."""
+    """Delete a topic; the response has its name and id only if the client may describe it."""
     name = asked.name
     if asked.topic_id != ZERO_UUID:
         if name is not None:
@@ -266,7 +266,7 @@ def _delete(asked: DeletedTopic, session: Session) -> None:
 def create_partitions(
     request: CreatePartitionsRequest, session: Session
 ) -> CreatePartitionsResponse:
-    """Let topics have more partitions."""
+    """Add partitions to topics."""
     asked = Counter(topic.name for topic in request.topics)
     catalog = session.service.manager.catalog
     now = {topic.name: len(topic.partitions) for topic in catalog.topics()}
@@ -327,7 +327,7 @@ DeletedPartition = DeleteRecordsResponse.DeleteRecordsPartitionResult
 
 @handles("DeleteRecords")
 async def delete_records(request: DeleteRecordsRequest, session: Session) -> DeleteRecordsResponse:
-    """Delete the records below an offset in each partition, on all live replicas (KIP-107)."""
+    """Delete records below an offset in each partition, on all live replicas (KIP-107)."""
     service = session.service
     begun: list[tuple[DeletedPartition, DelayedDeletion]] = []
 
@@ -382,7 +382,7 @@ def _deleted(
 def describe_producers(
     request: DescribeProducersRequest, session: Session
 ) -> DescribeProducersResponse:
-    """Return what each partition here, led or followed, knows of its producers (KIP-664)."""
+    """Return the producer state of partitions with a replica on this broker (KIP-664)."""
     return DescribeProducersResponse(
         topics=[
             DescribeProducersResponse.TopicResponse(
@@ -430,7 +430,7 @@ def _producers_of(
 
 @handles("DescribeLogDirs")
 def describe_log_dirs(request: DescribeLogDirsRequest, session: Session) -> DescribeLogDirsResponse:
-    """Tell the data directories, and the bytes of each partition in them."""
+    """Return the log directories and the size of each partition in them."""
     if not session.allows("describe", "cluster"):
         code = KAFKA_CODES["CLUSTER_AUTHORIZATION_FAILED"] if session.version >= 3 else 0
         return DescribeLogDirsResponse(error_code=code)
@@ -473,7 +473,7 @@ def describe_log_dirs(request: DescribeLogDirsRequest, session: Session) -> Desc
 def alter_replica_log_dirs(
     request: AlterReplicaLogDirsRequest, session: Session
 ) -> AlterReplicaLogDirsResponse:
-    """Move partitions to other data directories; answered when they are there."""
+    """Move partitions to other log directories; respond when they have been moved."""
     is_allowed = session.allows("alter", "cluster")
     results: dict[str, AlterReplicaLogDirsResponse.AlterReplicaLogDirTopicResult] = {}
     for directory in request.dirs:
@@ -501,11 +501,11 @@ def alter_replica_log_dirs(
     return AlterReplicaLogDirsResponse(results=list(results.values()))
 
 
-# -- leaders and replicas that cannot move -------------------------------------------------------
+# -- leaders and replicas ------------------------------------------------------------------------
 
 
 def _partitions(asked: Iterable[Any] | None, session: Session) -> dict[str, list[int]]:
-    """Return the partitions that are asked for by topic, all if that is None."""
+    """Return the requested partitions by topic; all partitions if `asked` is None."""
     if asked is not None:
         found: dict[str, list[int]] = {}
         for topic in asked:
@@ -525,12 +525,15 @@ def _check_exists(topic: str, number: int, session: Session) -> TopicPartition:
 
 
 _UNCLEAN = 1
-"""Type of an election: 0 is that of the preferred replica."""
+"""Election type UNCLEAN; PREFERRED is 0."""
 
 
 @handles("ElectLeaders")
 def elect_leaders(request: ElectLeadersRequest, session: Session) -> ElectLeadersResponse:
-    """Let preferred replicas lead, or any where none can; of all, those that need it."""
+    """Elect preferred or, if unclean, any live replicas as leaders.
+
+    Without a list of partitions, the response has only those whose leader changed.
+    """
     if not session.allows("alter", "cluster"):
         return _elections_refused(request, session)
     is_all = request.topic_partitions is None
@@ -559,7 +562,7 @@ def elect_leaders(request: ElectLeadersRequest, session: Session) -> ElectLeader
 
 
 def _elections_refused(request: ElectLeadersRequest, session: Session) -> ElectLeadersResponse:
-    """Return an answer with an error for each partition, and for the whole since version 1."""
+    """Return a response with an error for each partition and, since version 1, at top level."""
     code = KAFKA_CODES["CLUSTER_AUTHORIZATION_FAILED"]
     return ElectLeadersResponse(
         error_code=code if session.version else 0,
@@ -582,7 +585,7 @@ def _elections_refused(request: ElectLeadersRequest, session: Session) -> ElectL
 def alter_partition_reassignments(
     request: AlterPartitionReassignmentsRequest, session: Session
 ) -> AlterPartitionReassignmentsResponse:
-    """Take reassignments to where the replicas are already; refuse all others."""
+    """Accept reassignments to the current replicas; refuse all others."""
     if not session.allows("alter", "cluster"):
         code = KAFKA_CODES["CLUSTER_AUTHORIZATION_FAILED"]
         return AlterPartitionReassignmentsResponse(error_code=code, error_message=None)
@@ -599,9 +602,7 @@ def alter_partition_reassignments(
                     raise Refusal("NO_REASSIGNMENT_IN_PROGRESS", None)
                 check_replicas(partition.replicas, session.service.nodes)
                 if set(partition.replicas) != set(session.service.nodes.partition(tp).replicas):
-                    raise Refusal(
-                        "INVALID_REPLICA_ASSIGNMENT", "Replicas stay where they are, here."
-                    )
+                    raise Refusal("INVALID_REPLICA_ASSIGNMENT", "Moving replicas is not supported.")
             except LogStoreError as error:
                 result.error_code, result.error_message = code_of(error), message_of(error)
             found.append(result)
@@ -617,7 +618,7 @@ def alter_partition_reassignments(
 def list_partition_reassignments(
     request: ListPartitionReassignmentsRequest, session: Session
 ) -> ListPartitionReassignmentsResponse:
-    """Answer that there are none."""
+    """Return an empty list: reassignments complete immediately."""
     allowed = session.allows("describe", "cluster")
     code = 0 if allowed else KAFKA_CODES["CLUSTER_AUTHORIZATION_FAILED"]
     return ListPartitionReassignmentsResponse(error_code=code, error_message=None)

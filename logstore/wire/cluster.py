@@ -1,4 +1,4 @@
-"""The APIs of who is there: ApiVersions, Metadata, DescribeCluster, DescribeTopicPartitions.
+"""Metadata APIs: ApiVersions, Metadata, DescribeCluster and DescribeTopicPartitions.
 
 Source: Kafka's KafkaApis, 3.9.
 """
@@ -35,12 +35,12 @@ if TYPE_CHECKING:
     from logstore.wire.session import Session
 
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
-"""What a client may call itself and its version (KIP-511)."""
+"""Valid names and versions of client software (KIP-511)."""
 
 
 @handles("ApiVersions", Where.LOOP, before_authentication=True)
 def api_versions(request: ApiVersionsRequest, session: Session) -> ApiVersionsResponse:
-    """Tell what is served, in which versions."""
+    """Return the served APIs and their versions."""
     if session.version >= 3 and not (
         _SOFTWARE.fullmatch(request.client_software_name)
         and _SOFTWARE.fullmatch(request.client_software_version)
@@ -58,12 +58,12 @@ DescribedTopic = MetadataResponse.MetadataResponseTopic
 
 @handles("Metadata")
 def metadata(request: MetadataRequest, session: Session) -> MetadataResponse:
-    """Tell the brokers, and topics with their partitions: those asked for, or all."""
+    """Return the brokers and the requested topics, or all topics."""
     asked = request.topics or []
     if session.version < _TOPIC_IDS_FROM and any(
         topic.name is None or topic.topic_id != ZERO_UUID for topic in asked
     ):
-        # Versions 10 and 11 have the field, but cannot answer it.
+        # Versions 10 and 11 have the field for topic ids, but do not support them.
         code = KAFKA_CODES["INVALID_REQUEST"]
         topics = [DescribedTopic(error_code=code, name=each.name or "") for each in asked]
         return MetadataResponse(topics=topics)
@@ -87,7 +87,7 @@ def metadata(request: MetadataRequest, session: Session) -> MetadataResponse:
 def _described_topics(request: MetadataRequest, session: Session) -> list[DescribedTopic]:
     topics = request.topics
     with_operations = bool(request.include_topic_authorized_operations)
-    # All of them: no list, or in version 0, which had no null, an empty one.
+    # Null requests all topics, as does an empty list in version 0, which has no null.
     if topics is None or (session.version == 0 and not topics):
         return [
             _described(topic, session, with_operations=with_operations)
@@ -95,7 +95,7 @@ def _described_topics(request: MetadataRequest, session: Session) -> list[Descri
             if session.allows("describe", "topic", topic.name)
         ]
     may_create = session.service.auto_create and request.allow_auto_topic_creation
-    # Each topic is described once, as in Kafka, however often it is named.
+    # As in Kafka, a topic that is listed several times is described once.
     named = {(each.name, each.topic_id): each for each in topics}
     return [
         _described_one(topic, session, may_create=may_create, with_operations=with_operations)
@@ -137,7 +137,7 @@ def _described_one(
 
 
 def _created(name: str, session: Session) -> Topic:
-    """Create a topic that is asked for; that of the groups as their coordinator has it."""
+    """Auto-create a topic; `__consumer_offsets` is created by the group coordinator."""
     service = session.service
     if name in INTERNAL_COMPACTED_TOPICS:
         if name == GROUP_OFFSETS_TOPIC:
@@ -196,7 +196,7 @@ _CONTROLLERS = 2
 
 @handles("DescribeCluster", Where.LOOP)
 def describe_cluster(request: DescribeClusterRequest, session: Session) -> DescribeClusterResponse:
-    """Tell the cluster: its brokers, and which is the controller."""
+    """Return the brokers of the cluster and the controller."""
     response = DescribeClusterResponse(endpoint_type=request.endpoint_type)
     if request.endpoint_type != _BROKERS:
         known = request.endpoint_type == _CONTROLLERS
@@ -219,14 +219,14 @@ def describe_cluster(request: DescribeClusterRequest, session: Session) -> Descr
 
 
 _PARTITIONS_MAX = 2000
-"""Most partitions in one answer (Kafka's max.request.partition.size.limit)."""
+"""Most partitions in one response (Kafka's max.request.partition.size.limit)."""
 
 
 @handles("DescribeTopicPartitions")
 def describe_topic_partitions(
     request: DescribeTopicPartitionsRequest, session: Session
 ) -> DescribeTopicPartitionsResponse:
-    """Tell topics with their partitions, by name, in pieces that a cursor connects (KIP-966)."""
+    """Return topics and their partitions by name, one page at a time (KIP-966)."""
     names = sorted({topic.name for topic in request.topics})
     if not names:
         names = [topic.name for topic in session.service.nodes.topics()]
@@ -259,7 +259,7 @@ def describe_topic_partitions(
                 name=found.name,
                 topic_id=found.topic_id,
                 is_internal=found.is_internal,
-                # Also of a topic that is not there, as Kafka does.
+                # As in Kafka, also for a topic that does not exist.
                 topic_authorized_operations=session.operations_on("topic", name),
                 partitions=[_with_elr(each) for each in partitions],
             )

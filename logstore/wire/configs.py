@@ -1,6 +1,6 @@
-"""The APIs of configurations: DescribeConfigs, AlterConfigs, IncrementalAlterConfigs.
+"""Configuration APIs: DescribeConfigs, AlterConfigs and IncrementalAlterConfigs.
 
-Source: Kafka's ConfigHelper, ConfigAdminManager and ConfigurationControlManager, 3.9.
+Source: ConfigHelper, ConfigAdminManager and ConfigurationControlManager of Kafka 3.9.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
 
 class ResourceType(IntEnum):
-    """Things with a configuration, by the protocol's numbers (ConfigResource.Type)."""
+    """Types of configurable resources, as in ConfigResource.Type."""
 
     TOPIC = 2
     BROKER = 4
@@ -65,7 +65,7 @@ SOURCES = {
     ORIGIN_BROKER: 4,
     ORIGIN_DEFAULT: 5,
 }
-"""Numbers of the protocol for where a value comes from (DescribeConfigsResponse.ConfigSource)."""
+"""Protocol codes of config sources (DescribeConfigsResponse.ConfigSource)."""
 
 _TYPES = {
     Kind.BOOLEAN: 1,
@@ -75,7 +75,7 @@ _TYPES = {
     Kind.DOUBLE: 6,
     Kind.LIST: 7,
 }
-"""Numbers of the protocol for types of values (DescribeConfigsResponse.ConfigType)."""
+"""Protocol codes of config types (DescribeConfigsResponse.ConfigType)."""
 
 _UNKNOWN_TYPE = 0
 
@@ -85,7 +85,7 @@ Synonym = DescribeConfigsResponse.DescribeConfigsSynonym
 
 @handles("DescribeConfigs")
 def describe_configs(request: DescribeConfigsRequest, session: Session) -> DescribeConfigsResponse:
-    """Tell what is configured, and where it comes from."""
+    """Return config values and their sources."""
     results = []
     distinct = {
         (each.resource_type, each.resource_name, tuple(each.configuration_keys or ())): each
@@ -128,7 +128,7 @@ def _rows(kind: int, name: str, session: Session) -> Iterator[Row]:
         is_default = _check_broker(kind, name, session)
         config = session.service.manager.broker_config
         if kind == ResourceType.BROKER_LOGGER:
-            return iter(())  # no logger of Kafka's names
+            return iter(())  # Kafka's loggers do not exist here
         if is_default:
             return map(_broker_row, describe_cluster_wide(config))
         return chain(_listener_rows(session), map(_broker_row, describe_broker(config)))
@@ -136,7 +136,7 @@ def _rows(kind: int, name: str, session: Session) -> Iterator[Row]:
 
 
 def _check_broker(kind: int, name: str, session: Session) -> bool:
-    """Refuse other brokers; return whether the settings of all brokers are meant."""
+    """Refuse other brokers; return whether the request is for the cluster-wide defaults."""
     if name == "" and kind == ResourceType.BROKER:
         return True
     node_id = session.service.node_id
@@ -156,7 +156,7 @@ def _topic_rows(topic: Topic, session: Session) -> Iterator[Row]:
 
 
 def _listener_rows(session: Session) -> Iterator[Row]:
-    """Yield where this listener is found; clients of Kafka ask for it under its key."""
+    """Yield the address of this listener under Kafka's key."""
     protocol = "SSL" if session.is_encrypted else "PLAINTEXT"
     if session.service.authenticates:
         protocol = f"SASL_{protocol}"
@@ -168,7 +168,7 @@ def _listener_rows(session: Session) -> Iterator[Row]:
         config_source=SOURCES[ORIGIN_BROKER],
         synonyms=[],
         config_type=_TYPES[Kind.LIST],
-        documentation="Where clients find this listener.",
+        documentation="The address that clients use to connect to this listener.",
     )
 
 
@@ -206,7 +206,7 @@ def _row(
 
 @handles("AlterConfigs")
 def alter_configs(request: AlterConfigsRequest, session: Session) -> AlterConfigsResponse:
-    """Replace configurations: what is not named goes back to its default."""
+    """Replace all overrides of a resource; keys not in the request return to their defaults."""
 
     def operations(
         resource: AlterConfigsRequest.AlterConfigsResource, own: Mapping[str, str]
@@ -229,7 +229,7 @@ def alter_configs(request: AlterConfigsRequest, session: Session) -> AlterConfig
 def incremental_alter_configs(
     request: IncrementalAlterConfigsRequest, session: Session
 ) -> IncrementalAlterConfigsResponse:
-    """Change single keys (KIP-339)."""
+    """Change individual config keys (KIP-339)."""
 
     def operations(
         resource: IncrementalAlterConfigsRequest.AlterConfigsResource, own: Mapping[str, str]
@@ -261,7 +261,7 @@ def _altered(
     operations: Callable[[Any, Mapping[str, str]], Iterator[tuple[str, Operation, object]]],
     response: type[AlterConfigsResponse] | type[IncrementalAlterConfigsResponse],
 ) -> list[Any]:
-    """Change one resource after another; one that is refused keeps from no other."""
+    """Change resources one by one; a refusal does not affect the others."""
     counts = Counter((each.resource_type, each.resource_name) for each in request.resources)
     results = []
     for resource in request.resources:
@@ -285,7 +285,7 @@ def _altered(
 
 
 def _alter_topic(
-    resource: Any,  # noqa: ANN401  # that of either request
+    resource: Any,  # noqa: ANN401  # a resource of either request type
     session: Session,
     operations: Callable[[Any, Mapping[str, str]], Iterator[tuple[str, Operation, object]]],
     *,
@@ -304,10 +304,10 @@ def _alter_topic(
         missing = Refusal("UNKNOWN_TOPIC_OR_PARTITION", text)
     now = {key: row.value for key, row in describe(own, manager.broker_config).items()}
     values, unset = applied_operations(operations(resource, own), STORED_TOPIC_KEYS, now)
-    # Who takes back what nobody ever set is not refused, whatever the key.
+    # As in Kafka, unsetting a key that is not set always succeeds, even for unknown keys.
     unset = [key for key in unset if key in own]
     if validate_only or missing is not None:
-        # A value that cannot be comes before a topic that is not there.
+        # As in Kafka, an invalid value is reported before an unknown topic.
         altered_overrides(own, values, unset, manager.broker_config)
         if missing is not None:
             raise missing
@@ -316,7 +316,7 @@ def _alter_topic(
 
 
 def _alter_broker(
-    resource: Any,  # noqa: ANN401  # that of either request
+    resource: Any,  # noqa: ANN401  # a resource of either request type
     session: Session,
     operations: Callable[[Any, Mapping[str, str]], Iterator[tuple[str, Operation, object]]],
     *,

@@ -1,8 +1,8 @@
-"""One connection: bytes to frames, frames to requests, requests to responses, in their order.
+"""A client connection: splits bytes into frames, decodes requests and sends responses in order.
 
-A coroutine answers one request after another. The next one waits until the client has read the
-response. The socket is not read while as many requests wait as the limits allow, nor while the
-requests of all connections hold as many bytes as they may (`RequestPool`).
+One coroutine handles the requests one after another, and waits until the client has read the
+previous response. Reading the socket pauses while too many requests of this connection are queued,
+or while the requests of all connections hold too many bytes (`RequestPool`).
 """
 
 from __future__ import annotations
@@ -45,38 +45,38 @@ FAILED_AUTHENTICATION_DELAY_S = 0.1
 """Kafka's connection.failed.authentication.delay.ms."""
 
 JOINED_BYTES = 64 << 10
-"""Responses up to this size go out in one piece, which costs less than a second system call."""
+"""Responses up to this size are joined: copying costs less than a second system call."""
 
 ELEMENT_BYTES = 512
-"""Memory that an element of a large request takes, with its place in the response, about."""
+"""Approximate memory per array element of a large request and its response."""
 
 _TURN_S = 0.005
-"""Time for which requests of one connection are answered before others have their turn."""
+"""Time for which one connection is served before the event loop runs others."""
 
 _SMALL_CHUNK_BYTES = 4 << 10
-"""Smaller pieces of a request are collected in one array: an object for each would cost more."""
+"""Smaller chunks are appended to one bytearray, which uses less memory than an object each."""
 
 
 class Connection(asyncio.Protocol):
-    """One client, from accepted to closed.
+    """One client connection.
 
     Parameters
     ----------
     new_session : callable
-        Makes the session of a transport; None if there are connections enough.
+        Creates the session of a transport; returns None if a connection limit is reached.
     on_request : callable
-        Told of each request before it is answered, with its head, message and size.
+        Called with the session, header, message and size of each request before it is handled.
     on_end : callable
-        Told of this connection once it is gone.
+        Called with this connection after it is closed.
     pool : RequestPool
-        Counts the bytes of requests.
+        Limits the bytes of queued requests.
     start : callable
-        Starts the task that answers.
+        Starts the task that handles requests.
 
     Attributes
     ----------
     active_at : float
-        When a byte last moved in either direction, in the loop's time.
+        Time of the last byte received or sent, by the event loop's clock.
     """
 
     def __init__(
@@ -116,7 +116,7 @@ class Connection(asyncio.Protocol):
     # -- the transport's calls -----------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Begin to answer."""
+        """Create the session and start the task that handles requests."""
         self._transport = cast("asyncio.Transport", transport)
         session = self._new_session(self._transport, self)
         if session is None:
@@ -128,7 +128,7 @@ class Connection(asyncio.Protocol):
         self._task = self._start(self._answer_all())
 
     def data_received(self, data: bytes) -> None:
-        """Take the requests out of what has arrived."""
+        """Split received bytes into requests."""
         if self._is_over:
             return
         self.active_at = self._loop.time()
@@ -154,7 +154,7 @@ class Connection(asyncio.Protocol):
             chunks.append(bytearray(data))
 
     def _take_frames(self) -> bool:
-        """Take the complete requests out of the chunks; False if there is none."""
+        """Move complete requests from the chunks to the queue; return whether there were any."""
         chunks = self._chunks
         data = b"".join(chunks) if len(chunks) > 1 else chunks[0]
         ends = []
@@ -176,7 +176,7 @@ class Connection(asyncio.Protocol):
         self._received = end - at
         if not ends:
             return False
-        # What is decoded refers to these bytes, and must not keep a larger rest in memory.
+        # Decoded messages refer to these bytes; a copy keeps them from retaining a larger rest.
         view = memoryview(data if end - at <= at else data[:at])
         start = 0
         for stop in ends:
@@ -191,35 +191,35 @@ class Connection(asyncio.Protocol):
 
     @property
     def missing_bytes(self) -> int:
-        """Bytes that the request which is being received may still lack; 0 between two requests."""
+        """Most bytes still missing from a partly received request; 0 between requests."""
         if not self._received:
             return 0
-        if self._received < LENGTH.size:  # of which its length is a part
+        if self._received < LENGTH.size:  # its size is not known yet
             return self._frame_limit()
         return self._wanted - self._received
 
     @property
     def held_bytes(self) -> int:
-        """Bytes that the requests of the connection hold in memory."""
+        """Bytes held in memory by the requests of this connection."""
         return self._waiting_bytes + self._answering_bytes
 
     @property
     def held_since(self) -> float:
-        """When the oldest request in memory began to arrive, or to be answered."""
+        """Time when the oldest request in memory began to arrive, or its handling began."""
         return self._answering_since if self._answering_bytes else self._frame_began_at
 
     def hold(self) -> None:
-        """Stop reading the socket: the pool of requests is full."""
+        """Stop reading the socket because the request pool is full."""
         self._is_held = True
         self._steer()
 
     def let_go(self) -> None:
-        """Read the socket again."""
+        """Resume reading the socket."""
         self._is_held = False
         self._steer()
 
     def _steer(self) -> None:
-        """Read the socket, unless there is a reason not to."""
+        """Pause or resume reading, as the limits require."""
         reads = not (self._has_enough or self._is_held)
         if reads is self._is_reading or self._is_over:
             return
@@ -236,28 +236,28 @@ class Connection(asyncio.Protocol):
         return limits.frame_bytes_before_authentication
 
     def pause_writing(self) -> None:
-        """Answer no more until the client has read what was sent."""
+        """Stop handling requests until the client has read the responses."""
         self._can_write = False
 
     def resume_writing(self) -> None:
-        """Go on."""
+        """Continue handling requests."""
         self._can_write = True
         self.active_at = self._loop.time()
         if self._drain_waiter is not None and not self._drain_waiter.done():
             self._drain_waiter.set_result(None)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Give up what is under way for a client that has gone."""
+        """Cancel the requests of a client that disconnected."""
         self._end()
         self._on_end(self)
 
     def abort(self) -> None:
-        """Close at once, whatever is under way."""
+        """Close immediately and cancel all requests."""
         self._end()
         self._transport.abort()
 
     def _end(self) -> None:
-        """Answer nothing more, and keep no bytes of what was not answered."""
+        """Stop handling requests and release the bytes of those queued."""
         self._is_over = True
         if self._session is not None:
             self._session.is_over = True
@@ -277,7 +277,7 @@ class Connection(asyncio.Protocol):
 
     @property
     def is_idle(self) -> bool:
-        """Whether it waits for its client, be it to ask or to read."""
+        """Whether it waits for its client to send a request or read a response."""
         waits = self._frame_waiter is not None or self._drain_waiter is not None
         return waits and not self._is_held
 
@@ -288,16 +288,16 @@ class Connection(asyncio.Protocol):
             while not self._session.ends:
                 await self._answer_next()
                 if self._session.has_failed:
-                    # A client that finds answer and end at once may hear the end alone.
+                    # If response and close arrive together, some clients only notice the close.
                     await asyncio.sleep(FAILED_AUTHENTICATION_DELAY_S)
                 if not self._can_write:
                     self._drain_waiter = self._loop.create_future()
                     await self._drain_waiter
                     self._drain_waiter = None
         except NotServed as error:
-            # Kafka: InvalidRequestException, UnsupportedVersionException; the connection ends.
+            # Kafka closes the connection: InvalidRequestException, UnsupportedVersionException.
             logger.info("%s: %s", self._session.client_host, error)
-        except IllegalStateError:  # the broker is closed, and answers nothing
+        except IllegalStateError:  # the broker was closed
             pass
         except asyncio.CancelledError:
             raise
@@ -337,7 +337,7 @@ class Connection(asyncio.Protocol):
             try:
                 token = answer_token(bytes(frame), session)
             except LogStoreError as error:
-                # Without a header there is no place for an error: the connection ends.
+                # A token has no header and so no error code: close the connection.
                 raise NotServed(str(error)) from error
             self._send([LENGTH.pack(len(token)), token])
             return
@@ -350,11 +350,11 @@ class Connection(asyncio.Protocol):
         if served is None or handler is None or not served.first <= head.version <= served.last:
             if head.api.key != API_VERSIONS:
                 raise NotServed(f"{head.api.name} {head.version} is not served")
-            # Who asks does not know yet what we speak: version 0 everybody reads (KIP-511).
+            # The client does not know our versions yet, and every client reads version 0 (KIP-511).
             self._send(response_frame(head, _unknown_api_versions(session), 0))
             return
         if not session.is_authenticated and not handler.before_authentication:
-            # Kafka: IllegalSaslStateException; the connection ends.
+            # Kafka closes the connection: IllegalSaslStateException.
             raise NotServed(f"{head.api.name} before the authentication")
         try:
             few = min(ELEMENTS_IN_LOOP, service.limits.entries)
@@ -383,7 +383,7 @@ class Connection(asyncio.Protocol):
             self._send(response_frame(head, response))
 
     async def _decode_large(self, head: Head, frame: Buffer) -> tuple[Message, int]:
-        """Return the message of a large request, and the elements of its arrays."""
+        """Decode a large request in a worker; return it and its number of array elements."""
         service = self._session.service
         limit = service.limits.entries
         try:
@@ -398,7 +398,7 @@ class Connection(asyncio.Protocol):
     async def _handle_by_rules(
         self, handler: Handler, head: Head, frame: Buffer, request: Message
     ) -> Message | None:
-        """Answer a request as the rules of `Listener.fail` let it."""
+        """Handle a request under the rules of `Listener.fail`."""
         session, name_of_id = self._session, self._session.service.topic_of_id
         struck = session.service.faults.strike(call_of(head, request, name_of_id))
         for rule in struck:
@@ -414,7 +414,7 @@ class Connection(asyncio.Protocol):
             return None
         subject = Subject.of(rule, head.version, name_of_id)
         refusal = refusal_of(head, request, error, subject)
-        # Another copy: the request as it came stays as it is, for whoever looks at it afterwards.
+        # Decode a second copy: `Listener.requests` keeps the first one unchanged.
         rest, _ = parse_body(head, frame, session.service.limits.entries)
         if not rule.after:
             is_left = without(rest, subject)
@@ -451,7 +451,7 @@ class Connection(asyncio.Protocol):
         if sum(map(len, buffers)) <= JOINED_BYTES:
             transport.write(b"".join(buffers))
             return
-        for buffer in buffers:  # `writelines` of Python 3.11 would join them
+        for buffer in buffers:  # `writelines` joins them in Python 3.11
             transport.write(buffer)
 
 

@@ -1,7 +1,7 @@
-"""The APIs of records: Produce, Fetch, ListOffsets, OffsetForLeaderEpoch.
+"""Record APIs: Produce, Fetch, ListOffsets and OffsetForLeaderEpoch.
 
-Batches go into the log and out of it as they are; nobody here unpacks one.
-Source: Kafka's KafkaApis, ReplicaManager, Partition and UnifiedLog, 3.9.
+Batches pass through as bytes; this module never decodes their records.
+Source: KafkaApis, ReplicaManager, Partition and UnifiedLog of Kafka 3.9.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ NONE = 0
 _ALL = -1
 _ACKS = (_ALL, 0, 1)
 _ABORTABLE_FROM = 11
-"""The first version whose clients know TRANSACTION_ABORTABLE (KIP-890)."""
+"""First Produce version that may answer TRANSACTION_ABORTABLE (KIP-890)."""
 
 _WITHOUT_LOG_START = (
     UnknownTopicOrPartitionError,
@@ -79,20 +79,20 @@ _WITHOUT_LOG_START = (
     InvalidTxnStateError,
     KafkaStorageError,
 )
-"""Errors that Kafka answers without telling the log start."""
+"""Errors whose responses carry no log start offset in Kafka."""
 
 ProducedPartition = ProduceResponse.PartitionProduceResponse
 
 
 @handles("Produce")
 async def produce(request: ProduceRequest, session: Session) -> ProduceResponse | None:
-    """Append one batch to each of some partitions; with acks=all wait until replicas have them."""
+    """Append a batch to each partition; with acks=all, wait for the in-sync replicas."""
     service = session.service
     load = _Load.of(request)
     session.is_large = session.is_large or load.takes_long
     appended = await session.run(partial(_append_all, request, session, load.is_transactional))
     if request.acks == 0:
-        # Nobody hears of an error but by the end of the connection.
+        # The client expects no response, so an error closes the connection.
         session.ends = any(
             partition.error_code
             for topic in appended.responses
@@ -111,22 +111,22 @@ async def produce(request: ProduceRequest, session: Session) -> ProduceResponse 
 
 
 _LOOP_BYTES = 2 << 20
-"""Bytes of records, decompressed, that are checked and appended in the loop's own thread."""
+"""Most decompressed bytes that are validated and appended on the event loop."""
 
 _LOOP_RECORDS = 20_000
-"""Records for which that is done; without compiled kernels they take some 40 ms."""
+"""Most records that are appended on the event loop; about 40 ms without compiled kernels."""
 
 
 class _Load(NamedTuple):
-    """What the headers of a request's batches tell; the log checks the rest of them.
+    """Estimated work of a Produce request, from its batch headers.
 
     Attributes
     ----------
     takes_long : bool
-        Whether the records may be more work than the loop should do. A batch of a few hundred bytes
-        may decompress to a million records, or to 256 MiB.
+        Whether appending may block the event loop for too long. A batch of a few hundred bytes
+        can decompress to a million records, or to 256 MiB.
     is_transactional : bool
-        Whether a batch is transactional.
+        Whether any batch is transactional.
     """
 
     takes_long: bool
@@ -141,13 +141,13 @@ class _Load(NamedTuple):
                 data = partition.records
                 if data is None or len(data) < layout.HEADER_SIZE:
                     continue
-                assert not isinstance(data, list), "what was decoded is in one piece"
+                assert not isinstance(data, list), "decoded records are one buffer"
                 attributes = data[layout.ATTRIBUTES_POSITION + 1]
                 if attributes & layout.TRANSACTIONAL_BIT:
                     is_transactional |= data[layout.MAGIC_POSITION] == layout.MAGIC
                 codec_id = attributes & layout.CODEC_MASK
                 size += len(data)
-                if Codec.NONE < codec_id <= Codec.ZSTD:  # others are refused by their header
+                if Codec.NONE < codec_id <= Codec.ZSTD:  # the log refuses unknown codecs
                     section = memoryview(data)[layout.HEADER_SIZE :]
                     size += size_bound(Codec(codec_id), section)
                 (records,) = LENGTH.unpack_from(data, layout.RECORD_COUNT_POSITION)
@@ -157,7 +157,7 @@ class _Load(NamedTuple):
 
 
 class _Appended(NamedTuple):
-    """Answers to a Produce request as they are without waiting, and what waits."""
+    """Immediate responses to a Produce request, and the appends that wait for replicas."""
 
     responses: list[ProduceResponse.TopicProduceResponse]
     delayed: dict[TopicPartition, DelayedAppend]
@@ -166,7 +166,7 @@ class _Appended(NamedTuple):
 def _put(
     responses: Iterable[ProduceResponse.TopicProduceResponse], name: str, found: ProducedPartition
 ) -> None:
-    """Put an answer in the place of that for the same partition."""
+    """Replace the response of one partition."""
     for topic in responses:
         if topic.name == name:
             topic.partition_responses = [
@@ -264,11 +264,11 @@ def _refusal(index: int, error: LogStoreError, log: Log | None) -> ProducedParti
 
 
 def _one_batch(records: Buffer | list[Buffer] | None, version: int) -> bytes | int:
-    """Return the one batch that a request may have for a partition, or the code of an error.
+    """Return the single batch sent for a partition, or an error code.
 
-    What is wrong inside of it the log tells. Source: ProduceRequest.validateRecords.
+    The log validates the contents of the batch. Source: ProduceRequest.validateRecords.
     """
-    assert not isinstance(records, list), "what was decoded is in one piece"
+    assert not isinstance(records, list), "decoded records are one buffer"
     data = b"" if records is None else bytes(records)
     end = _batch_end(data, 0)
     if end is None or data[layout.MAGIC_POSITION] != layout.MAGIC:
@@ -282,7 +282,7 @@ def _one_batch(records: Buffer | list[Buffer] | None, version: int) -> bytes | i
 
 
 def _batch_end(data: bytes, at: int) -> int | None:
-    """Return where the batch at a position ends; None if it is not whole."""
+    """Return the end position of the batch at a position, or None if it is truncated."""
     if len(data) - at < layout.HEADER_SIZE:
         return None
     (length,) = LENGTH.unpack_from(data, at + layout.BATCH_LENGTH_POSITION)
@@ -291,10 +291,10 @@ def _batch_end(data: bytes, at: int) -> int | None:
 
 
 def _restamped(data: bytes, shift_ms: int) -> bytes:
-    """Return a client's batch as of a clock that is ahead of the client's.
+    """Shift the timestamps of a client's batch to the broker's clock.
 
-    Only base and largest timestamp are told in full; the records' own count from the first. A batch
-    that is damaged, or has no times, is left as it is.
+    Only the base and maximum timestamps change, since record timestamps are deltas. Damaged
+    batches and batches without timestamps are returned unchanged.
     """
     batch = RecordBatch(data)
     header = batch.header
@@ -307,11 +307,11 @@ def _restamped(data: bytes, shift_ms: int) -> bytes:
     return pack_batch(body, base_offset, leader_epoch, *covered)
 
 
-# -- what all that read have in common -----------------------------------------------------------
+# -- isolation levels ----------------------------------------------------------------------------
 
 
 def isolation_of(level: int) -> Isolation:
-    """Return the isolation that a request's number stands for."""
+    """Return the isolation level for its number in a request."""
     return Isolation.READ_COMMITTED if level else Isolation.READ_UNCOMMITTED
 
 
@@ -325,7 +325,7 @@ FetchedPartition = FetchResponse.PartitionData
 
 @dataclass(slots=True)
 class _Wanted:
-    """One partition of a Fetch request: its log, or why it has none."""
+    """A partition of a Fetch request, with its log or an error code."""
 
     topic: FetchRequest.FetchTopic
     partition: FetchRequest.FetchPartition
@@ -335,9 +335,9 @@ class _Wanted:
 
 
 class _Found(NamedTuple):
-    """Answer of all partitions at one moment.
+    """Response for all partitions from one read.
 
-    `waits` is False if there is something that a client should know at once, whatever its size.
+    `waits` is False if the client should be answered at once, whatever the response size.
     """
 
     topics: list[FetchResponse.FetchableTopicResponse]
@@ -346,7 +346,7 @@ class _Found(NamedTuple):
 
 
 class _FetchedOne(NamedTuple):
-    """Answer of one partition, and how many bytes of records it has; `waits` as of `_Found`."""
+    """Response for one partition and the size of its records; `waits` as in `_Found`."""
 
     partition: FetchedPartition
     size_bytes: int = 0
@@ -355,10 +355,10 @@ class _FetchedOne(NamedTuple):
 
 @handles("Fetch")
 async def fetch(request: FetchRequest, session: Session) -> FetchResponse:
-    """Give raw batches from offsets on; wait until there are enough, or for as long as is asked."""
+    """Read raw batches; wait up to max_wait_ms until min_bytes are available."""
     service = session.service
     if request.session_id:
-        # Sessions are refused (session id 0 in each answer), so there is none (KIP-227).
+        # Every response has session id 0, so no session exists (KIP-227).
         return FetchResponse(error_code=KAFKA_CODES["FETCH_SESSION_ID_NOT_FOUND"])
     isolation = isolation_of(request.isolation_level)
     limit = min(request.max_bytes, service.limits.fetch_bytes)
@@ -367,21 +367,21 @@ async def fetch(request: FetchRequest, session: Session) -> FetchResponse:
     deadline = service.loops.loop.time() + max(0, request.max_wait_ms) / 1000
 
     def read() -> tuple[_Stand | None, _Found]:
-        # The stand comes before the read: nothing that is appended falls between the two.
+        # Take the positions before the read, so no append between the two is missed.
         stand = _Stand.of(wanted, isolation, service.nodes) if may_wait else None
         return stand, _read(wanted, isolation, limit, session)
 
     stand, found = await session.run(read)
     while stand is not None and found.waits and found.size_bytes < request.min_bytes:
         delayed = _DelayedFetch(stand, request.min_bytes - found.size_bytes)
-        # At the deadline the client gets what there is.
+        # After the deadline, respond with the records available.
         may_wait = await service.purgatory.wait_in(service.loops, [delayed], deadline)
         stand, found = await session.run(read)
     return FetchResponse(responses=found.topics)
 
 
 class _LogStand(NamedTuple):
-    """Where one log stood: the end of what its reader may read, and the end of the log."""
+    """Positions of one log: the end of its readable part and the log end."""
 
     upper_offset: int
     end: LogEnd
@@ -389,7 +389,7 @@ class _LogStand(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Stand:
-    """Where the logs of a Fetch request stood when they were read."""
+    """Positions of the logs of a Fetch request at the time of the read."""
 
     logs: list[Log]
     isolation: Isolation
@@ -399,7 +399,7 @@ class _Stand:
 
     @classmethod
     def of(cls, wanted: Iterable[_Wanted], isolation: Isolation, nodes: Nodes) -> _Stand:
-        """Return where they stand now; a log that is asked for many times counts once."""
+        """Return the current positions; a log requested several times counts once."""
         logs = {id(each.log): each.log for each in wanted if each.log is not None}
         return cls._now(list(logs.values()), isolation, nodes)
 
@@ -412,15 +412,15 @@ class _Stand:
                 for log in logs
                 if not log.is_offline
             ]
-        except LogStoreError:  # one was deleted, or the broker closed
+        except LogStoreError:  # a log was deleted, or the broker was closed
             return cls(logs, isolation, nodes, [], [])
         return cls(logs, isolation, nodes, leaders, ends)
 
     def is_left(self, missing: int) -> bool:
-        """Tell whether another read may find so many bytes more, or a log no more, or not led here.
+        """Return whether to read again: enough new bytes, or a log moved or deleted.
 
-        Bytes that a transaction or the high watermark holds back are in the log long before they
-        can be read.
+        Bytes above the high watermark or the last stable offset are in the log before they become
+        readable, so any progress over them counts.
         """
         now = _Stand._now(self.logs, self.isolation, self.nodes)
         if now.leaders != self.leaders or len(now.ends) != len(self.ends):
@@ -440,22 +440,22 @@ class _Stand:
 
 
 class _DelayedFetch:
-    """A fetch that waits for so many bytes more than it found; see `Purgatory`."""
+    """A fetch in purgatory until enough bytes are available."""
 
     def __init__(self, stand: _Stand, missing: int) -> None:
         self._stand = stand
         self._missing = missing
 
     def is_done(self) -> bool:
-        """Tell whether another look may be worth it."""
+        """Return whether the logs should be read again."""
         return self._stand.is_left(self._missing)
 
     def subscribe(self, listener: Callable[[], object]) -> Unsubscribe:
-        """Tell a listener of every change of one of the logs, or of their leaders."""
+        """Call a listener after each change of the logs or their leaders."""
         with ExitStack() as subscriptions:
             subscriptions.callback(self._stand.nodes.changed.subscribe(listener))
             for log in self._stand.logs:
-                with suppress(LogStoreError):  # it was deleted, or its broker closed, just now
+                with suppress(LogStoreError):  # deleted or closed concurrently
                     subscriptions.callback(log.subscribe(listener))
             return subscriptions.pop_all().close
 
@@ -505,7 +505,7 @@ def _fetched(
 ) -> _FetchedOne:
     partition, log = wanted.partition, wanted.log
     if log is None:
-        # Refused before any log was asked: an empty list, where a log's errors tell of none.
+        # As in Kafka: an empty list if the request is refused before any log is read, else null.
         refused = _unread(partition, wanted.error)
         refused.aborted_transactions = []
         if wanted.error == KAFKA_CODES["UNSUPPORTED_COMPRESSION_TYPE"]:
@@ -540,7 +540,7 @@ def _fetched(
             records=read.data,
         )
         upper = found.high_watermark if aborted is None else found.last_stable_offset
-        # A read ends with its segment: no wait brings more if the rest is in a later one.
+        # A read never crosses a segment end: waiting cannot return records of later segments.
         is_cut = partition.fetch_offset < log.local.log_end.base_offset < upper
         return _FetchedOne(found, len(read.data), waits=not is_cut)
     except LogStoreError as error:
@@ -558,7 +558,7 @@ def _unread(partition: FetchRequest.FetchPartition, error_code: int) -> FetchedP
 
 
 def _diverging(log: Log, partition: FetchRequest.FetchPartition) -> FetchedPartition | None:
-    """Return the answer to a client that read on beyond the end of an epoch (KIP-595)."""
+    """Return the diverging epoch of a client that read past the end of an epoch (KIP-595)."""
     end = log.epochs.end_offset_for(partition.last_fetched_epoch, log.log_end_offset)
     if end.epoch < 0:
         return _unread(partition, KAFKA_CODES["OFFSET_OUT_OF_RANGE"])
@@ -583,7 +583,7 @@ _TARGETS_SINCE = {
     EARLIEST_LOCAL_TIMESTAMP: 8,
     LATEST_TIERED_TIMESTAMP: 9,
 }
-"""Negative times that mean something, and the version in which they came."""
+"""Special (negative) timestamps and the ListOffsets version that introduced each."""
 
 _AT_THE_START = (EARLIEST_TIMESTAMP, EARLIEST_LOCAL_TIMESTAMP)
 
@@ -594,14 +594,14 @@ ListedPartition = ListOffsetsResponse.ListOffsetsPartitionResponse
 
 @handles("ListOffsets")
 async def list_offsets(request: ListOffsetsRequest, session: Session) -> ListOffsetsResponse:
-    """Find offsets by time, or the ends of logs."""
+    """Return offsets by timestamp, or the first and last offsets of logs."""
     call = partial(_list_offsets, request, session)
     if not session.is_large and any(
         partition.timestamp >= 0 or partition.timestamp == MAX_TIMESTAMP
         for topic in request.topics
         for partition in topic.partitions
     ):
-        # It takes looking into a batch, which may have a million records.
+        # This decodes a batch, which may have a million records.
         return await session.service.loops.blocking(call)
     return await session.run(call)
 
@@ -655,14 +655,14 @@ def _listed(
         return _unlisted(index, NONE)
     found = ListedPartition(partition_index=index, timestamp=listed.timestamp, offset=listed.offset)
     if session.version >= _LEADER_EPOCHS_FROM:
-        # A leader's epoch begins with its leadership, before its first record.
+        # A leader's epoch starts when it is elected, before its first record.
         is_silent = log.epochs.latest is None and target in _AT_THE_START
         found.leader_epoch = log.local.leader_epoch if is_silent else listed.leader_epoch
     return found
 
 
 def _offset_of(log: Log, target: int, isolation: Isolation) -> ListedOffset | None:
-    """Return what a reader of an isolation may know (Partition.fetchOffsetForTimestamp)."""
+    """Return an offset visible at an isolation level (Partition.fetchOffsetForTimestamp)."""
     end_offset = log.reader.upper_offset(isolation)
     if target == LATEST_TIMESTAMP:
         return ListedOffset(-1, end_offset, log.local.leader_epoch)
@@ -679,7 +679,7 @@ def _offset_of(log: Log, target: int, isolation: Isolation) -> ListedOffset | No
 def offset_for_leader_epoch(
     request: OffsetForLeaderEpochRequest, session: Session
 ) -> OffsetForLeaderEpochResponse:
-    """Tell where leader epochs end."""
+    """Return the end offsets of leader epochs."""
     return OffsetForLeaderEpochResponse(
         topics=[
             OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult(

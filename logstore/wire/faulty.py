@@ -1,9 +1,9 @@
-"""Requests that are to fail: what they are about, and how a part of them is refused.
+"""Fault rules on the wire: match requests, and refuse all or part of them.
 
-Kafka's messages are alike: the arrays of a response mirror those of its request, with an error
-code beside each name. So three walks over their fields refuse what a rule means of any request:
-`without` leaves it out, of a request that is handled or of a response; `refusal_of` makes the
-answer of just that; `merged` puts answers together.
+The arrays of a Kafka response mirror the arrays of its request, with an error code per element.
+Three functions over their fields therefore work for every API: `without` removes the part of a
+message that a rule matches, `refusal_of` builds the error response for that part, and `merged`
+combines it with the response for the rest.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
     from logstore.wire.frames import Head
 
 CUT = "NETWORK_EXCEPTION"
-"""The error that no broker sends: the connection is cut instead of an answer."""
+"""Stands for closing the connection; brokers never send this error."""
 
 NO_PARTITION = -1
-"""The partition of a request that is about a topic as a whole."""
+"""Partition number for a topic as a whole."""
 
 _TOPIC_NAMES = ("name", "topic")
 _NAMES_ALONE = "topic_names"
-"""The array in which DeleteTopics has topics, but for their ids."""
+"""The array of topic names in DeleteTopics."""
 
 _PARTITION_NAMES = ("partition_index", "partition", "index")
 _UNKNOWN_OFFSETS = ("base_offset", "high_watermark", "low_watermark")
@@ -40,21 +40,21 @@ _NAME_OF_ID = Callable[[str], str | None]
 
 
 def kinds_of(apis: Iterable[str]) -> list[Kind]:
-    """Return what rules can be made for: each API by its name."""
+    """Return a rule kind for each API."""
     return [Kind(name, changes=True) for name in apis]
 
 
 class Subject(NamedTuple):
-    """Part of a message that one rule means.
+    """The part of a message that a rule matches.
 
     Attributes
     ----------
     topic, partition : str, int or None
-        None means all.
+        None matches all.
     version : int
-        Of the message.
+        Version of the message.
     name_of_id : callable
-        Gives the name of the topic of an id.
+        Returns the topic name of a topic id, or None.
     """
 
     topic: str | None
@@ -64,23 +64,23 @@ class Subject(NamedTuple):
 
     @classmethod
     def of(cls, rule: FaultRule, version: int, name_of_id: _NAME_OF_ID) -> Subject:
-        """Return what a rule means."""
+        """Return the part that a rule matches."""
         return cls(rule.topic, rule.partition, version, name_of_id)
 
     def includes(self, topic: str, partition: int) -> bool:
-        """Tell whether a partition is meant."""
+        """Return whether a partition matches."""
         return self.topic in (None, topic) and self.partition in (None, partition, NO_PARTITION)
 
     # -- fields --------------------------------------------------------------------------
 
     def arrays(self, message: Message) -> Iterator[Field]:
-        """Yield the arrays that a message has in this version."""
+        """Yield the array fields of a message in this version."""
         for field in message.schema.structs[message.struct_name]:
             if field.is_array and self.version in field.versions:
                 yield field
 
     def topic_of(self, element: object) -> str | None:
-        """Return the topic that a structure is about."""
+        """Return the topic named by a structure, or None."""
         for attribute in _TOPIC_NAMES:
             name = getattr(element, attribute, None)
             if isinstance(name, str) and name:
@@ -90,7 +90,7 @@ class Subject(NamedTuple):
 
 
 def call_of(head: Head, request: Message, name_of_id: _NAME_OF_ID) -> Call:
-    """Return what rules are told of a request."""
+    """Return a request in the form that rules match."""
     everything = Subject(None, None, head.version, name_of_id)
     partitions = tuple(dict.fromkeys(_partitions(request, everything, None)))
     group_id = getattr(request, "group_id", None)
@@ -124,7 +124,7 @@ def _partition_of(element: object) -> int | None:
 
 
 def without(message: Message, subject: Subject, topic: str | None = None) -> bool:
-    """Take out of a message what is meant; False if nothing is left of its topics."""
+    """Remove the matching part of a message; return whether any topics are left."""
     any_left = False
     for field in subject.arrays(message):
         elements = getattr(message, field.attribute)
@@ -155,7 +155,7 @@ def without(message: Message, subject: Subject, topic: str | None = None) -> boo
 
 
 def refusal_of(head: Head, request: Message, error: str, subject: Subject) -> Message:
-    """Return the response that refuses what is meant of a request."""
+    """Return the response that refuses the matching part of a request."""
     response = head.api.response()
     _mirror(request, response, KAFKA_CODES[error], subject, None)
     return response
@@ -163,7 +163,7 @@ def refusal_of(head: Head, request: Message, error: str, subject: Subject) -> Me
 
 @cache
 def _has_errors(message: str, struct: str) -> bool:
-    """Tell whether a structure, or one inside it, has an error code."""
+    """Return whether a structure, or a nested one, has an error code."""
     return any(
         field.attribute == "error_code" or (field.is_struct and _has_errors(message, field.element))
         for field in classes(message)[struct].schema.structs[struct]
@@ -173,7 +173,7 @@ def _has_errors(message: str, struct: str) -> bool:
 def _mirror(
     request: Message, response: Message, code: int, subject: Subject, topic: str | None
 ) -> None:
-    """Fill a structure of a response from that of the request; the innermost bears the error."""
+    """Fill a response structure from its request; set the error in the innermost structures."""
     kinds = classes(response.schema.name)
     asked = list(subject.arrays(request))
     is_innermost = True
@@ -193,7 +193,7 @@ def _mirror(
         setattr(response, field.attribute, found)
     slots = type(response).__slots__
     if is_innermost and "error_code" in slots:
-        setattr(response, "error_code", code)  # noqa: B010  # of a class that has it
+        setattr(response, "error_code", code)  # noqa: B010  # not all classes have it
         for name in _UNKNOWN_OFFSETS:
             if name in slots:
                 setattr(response, name, -1)
@@ -206,12 +206,12 @@ def _mirrored(
     subject: Subject,
     topic: str | None,
 ) -> Message | None:
-    """Return the answer to an element of a request, None if it is not meant."""
+    """Return the response to a request element, or None if it does not match."""
     number = _partition_of(element)
     if topic is not None and number is not None and not subject.includes(topic, number):
         return None
     fields = [each for each in answer.schema.structs[answer.struct_name] if not each.is_array]
-    if not isinstance(element, Message):  # the name or number itself
+    if not isinstance(element, Message):  # a bare name or number
         kind = "string" if isinstance(element, str) else "int32"
         named = next(each for each in fields if each.element == kind)
         setattr(answer, named.attribute, element)
@@ -219,7 +219,7 @@ def _mirrored(
         return answer
     name = subject.topic_of(element)
     has_parts = any(True for _ in _partitions(element, subject, name)) if name else True
-    if topic is None and name is not None and not has_parts:  # noqa: SIM102  # two questions
+    if topic is None and name is not None and not has_parts:  # noqa: SIM102  # reads better
         if not subject.includes(name, NO_PARTITION):
             return None
     for field in fields:
@@ -234,11 +234,11 @@ def _mirrored(
 
 def _set_error(answer: Message, code: int) -> None:
     if "error_code" in type(answer).__slots__:
-        setattr(answer, "error_code", code)  # noqa: B010  # of a class that has it
+        setattr(answer, "error_code", code)  # noqa: B010  # not all classes have it
 
 
 def merged(response: Message, refusal: Message, subject: Subject) -> Message:
-    """Return a response with what was refused put into it, or the refusal if that is all of it."""
+    """Add a refusal to the response for the rest; return the refusal if it has no parts."""
     is_in_parts = False
     for field in subject.arrays(refusal):
         if field.is_struct and _has_errors(refusal.schema.name, field.element):

@@ -15,21 +15,23 @@ LENGTH = struct.Struct(">i")
 _START = struct.Struct(">hhi")
 _CORRELATION = struct.Struct(">ii")
 _TAGGED_FIELDS_MAX = 100
-"""More tagged fields than any version of a request header will ever have."""
+"""Limit on tagged fields in a request header, far above any real header."""
 
 
 class NotServed(RequestError):
-    """A frame that is no request, or of what is not served; Kafka closes the connection."""
+    """A frame that is not a request, or an API or version that is not served.
+
+    As in Kafka, the connection is closed.
+    """
 
 
 class Head(NamedTuple):
-    """What comes before a request's message.
+    """A request header.
 
     Attributes
     ----------
     body_at : int
-        Where the message begins in the frame; -1 if the API has no such version, so that nobody
-        can say.
+        Position of the request body in the frame; -1 if the API version is unknown.
     """
 
     api: Api
@@ -40,20 +42,21 @@ class Head(NamedTuple):
 
 
 def parse_head(frame: Buffer) -> Head:
-    """Take the header of a request apart.
+    """Decode a request header.
 
     Raises
     ------
     NotServed
+        The frame is too short, or the API key is unknown.
     MessageError
-        The frame is too short, or the header no header.
+        The header is malformed.
     """
     if len(frame) < _START.size:
-        raise NotServed(f"a frame of {len(frame)} bytes is no request")
+        raise NotServed(f"a frame of {len(frame)} bytes is too short for a request")
     key, version, correlation_id = _START.unpack_from(frame)
     api = apis().get(key)
     if api is None:
-        raise NotServed(f"there is no API {key}")
+        raise NotServed(f"unknown API key {key}")
     if version not in api.versions:
         return Head(api, version, correlation_id, None, -1)
     header, body_at, _ = decode_bounded(
@@ -63,16 +66,16 @@ def parse_head(frame: Buffer) -> Head:
 
 
 def parse_body(head: Head, frame: Buffer, elements_max: int) -> tuple[Message, int]:
-    """Return the message of a request, and how many elements its arrays have together.
+    """Decode a request body; return it and the total number of its array elements.
 
     Raises
     ------
     TooManyElementsError
-        There are more than `elements_max`; no more were decoded.
+        There are more than `elements_max`; decoding stopped there.
     MessageError
-        The frame is no such message. Bytes behind it are let pass, as Kafka lets them.
+        The body is malformed. Trailing bytes are ignored, as in Kafka.
     """
-    assert head.body_at >= 0, "versions that there are not are not served"
+    assert head.body_at >= 0, "unknown versions are refused before"
     message, _, elements = decode_bounded(
         head.api.request, head.version, frame, head.body_at, elements_max
     )
@@ -80,12 +83,12 @@ def parse_body(head: Head, frame: Buffer, elements_max: int) -> tuple[Message, i
 
 
 def response_frame(head: Head, response: Message, version: int | None = None) -> Sequence[Buffer]:
-    """Return the buffers of a response, one after another; records are handed on as they are.
+    """Encode a response as a sequence of buffers; records are not copied.
 
     Parameters
     ----------
     version : int, optional
-        Of the response, if it is not the request's.
+        Version of the response, by default that of the request.
     """
     version = head.version if version is None else version
     body = encode(response, version)

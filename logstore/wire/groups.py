@@ -1,7 +1,7 @@
-"""The APIs of consumer groups: their members, their offsets, and who looks after them.
+"""Consumer group APIs: coordinators, members and offsets.
 
-Whoever has to wait for others, in a join or a sync, is a future of the loop that the coordinator's
-callback ends. Source: Kafka's KafkaApis and GroupCoordinator, 3.9.
+JoinGroup and SyncGroup await a future of the event loop, which the coordinator's callback
+completes. Source: KafkaApis and GroupCoordinator of Kafka 3.9.
 """
 
 from __future__ import annotations
@@ -58,24 +58,24 @@ NOT_ALLOWED = "GROUP_AUTHORIZATION_FAILED"
 
 
 def code_of(error: str | None) -> int:
-    """Return the number of an error by its name; 0 for none."""
+    """Return the code of an error name; 0 for None."""
     return KAFKA_CODES["NONE" if error is None else error]
 
 
 async def _told(session: Session, ask: Callable[[Callable[[R], object]], object]) -> R:
-    """Return what a coordinator says to its callback, which any thread may call."""
+    """Await the result that a coordinator passes to its callback, from any thread."""
     loops = session.service.loops
     future: asyncio.Future[R] = loops.loop.create_future()
 
     def end(result: R) -> None:
-        if not future.done():  # the client may have gone
+        if not future.done():  # the client may have disconnected
             future.set_result(result)
 
     await session.run(partial(ask, lambda result: loops.wake(partial(end, result))))
     return await future
 
 
-# -- who looks after a group, or a transactional id ------------------------------------------------
+# -- coordinators ----------------------------------------------------------------------------------
 
 _KEY_TYPES = {
     0: ("group", NOT_ALLOWED),
@@ -86,7 +86,7 @@ _BATCHED_FROM = 4
 
 @handles("FindCoordinator")
 def find_coordinator(request: FindCoordinatorRequest, session: Session) -> FindCoordinatorResponse:
-    """Tell where the coordinator is: all of them are the controller's."""
+    """Return the coordinator's address; all coordinators are on the controller."""
     if session.version < _BATCHED_FROM:
         error = _coordinator_error(request.key, request.key_type, session)
         node_id, host, port = _node(session, error)
@@ -140,7 +140,7 @@ _TELLS_PROTOCOL_FROM = 5
 
 @handles("JoinGroup")
 async def join_group(request: JoinGroupRequest, session: Session) -> JoinGroupResponse:
-    """Take a member into its group; answered when all of its members have joined."""
+    """Add a member to its group; respond when all members have joined."""
     if not session.allows("read", "group", request.group_id):
         return _joined(JoinResult("", NOT_ALLOWED), session.version)
     asked = JoinRequest(
@@ -148,7 +148,7 @@ async def join_group(request: JoinGroupRequest, session: Session) -> JoinGroupRe
         request.protocol_type,
         tuple((each.name, bytes(each.metadata)) for each in request.protocols),
         request.session_timeout_ms,
-        # Version 0 does not tell it.
+        # Version 0 has no rebalance timeout.
         request.rebalance_timeout_ms if session.version else request.session_timeout_ms,
         request.member_id,
         request.group_instance_id,
@@ -188,7 +188,7 @@ def _joined(result: JoinResult, version: int) -> JoinGroupResponse:
 
 @handles("SyncGroup")
 async def sync_group(request: SyncGroupRequest, session: Session) -> SyncGroupResponse:
-    """Give a member its assignment; answered when the leader has brought that of all."""
+    """Return the assignment of a member; respond when the leader has sent all assignments."""
     service = session.service
     must_tell = session.version >= _TELLS_PROTOCOL_FROM
     if not session.allows("read", "group", request.group_id):
@@ -219,7 +219,7 @@ async def sync_group(request: SyncGroupRequest, session: Session) -> SyncGroupRe
 
 @handles("Heartbeat")
 def heartbeat(request: HeartbeatRequest, session: Session) -> HeartbeatResponse:
-    """Note that a member lives, and tell it what to do."""
+    """Keep a member alive; the error code asks it to rejoin, if necessary."""
     error: str | None = NOT_ALLOWED
     if session.allows("read", "group", request.group_id):
         error = session.service.groups.heartbeat(
@@ -233,7 +233,7 @@ _MEMBERS_FROM = 3
 
 @handles("LeaveGroup")
 def leave_group(request: LeaveGroupRequest, session: Session) -> LeaveGroupResponse:
-    """Take members out of their group."""
+    """Remove members from their group."""
     if not session.allows("read", "group", request.group_id):
         return LeaveGroupResponse(error_code=code_of(NOT_ALLOWED))
     groups = session.service.groups
@@ -264,12 +264,12 @@ def leave_group(request: LeaveGroupRequest, session: Session) -> LeaveGroupRespo
 def allowed_offsets(
     topics: Iterable[Any], session: Session, errors: dict[TopicPartition, str | None]
 ) -> dict[TopicPartition, OffsetAndMetadata]:
-    """Return the offsets of a request that may be committed; why others may not goes to `errors`.
+    """Return the offsets that may be committed; add the errors of all others to `errors`.
 
     Parameters
     ----------
     topics : iterable
-        Those of an OffsetCommit or TxnOffsetCommit request.
+        Topics of an OffsetCommit or TxnOffsetCommit request.
     """
     offsets = {}
     for topic in topics:
@@ -290,7 +290,7 @@ def allowed_offsets(
 
 
 def exists(service: Service, topic_partition: TopicPartition) -> bool:
-    """Tell whether there is such a partition."""
+    """Return whether a partition exists."""
     try:
         topic = service.nodes.topic(topic_partition.topic)
     except LogStoreError:
@@ -299,7 +299,7 @@ def exists(service: Service, topic_partition: TopicPartition) -> bool:
 
 
 def partitions_of(topics: Iterable[Any]) -> Iterator[TopicPartition]:
-    """Yield the partitions of the topics of a request that commits offsets."""
+    """Yield the partitions of an OffsetCommit or TxnOffsetCommit request."""
     for topic in topics:
         for partition in topic.partitions:
             yield TopicPartition(topic.name, partition.partition_index)
@@ -311,12 +311,12 @@ def errors_by_topic(
     of_topic: type[Any],
     of_partition: type[Any],
 ) -> list[Any]:
-    """Return the error of each partition of a request, as its response mirrors its topics.
+    """Return the response topics with the error code of each partition.
 
     Parameters
     ----------
     of_topic, of_partition : type
-        Structures of the response.
+        Response structures of a topic and a partition.
     """
     return [
         of_topic(
@@ -365,7 +365,7 @@ _TOP_LEVEL_ERROR_FROM = 2
 
 @handles("OffsetFetch")
 def offset_fetch(request: OffsetFetchRequest, session: Session) -> OffsetFetchResponse:
-    """Tell the offsets that groups have committed."""
+    """Return the committed offsets of groups."""
     stable = request.require_stable
     if session.version >= _GROUPS_FROM:
         told = OffsetFetchResponse.OffsetFetchResponseTopics
@@ -481,7 +481,7 @@ def offset_delete(request: OffsetDeleteRequest, session: Session) -> OffsetDelet
 
 @handles("DescribeGroups")
 def describe_groups(request: DescribeGroupsRequest, session: Session) -> DescribeGroupsResponse:
-    """Tell what there is to know of groups."""
+    """Describe groups and their members."""
     names = list(dict.fromkeys(request.groups))
     groups = [_described(group_id, session) for group_id in session.each(names)]
     if request.include_authorized_operations:
@@ -522,7 +522,7 @@ def _described(group_id: str, session: Session) -> DescribeGroupsResponse.Descri
 
 @handles("ListGroups")
 def list_groups(request: ListGroupsRequest, session: Session) -> ListGroupsResponse:
-    """Return the groups that the client may see; the coordinator alone has any."""
+    """Return the groups that the client may describe; only the coordinator has any."""
     if not session.service.nodes.is_coordinator:
         return ListGroupsResponse()
     try:

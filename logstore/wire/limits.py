@@ -1,4 +1,4 @@
-"""Limits of a listener: what one client may take from the others."""
+"""Limits of a listener, which protect clients from each other."""
 
 from __future__ import annotations
 
@@ -11,43 +11,41 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """Bounds of a listener, of its connections and of their requests.
+    """Limits of a listener, its connections and their requests.
 
-    A listener without limits of its own takes them from the broker's settings, by the keys that are
-    named here.
+    By default, a listener takes them from the broker settings named below.
 
     Attributes
     ----------
     frame_bytes : int
-        Bytes of one request (`socket.request.max.bytes`); a larger one ends its connection before
-        any of it is kept.
+        Size of one request (`socket.request.max.bytes`); a larger one closes its connection before
+        any of it is buffered.
     frame_bytes_before_authentication : int
-        The same until the client has authenticated (`sasl.server.max.receive.size`).
+        The same before authentication (`sasl.server.max.receive.size`).
     queued_bytes : int
-        Bytes of all requests in memory, from their first byte to their answer
-        (`queued.max.request.bytes`); 0 or less is no limit. See `RequestPool`.
+        Size of all requests in memory, from their first byte to their response
+        (`queued.max.request.bytes`); 0 or less means no limit. See `RequestPool`.
     frame_ms : int
-        Time within which a request must be complete while no new requests are read; a connection
-        that takes longer is closed, so that half requests cannot hold the pool.
+        Time in which a request must arrive completely while the request pool is full; slower
+        connections are closed, so that partial requests cannot occupy the pool.
     connections : int
-        Connections at the same time (`max.connections`); further ones are closed at once.
+        Concurrent connections (`max.connections`); further ones are closed immediately.
     connections_per_address : int
-        Connections from one address at the same time (`max.connections.per.ip`).
+        Concurrent connections from one address (`max.connections.per.ip`).
     idle_ms : int
-        Time without a byte in either direction after which a connection is closed
-        (`connections.max.idle.ms`), also if its client does not read its answers; a negative time
-        is no limit.
+        Time without traffic after which a connection is closed (`connections.max.idle.ms`), also
+        if its client does not read its responses; negative means no limit.
     in_flight : int
-        Requests of a connection that wait for their turn; the socket is not read meanwhile.
+        Queued requests of a connection at which its socket is no longer read.
     fetch_bytes : int
         Bytes of records in one response (`fetch.max.bytes`).
     entries : int
-        Elements of all arrays of one request (`logstore.request.max.entries`); a request with more
-        ends its connection.
+        Elements in all arrays of one request (`logstore.request.max.entries`); a request with more
+        closes its connection.
     partitions : int
         Partitions that one request may create (Kafka's MAX_PARTITIONS_PER_BATCH).
     remembered_requests, remembered_bytes : int
-        What `Listener.requests` keeps.
+        Number and total size of the requests kept in `Listener.requests`.
     """
 
     frame_bytes: int = 100 << 20
@@ -66,7 +64,7 @@ class Limits:
 
     @classmethod
     def of(cls, config: BrokerConfig) -> Limits:
-        """Return the limits that a broker's settings name."""
+        """Return the limits from a broker's settings."""
         return cls(
             frame_bytes=config.socket_request_max_bytes,
             frame_bytes_before_authentication=config.sasl_server_max_receive_size,

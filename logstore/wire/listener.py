@@ -1,4 +1,4 @@
-"""A listener: Kafka's wire protocol at an address, served by one event loop in one thread."""
+"""A listener: serves Kafka's wire protocol at an address, with one event loop in one thread."""
 
 from __future__ import annotations
 
@@ -40,20 +40,20 @@ logger = logging.getLogger(__name__)
 
 BACKLOG = 512
 _ANY = ("", "0.0.0.0", "::")
-"""Hosts that stand for all addresses of the machine."""
+"""Hosts that mean all addresses of the machine."""
 
 
 class ReceivedRequest(NamedTuple):
-    """A request as it came in.
+    """A request as it was received.
 
     Attributes
     ----------
     api : str
-        As `Fetch`.
+        Name of the API, such as `Fetch`.
     body : Message
-        What `logstore.messages` decoded.
+        The decoded request.
     size_bytes : int
-        Of its frame.
+        Size of its frame.
     """
 
     api: str
@@ -67,24 +67,24 @@ class ReceivedRequest(NamedTuple):
 
 
 class Listener:
-    """A broker's door for Kafka's clients; made by `Broker.listen`, closed with the broker.
+    """Serve a broker to Kafka clients; created by `Broker.listen` and closed with the broker.
 
     Parameters
     ----------
     broker : ServedBroker
     host : str
-        To bind to.
+        Address to bind to.
     port : int
-        0 lets the system choose.
+        Port to bind to; 0 picks a free port.
     settings : ListenerSettings, optional
 
     Raises
     ------
     InvalidConfigurationError
-        Nobody can listen at this address, or it is no address; or the data directories are another
-        broker's than the settings say.
+        The address is invalid or cannot be bound, or the data directories belong to a broker with
+        another id than the settings give.
     CorruptCheckpointError
-        Whose they are cannot be read.
+        `meta.properties` is damaged.
     """
 
     def __init__(
@@ -95,8 +95,8 @@ class Listener:
         settings: ListenerSettings | None = None,
     ) -> None:
         settings = settings or ListenerSettings()
-        # What can be refused comes before anything is opened.
-        _ = broker.manager.identity  # which every client is told
+        # Everything that can be refused is checked before anything is opened.
+        _ = broker.manager.identity  # read now, because every client asks for it
         tls, ca_pem = settings.tls, None
         if tls == "generate":
             tls, ca_pem = generate_tls(host)
@@ -105,8 +105,8 @@ class Listener:
         self._host, self._port = host, opened.getsockname()[1]
         if settings.sasl is None and not is_loopback(opened.getsockname()[0]):
             logger.warning(
-                "the broker listens on %s without authentication: everybody who can reach this"
-                " machine may read, write and delete its topics",
+                "the broker listens on %s without authentication: anyone who can reach this"
+                " address can read, write and delete its topics",
                 self.bootstrap,
             )
         self._ca_path = None if ca_pem is None else _written(ca_pem)
@@ -121,7 +121,7 @@ class Listener:
         limits = settings.limits or Limits.of(broker.manager.broker_config)
         self._pool = RequestPool(limits.queued_bytes, limits.frame_bytes, self._connections)
         self._service = Service(broker, settings, limits, self._pool, self._loops)
-        _ = self._service.handlers  # imported by the thread that opens, not while a client waits
+        _ = self._service.handlers  # import the handlers before the first client connects
         self._server = self._loops.call(self._serve(opened))
         self._unfollow: Unsubscribe | None = None
         if settings.limits is None:
@@ -141,7 +141,7 @@ class Listener:
     @property
     @lasting
     def bootstrap(self) -> str:
-        """The address for clients, as `bootstrap.servers` has it."""
+        """The address for the client setting `bootstrap.servers`."""
         return host_and_port(self._host, self._port)
 
     @property
@@ -153,7 +153,7 @@ class Listener:
     @property
     @lasting
     def address(self) -> tuple[str, int]:
-        """Host and port for clients that do not tell how they reached it: those of another node."""
+        """Host and port advertised to clients that are connected to another broker."""
         host = self._host
         if host in _ANY:
             host = "::1" if host == "::" else "127.0.0.1"
@@ -162,13 +162,13 @@ class Listener:
     @property
     @lasting
     def is_closed(self) -> bool:
-        """Whether it was closed."""
+        """Whether the listener is closed."""
         return self._is_closed
 
     @property
     @lasting
     def ca_path(self) -> str | None:
-        """The file of the authority that clients are to trust, until the listener closes.
+        """Path of the CA certificate for clients; the file is removed when the listener closes.
 
         None unless the certificate was generated.
         """
@@ -177,17 +177,17 @@ class Listener:
     @property
     @lasting
     def requests(self) -> list[ReceivedRequest]:
-        """The newest requests, oldest first, as many as the limits let it keep."""
+        """The latest requests, oldest first, within the limits on remembered requests."""
         return list(self._requests)
 
     @property
     def service(self) -> Service:
-        """What its connections share."""
+        """State shared by its connections."""
         return self._service
 
     @property
     def faults(self) -> Faults:
-        """The rules in force, in the order in which `fail` made them; `clear()` ends them."""
+        """The active fault rules, in the order of their creation; `clear()` removes them."""
         return self._service.faults
 
     def fail(
@@ -204,35 +204,35 @@ class Listener:
         when: Callable[[Call], bool] | None = None,
         after: bool = False,
     ) -> FaultRule:
-        """Let requests be refused, be late, or have their connection cut.
+        """Refuse requests, delay them, or close their connections.
 
-        A rule about a topic or a partition refuses just these: what else a request asks for is
-        done.
+        A rule for a topic or a partition affects only that part of a request; the rest is handled
+        normally.
 
         Parameters
         ----------
         api : str
-            As `Produce`.
+            Name of the API, such as `Produce`.
         error : str, int or exception class, optional
             Kafka's name of an error, or a class of `logstore.errors` or of kafka-python's errors.
         delay : timedelta or ms, optional
-            Real time that passes first.
+            Delay before the request is handled, in real time.
         drop : bool
-            Cut the connection instead of an answer.
+            Close the connection instead of responding.
         nth, times, topic, partition, when
-            Which requests are struck; see `Faults.add`.
+            Which requests the rule applies to; see `Faults.add`.
         after : bool
-            Do what is asked first, and then refuse it, or cut the connection.
+            Handle the request first, then refuse it or close the connection.
 
         Returns
         -------
         FaultRule
-            In force until `remove`, the end of its `with`, or that of the listener.
+            Active until `remove`, the end of its `with` block, or `close` of the listener.
 
         Raises
         ------
         InvalidConfigurationError
-            No such API or error, or nothing that would happen.
+            Unknown API or error, or the rule has no effect.
         """
         if drop and error is not None:
             raise InvalidConfigurationError("fail wants an error or drop, not both")
@@ -249,7 +249,7 @@ class Listener:
         )
 
     def close(self) -> None:
-        """Close the socket and all connections at once; closing twice is allowed."""
+        """Close the socket and all connections immediately; may be called more than once."""
         if self._is_closed:
             return
         self._is_closed = True
@@ -262,7 +262,7 @@ class Listener:
         self._loops.stop()
 
     def _follow(self, config: BrokerConfig) -> None:
-        """Obey other limits on connections."""
+        """Apply changed connection limits."""
         self._service.limits = replace(
             self._service.limits,
             connections=config.max_connections,
@@ -288,8 +288,8 @@ class Listener:
         self._server.close()
         for connection in list(self._connections):
             connection.abort()
-        # Their tasks end in the next rounds of the loop, and with them their subscriptions; that of
-        # a large request ends with the work for it.
+        # Their tasks and subscriptions end in the next iterations of the loop; the task of a large
+        # request ends when its worker does.
         while self._connections:
             await asyncio.sleep(0)
         if self._tasks:
@@ -322,13 +322,13 @@ class Listener:
         )
 
     def _refuse(self, host: str, reason: str) -> None:
-        """Report a connection that is closed at once; of many, the first and their number."""
+        """Log a refused connection: the first one of each sweep; `_sweep` logs their number."""
         if not self._refused:
             logger.warning("a connection from %s is refused: %s", host, reason)
         self._refused += 1
 
     def _forget(self, connection: Connection) -> None:
-        """Count a connection no longer."""
+        """Remove a closed connection from the counts."""
         if connection not in self._connections:
             return  # it was refused
         self._connections.remove(connection)
@@ -338,7 +338,7 @@ class Listener:
             del self._per_address[host]
 
     def _advertised_host(self, transport: asyncio.Transport) -> str:
-        """Return the host that Metadata tells: one that this client has reached the broker by."""
+        """Return the host for Metadata: the address by which this client reached the broker."""
         if self._host not in _ANY:
             return self._host
         return cast("str", transport.get_extra_info("sockname")[0])
@@ -365,7 +365,7 @@ class Listener:
             self._requests_bytes -= self._requests.popleft().size_bytes
 
     def _sweep(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Close the connections that were idle, or sent half a request, for too long."""
+        """Close connections that are idle or have not completed a request for too long."""
         limits = self._service.limits
         now = loop.time()
         if limits.idle_ms >= 0:
@@ -382,7 +382,7 @@ class Listener:
 
 
 def _written(pem: bytes) -> str:
-    """Return the path of a file with a certificate, for clients, which know nothing but files."""
+    """Write a certificate to a temporary file, since clients only accept paths."""
     with NamedTemporaryFile(prefix="logstore-ca-", suffix=".pem", delete=False) as file:
         file.write(pem)
     return file.name

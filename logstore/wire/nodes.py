@@ -1,8 +1,8 @@
-"""The nodes of a cluster, as one of them tells clients: who there is, who leads, who has copies.
+"""Cluster metadata as one broker reports it: members, leaders, replicas.
 
-`Nodes` is a broker that is alone: the controller, and the leader of every partition. In a `Cluster`
-it is `cluster.wire.ClusterNode`. Handlers ask here for all that depends on it, and for the log of a
-partition that is led here.
+`Nodes` is a single broker, which is the controller and leads every partition. In a `Cluster`,
+`cluster.wire.ClusterNode` takes its place. Handlers use it for everything that differs between the
+two, including access to the logs that this broker leads.
 """
 
 from __future__ import annotations
@@ -32,20 +32,20 @@ if TYPE_CHECKING:
 NO_LEADER = -1
 
 Address = tuple[str, int]
-"""Host and port by which clients reach a node."""
+"""Host and port advertised to clients."""
 
 
 class PartitionView(NamedTuple):
-    """A partition as Metadata tells it.
+    """A partition as Metadata reports it.
 
     Attributes
     ----------
     leader : int
-        -1 if there is none.
+        Broker id; -1 without a leader.
     offline : sequence of int
-        Replicas that cannot be had.
+        Replicas that are offline.
     error : LogStoreError or None
-        Why it has no leader, or none that could be asked.
+        Why the partition has no available leader.
     """
 
     leader: int
@@ -57,20 +57,20 @@ class PartitionView(NamedTuple):
 
 
 class DelayedAppend(DelayedOperation, Protocol):
-    """An append that waits for replicas."""
+    """An append that waits for the in-sync replicas."""
 
     error: LogStoreError | None
 
 
 class DelayedDeletion(DelayedOperation, Protocol):
-    """A deletion that waits for replicas."""
+    """A DeleteRecords operation that waits for replicas."""
 
     low_watermark: int
     error: LogStoreError | None
 
 
 class DoneDeletion:
-    """A deletion that waits for nobody."""
+    """A completed DeleteRecords operation."""
 
     error: LogStoreError | None = None
 
@@ -78,26 +78,26 @@ class DoneDeletion:
         self.low_watermark = low_watermark
 
     def is_done(self) -> bool:
-        """Tell that it is."""
+        """Return True."""
         return True
 
     def subscribe(self, listener: object) -> Unsubscribe:
-        """Tell nobody of anything."""
+        """Do nothing, since `is_done` never changes."""
         return lambda: None
 
 
 class Nodes:
-    """A broker that is alone.
+    """Metadata of a single broker.
 
     Parameters
     ----------
     manager : LogManager
-        Of the broker behind the listener.
+        Log manager of the broker.
 
     Attributes
     ----------
     changed : Signal
-        A partition may have another leader; told in any thread.
+        Sent, in any thread, when the leader of a partition may have changed.
     """
 
     def __init__(self, manager: LogManager) -> None:
@@ -108,27 +108,27 @@ class Nodes:
 
     @property
     def node_id(self) -> int:
-        """The number of the broker behind the listener."""
+        """Id of this broker."""
         return self.manager.identity.node_id
 
     @property
     def controller_id(self) -> int:
-        """The number of the node that clients take for the controller, and for coordinators."""
+        """Id of the broker reported as controller and as coordinator."""
         return self.node_id
 
     @property
     def is_coordinator(self) -> bool:
-        """Whether this is the node that FindCoordinator names, and that lists groups and ids."""
+        """Whether FindCoordinator returns this broker, which then lists groups and transactions."""
         return self.node_id == self.controller_id
 
     def addresses(self, own: Address) -> dict[int, Address]:
-        """Return where clients reach each node that runs; the own address is known."""
+        """Return the addresses of all running brokers, given this broker's own."""
         return {self.node_id: own}
 
     # -- topics --------------------------------------------------------------------------
 
     def topics(self) -> list[Topic]:
-        """Return all topics by name."""
+        """Return all topics, sorted by name."""
         return self.manager.catalog.topics()
 
     def topic(self, name: str) -> Topic:
@@ -141,7 +141,7 @@ class Nodes:
         return self.manager.catalog.topic(name)
 
     def overrides(self, name: str) -> Mapping[str, str]:
-        """Return a topic's own configuration, that of commands and tests included."""
+        """Return the config overrides of a topic, including temporary ones of a command."""
         return self.manager.catalog.overrides(name)
 
     def create_topic(
@@ -152,7 +152,7 @@ class Nodes:
         replication_factor: int,
         assignment: Sequence[Sequence[int]] | None = None,
     ) -> Topic:
-        """Create a topic; an assignment has the replicas of each partition.
+        """Create a topic; `assignment` lists the replicas of each partition.
 
         Raises
         ------
@@ -163,7 +163,7 @@ class Nodes:
     def create_partitions(
         self, name: str, total: int, assignment: Sequence[Sequence[int]] | None
     ) -> None:
-        """Let a topic have so many partitions; an assignment has the replicas of the new ones."""
+        """Grow a topic to `total` partitions; `assignment` lists the replicas of the new ones."""
         self.manager.topics.create_partitions(name, total)
 
     def delete_topic(self, name: str) -> None:
@@ -171,27 +171,27 @@ class Nodes:
         self.manager.topics.delete(name)
 
     def alter_topic(self, name: str, configs: Mapping[str, object], unset: Iterable[str]) -> None:
-        """Change a topic's own configuration."""
+        """Change the config overrides of a topic."""
         self.manager.topics.alter(name, configs, unset)
 
     def reconfigure(self, changes: Mapping[str, object], layer: Layer) -> None:
-        """Change settings of the broker, or of all brokers."""
+        """Change dynamic settings of this broker, or of all brokers."""
         self.manager.topics.reconfigure(changes, layer)
 
     # -- replicas ------------------------------------------------------------------------
 
     @property
     def running(self) -> Collection[int]:
-        """The nodes on which there can be new replicas."""
+        """Ids of the running brokers, which can take new replicas."""
         return (self.node_id,)
 
     @property
     def default_replication_factor(self) -> int:
-        """The replicas of a topic that is created without a number."""
+        """Replication factor of topics created without one."""
         return 1
 
     def check_replication_factor(self, factor: int) -> None:
-        """Refuse more replicas than there are nodes."""
+        """Raise InvalidReplicationFactorError if there are fewer running brokers."""
         count = len(self.running)
         if factor > count:
             raise InvalidReplicationFactorError(
@@ -200,11 +200,11 @@ class Nodes:
             )
 
     def partition(self, topic_partition: TopicPartition) -> PartitionView:
-        """Return who leads and has copies of a partition."""
+        """Return the leader and replicas of a partition."""
         me = (self.node_id,)
         try:
             epoch = self.manager.log(topic_partition).local.leader_epoch
-        except KafkaStorageError as error:  # the only replica stands in a directory that failed
+        except KafkaStorageError as error:  # the only replica is in a failed directory
             return PartitionView(NO_LEADER, NO_PARTITION_LEADER_EPOCH, me, me, me, error)
         except LogStoreError as error:
             return PartitionView(*me, NO_PARTITION_LEADER_EPOCH, me, me, (), error)
@@ -215,56 +215,56 @@ class Nodes:
         topic_partition: TopicPartition,
         current_leader_epoch: int = NO_PARTITION_LEADER_EPOCH,
     ) -> Log:
-        """Return the log of a partition that is led here; raises as `replica` and `check` do."""
+        """Return the log of a partition led by this broker; raises as `replica` and `check` do."""
         log = self.replica(topic_partition)
         self.check(log, current_leader_epoch)
         return log
 
     def replica(self, topic_partition: TopicPartition) -> Log:
-        """Return the log of a partition here, whoever leads.
+        """Return this broker's replica of a partition.
 
         Raises
         ------
         NotLeaderForPartitionError
-            Only others have it.
+            This broker has no replica of the partition.
         UnknownTopicOrPartitionError, KafkaStorageError
         """
         return self.manager.log(topic_partition)
 
     def check(self, log: Log, current_leader_epoch: int) -> None:
-        """Refuse a client that takes another node for the leader, or this one wrongly.
+        """Check that this broker leads the partition and that the client's epoch is current.
 
         Parameters
         ----------
         current_leader_epoch : int
-            As the client knows it (KIP-320); -1 if it does not say.
+            Leader epoch known to the client (KIP-320); -1 skips the check.
 
         Raises
         ------
         FencedLeaderEpochError, UnknownLeaderEpochError
-            The client's epoch is older, or newer, than the one known here.
+            The client's epoch is older, or newer, than this broker's.
         NotLeaderForPartitionError
-            Another node leads.
+            Another broker leads.
         """
         check_epoch(log.topic_partition, log.local.leader_epoch, current_leader_epoch)
 
     def leader_of(self, topic_partition: TopicPartition) -> tuple[int, int]:
-        """Return leader and leader epoch as they are known here, to see whether they change."""
+        """Return leader id and leader epoch, to detect changes."""
         return self.node_id, 0
 
     def elect(self, topic_partition: TopicPartition, *, unclean: bool) -> bool:
-        """Let the preferred replica lead, or any if none can; False if nothing is to be done.
+        """Elect the preferred or, if unclean, any live replica; return whether the leader changed.
 
         Raises
         ------
         LogStoreError
-            There is no such partition, or nobody who could lead it.
+            The partition does not exist, or no replica can lead it.
         """
         self.log(topic_partition)
         return False
 
     def check_append(self, topic_partition: TopicPartition) -> None:
-        """Raise if too few replicas are in sync for an append that all of them are to have.
+        """Check `min.insync.replicas` before an append with acks=all.
 
         Raises
         ------
@@ -274,20 +274,20 @@ class Nodes:
     def delayed_append(
         self, topic_partition: TopicPartition, last_offset: int
     ) -> DelayedAppend | None:
-        """Return what waits until all replicas in sync have an offset; None: they have."""
+        """Return an operation that waits until all in-sync replicas have an offset, or None."""
         return None
 
     def delete_records(
         self, topic_partition: TopicPartition, before_offset: int
     ) -> DelayedDeletion:
-        """Delete records here, and return what waits for the other replicas (KIP-107)."""
-        self.log(topic_partition)  # which tells whether it is led here
+        """Delete records, and return an operation that waits for all live replicas (KIP-107)."""
+        self.log(topic_partition)  # raises if another broker leads
         return DoneDeletion(self.manager.delete_records(topic_partition, before_offset))
 
 
 def check_epoch(topic_partition: TopicPartition, known: int, asked: int) -> None:
-    """Refuse a client that knows another leader epoch (KIP-320); -1 is none."""
+    """Raise unless a client's leader epoch is current or -1 (KIP-320)."""
     if asked in (NO_PARTITION_LEADER_EPOCH, known):
         return
-    text = f"{topic_partition} has leader epoch {known}, and not {asked}"
+    text = f"{topic_partition} has leader epoch {known}, the request has {asked}"
     raise FencedLeaderEpochError(text) if asked < known else UnknownLeaderEpochError(text)

@@ -1,7 +1,7 @@
-"""Permissions: what the client of each API must be allowed to do, to what.
+"""The operations and resource types that each API requires.
 
-The one place that says it; a handler that asks for anything else is stopped by an assertion, and
-docs/WIRE.md shows this table. Source: Kafka's KafkaApis, AclApis and ControllerApis, 3.9.
+An assertion stops a handler that checks anything else; docs/WIRE.md shows this table.
+Source: KafkaApis, AclApis and ControllerApis of Kafka 3.9.
 """
 
 from __future__ import annotations
@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 Need = tuple[str, str]
-"""An operation and a type of resource, in Kafka's words."""
+"""An operation and a resource type, by Kafka's names."""
 
 NEEDS: Mapping[str, tuple[Need, ...]] = {
     "Produce": (("write", "transactional_id"), ("write", "topic")),
     "Fetch": (("read", "topic"),),
     "ListOffsets": (("describe", "topic"),),
-    # Topics that may not be seen are left out of all; CREATE is for those that it creates.
+    # Without DESCRIBE, a topic is left out; CREATE is needed for auto-creation.
     "Metadata": (
         ("describe", "topic"),
         ("create", "cluster"),
@@ -30,15 +30,15 @@ NEEDS: Mapping[str, tuple[Need, ...]] = {
     "LeaveGroup": (("read", "group"),),
     "SyncGroup": (("read", "group"),),
     "DescribeGroups": (("describe", "group"),),
-    # Who may DESCRIBE the cluster sees all groups, others those that they may DESCRIBE.
+    # DESCRIBE on the cluster lists all groups; otherwise DESCRIBE is checked per group.
     "ListGroups": (("describe", "cluster"), ("describe", "group")),
     "SaslHandshake": (),
     "ApiVersions": (),
-    # Who may CREATE in the cluster needs no CREATE of the topic.
+    # CREATE on the cluster replaces CREATE on the topic.
     "CreateTopics": (("create", "cluster"), ("create", "topic"), ("describe_configs", "topic")),
     "DeleteTopics": (("describe", "topic"), ("delete", "topic")),
     "DeleteRecords": (("delete", "topic"),),  # KIP-107
-    # Without a transactional id; WRITE of any topic is enough, too.
+    # Without a transactional id, IDEMPOTENT_WRITE or WRITE on any topic.
     "InitProducerId": (
         ("write", "transactional_id"),
         ("idempotent_write", "cluster"),
@@ -72,4 +72,4 @@ NEEDS: Mapping[str, tuple[Need, ...]] = {
     "ListTransactions": (("describe", "transactional_id"),),
     "DescribeTopicPartitions": (("describe", "topic"),),
 }
-"""By API; of several that concern the same, each is asked for unless a comment says otherwise."""
+"""Requirements by API; all of them apply unless a comment says otherwise."""

@@ -1,8 +1,7 @@
-"""The memory that the requests of a listener hold, and who may read while there is no more of it.
+"""A limit on the memory held by all requests of a listener.
 
-Kafka bounds the bytes of all requests by a pool (KIP-72, `queued.max.request.bytes`) from which it
-takes a request's announced size. Here bytes count when they arrive: a client that announces 100 MiB
-and sends nothing takes nothing from the others.
+Kafka reserves the announced size of a request in a pool (KIP-72, `queued.max.request.bytes`). Here
+bytes count as they arrive, so a client that announces 100 MiB and sends nothing reserves nothing.
 """
 
 from __future__ import annotations
@@ -14,55 +13,55 @@ from typing import Protocol
 logger = logging.getLogger(__name__)
 
 _CHUNK_BYTES = 1 << 20
-"""More than one read of a socket returns: what arrives before a full pool stops it."""
+"""More than one socket read returns, so bounds what arrives before reading pauses."""
 
 _HARMLESS_BYTES = 64 << 10
-"""Memory that a request may hold for as long as it waits."""
+"""Memory that a request may hold for as long as it waits, without being closed as stalled."""
 
 
 class Reader(Protocol):
-    """A connection, as the pool knows it."""
+    """The interface of a connection that the pool uses."""
 
     @property
     def missing_bytes(self) -> int:
-        """Bytes that the request which is being received still lacks; 0 between two requests."""
+        """Bytes still missing from a partly received request; 0 between requests."""
 
     @property
     def held_bytes(self) -> int:
-        """Bytes that the requests of the connection hold in memory."""
+        """Bytes held in memory by the requests of the connection."""
 
     @property
     def held_since(self) -> float:
-        """When the oldest of them began to arrive, or to be answered, in the loop's time."""
+        """Time when the oldest of them began to arrive, or its handling began (loop time)."""
 
     def hold(self) -> None:
         """Stop reading the socket."""
 
     def let_go(self) -> None:
-        """Read the socket again."""
+        """Resume reading the socket."""
 
     def abort(self) -> None:
-        """Close the connection at once."""
+        """Close the connection immediately."""
 
 
 class RequestPool:
-    """The bytes of all requests of one listener, from their first byte to their answer.
+    """Counts the bytes of all requests of a listener, from arrival to response.
 
-    At the limit no connection reads a new request. The requests that have begun to arrive are
-    received to their end, oldest first, as far as they fit into an allowance above the limit. The
-    others wait. Reading goes on as soon as answers have brought the sum below the limit.
+    At the limit, no connection reads a new request. Partly received requests are completed, oldest
+    first, as far as they fit into an allowance above the limit; the others wait. Reading resumes
+    when responses have brought the sum below the limit.
 
-    Only the loop's thread may call.
+    Must be used in the thread of the event loop.
 
     Parameters
     ----------
     limit_bytes : int
-        0 or less is no limit; a smaller limit than `largest_bytes` counts as that.
+        0 or less means no limit; values below `largest_bytes` are raised to it.
     largest_bytes : int
         Size of the largest request. The allowance is as large, so that the oldest request can
         always be completed.
     readers : collection of Reader
-        All connections, as they are at each time.
+        A live view of all connections.
     """
 
     def __init__(self, limit_bytes: int, largest_bytes: int, readers: Collection[Reader]) -> None:
@@ -80,7 +79,7 @@ class RequestPool:
         return f"RequestPool({self.used_bytes} of {self._limit_bytes} bytes)"
 
     def take(self, size_bytes: int) -> None:
-        """Count bytes that arrived."""
+        """Add received bytes."""
         self.used_bytes += size_bytes
         if self.used_bytes >= self._limit_bytes > 0 and not self.is_full:
             self.is_full = True
@@ -94,14 +93,14 @@ class RequestPool:
             return
         self._is_reported = True
         logger.warning(
-            "requests hold %d bytes, of %d that queued.max.request.bytes allows: no new requests"
-            " are read until some are answered",
+            "requests hold %d bytes (queued.max.request.bytes = %d): no new requests are read until"
+            " responses have been sent",
             self.used_bytes,
             self._limit_bytes,
         )
 
     def give_back(self, size_bytes: int) -> None:
-        """Count bytes no longer."""
+        """Subtract bytes of handled or dropped requests."""
         self.used_bytes -= size_bytes
         if not self.is_full:
             return
@@ -113,25 +112,25 @@ class RequestPool:
             reader.let_go()
 
     def join(self, reader: Reader) -> None:
-        """Let a new connection wait, if none may read now."""
+        """Pause a new connection if the pool is full."""
         if self.is_full:
             reader.hold()
 
     def begin(self, reader: Reader) -> None:
-        """Note that a part of a request arrived, and more of it is to come."""
+        """Record that a request has partly arrived."""
         self._started[reader] = None
         if self.is_full:
             self._admit()
 
     def end(self, reader: Reader) -> None:
-        """Note that the request is complete, or its connection closed."""
+        """Record that the request is complete, or its connection closed."""
         self._started.pop(reader, None)
         if self.is_full:
             reader.hold()
             self._admit()
 
     def _admit(self) -> None:
-        """Let the oldest requests be received to their end."""
+        """Resume reading the oldest partly received requests that fit."""
         room = self._most_bytes - self.used_bytes
         for reader in self._started:
             room -= reader.missing_bytes
@@ -140,11 +139,10 @@ class RequestPool:
             reader.let_go()
 
     def close_stalled(self, before: float) -> None:
-        """Close connections that have held memory since before a time, if the pool is full.
+        """If the pool is full, close connections that have held memory since before a time.
 
-        These are connections with a request that is still arriving, and connections whose requests
-        hold more than a little while they wait, be it for other clients. The oldest are closed
-        first, and not more than it takes to read new requests again.
+        Candidates have a partly received request, or requests that hold much memory while they
+        wait, even for other clients. The oldest are closed first, until the pool is no longer full.
         """
         if not self.is_full:
             self._is_reported = False

@@ -1,9 +1,8 @@
-"""The purgatory: operations that are answered once others have done something, or time is over.
+"""The purgatory: operations that wait for a condition or a timeout.
 
-A fetch that waits for bytes, an append that waits for its replicas, a deletion that waits until no
-replica has the records: each is an object with a question, `is_done`, and something that tells when
-to ask it again. Nobody polls, and nobody is asked under a lock: whoever brings a change about wakes
-the one who waits, and that one asks.
+A fetch waits for bytes, an append for its replicas, a deletion until no replica has the records.
+Each operation has a condition, `is_done`, and signals when to check it again. The thread that makes
+a change only wakes the waiter, which checks the condition itself, without polling or holding locks.
 Source: Kafka's DelayedOperationPurgatory and DelayedOperation.
 """
 
@@ -21,24 +20,22 @@ if TYPE_CHECKING:
 
 
 class DelayedOperation(Protocol):
-    """An operation that waits."""
+    """An operation that waits for a condition."""
 
     def is_done(self) -> bool:
-        """Tell whether there is an answer, which the operation has from then on.
+        """Return whether the operation is complete, and store its result.
 
-        Asked without a lock, by whoever waits; it does not wait itself.
+        Called by the waiter, without a lock; it must not block.
         """
 
     def subscribe(self, listener: Callable[[], object]) -> Unsubscribe:
-        """Tell a listener whenever there may be an answer, in any thread, maybe under a lock."""
+        """Call a listener when `is_done` may have changed: in any thread, maybe under a lock."""
 
 
 class Purgatory:
-    """The operations of one broker, or of one cluster, that wait.
+    """The waiting operations of a broker or a cluster. Thread-safe.
 
-    Notes
-    -----
-    Any thread may call. In virtual time the waiting lets time pass.
+    In virtual time, waiting advances the clock.
     """
 
     def __init__(self) -> None:
@@ -48,7 +45,7 @@ class Purgatory:
         return f"Purgatory({len(self)} wait)"
 
     def __len__(self) -> int:
-        """Return how many operations wait (Kafka's PurgatorySize)."""
+        """Return the number of waiting operations (Kafka's PurgatorySize)."""
         return sum(list(self._waiting.values()))
 
     def wait(
@@ -58,17 +55,17 @@ class Purgatory:
         *,
         timeout_ms: int | None = None,
     ) -> bool:
-        """Wait until all operations have an answer, while the scheduler's tasks run.
+        """Wait until all operations are complete, while the scheduler's tasks run.
 
         Returns
         -------
         bool
-            False if the time was over first.
+            False after a timeout.
 
         Raises
         ------
         Deadlock
-            Nothing is due any more that could bring an answer about; see `Scheduler.wait_until`.
+            No task is left that could complete an operation; see `Scheduler.wait_until`.
         """
         with self._subscribed(operations, scheduler.notify):
             return scheduler.wait_until(_all_done(operations), timeout_ms=timeout_ms)
@@ -76,22 +73,22 @@ class Purgatory:
     async def wait_in(
         self, loops: LoopThread, operations: Sequence[DelayedOperation], deadline: float
     ) -> bool:
-        """Wait until all operations have an answer, as a coroutine of a loop.
+        """Wait until all operations are complete, in a coroutine.
 
         Parameters
         ----------
         deadline : float
-            In the loop's time, which is the machine's, whatever clock the engine has.
+            In the time of the event loop, which is real time, whatever clock the broker has.
 
         Returns
         -------
         bool
-            False if the time was over first.
+            False after a timeout.
         """
-        woken = _Woken(loops)
+        woken = _Event(loops)
         are_done = _all_done(operations)
-        with self._subscribed(operations, woken.tell):
-            # Asked after the subscription: nothing that came about meanwhile is missed.
+        with self._subscribed(operations, woken.set):
+            # Checked after subscribing, so no change is missed.
             while not are_done():
                 if not await woken.until(deadline):
                     return are_done()
@@ -111,7 +108,7 @@ class Purgatory:
 
 
 def _all_done(operations: Sequence[DelayedOperation]) -> Callable[[], bool]:
-    """Return a question about all of them; one that has its answer is not asked again."""
+    """Return a check of all operations; completed ones are not checked again."""
     left = list(operations)
 
     def are_done() -> bool:
@@ -121,39 +118,39 @@ def _all_done(operations: Sequence[DelayedOperation]) -> Callable[[], bool]:
     return are_done
 
 
-class _Woken:
-    """A sleep of a coroutine that any thread may end; told often, it wakes the loop once."""
+class _Event:
+    """An event that any thread may set; setting it repeatedly wakes the event loop once."""
 
     def __init__(self, loops: LoopThread) -> None:
         self._loops = loops
-        self._is_told = False
+        self._is_set = False
         self._sleeper: asyncio.Future[bool] | None = None
 
-    def tell(self) -> None:
-        if not self._is_told:
-            self._is_told = True
+    def set(self) -> None:
+        if not self._is_set:
+            self._is_set = True
             self._loops.wake(self._wake)
 
     def _wake(self) -> None:
         self._finish(True)
 
-    def _finish(self, is_told: bool) -> None:  # the result of the future
+    def _finish(self, is_set: bool) -> None:  # the result of the future
         if self._sleeper is not None and not self._sleeper.done():
-            self._sleeper.set_result(is_told)
+            self._sleeper.set_result(is_set)
 
     async def until(self, deadline: float) -> bool:
-        """Sleep until told, if it was not yet; False if the loop's time came first."""
+        """Wait until the event is set, and clear it; return False after the deadline."""
         loop = self._loops.loop
         if loop.time() >= deadline:
             return False
         self._sleeper = loop.create_future()
         timer = loop.call_at(deadline, self._finish, False)
         try:
-            # Whoever told before has the loop wake the sleeper as soon as this coroutine waits.
+            # If the event was set before, the loop wakes the sleeper as soon as this waits.
             if not await self._sleeper:
                 return False
         finally:
             timer.cancel()
             self._sleeper = None
-        self._is_told = False  # before the question: what comes meanwhile wakes again
+        self._is_set = False  # cleared before the check, so a concurrent change sets it again
         return True

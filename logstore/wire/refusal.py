@@ -1,4 +1,4 @@
-"""Refusals: errors of Kafka's for a request or a part of it."""
+"""Refusals: Kafka errors for a request or a part of it."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ from logstore.errors import KAFKA_CODES, LogStoreError, RequestError
 
 
 class Refusal(RequestError):
-    """What is answered with an error, by its name; `message` None sends none.
+    """An error response by Kafka's error name.
 
     Attributes
     ----------
     error : str
-        Kafka's name.
+        Kafka's error name.
     message : str or None
+        Error message; None sends none.
     """
 
     def __init__(self, error: str, message: str | None = None) -> None:
@@ -22,10 +23,10 @@ class Refusal(RequestError):
 
 
 def code_of(error: LogStoreError) -> int:
-    """Return the number of what was refused."""
+    """Return the error code to send for an error."""
     return KAFKA_CODES[error.error] if isinstance(error, Refusal) else error.code
 
 
 def message_of(error: LogStoreError) -> str | None:
-    """Return what a client is told of it."""
+    """Return the error message to send for an error, or None."""
     return error.message if isinstance(error, Refusal) else str(error)

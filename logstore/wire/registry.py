@@ -1,4 +1,4 @@
-"""The handlers of all APIs, by name; each family registers its own when it is imported."""
+"""Handlers of all APIs by name; each module of handlers registers its own on import."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ class Where(Enum):
     Attributes
     ----------
     LOOP
-        The loop's: it never waits, neither for a disk nor for others. So do coroutines, which give
-        what blocks to `Session.run`.
+        The event loop: the handler never blocks. Coroutines run here too, and pass blocking calls
+        to `Session.run`.
     DISK
-        The loop's if the broker is in memory, else one in which it may block.
+        The event loop if the broker is in memory, else a worker thread.
     APART
-        Always one in which it may block: it waits for others, as for a cleaner to stop, or works
-        for long, however small its request.
+        Always a worker thread: the handler waits for others, such as a cleaner that must stop, or
+        takes long even for small requests.
 
-    A large request (`Session.is_large`) is never handled in the loop's thread.
+    A large request (`Session.is_large`) is never handled on the event loop.
     """
 
     LOOP = "loop"
@@ -39,12 +39,12 @@ class Where(Enum):
 
 
 class Handler(NamedTuple):
-    """A function from (request, session) to a response, or None for no response at all.
+    """A function from (request, session) to a response, or to None to send none.
 
     Attributes
     ----------
     before_authentication : bool
-        Whether a connection that has not authenticated itself may ask.
+        Whether unauthenticated connections may use the API.
     """
 
     function: Callable[..., Any]
@@ -59,7 +59,7 @@ _HANDLERS: dict[str, Handler] = {}
 def handles(
     api: str, where: Where = Where.DISK, *, before_authentication: bool = False
 ) -> Callable[[Function], Function]:
-    """Register the function that answers an API's requests."""
+    """Register the handler of an API."""
 
     def register(function: Function) -> Function:
         assert api not in _HANDLERS, f"{api} has a handler"
@@ -72,7 +72,7 @@ def handles(
 
 @cache
 def handlers() -> dict[str, Handler]:
-    """Return the handlers of all families by API name."""
+    """Return all handlers by API name."""
     for family in FAMILIES:
         importlib.import_module(f"logstore.wire.{family}")
     return _HANDLERS

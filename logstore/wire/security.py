@@ -1,6 +1,6 @@
-"""The APIs of who is who and who may do what: SASL, SCRAM credentials, ACLs.
+"""Security APIs: SASL, SCRAM credentials and ACLs.
 
-Source: Kafka's SaslServerAuthenticator, AclApis, ScramControlManager, 3.9.
+Source: SaslServerAuthenticator, AclApis and ScramControlManager of Kafka 3.9.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ NO_AUTHORIZER = "SECURITY_DISABLED"
 
 @handles("SaslHandshake", Where.LOOP, before_authentication=True)
 def sasl_handshake(request: SaslHandshakeRequest, session: Session) -> SaslHandshakeResponse:
-    """Let a client choose how it shows who it is."""
+    """Let a client choose a SASL mechanism."""
     if session.is_authenticated:
         return SaslHandshakeResponse(error_code=KAFKA_CODES["ILLEGAL_SASL_STATE"])
     credentials = session.service.credentials
@@ -56,7 +56,7 @@ def sasl_handshake(request: SaslHandshakeRequest, session: Session) -> SaslHands
     code = 0
     try:
         session.sasl.choose(request.mechanism)
-        # From version 1 on the messages are requests; before, they are frames without a header.
+        # Since version 1, SASL tokens are sent as requests; before, as frames without a header.
         session.takes_tokens = session.version == 0
     except UnsupportedSaslMechanismError as error:
         code = error.code
@@ -71,7 +71,7 @@ def sasl_handshake(request: SaslHandshakeRequest, session: Session) -> SaslHands
 def sasl_authenticate(
     request: SaslAuthenticateRequest, session: Session
 ) -> SaslAuthenticateResponse:
-    """Hear a client's next message, and answer it; the end of the connection if it is wrong."""
+    """Handle the next SASL token of a client; a failure closes the connection."""
     if session.is_authenticated:
         return SaslAuthenticateResponse(
             error_code=KAFKA_CODES["ILLEGAL_SASL_STATE"],
@@ -87,7 +87,7 @@ def sasl_authenticate(
 
 
 def answer_token(token: bytes, session: Session) -> bytes:
-    """Return the answer to a client's message; the session is authenticated after the last one.
+    """Return the response to a SASL token; the last one authenticates the session.
 
     Raises
     ------
@@ -121,7 +121,7 @@ ScramResult = DescribeUserScramCredentialsResponse.DescribeUserScramCredentialsR
 def describe_user_scram_credentials(
     request: DescribeUserScramCredentialsRequest, session: Session
 ) -> DescribeUserScramCredentialsResponse:
-    """Tell who can authenticate by SCRAM, and with how many iterations."""
+    """Return the users with SCRAM credentials, and their iteration counts."""
     if not session.allows("describe", "cluster"):
         return DescribeUserScramCredentialsResponse(
             error_code=KAFKA_CODES[CLUSTER_NOT_ALLOWED], error_message=None
@@ -139,7 +139,7 @@ def describe_user_scram_credentials(
         ]
         result = ScramResult(user=user, error_message=None)
         if counts[user] > 1:
-            _refuse(result, "DUPLICATE_RESOURCE", f"user {user} is asked for more than once")
+            _refuse(result, "DUPLICATE_RESOURCE", f"user {user} is listed more than once")
         elif infos:
             result.credential_infos = infos
         else:
@@ -152,7 +152,7 @@ def describe_user_scram_credentials(
 def alter_user_scram_credentials(
     request: AlterUserScramCredentialsRequest, session: Session
 ) -> AlterUserScramCredentialsResponse:
-    """Set and delete what users authenticate by SCRAM with; all of a user's, or nothing."""
+    """Set and delete SCRAM credentials; the changes of one user all apply or none does."""
     given: list[_Deletion | _Upsertion] = [*request.deletions, *request.upsertions]
     users = list(dict.fromkeys(each.name for each in given))
     errors: dict[str, tuple[str, str]] = {}
@@ -219,13 +219,13 @@ def _alter_scram(
 
 @handles("DescribeAcls")
 def describe_acls(request: DescribeAclsRequest, session: Session) -> DescribeAclsResponse:
-    """Tell the ACLs that a filter means, by what they are about."""
+    """Return the ACLs that match a filter, grouped by resource."""
     authorizer = session.service.authorizer
     response = DescribeAclsResponse(error_message=None)
     if not session.allows("describe", "cluster"):
-        return _refuse(response, CLUSTER_NOT_ALLOWED, "DESCRIBE of the cluster is wanted")
+        return _refuse(response, CLUSTER_NOT_ALLOWED, "DESCRIBE on the cluster is required")
     if authorizer is None:
-        return _refuse(response, NO_AUTHORIZER, "there is no authorizer")
+        return _refuse(response, NO_AUTHORIZER, "no authorizer is configured")
     try:
         found = authorizer.acls(_filter(request))
     except RequestError as error:
@@ -253,7 +253,7 @@ def describe_acls(request: DescribeAclsRequest, session: Session) -> DescribeAcl
 
 @handles("CreateAcls")
 def create_acls(request: CreateAclsRequest, session: Session) -> CreateAclsResponse:
-    """Put ACLs in force; one that makes no sense keeps from no other."""
+    """Create ACLs; an invalid one does not affect the others."""
     refusal = _change_refusal(session)
     authorizer = session.service.authorizer
     results, good = [], []
@@ -284,7 +284,7 @@ def create_acls(request: CreateAclsRequest, session: Session) -> CreateAclsRespo
 
 @handles("DeleteAcls")
 def delete_acls(request: DeleteAclsRequest, session: Session) -> DeleteAclsResponse:
-    """Put out of force the ACLs that filters mean, and tell them."""
+    """Delete the ACLs that match filters, and return them."""
     refusal = _change_refusal(session)
     authorizer = session.service.authorizer
     results = []
@@ -317,9 +317,9 @@ def delete_acls(request: DeleteAclsRequest, session: Session) -> DeleteAclsRespo
 
 def _change_refusal(session: Session) -> tuple[str, str] | None:
     if not session.allows("alter", "cluster"):
-        return CLUSTER_NOT_ALLOWED, "ALTER of the cluster is wanted"
+        return CLUSTER_NOT_ALLOWED, "ALTER on the cluster is required"
     if session.service.authorizer is None:
-        return NO_AUTHORIZER, "there is no authorizer"
+        return NO_AUTHORIZER, "no authorizer is configured"
     return None
 
 
@@ -339,7 +339,7 @@ Refused = TypeVar("Refused", bound=Message)
 
 
 def _refuse(result: Refused, error: str, message: str) -> Refused:
-    """Return a result, or a whole response, with an error and a message in it."""
-    told: Any = result
-    told.error_code, told.error_message = KAFKA_CODES[error], message
+    """Set error code and message of a result or response, and return it."""
+    refused: Any = result
+    refused.error_code, refused.error_message = KAFKA_CODES[error], message
     return result

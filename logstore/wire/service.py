@@ -1,7 +1,7 @@
-"""The service behind a listener's connections: the broker's parts, and how the listener is set.
+"""State shared by the connections of a listener: the parts of the broker and the settings.
 
-What handlers need that is not of one connection is here: logs and topics by way of the manager,
-both coordinators, the authorizer, the event loop and where work is done that blocks.
+Handlers reach everything that does not belong to one connection through it: logs and topics by the
+manager, both coordinators, the authorizer, the event loop and the worker threads.
 """
 
 from __future__ import annotations
@@ -37,19 +37,18 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _LARGE_AT_ONCE = 2
-"""Large requests that are worked on at the same time: their memory adds up, as does their delay."""
+"""Large requests handled concurrently; limits their total memory."""
 
 
 class ServedBroker(NamedTuple):
-    """The broker behind a listener, as far as handlers ask for it.
+    """The parts of a broker that handlers use.
 
     Attributes
     ----------
     works_in_memory : bool
-        Whether no file operation of the broker waits for a disk, so that requests may be served
-        in the loop.
+        Whether file operations never wait for a disk, so that the event loop may run them.
     nodes : Nodes, optional
-        The cluster that it is of; by default it is alone.
+        Cluster metadata; by default, that of a single broker.
     """
 
     runtime: Runtime
@@ -61,33 +60,33 @@ class ServedBroker(NamedTuple):
 
 
 class Service:
-    """All that the connections of one listener share.
+    """State shared by the connections of one listener.
 
     Parameters
     ----------
     broker : ServedBroker
-        Its parts are attributes here, too.
+        Its parts become attributes.
     settings : ListenerSettings
-        So are these, but for `sasl` and `tls`.
+        Except for `sasl` and `tls`, these become attributes too.
     limits : Limits
-        Those in force.
+        Current limits.
     pool : RequestPool
-        The memory of all requests.
+        Limits the memory of all requests.
     loops : LoopThread
-        The listener's event loop.
+        Event loop of the listener.
 
     Attributes
     ----------
     credentials : Credentials
         Users and their passwords.
     authenticates : bool
-        Whether clients have to show who they are.
+        Whether clients must authenticate.
     faults : Faults
-        The rules of `Listener.fail`.
+        Rules created by `Listener.fail`.
     purgatory : Purgatory
-        Requests that wait for others.
+        Requests that wait for a condition.
     nodes : Nodes
-        The cluster as the broker tells it: alone by default.
+        Cluster metadata as this broker reports it.
     """
 
     def __init__(
@@ -116,26 +115,26 @@ class Service:
         self.purgatory = Purgatory()
         self.nodes = broker.nodes or Nodes(broker.manager)
         self._names: dict[str, str] = {}
-        self._turns = asyncio.Semaphore(_LARGE_AT_ONCE)
+        self._slots = asyncio.Semaphore(_LARGE_AT_ONCE)
 
     @property
     def node_id(self) -> int:
-        """The number of the broker behind the listener."""
+        """Id of the broker."""
         return self.nodes.node_id
 
     @property
     def cluster_id(self) -> str:
-        """The id of the cluster that it is of."""
+        """Id of the cluster."""
         return self.manager.identity.cluster_id
 
     @cached_property
     def handlers(self) -> Mapping[str, Handler]:
-        """The handlers of the APIs that are served."""
+        """Handlers of the served APIs, by API name."""
         return {name: found for name, found in handlers().items() if name in self.versions}
 
     @cached_property
     def api_keys(self) -> Sequence[ApiVersionsResponse.ApiVersion]:
-        """The versions of each API as ApiVersions tells them, in the order of their keys."""
+        """API versions for the ApiVersions response, ordered by API key."""
         keys = {name: api.key for name, api in apis_by_name().items()}
         return [
             ApiVersionsResponse.ApiVersion(
@@ -148,11 +147,11 @@ class Service:
 
     @property
     def shift_ms(self) -> int:
-        """How far the broker's wall time is ahead of the machine's, in ms."""
+        """How far the broker's clock is ahead of the system clock, in ms."""
         return self.runtime.clock.now_ms() - SystemClock().now_ms()
 
     def topic_of_id(self, topic_id: str) -> str | None:
-        """Return the name of the topic of an id, None if there is none."""
+        """Return the topic name of a topic id, or None."""
         nodes = self.nodes
         name = self._names.get(topic_id)
         if name is not None:
@@ -163,18 +162,15 @@ class Service:
         return self._names.get(topic_id)
 
     async def run(self, call: Callable[[], T]) -> T:
-        """Do something that may wait, without holding up other connections.
-
-        For the disk, or for as long as a rule of the broker says.
-        """
+        """Run a call that may block, on a disk or a fault rule, in a worker thread."""
         is_quick = self.works_in_memory and not self.manager.faults.rules
         return call() if is_quick else await self.loops.blocking(call)
 
     async def run_large(self, call: Callable[[], T]) -> T:
-        """Do something for a large request, in another thread, when it is its turn.
+        """Run a call of a large request in a worker thread, when a slot is free.
 
-        It keeps its turn until it returns, even if the client leaves, since its memory is not free
-        before.
+        The call keeps its slot until it returns, even if the client disconnects, since its memory
+        is in use until then.
         """
-        async with self._turns:
+        async with self._slots:
             return await self.loops.to_its_end(call)

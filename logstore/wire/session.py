@@ -1,4 +1,4 @@
-"""The session of a connection: who is at its other end, and what they may do."""
+"""The session of a connection: the client's principal and its permissions."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 ELEMENTS_IN_LOOP = 256
-"""Elements of a request that the loop's own thread decodes and handles: a few milliseconds."""
+"""Most array elements of a request handled on the event loop; a few milliseconds."""
 
 _SLICE_ELEMENTS = 64
-"""Elements of a large request between two pauses, about a millisecond."""
+"""Elements of a large request handled between two pauses; about a millisecond."""
 
 _OF_RESOURCES = {
     "topic": (
@@ -47,49 +47,48 @@ _OF_RESOURCES = {
         "describe",
     ),
 }
-"""Operations that there are on each type of resource (AclEntry.supportedOperations)."""
+"""Operations on each resource type (AclEntry.supportedOperations)."""
 
 
 class ClientLeft(Exception):
-    """The client of a large request closed its connection: nobody waits for the answer."""
+    """The client closed its connection during a large request, so its handler stops."""
 
 
 class Session:
-    """One connection, from its beginning to its end; requests of it are answered one by one.
+    """State of one connection and of its current request.
 
     Attributes
     ----------
     service : Service
-        What all connections of the listener share.
+        State shared by all connections of the listener.
     client_host : str
-        The address of the other end.
+        Address of the client.
     address : (str, int)
-        Host and port by which clients reach the listener, as Metadata tells them.
+        Advertised host and port of the listener.
     client_id : str or None
-        Of the request that is being answered.
+        Client id of the current request.
     api : str
-        That of the request that is being answered, as `Fetch`.
+        API of the current request, such as `Fetch`.
     version : int
-        Of the request that is being answered.
+        Version of the current request.
     principal : str
-        Whom the client has shown to be.
+        Principal of the client.
     is_authenticated : bool
-        Whether it has, or need not.
+        Whether the client has authenticated, or need not.
     sasl : SaslServer or None
-        An authentication that is under way.
+        SASL exchange in progress.
     takes_tokens : bool
-        Whether frames are messages of SASL without a header, as after SaslHandshake version 0.
+        Whether frames are SASL tokens without a header, as after SaslHandshake version 0.
     is_encrypted : bool
-        Whether the connection is TLS.
+        Whether the connection uses TLS.
     has_failed : bool
-        Whether the client did not show who it is: its connection ends a moment behind the answer.
+        Whether authentication failed; the connection is closed shortly after the response.
     ends : bool
-        Set it to have the connection closed behind the answer.
+        Set to close the connection after the response.
     is_large : bool
-        Whether the request that is being answered takes so much work that it is done in another
-        thread.
+        Whether the current request is handled in another thread, because of its size.
     is_over : bool
-        Whether the connection was closed.
+        Whether the connection is closed.
     """
 
     def __init__(
@@ -118,19 +117,19 @@ class Session:
         self._left_in_slice = 0
 
     async def run(self, call: Callable[[], T]) -> T:
-        """Do work for the request without holding up other connections.
+        """Run work of the current request without blocking other connections.
 
-        That of a large request is done in another thread, in memory too. See `Service.run`.
+        A large request always runs in another thread. See `Service.run`.
         """
         if self.is_large:
             return await self.service.run_large(call)
         return await self.service.run(call)
 
     def each(self, elements: Sequence[T]) -> Iterable[T]:
-        """Iterate over elements of the request, for a handler that changes nothing.
+        """Iterate over elements of the request, in a handler without side effects.
 
-        A large request is done in slices: between them other threads run, and it ends if its client
-        has left.
+        A large request yields to other threads after each slice, and stops if its client has
+        disconnected.
 
         Raises
         ------
@@ -149,15 +148,15 @@ class Session:
             yield element
 
     def allows(self, operation: str, resource_type: str, name: str = CLUSTER_NAME) -> bool:
-        """Tell whether the principal may do something to something, both in Kafka's words.
+        """Return whether the principal has an operation on a resource, by Kafka's names.
 
-        It must be among what `permissions.NEEDS` says of the API whose request is answered.
+        `permissions.NEEDS` must list the operation for the current API.
         """
         self._check_is_needed(operation, resource_type)
         return self._allows(operation, resource_type, name)
 
     def allows_any(self, operation: str, resource_type: str) -> bool:
-        """Tell whether there can be a resource of a type that it may be done to."""
+        """Return whether an operation may be allowed on any resource of a type."""
         self._check_is_needed(operation, resource_type)
         authorizer = self.service.authorizer
         if authorizer is None:
@@ -184,7 +183,7 @@ class Session:
         return decision.allowed
 
     def _log(self, decision: Decision, operation: str, resource_type: str, name: str) -> None:
-        # As in Kafka's authorizer log; most that is denied is only left out of an answer.
+        # Debug level, unlike Kafka's authorizer log: a denial often only filters a response.
         logger.debug(
             "%s from %s is %s %s of %s '%s' for %s: %s",
             self.principal,
@@ -198,7 +197,7 @@ class Session:
         )
 
     def operations_on(self, resource_type: str, name: str = CLUSTER_NAME) -> int:
-        """Return what the principal may do to something, as the bits of the protocol."""
+        """Return the operations allowed on a resource, as the protocol's bit field."""
         return sum(
             1 << AclOperation[operation.upper()]
             for operation in _OF_RESOURCES[resource_type]

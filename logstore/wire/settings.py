@@ -1,4 +1,4 @@
-"""Settings of a listener: what its opener decides, beside the address."""
+"""Settings of a listener other than its address."""
 
 from __future__ import annotations
 
@@ -19,33 +19,32 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListenerSettings:
-    """Who may come in, and what they are offered.
+    """Settings of a listener.
 
     Attributes
     ----------
     sasl : mapping of str to str, or Credentials, optional
-        Passwords by user name, one of which every client must have.
+        Passwords by user name; makes SASL authentication mandatory.
     tls : ssl.SSLContext or "generate", optional
-        Of a server; or have a certificate made for this host, whose authority clients find in the
-        file `Listener.ca_path` (needs the extra `tls`).
+        A server context, or "generate" for a new certificate for this host; the CA certificate for
+        clients is then in the file `Listener.ca_path` (needs the extra `tls`).
     authorizer : Authorizer, optional
-        Decides what each client may do; without one everybody may do everything.
+        Checks the permissions of clients; without one, every client may do everything.
     auto_create : bool
-        Whether Metadata requests create the topics that they ask for
-        (`auto.create.topics.enable`).
+        Whether Metadata requests create missing topics (`auto.create.topics.enable`).
     restamp : bool
-        Whether the time that the broker's clock is ahead of the machine's is added to the records
-        that come in.
+        Whether to shift the timestamps of produced records by the difference between the broker's
+        clock and the system clock.
     limits : Limits, optional
-        By default those that the broker's settings name (`Limits.of`); the limits on connections
-        then follow when these change.
+        By default taken from the broker's settings (`Limits.of`); the connection limits then
+        follow changes of the settings.
     versions : mapping of str to Versions
-        Those served, by API name; fewer meet clients as an older broker does.
+        Served versions by API name; fewer versions imitate an older broker.
 
     Raises
     ------
     InvalidConfigurationError
-        Users or passwords are none.
+        A user name or password is invalid.
     """
 
     sasl: Credentials | Mapping[str, str] | None = None
@@ -62,24 +61,24 @@ class ListenerSettings:
 
     @property
     def credentials(self) -> Credentials | None:
-        """Users and passwords; listeners with the same settings share what clients change."""
+        """Users and passwords; listeners with the same settings share changes by clients."""
         assert self.sasl is None or isinstance(self.sasl, Credentials)
         return self.sasl
 
 
 def settings_of_several(settings: Mapping[str, Any]) -> ListenerSettings:
-    """Return what all listeners of a cluster have in common.
+    """Return the common settings of all listeners of a cluster.
 
     Raises
     ------
     InvalidConfigurationError
-        A setting is none, or is for one listener alone.
+        A setting is unknown, or only works for a single listener.
     """
     unknown = sorted(settings.keys() - {field.name for field in fields(ListenerSettings)})
     if unknown:
-        raise InvalidConfigurationError(f"listeners have no settings {', '.join(unknown)}")
+        raise InvalidConfigurationError(f"unknown listener settings: {', '.join(unknown)}")
     if settings.get("tls") == "generate":
         raise InvalidConfigurationError(
-            "tls='generate' makes an authority for one listener: give several an ssl.SSLContext"
+            "tls='generate' works for one listener only: for several, pass an ssl.SSLContext"
         )
     return ListenerSettings(**settings)

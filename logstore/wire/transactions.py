@@ -1,6 +1,6 @@
-"""The APIs of producers: their ids, their transactions, and what administrators see of both.
+"""Transaction APIs: producer ids, transactions and their administration.
 
-Source: Kafka's KafkaApis and TransactionCoordinator, 3.9.
+Source: KafkaApis and TransactionCoordinator of Kafka 3.9.
 """
 
 from __future__ import annotations
@@ -62,19 +62,19 @@ NOBODY = ProducerIdAndEpoch(NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
 
 
 def _error_of(call: Callable[[], object], session: Session, fenced_from: int) -> str | None:
-    """Return the error that a call of the coordinator ends with, None if it does not.
+    """Call the coordinator; return the name of its error, or None.
 
     Parameters
     ----------
     fenced_from : int
-        The first version whose clients know PRODUCER_FENCED; others hear INVALID_PRODUCER_EPOCH.
+        First version that has PRODUCER_FENCED; older ones answer INVALID_PRODUCER_EPOCH.
     """
     try:
         call()
     except ProducerFencedError as error:
         return error.kafka_error if session.version >= fenced_from else "INVALID_PRODUCER_EPOCH"
     except KafkaStorageError:
-        return "COORDINATOR_NOT_AVAILABLE"  # and the client tries again
+        return "COORDINATOR_NOT_AVAILABLE"  # the client retries
     except LogStoreError as error:
         return error.kafka_error
     return None
@@ -87,7 +87,7 @@ _INIT_FENCED_FROM = 4
 
 @handles("InitProducerId")
 def init_producer_id(request: InitProducerIdRequest, session: Session) -> InitProducerIdResponse:
-    """Give a producer its id, or make it the only one of its transactional id."""
+    """Assign a producer id, or fence earlier producers of a transactional id."""
     given: list[ProducerIdAndEpoch] = []
     error = _init_refusal(request, session) or _error_of(
         lambda: given.append(_given(request, session)), session, _INIT_FENCED_FROM
@@ -134,7 +134,7 @@ _OFFSETS_ABORTABLE_FROM = 4
 def add_partitions_to_txn(
     request: AddPartitionsToTxnRequest, session: Session
 ) -> AddPartitionsToTxnResponse:
-    """Take partitions into a transaction; one that cannot be is the end for all."""
+    """Add partitions to a transaction; if one is refused, none is added."""
     transactional_id = request.v3_and_below_transactional_id
     partitions = [
         TopicPartition(topic.name, number)
@@ -190,7 +190,7 @@ def _in_transaction(
     partitions: list[TopicPartition],
     session: Session,
 ) -> str | None:
-    """Take partitions into a transaction, and return why not."""
+    """Add partitions to a transaction; return the name of an error, or None."""
     if not transactional_id:
         return "INVALID_REQUEST"
     coordinator = session.service.transactions
@@ -205,7 +205,7 @@ def _in_transaction(
 def add_offsets_to_txn(
     request: AddOffsetsToTxnRequest, session: Session
 ) -> AddOffsetsToTxnResponse:
-    """Take the offsets of a group into a transaction."""
+    """Add the `__consumer_offsets` partition of a group to a transaction."""
     if not session.allows("write", "transactional_id", request.transactional_id):
         error: str | None = NOT_ALLOWED
     elif not session.allows("read", "group", request.group_id):
@@ -243,7 +243,7 @@ def txn_offset_commit(request: TxnOffsetCommitRequest, session: Session) -> TxnO
 def _commit_offsets(
     request: TxnOffsetCommitRequest, session: Session, errors: dict[TopicPartition, str | None]
 ) -> None:
-    """Write what may be written, and note the error of each partition."""
+    """Append the offsets that may be committed; add the error of each partition to `errors`."""
     coordinator = session.service.transactions
     groups = coordinator.groups
     offsets = allowed_offsets(request.topics, session, errors)
@@ -259,7 +259,7 @@ def _commit_offsets(
         except (OffsetMetadataTooLargeError, UnknownTopicOrPartitionError) as error:
             del offsets[tp]
             errors[tp] = error.kafka_error
-        except LogStoreError as error:  # of the group: all of them
+        except LogStoreError as error:  # a group error concerns all partitions
             errors |= dict.fromkeys(offsets, error.kafka_error)
             return
     if not offsets:
@@ -310,7 +310,7 @@ def end_txn(request: EndTxnRequest, session: Session) -> EndTxnResponse:
 def describe_transactions(
     request: DescribeTransactionsRequest, session: Session
 ) -> DescribeTransactionsResponse:
-    """Tell what there is to know of transactional ids."""
+    """Return the state of transactional ids."""
     known = session.service.transactions.transactions()
     return DescribeTransactionsResponse(
         transaction_states=[
@@ -355,9 +355,9 @@ def _described(
 def list_transactions(
     request: ListTransactionsRequest, session: Session
 ) -> ListTransactionsResponse:
-    """Return the transactional ids that the client may see.
+    """Return the transactional ids that the client may describe.
 
-    Clients ask every node and join the answers, so the coordinator alone has any.
+    Clients ask every broker and join the answers, so only the coordinator returns any.
     """
     service = session.service
     known = service.transactions.transactions() if service.nodes.is_coordinator else {}

@@ -1,7 +1,7 @@
-"""The APIs that are served, and in which versions: the one place that says so.
+"""The served APIs and their versions.
 
-A client takes of each API the newest version that both sides have. What is not listed here, or has
-no handler, is not advertised and is answered as Kafka answers what it does not know.
+A client uses the newest version of each API that both sides support. An API that is not listed
+here, or has no handler, is not advertised and is refused as Kafka refuses unknown APIs.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ class Versions(NamedTuple):
     Attributes
     ----------
     first, last : int
-        Those served.
+        First and last served version.
     advertised_from : int or None
-        The first one that ApiVersions names, where that is not `first`.
+        First version in ApiVersions, if it differs from `first`.
     """
 
     first: int
@@ -28,13 +28,13 @@ class Versions(NamedTuple):
 
     @property
     def first_advertised(self) -> int:
-        """The first version that ApiVersions names."""
+        """First version in ApiVersions."""
         return self.first if self.advertised_from is None else self.advertised_from
 
 
 SERVED: Mapping[str, Versions] = {
-    # Above 0, librdkafka before 2.8 would think that nobody compresses (KAFKA-18659). From 12 on
-    # clients expect transactions of version 2 (KIP-890).
+    # librdkafka before 2.8 disables compression unless version 0 is advertised (KAFKA-18659).
+    # Since version 12, clients expect transactions version 2 (KIP-890).
     "Produce": Versions(3, 11, advertised_from=0),
     "Fetch": Versions(4, 17),
     "ListOffsets": Versions(1, 8),
@@ -118,4 +118,4 @@ MINIMUM: Mapping[str, Versions] = {
     "IncrementalAlterConfigs": Versions(0, 1),
     "DescribeCluster": Versions(0, 0),
 }
-"""The fewest that the clients of docs/WIRE.md get by with: what old clients meet, for tests."""
+"""The oldest versions that the clients of docs/WIRE.md support, to test as an old broker."""

@@ -1,9 +1,9 @@
-"""Writes what `make interop` found into docs/COMPATIBILITY.md, between two marks.
+"""Write the results of `make interop` into docs/COMPATIBILITY.md, between two markers.
 
     python -m tests.interop.compatibility [RESULTS_JSON]
 
 The results are those of the last run (`tests/interop/target/results.json`). The rest of the page
-is left alone; a page without the marks gets the section at its end.
+is unchanged; a page without the markers gets the section at its end.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ def section(results: dict[str, dict[str, Any]]) -> str:
     dump_tool = _dump_tool_version()
     lines = [
         BEGIN,
-        "## What Kafka's own classes say",
+        "## Results with Kafka's own classes",
         "",
         f"From the last `make interop`, against Kafka {' and '.join(versions)}: ✓ all agree, "
-        "◐ some, ✗ none, – not run; the number is how many directories or logs were looked at. "
+        "◐ some, ✗ none, – not run; the number counts directories or logs. "
         "Kafka's classes load, read, recover, dump and clean them; files, records, batches, "
-        "indexes, offsets, epochs, producers and aborted ranges must be the same on both sides.",
+        "indexes, offsets, epochs, producers and aborted ranges must be equal on both sides.",
         "",
-        f"The dump tool is each release's own, but for Kafka 4, where it is that of {dump_tool}.",
+        f"Each release uses its own dump tool, except Kafka 4, which uses {dump_tool}'s.",
         "",
         f"| Subject | {' | '.join(f'Kafka {version}' for version in versions)} | Tests |",
         f"|---|{'---|' * len(versions)}---|",
@@ -64,13 +64,13 @@ def _dump_tool_version() -> str:
 
 
 def insert(page: str, made: str) -> str:
-    """Put a section in the place of the former one, or at the end."""
+    """Replace the section of an earlier run, or add one at the end."""
     before, begin, rest = page.partition(BEGIN)
     if not begin:
         return f"{page.rstrip()}\n\n{made}\n"
     _, end, after = rest.partition(END)
     if not end:
-        raise ValueError(f"{PAGE.name} has a begin mark without an end mark")
+        raise ValueError(f"{PAGE.name} has a begin marker without an end marker")
     return before + made + after
 
 

@@ -314,6 +314,7 @@ def test_count_winners_counts_the_bits_of_a_range(bits, data):
 # --- many keys at once ------------------------------------------------------------------------
 
 
+@settings(max_examples=30)
 @given(
     sizes=st.one_of(
         st.tuples(st.integers(0, 40), st.integers(1, 300)).map(lambda drawn: [drawn[0]] * drawn[1]),

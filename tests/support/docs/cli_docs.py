@@ -20,17 +20,17 @@ INTRODUCTION = """\
 
 Generated from `logstore COMMAND --help` by `make docs`; do not edit.
 
-Exit codes: 0 done; 1 the request was refused or data is corrupt; 2 wrong usage, configuration or
-topic; 3 an I/O failure; 130 interrupted. Messages go to standard error, results to standard
-output. A broken pipe ends a command in silence.
+Exit codes: 0 success; 1 request refused or data corrupt; 2 invalid usage, configuration or topic; 3
+I/O failure; 130 interrupted. Messages are written to standard error, results to standard output. A
+broken pipe ends a command without a message.
 
-Completion of commands, options and their values, for the shell at hand:
+Shell completion of commands, options and their values:
 
     eval "$(_LOGSTORE_COMPLETE=bash_source logstore)"     # in ~/.bashrc
     eval "$(_LOGSTORE_COMPLETE=zsh_source logstore)"      # in ~/.zshrc, after compinit
     _LOGSTORE_COMPLETE=fish_source logstore | source      # in ~/.config/fish/config.fish
 
-Every command takes the shared options:
+All commands have these options:
 """
 
 

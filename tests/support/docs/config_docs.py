@@ -40,52 +40,52 @@ INTRODUCTION = """\
 # Configuration
 
 Generated from the tables of `logstore/config` by `make docs`; do not edit. Names, types, ranges and
-defaults are those of Kafka 3.9; [what later releases changed](#later-releases) is listed below.
+defaults are Kafka 3.9's; [changes in later releases](#later-releases) are listed below.
 
 ## Where a value comes from
 
-The first of these that says something holds:
+The first source that defines a value takes precedence:
 
-1. `--config KEY=VALUE`, for the one command it is given to;
-2. the topic's own value, from `topic create --config` or `topic alter --set`, kept in
-   `logstore-topics.json` of the first data directory;
-3. what was set for the broker while it ran, with `Broker.alter_broker_configs`, by an admin client
-   or over the wire, or by `broker alter` while it did not, kept in the same file;
-4. what was set so for all brokers of the cluster (`cluster_wide=True`; over the wire the broker
-   whose name is empty, Kafka's `<default>`);
-5. the broker's file, from the `server.properties` given with `--config-file` or the properties
-   given to `Broker`: of several broker keys behind a topic key the first one listed;
+1. `--config KEY=VALUE`, for one command;
+2. the topic's own value, from `topic create --config` or `topic alter --set`, stored in
+   `logstore-topics.json` in the first data directory;
+3. the dynamic value of the broker, set while it runs by `Broker.alter_broker_configs`, by an admin
+   client or over the wire, or by `broker alter` while it is stopped, stored in the same file;
+4. the dynamic default of all brokers of the cluster (`cluster_wide=True`; over the wire the broker
+   with an empty name, Kafka's `<default>`);
+5. the broker's static value, from the `server.properties` file of `--config-file` or the properties
+   passed to `Broker`: the first listed broker key of a topic key;
 6. the default.
 
-`topic describe` shows each value in force and its origin: `topic`, `dynamic broker`, `dynamic
-default` or `broker` with the key, or `default`, and the layers that it covers. What can change
-while a broker runs is what the cleaner obeys, and the first broker key behind each topic key.
-Settings for a group of hosts are the same change for each broker of the group
-(`Cluster.alter_broker_configs` with their ids). A change holds from the next use on: new limits
-count for the next append, the jitter of the segment at hand stays.
+`topic describe` shows each effective value and its origin (`topic`, `dynamic broker`, `dynamic
+default` or `broker` with the key, or `default`), and the layers below it. Dynamic broker settings
+are the cleaner's, and the first broker key of each topic key. Settings for a group of brokers are
+the same change for each broker of the group (`Cluster.alter_broker_configs` with their ids). A
+change applies from the next use: new limits apply to the next append, the current segment keeps its
+jitter.
 
-Values are read as Kafka reads them: blanks around them do not count, integers are decimal and fit
-their 32 or 64 bits, booleans are `true` or `false` in any case, lists have commas, other words must
-be spelled as they stand here. A topic's times may also be `7d`, `12h`, `30s`, its sizes `512KiB` or
-`1GiB`, and so may a broker's that are set while it runs; they are stored as Kafka spells them. A
-value out of its range is refused; so is a topic key that is not listed here, with the nearest one
-that is. A broker key that is not listed is ignored with a warning in a broker's file; in a program
-it is refused, unless it is one of Kafka's that mean nothing here.
+Values are parsed as in Kafka: surrounding blanks are ignored, integers are decimal and fit into 32
+or 64 bits, booleans are `true` or `false` in any case, lists are separated by commas, other words
+must be spelled as shown. Times of a topic may also be `7d`, `12h`, `30s`, sizes `512KiB` or `1GiB`;
+the same applies to dynamic broker settings. They are stored in Kafka's form. A value out of range
+is refused. An unknown topic key is refused with the nearest valid one. An unknown broker key in a
+file is ignored with a warning; in a program it is refused, unless it is a Kafka key without effect
+here.
 
-Some values are checked together, each taken from where it comes:
+Some values are checked against each other, with their effective values:
 
-- `max.compaction.lag.ms` must not be below `min.compaction.lag.ms`, whether they are the topic's,
-  the broker's, or one of each;
+- `max.compaction.lag.ms` must not be less than `min.compaction.lag.ms`, for values of the topic, of
+  the broker, or of both;
 - `log.cleaner.dedupe.buffer.size` must leave more than 1 MiB for each of `log.cleaner.threads`,
-  unless there is no thread or no cleaner;
-- `log.dirs`, or `log.dir` without it, must name a directory if it is given at all.
+  if the cleaner is enabled and has threads;
+- `log.dirs`, or `log.dir` without it, must name a directory if it is set.
 """
 
 LATER = """
 ## Later releases
 
-The ranges and defaults above are those of Kafka 3.9, whichever release wrote the directory. Later
-ones, as of 4.4, differ in these; a topic that is fine here may be refused by such a broker:
+The ranges and defaults above are Kafka 3.9's, for directories of any release. Later releases, up to
+4.4, differ in these keys; a topic that is valid here may be refused by such a broker:
 
 | Key | Here, and in Kafka 3.9 | Since | |
 |---|---|---|---|
@@ -94,23 +94,23 @@ ones, as of 4.4, differ in these; a topic that is fine here may be refused by su
 OLD_NAMES = """
 ## Old names
 
-The proposal of log compaction (KAFKA-631) and old operators' guides use other names. They are
-understood, with a note; today's name wins where both are given.
+The proposal of log compaction (KAFKA-631) and old guides use other names. They are accepted with a
+note; the current name takes precedence if both are given.
 
-| Old | Today | Its value is |
+| Old | Current | Value |
 |---|---|---|
 """
 
 WITHOUT_EFFECT = """
 ## Keys without effect
 
-One node without a network has no use for most of a broker's `server.properties`. These keys are
-listed once in a note, and change nothing:
+Many keys of a broker's `server.properties` do not apply to this engine. The following keys are
+listed once in a note and have no effect:
 """
 
 INERT = """
-Tools set the following keys on any topic or, while it runs, on any broker. They are checked as
-Kafka checks them, stored, and described where they are set, with a note that they have no effect:
+Tools set the following keys on any topic, or dynamically on any broker. They are validated as in
+Kafka, stored, and described where they are set, with a note that they have no effect:
 """
 
 UNKNOWN = f"""
@@ -126,7 +126,7 @@ unknown keys.
 
 NOT_OFFERED = """
 ## Refused topic keys
-These topic keys of Kafka's are refused, since nobody should believe that they are obeyed:
+These topic keys of Kafka are refused, because they are not supported:
 
 | Key | Why |
 |---|---|
@@ -144,7 +144,7 @@ def text() -> str:
             "\n## Broker keys that give topics their defaults\n\n",
             "| Broker key | Sets | Allowed |\n|---|---|---|\n",
             *defaults(),
-            "\nAny negative `log.retention.ms`, `.minutes` or `.hours` is read as -1.\n",
+            "\nA negative `log.retention.ms`, `.minutes` or `.hours` means -1.\n",
             "\n## Broker keys\n",
             *(entry(row) for row in BROKER_KEYS.values() if row.doc not in meanings),
             LATER,

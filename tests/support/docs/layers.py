@@ -10,6 +10,8 @@ from __future__ import annotations
 import ast
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
+from functools import cache
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -30,12 +32,18 @@ def modules() -> dict[str, Path]:
     return found
 
 
+@cache
+def _import_statements(path: Path) -> list[ast.Import | ast.ImportFrom]:
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    return [each for each in ast.walk(tree) if isinstance(each, ast.Import | ast.ImportFrom)]
+
+
 def imports_of(path: Path, known: Mapping[str, Path]) -> Iterator[str]:
     """Yield the modules of the project that a file imports, anywhere in it."""
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in _import_statements(path):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names if alias.name in known)
-        elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
+        elif node.level == 0 and node.module:
             for alias in node.names:
                 full = f"{node.module}.{alias.name}"
                 if full in known:
@@ -62,37 +70,17 @@ def package_imports(known: Mapping[str, Path]) -> dict[str, set[str]]:
     return {package: targets - {package} for package, targets in found.items()}
 
 
-def cycles(graph: Mapping[str, set[str]]) -> list[list[str]]:
-    """Return the sets of nodes that reach each other, sorted."""
-    reach: dict[str, set[str]] = {}
-    for start in graph:
-        seen: set[str] = set()
-        pending = [start]
-        while pending:
-            for target in graph[pending.pop()] - seen:
-                seen.add(target)
-                pending.append(target)
-        reach[start] = seen
-    return sorted(
-        {
-            tuple(sorted({node} | {each for each in reach[node] if node in reach[each]}))
-            for node in graph
-            if node in reach[node]
-        }
-    )
-
-
 def layers(graph: Mapping[str, set[str]]) -> dict[str, int]:
-    """Return the layer of each node of a graph without cycles; what imports nothing is in 0."""
+    """Return the layer of each node; nodes without imports are in layer 0.
+
+    Raises
+    ------
+    graphlib.CycleError
+        The graph has a cycle, which is the second argument of the error.
+    """
     found: dict[str, int] = {}
-
-    def layer(node: str) -> int:
-        if node not in found:
-            found[node] = 1 + max(map(layer, graph[node]), default=-1)
-        return found[node]
-
-    for node in graph:
-        layer(node)
+    for node in TopologicalSorter(graph).static_order():
+        found[node] = 1 + max((found[each] for each in graph[node]), default=-1)
     return found
 
 
@@ -126,7 +114,7 @@ def text() -> str:
         f"{layer:2}  {' · '.join(map(short, sorted(levels[layer])))}"
         for layer in sorted(levels, reverse=True)
     ]
-    lines += ["```", "", "| layer | package | what it is |", "|---|---|---|"]
+    lines += ["```", "", "| layer | package | contents |", "|---|---|---|"]
     lines += [
         f"| {layer_of[package]} | `{short(package)}` | {about(known[package])} |"
         for package in sorted(layer_of, key=lambda package: (-layer_of[package], package))

@@ -1,4 +1,4 @@
-"""Writes into docs/PERFORMANCE.md what the newest result says; `make docs` runs it."""
+"""Write the newest result into docs/PERFORMANCE.md; `make docs` runs it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PLOT = ROOT / "docs" / "performance.svg"
 BEGIN, END = "<!-- result: written by `make docs` -->\n", "<!-- end of result -->\n"
 
 PLOTTED = ("clean", "codec", "mixed", "threads", "map")
-"""Groups of the one plot: what cleaning is made of."""
+"""Groups of the plot: the parts of a cleaning."""
 
 
 def newest() -> tuple[Path, Result]:
@@ -38,7 +38,7 @@ def text(path: Path, result: Result) -> str:
     if is_busy(result):
         load = " to ".join(f"{each:.0f}" for each in result.load)
         lines.append(
-            f"The machine did other work meanwhile (load {load}): ratios hold better than figures."
+            f"The machine was busy (load {load}): ratios are more reliable than absolute figures."
         )
     for group in sorted({line.group for line in result.lines}, key=list(GROUPS).index):
         lines += ["", f"**{GROUPS[group]}**", "", *_table(result, group)]

@@ -37,7 +37,7 @@ def peers_tables() -> str:
 
 def apis_table() -> str:
     """Return the table: each API with its versions, and what its handler says it does."""
-    lines = ["| API | key | versions | fewest | what it does |", "|---|---|---|---|---|"]
+    lines = ["| API | key | versions | fewest | action |", "|---|---|---|---|---|"]
     for name in sorted(handlers(), key=lambda name: apis_by_name()[name].key):
         about = (handlers()[name].function.__doc__ or "").partition("\n")[0].removesuffix(".")
         fewest = shown(MINIMUM[name]) if name in MINIMUM else "–"

@@ -19,12 +19,12 @@ TARGET = ROOT / "docs" / "WORKLOAD-KEYS.md"
 INTRODUCTION = """\
 # Workloads: keys, presets, violations
 
-Generated from `logstore/workload` by `make docs`; do not edit. [WORKLOADS.md](WORKLOADS.md) tells
-how they are used.
+Generated from `logstore/workload` by `make docs`; do not edit. [WORKLOADS.md](WORKLOADS.md)
+describes their use.
 
-A workload is a TOML file. It may name a `preset`, whose values stand where the file has none of its
-own. What is unknown, out of range or in contradiction to something else is refused before anything
-starts. Equal files make equal bytes.
+A workload is a TOML file. It may name a `preset`, which provides values that the file does not set.
+Unknown keys, values out of range and contradictions are refused before the workload starts. Equal
+files produce equal bytes.
 """
 
 
@@ -38,22 +38,22 @@ def text() -> str:
             *(line for name, kind in TABLES.items() for line in table(name, fields(kind))),
             "\n## Presets\n",
             *(line for name, values in PRESETS.items() for line in preset(name, values)),
-            "\n## Violations\n\nWhat `workload verify` counts.\n\n",
+            "\n## Violations\n\nThe violations that `workload verify` counts.\n\n",
             *violations(),
         )
     )
 
 
 def violations() -> Iterator[str]:
-    """Yield the table of what the oracle counts."""
-    yield "| Kind | Means |\n|---|---|\n"
+    """Yield the table of violations."""
+    yield "| Kind | Meaning |\n|---|---|\n"
     yield from (f"| `{kind}` | {meaning} |\n" for kind, meaning in KINDS.items())
 
 
 def table(name: str, rows: tuple[Field[Any], ...] | list[Field[Any]]) -> Iterator[str]:
     """Yield the section of one table of the file."""
     yield f"\n### {f'`[{name}]`' if name else 'Top level'}\n\n"
-    yield "| Key | Default | Allowed | Means |\n|---|---|---|---|\n"
+    yield "| Key | Default | Allowed | Meaning |\n|---|---|---|---|\n"
     for row in rows:
         allowed = row.metadata.get("allowed", Allowed(""))
         yield f"| `{row.name}` | {default(row)} | {bounds(allowed)} | {allowed.doc} |\n"

@@ -126,7 +126,7 @@ def check_growth(
     name: str, *, adopted: bool = False, is_written: bool = False, stop: str = CLEAN
 ) -> None:
     efforts = []
-    for partitions in (4, 8, 16):
+    for partitions in (2, 4, 8):
         fs = CountedCalls(directory_of(partitions, adopted=adopted, stop=stop))
         lock = fs.lock("/data/.lock") if is_written else None
         looked_at(fs, WORKS[name], adopted=adopted)  # what is done once only is done

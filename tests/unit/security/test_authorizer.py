@@ -195,13 +195,13 @@ def test_changes_are_in_force_at_once():
     (
         ({"operation": "any"}, "operation=ANY"),
         ({"operation": 99}, "operation=UNKNOWN"),
-        ({"operation": "fly"}, "'fly' is none of ALL, READ"),
+        ({"operation": "fly"}, "'fly' is not one of ALL, READ"),
         ({"pattern_type": "match"}, "pattern_type=MATCH"),
         ({"permission": "any"}, "permission=ANY"),
         ({"resource_type": 0}, "resource_type=UNKNOWN"),
-        ({"principal": "ann"}, "no colon"),
-        ({"resource_name": ""}, "the name of the TOPIC is empty"),
-        ({"resource_type": "cluster"}, "the only CLUSTER is kafka-cluster"),
+        ({"principal": "ann"}, "has no type"),
+        ({"resource_name": ""}, "the TOPIC resource name is empty"),
+        ({"resource_type": "cluster"}, "a CLUSTER is named kafka-cluster"),
     ),
 )
 def test_an_acl_that_kafka_does_not_take(changed, says):
@@ -236,21 +236,21 @@ def test_json_there_and_back():
 @pytest.mark.parametrize(
     ("text", "says"),
     (
-        ("{", "no JSON"),
-        ("[]", "an object is wanted"),
+        ("{", "not valid JSON"),
+        ("[]", "expected an object"),
         ('{"users": []}', "unknown 'users'"),
-        ('{"acls": {}}', "are lists"),
-        ('{"acls": [7]}', "ACL 0: an object"),
+        ('{"acls": {}}', "must be lists"),
+        ('{"acls": [7]}', "ACL 0: expected an object"),
         ('{"acls": [{"principal": "User:a"}]}', "ACL 0: .*missing"),
-        ('{"acls": [{"principal": "User:a", "operation": 3}]}', "ACL 0: texts"),
+        ('{"acls": [{"principal": "User:a", "operation": 3}]}', "ACL 0: expected strings"),
         ('{"acls": [{"who": "User:a"}]}', "ACL 0: unknown 'who'"),
         (
             '{"acls": [{"principal": "a", "operation": "read", "resource_type": "cluster"}]}',
-            "ACL 0: no colon",
+            "ACL 0: principal",
         ),
-        ('{"super_users": [1]}', "super_users are texts"),
+        ('{"super_users": [1]}', "and super_users strings"),
         ('{"super_users": ["admin"]}', "'admin' has no type"),
-        ('{"allow_everyone_if_no_acl_found": 1}', "true or false"),
+        ('{"allow_everyone_if_no_acl_found": 1}', "must be a boolean"),
     ),
 )
 def test_json_that_is_wrong_is_refused(text, says):
@@ -259,5 +259,5 @@ def test_json_that_is_wrong_is_refused(text, says):
 
 
 def test_one_text_is_no_list_of_super_users():
-    with pytest.raises(InvalidConfigurationError, match="is a list"):
+    with pytest.raises(InvalidConfigurationError, match="must be a list"):
         Authorizer(super_users=ANN)

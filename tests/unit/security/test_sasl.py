@@ -373,10 +373,10 @@ def test_too_few_or_too_many_iterations(iterations):
 @pytest.mark.parametrize(
     ("passwords", "mechanisms", "says"),
     (
-        ({"": "x"}, MECHANISMS, "lacks a name"),
-        ({"ann": ""}, MECHANISMS, "lacks a name or a password"),
-        ({"ann": 7}, MECHANISMS, "lacks a name or a password"),
-        (PASSWORDS, (), "SASL mechanisms"),
+        ({"": "x"}, MECHANISMS, "needs a name"),
+        ({"ann": ""}, MECHANISMS, "needs a name and a password"),
+        ({"ann": 7}, MECHANISMS, "needs a name and a password"),
+        (PASSWORDS, (), "unknown SASL mechanism"),
         (PASSWORDS, ("GSSAPI",), "GSSAPI"),
     ),
 )
@@ -388,5 +388,5 @@ def test_credentials_that_are_refused(passwords, mechanisms, says):
 def test_credentials_from_a_mapping(credentials):
     assert checked_credentials(credentials) is credentials
     assert checked_credentials(PASSWORDS).mechanisms == MECHANISMS
-    with pytest.raises(InvalidConfigurationError, match="a mapping of users"):
+    with pytest.raises(InvalidConfigurationError, match="must map users"):
         checked_credentials("ann:secret")

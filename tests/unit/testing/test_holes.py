@@ -105,6 +105,6 @@ def files(path: Path):
 
 def test_a_shape_that_there_is_not():
     with Broker(clock=VirtualClock()) as broker:
-        with pytest.raises(ValueError, match=r"no shape 'trailing'.*: trailing_hole, "):
+        with pytest.raises(ValueError, match=r"unknown shape 'trailing'.*: trailing_hole, "):
             holes.fill(broker, "trailing")
         assert broker.topics() == []

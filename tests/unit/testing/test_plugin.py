@@ -159,14 +159,14 @@ def test_what_the_marker_does_not_take_is_named(run):
     done = run(REFUSED, "-rE", ini="logstore_warmup = false")
     for message in (
         "logstore: the marker logstore has no option 'strage'; did you mean 'storage'?",
-        "logstore: the marker logstore takes its options by name, not 'disk'",
-        "logstore: storage is memory or disk, not 'tape'",
-        "logstore: a test with logstore_data_dir has its broker on the disk, not in memory",
+        "logstore: the marker logstore takes keyword arguments only, not 'disk'",
+        "logstore: storage must be memory or disk, not 'tape'",
+        "logstore: storage 'memory' conflicts with the fixture logstore_data_dir",
     ):
         assert message in done.stdout
     assert " 4 errors" in done.stdout
     done = run(WHERE, ini="logstore_broker_config = log.retention.ms: 5\nlogstore_warmup = false")
-    assert "has lines key=value, not 'log.retention.ms: 5'" in done.stdout
+    assert "expected key=value, got 'log.retention.ms: 5'" in done.stdout
 
 
 FAILING = """

@@ -1,0 +1,71 @@
+"""Prose is plain English: known patterns and private words only become fewer."""
+
+import pytest
+
+from tools import prose
+
+MATCHES, _ = prose.found()
+
+
+@pytest.mark.parametrize("package", sorted(MATCHES))
+def test_package_has_no_more_hits_than_its_limit(package):
+    found = MATCHES[package]
+    limit = prose.limits().get(package, 0)
+    if len(found) > limit and prose.rate(package) > prose.AIM:
+        shown = "\n".join(f"{hit.file}:{hit.line}: {hit.name}: {hit.text}" for hit in found[-20:])
+        pytest.fail(
+            f"{len(found)} hits, limit {limit}; rewrite until they are fewer "
+            f"(python -m tools.prose {package} lists all):\n{shown}"
+        )
+
+
+def test_limits_are_of_packages_that_exist():
+    assert [name for name in prose.limits() if name not in MATCHES] == []
+
+
+def test_exceptions_are_still_used():
+    texts = [(passage.file, passage.text) for passage in prose.passages()]
+    for file, text, _ in prose.EXCEPTIONS:
+        assert any(name.startswith(file) and text in found for name, found in texts), text
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    (
+        ("It returns what is read.", "what for a noun"),
+        ("The one who asks gets it.", "who for a noun"),
+        ("The clock was told.", "tell"),
+        ("An entry stands there.", "stand, lie"),
+        ("As that of a broker.", "that of"),
+        ("It is no file.", "is no"),
+        ("Of a key the latest stays.", "fronted Of"),
+        ("It runs beside the work.", "beside"),
+        ("Here nothing is read.", "nothing is"),
+        ("It returns that which follows.", "that which"),
+        ("The file resides there.", "reside, inform"),
+        ("A deed was done.", "deed"),
+        ("Every door is shut.", "door"),
+    ),
+)
+def test_patterns_find_translated_sentences(text, name):
+    passage = prose.Passage("docs", "page.md", 1, text)
+    assert [hit.name for hit in prose.hits(passage)] == [name]
+
+
+def test_comments_and_strings_are_read_from_every_language():
+    assert list(prose.python('"""One."""\nx = "a b c d"  # two\n')) == [
+        (1, "One."),
+        (2, "a b c d"),
+        (2, "two"),
+    ]
+    script = 'a = "b"; // one\n/* two */ c = `x ${d} y z`;'
+    assert [text.strip() for _, text in prose.scanned(script, prose.JAVASCRIPT)] == [
+        "one",
+        "two",
+        "x  …  y z",
+    ]
+    settings = 'a = "one two three four" # five\n'
+    assert [text.strip() for _, text in prose.scanned(settings, prose.TOML)] == [
+        "one two three four",
+        "five",
+    ]
