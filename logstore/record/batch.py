@@ -248,7 +248,7 @@ class RecordBatch:
     def windows(
         self, limit: int = DEFAULT_LIMIT
     ) -> Callable[[], Iterator[list[Record] | RecordColumns]]:
-        """Return a function that yields all records in windows, decoded anew by each call.
+        """Return a function that yields all records in windows, and decodes them at each call.
 
         Limit and errors as in `records`. Errors in the records of a large batch are raised when
         their window is decoded, others here.
@@ -541,7 +541,7 @@ def build_batch(
     Raises
     ------
     InvalidRecordError
-        There are no records, or their offsets do not rise within 31 bits of the base and up to
+        `records` is empty, or the offsets do not rise within 31 bits of the base and up to
         `last_offset`.
     ValueError
         The first timestamp or the horizon is negative and not -1, or a producer has no epoch.

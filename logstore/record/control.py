@@ -37,7 +37,7 @@ assert (CONTROL_KEY_SIZE, END_TXN_VALUE_SIZE) == (4, 6)
 class ControlType(enum.IntEnum):
     """Kind of a control record; the numbers are on disk, do not change them.
 
-    `UNKNOWN` stands for every number without a name and is never written.
+    `UNKNOWN` is the kind of every number without a name, and is never written.
     """
 
     UNKNOWN = -1
@@ -71,7 +71,7 @@ class ControlKey(NamedTuple):
 
 
 class EndTxnMarker(NamedTuple):
-    """The end of a transaction: `ABORT` or `COMMIT`, and the epoch of who decided it."""
+    """The end of a transaction: `ABORT` or `COMMIT`, and the coordinator's epoch."""
 
     control_type: ControlType
     coordinator_epoch: int
@@ -119,7 +119,7 @@ def decode_end_txn_marker(
     Returns
     -------
     EndTxnMarker or None
-        None when the record is of another kind, known or not; its value is not looked at.
+        None if the record is of another kind, known or not; its value is not read.
 
     Raises
     ------

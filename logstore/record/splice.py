@@ -26,7 +26,7 @@ class Piece(NamedTuple):
     position, size_bytes : int
         Position and size in the file.
     make : callable or None
-        Converts the bytes of the file to those of the view; None if they are equal.
+        Converts the bytes of the file for the view; None if both are equal.
     """
 
     start: int

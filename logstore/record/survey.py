@@ -66,7 +66,7 @@ class Damage(NamedTuple):
         around = "" if before is None else f" after offset {before}"
         around += "" if after is None else f"{' and' if around else ''} before offset {after}"
         if self.is_mended:
-            how = f"wrong ({self.check}), but can be told from what is around"
+            how = f"wrong ({self.check}), but can be inferred from the batches around"
         else:
             how = f"damaged ({self.check})"
             if later := self.later_records:

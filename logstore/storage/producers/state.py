@@ -233,7 +233,7 @@ class ProducerStateManager:
         marker: EndTxnMarker | None = None,
         first_offset: int | None = None,
     ) -> CompletedTxn | None:
-        """Apply a batch of the log by the rules of replication, which accept what is written.
+        """Apply a batch of the log by the rules of replication, which accept the log as it is.
 
         Falling epochs are logged and accepted. The caller advances `map_end_offset`.
 
