@@ -76,10 +76,7 @@ FOREIGN = ("tests/data/", "logstore/messages/definitions/", "logstore/ui/front/v
 RESULTS = "bench/results/"
 """Results of benchmarks, as they were measured."""
 
-EXCEPTIONS = (
-    ("docs/PAGE.md", "What it would do", "a label of the page"),
-    ("docs/README.md", "What do", "a question"),
-)
+EXCEPTIONS = (("docs/PAGE.md", "What it would do", "a label of the page"),)
 """Reviewed uses: how the file's name begins, the text, and the reason."""
 
 

@@ -1,24 +1,24 @@
 """Several brokers in one process that replicate their logs, with a controller and a network.
 
-| module | what it is |
+| module | contents |
 |---|---|
-| `cluster` | `Cluster`: puts the parts together; topics, faults, and a client that knows all |
-| `controller`, `states` | leaders, leader epochs, in-sync replicas; one object, never failing |
-| `store` | what the controller knows, in a file |
-| `network` | the links between brokers: cut, slowed, healed |
-| `replicas` | one broker's replicas: takes the controller's states, and messages of others |
-| `station` | what leaders and followers need of the world: identity, messages, tasks |
-| `leadership` | a partition that is led here: followers' progress, high and low watermark, ISR |
+| `cluster` | `Cluster`: combines the parts; topics, faults, and a client |
+| `controller`, `states` | leaders, leader epochs, in-sync replicas; one object that never fails |
+| `memory` | the controller's state in a file |
+| `network` | the links between brokers: partitioned, slowed, healed |
+| `replicas` | the replicas of one broker: applies the controller's states, receives messages |
+| `station` | the interface of leaders and followers to their broker: identity, messages, tasks |
+| `leadership` | a partition led by the broker: followers' progress, watermarks, ISR |
 | `following` | a partition that follows: truncation by leader epochs, fetching |
 | `messages` | Fetch and OffsetForLeaderEpoch, one partition each |
 | `requests` | requests that wait for replicas: acks=all, delete-records |
 | `wire`, `coordination` | a listener for each broker; the coordinators of groups and transactions |
 
 A broker of a cluster is an ordinary `Broker` with `replicated=True`: its logs open at their stored
-high watermark, and refuse to be written (`LogWriter.refuse`) until a `Leadership` takes them.
+high watermark and refuse writes (`LogWriter.refuse`) until a `Leadership` takes over.
 
-Locks: a log's, then the controller's, which is a leaf. Whoever has a log's lock sends messages and
-schedules tasks, and calls nobody at another broker.
+Lock order: a log's lock, then the controller's. Code that holds a log's lock may send messages and
+schedule tasks, but must not call another broker.
 """
 
 from logstore.cluster.cluster import Cluster

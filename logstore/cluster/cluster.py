@@ -1,8 +1,8 @@
-"""Several brokers in one process, whose logs are replicas of each other.
+"""Several brokers in one process that replicate their logs.
 
-`Cluster` puts together what the other modules are: ordinary brokers, each with files, a cleaner and
-a wall clock of its own; a controller; a network; and the replicas of each broker. It is also a
-client that knows who leads: `append`, `delete_records`.
+`Cluster` combines ordinary brokers, each with its own files, cleaner and wall clock, a controller,
+a network, and the replicas of each broker. It is also a client that sends requests to the leaders:
+`append`, `delete_records`.
 """
 
 from __future__ import annotations
@@ -81,10 +81,10 @@ else:
 Acks = Literal[0, 1, -1, "all"]
 
 MARKER_TIMEOUT_MS = 10_000
-"""Time that replicas have to take a marker, before it counts as not written and is written anew."""
+"""Time to replicate a transaction marker; after that, it is written again."""
 
 THREADS = 8
-"""For the messages of all brokers, on a clock that is not virtual."""
+"""Threads for the messages between brokers, unless the clock is virtual."""
 
 
 class Cluster(Generic[ClockT]):
@@ -93,21 +93,20 @@ class Cluster(Generic[ClockT]):
     Parameters
     ----------
     brokers : int
-        How many; their ids are 0, 1 and so on.
+        Number of brokers; their ids start at 0.
     clock : Clock, optional
-        The machine's by default. On a `VirtualClock` everything happens in the thread of who lets
-        time pass, and calls that wait do; on others in threads.
+        The system clock by default. On a `VirtualClock`, everything runs in the thread that
+        advances the clock, and calls that wait advance it; otherwise in threads.
     data_dir : path, optional
-        A folder with a data directory for each broker, `broker-0` and so on, and what the
-        controller knows: a cluster that is opened on it again goes on. None keeps everything in
-        memory.
+        Directory with a data directory for each broker (`broker-0` and so on) and the controller's
+        state; an existing cluster is reopened. None keeps everything in memory.
     broker_config : mapping or BrokerConfig, optional
-        Of every broker; see `Broker`.
+        Settings of every broker; see `Broker`.
     seed : int, optional
-        Makes everything random repeatable.
+        Makes all randomness repeatable.
     background : bool
-        Whether the brokers have housekeeping and cleaners that run by themselves; see `Broker`.
-        Replication always does.
+        Whether housekeeping and cleaners run in the background; see `Broker`. Replication always
+        does.
     disk_faults : bool, optional
         Whether disks can fail and power can be lost; see `Broker`.
 
@@ -117,7 +116,7 @@ class Cluster(Generic[ClockT]):
     controller : Controller
     network : Network
     purgatory : Purgatory
-        Requests that wait for replicas, those of `append` and `delete_records`.
+        Requests of `append` and `delete_records` that wait for replicas.
 
     Raises
     ------
@@ -136,7 +135,7 @@ class Cluster(Generic[ClockT]):
         disk_faults: bool | None = None,
     ) -> None:
         if brokers < 1:
-            raise InvalidConfigurationError(f"a cluster has at least one broker, not {brokers}")
+            raise InvalidConfigurationError(f"a cluster needs at least one broker, not {brokers}")
         self.clock: ClockT = cast("ClockT", SystemClock()) if clock is None else clock
         if not isinstance(broker_config, BrokerConfig):
             broker_config = BrokerConfig.from_properties(broker_config or {}, refuse_unknown=True)
@@ -183,7 +182,7 @@ class Cluster(Generic[ClockT]):
         largest = max((max(state.replicas) for state in states), default=0)
         if largest >= brokers:
             raise InvalidConfigurationError(
-                f"{memory.path} tells of broker {largest}: a cluster of {brokers} cannot go on"
+                f"{memory.path} names broker {largest}, but the cluster has only {brokers} brokers"
             )
         return Controller(lock, self._allows_unclean_leaders, topics, settings, memory.write)
 
@@ -198,7 +197,7 @@ class Cluster(Generic[ClockT]):
         return _Node(number, clock, DiskFileSystem(clock), data_dir, lock)
 
     def _open(self, node: _Node) -> Broker:
-        """Open a broker on the files of its place, as they are."""
+        """Open a broker on its existing files."""
         return Broker(
             node.data_dir,
             clock=node.clock,
@@ -221,7 +220,7 @@ class Cluster(Generic[ClockT]):
         return f"Cluster(brokers {', '.join(states)})"
 
     def close(self) -> None:
-        """Close every broker that runs; closing twice is allowed."""
+        """Close all running brokers; may be called more than once."""
         if self._is_closed:
             return
         self._is_closed = True
@@ -240,7 +239,7 @@ class Cluster(Generic[ClockT]):
 
     @property
     def brokers(self) -> Mapping[int, Broker]:
-        """The brokers that run, by id."""
+        """The running brokers by id."""
         return {node.id: node.broker for node in self._nodes if node.broker is not None}
 
     def replicas(self, broker: int) -> Replicas:
@@ -249,7 +248,7 @@ class Cluster(Generic[ClockT]):
         Raises
         ------
         IllegalStateError
-            It does not run.
+            The broker is not running.
         """
         replicas = self._node(broker).replicas
         if replicas is None:
@@ -259,7 +258,7 @@ class Cluster(Generic[ClockT]):
     def _node(self, broker: int) -> _Node:
         if not 0 <= broker < len(self._nodes):
             raise InvalidConfigurationError(
-                f"there is no broker {broker}: they are 0 to {len(self._nodes) - 1}"
+                f"unknown broker {broker}: broker ids are 0 to {len(self._nodes) - 1}"
             )
         return self._nodes[broker]
 
@@ -297,19 +296,19 @@ class Cluster(Generic[ClockT]):
             listeners.open(node.id, broker, node.replicas)
 
     def _forget_strays(self, node: _Node, broker: Broker) -> None:
-        """Delete the topics that a broker still has, and the cluster has not any more.
+        """Delete topics of a broker that no longer exist in the cluster.
 
         Raises
         ------
         InvalidConfigurationError
-            The cluster has just been opened without its file, which may have been lost.
+            The controller's file is missing, so the topics may still exist.
         """
         known = {topic.id for topic in self.controller.topics()}
         strays = [each for each in broker.topics() if not each.adopted and each.id not in known]
         if strays and self._lacks_memory:
             raise InvalidConfigurationError(
                 f"{node.data_dir} has topics, '{strays[0].name}' the first, but {self._data_dir}"
-                " has no file of a controller that says who may lead them"
+                " has no controller file with their leaders"
             )
         for topic in strays:
             broker.delete_topic(topic.name)
@@ -335,7 +334,7 @@ class Cluster(Generic[ClockT]):
         manager.services.events.log_changed.subscribe(task.wake)
 
     def _end(self, node: _Node) -> None:
-        """Forget a broker that is about to end, or has ended; the others are told."""
+        """Remove a broker that stops or has stopped, and notify the others."""
         if node.replicas is not None:
             node.replicas.stop()
         self._end_tasks(node)
@@ -343,7 +342,7 @@ class Cluster(Generic[ClockT]):
         self._tell(self.controller.broker_ended(node.id))
 
     def _end_tasks(self, node: _Node) -> None:
-        """End the tasks of a broker, before its files are closed; wait for one that runs."""
+        """Cancel the tasks of a broker before its files are closed; wait for a running one."""
         with node.lock:
             for task in node.tasks:
                 task.cancel()
@@ -353,7 +352,7 @@ class Cluster(Generic[ClockT]):
         self._tell(self.controller.replica_failed(broker, topic_partition))
 
     def _tell(self, states: Iterable[PartitionState]) -> None:
-        """Tell the brokers concerned of what changed, the leaders first."""
+        """Send changed states to the brokers with replicas, leaders first."""
         for state in list(states):
             order = sorted(state.replicas, key=lambda broker: broker != state.leader)
             for broker in order:
@@ -363,19 +362,19 @@ class Cluster(Generic[ClockT]):
     # -- faults --------------------------------------------------------------------------
 
     def kill(self, broker: int, *, power_loss: bool = False) -> None:
-        """End a broker's process without a word; with `power_loss` what it did not sync is gone.
+        """Kill a broker's process; with `power_loss`, unsynced data is lost too.
 
-        The controller knows at once: others lead, and count it out of sync.
+        The controller notices immediately, elects other leaders and removes it from the ISRs.
 
         Raises
         ------
         IllegalStateError
-            It does not run.
+            The broker is not running.
         """
         node, process, replicas = self._running(broker)
         replicas.stop()
-        # First, because the end of the process waits for requests at its listener, and these may
-        # wait for a marker that waits for this replica.
+        # Notify first: ending the process waits for requests at its listener, which may wait for a
+        # marker to reach this replica.
         self._tell(self.controller.broker_ended(broker))
         self._end_tasks(node)
         if power_loss:
@@ -385,7 +384,7 @@ class Cluster(Generic[ClockT]):
         self._end(node)
 
     def stop(self, broker: int) -> None:
-        """Stop a broker in order: others lead first, and its files are closed; raises as `kill`."""
+        """Shut down a broker cleanly, after moving its leaderships; raises as `kill`."""
         node, process, replicas = self._running(broker)
         self._tell(self.controller.broker_ended(broker))
         replicas.stop()
@@ -394,7 +393,7 @@ class Cluster(Generic[ClockT]):
         self._end(node)
 
     def restart(self, broker: int) -> Broker:
-        """Start a broker on what is left of it; one that runs is stopped first."""
+        """Start a broker on its files; a running one is stopped first."""
         node = self._node(broker)
         if node.broker is not None:
             self.stop(broker)
@@ -403,28 +402,28 @@ class Cluster(Generic[ClockT]):
         return node.broker
 
     def disconnect(self, ones: Iterable[int], others: Iterable[int]) -> None:
-        """Cut the network between two groups of brokers; clients and the controller reach all."""
+        """Partition the network between two groups of brokers, but not clients or controller."""
         self.network.disconnect(set(ones), set(others))
 
     def slow(self, one: int, other: int, delay_ms: int) -> None:
-        """Let each message between two brokers take so long."""
+        """Delay each message between two brokers."""
         self.network.slow(one, other, delay_ms)
 
     def heal(self) -> None:
-        """Make the network whole and quick again."""
+        """Remove all network partitions and delays."""
         self.network.heal()
 
     def skew(self, broker: int, ms: int) -> None:
-        """Put a broker's wall clock ahead of the cluster's, or behind it.
+        """Set how far a broker's wall clock is ahead of the cluster's; negative is behind.
 
         Raises
         ------
         InvalidConfigurationError
-            Time is not virtual.
+            The cluster's clock is not virtual.
         """
         clock = self._node(broker).clock
         if not isinstance(clock, SkewedClock):
-            raise InvalidConfigurationError("only in virtual time brokers have clocks of their own")
+            raise InvalidConfigurationError("skew needs a cluster on a VirtualClock")
         clock.skew_ms = ms
 
     # -- topics --------------------------------------------------------------------------
@@ -443,17 +442,17 @@ class Cluster(Generic[ClockT]):
         Parameters
         ----------
         configs : mapping, optional
-            As `Broker.create_topic`; `min.insync.replicas` counts here.
+            As in `Broker.create_topic`; `min.insync.replicas` has an effect here.
         replication_factor : int
-            By default `default.replication.factor`.
+            -1 means `default.replication.factor`.
         assignment : sequence of sequences of int, optional
-            The brokers of each partition, the preferred leader first, instead of a choice.
+            Broker ids for each partition, the preferred leader first.
 
         Raises
         ------
         InvalidTopicError, TopicAlreadyExistsError, InvalidConfigurationError
         InvalidReplicationFactorError
-            Fewer brokers run.
+            Fewer brokers are running.
         """
         validate_topic_name(name)
         if any(topic.name == name for topic in self.controller.topics()):
@@ -474,7 +473,7 @@ class Cluster(Generic[ClockT]):
     def create_partitions(
         self, name: str, total: int, *, assignment: Sequence[Sequence[int]] | None = None
     ) -> ClusterTopic:
-        """Let a topic have so many partitions; no data move."""
+        """Grow a topic to `total` partitions; existing data stays in place."""
         topic = self.controller.topic(name)
         added = range(len(topic.partitions), total)
         if added:
@@ -488,7 +487,7 @@ class Cluster(Generic[ClockT]):
     def alter_configs(
         self, name: str, configs: Mapping[str, object], *, unset: Iterable[str] = ()
     ) -> None:
-        """Change a topic's own configuration on all brokers, and on those that run later."""
+        """Change a topic's config overrides on all brokers, including stopped ones."""
         topic = self.controller.topic(name)
         overrides, _ = altered_overrides(topic.configs, configs, unset, self.broker_config)
         self.controller.set_configs(name, overrides)
@@ -497,7 +496,7 @@ class Cluster(Generic[ClockT]):
                 self._host(node, self.controller.topic(name))
 
     def delete_topic(self, name: str) -> None:
-        """Delete a topic on all brokers, and on those that run later."""
+        """Delete a topic on all brokers, including stopped ones."""
         topic = self.controller.remove_topic(name)
         for node in self._nodes:
             if node.broker is None or node.replicas is None:
@@ -510,20 +509,20 @@ class Cluster(Generic[ClockT]):
     def alter_broker_configs(
         self, configs: Mapping[str, object], *, brokers: Iterable[int] | None = None
     ) -> tuple[str, ...]:
-        """Change settings of brokers while they run; see `Broker.alter_broker_configs`.
+        """Change dynamic broker settings; see `Broker.alter_broker_configs`.
 
         Parameters
         ----------
         brokers : iterable of int, optional
-            A group of brokers, each of which gets the settings as its own. By default they are set
-            for all, those that start later included, which may say something of their own.
+            Brokers for which to set per-broker values. By default the values are cluster-wide
+            defaults, which also apply to brokers that start later.
 
         Raises
         ------
         InvalidConfigurationError
-            A setting is none, or one of the brokers cannot have it; nothing was changed.
+            A setting is invalid for one of the brokers; nothing was changed.
         IllegalStateError
-            One of the brokers does not run.
+            One of the brokers is not running.
         """
         if brokers is not None:
             return self._alter([self._running(each)[1] for each in brokers], configs, Layer.BROKER)
@@ -533,7 +532,7 @@ class Cluster(Generic[ClockT]):
         self, brokers: Sequence[Broker], configs: Mapping[str, object], layer: Layer
     ) -> tuple[str, ...]:
         if not brokers:
-            raise IllegalStateError("no broker runs")
+            raise IllegalStateError("no broker is running")
         checked = [broker.manager.topics.check_reconfigured(configs, layer) for broker in brokers]
         config, notes = checked[0]
         if layer is Layer.CLUSTER:
@@ -543,10 +542,9 @@ class Cluster(Generic[ClockT]):
         return notes
 
     def _set_on(self, broker: Broker) -> None:
-        """Apply the cluster-wide settings to a broker that starts.
+        """Apply the cluster-wide settings to a starting broker.
 
-        If the controller has stored none, as in earlier releases, they are those of the first
-        broker that has some.
+        If the controller has never stored any, the first broker with such settings provides them.
         """
         if self.controller.settings is None:
             known = own_layer(broker.broker_config, Layer.CLUSTER)
@@ -557,7 +555,7 @@ class Cluster(Generic[ClockT]):
             each.manager.topics.replace_settings(self.controller.settings or {}, Layer.CLUSTER)
 
     def topics(self) -> list[ClusterTopic]:
-        """Return all topics by name."""
+        """Return all topics, sorted by name."""
         return self.controller.topics()
 
     def _host_everywhere(self, topic: ClusterTopic) -> None:
@@ -567,7 +565,7 @@ class Cluster(Generic[ClockT]):
         self._tell(topic.partitions)
 
     def _host(self, node: _Node, topic: ClusterTopic) -> None:
-        """Let a broker have what it is to have of a topic."""
+        """Create or update a broker's partitions of a topic."""
         assert node.broker is not None
         admin, catalog = node.broker.manager.topics, node.broker.manager.catalog
         hosted = [p.topic_partition.partition for p in topic.partitions if node.id in p.replicas]
@@ -594,7 +592,7 @@ class Cluster(Generic[ClockT]):
     # -- partitions ----------------------------------------------------------------------
 
     def leader(self, topic: str | TopicPartition, partition: int | None = None) -> int:
-        """Return the id of the broker that leads a partition; -1 if none does."""
+        """Return the broker id of a partition's leader; -1 without a leader."""
         return self.state(topic, partition).leader
 
     def state(self, topic: str | TopicPartition, partition: int | None = None) -> PartitionState:
@@ -610,27 +608,28 @@ class Cluster(Generic[ClockT]):
         to: int,
         unclean: bool = False,
     ) -> None:
-        """Let another replica lead.
+        """Make another replica the leader.
 
         Parameters
         ----------
         unclean : bool
-            Even one that is not in sync: then what it lacks is lost, acknowledged or not.
+            Allow a replica that is not in sync; records that it lacks are lost, even acknowledged
+            ones.
 
         Raises
         ------
         RequestError
-            The broker has no replica.
+            The broker has no replica of the partition.
         LeaderNotAvailableError
-            It does not run, or is not in sync.
+            The broker is not running, or its replica is not in sync.
         """
         tp = self.state(topic, partition).topic_partition
         self._tell(self.controller.elect(tp, to, unclean=unclean))
 
     def low_watermark(self, topic: str | TopicPartition, partition: int | None = None) -> int:
-        """Return the lowest log start among the replicas whose brokers run (KIP-107).
+        """Return the lowest log start offset of the live replicas (KIP-107).
 
-        As far as the leader knows; -1 if there is no leader.
+        As known to the leader; -1 without a leader.
         """
         tp = self.state(topic, partition).topic_partition
         try:
@@ -676,26 +675,26 @@ class Cluster(Generic[ClockT]):
         acks: Acks = "all",
         timeout_ms: int = 30_000,
     ) -> RecordMetadata:
-        """Append one record at the leader, and wait for what `acks` asks.
+        """Append one record at the leader, and wait as `acks` requires.
 
         Parameters
         ----------
         acks : 0, 1 or "all"
-            All: until every in-sync replica has it. 1: the leader alone. 0: no answer, not even a
-            refusal; the offset is -1.
+            "all" waits for every in-sync replica, 1 for the leader. With 0, errors are ignored and
+            the returned offset is -1.
         timeout_ms : int
-            After which it is given up to wait for replicas; the record stays where it is.
+            Longest wait for replicas; after a timeout the record stays appended.
 
         Raises
         ------
         LeaderNotAvailableError
             The partition has no leader.
         NotEnoughReplicasError
-            Fewer than `min.insync.replicas` are in sync, and acks is all: nothing was appended.
+            With acks="all", fewer than `min.insync.replicas` are in sync; nothing was appended.
         NotEnoughReplicasAfterAppendError, RequestTimedOutError, NotLeaderForPartitionError
-            It was appended, and may stay or not.
+            The record was appended, but may be lost.
         RequestError
-            As `Broker.append`.
+            As for `Broker.append`.
         """
         name, number = topic_and_partition(topic, partition)
         if number is None:
@@ -730,7 +729,7 @@ class Cluster(Generic[ClockT]):
         acks: Acks = "all",
         timeout_ms: int = 30_000,
     ) -> AppendInfo | None:
-        """Append a ready-made batch at the leader; see `Broker.append_batches` and `append`.
+        """Append an encoded batch at the leader; see `Broker.append_batches` and `append`.
 
         Returns None with acks=0.
         """
@@ -750,9 +749,9 @@ class Cluster(Generic[ClockT]):
         acks: Acks,
         timeout_ms: int,
     ) -> T | None:
-        """Append something at the leader and wait for what `acks` asks; None with acks=0."""
+        """Append at the leader and wait as `acks` requires; return None with acks=0."""
         if acks not in (0, 1, -1, "all"):
-            raise InvalidConfigurationError(f"acks is 0, 1 or 'all', not {acks!r}")
+            raise InvalidConfigurationError(f"acks must be 0, 1 or 'all', not {acks!r}")
         if acks == 0:
             with suppress(LogStoreError):
                 append(self._leader_of(topic_partition)[0])
@@ -771,16 +770,16 @@ class Cluster(Generic[ClockT]):
     def delete_records(
         self, before: Mapping[TopicPartition, int | str], *, timeout_ms: int = 30_000
     ) -> dict[TopicPartition, DeleteRecordsResult]:
-        """Delete the records below an offset in each partition, on all live replicas (KIP-107).
+        """Delete records below an offset in each partition, on all live replicas (KIP-107).
 
         Parameters
         ----------
         before : mapping
-            Exclusive ends of what goes; `latest` or -1 is the high watermark.
+            Exclusive end offsets; `latest` or -1 means the high watermark.
         timeout_ms : int
-            After which to give up waiting for followers; `error` is `REQUEST_TIMED_OUT` then.
+            Longest wait for followers; after that, `error` is `REQUEST_TIMED_OUT`.
 
-        Returns one result a partition, in the order given; an error of one hides no other's.
+        Returns one result per partition, in the order given; partitions fail independently.
         """
         results: dict[TopicPartition, DeleteRecordsResult] = {}
         delayed: dict[TopicPartition, DelayedDeleteRecords] = {}
@@ -799,31 +798,31 @@ class Cluster(Generic[ClockT]):
     # -- the wire ------------------------------------------------------------------------
 
     def listen(self, host: str = "127.0.0.1", port: int = 0, **settings: Any) -> ClusterListeners:
-        """Serve Kafka's wire protocol, each broker at a port of its own; see `ClusterListeners`.
+        """Serve Kafka's wire protocol, each broker on its own port; see `ClusterListeners`.
 
-        Groups and transactions are coordinated beside the brokers, by one object whose topics are
-        its own: clients are sent to the first broker that runs, and any of them answers.
+        One object outside of the brokers coordinates all groups and transactions. Clients are sent
+        to the first running broker; any broker answers.
 
         Parameters
         ----------
         port : int
-            Of broker 0; the others take those that follow. 0 takes some that are free.
+            Port of broker 0; the others use the following ones. 0 picks free ports.
         **settings
             See `logstore.wire.settings.ListenerSettings`.
 
         Raises
         ------
         InvalidConfigurationError
-            Nobody can listen there, or time is virtual: replication would wait for somebody who
-            lets it pass, and clients would not.
+            An address cannot be bound, or the clock is virtual, so that replication would wait for
+            time that clients do not advance.
         """
         from logstore.cluster.wire import ClusterListeners
         from logstore.wire.settings import settings_of_several
 
         if isinstance(self.clock, VirtualClock):
             raise InvalidConfigurationError(
-                "a cluster on a virtual clock cannot listen: its replicas would wait for time that"
-                " its clients do not let pass; take SystemClock() or ShiftedClock()"
+                "a cluster on a VirtualClock cannot listen, since its clients do not advance the"
+                " clock: use SystemClock() or ShiftedClock()"
             )
         chosen = settings_of_several(settings)
         coordinator = self._coordinators().transactions
@@ -839,7 +838,7 @@ class Cluster(Generic[ClockT]):
         return listeners
 
     def _coordinators(self) -> Coordination:
-        """Return the coordinators of groups and transactions, which are opened at first use."""
+        """Return the coordinators of groups and transactions, opening them on first use."""
         from logstore.cluster.coordination import Coordination
 
         if self._coordination is None:
@@ -853,14 +852,14 @@ class Cluster(Generic[ClockT]):
             )
         return self._coordination
 
-    # -- time in hand --------------------------------------------------------------------
+    # -- time ----------------------------------------------------------------------------
 
     def run_until(
         self,
         condition: Callable[[], bool] | datetime | int,
         timeout: timedelta | float | None = None,
     ) -> bool:
-        """Let time pass until something holds; see `Broker.run_until`."""
+        """Advance or wait until a condition holds; see `Broker.run_until`."""
         from logstore.broker.waiting import run_until
 
         return run_until(self.runtime, condition, timeout)
@@ -869,25 +868,24 @@ class Cluster(Generic[ClockT]):
 def _checked(
     assignment: Sequence[Sequence[int]] | None, count: int, alive: Sequence[int]
 ) -> list[tuple[int, ...]] | None:
-    """Return a choice of replicas, if brokers run for it; None if there is none."""
+    """Validate a replica assignment; None if there is none."""
     if assignment is None:
         return None
     chosen = [tuple(replicas) for replicas in assignment]
     if len(chosen) != count or len({len(replicas) for replicas in chosen}) != 1:
         raise InvalidReplicaAssignmentError(
-            f"an assignment has as many replicas for each of {count} partitions, not {chosen}"
+            f"an assignment needs equally many replicas for each of {count} partitions: {chosen}"
         )
     for replicas in chosen:
         if not replicas or len(set(replicas)) < len(replicas) or not set(replicas) <= set(alive):
             raise InvalidReplicaAssignmentError(
-                f"replicas are on some of the brokers that run, {list(alive)}, once each, and not"
-                f" on {replicas}"
+                f"replicas must be distinct running brokers, of {list(alive)}, not {replicas}"
             )
     return chosen
 
 
 class _Node:
-    """A place for a broker: its id, clock and files stay, the process comes and goes."""
+    """A node: its id, clock and files persist while its broker process starts and stops."""
 
     def __init__(
         self,
@@ -903,5 +901,5 @@ class _Node:
         self.data_dir = data_dir
         self.broker: Broker | None = None
         self.replicas: Replicas | None = None
-        self.lock = lock  # held while a task runs, and to end them
+        self.lock = lock  # held while a task runs, and to cancel tasks
         self.tasks: list[ScheduledTask] = []

@@ -1,9 +1,9 @@
 """The controller of a cluster: leaders, leader epochs and in-sync replicas.
 
-One object, and honest about it: where Kafka has a quorum of controllers with a log of their own,
-brokers that send heartbeats, and a wire between them, this one is told at once who ended, answers
-at once, is never unreachable, and does not fail. Its decisions are those of Kafka's in KRaft mode.
-It calls nobody: what changed is returned, and the cluster tells the brokers.
+Kafka has a quorum of controllers with a metadata log, heartbeats and a network in between. This
+controller is one object that notices immediately when a broker stops, is always reachable and never
+fails. It decides as Kafka does in KRaft mode. It returns changed states, and the cluster sends them
+to the brokers.
 Source: Kafka's ReplicationControlManager and PartitionChangeBuilder.
 """
 
@@ -28,30 +28,25 @@ if TYPE_CHECKING:
 
 
 class Controller:
-    """Decides about partitions.
+    """Decides about leaders and in-sync replicas. Thread-safe.
 
     Parameters
     ----------
     lock : context manager
-        A leaf: nothing else is taken under it, so that it may be asked under any other.
+        Lock under which no other lock is taken, so that it may be taken under any other.
     is_unclean : callable
-        Tells whether a topic may have a leader that is not in sync
-        (`unclean.leader.election.enable`).
+        Returns whether a topic allows unclean leaders (`unclean.leader.election.enable`).
     remembered : iterable of ClusterTopic
-        What was known before, when no broker runs yet.
+        Stored topics, before any broker is running.
     settings : mapping of str to str, optional
-        The cluster-wide broker settings that were stored before.
+        Stored cluster-wide broker settings.
     remember : callable, optional
-        Stores all topics and the settings, at every change, before any broker applies it.
+        Stores all topics and settings at every change, before any broker applies it.
 
     Attributes
     ----------
     settings : mapping of str to str, or None
-        Dynamic settings of all brokers, by broker key; None if they were never stored.
-
-    Notes
-    -----
-    Any thread may call.
+        Dynamic cluster-wide settings by broker key; None if they were never stored.
     """
 
     def __init__(
@@ -69,18 +64,18 @@ class Controller:
         self.settings = settings
         self._topics = {topic.name: _without_leaders(topic) for topic in remembered}
         self._alive: set[int] = set()
-        self._failed: set[tuple[int, TopicPartition]] = set()  # of brokers that run
+        self._failed: set[tuple[int, TopicPartition]] = set()  # of running brokers
 
-    # -- what is -------------------------------------------------------------------------
+    # -- state ---------------------------------------------------------------------------
 
     @property
     def alive(self) -> list[int]:
-        """The ids of the brokers that run."""
+        """Ids of the running brokers, sorted."""
         with self._lock:
             return sorted(self._alive)
 
     def is_eligible(self, broker: int, topic_partition: TopicPartition) -> bool:
-        """Tell whether a broker runs, and its replica of a partition can be used."""
+        """Return whether a broker is running and its replica has not failed."""
         return broker in self._alive and (broker, topic_partition) not in self._failed
 
     def topics(self) -> list[ClusterTopic]:
@@ -118,20 +113,21 @@ class Controller:
     # -- topics --------------------------------------------------------------------------
 
     def assign(self, partitions: range, replication_factor: int) -> list[tuple[int, ...]]:
-        """Choose the replicas of new partitions among the brokers that run.
+        """Assign replicas of new partitions to the running brokers.
 
-        Partition p is led by the p-th of them, and followed by those after it: the same every time,
-        where Kafka begins at a broker drawn by lot.
+        The p-th running broker leads partition p, and the next ones follow. Kafka starts at a
+        random broker instead.
 
         Raises
         ------
         InvalidReplicationFactorError
-            Fewer brokers run.
+            Fewer brokers are running.
         """
         alive = self.alive
         if not 1 <= replication_factor <= len(alive):
             raise InvalidReplicationFactorError(
-                f"there cannot be {replication_factor} replicas: {len(alive)} brokers run"
+                f"replication factor {replication_factor} is larger than the {len(alive)} running"
+                " brokers"
             )
         return [
             tuple(alive[(number + rank) % len(alive)] for rank in range(replication_factor))
@@ -145,7 +141,7 @@ class Controller:
         configs: Mapping[str, str],
         assignment: Sequence[tuple[int, ...]],
     ) -> ClusterTopic:
-        """Take in a topic whose replicas are chosen, none of which has a record yet."""
+        """Add a new topic with its replica assignment."""
         with self._lock:
             states = tuple(self._new_state(name, *each) for each in enumerate(assignment))
             topic = ClusterTopic(name, topic_id, len(assignment[0]), dict(configs), states)
@@ -153,7 +149,7 @@ class Controller:
             return topic
 
     def add_partitions(self, name: str, assignment: Sequence[tuple[int, ...]]) -> ClusterTopic:
-        """Add partitions to a topic, numbered on from those that it has."""
+        """Add partitions to a topic."""
         with self._lock:
             topic = self.topic(name)
             added = enumerate(assignment, len(topic.partitions))
@@ -163,12 +159,12 @@ class Controller:
             return topic
 
     def set_configs(self, name: str, configs: Mapping[str, str]) -> None:
-        """Replace the overrides of a topic."""
+        """Replace the config overrides of a topic."""
         with self._lock:
             self._put(replace(self.topic(name), configs=dict(configs)))
 
     def remove_topic(self, name: str) -> ClusterTopic:
-        """Forget a topic."""
+        """Remove a topic, and return it."""
         with self._lock:
             topic = self.topic(name)
             del self._topics[name]
@@ -176,7 +172,7 @@ class Controller:
             return topic
 
     def _put(self, *topics: ClusterTopic) -> None:
-        """Take in topics as they are from now on, and remember all. The lock is held."""
+        """Replace topics, and store the state. The caller holds the lock."""
         self._topics |= {topic.name: topic for topic in topics}
         if self._remember is not None:
             self._remember(self.topics(), self.settings)
@@ -195,7 +191,7 @@ class Controller:
     # -- brokers -------------------------------------------------------------------------
 
     def broker_started(self, broker: int) -> list[PartitionState]:
-        """Count a broker in; return what changed: partitions that nobody else could lead."""
+        """Add a running broker; return the partitions that it now leads."""
         with self._lock:
             self._alive.add(broker)
             self._failed = {each for each in self._failed if each[0] != broker}
@@ -206,7 +202,7 @@ class Controller:
             )
 
     def broker_ended(self, broker: int) -> list[PartitionState]:
-        """Count a broker out; return what changed: it leads nothing, and is in sync nowhere."""
+        """Remove a stopped broker from leaders and ISRs; return the changed states."""
         with self._lock:
             self._alive.discard(broker)
             return self._change(
@@ -214,7 +210,7 @@ class Controller:
             )
 
     def replica_failed(self, broker: int, topic_partition: TopicPartition) -> list[PartitionState]:
-        """Count a replica out, whose disk failed, though its broker runs; return what changed."""
+        """Remove a replica whose disk failed; return the changed states."""
         with self._lock:
             self._failed.add((broker, topic_partition))
             state = self.state(topic_partition)
@@ -226,7 +222,7 @@ class Controller:
         return state if state.leader != broker else self._led(state)
 
     def _led(self, state: PartitionState) -> PartitionState:
-        """Elect a leader: the first live replica in sync, else if that is allowed any."""
+        """Elect the first live in-sync replica or, if allowed, any live replica."""
         tp = state.topic_partition
         live = [broker for broker in state.replicas if self.is_eligible(broker, tp)]
         leader = next((each for each in live if each in state.isr), NO_LEADER)
@@ -243,31 +239,31 @@ class Controller:
     def elect(
         self, topic_partition: TopicPartition, to: int, *, unclean: bool = False
     ) -> list[PartitionState]:
-        """Make a replica the leader; return what changed.
+        """Make a replica the leader; return the changed states.
 
         Parameters
         ----------
         unclean : bool
-            Even if it is not in sync: then it alone is from now on, and what it lacks is lost.
+            Allow a replica that is not in sync; it becomes the only one in sync.
 
         Raises
         ------
         RequestError
             The broker has no replica of the partition.
         LeaderNotAvailableError
-            It does not run, or is not in sync.
+            The broker is not running, or its replica is not in sync.
         """
         with self._lock:
             state = self.state(topic_partition)
             if to not in state.replicas:
                 raise RequestError(f"broker {to} has no replica of {topic_partition}")
             if not self.is_eligible(to, topic_partition):
-                raise LeaderNotAvailableError(f"broker {to} does not run, or its disk failed")
+                raise LeaderNotAvailableError(f"broker {to} is not running, or its disk failed")
             isr = state.isr
             if to not in isr:
                 if not unclean:
                     raise LeaderNotAvailableError(
-                        f"broker {to} is not in sync with {topic_partition}, but {isr} are"
+                        f"broker {to} is not in sync with {topic_partition}; in sync: {isr}"
                     )
                 isr = (to,)
             if state.leader == to and isr == state.isr:
@@ -276,29 +272,29 @@ class Controller:
             return self._change([replace(state, leader=to, leader_epoch=epoch, isr=isr)])
 
     def alter_isr(self, known: PartitionState, isr: Iterable[int]) -> PartitionState:
-        """Change the in-sync replicas, as their leader asks (Kafka's AlterPartition).
+        """Change the in-sync replicas at the leader's request (Kafka's AlterPartition).
 
         Parameters
         ----------
         known : PartitionState
-            As the leader has it.
+            The state known to the leader.
 
         Returns
         -------
         PartitionState
-            As it is now.
+            The new state.
 
         Raises
         ------
         FencedLeaderEpochError
-            Another leads by now, or the state is another: nothing was changed.
+            The leader's state is outdated; nothing was changed.
         """
         with self._lock:
             state = self.state(known.topic_partition)
             if state.partition_epoch != known.partition_epoch:
                 raise FencedLeaderEpochError(
-                    f"{known.topic_partition} has partition epoch {state.partition_epoch}, and not"
-                    f" {known.partition_epoch}"
+                    f"{known.topic_partition} has partition epoch {state.partition_epoch}, the"
+                    f" leader knows {known.partition_epoch}"
                 )
             tp = known.topic_partition
             wanted = {each for each in isr if self.is_eligible(each, tp)} | {state.leader}
@@ -307,7 +303,7 @@ class Controller:
             return self.state(known.topic_partition)
 
     def _change(self, states: Iterable[PartitionState]) -> list[PartitionState]:
-        """Put states in the place of those that differ; return these."""
+        """Apply new states; return those that differ from the old ones."""
         changed = []
         for state in list(states):
             tp = state.topic_partition
@@ -325,6 +321,6 @@ class Controller:
 
 
 def _without_leaders(topic: ClusterTopic) -> ClusterTopic:
-    """Return a topic as it is while no broker runs."""
+    """Return a topic without leaders, as while no broker is running."""
     states = tuple(replace(state, leader=NO_LEADER) for state in topic.partitions)
     return replace(topic, partitions=states)

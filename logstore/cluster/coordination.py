@@ -1,11 +1,9 @@
-"""The coordinators of a cluster's groups and transactions: one of each, beside its brokers.
+"""The group coordinator and the transaction coordinator of a cluster, outside of its brokers.
 
-Where Kafka spreads them over the leaders of two replicated topics, here they are one object with a
-data directory of its own (`coordinator`), which does not end with any broker: what groups have
-committed and how far transactions are is not lost with a leader, and nobody waits for a new
-coordinator. Markers of transactions are written to the leaders' logs, and count once the in-sync
-replicas have them. Markers for the offsets of groups are written to the coordinators' own
-`__consumer_offsets`, which has no other replica.
+In Kafka, the leaders of two replicated topics are the coordinators. Here they are one object with
+its own data directory (`coordinator`), which does not stop with any broker. Transaction markers are
+written to the leaders' logs and complete when the in-sync replicas have them. Markers for group
+offsets are written to the coordinators' own `__consumer_offsets`, which is not replicated.
 """
 
 from __future__ import annotations
@@ -27,25 +25,25 @@ if TYPE_CHECKING:
 
 
 class Coordination:
-    """The coordinators of one cluster, and the files that they write.
+    """The coordinators of one cluster, with their files.
 
     Parameters
     ----------
     data_dir : str or None
-        The cluster's; None keeps everything in memory.
+        Data directory of the cluster; None keeps everything in memory.
     clock : Clock
     broker_config : BrokerConfig
     partitions_of : callable
-        Gives the numbers of a topic's partitions.
+        Returns the partition numbers of a topic.
     leader_log : callable
-        Gives the log of a partition at its leader.
+        Returns the leader's log of a partition.
     marked : callable
-        Waits until the replicas in sync have a marker; see `PartitionLogs`.
+        Waits until the in-sync replicas have a marker; see `PartitionLogs`.
 
     Attributes
     ----------
     transactions : TransactionCoordinator
-        With the group coordinator as its `groups`.
+        Has the group coordinator as its `groups`.
     """
 
     def __init__(

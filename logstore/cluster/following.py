@@ -1,10 +1,10 @@
-"""A follower of a partition: it fetches from the leader, and cuts off what the leader has not.
+"""A follower of a partition: truncates its log to match the leader's, then fetches.
 
-At the beginning of an epoch it asks the leader where its own newest epoch ends there, cuts its log
-to that, and asks on if the leader knows an older epoch only (KIP-101, KIP-279). Then it fetches:
-its log end and log start go out, batches come in as they are, with the leader's high watermark and
-log start. One message is under way at a time; whatever it was is asked anew when the link is whole
-again, or after `replica.fetch.backoff.ms` when it was refused.
+At the start of a leader epoch, it asks the leader for the end offset of its own latest epoch,
+truncates its log there, and asks again if the leader only has an older epoch (KIP-101, KIP-279).
+Then it fetches: it sends its log end and log start, and receives batches and the leader's high
+watermark and log start. One request is in flight at a time. It is repeated when a network partition
+heals or, after an error, after `replica.fetch.backoff.ms`.
 Source: Kafka's AbstractFetcherThread and ReplicaFetcherThread.
 """
 
@@ -34,15 +34,15 @@ logger = logging.getLogger(__name__)
 
 
 class Following:
-    """One epoch of one follower.
+    """A follower during one leader epoch.
 
     Parameters
     ----------
     station : Station
-        Of the broker.
+        Interface to the broker.
     log : Log
     state : PartitionState
-        Its leader may be -1: then it waits for another state.
+        If its leader is -1, the follower waits for another state.
     """
 
     def __init__(self, station: Station, log: Log, state: PartitionState) -> None:
@@ -53,16 +53,16 @@ class Following:
         self._is_truncated = False
         self._epoch_asked: int | None = None
         self._heard: tuple[int, int] | None = None
-        self._own_start = 0  # to come back to, once the batch that it lies in is there
+        self._own_start = 0  # restored after its batch has been fetched
         self._is_over = False
 
     def begin(self) -> None:
-        """Write nothing but what the leader sends. The log's lock is held."""
+        """Refuse all writes except the leader's. The caller holds the log's lock."""
         self.log.writer.refuse = self._refuse
         self.log.offsets.stay()
 
     def end(self) -> None:
-        """Take no more answers. The log's lock is held."""
+        """Ignore further responses. The caller holds the log's lock."""
         self._is_over = True
 
     def _refuse(self) -> NoReturn:
@@ -72,7 +72,7 @@ class Following:
         )
 
     def ask(self) -> None:
-        """Ask the leader for what is needed next; what was asked before counts no more."""
+        """Send the next request; responses to earlier ones are ignored."""
         with self.log.lock:
             if self._is_over or self.state.leader < 0 or self.log.is_offline:
                 return
@@ -102,7 +102,7 @@ class Following:
         )
 
     def _truncate_without_epoch(self, number: int) -> None:
-        """Go by the high watermark: nothing else is known of the log."""
+        """Truncate to the high watermark, since the log has no epochs."""
         with self._cutting(number) as is_due:
             if not is_due:
                 return
@@ -111,7 +111,7 @@ class Following:
         self.ask()
 
     def on_epoch_response(self, answer: EpochResponse) -> None:
-        """Cut off what the leader has not, and fetch, or ask for an older epoch."""
+        """Truncate the log, then fetch or ask for an older epoch."""
         with self._cutting(answer.number) as is_due:
             if not is_due:
                 return
@@ -132,7 +132,7 @@ class Following:
         end_offset = log.log_end_offset
         self._is_truncated = True
         if answer.end_offset == UNDEFINED_OFFSET or answer.epoch == UNDEFINED_EPOCH:
-            # The leader knows nothing of this epoch or any older one.
+            # The leader has neither this epoch nor an older one.
             self._truncate(min(log.high_watermark, end_offset))
         else:
             own = log.epochs.end_offset_for(answer.epoch, end_offset)
@@ -141,17 +141,17 @@ class Following:
             elif own.epoch == answer.epoch:
                 self._truncate(min(own.end_offset, answer.end_offset, end_offset))
             else:
-                # The leader's epoch is none of this log's: what lies beyond the one before it goes.
+                # This log lacks the leader's epoch: truncate to the end of the one before it.
                 self._truncate(min(own.end_offset, end_offset))
                 self._is_truncated = False
                 self._epoch_asked = own.epoch
 
     @contextmanager
     def _cutting(self, number: int) -> Iterator[bool]:
-        """Keep the role inside, unless it is another already, or something else was asked since.
+        """Pin the role during a truncation; yield False if the response is outdated.
 
-        What is cut may have to wait for a cleaner, so that the log's lock is not held: a log that
-        is led by then must not be cut.
+        A truncation may wait for a cleaner without the log's lock, and must not truncate a log that
+        has become a leader's in the meantime.
         """
         with self._station.keeping_role(self.state.topic_partition):
             yield not self._is_over and number == self._number
@@ -159,7 +159,7 @@ class Following:
     def _truncate(self, offset: int) -> None:
         if offset < self.log.log_end_offset:
             logger.info(
-                "%s: truncated from %d to %d, where the log of leader %d goes on otherwise",
+                "%s: truncated from %d to %d, where it diverges from the log of leader %d",
                 self.state.topic_partition,
                 self.log.log_end_offset,
                 offset,
@@ -186,7 +186,7 @@ class Following:
         )
 
     def on_fetch_response(self, answer: FetchResponse) -> None:
-        """Append what came, follow the leader's offsets, and fetch on."""
+        """Append fetched batches, apply the leader's offsets, and fetch again."""
         if self._is_stale(answer):
             return
         try:
@@ -220,10 +220,10 @@ class Following:
             self._station.manager.raise_log_start(self.state.topic_partition, start)
 
     def _begin_with(self, answer: FetchResponse) -> None:
-        """Begin anew with the first batch if that begins below the log's end.
+        """Restart the log at the first batch if that begins below the log end.
 
-        The leader's log start may lie inside a batch. Who has nothing beyond it, nothing at all or
-        what the leader has deleted, takes that batch whole.
+        The leader's log start may be inside a batch. A follower without later records takes that
+        batch whole.
         """
         if len(answer.data) < HEADER_SIZE:
             return
@@ -239,9 +239,9 @@ class Following:
                     self._station.manager.truncate_fully_and_start_at(tp, first_offset)
 
     def _append(self, data: bytes) -> None:
-        """Append batches as they are, in pieces that a segment holds. The lock is held.
+        """Append batches, one by one if they may not fit into a segment. The lock is held.
 
-        It may hold less than the leader's, whose settings were others.
+        The leader's segments may be larger.
         """
         writer, limit = self.log.writer, self.log.config.segment_bytes
         if len(data) <= limit:
@@ -251,17 +251,17 @@ class Following:
             writer.append_batches(bytes(batch.data), AppendOrigin.REPLICATION)
 
     def _move_into_range(self, answer: FetchResponse) -> None:
-        """Begin anew at the leader's log start, or end where the leader's log does."""
+        """Restart at the leader's log start, or truncate to the leader's log end."""
         tp, manager = self.state.topic_partition, self._station.manager
         end_offset = self.log.log_end_offset
         if end_offset > answer.log_end_offset:
-            # Only after an unclean election: what was acknowledged is lost.
+            # Only after an unclean election: acknowledged records are lost.
             logger.warning("%s: the leader's log ends at %d", self.log, answer.log_end_offset)
             manager.truncate_to(tp, answer.log_end_offset)
         elif end_offset < answer.log_start_offset:
             manager.truncate_fully_and_start_at(tp, answer.log_start_offset)
 
-    # -- in vain -------------------------------------------------------------------------
+    # -- errors --------------------------------------------------------------------------
 
     def _is_stale(self, answer: FetchResponse) -> bool:
         return self._is_over or answer.number != self._number

@@ -1,8 +1,7 @@
-"""The leader of a partition: it answers followers, moves the high watermark, keeps the ISR.
+"""The leader of a partition: serves followers, advances the high watermark, maintains the ISR.
 
-Everything of a leadership is guarded by the lock of its log, under which appends move the high
-watermark, too. A fetch that has nothing to get is kept until there is something: records, a higher
-high watermark, a higher log start.
+The log's lock guards its state, since appends advance the high watermark under that lock. A fetch
+waits until there are new records, a higher high watermark or a higher log start.
 Source: Kafka's Partition and DelayedFetch.
 """
 
@@ -33,15 +32,14 @@ logger = logging.getLogger(__name__)
 
 
 class FollowerState:
-    """What a leader knows of one follower.
+    """The leader's view of one follower.
 
     Attributes
     ----------
     log_end_offset, log_start_offset : int
         As of its last fetch in this epoch; -1 before.
     behind_since_ms : int or None
-        The last moment, in monotonic time, at which it had all that the leader had; None while it
-        has.
+        Last time, on the monotonic clock, at which it had caught up; None while it has.
     """
 
     def __init__(self, replica: int, behind_since_ms: int) -> None:
@@ -59,22 +57,22 @@ class FollowerState:
 
 
 class Leadership:
-    """One epoch of one leader.
+    """A leader during one leader epoch.
 
     Parameters
     ----------
     station : Station
-        Of the broker.
+        Interface to the broker.
     log : Log
     state : PartitionState
-        As of the beginning.
+        State at the start of the epoch.
 
     Attributes
     ----------
     state : PartitionState
     followers : dict of int to FollowerState
     start_offset : int
-        Where the epoch begins: a follower that is to be in sync must have come so far.
+        Start offset of the epoch; a follower must reach it to join the ISR.
     """
 
     def __init__(self, station: Station, log: Log, state: PartitionState) -> None:
@@ -90,14 +88,14 @@ class Leadership:
         self._unsubscribe: Callable[[], object] | None = None
 
     def begin(self) -> None:
-        """Take over. The log's lock is held."""
+        """Take over. The caller holds the log's lock."""
         log, state = self.log, self.state
         self.start_offset = log.log_end_offset
         log.epochs.assign(state.leader_epoch, self.start_offset)
         now_ms = self._station.monotonic_ms()
         for replica in state.replicas:
             if replica != self._me:
-                # One that is not in sync has never caught up with this leader.
+                # A follower outside of the ISR has never caught up with this leader.
                 lag_ms = 0 if replica in state.isr else self._station.lag_max_ms + 1
                 since = now_ms - lag_ms
                 self.followers[replica] = FollowerState(replica, since)
@@ -108,7 +106,7 @@ class Leadership:
         self._watch_lags()
 
     def end(self) -> None:
-        """Give up: another leads, or nobody. The log's lock is held."""
+        """Resign. The caller holds the log's lock."""
         self._is_over = True
         if self._unsubscribe is not None:
             self._unsubscribe()
@@ -117,7 +115,7 @@ class Leadership:
         self.log.offsets.stay()
 
     def update(self, state: PartitionState) -> None:
-        """Take over another state of the same epoch. The log's lock is held."""
+        """Apply another state of the same epoch. The caller holds the log's lock."""
         self.state = state
         self._move_high_watermark()
         self._station.progress.emit(state.topic_partition)
@@ -126,11 +124,11 @@ class Leadership:
 
     @property
     def min_isr(self) -> int:
-        """`min.insync.replicas`, of no more than there are."""
+        """`min.insync.replicas`, at most the number of replicas."""
         return min(self.log.config.min_insync_replicas, len(self.state.replicas))
 
     def check_enough(self) -> None:
-        """Raise `NotEnoughReplicasError` if an append with acks=all would be in vain."""
+        """Raise `NotEnoughReplicasError` if fewer than `min.insync.replicas` are in sync."""
         if len(self.state.isr) < self.min_isr:
             tp = self.state.topic_partition
             raise NotEnoughReplicasError(
@@ -140,7 +138,7 @@ class Leadership:
 
     @property
     def low_watermark(self) -> int:
-        """The lowest log start of the replicas whose brokers run, as far as they have told."""
+        """Lowest log start offset of the live replicas, as of their last fetches."""
         alive = set(self._station.controller.alive)
         starts = [f.log_start_offset for f in self.followers.values() if f.replica in alive]
         return min([self.log.log_start_offset, *starts])
@@ -148,14 +146,14 @@ class Leadership:
     # -- requests ------------------------------------------------------------------------
 
     def on_fetch(self, request: FetchRequest) -> None:
-        """Take in how far a follower has come, and answer now or later."""
+        """Update a follower's progress, and respond now or later."""
         log = self.log
         with log.lock:
             if self._is_over:
                 return
             follower = self.followers[request.replica]
             if request.number < follower.number:
-                return  # it was long on its way, and the follower has asked anew
+                return  # outdated: the follower has sent a newer request
             follower.number = request.number
             follower.waiting = None
             if (error := self._epoch_error(request.leader_epoch)) is not None:
@@ -182,7 +180,7 @@ class Leadership:
         if request.offset >= end_offset:
             follower.behind_since_ms = None
         elif request.offset >= follower.leader_end_at_last_fetch:
-            # It has what there was when it asked before.
+            # It has reached the leader's log end of its previous fetch.
             since = follower.behind_since_ms
             last_ms = follower.last_fetch_ms
             follower.behind_since_ms = last_ms if since is None else max(since, last_ms)
@@ -196,7 +194,7 @@ class Leadership:
         self._move_high_watermark()
 
     def on_epoch(self, request: EpochRequest) -> None:
-        """Answer where an epoch ends."""
+        """Respond with the end offset of an epoch."""
         log = self.log
         with log.lock:
             if self._is_over:
@@ -222,7 +220,7 @@ class Leadership:
     # -- answers -------------------------------------------------------------------------
 
     def _wake(self) -> None:
-        """Look after the fetches that wait, soon: under this lock others are at work."""
+        """Schedule responses to waiting fetches, outside of this lock."""
         if self._is_serving or self._is_over:
             return
         if any(self._can_answer(follower) for follower in self.followers.values()):
@@ -286,7 +284,7 @@ class Leadership:
     # -- high watermark ------------------------------------------------------------------
 
     def _after_append(self, end_offset: int) -> int:
-        """Return the high watermark of an append. The log's lock is held."""
+        """Return the high watermark after an append. The caller holds the log's lock."""
         me, network = self._me, self._station.network
         for follower in self.followers.values():
             if follower.behind_since_ms is None:
@@ -300,7 +298,7 @@ class Leadership:
         current = self.log.offsets.high_watermark
         isr = self.state.isr
         if len(isr) < self.min_isr:
-            return current  # what acks=all refuses is not called committed, either
+            return current  # as in Kafka, nothing is committed below min.insync.replicas
         for follower in self.followers.values():
             if follower.log_end_offset < end_offset and (
                 follower.replica in isr or self._is_about_to_join(follower)
@@ -330,7 +328,7 @@ class Leadership:
         )
 
     def _let_in(self, follower: FollowerState) -> None:
-        """Count a follower in if it has come to the high watermark and this epoch's start."""
+        """Add a follower to the ISR at the high watermark and the start of this epoch."""
         state = self.state
         if (
             follower.replica not in state.isr
@@ -340,7 +338,7 @@ class Leadership:
             self._alter_isr((*state.isr, follower.replica))
 
     def _watch_lags(self) -> None:
-        """See to it that the first follower to lag too long is noticed. The log's lock is held."""
+        """Schedule the next check of lagging followers. The caller holds the log's lock."""
         if self._lag_check is not None:
             return
         isr = self.state.isr
@@ -362,7 +360,7 @@ class Leadership:
             lagging = {each.replica for each in self.followers.values() if self._lags(each)}
             isr = tuple(each for each in self.state.isr if each not in lagging)
             if isr != self.state.isr:
-                logger.info("%s: in sync are %s from now on", self.state.topic_partition, isr)
+                logger.info("%s: ISR shrinks to %s", self.state.topic_partition, isr)
                 self._alter_isr(isr)
                 self._move_high_watermark()
             self._watch_lags()
@@ -371,5 +369,5 @@ class Leadership:
     def _alter_isr(self, isr: tuple[int, ...]) -> None:
         try:
             self.state = self._station.controller.alter_isr(self.state, isr)
-        except FencedLeaderEpochError as error:  # the other state is on its way here
+        except FencedLeaderEpochError as error:  # the new state will arrive
             logger.info("%s", error)

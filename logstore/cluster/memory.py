@@ -1,8 +1,8 @@
-"""The controller's memory: topics, partition states and cluster-wide broker settings, in a file.
+"""The controller's state in a file: topics, partition states and cluster-wide settings.
 
-`logstore-cluster.json` is replaced atomically and durably with every change, before any broker
-applies it. A cluster that is opened again has the same leader epochs, in-sync replicas and
-settings, whichever way it ended. Kafka keeps them in its metadata log.
+`logstore-cluster.json` is replaced atomically and durably at every change, before any broker
+applies it, so leader epochs, in-sync replicas and settings survive a crash. Kafka keeps them in its
+metadata log.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ if TYPE_CHECKING:
 
 _VERSION = 1
 _SETTINGS_VERSION = 2
-"""Written once cluster-wide settings were changed; earlier releases can read version 1."""
+"""Version with cluster-wide settings; written only if there are any."""
 
 
 class ClusterMemory:
-    """The file in one folder.
+    """Reads and writes the controller's file.
 
     Parameters
     ----------
     fs : FileSystem
     directory : str
-        Created when missing.
+        Directory of the file; created if missing.
     """
 
     def __init__(self, fs: FileSystem, directory: str) -> None:
@@ -41,14 +41,14 @@ class ClusterMemory:
         fs.make_dirs(directory)
 
     def read(self) -> tuple[list[ClusterTopic], dict[str, str] | None]:
-        """Return the topics and the cluster-wide settings that were written last.
+        """Return the stored topics and cluster-wide settings.
 
-        No topics if there is no file; None if the settings were never written.
+        The topics are empty without a file; settings are None if they were never stored.
 
         Raises
         ------
         CorruptCheckpointError
-            The file cannot be understood.
+            The file is damaged.
         """
         if not self._fs.exists(self.path):
             return [], None
@@ -68,19 +68,19 @@ class ClusterMemory:
             return topics, {key: str(text) for key, text in document["settings"].items()}
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise CorruptCheckpointError(
-                f"no file of a cluster: {error}", path=self.path, check="json"
+                f"malformed controller state: {error}", path=self.path, check="json"
             ) from error
 
     def write(self, topics: Iterable[ClusterTopic], settings: Mapping[str, str] | None) -> None:
-        """Replace the file's contents, durably."""
+        """Replace the file durably."""
         document: dict[str, Any] = {"version": _VERSION}
         if settings is not None:
             document = {"version": _SETTINGS_VERSION, "settings": dict(settings)}
-        document["topics"] = {topic.name: _told(topic) for topic in topics}
+        document["topics"] = {topic.name: _json_of(topic) for topic in topics}
         write_atomically(self._fs, self.path, (json.dumps(document, indent=1) + "\n").encode())
 
 
-def _told(topic: ClusterTopic) -> dict[str, Any]:
+def _json_of(topic: ClusterTopic) -> dict[str, Any]:
     return {
         "id": topic.id,
         "replication_factor": topic.replication_factor,
@@ -117,5 +117,5 @@ def _parse(name: str, stored: Any) -> ClusterTopic:  # noqa: ANN401  # whatever 
 
 def _ids(given: Any) -> tuple[int, ...]:  # noqa: ANN401  # see _parse
     if not all(type(each) is int and each >= 0 for each in given) or len(set(given)) < len(given):
-        raise ValueError(f"these are no brokers: {given}")
+        raise ValueError(f"invalid broker ids: {given}")
     return tuple(given)

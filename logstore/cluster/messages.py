@@ -7,23 +7,23 @@ from logstore.types import NO_OFFSET
 
 
 class FetchRequest(NamedTuple):
-    """A follower asks for what comes next, and tells by it how far it has come.
+    """A follower's fetch, which also reports its progress.
 
     Attributes
     ----------
     replica : int
-        The follower.
+        Broker id of the follower.
     number : int
-        Larger than those before; comes back with the answer. What was not asked last is dropped.
+        Increasing request number, returned in the response; only the latest one counts.
     leader_epoch : int
-        The leader's, as the follower knows it.
+        Leader epoch known to the follower.
     offset : int
-        Its log end.
+        Log end offset of the follower.
     log_start_offset : int
-        Its log start (KIP-107).
+        Log start offset of the follower (KIP-107).
     heard : (int, int) or None
-        The leader's high watermark and log start as it last said them in this epoch: others are
-        told at once, even without records.
+        The leader's last known high watermark and log start in this epoch. If they differ, the
+        leader responds immediately, even without records.
     """
 
     replica: int
@@ -35,10 +35,10 @@ class FetchRequest(NamedTuple):
 
 
 class FetchResponse(NamedTuple):
-    """Batches from the asked offset on, and the leader's offsets.
+    """Batches from the requested offset, and the leader's offsets.
 
-    `error` is Kafka's name; with `OFFSET_OUT_OF_RANGE` the offsets are the leader's log start and
-    log end, by which the follower moves.
+    `error` is Kafka's error name. With `OFFSET_OUT_OF_RANGE`, the follower moves to the log
+    start or log end of the leader.
     """
 
     number: int
@@ -51,7 +51,7 @@ class FetchResponse(NamedTuple):
 
 
 class EpochRequest(NamedTuple):
-    """A follower asks where an epoch of its log ends in the leader's (KIP-101, KIP-279)."""
+    """A follower's request for the end offset of an epoch (KIP-101, KIP-279)."""
 
     replica: int
     number: int
@@ -60,7 +60,7 @@ class EpochRequest(NamedTuple):
 
 
 class EpochResponse(NamedTuple):
-    """The largest epoch of the leader's log up to the one asked for, and its end; -1 if none."""
+    """The leader's largest epoch up to the requested one, and its end offset; -1 if none."""
 
     number: int
     leader_epoch: int

@@ -1,10 +1,9 @@
-"""The network between the brokers of a cluster: cut, slowed or healed between any two of them.
+"""The network between the brokers of a cluster, which can be partitioned, slowed and healed.
 
-A message is a function that is called at its receiver, as a task of the scheduler, once the time on
-the way is over. If the link is cut by then, it is lost, and nobody is told: as in Kafka whoever
-waits for an answer asks again, here as soon as the link is whole (`healed`) and not after a
-timeout. Clients and the controller reach every broker that runs; only what brokers say to each
-other goes this way.
+A message is a function that a scheduled task calls at the receiver after the link's delay. If the
+link is cut by then, the message is lost silently. The sender repeats its request, as in Kafka, but
+when the link is healed (`healed`) instead of after a timeout. Clients and the controller do not use
+this network and reach every running broker.
 """
 
 from __future__ import annotations
@@ -22,16 +21,12 @@ _Link = frozenset[int]
 
 
 class Network:
-    """The links between brokers.
+    """The links between brokers; each has one state for both directions. Thread-safe.
 
     Attributes
     ----------
     healed : Signal
-        Links that were cut are whole again, told in the thread of who healed them.
-
-    Notes
-    -----
-    Any thread may call. Both directions of a link share a fate.
+        Sent after links were healed, in the thread of the caller.
     """
 
     def __init__(self, clock: Clock, scheduler: Scheduler) -> None:
@@ -43,39 +38,39 @@ class Network:
         self.healed: Signal[[]] = Signal("links that are whole again")
 
     def disconnect(self, ones: Iterable[int], others: Iterable[int]) -> None:
-        """Cut every link between brokers of two groups; what is on its way is lost."""
+        """Cut every link between two groups of brokers; messages in flight are lost."""
         now_ms = self._clock.monotonic_ms()
         for one, other in product(ones, others):
             if one != other:
                 self._cut_ms.setdefault(frozenset((one, other)), now_ms)
 
     def heal(self) -> None:
-        """Make all links whole, and quick again."""
+        """Restore all links and remove all delays."""
         self._cut_ms.clear()
         self._delays_ms.clear()
         self.healed.emit()
 
     def slow(self, one: int, other: int, delay_ms: int) -> None:
-        """Let each message between two brokers take so long from now on; 0 is at once."""
+        """Delay each message between two brokers by `delay_ms`."""
         if delay_ms < 0:
-            raise ValueError(f"a delay is not negative: {delay_ms}")
+            raise ValueError(f"delay_ms must not be negative: {delay_ms}")
         self._delays_ms[frozenset((one, other))] = delay_ms
 
     def cut_since_ms(self, one: int, other: int) -> int | None:
-        """Return the moment of monotonic time since which two brokers are apart, None if not."""
+        """Return the monotonic time since which a link is cut, or None."""
         return self._cut_ms.get(frozenset((one, other)))
 
     def number(self) -> int:
-        """Return a number for a message, larger than all before: what is asked later counts."""
+        """Return the next request number."""
         return next(self._numbers)
 
     def send(self, source: int, target: int, name: str, deliver: Callable[[], None]) -> None:
-        """Let something be called at another broker, unless the link is cut by then.
+        """Schedule a call at another broker, which is dropped if the link is cut by then.
 
         Parameters
         ----------
         name : str
-            Of the task.
+            Name of the task.
         """
         link = frozenset((source, target))
         if link in self._cut_ms:

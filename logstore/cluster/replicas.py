@@ -1,7 +1,7 @@
-"""The replicas of one broker: each partition leads or follows, as the controller has it.
+"""The replicas of one broker, each of which leads or follows (Kafka's ReplicaManager).
 
-Kafka's ReplicaManager. A `Replicas` lives as long as its broker's process: one that was restarted
-has a new one, and messages for the old one are lost.
+A `Replicas` lives as long as the broker process. A restarted broker has a new one, and messages for
+the old one are lost.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Replicas(Station):
     Attributes
     ----------
     failed : Signal of TopicPartition
-        The disk of a replica failed; told in a task of its own.
+        Sent when the disk of a replica has failed, in a separate task.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class Replicas(Station):
     ) -> None:
         super().__init__(broker_id, broker, controller, network, clock, scheduler, peer)
         self._roles: dict[TopicPartition, Role] = {}
-        # Held while roles change, and while a log is cut; taken before the log's lock.
+        # Held while roles change or a log is truncated; taken before the log's lock.
         self._changing = self.manager.runtime.lock()
         self._kept: set[TopicPartition] = set()
         self._postponed: dict[TopicPartition, PartitionState] = {}
@@ -65,20 +65,20 @@ class Replicas(Station):
         self._unsubscribe = network.healed.subscribe(self._ask_again)
 
     def role(self, topic_partition: TopicPartition) -> Role | None:
-        """Return what this broker does with a partition, None if it has no replica."""
+        """Return the broker's role in a partition, or None without a replica."""
         return self._roles.get(topic_partition)
 
     def roles(self) -> list[Role]:
-        """Return what this broker does with all its replicas."""
+        """Return the roles of all replicas."""
         return list(self._roles.values())
 
     def leadership(self, topic_partition: TopicPartition) -> Leadership:
-        """Return what this broker has as the leader of a partition.
+        """Return the leader role of a partition.
 
         Raises
         ------
         NotLeaderForPartitionError
-            It does not lead, or its process has ended.
+            The broker does not lead the partition, or has stopped.
         """
         role = self._roles.get(topic_partition)
         if self.is_over or not isinstance(role, Leadership):
@@ -90,7 +90,7 @@ class Replicas(Station):
     # -- roles ---------------------------------------------------------------------------
 
     def apply(self, states: Iterable[PartitionState]) -> None:
-        """Obey the controller, where its states are newer than those known."""
+        """Apply the controller's states that are newer than the known ones."""
         for state in states:
             if self.broker_id in state.replicas and not self.is_over:
                 with self._changing:
@@ -98,7 +98,7 @@ class Replicas(Station):
 
     def _apply_or_postpone(self, state: PartitionState) -> None:
         tp = state.topic_partition
-        if tp in self._kept:  # by this thread, which waits for a cleaner and does this meanwhile
+        if tp in self._kept:  # pinned by this thread, which is waiting for a cleaner
             self._postponed[tp] = state
             return
         try:
@@ -108,7 +108,7 @@ class Replicas(Station):
 
     @contextmanager
     def keeping_role(self, topic_partition: TopicPartition) -> Iterator[None]:
-        """Let a replica be what it is, inside; what the controller says meanwhile is done after."""
+        """Pin the role of a replica; states that arrive meanwhile are applied afterwards."""
         with self._changing:
             self._kept.add(topic_partition)
             try:
@@ -144,7 +144,7 @@ class Replicas(Station):
             role.ask()
 
     def forget(self, topic_partition: TopicPartition) -> None:
-        """Drop a replica whose topic is being deleted."""
+        """Remove a replica whose topic is being deleted."""
         role = self._roles.pop(topic_partition, None)
         if role is not None:
             with role.log.lock:
@@ -152,7 +152,7 @@ class Replicas(Station):
             self.progress.emit(topic_partition)
 
     def stop(self) -> None:
-        """Send and take nothing any more: the broker is about to end, or has."""
+        """Stop sending and receiving, because the broker stops."""
         self.is_over = True
         self._unsubscribe()
         for tp in list(self._roles):
@@ -169,7 +169,7 @@ class Replicas(Station):
     # -- messages ------------------------------------------------------------------------
 
     def on_fetch(self, topic_partition: TopicPartition, request: FetchRequest) -> None:
-        """Answer a follower, or tell it that this broker does not lead."""
+        """Respond to a follower, with an error if this broker does not lead."""
         role = self._roles.get(topic_partition)
         if isinstance(role, Leadership):
             role.on_fetch(request)
@@ -182,7 +182,7 @@ class Replicas(Station):
         )
 
     def on_epoch(self, topic_partition: TopicPartition, request: EpochRequest) -> None:
-        """Answer a follower, or tell it that this broker does not lead."""
+        """Respond to a follower, with an error if this broker does not lead."""
         role = self._roles.get(topic_partition)
         if isinstance(role, Leadership):
             role.on_epoch(request)
@@ -195,13 +195,13 @@ class Replicas(Station):
         )
 
     def on_fetch_response(self, topic_partition: TopicPartition, answer: FetchResponse) -> None:
-        """Take a leader's answer, if this broker still follows."""
+        """Handle a leader's response, if this broker still follows."""
         role = self._roles.get(topic_partition)
         if isinstance(role, Following):
             role.on_fetch_response(answer)
 
     def on_epoch_response(self, topic_partition: TopicPartition, answer: EpochResponse) -> None:
-        """Take a leader's answer, if this broker still follows."""
+        """Handle a leader's response, if this broker still follows."""
         role = self._roles.get(topic_partition)
         if isinstance(role, Following):
             role.on_epoch_response(answer)

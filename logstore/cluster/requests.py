@@ -1,7 +1,7 @@
 """Requests that wait for replicas: appends with acks=all, and delete-records (KIP-107).
 
-Each is begun at the leader, and is then a question that is asked again whenever replicas have made
-progress, until it is answered or the time is over (`logstore.wire.purgatory`).
+Each starts at the leader and is then checked whenever replicas make progress, until it completes or
+times out (`Purgatory`).
 Source: Kafka's DelayedProduce and DelayedDeleteRecords.
 """
 
@@ -32,9 +32,9 @@ class DelayedProduce:
     Parameters
     ----------
     replicas : Replicas
-        Of the broker that it was appended at.
+        Replicas of the broker that appended.
     last_offset : int
-        Its last record's.
+        Offset of the last appended record.
     """
 
     def __init__(
@@ -43,20 +43,20 @@ class DelayedProduce:
         self._replicas = replicas
         self._topic_partition = topic_partition
         self._last_offset = last_offset
-        # Of a later epoch of the same broker nothing follows: the record may be another's by then.
+        # After a later epoch of the same broker, the offset may belong to another record.
         self._role = replicas.role(topic_partition)
         self.error: LogStoreError | None = RequestTimedOutError(
-            f"{topic_partition}: not all replicas in sync have offset {last_offset} yet"
+            f"{topic_partition}: not all in-sync replicas have offset {last_offset} yet"
         )
 
     def is_done(self) -> bool:
-        """Tell whether there is an answer: `error`, None if all is well."""
+        """Return whether the append has completed; `error` is then set, or None."""
         try:
             leadership = self._replicas.leadership(self._topic_partition)
             high_watermark = leadership.log.high_watermark
             if leadership is not self._role:
                 raise NotLeaderForPartitionError(
-                    f"{self._topic_partition} had another leader meanwhile"
+                    f"the leader of {self._topic_partition} changed during the append"
                 )
         except LogStoreError as error:
             self.error = _not_leader(self._topic_partition, error)
@@ -72,26 +72,26 @@ class DelayedProduce:
         return True
 
     def subscribe(self, listener: Callable[[], object]) -> Unsubscribe:
-        """Tell a listener whenever there may be an answer."""
+        """Call a listener whenever the operation may have completed."""
         return _subscribed(self._replicas, self._topic_partition, listener)
 
 
 class DelayedDeleteRecords:
-    """A deletion that waits until no live replica has the records any more.
+    """A DeleteRecords operation that waits until all live replicas have deleted the records.
 
     Parameters
     ----------
     replicas : Replicas
-        Of the leader.
+        Replicas of the leader's broker.
     offset : int
-        Up to which the leader has deleted, exclusive.
+        New log start offset of the leader.
 
     Attributes
     ----------
     low_watermark : int
         -1 with an error.
     error : LogStoreError or None
-        `REQUEST_TIMED_OUT` until there is an answer.
+        `REQUEST_TIMED_OUT` until the operation completes.
     """
 
     def __init__(self, replicas: Replicas, topic_partition: TopicPartition, offset: int) -> None:
@@ -105,13 +105,13 @@ class DelayedDeleteRecords:
 
     @property
     def result(self) -> DeleteRecordsResult:
-        """The answer as it is now."""
+        """The current result."""
         if self.error is None:
             return DeleteRecordsResult(self.low_watermark)
         return DeleteRecordsResult(NO_OFFSET, self.error.kafka_error, str(self.error))
 
     def is_done(self) -> bool:
-        """Tell whether there is an answer: `low_watermark` or `error`."""
+        """Return whether the operation has completed, with `low_watermark` or `error`."""
         try:
             low_watermark = self._replicas.leadership(self._topic_partition).low_watermark
         except LogStoreError as error:
@@ -123,7 +123,7 @@ class DelayedDeleteRecords:
         return True
 
     def subscribe(self, listener: Callable[[], object]) -> Unsubscribe:
-        """Tell a listener whenever there may be an answer."""
+        """Call a listener whenever the operation may have completed."""
         return _subscribed(self._replicas, self._topic_partition, listener)
 
 
@@ -136,7 +136,7 @@ def _subscribed(
 
     with ExitStack() as subscriptions:
         subscriptions.callback(replicas.progress.subscribe(on_progress))
-        with suppress(LogStoreError):  # it was closed just now, of which `is_done` tells
+        with suppress(LogStoreError):  # closed concurrently, which `is_done` reports
             subscriptions.callback(replicas.manager.log(topic_partition).subscribe(listener))
         return subscriptions.pop_all().close
 
@@ -145,4 +145,4 @@ def _not_leader(topic_partition: TopicPartition, error: LogStoreError) -> LogSto
     if isinstance(error, NotLeaderForPartitionError):
         return error
     # The log was closed with its broker.
-    return NotLeaderForPartitionError(f"the leader of {topic_partition} is gone: {error}")
+    return NotLeaderForPartitionError(f"the leader of {topic_partition} has stopped: {error}")

@@ -1,4 +1,4 @@
-"""The state of a partition in its cluster: who has it, who leads, who is in sync."""
+"""The state of topics and partitions in a cluster: replicas, leader and ISR."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ NO_LEADER = -1
 
 @dataclass(frozen=True, slots=True)
 class PartitionState:
-    """One partition, as the controller has it.
+    """The state of a partition, as decided by the controller.
 
     Attributes
     ----------
     replicas : tuple of int
         Broker ids, the preferred leader first.
     leader : int
-        -1 if nobody can lead.
+        Broker id; -1 without a leader.
     leader_epoch : int
-        One more with each leader, and each end of one.
+        Increases when a leader is elected or lost.
     isr : tuple of int
-        The in-sync replicas, in the order of `replicas`; never empty: the last one stays, dead or
-        not, since nobody else has all that was acknowledged.
+        The in-sync replicas, in the order of `replicas`. Never empty: the last one stays even if
+        its broker stops, since no other replica has all acknowledged records.
     partition_epoch : int
-        One more with each change of any of these.
+        Increases with each change of the state.
     """
 
     topic_partition: TopicPartition
@@ -49,7 +49,7 @@ class ClusterTopic:
     configs : mapping of str to str
         Overrides by Kafka's keys.
     id : str
-        The same on all brokers.
+        Topic id, the same on all brokers.
     """
 
     name: str

@@ -1,6 +1,6 @@
-"""A broker's place in its cluster: what its leaders and followers need of the world.
+"""The interface of leaders and followers to their broker and cluster.
 
-That is who they are, the settings, the controller, messages to other brokers, and tasks.
+It provides the broker id, settings, the controller, messages to other brokers, and tasks.
 """
 
 from __future__ import annotations
@@ -22,27 +22,27 @@ if TYPE_CHECKING:
 
 
 class Receiver(Protocol):
-    """A broker, as messages of others reach it; see `Replicas`."""
+    """A receiver of messages from other brokers; see `Replicas`."""
 
     @property
     def is_over(self) -> bool:
-        """Whether its process has ended: messages are lost."""
+        """Whether the broker has stopped, so that messages are lost."""
 
     def on_fetch(self, topic_partition: TopicPartition, request: FetchRequest) -> None:
-        """Answer a follower, or tell it that this broker does not lead."""
+        """Respond to a follower, with an error if this broker does not lead."""
 
     def on_epoch(self, topic_partition: TopicPartition, request: EpochRequest) -> None:
-        """Answer a follower, or tell it that this broker does not lead."""
+        """Respond to a follower, with an error if this broker does not lead."""
 
     def on_fetch_response(self, topic_partition: TopicPartition, answer: FetchResponse) -> None:
-        """Take a leader's answer, if this broker still follows."""
+        """Handle a leader's response, if this broker still follows."""
 
     def on_epoch_response(self, topic_partition: TopicPartition, answer: EpochResponse) -> None:
-        """Take a leader's answer, if this broker still follows."""
+        """Handle a leader's response, if this broker still follows."""
 
 
 class Station(ABC):
-    """One process of one broker.
+    """A broker process in a cluster.
 
     Parameters
     ----------
@@ -52,18 +52,18 @@ class Station(ABC):
     controller : Controller
     network : Network
     clock : Clock
-        Whose monotonic time all brokers share.
+        Clock whose monotonic time all brokers share.
     scheduler : Scheduler
-        The cluster's, started.
+        Started scheduler of the cluster.
     peer : callable
-        Gives a broker that runs, None for one that does not.
+        Returns a running broker by id, or None.
 
     Attributes
     ----------
     progress : Signal of TopicPartition
-        Something that requests wait for may have come about: a follower fetched, the in-sync
-        replicas are others, the role is another. (The high watermark is the log's to tell.) Told in
-        any thread, maybe under the log's lock.
+        Sent when a condition of waiting requests may have changed: a follower fetched, or the ISR
+        or the role changed. (The log signals its high watermark itself.) Sent in any thread, maybe
+        under the log's lock.
     """
 
     def __init__(
@@ -91,11 +91,11 @@ class Station(ABC):
         self.progress: Signal[[TopicPartition]] = Signal("progress of replicas")
 
     def monotonic_ms(self) -> int:
-        """Return the monotonic time that all brokers share."""
+        """Return the monotonic time shared by all brokers."""
         return self._clock.monotonic_ms()
 
     def send(self, target: int, name: str, call: Callable[[Receiver], None]) -> None:
-        """Let something be called at another broker, if it runs; see `Network.send`."""
+        """Schedule a call at another broker, if it is running; see `Network.send`."""
         peer = self._peer(target)
         if peer is None or self.is_over:
             return
@@ -108,14 +108,14 @@ class Station(ABC):
 
     @abstractmethod
     def keeping_role(self, topic_partition: TopicPartition) -> AbstractContextManager[None]:
-        """Let a replica be what it is, inside; what the controller says meanwhile is done after."""
+        """Pin the role of a replica; states that arrive meanwhile are applied afterwards."""
 
     def soon(self, name: str, action: Callable[[], None]) -> None:
-        """Do something as a task of its own, once whoever is at work is done."""
+        """Run an action in a separate task, immediately after the current one."""
         self.later(name, action, 0)
 
     def later(self, name: str, action: Callable[[], None], delay_ms: int) -> ScheduledTask:
-        """Do something after a delay, unless the broker has ended by then."""
+        """Run an action after a delay, unless the broker has stopped by then."""
 
         def run() -> None:
             if not self.is_over:

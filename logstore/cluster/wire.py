@@ -1,8 +1,8 @@
-"""A cluster over the wire: a listener for each broker, and what they tell clients.
+"""A cluster over the wire: a listener for each broker, and its view of the cluster.
 
-`ClusterNode` answers for one broker: who leads is what that broker has heard from the controller,
-so that a client can meet one that does not know better. The coordinators of groups and transactions
-are one object for the whole cluster, beside its brokers.
+`ClusterNode` answers for one broker. It reports the leaders last received from the controller, so a
+client can get outdated metadata, as in Kafka. The coordinators of groups and transactions are one
+object outside of the brokers.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ logger = logging.getLogger(__name__)
 
 
 class Administered(Protocol):
-    """The cluster, as clients administer it; see `Cluster`."""
+    """The administration methods of a cluster; see `Cluster`."""
 
     controller: Controller
     broker_config: BrokerConfig
@@ -58,7 +58,7 @@ class Administered(Protocol):
     def create_partitions(
         self, name: str, total: int, *, assignment: Sequence[Sequence[int]] | None = None
     ) -> ClusterTopic:
-        """Let a topic have so many partitions."""
+        """Grow a topic to `total` partitions."""
 
     def delete_topic(self, name: str) -> None:
         """Delete a topic."""
@@ -66,12 +66,12 @@ class Administered(Protocol):
     def alter_configs(
         self, name: str, configs: Mapping[str, object], *, unset: Iterable[str] = ()
     ) -> None:
-        """Change a topic's own configuration."""
+        """Change a topic's config overrides."""
 
     def alter_broker_configs(
         self, configs: Mapping[str, object], *, brokers: Iterable[int] | None = None
     ) -> tuple[str, ...]:
-        """Change settings of some brokers, or of all."""
+        """Change dynamic settings of some or all brokers."""
 
     def move_leader(
         self,
@@ -81,25 +81,25 @@ class Administered(Protocol):
         to: int,
         unclean: bool = False,
     ) -> None:
-        """Let another replica lead."""
+        """Make another replica the leader."""
 
 
 class ClusterListeners(Mapping[int, "Listener"]):
-    """The listeners of the brokers that run, by id; made by `Cluster.listen`.
+    """The listeners of the running brokers by id; created by `Cluster.listen`.
 
-    A broker that is restarted listens where it did before, if nobody has taken that port meanwhile.
-    They close with the cluster, or at the end of their `with`.
+    A restarted broker listens on its previous port, if that is still free. The listeners close with
+    the cluster, or at the end of their `with` block.
 
     Parameters
     ----------
     cluster : Administered
     host : str
     port : int
-        Of the first broker, and so on; 0 lets the system choose for each.
+        Port of broker 0; the others use the following ones. 0 picks free ports.
     settings : ListenerSettings
-        Of all of them.
+        Settings of all listeners.
     coordinator : TransactionCoordinator
-        The cluster's.
+        Coordinator of the cluster.
     """
 
     def __init__(
@@ -144,15 +144,15 @@ class ClusterListeners(Mapping[int, "Listener"]):
 
     @property
     def bootstrap(self) -> str:
-        """The addresses of all brokers, as `bootstrap.servers` has them; also of one that ended."""
+        """The addresses of all brokers for `bootstrap.servers`, including stopped ones."""
         return ",".join(self._opened[number].bootstrap for number in sorted(self._opened))
 
     def addresses(self) -> dict[int, Address]:
-        """Return where clients reach each broker that runs."""
+        """Return the addresses of the running brokers."""
         return {number: self._opened[number].address for number in self}
 
     def open(self, number: int, broker: Broker, replicas: Replicas) -> None:
-        """Let a broker listen, which has just started."""
+        """Open the listener of a broker that has just started."""
         if self.is_closed:
             return
         node = ClusterNode(self._cluster, number, broker, replicas, self)
@@ -165,8 +165,8 @@ class ClusterListeners(Mapping[int, "Listener"]):
         except InvalidConfigurationError as error:
             if known is None or self._first_port:
                 raise
-            # It was free to choose before, and is so again; the others tell clients where it is.
-            logger.warning("broker %d listens elsewhere from now on: %s", number, error)
+            # The port was picked by the system, so another one will do; metadata has the new one.
+            logger.warning("broker %d listens on another port: %s", number, error)
             opened = self._open(broker, 0, node)
         self._opened[number] = opened
 
@@ -176,14 +176,14 @@ class ClusterListeners(Mapping[int, "Listener"]):
         )
 
     def close(self) -> None:
-        """Close all of them; closing twice is allowed."""
+        """Close all listeners; may be called more than once."""
         self.is_closed = True
         for listener in self._opened.values():
             listener.close()
 
 
 class ClusterNode(Nodes):
-    """One broker of a cluster, as its listener asks for it."""
+    """Cluster metadata as one broker of the cluster reports it."""
 
     def __init__(
         self,
@@ -199,21 +199,21 @@ class ClusterNode(Nodes):
         self._number = number
         self._replicas = replicas
         self._listeners = listeners
-        self._told: dict[TopicPartition, tuple[int, int]] = {}
+        self._leaders: dict[TopicPartition, tuple[int, int]] = {}
         replicas.progress.subscribe(self._on_progress)
 
     def _on_progress(self, topic_partition: TopicPartition) -> None:
-        """Tell those who wait for another leader; each fetch of a follower is progress, too."""
+        """Signal a changed leader; most progress is only a follower's fetch."""
         leader = self.leader_of(topic_partition)
-        if self._told.get(topic_partition) != leader:
-            self._told[topic_partition] = leader
+        if self._leaders.get(topic_partition) != leader:
+            self._leaders[topic_partition] = leader
             self.changed.emit()
 
     # -- brokers -------------------------------------------------------------------------
 
     @property
     def node_id(self) -> int:
-        """The broker's id."""
+        """Id of the broker."""
         return self._number
 
     @property
@@ -222,7 +222,7 @@ class ClusterNode(Nodes):
         return min(self._listeners, default=self._number)
 
     def addresses(self, own: Address) -> dict[int, Address]:
-        """Return where clients reach each broker that runs."""
+        """Return the addresses of the running brokers."""
         return dict(sorted({**self._listeners.addresses(), self._number: own}.items()))
 
     # -- topics --------------------------------------------------------------------------
@@ -260,7 +260,7 @@ class ClusterNode(Nodes):
     def create_partitions(
         self, name: str, total: int, assignment: Sequence[Sequence[int]] | None
     ) -> None:
-        """Let a topic have so many partitions."""
+        """Grow a topic to `total` partitions."""
         self._cluster.create_partitions(name, total, assignment=assignment)
 
     def delete_topic(self, name: str) -> None:
@@ -268,7 +268,7 @@ class ClusterNode(Nodes):
         self._cluster.delete_topic(name)
 
     def alter_topic(self, name: str, configs: Mapping[str, object], unset: Iterable[str]) -> None:
-        """Change a topic's own configuration."""
+        """Change a topic's config overrides."""
         self._cluster.alter_configs(name, configs, unset=unset)
 
     def reconfigure(self, changes: Mapping[str, object], layer: Layer) -> None:

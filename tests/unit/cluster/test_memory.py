@@ -86,7 +86,7 @@ def test_fewer_brokers_than_there_were_are_refused(tmp_path):
     with opened(tmp_path) as cluster:
         cluster.create_topic("t", replication_factor=3)
     with pytest.raises(
-        InvalidConfigurationError, match="tells of broker 2: a cluster of 2 cannot go on"
+        InvalidConfigurationError, match="names broker 2, but the cluster has only 2 brokers"
     ):
         opened(tmp_path, brokers=2)
 

@@ -583,7 +583,7 @@ def test_a_cluster_that_lost_its_file_says_so_and_deletes_nothing(tmp_path):
     with Cluster(brokers=1, clock=VirtualClock(), data_dir=tmp_path) as cluster:
         cluster.create_topic("users")
     (tmp_path / "controller" / "logstore-cluster.json").unlink()
-    with pytest.raises(InvalidConfigurationError, match="no file of a controller"):
+    with pytest.raises(InvalidConfigurationError, match="no controller file"):
         Cluster(brokers=1, clock=VirtualClock(), data_dir=tmp_path)
     assert (tmp_path / "broker-0" / "users-0").is_dir()
 

@@ -103,7 +103,11 @@ def test_an_index_that_leads_nowhere_is_told_once_a_segment(world, caplog):
     assert actions_of(log) == ["rebuilt_index"]  # of the active segment, whose end must be known
     for _ in range(3):
         read_everywhere(log)
-    told = [r.getMessage().split(":")[0] for r in caplog.records if "the index is rebuilt" in r.getMessage()]
+    told = [
+        r.getMessage().split(":")[0]
+        for r in caplog.records
+        if "the index is rebuilt" in r.getMessage()
+    ]
     assert len(told) == len(set(told)) > 0
     assert all(r.levelno == logging.WARNING for r in caplog.records)
 
