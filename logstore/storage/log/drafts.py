@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from logstore.errors import InvalidRecordError
 from logstore.named import NamedTuple
-from logstore.record.batch import pack_batch, pack_record, place_batch
+from logstore.record.batch import RecordBatch, pack_batch, pack_record, place_batch
 from logstore.record.choice import encodes_by_kernel
 from logstore.record.codecs import Codec, compress
 from logstore.record.layout import HEADER_SIZE, TIMESTAMP_TYPE_BIT, TRANSACTIONAL_BIT
@@ -164,12 +164,15 @@ class SealedBatch(NamedTuple):
         Largest timestamp of the batch, in ms.
     log_append_time : int
         The time stamped on a LogAppendTime topic, else -1.
+    batch : RecordBatch or None
+        The batch with its header, if it has a stamp.
     """
 
     data: bytes | memoryview
     record_count: int
     max_timestamp: int
     log_append_time: int
+    batch: RecordBatch | None = None
 
 
 _new = tuple.__new__
@@ -226,7 +229,7 @@ class RecordSealer:
         )
         if len(data) > self._bytes_max:
             return None
-        sealed: SealedBatch = _new(SealedBatch, (data, 1, largest, log_append_time))
+        sealed: SealedBatch = _new(SealedBatch, (data, 1, largest, log_append_time, None))
         return sealed
 
 
@@ -486,6 +489,7 @@ class BatchDraft:
             attributes |= stored
             section = compress(stored, section, codec_level(config, stored))
         data: bytes | memoryview
+        batch = None
         if self._batch is not None and stamp is None and not attributes:
             data = self._batch
             place_batch(data, base, leader_epoch)
@@ -496,10 +500,14 @@ class BatchDraft:
                 if is_transactional:
                     attributes |= TRANSACTIONAL_BIT
             covered = (attributes, count - 1, first, largest, *producer, count)
-            data = pack_batch(section, base, leader_epoch, *covered)
+            if stamp is not None:
+                batch = RecordBatch.pack(section, base, leader_epoch, *covered)
+                data = batch.data
+            else:
+                data = pack_batch(section, base, leader_epoch, *covered)
         if len(data) > config.batch_bytes_max:
             check_batch_size(len(data), config)
-        return SealedBatch(data, count, largest, log_append_time)
+        return SealedBatch(data, count, largest, log_append_time, batch)
 
 
 class BatchesDraft:

@@ -202,8 +202,8 @@ class LogWriter:
     ) -> AppendInfo:
         base, epoch = self._begin()
         sealed = draft.seal(codec, Placement(self._local.config, base, epoch, now_ms, stamp))
-        if stamp is not None:
-            return self._write([RecordBatch(bytes(sealed.data))], AppendOrigin.CLIENT, now_ms)
+        if sealed.batch is not None:
+            return self._write([sealed.batch], AppendOrigin.CLIENT, now_ms)
         return self._append_sealed(sealed, base, epoch, now_ms)
 
     def _begin(self) -> tuple[int, int]:
@@ -220,7 +220,7 @@ class LogWriter:
 
     def _append_sealed(self, sealed: SealedBatch, base: int, epoch: int, now_ms: int) -> AppendInfo:
         """Write a batch that was sealed at the offset and epoch that `_begin` gave."""
-        data, count, max_timestamp, append_time = sealed
+        data, count, max_timestamp, append_time, _ = sealed
         last, size = base + count - 1, len(data)
         reason = None
         if not self._store_next(data, base, last, epoch, max_timestamp):
