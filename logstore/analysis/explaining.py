@@ -206,10 +206,10 @@ def rehearse(
     """
     passes_needed = cleaner.passes_bound(log, decision.state)
     try:
-        outcome = CleanCommand(cleaner, force=whenever, roll=whenever).rehearse([log])
+        report = CleanCommand(cleaner, force=whenever, roll=whenever).rehearse([log])
     except _UNREADABLE as error:
         return decision.stopped_by(Gate.closed_by("uncleanable", str(error))), None, passes_needed
-    if not outcome.passes:
-        obstacles = [gate for _, gate in outcome.not_cleaned]
+    if not report.cleaned:
+        obstacles = [each.gate for each in report.not_cleaned]
         return decision.stopped_by(obstacles[0]) if obstacles else decision, None, passes_needed
-    return decision, outcome.passes[0], outcome.passes_needed[log.topic_partition]
+    return decision, report.cleaned[0], report.passes_needed[log.topic_partition]

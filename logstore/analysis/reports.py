@@ -1,4 +1,4 @@
-"""Reports of cleaning, retention and deletion as values, named as in the command line's JSON."""
+"""Results of requests as values, with the names of the command line's JSON."""
 
 from __future__ import annotations
 
@@ -6,14 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
-from logstore.config.origins import ORIGIN_DEFAULT
+from logstore.config.keys import ORIGIN_DEFAULT
 from logstore.config.overrides import ConfigValue
 from logstore.named import NamedTuple
 from logstore.names import LOG_SUFFIX
 
 if TYPE_CHECKING:
     from logstore.analysis.key_story import KeyExplanation
-    from logstore.cleaner.command import CleanOutcome
     from logstore.cleaner.explaining import ActiveSegment, Remedy, Tombstones
     from logstore.cleaner.selection import CleaningDecision, Gate
     from logstore.cleaner.stats import CleanerStats
@@ -24,80 +23,14 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class NotCleaned:
-    """A partition that was passed over, and the gate that kept it."""
-
-    topic: str
-    partition: int
-    reason: str
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class CleanReport:
-    """The outcome of `clean`.
-
-    Attributes
-    ----------
-    cleaned : tuple of CleanerStats
-        One a pass, in order.
-    not_cleaned : tuple of NotCleaned
-        One a partition that no pass touched, or that a pass could not finish.
-    passes_needed : mapping of TopicPartition to int
-        Passes of each partition that was cleaned; in a dry run those that it would take, of
-        which `cleaned` has the first.
-    dry_run : bool
-        Whether nothing was changed.
-    """
-
-    cleaned: tuple[CleanerStats, ...]
-    not_cleaned: tuple[NotCleaned, ...]
-    passes_needed: Mapping[TopicPartition, int] = field(default_factory=dict)
-    dry_run: bool = False
-
-    def __repr__(self) -> str:
-        done = "would be cleaned" if self.dry_run else "cleaned"
-        left = f"{len(self.not_cleaned)} partitions not"
-        return f"<CleanReport: {len(self.cleaned)} passes {done}, {left}>"
-
-    @classmethod
-    def of(cls, outcome: CleanOutcome, *, dry_run: bool = False) -> CleanReport:
-        """Report what the cleaner did, or would do."""
-        return cls(
-            tuple(outcome.passes),
-            tuple(
-                NotCleaned(tp.topic, tp.partition, gate.gate, gate.text)
-                for tp, gate in outcome.not_cleaned
-            ),
-            dict(outcome.passes_needed),
-            dry_run,
-        )
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the JSON object of `logstore clean --format json`."""
-        return {
-            "dry_run": self.dry_run,
-            "cleaned": [stats.to_json() for stats in self.cleaned],
-            "not_cleaned": [
-                {
-                    "topic": partition.topic,
-                    "partition": partition.partition,
-                    "reason": partition.reason,
-                }
-                for partition in self.not_cleaned
-            ],
-            "passes_needed": {str(tp): count for tp, count in self.passes_needed.items()},
-        }
-
-
-@dataclass(frozen=True, slots=True)
 class RetainReport:
-    """The decisions of `retain`, executed or, with `dry_run`, not.
+    """The decisions of `retain`, executed unless `dry_run`.
 
     Attributes
     ----------
     decisions : tuple of RetentionDecision
-        One a partition: every segment, with the rule that removes it or the reason why it stays.
+        One for each partition: every segment, with the rule that removes it or the reason that
+        keeps it.
     """
 
     decisions: tuple[RetentionDecision, ...]
@@ -258,7 +191,7 @@ class PartitionExplanation:
 
 @dataclass(frozen=True, slots=True)
 class ExplainReport:
-    """The answer of `explain`, one item a partition."""
+    """The result of `explain`, with one item for each partition."""
 
     partitions: tuple[PartitionExplanation, ...]
 
@@ -272,7 +205,7 @@ class ExplainReport:
 
 
 class ConfigChange(NamedTuple):
-    """A key whose value in force, or its origin, is another one after a change than before."""
+    """A key whose effective value or origin changes."""
 
     key: str
     before: ConfigValue
@@ -288,13 +221,13 @@ class ConfigChange(NamedTuple):
 
 
 NO_VALUE = ConfigValue("", ORIGIN_DEFAULT, "")
-"""That of the finer unit of a time, which a broker describes once it has one."""
+"""Value of the finer unit of a time, before the broker has one."""
 
 
 def changes_between(
     before: Mapping[str, ConfigValue], after: Mapping[str, ConfigValue]
 ) -> tuple[ConfigChange, ...]:
-    """Return the keys that are described otherwise afterwards; one without a value has none."""
+    """Return the keys whose description changes; a missing value counts as empty."""
     changes = []
     for key in {**before, **after}:
         change = ConfigChange(key, before.get(key, NO_VALUE), after.get(key, NO_VALUE))
@@ -304,7 +237,7 @@ def changes_between(
 
 
 def segment_sizes(manager: LogManager, topic_partition: TopicPartition) -> list[int]:
-    """Return the bytes of a partition's segments, without opening its log: it may be damaged."""
+    """Return the bytes of a partition's segments without opening its log, which may be damaged."""
     fs = manager.runtime.fs
     return [
         fs.stat(f"{folder}/{name}").size

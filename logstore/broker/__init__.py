@@ -8,13 +8,13 @@ if TYPE_CHECKING:
     from logstore.analysis.fates import PartitionFates, RecordFate
     from logstore.analysis.losses import Loss, LostRecords
     from logstore.analysis.preview import Outlook, PartitionPreview, Preview
-    from logstore.analysis.reports import CleanReport, ConfigChange, ExplainReport, RetainReport
+    from logstore.analysis.reports import ConfigChange, ExplainReport, RetainReport
     from logstore.analysis.stats import KeyStats, PartitionStats
     from logstore.broker.broker import Broker
     from logstore.broker.doors import Page
     from logstore.broker.snapshots import Snapshot
     from logstore.cleaner.pool.metrics import CleanerMetrics
-    from logstore.cleaner.stats import CleanerStats
+    from logstore.cleaner.stats import CleanerStats, CleanReport
     from logstore.clients.admin_client import (
         AdminClient,
         ConfigResource,

@@ -66,7 +66,7 @@ if TYPE_CHECKING:
     from logstore.analysis.erasure import ErasureReport
     from logstore.analysis.fates import PartitionFates
     from logstore.analysis.preview import Preview
-    from logstore.analysis.reports import CleanReport, ExplainReport, RetainReport
+    from logstore.analysis.reports import ExplainReport, RetainReport
     from logstore.analysis.stats import PartitionStats
     from logstore.broker.doors import Closing, Page
     from logstore.broker.snapshots import Snapshot
@@ -74,6 +74,7 @@ if TYPE_CHECKING:
     from logstore.cleaner.manager import LogCleanerManager
     from logstore.cleaner.pool.metrics import CleanerMetrics
     from logstore.cleaner.pool.pool import CleanerPool
+    from logstore.cleaner.stats import CleanReport
     from logstore.clients.admin_client import AdminClient
     from logstore.clients.consumer import Consumer
     from logstore.clients.producer import Producer
@@ -1225,7 +1226,6 @@ class Broker(Generic[ClockT]):
         CleanReport
             The numbers of every pass, and why the other partitions were not cleaned.
         """
-        from logstore.analysis.reports import CleanReport
         from logstore.cleaner.command import CleanCommand
 
         if not dry_run:
@@ -1236,8 +1236,7 @@ class Broker(Generic[ClockT]):
                 logs.append(self.manager.log(tp))
         options: dict[str, Any] = {"force": force, "roll": roll, "threads": threads}
         command = CleanCommand(self.cleaner, **options, progress=progress)
-        outcome = command.rehearse(logs) if dry_run else command.run(logs)
-        return CleanReport.of(outcome, dry_run=dry_run)
+        return command.rehearse(logs) if dry_run else command.run(logs)
 
     def explain(
         self,

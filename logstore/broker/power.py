@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from logstore.clients.consumer import Consumer
     from logstore.clients.producer import Producer
     from logstore.faults.crash import CrashMode
-    from logstore.faults.disk import BreakableFileSystem
+    from logstore.faults.disk import FaultyDisk
     from logstore.manager.manager import LogManager
     from logstore.runtime import FileSystem
 
@@ -35,7 +35,7 @@ def end_process(
 
 
 def lose_power(
-    disk: BreakableFileSystem,
+    disk: FaultyDisk,
     mode: CrashMode | None,
     manager: LogManager,
     listeners: Iterable[Closing],

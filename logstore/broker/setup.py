@@ -10,9 +10,7 @@ from typing import TYPE_CHECKING
 from logstore.errors import InvalidConfigurationError
 from logstore.runtime import (
     Clock,
-    DiskFileSystem,
     FileSystem,
-    MemoryFileSystem,
     OverlayFileSystem,
     ReadOnlyFileSystem,
     Runtime,
@@ -25,7 +23,7 @@ from logstore.storage.loading.on_damage import OnDamage
 
 if TYPE_CHECKING:
     from logstore.config.broker_config import BrokerConfig
-    from logstore.faults.disk import BreakableFileSystem
+    from logstore.faults.disk import FaultyDisk
     from logstore.faults.rules import Faults
 
 MEMORY_DIR = "/memory"
@@ -70,19 +68,11 @@ def on_damage_of(name: str, *, read_only: bool) -> OnDamage:
     return rule
 
 
-def disk_of(fs: FileSystem, faults: Faults) -> BreakableFileSystem:
-    """Return files that fail by rule, and forget what is not synced."""
-    from logstore.faults.disk import BreakableFileSystem
+def disk_of(fs: FileSystem, faults: Faults) -> FaultyDisk:
+    """Return files that fail by rule and can lose what is not synced."""
+    from logstore.faults.disk import FaultyDisk
 
-    return BreakableFileSystem(fs, faults, forgets=not _crashes_by_itself(fs))
-
-
-def _crashes_by_itself(fs: FileSystem) -> bool:
-    if type(fs) in (MemoryFileSystem, DiskFileSystem):
-        return False  # told without the module of those that do
-    from logstore.faults.faultfs import FaultyFileSystem
-
-    return isinstance(fs, FaultyFileSystem)
+    return FaultyDisk(fs, faults, forgets=not isinstance(fs, FaultyDisk))
 
 
 def background_threads(config: BrokerConfig) -> int:

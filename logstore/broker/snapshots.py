@@ -13,7 +13,7 @@ from copy import copy
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from logstore.errors import InvalidConfigurationError
-from logstore.faults.disk import BreakableFileSystem
+from logstore.faults.disk import FaultyDisk
 from logstore.runtime import MemoryFileSystem, VirtualClock, is_repeatable
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class Snapshot(Generic[B]):
         disk_faults: bool,
     ) -> None:
         fs, clock = runtime.fs, runtime.clock
-        if isinstance(fs, BreakableFileSystem):
+        if isinstance(fs, FaultyDisk):
             fs = fs.base
         if not isinstance(fs, MemoryFileSystem) or not isinstance(clock, VirtualClock):
             raise InvalidConfigurationError(

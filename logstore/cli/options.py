@@ -143,8 +143,7 @@ class Settings(NamedTuple):
     def broker_config(self) -> BrokerConfig:
         """Read the broker's properties; what has no effect is told once."""
         from logstore.cli.show.output import note
-        from logstore.config.broker_config import BrokerConfig
-        from logstore.config.properties import read_properties
+        from logstore.config.broker_config import BrokerConfig, read_properties
 
         if self.config_file is None:
             return BrokerConfig.from_properties({})

@@ -231,7 +231,7 @@ def _file_target(
     settings: Settings, fs: FileSystem, target: str, path: str, opening: _Opening
 ) -> Target:
     from logstore.analysis.places import partition_of_folder
-    from logstore.config.limits import ReadLimits
+    from logstore.config.overrides import ReadLimits
     from logstore.inspect.files import source_of_file
     from logstore.manager.directories.directory import ShownFolder
     from logstore.names import LOG_SUFFIX, is_raft_snapshot

@@ -16,11 +16,14 @@ from logstore.clients.client_config import NETWORK_CONFIGS, check_names
 from logstore.clients.results import OffsetAndTimestamp
 from logstore.config.dynamic import Layer, is_reconfigurable, reconfigured
 from logstore.config.inert_keys import STORED_BROKER_KEYS, STORED_TOPIC_KEYS
-from logstore.config.keys import ConfigKey
-from logstore.config.layers import LayeredValue, describe_broker, describe_cluster_wide
-from logstore.config.operations import Operation, applied_operations
-from logstore.config.origins import KAFKA_ORIGINS
-from logstore.config.overrides import altered_overrides, describe
+from logstore.config.keys import KAFKA_ORIGINS, ConfigKey, Operation, applied_operations
+from logstore.config.overrides import (
+    LayeredValue,
+    altered_overrides,
+    describe,
+    describe_broker,
+    describe_cluster_wide,
+)
 from logstore.coordinator.groups.consumer_protocol import (
     CONSUMER_PROTOCOL_TYPE,
     decode_assignment,

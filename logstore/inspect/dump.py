@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from logstore.config.limits import ReadLimits
+from logstore.config.overrides import ReadLimits
 from logstore.errors import (
     CorruptSnapshotError,
     InvalidRecordError,

@@ -15,7 +15,7 @@ from logstore.record.columns import (
     encode_section,
     find_bounds,
 )
-from logstore.runtime.beside import run_beside
+from logstore.runtime.background import run_in_background
 
 
 def load_beside() -> None:
@@ -23,7 +23,7 @@ def load_beside() -> None:
 
     For listeners with many clients; see `jit.load_beside`.
     """
-    jit.load_beside(kernels.decode_records, _exercise, partial(run_beside, "kernels"))
+    jit.load_beside(kernels.decode_records, _exercise, partial(run_in_background, "kernels"))
 
 
 def _exercise() -> None:

@@ -11,13 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from logstore.faults.crash import Contents, CrashMode, Names
-    from logstore.faults.faultfs import (
-        Fault,
-        FaultyFileSystem,
-        Kind,
-        Operation,
-        SimulatedCrash,
-    )
+    from logstore.faults.faultfs import FaultyFileSystem, Kind, Operation, SimulatedCrash
     from logstore.testing.assertions import (
         assert_committed,
         assert_compacted,
@@ -30,7 +24,6 @@ if TYPE_CHECKING:
 __all__ = [
     "Contents",
     "CrashMode",
-    "Fault",
     "FaultyFileSystem",
     "HoleyLog",
     "Kind",

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from logstore.analysis.strip import deleted_files, log_files
+from logstore.analysis.segment_map import deleted_files, log_files
 from logstore.analysis.summary import dirty_since_ms
 from logstore.analysis.view import PartitionView
 from logstore.errors import LogStoreError, UnknownTopicOrPartitionError

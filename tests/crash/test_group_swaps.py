@@ -27,7 +27,7 @@ from logstore.testing import (
     Names,
     SimulatedCrash,
 )
-from tests.crash.harness import CORNERS, OF_RECOVERIES, Profile, Tally, fingerprint, modes
+from tests.crash.harness import CORNERS, OF_RECOVERIES, Tally, fingerprint
 from tests.crash.journal import check_log
 from tests.support.world.builders import World, bases_of, memory_world
 from tests.support.world.cleaning import (
@@ -45,6 +45,7 @@ from tests.support.world.cleaning import (
     run_pass,
     txn_entries,
 )
+from tests.support.world.crashes import Profile, modes
 
 RETENTION_MS = 1000
 APART_BYTES = 100

@@ -11,7 +11,8 @@ from logstore.names import GROUP_OFFSETS_TOPIC
 from logstore.runtime import VirtualClock
 from logstore.testing import FaultyFileSystem, SimulatedCrash
 from logstore.types import TopicPartition
-from tests.crash.harness import KEPT, Profile, fingerprint, modes
+from tests.crash.harness import KEPT, fingerprint
+from tests.support.world.crashes import Profile, modes
 
 PARTITIONS = (0, 1, 2)
 SOURCE = TopicPartition("t", 0)

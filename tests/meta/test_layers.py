@@ -4,7 +4,7 @@ from graphlib import CycleError
 
 import pytest
 
-from tests.support.docs import layers
+from tools import layers
 
 ROOT_MODULES = {"__init__", "__main__", "errors", "types", "named", "names"}
 

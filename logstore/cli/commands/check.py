@@ -54,7 +54,7 @@ def check(settings: Settings, path: str | None) -> int:
 
     docs/CHECKS.md lists the checks by name.
     """  # noqa: D301  # click's marker is the backspace itself
-    from logstore.config.limits import ReadLimits
+    from logstore.config.overrides import ReadLimits
     from logstore.inspect.check import CheckCounts, Checker, confirmed
     from logstore.runtime import DiskFileSystem, ReadOnlyFileSystem
 

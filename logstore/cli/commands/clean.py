@@ -38,8 +38,8 @@ from logstore.storage.checkpoint.offsets import CHECKPOINTS
 
 if TYPE_CHECKING:
     from logstore.analysis.copies import CopyProgress
-    from logstore.analysis.reports import CleanReport
     from logstore.cleaner.passes.clean import PassProgress
+    from logstore.cleaner.stats import CleanReport
     from logstore.manager.directories.directory import LogDirectory
     from logstore.types import TopicPartition
 

@@ -353,7 +353,7 @@ def _sweep(
     samples: int,
     recording: Recording | None = None,
 ) -> int:
-    from logstore.runtime.processes import usable_cores
+    from logstore.runtime.environment import usable_cores
     from logstore.simulate.files import save
     from logstore.simulate.sweep import sweep
 
@@ -392,7 +392,9 @@ def _report(outcome: Run, swept: Sweep | None) -> str | None:
     if not can_write_parquet():
         note("no Parquet is written: it needs pyarrow; pip install 'kafka-logstore[export]'")
     if not can_draw():
-        note("no report is written: it needs plotly; pip install 'kafka-logstore[report]'")
+        note(
+            "no report is written: it needs plotly and Jinja2; pip install 'kafka-logstore[report]'"
+        )
         return None
     return page(outcome, swept)
 

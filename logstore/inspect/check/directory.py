@@ -6,8 +6,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 
 from logstore.config.broker_config import BrokerConfig
-from logstore.config.limits import ReadLimits
-from logstore.config.overrides import effective_config
+from logstore.config.overrides import ReadLimits, effective_config
 from logstore.errors import CorruptCheckpointError, InvalidConfigurationError, InvalidTopicError
 from logstore.inspect.check.findings import (
     ERROR,

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from logstore.config.limits import ReadLimits
+from logstore.config.overrides import ReadLimits
 from logstore.errors import CorruptCheckpointError, CorruptRecordError, UnsupportedFormatError
 from logstore.inspect.check.findings import ERROR, INFO, WARNING, CheckFinding, finding, unreadable
 from logstore.inspect.check.segment import (

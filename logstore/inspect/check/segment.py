@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from logstore.config.limits import ReadLimits
+from logstore.config.overrides import ReadLimits
 from logstore.inspect.check.batches import verify_batch
 from logstore.inspect.check.findings import ERROR, INFO, WARNING, CheckFinding, finding
 from logstore.inspect.check.indexes import (

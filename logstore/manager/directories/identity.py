@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from logstore.config.properties import parse_properties
+from logstore.config.broker_config import parse_properties
 from logstore.errors import CorruptCheckpointError, InvalidConfigurationError
 from logstore.named import NamedTuple
 from logstore.names import META_PROPERTIES

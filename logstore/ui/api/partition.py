@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from logstore.analysis.strip import deleted_files
+from logstore.analysis.segment_map import deleted_files
 from logstore.analysis.summary import inspect_partition
 from logstore.analysis.tombstones import live_tombstones
 from logstore.analysis.view import PartitionView

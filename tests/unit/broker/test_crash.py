@@ -13,13 +13,10 @@ from logstore import (
     VirtualClock,
 )
 from logstore.testing import Contents, CrashMode, FaultyFileSystem, Names
+from tests.support.world.brokers import values
 
 USERS = TopicPartition("users", 0)
 DURABLE = {"flush.messages": "1"}
-
-
-def values(broker, topic="users", **options):
-    return [record.value for record in broker.read(topic, **options)]
 
 
 @pytest.fixture(params=["memory", "disk"])

@@ -21,6 +21,7 @@ from logstore import (
     VirtualClock,
 )
 from logstore.errors import RequestError
+from tests.support.world.brokers import values
 
 LEADER = "NOT_LEADER_OR_FOLLOWER"
 LOST = "REQUEST_TIMED_OUT"
@@ -32,10 +33,6 @@ def broker():
     with Broker(clock=VirtualClock(), seed=1) as broker:
         broker.create_topic("users")
         yield broker
-
-
-def values(broker, topic="users", **options):
-    return [record.value for record in broker.read(topic, **options)]
 
 
 # --- appends ---------------------------------------------------------------------------------

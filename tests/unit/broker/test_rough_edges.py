@@ -25,6 +25,7 @@ from logstore import (
 )
 from logstore.runtime import FixedWallClock
 from logstore.testing import FaultyFileSystem
+from tests.support.world.brokers import values
 
 USERS = TopicPartition("users", 1)
 
@@ -34,10 +35,6 @@ def broker():
     with Broker(clock=VirtualClock(), seed=1) as broker:
         broker.create_topic("users", partitions=2)
         yield broker
-
-
-def values(broker, *arguments, **options):
-    return [record.value for record in broker.read(*arguments, **options)]
 
 
 # --- key and value -----------------------------------------------------------------------------
@@ -304,7 +301,7 @@ def test_every_object_has_a_short_repr(broker, tmp_path):
             FaultyFileSystem(): "FaultyFileSystem(0 operations)",
         }
         assert {each: repr(each) for each in shown} == shown
-        assert repr(broker.runtime.fs).startswith("BreakableFileSystem(MemoryFileSystem(")
+        assert repr(broker.runtime.fs).startswith("FaultyDisk(MemoryFileSystem(")
         assert "CommitFuture(" in repr(consumer.commit_async({}))
         broker.clean("users")
         assert repr(broker.clean("users")) == "<CleanReport: 0 passes cleaned, 2 partitions not>"

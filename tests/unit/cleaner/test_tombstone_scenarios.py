@@ -9,27 +9,20 @@ import pytest
 from logstore import Broker, VirtualClock
 from logstore.storage.log import Log
 from logstore.types import INT64_MAX
-from tests.support.world.builders import World, memory_world
 from tests.support.world.cleaning import (
+    RETENTION_MS,
     batches_in,
-    compacted,
     contents,
     ends_in,
     map_of,
     offsets_in,
+    opened,
     put,
     put_each,
     run_pass,
 )
 
-RETENTION_MS = 1000
 YEAR_MS = 365 * 86_400_000
-
-
-def opened(**config: object) -> tuple[World, Log]:
-    world = memory_world()
-    config.setdefault("delete_retention_ms", RETENTION_MS)
-    return world, compacted(world, **config)
 
 
 def key(number: int) -> bytes:

@@ -14,6 +14,7 @@ from logstore import (
     TopicPartition,
     VirtualClock,
 )
+from tests.unit.cluster.replicas import values
 
 USERS = TopicPartition("users", 0)
 
@@ -24,10 +25,6 @@ def cluster():
         configs = {"min.insync.replicas": "2", "cleanup.policy": "delete"}
         cluster.create_topic("users", replication_factor=3, configs=configs)
         yield cluster
-
-
-def values(cluster, broker):
-    return [record.value for record in cluster.brokers[broker].read("users")]
 
 
 def test_what_is_acknowledged_by_all_is_on_all(cluster):
