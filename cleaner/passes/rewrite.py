@@ -319,7 +319,7 @@ class Rewriter:
         if destination is not None and self._filled:
             jit.follow(find_index_entries, assemble_batches)
             waiting = memoryview(self._out)[: self._filled]  # type: ignore[arg-type]  # a buffer
-            destination.append_columns(self._extents[: self._extents_filled], [waiting])
+            destination.append(self._extents[: self._extents_filled], [waiting])
         if destination is not None:
             destination.txn_index.extend(self._transactions.kept_aborts)
         self._transactions.kept_aborts.clear()

@@ -371,7 +371,7 @@ class _Partition:
                 continue
             batch = stored.batch
             if epoch != header.partition_leader_epoch:
-                batch = batch.placed(header.base_offset, epoch)
+                batch = batch.with_place(header.base_offset, epoch)
                 self.mended += 1
             yield parts.base_offset, stored, batch.data
 

@@ -38,7 +38,7 @@ from logstore.messages.types import (
     ProduceResponse,
 )
 from logstore.record import layout
-from logstore.record.batch import RecordBatch
+from logstore.record.batch import RecordBatch, pack_batch
 from logstore.record.codecs import Codec, size_bound
 from logstore.storage.log.reader import (
     EARLIEST_LOCAL_TIMESTAMP,
@@ -303,7 +303,7 @@ def _restamped(data: bytes, shift_ms: int) -> bytes:
     moved = header._replace(base_timestamp=times[0] + shift_ms, max_timestamp=times[1] + shift_ms)
     base_offset, _, leader_epoch, _, _, *covered = moved
     body = memoryview(data)[layout.HEADER_SIZE :]
-    return RecordBatch.packed(body, base_offset, leader_epoch, *covered).data
+    return pack_batch(body, base_offset, leader_epoch, *covered)
 
 
 # -- isolation levels ----------------------------------------------------------------------------

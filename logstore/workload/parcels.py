@@ -17,7 +17,7 @@ from logstore.config.overrides import effective_config
 from logstore.record.codecs import Codec
 from logstore.record.columns import BytesColumn
 from logstore.record.varint import encode_varint
-from logstore.storage.log.drafts import ColumnsDraft, Placement
+from logstore.storage.log.drafts import Placement, RecordArrays
 from logstore.workload.blocks import (
     MALFORMED_BYTES,
     MALFORMED_VERSION,
@@ -174,13 +174,13 @@ def _sealed_batches(
     for start, stop, sequence, partition, producer, at_ms in zip(
         *(row.tolist() for row in rows), strict=True
     ):
-        draft = ColumnsDraft(
+        records = RecordArrays(
             keys.slice(start, stop),
             values.slice(start, stop),
             block.timestamp[start:stop],
             headers.slice(start, stop),
         )
-        batch = draft.seal(codec, _placement(config, at_ms)).data
+        batch = records.draft(at_ms).seal(codec, _placement(config, at_ms)).data
         yield sequence, partition, producer, at_ms, bytes(batch)
 
 

@@ -25,6 +25,7 @@ from logstore.record.columns import BytesColumn
 from logstore.record.records import Record, encode_records
 from logstore.runtime.clock import VIRTUAL_EPOCH_MS
 from logstore.storage.log import NewRecord
+from logstore.storage.log.drafts import RecordArrays
 from logstore.storage.log.epochs import EpochEntry
 from logstore.storage.log.reader import Isolation
 from logstore.types import INT32_MAX, INT64_MAX, NO_TIMESTAMP, AppendOrigin, TimestampType
@@ -76,7 +77,7 @@ def with_codec(data, codec):
 
 def columns_of_times(log, *times):
     column = BytesColumn.from_list([b"k"] * len(times))
-    return log.writer.append_columns(column, column, np.array(times, np.int64))
+    return log.writer.append_records(RecordArrays(column, column, np.array(times, np.int64)))
 
 
 CLIENT_REFUSALS = {
@@ -129,8 +130,8 @@ CLIENT_REFUSALS = {
         MessageSizeTooLargeError,
     ),
     "too large in columns": (
-        lambda log: log.writer.append_columns(
-            BytesColumn.from_list([b"k"]), BytesColumn.from_list([bytes(2000)])
+        lambda log: log.writer.append_records(
+            RecordArrays(BytesColumn.from_list([b"k"]), BytesColumn.from_list([bytes(2000)]))
         ),
         MessageSizeTooLargeError,
     ),
@@ -139,8 +140,8 @@ CLIENT_REFUSALS = {
         MessageSizeTooLargeError,
     ),
     "columns of different length": (
-        lambda log: log.writer.append_columns(
-            BytesColumn.from_list([b"k"]), BytesColumn.from_list([b"v", b"w"])
+        lambda log: log.writer.append_records(
+            RecordArrays(BytesColumn.from_list([b"k"]), BytesColumn.from_list([b"v", b"w"]))
         ),
         InvalidRecordError,
     ),
