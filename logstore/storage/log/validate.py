@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import chain, count
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from logstore.errors import (
     CorruptRecordError,
@@ -19,7 +19,6 @@ from logstore.errors import (
     RecordListTooLargeError,
     UnexpectedAppendOffsetError,
 )
-from logstore.named import NamedTuple
 from logstore.record.batch import RecordBatch, RecordFacts, rows_of, seal_batch
 from logstore.record.choice import encodes_by_kernel
 from logstore.record.codecs import Codec
