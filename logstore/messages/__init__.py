@@ -1,4 +1,4 @@
-"""Kafka's messages: requests, responses and records of every version, from one set of tables."""
+"""Kafka's messages: requests, responses and records in every version, generated from tables."""
 
 from logstore.messages.codec import (
     decode,

@@ -1,4 +1,4 @@
-"""Kafka's APIs: key, name, versions, and the headers before their requests and responses."""
+"""Kafka's APIs: key, name, versions, and versions of the request and response headers."""
 
 from __future__ import annotations
 
@@ -14,13 +14,12 @@ CONTROLLED_SHUTDOWN = 7
 
 @dataclass(frozen=True)
 class Api:
-    """One of Kafka's APIs, with all versions that the tables know; a server may serve fewer.
+    """An API with all versions in the tables; a server may support fewer.
 
     Attributes
     ----------
     versions, flexible, unstable : frozenset of int
-        Those that there are; those with compact lengths and tagged fields; those that Kafka has
-        not settled yet.
+        All versions, those with compact lengths and tagged fields, and those that may still change.
     """
 
     key: int
@@ -31,24 +30,25 @@ class Api:
 
     @property
     def request(self) -> type[Message]:
-        """The class of its requests."""
+        """The request class."""
         return classes(f"{self.name}Request")[f"{self.name}Request"]
 
     @property
     def response(self) -> type[Message]:
-        """The class of its responses."""
+        """The response class."""
         return classes(f"{self.name}Response")[f"{self.name}Response"]
 
     def request_header_version(self, version: int) -> int:
-        """Return the version of RequestHeader before a request of a version."""
+        """Return the RequestHeader version for a request version."""
         if self.key == CONTROLLED_SHUTDOWN and version == 0:
             return 0
         return 2 if version in self.flexible else 1
 
     def response_header_version(self, version: int) -> int:
-        """Return the version of ResponseHeader before a response of a version.
+        """Return the ResponseHeader version for a response version.
 
-        That of ApiVersions is never flexible: who asks does not know yet what the other speaks.
+        The header of an ApiVersions response is never flexible, because the client does not know
+        the broker's versions yet.
         """
         return int(version in self.flexible and self.key != API_VERSIONS)
 
@@ -56,23 +56,23 @@ class Api:
 @cache
 def apis() -> dict[int, Api]:
     """Return all APIs by key."""
-    # The first line is enough here; fields are parsed together with their message.
+    # Parse first lines only; fields are parsed when their message is used.
     heads = (
         parse(text.partition("\n")[0])
         for name, text in wire_definitions().items()
         if name.endswith("Request")
     )
-    found = (
+    all_apis = (
         Api(
             head.key, head.name.removesuffix("Request"), head.versions, head.flexible, head.unstable
         )
         for head in heads
         if head.key is not None
     )
-    return {api.key: api for api in sorted(found, key=lambda api: api.key)}
+    return {api.key: api for api in sorted(all_apis, key=lambda api: api.key)}
 
 
 @cache
 def apis_by_name() -> dict[str, Api]:
-    """Return all APIs by names as `Fetch`."""
+    """Return all APIs by name, such as `Fetch`."""
     return {api.name: api for api in apis().values()}

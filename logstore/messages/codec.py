@@ -1,4 +1,4 @@
-"""Messages to bytes, to Kafka's JSON, and back."""
+"""Decode and encode messages as bytes; convert them to Kafka's JSON."""
 
 from __future__ import annotations
 
@@ -48,26 +48,26 @@ def _encoder(kind: type[Message], version: int) -> Compiled:
 
 
 def decode(kind: type[M], version: int, data: Buffer, position: int = 0) -> M:
-    """Return the message that fills bytes from a position on.
+    """Decode the message that occupies `data` from a position to the end.
 
-    Fields of blobs (records, bytes that Kafka does not copy) are views of `data`.
+    Blobs (records and zero-copy bytes) are views of `data`.
 
     Raises
     ------
     MessageError
-        The bytes are no such message, or go on behind it.
+        The bytes are malformed, or some are left after the message.
     UnsupportedFormatError
-        There is no such version.
+        The version does not exist.
     """
     message, end = decode_at(kind, version, data, position)
     if end != len(data):
-        reason = f"{len(data) - end} bytes behind the message"
+        reason = f"{len(data) - end} bytes after the message"
         raise _error(kind, version, reason, "", end)
     return message
 
 
 def decode_at(kind: type[M], version: int, data: Buffer, position: int = 0) -> tuple[M, int]:
-    """Return the message that begins at a position, and where it ends; raises as `decode`."""
+    """Decode the message at a position; return it and its end. Raises as `decode` does."""
     message, end, _ = decode_bounded(kind, version, data, position, sys.maxsize)
     return message, end
 
@@ -75,22 +75,22 @@ def decode_at(kind: type[M], version: int, data: Buffer, position: int = 0) -> t
 def decode_bounded(
     kind: type[M], version: int, data: Buffer, position: int, elements_max: int
 ) -> tuple[M, int, int]:
-    """Return the message that begins at a position, where it ends, and the elements of its arrays.
+    """Decode the message at a position; return it, its end, and its number of array elements.
 
-    Arrays of all depths count, and so does each tagged field that is there.
+    Elements of nested arrays and tagged fields are counted too.
 
     Raises
     ------
     TooManyElementsError
-        There are more than `elements_max`. Not more than these were decoded.
+        The message has more than `elements_max` elements. At most that many were decoded.
     MessageError, UnsupportedFormatError
-        As `decode`.
+        As for `decode`.
     """
     compiled = _decoder(kind, version)
     try:
         message, end, left = compiled.call(data, position, elements_max)
     except (struct.error, IndexError, ValueError) as error:
-        field, at = compiled.place(error)
+        field, at = compiled.locate(error)
         reason = _reason(error, len(data) - (at or 0))
         many = isinstance(error, TooManyElements)
         raise _error(kind, version, reason, field, at, many=many) from error
@@ -116,48 +116,47 @@ def _reason(error: Exception, left: int) -> str:
         case Malformed():
             return str(error)
         case UnicodeDecodeError():
-            return "text that is no UTF-8"
+            return "text is not valid UTF-8"
         case _:
-            return f"the bytes end here, {left} are left"
+            return f"unexpected end of data, {left} bytes left"
 
 
 def encode(message: Message, version: int) -> list[Buffer]:
-    """Return the buffers that hold a message one after another; blobs are handed on as they are.
+    """Encode a message as a sequence of buffers; blobs are not copied.
 
     Raises
     ------
     MessageError
-        A value does not fit its field, or the version has no field for a value that must not be
-        lost.
+        A value does not fit its field, or the version lacks a field that is set and not ignorable.
     UnsupportedFormatError
-        There is no such version.
+        The version does not exist.
     """
     compiled = _encoder(type(message), version)
     try:
         buffers: list[Buffer] = compiled.call(message)
     except (struct.error, AttributeError, TypeError, ValueError, OverflowError) as error:
-        field, _ = compiled.place(error)
+        field, _ = compiled.locate(error)
         unicode = isinstance(error, UnicodeEncodeError)
-        reason = "text that is no Unicode" if unicode else str(error)
+        reason = "text is not valid Unicode" if unicode else str(error)
         raise _error(type(message), version, reason, field, None) from error
     return buffers
 
 
 def encode_bytes(message: Message, version: int) -> bytes:
-    """Return a message in one piece; raises as `encode`."""
+    """Encode a message as one byte string; raises as `encode` does."""
     return b"".join(encode(message, version))
 
 
-# -- what coordinators keep: a version, then the message -------------------------------------------
+# -- records of coordinators: a version, then the message ------------------------------------------
 
 
 def encode_versioned(message: Message, version: int) -> bytes:
-    """Return a message behind its version, an i16; raises as `encode`."""
+    """Encode a message, preceded by its version as an i16; raises as `encode` does."""
     return _VERSION.pack(version) + encode_bytes(message, version)
 
 
 def version_of(data: Buffer) -> int:
-    """Return the version before a message; -1 where there are no two bytes for it."""
+    """Return the version that precedes a message; -1 if `data` is too short for one."""
     if len(data) < _VERSION.size:
         return -1
     (version,) = _VERSION.unpack_from(data)
@@ -165,9 +164,9 @@ def version_of(data: Buffer) -> int:
 
 
 def decode_versioned(kind: type[M], data: Buffer) -> M:
-    """Return the message behind a version, an i16; raises as `decode`."""
+    """Decode a message that is preceded by its version; raises as `decode` does."""
     if len(data) < _VERSION.size:
-        raise _error(kind, -1, f"{len(data)} bytes hold no version", "", 0)
+        raise _error(kind, -1, f"{len(data)} bytes are too short for a version", "", 0)
     return decode(kind, version_of(data), data, _VERSION.size)
 
 
@@ -175,53 +174,52 @@ def decode_versioned(kind: type[M], data: Buffer) -> M:
 
 
 def to_json(message: Message, version: int) -> dict[str, Any]:
-    """Return a message as Kafka's own converters tell it, in the order of its fields.
+    """Convert a message to JSON as Kafka's converters do, with fields in schema order.
 
-    Bytes are base64, ids Kafka's text form; tagged fields stand only where they are not the
-    default.
+    Bytes are base64 and ids have Kafka's text form. Tagged fields with their default are omitted.
 
     Raises
     ------
     UnsupportedFormatError
-        There is no such version.
+        The version does not exist.
     """
     message.schema.check(version)
     return _struct_json(message.schema, message, version)
 
 
-def _struct_json(found: Schema, message: Message, version: int) -> dict[str, Any]:
-    told: dict[str, Any] = {}
-    for field in found.structs[message.struct_name]:
+def _struct_json(schema: Schema, message: Message, version: int) -> dict[str, Any]:
+    members: dict[str, Any] = {}
+    for field in schema.structs[message.struct_name]:
         if version not in field.versions:
             continue
         value = getattr(message, field.attribute)
-        if version in field.tagged and _is_default(found, field, value):
+        if version in field.tagged and _is_default(schema, field, value):
             continue
         if field.element == "records" and value is not None:
-            told[f"{field.json_name}SizeInBytes"] = size_of(value)
+            members[f"{field.json_name}SizeInBytes"] = size_of(value)
         elif field.is_array and value is not None:
-            told[field.json_name] = [_element_json(found, field, one, version) for one in value]
+            members[field.json_name] = [_element_json(schema, field, one, version) for one in value]
         else:
-            told[field.json_name] = _element_json(found, field, value, version)
-    return told
+            members[field.json_name] = _element_json(schema, field, value, version)
+    return members
 
 
-def _element_json(found: Schema, field: Field, value: Any, version: int) -> Any:  # noqa: ANN401  # of whatever type the field has
+def _element_json(schema: Schema, field: Field, value: Any, version: int) -> Any:  # noqa: ANN401
     if value is None:
         return None
     if field.is_struct:
-        return _struct_json(found, value, version)
+        return _struct_json(schema, value, version)
     if field.element == "bytes":
         return base64.b64encode(value).decode("ascii")
     return value
 
 
-def _is_default(found: Schema, field: Field, value: object) -> bool:
+def _is_default(schema: Schema, field: Field, value: object) -> bool:
     if field.default_is_null:
         return value is None
     if field.is_array:
         return value == []
     if field.is_struct:
-        default = classes(found.name)[field.element]()
+        default = classes(schema.name)[field.element]()
         return value == default or (value is None and not field.null)
     return value == field.default

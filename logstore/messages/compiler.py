@@ -1,13 +1,13 @@
-"""Classes, decoders and encoders of a message's versions, compiled at first use.
+"""Message classes, and decoders and encoders for each version, compiled at first use.
 
-A version's decoder and encoder are written as source text and compiled, so that a field costs a few
-bytecodes: neighbouring numbers are one `struct` call, structures are inlined, nothing asks for the
-version. Each line of the source is marked with the field that it is for. Errors cost nothing until
-there is one: the line that failed then names the field, and the local variable `p` the position.
+The decoder and encoder of a version are generated as source text, so that a field costs a few
+bytecodes: adjacent numbers are one `struct` call, structures are inlined, and the version is not
+checked at run time. Each source line is mapped to its field, so error reporting costs nothing on
+success: after an error the failed line yields the field, and the local variable `p` the position.
 
-Names in the sources: `data` the bytes, `p` the position, `end` their number, `left` the elements
-that arrays may still have, `w` the bytes written, `out` the buffers finished; `oN` messages and
-structures, `nN` lengths, `eN` ends, `lN` lists.
+Names in the sources: `data` is the input, `p` the position, `end` the input's length, `left` the
+remaining limit of array elements, `w` the bytes written, `out` the finished buffers; `oN` are
+messages and structures, `nN` lengths, `eN` ends, `lN` lists.
 """
 
 from __future__ import annotations
@@ -24,29 +24,29 @@ from logstore.types import INT16_MAX, decode_topic_id, encode_topic_id
 Buffer = bytes | bytearray | memoryview
 
 INLINE_BYTES = 512
-"""Blobs below this size are copied among the other bytes; larger ones are buffers of their own."""
+"""Size in bytes from which a blob becomes a separate buffer instead of being copied."""
 
 _UVARINTS = tuple(bytes((number,)) for number in range(128))
 _NEW: Any = object()
 
 
 class Malformed(ValueError):
-    """The reason why bytes are no message; who called knows the field and the position."""
+    """The reason why bytes are not a valid message; the caller adds the field and the position."""
 
 
 class TooManyElements(Malformed):
-    """The reason why a message is not decoded any further."""
+    """The arrays of a message exceed the limit of elements."""
 
 
 # -- classes -------------------------------------------------------------------------------------
 
 
 class Message:
-    """A message or a structure inside one; the attributes are its fields in all versions.
+    """A message or a structure in one; its attributes are the fields of all versions.
 
-    Made with keywords; a field that is left out has the default of Kafka's definition. Strings are
-    `str`, ids the 22 characters of Kafka's text form, arrays lists, bytes any buffer; records are
-    a buffer or a list of buffers. A tagged structure that is None is left out.
+    The constructor takes keywords; an omitted field has the default of Kafka's definition. Strings
+    are `str`, ids the 22 characters of Kafka's text form, arrays lists, bytes any buffer; records
+    are a buffer or a list of buffers. A tagged structure that is None is not encoded.
     """
 
     __slots__: tuple[str, ...] = ()
@@ -69,23 +69,25 @@ _classes: dict[str, Mapping[str, type[Message]]] = {}
 
 
 def classes(name: str) -> Mapping[str, type[Message]]:
-    """Return struct name → class of a message, its own first; the others are attributes of it.
+    """Return the classes of a message by structure name, the message's own class first.
+
+    The other classes are also attributes of it.
 
     Raises
     ------
     KeyError
-        There is no message of this name.
+        The message is unknown.
     """
-    made = _classes.get(name)
-    # Of threads that make the same one, all get what the first put there.
-    return _classes.setdefault(name, _make_classes(schema(name))) if made is None else made
+    known = _classes.get(name)
+    # Threads that race to create the classes must all get the same ones.
+    return _classes.setdefault(name, _make_classes(schema(name))) if known is None else known
 
 
-def _make_classes(found: Schema) -> Mapping[str, type[Message]]:
-    name = found.name
-    made: dict[str, type[Message]] = {}
-    namespace: dict[str, Any] = {"NEW": _NEW, "made": made}
-    for struct_name, fields in found.structs.items():
+def _make_classes(message: Schema) -> Mapping[str, type[Message]]:
+    name = message.name
+    kinds: dict[str, type[Message]] = {}
+    namespace: dict[str, Any] = {"NEW": _NEW, "kinds": kinds}
+    for struct_name, fields in message.structs.items():
         own = struct_name == name
         kind = type(
             struct_name,
@@ -96,17 +98,17 @@ def _make_classes(found: Schema) -> Mapping[str, type[Message]]:
                 "__qualname__": name if own else f"{name}.{struct_name}",
                 "__module__": "logstore.messages.types",
                 "__doc__": f"{struct_name} of Kafka's {name}." if not own else f"Kafka's {name}.",
-                "schema": found,
+                "schema": message,
                 "struct_name": struct_name,
             },
         )
-        made[struct_name] = kind
+        kinds[struct_name] = kind
         if not own:
-            setattr(made[name], struct_name, kind)
-    return made
+            setattr(kinds[name], struct_name, kind)
+    return kinds
 
 
-def _constructor(fields: tuple[Field, ...], namespace: dict[str, Any]) -> Any:  # noqa: ANN401  # a function that exec makes
+def _constructor(fields: tuple[Field, ...], namespace: dict[str, Any]) -> Any:  # noqa: ANN401  # from exec
     parameters, lines = [], []
     for field in fields:
         name, default = field.attribute, default_expression(field)
@@ -116,24 +118,24 @@ def _constructor(fields: tuple[Field, ...], namespace: dict[str, Any]) -> Any:  
         lines.append(f"    self.{name} = {value}")
     star = "*, " if parameters else ""
     body = "\n".join(lines) or "    pass"
-    found: dict[str, Any] = {}
-    exec(f"def __init__(self, {star}{', '.join(parameters)}):\n{body}", namespace, found)
-    return found["__init__"]
+    scope: dict[str, Any] = {}
+    exec(f"def __init__(self, {star}{', '.join(parameters)}):\n{body}", namespace, scope)
+    return scope["__init__"]
 
 
 def default_expression(field: Field) -> str:
-    """Return the source of a field's default; a list or a structure is a new one each time."""
+    """Return a source expression for a field's default; lists and structures are new objects."""
     if field.default_is_null:
         return "None"
     if field.is_array:
         return "[]"
     if field.is_struct:
-        return "None" if _left_out_when_none(field) else f"made['{field.element}']()"
+        return "None" if _is_omitted_if_none(field) else f"kinds['{field.element}']()"
     return repr(field.default)
 
 
-def _left_out_when_none(field: Field) -> bool:
-    """Whether None stands for a tagged structure that has its defaults."""
+def _is_omitted_if_none(field: Field) -> bool:
+    """Return whether None means a tagged structure with its defaults, which is not encoded."""
     return field.is_struct and not field.is_array and bool(field.tagged) and not field.null
 
 
@@ -142,51 +144,50 @@ def _left_out_when_none(field: Field) -> bool:
 
 @dataclass
 class Compiled:
-    """A function and where its lines belong.
+    """A compiled function and the fields of its source lines.
 
     Attributes
     ----------
-    marks : dict of int to list of (int, str)
-        Line → the fields it is for, with their distance in bytes from `p`.
+    line_fields : dict of int to list of (int, str)
+        Line → its fields and their offsets in bytes from `p`.
     """
 
     call: Callable[..., Any]
-    marks: Mapping[int, list[tuple[int, str]]]
+    line_fields: Mapping[int, list[tuple[int, str]]]
 
-    def place(self, error: BaseException) -> tuple[str, int | None]:
-        """Return the field, and the position if there is one, at which a call failed."""
-        found = "", None
+    def locate(self, error: BaseException) -> tuple[str, int | None]:
+        """Return the field at which a call failed, and the position when decoding."""
         trace = error.__traceback__
         while trace is not None:
             if trace.tb_frame.f_code is self.call.__code__:
                 names = trace.tb_frame.f_locals
                 start, end = names.get("p"), names.get("end")
-                marks = self.marks.get(trace.tb_lineno, [(0, "")])
+                fields = self.line_fields.get(trace.tb_lineno, [(0, "")])
                 if start is None:
-                    return marks[0][1], None
-                # The first field of a run that the bytes do not reach past.
-                ahead = [mark for mark in marks if start + mark[0] <= end]
-                return (ahead or marks)[-1][1], start + (ahead or marks)[-1][0]
+                    return fields[0][1], None
+                # In a run of numbers, the first field that exceeds the input.
+                offset, path = ([each for each in fields if start + each[0] <= end] or fields)[-1]
+                return path, start + offset
             trace = trace.tb_next
-        return found
+        return "", None
 
 
 @dataclass
 class _Source:
-    """Source text that is being written."""
+    """Source text under construction."""
 
     schema: Schema
     version: int
     names: dict[str, Any]
     lines: list[str] = dataclasses.field(default_factory=list)
-    marks: dict[int, list[tuple[int, str]]] = dataclasses.field(default_factory=dict)
+    line_fields: dict[int, list[tuple[int, str]]] = dataclasses.field(default_factory=dict)
     depth: int = 1
     count: int = 0
 
     def emit(self, text: str, path: str | list[tuple[int, str]] = "") -> None:
         self.lines.append("    " * self.depth + text)
         if path:
-            self.marks[len(self.lines) + 1] = [(0, path)] if isinstance(path, str) else path
+            self.line_fields[len(self.lines) + 1] = [(0, path)] if isinstance(path, str) else path
 
     def name(self, letter: str) -> str:
         self.count += 1
@@ -199,52 +200,52 @@ class _Source:
 
     def compile(self, head: str) -> Compiled:
         text = "\n".join([head, *self.lines, ""])
-        where = f"<{self.schema.name} {self.version}>"
-        found: dict[str, Any] = {}
+        file_name = f"<{self.schema.name} {self.version}>"
+        scope: dict[str, Any] = {}
         for name, packer in [*self.names.items()]:
             if isinstance(packer, struct.Struct):
                 self.names[f"{name}u"], self.names[f"{name}p"] = packer.unpack_from, packer.pack
-        exec(compile(text, where, "exec"), self.names, found)
-        (call,) = found.values()
-        return Compiled(call, self.marks)
+        exec(compile(text, file_name, "exec"), self.names, scope)
+        (call,) = scope.values()
+        return Compiled(call, self.line_fields)
 
     def is_flexible(self, field: Field | None = None) -> bool:
         return self.version in self.schema.flexible and not (field and field.inflexible)
 
     def fields(self, struct_name: str) -> Iterator[Field]:
-        """Yield the fields of this version that are not tagged."""
+        """Yield the untagged fields of this version."""
         for field in self.schema.structs[struct_name]:
             if self.version in field.versions and self.version not in field.tagged:
                 yield field
 
     def tagged(self, struct_name: str) -> list[Field]:
-        found = [e for e in self.schema.structs[struct_name] if self.version in e.tagged]
-        return sorted(found, key=lambda field: field.tag)
+        fields = [e for e in self.schema.structs[struct_name] if self.version in e.tagged]
+        return sorted(fields, key=lambda field: field.tag)
 
 
-def minimal_size(found: Schema, struct_name: str, version: int) -> int:
-    """Return the bytes that the smallest structure of this name takes in a version."""
-    flexible = version in found.flexible
+def minimal_size(message: Schema, struct_name: str, version: int) -> int:
+    """Return the minimum size in bytes of a structure in a version."""
+    flexible = version in message.flexible
     size = int(flexible)
-    for field in found.structs[struct_name]:
+    for field in message.structs[struct_name]:
         if version in field.versions and version not in field.tagged:
-            size += _minimal_field(found, field, version, flexible and not field.inflexible)
+            size += _minimal_field(message, field, version, flexible and not field.inflexible)
     return size
 
 
-def _minimal_field(found: Schema, field: Field, version: int, flexible: bool) -> int:
+def _minimal_field(message: Schema, field: Field, version: int, flexible: bool) -> int:
     if field.is_array:
         return 1 if flexible else 4
-    return _minimal_element(found, field, version, flexible, nullable=version in field.null)
+    return _minimal_element(message, field, version, flexible, nullable=version in field.null)
 
 
 def _minimal_element(
-    found: Schema, field: Field, version: int, flexible: bool, *, nullable: bool
+    message: Schema, field: Field, version: int, flexible: bool, *, nullable: bool
 ) -> int:
     if field.element in PRIMITIVES:
         return PRIMITIVES[field.element][1]
     if field.is_struct:
-        return 1 if nullable else minimal_size(found, field.element, version)
+        return 1 if nullable else minimal_size(message, field.element, version)
     if flexible:
         return 1
     return 2 if field.element == "string" else 4
@@ -254,7 +255,7 @@ def _minimal_element(
 
 
 def read_uvarint(data: Buffer, p: int, first: int) -> tuple[int, int]:
-    """Return an unsigned varint whose first byte, before `p`, is above 127, and what follows it."""
+    """Return an unsigned varint and its end; `first` is the byte before `p` and above 127."""
     value = first & 0x7F
     for shift in (7, 14, 21, 28):
         byte = data[p]
@@ -264,30 +265,30 @@ def read_uvarint(data: Buffer, p: int, first: int) -> tuple[int, int]:
             if value > 0xFFFFFFFF:
                 break
             return value, p
-    raise Malformed("a length or number is no varint of 32 bits")
+    raise Malformed("a length or number is not a 32-bit varint")
 
 
 def compile_decoder(name: str, version: int) -> Compiled:
-    """Return the function of a version that decodes a message.
+    """Compile the function that decodes a message of a version.
 
-    It takes the bytes, a position, and how many elements all arrays may have together. It returns
-    the message, the position after it, and how many more elements there might have been.
+    It takes the bytes, a position and the limit of array elements. It returns the message, its end
+    and the rest of the limit.
     """
-    found = schema(name)
-    made = classes(name)
+    message = schema(name)
+    kinds = classes(name)
     names: dict[str, Any] = {
         "Malformed": Malformed,
         "TooManyElements": TooManyElements,
         "new": object.__new__,
-        "made": made,
+        "kinds": kinds,
         "text": encode_topic_id,
         "unpack": struct.unpack_from,
         "uvarint": read_uvarint,
-        **{f"C{struct_name}": kind for struct_name, kind in made.items()},
+        **{f"C{struct_name}": kind for struct_name, kind in kinds.items()},
     }
-    source = _Source(found, version, names)
+    source = _Source(message, version, names)
     source.emit("end = len(data)")
-    if any(field.is_blob for fields in found.structs.values() for field in fields):
+    if any(field.is_blob for fields in message.structs.values() for field in fields):
         source.emit("view = memoryview(data)")
     _decode_struct(source, "o", name, "")
     source.emit("return o, p, left")
@@ -295,13 +296,13 @@ def compile_decoder(name: str, version: int) -> Compiled:
 
 
 def _count_elements(source: _Source, number: str, path: str) -> None:
-    """Write the check that arrays do not have too many elements, before any is decoded."""
+    """Emit the check of the element limit, before elements are decoded."""
     source.emit(f"left -= {number}")
     source.emit(f"if left < 0: raise TooManyElements(f'{{{number}}} elements are too many')", path)
 
 
 class _Run:
-    """Neighbouring numbers, read by one call."""
+    """Adjacent numbers, read by one call."""
 
     def __init__(self, source: _Source) -> None:
         self.source = source
@@ -315,11 +316,11 @@ class _Run:
             return
         targets = ", ".join(target for _, target, _ in self.items)
         codes = "".join(code for code, _, _ in self.items)
-        marks, size = [], 0
+        fields, size = [], 0
         for code, _, path in self.items:
-            marks.append((size, path))
+            fields.append((size, path))
             size += struct.calcsize(f">{code}")
-        self.source.emit(f"{targets}, = {self.source.packer(codes)}u(data, p)", marks)
+        self.source.emit(f"{targets}, = {self.source.packer(codes)}u(data, p)", fields)
         self.source.emit(f"p += {size}")
         for code, target, _ in self.items:
             if code == "16s":
@@ -363,8 +364,8 @@ def _decode_field(source: _Source, run: _Run, target: str, field: Field, path: s
 
 
 def _null_byte(source: _Source, field: Field) -> int:
-    """Return the byte that stands for a structure that is null; 1 stands before one that is not."""
-    # Kafka's generator writes a byte, -1 for null; in tagged fields it writes a varint, 0 for null.
+    """Return the byte that encodes a null structure; others are preceded by 1."""
+    # Kafka's generator uses a byte, -1 for null, but a varint in tagged fields, 0 for null.
     return 0 if source.version in field.tagged else 255
 
 
@@ -380,11 +381,11 @@ def _decode_nullable_struct(source: _Source, target: str, field: Field, path: st
     source.emit(f"{target} = {var}")
     source.depth -= 1
     source.emit("else:")
-    source.emit(f"    p -= 1; raise Malformed(f'{{{number}}} tells neither null nor not')", path)
+    source.emit(f"    p -= 1; raise Malformed(f'invalid null marker {{{number}}}')", path)
 
 
 def _decode_length(source: _Source, run: _Run, field: Field, path: str, code: str) -> str:
-    """Read a length; -1 is null."""
+    """Emit code that reads a length, -1 for null; return the variable's name."""
     number = source.name("n")
     if source.is_flexible(field):
         run.flush()
@@ -425,10 +426,10 @@ def _decode_bytes(
 
 
 def _null_or_malformed(source: _Source, number: str, null: str | None, path: str) -> None:
-    """Write what follows `if number < 0:`."""
+    """Emit the body of `if number < 0:`."""
     source.depth += 1
     if null is None:
-        source.emit(f"raise Malformed(f'length {{{number}}}, and it cannot be null')", path)
+        source.emit(f"raise Malformed(f'length {{{number}}} of a non-nullable field')", path)
     else:
         source.emit(f"if {number} != -1: raise Malformed(f'length {{{number}}}')", path)
         source.emit(null)
@@ -460,8 +461,8 @@ def _decode_array(
 
 
 def _decode_elements(source: _Source, target: str, field: Field, path: str, number: str) -> None:
-    found, var = source.name("l"), source.name("o")
-    source.emit(f"{target} = {found} = []")
+    elements, var = source.name("l"), source.name("o")
+    source.emit(f"{target} = {elements} = []")
     source.emit(f"for _ in range({number}):")
     source.depth += 1
     if field.is_struct:
@@ -472,7 +473,7 @@ def _decode_elements(source: _Source, target: str, field: Field, path: str, numb
         run.flush()
     else:
         _decode_bytes(source, _Run(source), var, field, path, nullable=False)
-    source.emit(f"{found}.append({var})")
+    source.emit(f"{elements}.append({var})")
     source.depth -= 1
 
 
@@ -500,7 +501,7 @@ def _decode_tags(source: _Source, var: str, struct_name: str, path: str) -> None
         run = _Run(source)
         _decode_field(source, run, f"{var}.{field.attribute}", field, _join(path, field))
         run.flush()
-        wrong = f"a tagged field of {{{size}}} bytes is not as long"
+        wrong = f"the value does not end after the {{{size}}} bytes of the tagged field"
         source.emit(f"if p != {stop}: raise Malformed(f'{wrong}')", _join(path, field))
         source.depth -= 1
         keyword = "elif"
@@ -520,18 +521,17 @@ def _join_name(path: str, name: str) -> str:
 
 
 def uvarint(number: int) -> bytes:
-    """Return an unsigned varint."""
-    found = bytearray()
+    """Encode an unsigned varint."""
+    encoded = bytearray()
     while number > 127:
-        found.append(number & 0x7F | 0x80)
+        encoded.append(number & 0x7F | 0x80)
         number >>= 7
-    found.append(number)
-    return bytes(found)
+    encoded.append(number)
+    return bytes(encoded)
 
 
 def compile_encoder(name: str, version: int) -> Compiled:
-    """Return the function `message -> list of buffers` of a version."""
-    found = schema(name)
+    """Compile the function `message -> list of buffers` of a version."""
     names: dict[str, Any] = {
         "Malformed": Malformed,
         "V": _UVARINTS,
@@ -543,7 +543,7 @@ def compile_encoder(name: str, version: int) -> Compiled:
     }
     for struct_name, kind in classes(name).items():
         names[f"D{struct_name}"] = kind()
-    source = _Source(found, version, names)
+    source = _Source(schema(name), version, names)
     source.emit("w = bytearray()")
     source.emit("out = []")
     _encode_struct(source, "o", name, "")
@@ -553,12 +553,12 @@ def compile_encoder(name: str, version: int) -> Compiled:
 
 
 def size_of(blob: Buffer | list[Buffer]) -> int:
-    """Return how many bytes a blob has."""
+    """Return the size of a blob in bytes."""
     return sum(map(len, blob)) if isinstance(blob, list) else len(blob)
 
 
 def _put_blob(w: bytearray, out: list[Buffer], blob: Buffer | list[Buffer]) -> bytearray:
-    """Put a blob behind what is written, as buffers of its own; return what is written on."""
+    """Append the written bytes and a blob to `out`; return a new buffer to write to."""
     out.append(w)
     if isinstance(blob, list):
         out.extend(blob)
@@ -568,7 +568,7 @@ def _put_blob(w: bytearray, out: list[Buffer], blob: Buffer | list[Buffer]) -> b
 
 
 class _Pack:
-    """Neighbouring numbers, written by one call."""
+    """Adjacent numbers, written by one call."""
 
     def __init__(self, source: _Source) -> None:
         self.source = source
@@ -591,8 +591,8 @@ def _encode_struct(source: _Source, var: str, struct_name: str, path: str) -> No
     for field in source.schema.structs[struct_name]:
         if source.version not in field.versions and not field.ignorable:
             lost = f"version {source.version} has no field for it"
-            differs = _differs(field, f"{var}.{field.attribute}", struct_name)
-            source.emit(f"if {differs}: raise Malformed('{lost}')", _join(path, field))
+            condition = _not_default(field, f"{var}.{field.attribute}", struct_name)
+            source.emit(f"if {condition}: raise Malformed('{lost}')", _join(path, field))
     run = _Pack(source)
     for field in source.fields(struct_name):
         _encode_field(source, run, f"{var}.{field.attribute}", field, _join(path, field))
@@ -601,15 +601,15 @@ def _encode_struct(source: _Source, var: str, struct_name: str, path: str) -> No
         _encode_tags(source, var, struct_name, path)
 
 
-def _differs(field: Field, value: str, struct_name: str) -> str:
-    """Return the condition that a field has not its default."""
+def _not_default(field: Field, value: str, struct_name: str) -> str:
+    """Return a source expression that is true if a field does not have its default."""
     if field.default_is_null:
         return f"{value} is not None"
     if field.is_array:
         return f"({value} is None or {value})" if field.null else value
     if field.is_struct:
         default = f"D{field.element}"
-        if _left_out_when_none(field):
+        if _is_omitted_if_none(field):
             return f"{value} is not None and {value} != {default}"
         return f"{value} != {default}"
     return f"{value} != {field.default!r}"
@@ -635,7 +635,7 @@ def _encode_one_struct(
     var = source.name("o")
     source.emit(f"{var} = {value}")
     if not nullable:
-        if _left_out_when_none(field):
+        if _is_omitted_if_none(field):
             source.emit(f"if {var} is None: {var} = D{field.element}")
         _encode_struct(source, var, field.element, path)
         return
@@ -662,14 +662,14 @@ def _encode_bytes(
     source: _Source, run: _Pack, value: str, field: Field, path: str, *, nullable: bool
 ) -> None:
     is_text = field.element == "string"
-    number, found = source.name("n"), source.name("b")
-    raw = f"{value}.encode()" if is_text else value
-    size = f"size_of({found})" if field.is_blob else f"len({found})"
+    number, raw = source.name("n"), source.name("b")
+    expression = f"{value}.encode()" if is_text else value
+    size = f"size_of({raw})" if field.is_blob else f"len({raw})"
     if nullable:
-        source.emit(f"if {value} is None: {found} = b''; {number} = -1", path)
+        source.emit(f"if {value} is None: {raw} = b''; {number} = -1", path)
         source.emit("else:")
         source.depth += 1
-    source.emit(f"{found} = {raw}", path)
+    source.emit(f"{raw} = {expression}", path)
     source.emit(f"{number} = {size}", path)
     if is_text:
         too_long = f"a string of {{{number}}} bytes"
@@ -678,30 +678,30 @@ def _encode_bytes(
         source.depth -= 1
     _encode_length(source, run, field, number, path, "h" if is_text else "i")
     if field.is_blob:
-        source.emit(f"if {number} < {INLINE_BYTES} and type({found}) is not list:")
-        source.emit(f"    w += {found}", path)
-        source.emit(f"else: w = put_blob(w, out, {found})", path)
+        source.emit(f"if {number} < {INLINE_BYTES} and type({raw}) is not list:")
+        source.emit(f"    w += {raw}", path)
+        source.emit(f"else: w = put_blob(w, out, {raw})", path)
     else:
-        source.emit(f"w += {found}", path)
+        source.emit(f"w += {raw}", path)
 
 
 def _encode_array(
     source: _Source, run: _Pack, value: str, field: Field, path: str, *, nullable: bool
 ) -> None:
-    number, found = source.name("n"), source.name("l")
-    source.emit(f"{found} = {value}")
+    number, elements = source.name("n"), source.name("l")
+    source.emit(f"{elements} = {value}")
     if nullable:
-        source.emit(f"if {found} is None: {found} = (); {number} = -1")
-        source.emit(f"else: {number} = len({found})", path)
+        source.emit(f"if {elements} is None: {elements} = (); {number} = -1")
+        source.emit(f"else: {number} = len({elements})", path)
     else:
-        source.emit(f"{number} = len({found})", path)
+        source.emit(f"{number} = len({elements})", path)
     _encode_length(source, run, field, number, path, "i")
     code, _ = PRIMITIVES.get(field.element, ("", 0))
     if code and code != "16s":
-        source.emit(f"w += pack(f'>{{len({found})}}{code}', *{found})", path)
+        source.emit(f"w += pack(f'>{{len({elements})}}{code}', *{elements})", path)
         return
     var = source.name("o")
-    source.emit(f"for {var} in {found}:")
+    source.emit(f"for {var} in {elements}:")
     source.depth += 1
     inner = _Pack(source)
     if field.is_struct:
@@ -721,7 +721,7 @@ def _encode_tags(source: _Source, var: str, struct_name: str, path: str) -> None
     if not tagged:
         source.emit("w += b'\\0'")
         return
-    conditions = [_differs(field, f"{var}.{field.attribute}", struct_name) for field in tagged]
+    conditions = [_not_default(field, f"{var}.{field.attribute}", struct_name) for field in tagged]
     anything = " or ".join(conditions)
     source.emit(f"if {anything}:")
     source.depth += 1

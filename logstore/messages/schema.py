@@ -1,6 +1,6 @@
-"""Message schemas: the fields of each message in each version, and the text that tells them.
+"""Message schemas: the fields of each message in each version, and their text definitions.
 
-The tables in the folder `definitions` hold one text per message, separated by empty lines::
+The tables in the folder `definitions` have one definition per message, separated by empty lines::
 
     DeleteRecordsRequest request 21 0-2 flexible=2+
       Topics []DeleteRecordsTopic 0+
@@ -9,13 +9,13 @@ The tables in the folder `definitions` hold one text per message, separated by e
       Name string 0+
       ...
 
-The first line names the message, its kind, its key (`-`: none) and its versions; `flexible` are
-those with compact lengths and tagged fields (KIP-482), `unstable` those that may still change. The
-indented lines are fields: name, type, versions, then `null=` the versions in which it may be
-null, `tag=NUMBER:` those in which it is a tagged field, `default=` unless it is the type's zero,
-`ignorable` if a version without the field may lose its value in silence, `inflexible` if its length
-is never compact, `zerocopy` if bytes are handed on as a view. Other lines begin the structures that
-fields are of. `3+` ends with the message's last version.
+The first line has the message's name, kind, key (`-`: none) and versions; `flexible` versions have
+compact lengths and tagged fields (KIP-482), `unstable` versions may still change. The indented
+lines are fields: name, type, versions, then `null=` with the versions in which the field may be
+null, `tag=NUMBER:` with the versions in which it is tagged, `default=` unless it is the type's
+zero, `ignorable` if versions without the field drop its value silently, `inflexible` if its length
+is never compact, `zerocopy` if its bytes are views. Other lines start a structure that fields use.
+`3+` ends with the message's last version.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ PRIMITIVES = {
     "float64": ("d", 8),
     "uuid": ("16s", 16),
 }
-"""Types of a fixed size, with their code in `struct` and their bytes."""
+"""Fixed-size type → its `struct` code and its size in bytes."""
 
 ZERO_UUID = "A" * 22
-"""The id that stands for none: 16 zero bytes in Kafka's text form."""
+"""The null id: 16 zero bytes in Kafka's text form."""
 
 Default = bool | int | float | str | bytes | None
 
@@ -53,15 +53,16 @@ class Field:
     Attributes
     ----------
     name : str
-        As Kafka's definitions have it.
+        The name in Kafka's definitions.
     element : str
-        The type, that of the elements if it is an array.
+        The type, or the element type of an array.
     is_array : bool
     versions, null, tagged : frozenset of int
-        Those in which it is there, may be null, and is a tagged field.
+        The versions in which the field exists, may be null, and is tagged.
     default : bool, int, float, str, bytes or None
-        Of anything but arrays and structures; these are empty, unless it is None.
+        The default of a primitive; arrays and structures default to empty ones.
     default_is_null : bool
+        Whether the default is null.
     """
 
     name: str
@@ -79,28 +80,28 @@ class Field:
 
     @property
     def attribute(self) -> str:
-        """The name in Python: `TopicId` is `topic_id`."""
+        """The Python name: `topic_id` for `TopicId`."""
         return re.sub(r"(?<!^)(?=[A-Z])", "_", self.name).lower()
 
     @property
     def json_name(self) -> str:
-        """The name in Kafka's JSON: `TopicId` is `topicId`."""
+        """The name in Kafka's JSON: `topicId` for `TopicId`."""
         return self.name[0].lower() + self.name[1:]
 
     @property
     def is_struct(self) -> bool:
-        """Whether it is a structure, or an array of such."""
+        """Whether the field is a structure or an array of structures."""
         return self.element[0].isupper()
 
     @property
     def is_blob(self) -> bool:
-        """Whether its bytes are handed on as they lie, never copied."""
+        """Whether the field's bytes are passed on without a copy."""
         return self.element == "records" or self.zero_copy
 
 
 @dataclass(frozen=True)
 class Schema:
-    """A message.
+    """The schema of a message.
 
     Attributes
     ----------
@@ -108,10 +109,10 @@ class Schema:
         `request`, `response`, `header`, `data`, `metadata`, `coordinator-key` or
         `coordinator-value`.
     key : int or None
-        The API's key, or the record type's.
+        The key of the API or the record type.
     versions, flexible, unstable : frozenset of int
     structs : dict of str to tuple of Field
-        By name; the first is the message itself.
+        Name → fields of each structure; the first is the message itself.
     """
 
     name: str
@@ -128,12 +129,7 @@ class Schema:
         return max(self.versions)
 
     def check(self, version: int) -> None:
-        """Refuse a version that the message does not have.
-
-        Raises
-        ------
-        UnsupportedFormatError
-        """
+        """Raise `UnsupportedFormatError` if the message does not have a version."""
         if version not in self.versions:
             known = f"{min(self.versions)} to {self.latest}"
             raise UnsupportedFormatError(f"{self.name} has no version {version}, only {known}")
@@ -141,13 +137,13 @@ class Schema:
 
 @cache
 def wire_definitions() -> dict[str, str]:
-    """Return the text of each request, response and header, by name."""
+    """Return the definitions of requests, responses and headers, by name."""
     return _read_table("wire.txt")
 
 
 @cache
 def record_definitions() -> dict[str, str]:
-    """Return the text of each message in records, by name."""
+    """Return the definitions of messages in records, by name."""
     return _read_table("records.txt")
 
 
@@ -158,19 +154,19 @@ def _read_table(file_name: str) -> dict[str, str]:
 
 
 def definitions() -> dict[str, str]:
-    """Return the text of every message, by name."""
+    """Return the definitions of all messages, by name."""
     return wire_definitions() | record_definitions()
 
 
 @cache
 def schema(name: str) -> Schema:
-    """Return a message's schema; KeyError if there is none of this name."""
+    """Return the schema of a message; raise KeyError if the name is unknown."""
     is_wire = name.endswith(("Request", "Response", "Header"))
     return parse((wire_definitions() if is_wire else record_definitions())[name])
 
 
 def parse(text: str) -> Schema:
-    """Return the schema that a text tells."""
+    """Parse the definition of a message."""
     lines = text.splitlines()
     name, kind, key, versions_text, *traits = lines[0].split()
     versions = _versions(versions_text, 0)
@@ -182,31 +178,31 @@ def parse(text: str) -> Schema:
             fields.append(_field(line.split(), latest))
         else:
             fields = structs[line] = []
-    named = dict(trait.split("=") for trait in traits)
+    named_traits = dict(trait.split("=") for trait in traits)
     return Schema(
         name,
         kind,
         None if key == "-" else int(key),
         versions,
-        _versions(named.get("flexible", ""), latest),
-        _versions(named.get("unstable", ""), latest),
+        _versions(named_traits.get("flexible", ""), latest),
+        _versions(named_traits.get("unstable", ""), latest),
         {struct: tuple(members) for struct, members in structs.items()},
     )
 
 
 def _field(words: list[str], latest: int) -> Field:
     name, type_name, versions, *traits = words
-    named = dict(trait.split("=") for trait in traits if "=" in trait)
-    tag, _, tagged = named.get("tag", "0:").partition(":")
+    named_traits = dict(trait.split("=") for trait in traits if "=" in trait)
+    tag, _, tagged = named_traits.get("tag", "0:").partition(":")
     element = type_name.removeprefix("[]")
     is_array = element is not type_name
-    default, default_is_null = _default(element, named.get("default"))
+    default, default_is_null = _default(element, named_traits.get("default"))
     return Field(
         name,
         element,
         is_array,
         _versions(versions, latest),
-        _versions(named.get("null", ""), latest),
+        _versions(named_traits.get("null", ""), latest),
         _versions(tagged, latest),
         int(tag),
         default,
@@ -238,12 +234,12 @@ def _default(element: str, text: str | None) -> tuple[Default, bool]:
 
 
 def _versions(text: str, latest: int) -> frozenset[int]:
-    """Return the versions of `0-3,5+`."""
-    found: set[int] = set()
+    """Parse a list of versions such as `0-3,5+`."""
+    versions: set[int] = set()
     for part in filter(None, text.split(",")):
         first, _, last = part.partition("-")
         if part.endswith("+"):
-            found.update(range(int(part[:-1]), latest + 1))
+            versions.update(range(int(part[:-1]), latest + 1))
         else:
-            found.update(range(int(first), int(last or first) + 1))
-    return frozenset(found)
+            versions.update(range(int(first), int(last or first) + 1))
+    return frozenset(versions)

@@ -1,7 +1,6 @@
-"""The classes of all messages, by their names: `from logstore.messages.types import FetchRequest`.
+"""The classes of all messages: `from logstore.messages.types import FetchRequest`.
 
-Each is made when it is first asked for. `types.pyi` beside tells type checkers what is in them;
-`make messages` writes it.
+Each class is created at first use. `make messages` generates the stub file `types.pyi`.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ def test_what_was_written_is_read_again_and_nothing_shorter_or_longer(name):
         assert end == len(data) + 1
         assert decode(kind, version, memoryview(data)) == decode(kind, version, data)
         assert to_json(again, version) == to_json(message, version)
-        with pytest.raises(MessageError, match="1 bytes behind the message") as refused:
+        with pytest.raises(MessageError, match="1 bytes after the message") as refused:
             decode(kind, version, data + b"\0")
         assert type(refused.value) is MessageError
         for cut in {
@@ -200,18 +200,24 @@ def test_null_records_and_small_ones():
     ("version", "data", "field", "position", "reason"),
     (
         (1, b"\x7f\xff\xff\xff" + bytes(20), "Topics", 4, "2147483647 elements, 20 bytes left"),
-        (1, b"\xff\xff\xff\xff" + bytes(20), "Topics", 4, "length -1, and it cannot be null"),
+        (1, b"\xff\xff\xff\xff" + bytes(20), "Topics", 4, "length -1 of a non-nullable field"),
         (1, b"\0\0\0\1\x7f\xff" + bytes(9), "Topics.Name", 6, "32767 bytes, 9 left"),
-        (1, b"\0\0\0\1\xff\xff" + bytes(9), "Topics.Name", 6, "length -1, and it cannot be null"),
-        (1, b"\0\0\0\1\0\2\xc3\x28" + bytes(9), "Topics.Name", 6, "text that is no UTF-8"),
-        (1, b"\0\0\0", "Topics", 0, "the bytes end here, 3 are left"),
+        (1, b"\0\0\0\1\xff\xff" + bytes(9), "Topics.Name", 6, "length -1 of a non-nullable field"),
+        (1, b"\0\0\0\1\0\2\xc3\x28" + bytes(9), "Topics.Name", 6, "text is not valid UTF-8"),
+        (1, b"\0\0\0", "Topics", 0, "unexpected end of data, 3 bytes left"),
         (2, b"\xff\xff\xff\xff\x0f" + bytes(9), "Topics", 5, "4294967294 elements, 9 bytes left"),
-        (2, b"\xff\xff\xff\xff\xff\x0f" + bytes(9), "Topics", 1, "no varint of 32 bits"),
-        (2, b"\xff\xff\xff\xff\x7f" + bytes(9), "Topics", 1, "no varint of 32 bits"),
-        (2, b"\0" + bytes(9), "Topics", 1, "length -1, and it cannot be null"),
-        (2, b"\1" + bytes(2), "TimeoutMs", 1, "the bytes end here, 2 are left"),
+        (2, b"\xff\xff\xff\xff\xff\x0f" + bytes(9), "Topics", 1, "not a 32-bit varint"),
+        (2, b"\xff\xff\xff\xff\x7f" + bytes(9), "Topics", 1, "not a 32-bit varint"),
+        (2, b"\0" + bytes(9), "Topics", 1, "length -1 of a non-nullable field"),
+        (2, b"\1" + bytes(2), "TimeoutMs", 1, "unexpected end of data, 2 bytes left"),
         (2, b"\1" + bytes(4) + b"\1\0\x64", "tagged fields", 8, "100 bytes, 0 left"),
-        (2, b"\1" + bytes(4) + b"\xff\xff\xff\xff\x0f", "tagged fields", 10, "the bytes end here"),
+        (
+            2,
+            b"\1" + bytes(4) + b"\xff\xff\xff\xff\x0f",
+            "tagged fields",
+            10,
+            "unexpected end of data",
+        ),
     ),
 )
 def test_malformed_bytes_name_field_and_position(version, data, field, position, reason):
@@ -258,7 +264,9 @@ def test_the_first_number_that_does_not_fit_is_named():
 def test_a_tagged_field_of_another_length_than_it_says():
     data = encode_bytes(types.FetchRequest(cluster_id="ab"), 12)
     wrong = data[:-4] + b"\4" + data[-3:] + b"\0"
-    with pytest.raises(MessageError, match="a tagged field of 4 bytes is not as long"):
+    with pytest.raises(
+        MessageError, match="the value does not end after the 4 bytes of the tagged field"
+    ):
         decode(types.FetchRequest, 12, wrong)
 
 
@@ -266,7 +274,7 @@ def test_a_structure_is_null_or_not():
     data = bytearray(encode_bytes(types.ConsumerGroupHeartbeatResponse(), 0))
     assert data[-2] == 255
     data[-2] = 2
-    with pytest.raises(MessageError, match="2 tells neither null nor not") as caught:
+    with pytest.raises(MessageError, match="invalid null marker 2") as caught:
         decode(types.ConsumerGroupHeartbeatResponse, 0, data)
     assert (caught.value.field, caught.value.position) == ("Assignment", len(data) - 2)
 
@@ -291,7 +299,7 @@ def test_a_tagged_structure_can_be_null():
         (types.DeleteRecordsRequest(topics=None), 2, "Topics", "has no len"),
         (types.HeartbeatRequest(group_id=None), 4, "GroupId", "encode"),
         (types.HeartbeatRequest(group_id="x" * 32768), 4, "GroupId", "a string of 32768 bytes"),
-        (types.HeartbeatRequest(group_id="\ud800"), 0, "GroupId", "text that is no Unicode"),
+        (types.HeartbeatRequest(group_id="\ud800"), 0, "GroupId", "text is not valid Unicode"),
         (types.HeartbeatRequest(group_instance_id="x"), 0, "GroupInstanceId", "no field for it"),
         (types.DeleteTopicsRequest(topics=[]), 5, None, None),
         (types.TopicRecord(topic_id="short"), 0, "TopicId", "no topic id"),
@@ -359,7 +367,7 @@ def test_a_committed_offset_as_kafka_3_writes_it():
 
 @pytest.mark.parametrize("data", (b"", b"\0"))
 def test_no_version(data):
-    with pytest.raises(MessageError, match="hold no version"):
+    with pytest.raises(MessageError, match="are too short for a version"):
         decode_versioned(types.OffsetCommitKey, data)
 
 
