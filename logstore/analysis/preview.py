@@ -29,7 +29,7 @@ from logstore.cleaner.selection import Gate
 from logstore.cleaner.strategy import Strategy
 from logstore.config.dynamic import Layer
 from logstore.config.overrides import (
-    altered_overrides,
+    alter_overrides,
     describe,
     describe_broker_values,
     effective_config,
@@ -87,7 +87,7 @@ def suppose_topic(
     catalog = manager.catalog
     broker_config = catalog.broker_config
     own = catalog.topic(topic).configs
-    altered, notes = altered_overrides(own, set_configs, unset, broker_config)
+    altered, notes = alter_overrides(own, set_configs, unset, broker_config)
     overrides = altered | parse_overrides(catalog.temporary_overrides(topic))[0]
     changed = changes_between(
         describe(catalog.overrides(topic), broker_config), describe(overrides, broker_config)

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 from logstore.clients import partition_requests as admin
 from logstore.clients.client_config import NETWORK_CONFIGS, check_names
 from logstore.clients.results import OffsetAndTimestamp
-from logstore.config.dynamic import Layer, is_reconfigurable, reconfigured
+from logstore.config.dynamic import Layer, is_reconfigurable, reconfigure
 from logstore.config.inert_keys import STORED_BROKER_KEYS, STORED_TOPIC_KEYS
-from logstore.config.keys import KAFKA_ORIGINS, ConfigKey, Operation, applied_operations
+from logstore.config.keys import KAFKA_ORIGINS, ConfigKey, Operation, apply_operations
 from logstore.config.overrides import (
     LayeredValue,
-    altered_overrides,
+    alter_overrides,
     describe,
     describe_broker,
     describe_cluster_wide,
@@ -643,7 +643,7 @@ class AdminClient:
         validate_topic_name(new.name)
         if new.name in self.list_topics():
             raise TopicAlreadyExistsError(f"topic '{new.name}' already exists")
-        altered_overrides({}, new.topic_configs or {}, (), self._manager.broker_config)
+        alter_overrides({}, new.topic_configs or {}, (), self._manager.broker_config)
 
     def _configs_of(self, kind: str, name: str) -> dict[str, dict[str, Any]]:
         config = self._manager.broker_config
@@ -682,18 +682,18 @@ class AdminClient:
             now = {
                 each.row.key: each.value or "" for each in describe_broker(manager.broker_config)
             }
-            values, unset = applied_operations(_operations(configs), STORED_BROKER_KEYS, now)
+            values, unset = apply_operations(_operations(configs), STORED_BROKER_KEYS, now)
             changes = {**values, **dict.fromkeys(unset)}
             if validate_only:
-                reconfigured(manager.broker_config, changes, layer)
+                reconfigure(manager.broker_config, changes, layer)
             else:
                 manager.topics.reconfigure(changes, layer)
             return
         topic = manager.catalog.topic(name)
         now = {key: row["value"] for key, row in self._configs_of(kind, name).items()}
-        values, unset = applied_operations(_operations(configs), STORED_TOPIC_KEYS, now)
+        values, unset = apply_operations(_operations(configs), STORED_TOPIC_KEYS, now)
         if validate_only:
-            altered_overrides(topic.configs, values, unset, manager.broker_config)
+            alter_overrides(topic.configs, values, unset, manager.broker_config)
         else:
             manager.topics.alter(name, values, unset)
 

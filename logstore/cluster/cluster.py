@@ -29,7 +29,7 @@ from logstore.cluster.requests import DelayedDeleteRecords, DelayedProduce
 from logstore.cluster.states import NO_LEADER, ClusterTopic, PartitionState
 from logstore.config.broker_config import BrokerConfig
 from logstore.config.dynamic import Layer, own_layer
-from logstore.config.overrides import altered_overrides, effective_config
+from logstore.config.overrides import alter_overrides, effective_config
 from logstore.errors import (
     IllegalStateError,
     InvalidConfigurationError,
@@ -461,7 +461,7 @@ class Cluster(Generic[ClockT]):
             raise InvalidTopicError(f"a topic needs at least 1 partition, not {partitions}")
         if replication_factor == -1:
             replication_factor = self.broker_config.default_replication_factor
-        overrides, _ = altered_overrides({}, configs or {}, (), self.broker_config)
+        overrides, _ = alter_overrides({}, configs or {}, (), self.broker_config)
         chosen = _checked(assignment, partitions, self.controller.alive)
         if chosen is None:
             chosen = self.controller.assign(range(partitions), replication_factor)
@@ -489,7 +489,7 @@ class Cluster(Generic[ClockT]):
     ) -> None:
         """Change a topic's config overrides on all brokers, including stopped ones."""
         topic = self.controller.topic(name)
-        overrides, _ = altered_overrides(topic.configs, configs, unset, self.broker_config)
+        overrides, _ = alter_overrides(topic.configs, configs, unset, self.broker_config)
         self.controller.set_configs(name, overrides)
         for node in self._nodes:
             if node.broker is not None:

@@ -12,7 +12,7 @@ from logstore.config.log_config import LogConfig
 from logstore.config.overrides import (
     ConfigValue,
     Overrides,
-    altered_overrides,
+    alter_overrides,
     describe,
     effective_config,
     parse_overrides,
@@ -28,7 +28,7 @@ __all__ = [
     "LogConfig",
     "Overrides",
     "TopicDefault",
-    "altered_overrides",
+    "alter_overrides",
     "describe",
     "effective_config",
     "parse_overrides",

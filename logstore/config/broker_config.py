@@ -1,4 +1,4 @@
-"""The configuration of the engine as a whole, and what it says for all topics.
+"""The broker configuration: its own settings and the defaults of all topics.
 
 Source: docs/spec/storage-format.md §16, docs/spec/cleaner.md §12.
 """
@@ -13,14 +13,14 @@ from logstore.config.broker_keys import BROKER_KEYS
 from logstore.config.inert_keys import has_no_effect, translate_broker
 from logstore.config.keys import ORIGIN_BROKER, Value, render, to_texts
 from logstore.config.log_config import MAX_LAG, MIN_LAG, LagSetting, Settings, check_lags
-from logstore.config.suggest import nearest_broker_key, suggesting
+from logstore.config.suggest import nearest_broker_key, suggestion
 from logstore.config.topic_keys import TOPIC_KEYS
 from logstore.errors import InvalidConfigurationError
 from logstore.runtime.fs import read_input
 from logstore.types import LINE_END
 
 MIN_DEDUPE_BYTES_PER_THREAD = 1 << 20
-"""Each cleaner thread needs more than this for its offset map."""
+"""Size in bytes that the offset map of each cleaner thread must exceed."""
 
 
 def _broker(key: str) -> Any:  # noqa: ANN401  # see _topic
@@ -28,7 +28,7 @@ def _broker(key: str) -> Any:  # noqa: ANN401  # see _topic
 
 
 class TopicDefault(NamedTuple):
-    """A topic key's value as a broker sets it, the broker key that does, and where it stands."""
+    """A broker's default for a topic key: the value, the broker key that sets it, its origin."""
 
     value: Value
     broker_key: str
@@ -36,29 +36,28 @@ class TopicDefault(NamedTuple):
 
 
 class BrokerConfig(Settings):
-    """The configuration of the engine as a whole.
+    """The configuration of a broker.
 
-    Fields are broker keys with their dots turned into underscores (`BROKER_KEYS`),
-    and five more:
+    Fields are broker keys with underscores for dots (`BROKER_KEYS`), and five more:
 
     Attributes
     ----------
     log_dirs : tuple of str
-        From log.dirs, else log.dir; empty if neither is set, and then the caller chooses.
+        Value of log.dirs, else log.dir; empty if neither is set: the caller chooses.
     topic_defaults : Mapping of str to TopicDefault
-        By topic key: what the broker sets for all topics.
+        Topic key → the broker's default for all topics.
     given : Mapping of str to str
-        The keys that the properties set, today's names, and their values as text.
+        The properties that were set, under their current names, as text.
     dynamic : DynamicLayers, optional
-        What was set while the broker runs, which this configuration obeys already.
+        Dynamic settings, already applied to this configuration.
     notes : tuple of str
-        Notes for the user about the properties: old names, unknown and ignored keys.
+        Notes for the user about old names, unknown keys and ignored keys.
 
     Raises
     ------
     InvalidConfigurationError
-        A value is out of its range, the defaults for topics contradict each other, or the
-        cleaner's threads have too little memory.
+        A value is out of range, topic defaults contradict each other, or the cleaner threads
+        have too little memory.
     """
 
     log_dirs: tuple[str, ...] = _broker("log.dirs")
@@ -161,61 +160,60 @@ class BrokerConfig(Settings):
             )
 
     def _default_of(self, key: str) -> LagSetting:
-        """Return what holds for topics without an override, under the broker's name if it is."""
-        found = self.topic_defaults.get(key, TopicDefault(TOPIC_KEYS[key].default, key))
-        assert isinstance(found.value, int)
-        return LagSetting(found.broker_key, found.value)
+        """Return the default of a topic key, named by the broker key that sets it."""
+        default = self.topic_defaults.get(key, TopicDefault(TOPIC_KEYS[key].default, key))
+        assert isinstance(default.value, int)
+        return LagSetting(default.broker_key, default.value)
 
     @classmethod
     def from_properties(
         cls, properties: Mapping[str, object], *, refuse_unknown: bool = False
     ) -> BrokerConfig:
-        """Build from a broker's properties.
+        """Build a configuration from broker properties.
 
         Parameters
         ----------
         properties : Mapping
-            Broker keys; values as text, or as Python numbers and booleans.
+            Broker keys and their values: text, or Python numbers and booleans.
         refuse_unknown : bool
-            Refuse keys that no broker knows, as a program's mistake; in a broker's own file, which
-            may be of another release, they are noted.
+            Refuse unknown keys instead of adding a note. A broker's file may be of another
+            release, so unknown keys are legal there.
 
         Returns
         -------
         BrokerConfig
-            `notes` tells what was translated, unknown or without effect.
+            `notes` lists keys that were translated, unknown or without effect.
 
         Raises
         ------
         InvalidConfigurationError
-            A value of a key that has an effect is not allowed, or values contradict each other;
-            the message has the broker's names. Or a key is unknown; it has the nearest one.
+            A value is not allowed, values contradict each other, or a key is unknown.
         """
         texts, notes = translate_broker(to_texts(properties))
-        overruled = _overruled(texts)
+        overridden = _overridden_keys(texts)
         values = {
-            key: (row._replace(ranges=()) if key in overruled else row).parse(texts[key])
+            key: (row._replace(ranges=()) if key in overridden else row).parse(texts[key])
             for key, row in BROKER_KEYS.items()
             if key in texts
         }
-        named = next((key for key in ("log.dirs", "log.dir") if key in values), None)
-        if named is not None:
-            values["log.dirs"] = _directories(named, values[named])
+        dirs_key = next((key for key in ("log.dirs", "log.dir") if key in values), None)
+        if dirs_key is not None:
+            values["log.dirs"] = _directories(dirs_key, values[dirs_key])
         unknown = [key for key in texts if key not in BROKER_KEYS and not has_no_effect(key)]
         if unknown and refuse_unknown:
             near = nearest_broker_key(unknown[0])
             raise InvalidConfigurationError(
-                f"unknown broker configuration {unknown[0]!r}{suggesting(near)}",
+                f"unknown broker configuration {unknown[0]!r}{suggestion(near)}",
                 key=unknown[0],
                 nearest=near,
             )
         notes += [
-            f"unknown broker key {key} is ignored{suggesting(nearest_broker_key(key))}"
+            f"unknown broker key {key} is ignored{suggestion(nearest_broker_key(key))}"
             for key in unknown
         ]
-        idle = [key for key in texts if key not in BROKER_KEYS and has_no_effect(key)]
-        if idle:
-            notes.append(f"broker keys without effect here: {', '.join(sorted(idle))}")
+        ignored = [key for key in texts if key not in BROKER_KEYS and has_no_effect(key)]
+        if ignored:
+            notes.append(f"broker keys without effect here: {', '.join(sorted(ignored))}")
         fields: dict[str, Any] = {
             BROKER_KEYS[key].attribute: value
             for key, value in values.items()
@@ -230,14 +228,14 @@ class BrokerConfig(Settings):
 
 
 class DynamicLayers(NamedTuple):
-    """The settings that were changed while a broker runs, over what its file says.
+    """Dynamic broker settings and the static configuration below them.
 
     Attributes
     ----------
     static : BrokerConfig
-        What the file says.
+        The configuration from the file.
     cluster, broker : Mapping of str to str
-        For all brokers of the cluster, and for this one, which goes before.
+        Settings of all brokers of the cluster, and of this broker, which take precedence.
     """
 
     static: BrokerConfig
@@ -248,12 +246,12 @@ class DynamicLayers(NamedTuple):
 _BROKER_FIELDS = frozenset(field.name for field in dataclasses.fields(BrokerConfig))
 
 
-def _overruled(texts: Mapping[str, str]) -> frozenset[str]:
-    """Return the keys whose own range does not count, since a finer unit is given as well."""
+def _overridden_keys(texts: Mapping[str, str]) -> frozenset[str]:
+    """Return the keys whose range is not checked because a key with a finer unit is set too."""
     return frozenset(
         synonym.key
         for row in TOPIC_KEYS.values()
-        for synonym in [found for found in row.synonyms if found.key in texts][1:]
+        for synonym in [each for each in row.synonyms if each.key in texts][1:]
         if synonym.ranges is not None
     )
 
@@ -261,7 +259,7 @@ def _overruled(texts: Mapping[str, str]) -> frozenset[str]:
 def topic_defaults_of(
     values: Mapping[str, Value], origin: str = ORIGIN_BROKER
 ) -> dict[str, TopicDefault]:
-    """Return what broker keys say for topics, by topic key: each by its first synonym given."""
+    """Return topic defaults by topic key: each is set by its first synonym in `values`."""
     defaults = {}
     for topic_key in TOPIC_KEYS.values():
         for synonym in topic_key.synonyms:
@@ -279,48 +277,49 @@ def topic_defaults_of(
 
 def _directories(key: str, paths: Value) -> tuple[str, ...]:
     assert isinstance(paths, tuple)
-    named = tuple(path for path in paths if path)
-    if not named:
+    directories = tuple(path for path in paths if path)
+    if not directories:
         raise InvalidConfigurationError(f"{key} is set, but names no directory")
-    return named
+    return directories
 
 
 def read_properties(path: str) -> dict[str, str]:
-    """Read a Java properties file, or a pipe that yields one.
+    """Read a Java properties file, or a pipe with the content of one.
 
     Raises
     ------
     InvalidConfigurationError
-        There is no such file, or it is malformed.
+        The file does not exist or is malformed.
     """
     try:
         data = read_input(path)
     except FileNotFoundError as error:
-        raise InvalidConfigurationError(f"there is no configuration file {path}") from error
+        raise InvalidConfigurationError(f"configuration file {path} does not exist") from error
     return parse_properties(data, path)
 
 
 def parse_properties(data: bytes, path: str) -> dict[str, str]:
-    """Return what a Java properties file says; `path` names it in errors.
+    """Parse the content of a Java properties file; `path` is used in errors.
 
     Raises
     ------
     InvalidConfigurationError
-        It is malformed.
+        The file is malformed.
     """
-    # Few commands are given a file, and the library takes its time to load.
+    # Lazy: few commands read a file, and the library is slow to import.
     import javaproperties
 
     try:
-        return javaproperties.loads(_joined(data.decode("latin-1")))
+        return javaproperties.loads(_join_lines(data.decode("latin-1")))
     except ValueError as error:
-        raise InvalidConfigurationError(f"{path} is no properties file: {error}") from error
+        raise InvalidConfigurationError(f"{path} is not a properties file: {error}") from error
 
 
-def _joined(text: str) -> str:
-    """Return properties with each logical line in one line; the library's time to join is squared.
+def _join_lines(text: str) -> str:
+    """Join continuation lines, for which the library needs quadratic time.
 
-    A line goes on in the next one if it ends in an odd number of backslashes, but for comments.
+    A line that is not a comment continues in the next one if it ends in an odd number of
+    backslashes.
     """
     lines: list[str] = []
     parts: list[str] = []
@@ -332,7 +331,7 @@ def _joined(text: str) -> str:
             parts.append(piece[:-1])
             continue
         whole = "".join([*parts, piece])
-        # A line that begins so only once it is joined is a key, no comment.
+        # A line that starts like a comment only after joining is a key.
         lines.append(f"\\{whole}" if parts and whole.startswith(("#", "!")) else whole)
         parts.clear()
     return "\n".join([*lines, "".join(parts)])

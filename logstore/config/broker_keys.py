@@ -1,4 +1,4 @@
-"""Every key of a broker's file that has an effect here, synonyms of topic keys included.
+"""All broker keys with an effect in this engine, including the synonyms of topic keys.
 
 Source: docs/spec/storage-format.md §16, docs/spec/cleaner.md §12 and §13.1.
 """
@@ -16,260 +16,262 @@ _BROKER_ROWS = (
         "log.dirs",
         Kind.LIST,
         (),
-        "Log directories; new partitions go to the one that has fewest. Else log.dir; else "
-        "the caller chooses (Kafka: /tmp/kafka-logs).",
+        "Log directories. A new partition is placed in the one with the fewest. If not set: "
+        "log.dir, else the caller's directory (Kafka: /tmp/kafka-logs).",
     ),
     ConfigKey(
         "node.id",
         Kind.INT,
         -1,
-        "Number of this broker among its clients, who meet no directory of another's; -1: that in "
+        "Node id of this broker; log directories of another node are refused. -1: the id in "
         "meta.properties of the log directories, else 0.",
     ),
     ConfigKey(
         "broker.id",
         Kind.INT,
         -1,
-        "node.id under its name of ZooKeeper's time.",
+        "Name of node.id in Kafka releases with ZooKeeper.",
     ),
     ConfigKey(
         "log.dir",
         Kind.LIST,
         (),
-        "Log directories where log.dirs is not set; as there, commas separate several.",
+        "Log directories, separated by commas, if log.dirs is not set.",
     ),
     ConfigKey(
         "log.retention.check.interval.ms",
         Kind.LONG,
         5 * MINUTE_MS,
-        "Time in ms between two background retention runs; logs with compact in their policy "
-        "are left to the cleaner's threads.",
+        "Interval in ms between background retention runs. Logs with policy compact are left "
+        "to the cleaner threads.",
         AT_LEAST_1,
     ),
     ConfigKey(
         "log.initial.task.delay.ms",
         Kind.LONG,
         30_000,
-        "Time in ms from the start to the first run of retention, flushing, and the "
-        "checkpoints of recovery points and log starts.",
+        "Delay in ms from the start to the first run of retention, flushing, and the "
+        "checkpoints of recovery points and log start offsets.",
         AT_LEAST_0,
     ),
     ConfigKey(
         "log.flush.scheduler.interval.ms",
         Kind.LONG,
         INT64_MAX,
-        "Time in ms between two searches for logs whose flush.ms is over; by default there is "
-        "none. Also the default of flush.ms.",
+        "Interval in ms between checks for logs whose flush.ms has elapsed; by default there "
+        "are none. Also the default of flush.ms.",
         AT_LEAST_0,
     ),
     ConfigKey(
         "log.flush.offset.checkpoint.interval.ms",
         Kind.INT,
         MINUTE_MS,
-        "Time in ms between two writes of the recovery points: what was flushed since the "
-        "last one is verified again after a crash.",
+        "Interval in ms between checkpoints of recovery points. After a crash, data behind the "
+        "last checkpoint is verified again.",
         AT_LEAST_0,
     ),
     ConfigKey(
         "log.flush.start.offset.checkpoint.interval.ms",
         Kind.INT,
         MINUTE_MS,
-        "Time in ms between two writes of the log starts: records deleted since the last one "
-        "may come back after a crash.",
+        "Interval in ms between checkpoints of log start offsets. After a crash, records "
+        "deleted since the last checkpoint may reappear.",
         AT_LEAST_0,
     ),
     ConfigKey(
         "replica.high.watermark.checkpoint.interval.ms",
         Kind.LONG,
         5000,
-        "Time in ms between two writes of the high watermarks: a replica begins at the last "
-        "one; a broker alone writes them for one that takes the directory over.",
+        "Interval in ms between checkpoints of high watermarks. A replica starts from the last "
+        "one; a single broker only writes them, for Kafka.",
     ),
     ConfigKey(
         "replica.lag.time.max.ms",
         Kind.LONG,
         30_000,
-        "Time in ms after which a follower that has not caught up with its leader is no longer in "
-        "sync; in a cluster.",
+        "Time in ms after which a follower that has not caught up with its leader is removed "
+        "from the ISR. Applies to a cluster.",
     ),
     ConfigKey(
         "replica.fetch.max.bytes",
         Kind.INT,
         1 << 20,
-        "Bytes that a follower fetches at a time, of each partition; a larger first batch comes "
-        "whole.",
+        "Bytes that a follower fetches from each partition at a time. A larger first batch is "
+        "returned whole.",
         AT_LEAST_0,
     ),
     ConfigKey(
         "replica.fetch.backoff.ms",
         Kind.INT,
         1000,
-        "Time in ms that a follower waits before it asks again, after its leader refused.",
+        "Time in ms that a follower waits before its next fetch if its leader returned an error.",
         AT_LEAST_0,
     ),
     ConfigKey(
         "default.replication.factor",
         Kind.INT,
         1,
-        "Replicas of a topic of a cluster that is created without a number.",
+        "Replication factor of a topic that is created in a cluster without one.",
     ),
     ConfigKey(
         "num.recovery.threads.per.data.dir",
         Kind.INT,
         1,
-        "Threads that load, and after an unclean stop recover, the logs of one log directory.",
+        "Number of threads per log directory that load logs and, after an unclean shutdown, "
+        "recover them.",
         AT_LEAST_1,
     ),
     ConfigKey(
         "producer.id.expiration.ms",
         Kind.INT,
         DAY_MS,
-        "Idle time in ms after which a producer without an open transaction is forgotten; a "
-        "batch it sends again is then no longer known as a duplicate.",
+        "Idle time in ms after which the state of a producer without an open transaction is "
+        "removed; its retries are then not detected as duplicates.",
         AT_LEAST_1,
     ),
     ConfigKey(
         "producer.id.expiration.check.interval.ms",
         Kind.INT,
         10 * MINUTE_MS,
-        "Time in ms between two searches for producers to forget.",
+        "Interval in ms between checks for expired producer ids.",
         AT_LEAST_1,
     ),
     ConfigKey(
         "transactional.id.expiration.ms",
         Kind.INT,
         7 * DAY_MS,
-        "Idle time in ms after which a transactional id without an open transaction is "
-        "forgotten; its next producer gets a new producer id.",
+        "Idle time in ms after which a transactional id without an open transaction expires. "
+        "Its next producer gets a new producer id.",
         AT_LEAST_1,
     ),
     ConfigKey(
         "transaction.max.timeout.ms",
         Kind.INT,
         15 * MINUTE_MS,
-        "The longest timeout in ms that a producer may ask for its transactions.",
+        "Maximum transaction timeout in ms that a producer may request.",
         AT_LEAST_1,
     ),
     ConfigKey(
         "transaction.abort.timed.out.transaction.cleanup.interval.ms",
         Kind.INT,
         10_000,
-        "Time in ms between two searches for transactions that took longer than their timeout.",
+        "Interval in ms between checks for transactions to abort because their timeout has "
+        "elapsed.",
         AT_LEAST_1,
     ),
     ConfigKey(
         "transaction.partition.verification.enable",
         Kind.BOOLEAN,
         True,
-        "Take a transaction's first batch in a partition only if the coordinator knows of both "
-        "(KIP-890).",
+        "Whether the first batch of a transaction in a partition is accepted only if the "
+        "coordinator has added the partition (KIP-890).",
     ),
     ConfigKey(
         "transaction.remove.expired.transaction.cleanup.interval.ms",
         Kind.INT,
         60 * MINUTE_MS,
-        "Time in ms between two searches for transactional ids to forget.",
+        "Interval in ms between checks for expired transactional ids.",
         AT_LEAST_1,
     ),
     ConfigKey(
         "transaction.state.log.num.partitions",
         Kind.INT,
         50,
-        "Partitions of __transaction_state, when it is made; not to be changed later, since the "
-        "hash of a transactional id names its partition.",
+        "Number of partitions of __transaction_state when it is created. Do not change it "
+        "later: the hash of a transactional id selects its partition.",
         AT_LEAST_1,
     ),
     ConfigKey(
         "transaction.state.log.segment.bytes",
         Kind.INT,
         104_857_600,
-        "segment.bytes of __transaction_state, when it is made.",
+        "Value of segment.bytes with which __transaction_state is created.",
         AT_LEAST_1,
     ),
     ConfigKey(
         "transaction.state.log.min.isr",
         Kind.INT,
         2,
-        "min.insync.replicas of __transaction_state, when it is made: for a broker that takes "
-        "the directory over.",
+        "Value of min.insync.replicas with which __transaction_state is created, for a Kafka "
+        "broker that takes over the directory.",
         AT_LEAST_1,
     ),
     ConfigKey(
         "num.partitions",
         Kind.INT,
         1,
-        "Partitions of a topic whose creator says nothing of them: an admin client with -1, or a "
-        "client that gets a topic by asking for it.",
+        "Number of partitions of a topic that is created without one: by an admin client with "
+        "-1, or automatically.",
         AT_LEAST_1,
     ),
     ConfigKey(
         "offsets.topic.num.partitions",
         Kind.INT,
         50,
-        "Partitions of __consumer_offsets, when it is made; not to be changed later, since the "
-        "hash of a group's id names its partition.",
+        "Number of partitions of __consumer_offsets when it is created. Do not change it "
+        "later: the hash of a group id selects its partition.",
         AT_LEAST_1,
     ),
     ConfigKey(
         "offsets.topic.segment.bytes",
         Kind.INT,
         104_857_600,
-        "segment.bytes of __consumer_offsets, when it is made.",
+        "Value of segment.bytes with which __consumer_offsets is created.",
         AT_LEAST_1,
     ),
     ConfigKey(
         "offset.metadata.max.bytes",
         Kind.INT,
         4096,
-        "The longest metadata that may be committed with an offset, in UTF-16 units rather than "
-        "bytes, as in Kafka.",
+        "Maximum length of the metadata of a committed offset, in UTF-16 code units rather "
+        "than bytes, as in Kafka.",
     ),
     ConfigKey(
         "offsets.retention.minutes",
         Kind.INT,
         7 * 24 * 60,
-        "Minutes that committed offsets outlive the last member of their group, or, where nobody "
-        "ever joined, their commit.",
+        "Minutes that committed offsets are kept after the last member left the group, or "
+        "after the commit if the group never had members.",
         AT_LEAST_1,
     ),
     ConfigKey(
         "offsets.retention.check.interval.ms",
         Kind.LONG,
         10 * MINUTE_MS,
-        "Time in ms between two searches for offsets and groups whose retention is over.",
+        "Interval in ms between checks for expired offsets and groups.",
         AT_LEAST_1,
     ),
     ConfigKey(
         "group.min.session.timeout.ms",
         Kind.INT,
         6_000,
-        "The shortest session timeout in ms that a member of a group may ask for.",
+        "Minimum session timeout in ms that a group member may request.",
     ),
     ConfigKey(
         "group.max.session.timeout.ms",
         Kind.INT,
         30 * MINUTE_MS,
-        "The longest session timeout in ms that a member of a group may ask for.",
+        "Maximum session timeout in ms that a group member may request.",
     ),
     ConfigKey(
         "group.initial.rebalance.delay.ms",
         Kind.INT,
         0,
-        "Time in ms that the first rebalance of an empty group waits for more members; Kafka "
-        "waits 3000 by default, its own test brokers do not.",
+        "Time in ms that the first rebalance of an empty group waits for more members. Kafka's "
+        "default is 3000, and 0 in its own test brokers.",
     ),
     ConfigKey(
         "group.max.size",
         Kind.INT,
         INT32_MAX,
-        "Most members that a group may have; more are refused (KIP-389).",
+        "Maximum number of members of a group; further members are rejected (KIP-389).",
         AT_LEAST_1,
     ),
     ConfigKey(
         "max.connections",
         Kind.INT,
         2000,
-        "Connections that a listener keeps at the same time; further ones are closed at once. "
+        "Maximum number of open connections of a listener; further ones are closed at once. "
         "Kafka has no limit by default.",
         AT_LEAST_0,
     ),
@@ -277,138 +279,137 @@ _BROKER_ROWS = (
         "max.connections.per.ip",
         Kind.INT,
         INT32_MAX,
-        "Connections that a listener keeps from one address at the same time; further ones are "
-        "closed at once. By default there is no limit.",
+        "Maximum number of open connections of a listener from one IP address; further ones "
+        "are closed at once. Unlimited by default.",
         AT_LEAST_0,
     ),
     ConfigKey(
         "connections.max.idle.ms",
         Kind.LONG,
         10 * MINUTE_MS,
-        "Time in ms without a byte in either direction after which a listener closes a "
-        "connection; a negative time: never.",
+        "Idle time in ms, without traffic in either direction, after which a listener closes a "
+        "connection. Negative: never.",
     ),
     ConfigKey(
         "socket.request.max.bytes",
         Kind.INT,
         104_857_600,
-        "Size in bytes of the largest request that a listener takes; a larger one ends its "
-        "connection.",
+        "Maximum size of a request in bytes. A listener closes the connection of a larger one.",
         AT_LEAST_1,
     ),
     ConfigKey(
         "sasl.server.max.receive.size",
         Kind.INT,
         524_288,
-        "Size in bytes of the largest request that a listener takes from a client that has not "
-        "authenticated.",
+        "Maximum size in bytes of a request from a client that has not authenticated yet.",
     ),
     ConfigKey(
         "queued.max.request.bytes",
         Kind.LONG,
         256 << 20,
-        "Bytes that all requests of a listener may hold in memory; at the limit it reads no new "
-        "ones (KIP-72). -1, Kafka's default, is no limit.",
+        "Maximum bytes of requests that a listener holds in memory; at the limit it stops "
+        "reading (KIP-72). -1 disables the limit, as Kafka does.",
     ),
     ConfigKey(
         "fetch.max.bytes",
         Kind.INT,
         55 << 20,
-        "Bytes of records in one response to a Fetch request, but for a larger first batch.",
+        "Maximum bytes of records in a Fetch response. A larger first batch is returned whole.",
         ((1024, None),),
     ),
     ConfigKey(
         "logstore.request.max.entries",
         Kind.INT,
         100_000,
-        "This engine's own: elements that all arrays of one request may have together, such as "
-        "topics and partitions; a request with more ends its connection.",
+        "Not in Kafka. Maximum number of array elements in a request, such as topics and "
+        "partitions. A larger request closes its connection.",
         AT_LEAST_1,
     ),
     ConfigKey(
         "log.dir.failure.timeout.ms",
         Kind.LONG,
         30_000,
-        "Accepted without effect: there is no controller that would have to hear of a failed "
-        "log directory.",
+        "Accepted without effect: no controller has to be notified of a failed log directory.",
         AT_LEAST_1,
     ),
     ConfigKey(
         "log.cleaner.enable",
         Kind.BOOLEAN,
         True,
-        "Whether compacted logs are cleaned; if not, they get no background retention either, "
+        "Whether compacted logs are cleaned. If not, they get no background retention either, "
         "and only a forced cleaning shrinks them.",
     ),
     ConfigKey(
         "log.cleaner.threads",
         Kind.INT,
         1,
-        "Background threads that clean, sharing the buffers below; 0: none.",
+        "Number of background cleaner threads, which share the cleaner's buffers; 0 disables "
+        "background cleaning.",
         AT_LEAST_0,
     ),
     ConfigKey(
         "log.cleaner.io.max.bytes.per.second",
         Kind.DOUBLE,
         1.7976931348623157e308,
-        "Bytes that all cleaner threads together may read and write a second, on average; the "
-        "default is no limit.",
+        "Maximum average bytes per second that all cleaner threads together read and write. "
+        "Unlimited by default.",
     ),
     ConfigKey(
         "logstore.cleaner.max.read.bytes.per.second",
         Kind.DOUBLE,
         1.7976931348623157e308,
-        "This engine's own, after KAFKA-631: bytes that all cleaner threads together may read a "
-        "second, on average; the limit on the sum above holds as well.",
+        "Not in Kafka (proposed in KAFKA-631). Maximum bytes per second that all cleaner "
+        "threads read; log.cleaner.io.max.bytes.per.second also applies.",
     ),
     ConfigKey(
         "logstore.cleaner.max.write.bytes.per.second",
         Kind.DOUBLE,
         1.7976931348623157e308,
-        "This engine's own, after KAFKA-631: bytes that they may write.",
+        "Not in Kafka (proposed in KAFKA-631). Maximum bytes per second that all cleaner "
+        "threads write.",
     ),
     ConfigKey(
         "log.cleaner.dedupe.buffer.size",
         Kind.LONG,
         128 << 20,
-        "Bytes for the offset maps of all cleaner threads, counted as 24 a key; more than 1 "
-        "MiB for each thread, above 2 GiB for one is not used.",
+        "Bytes of the offset maps of all cleaner threads, 24 per key. Each thread needs more "
+        "than 1 MiB and uses at most 2 GiB.",
     ),
     ConfigKey(
         "log.cleaner.io.buffer.size",
         Kind.INT,
         512 << 10,
-        "Bytes for the I/O buffers of all cleaner threads; none gets less than 1 MiB, and a "
-        "larger batch is read whole all the same.",
+        "Bytes of the I/O buffers of all cleaner threads, at least 1 MiB for each. A batch "
+        "that is larger than its buffer is read whole.",
         AT_LEAST_0,
     ),
     ConfigKey(
         "log.cleaner.io.buffer.load.factor",
         Kind.DOUBLE,
         0.9,
-        "How full the offset map (despite the name) may get, above 0 and at most 1; fuller "
-        "takes more keys in a pass, each more slowly.",
+        "Maximum load factor of the offset map (despite the name), above 0 and at most 1. A "
+        "higher one fits more keys in a pass but slows lookups.",
     ),
     ConfigKey(
         "log.cleaner.backoff.ms",
         Kind.LONG,
         15_000,
-        "Time in ms that a cleaner thread sleeps when it found nothing to clean.",
+        "Time in ms that a cleaner thread sleeps when there is nothing to clean.",
         AT_LEAST_0,
     ),
     ConfigKey(
         "logstore.small.file.max.bytes",
         Kind.INT,
         SMALL_FILE_MAX_BYTES,
-        "This engine's own: bytes that a checkpoint, a producer snapshot or another file read as a "
-        "whole may have; a larger one is taken for damage.",
+        "Not in Kafka. Maximum bytes of a checkpoint, producer snapshot or other file that is "
+        "read whole. A larger one is treated as corrupt.",
         AT_LEAST_1,
     ),
     ConfigKey(
         "logstore.kafka.exact",
         Kind.BOOLEAN,
         False,
-        "This engine's own: do as Kafka's code does wherever a KIP says otherwise.",
+        "Not in Kafka. Whether to follow Kafka's code wherever it differs from a KIP.",
     ),
 )
 

@@ -1,9 +1,8 @@
-"""Broker settings that may change while the broker runs, and what a change makes of them.
+"""Dynamic broker configurations: settings that may change while the broker runs.
 
-Kafka's dynamic broker configurations, as far as this engine knows the keys: the cleaner's own
-settings, the limits on connections, the defaults for topics under the first of their names, and
-whether batches of transactions are verified. Keys without effect (`INERT_BROKER_KEYS`) and, like
-Kafka, unknown keys are stored as well.
+Of Kafka's dynamic keys these have an effect: the cleaner's settings, the connection limits, the
+first broker synonym of each topic key, and transaction.partition.verification.enable. Keys without
+effect (`INERT_BROKER_KEYS`) and, as in Kafka, unknown keys are stored as well.
 Source: docs/spec/cleaner.md §12.
 """
 
@@ -31,7 +30,7 @@ from logstore.config.keys import (
     render,
     to_text,
 )
-from logstore.config.suggest import nearest_broker_key, suggesting
+from logstore.config.suggest import nearest_broker_key, suggestion
 from logstore.config.topic_keys import TOPIC_KEYS
 from logstore.config.units import without_unit
 from logstore.errors import InvalidConfigurationError
@@ -46,48 +45,47 @@ CLEANER_KEYS = (
     "log.cleaner.io.buffer.load.factor",
     "log.cleaner.backoff.ms",
 )
-"""Keys that cleaners take up at once: their threads are stopped and begun anew."""
+"""Keys whose change restarts the cleaner threads."""
 
 _TOPIC_SYNONYMS = frozenset(row.synonyms[0].key for row in TOPIC_KEYS.values() if row.synonyms)
 
 LISTENER_KEYS = ("max.connections", "max.connections.per.ip")
-"""Keys that a listener obeys from the next connection on."""
+"""Keys that a listener applies from the next connection on."""
 
 RECONFIGURABLE_KEYS = (
     frozenset((*CLEANER_KEYS, *LISTENER_KEYS, "transaction.partition.verification.enable"))
     | _TOPIC_SYNONYMS
     | INERT_BROKER_KEYS.keys()
 )
-"""Known broker keys that may change at run time."""
+"""The known dynamic broker keys."""
 
 
 def is_reconfigurable(key: str) -> bool:
-    """Return whether a broker key may change at run time; an unknown one may."""
+    """Return whether a broker key is dynamic; unknown keys are."""
     return key in RECONFIGURABLE_KEYS or is_unknown_broker_key(key)
 
 
 class Layer(StrEnum):
-    """Whom a change at run time is for: every broker of the cluster, or one."""
+    """Scope of a dynamic setting: every broker of the cluster, or one."""
 
     CLUSTER = "cluster"
     BROKER = "broker"
 
 
-def layered(
+def merge_layers(
     static: BrokerConfig, cluster: Mapping[str, str], broker: Mapping[str, str]
 ) -> BrokerConfig:
-    """Return what is in force: a broker's file, under what is set for all, under its own.
+    """Return the effective configuration: broker over cluster-wide over static settings.
 
     Parameters
     ----------
     cluster, broker : mapping
-        Reconfigurable broker keys, unknown ones among them, and their texts.
+        Dynamic broker keys, including unknown ones, and their values as text.
 
     Raises
     ------
     InvalidConfigurationError
-        A key cannot change at run time, a value is not allowed, or all of it together
-        contradicts itself.
+        A key is not dynamic, a value is not allowed, or values contradict each other.
     """
     fields: dict[str, Value] = {}
     defaults = dict(static.topic_defaults)
@@ -107,53 +105,51 @@ def layered(
 
 
 def changes_of(given: Mapping[str, object], unset: Iterable[str]) -> dict[str, object]:
-    """Return what is set and what is taken back as one change, as `reconfigured` takes it.
+    """Merge values to set and keys to unset into one change for `reconfigure`.
 
     Raises
     ------
     InvalidConfigurationError
-        A key is among both.
+        A key is both set and unset.
     """
-    taken_back: dict[str, object] = {key.strip(): None for key in unset}
-    both = sorted({key.strip() for key in given} & taken_back.keys())
+    removals: dict[str, object] = {key.strip(): None for key in unset}
+    both = sorted({key.strip() for key in given} & removals.keys())
     if both:
         raise InvalidConfigurationError(f"{both[0]} cannot be set and unset at once", key=both[0])
-    return {**given, **taken_back}
+    return {**given, **removals}
 
 
-def reconfigured(
+def reconfigure(
     broker: BrokerConfig,
     changes: Mapping[str, object],
     layer: Layer = Layer.BROKER,
     *,
     refuse_unknown: bool = False,
 ) -> tuple[BrokerConfig, tuple[str, ...]]:
-    """Return a broker's configuration after a change at run time, checked as a whole.
+    """Return a broker's configuration after a dynamic change, validated as a whole.
 
     Parameters
     ----------
     changes : mapping
-        Broker keys, today's or old ones, times and sizes also with a unit
-        (`logstore.config.units`); None takes a key out of the layer, so that the next one below
-        holds.
+        Current or old broker keys and their values; times and sizes may have a unit
+        (`logstore.config.units`). None removes a key from the layer.
     layer : Layer
-        The one that changes.
+        The layer to change.
     refuse_unknown : bool
-        Refuse unknown keys, as in a file of this engine's own, instead of storing them as Kafka
-        does.
+        Refuse unknown keys instead of storing them as Kafka does.
 
     Returns
     -------
     BrokerConfig
     tuple of str
-        Notes on old names that were translated, and on unknown keys that are stored.
+        Notes on translated old names and on stored unknown keys.
 
     Raises
     ------
     InvalidConfigurationError
-        A key cannot change at run time, a value is not allowed, there would be too many unknown
-        keys, one of them is too long, one to take back was never set, no cleaner thread would be
-        left, more than twice or less than half as many as now, or values contradict each other.
+        A key is not dynamic; a value is not allowed; values contradict each other; there are too
+        many unknown keys, or one is too long, or one to remove was not set; or the number of
+        cleaner threads becomes 0, more than doubles, or falls below half.
     """
     texts, notes = translate_broker(
         {key.strip(): to_text(value) for key, value in changes.items() if value is not None}
@@ -166,7 +162,7 @@ def reconfigured(
     for key in filter(is_unknown_broker_key, (*absent, *(unknown if refuse_unknown else ()))):
         near = nearest_broker_key(key)
         raise InvalidConfigurationError(
-            f"{key} cannot be changed: there is no such key{suggesting(near)}",
+            f"{key} cannot be changed: unknown broker key{suggestion(near)}",
             key=key,
             nearest=near,
         )
@@ -178,7 +174,7 @@ def reconfigured(
     changed = with_layer(broker, texts_after, layer)
     _check_threads(broker.log_cleaner_threads, changed.log_cleaner_threads)
     notes += [
-        f"unknown broker key {key} is stored without effect{suggesting(nearest_broker_key(key))}"
+        f"unknown broker key {key} is stored without effect{suggestion(nearest_broker_key(key))}"
         for key in unknown
     ]
     return changed, tuple(notes)
@@ -192,14 +188,14 @@ def _number(key: str, text: str) -> str:
 
 
 def with_layer(broker: BrokerConfig, texts: Mapping[str, str], layer: Layer) -> BrokerConfig:
-    """Return a broker's configuration with other settings in a layer; raises as `layered`."""
+    """Return a broker's configuration with a layer replaced; raises as `merge_layers` does."""
     static = broker if broker.dynamic is None else broker.dynamic.static
     layers = {each: own_layer(broker, each) for each in Layer} | {layer: texts}
-    return layered(static, layers[Layer.CLUSTER], layers[Layer.BROKER])
+    return merge_layers(static, layers[Layer.CLUSTER], layers[Layer.BROKER])
 
 
 def own_layer(broker: BrokerConfig, layer: Layer) -> Mapping[str, str]:
-    """Return the broker keys that were set in a layer, and their texts."""
+    """Return the broker keys set in a layer and their values as text."""
     if broker.dynamic is None:
         return {}
     return broker.dynamic.cluster if layer is Layer.CLUSTER else broker.dynamic.broker
@@ -209,14 +205,14 @@ def _check_reconfigurable(keys: Iterable[str]) -> None:
     fixed = sorted(key for key in set(keys) if not is_reconfigurable(key))
     if fixed:
         raise InvalidConfigurationError(
-            f"{', '.join(fixed)} cannot be changed while the broker runs; what can is "
+            f"{', '.join(fixed)} cannot be changed while the broker runs; dynamic keys are "
             f"{', '.join(sorted(RECONFIGURABLE_KEYS))}",
             key=fixed[0],
         )
 
 
 def _check_unknown(keys: Iterable[str], layer: Mapping[str, str]) -> None:
-    """Bound the unknown keys that a change stores, and their number in the layer after it."""
+    """Check the length of unknown keys in a change, and their number in the resulting layer."""
     count = sum(map(is_unknown_broker_key, layer))
     for key in keys:
         if not 0 < len(key) <= UNKNOWN_KEY_CHARACTERS_MAX:
@@ -239,18 +235,21 @@ def _check_unknown(keys: Iterable[str], layer: Mapping[str, str]) -> None:
             )
 
 
-def _check_threads(now: int, wanted: int) -> None:
-    """Hold Kafka's rule for changing the size of a thread pool."""
-    if now == wanted:
+def _check_threads(old: int, new: int) -> None:
+    """Enforce Kafka's rule for resizing a thread pool."""
+    if old == new:
         return
     name = "log.cleaner.threads"
-    if wanted < 1:
-        raise InvalidConfigurationError(f"{name} = {wanted} is not allowed: at least 1", key=name)
-    if wanted < now / 2:
+    if new < 1:
         raise InvalidConfigurationError(
-            f"{name} = {wanted} is not allowed: at least half of the present {now}", key=name
+            f"{name} = {new} is not allowed: it must be at least 1", key=name
         )
-    if wanted > 2 * now:
+    if new < old / 2:
         raise InvalidConfigurationError(
-            f"{name} = {wanted} is not allowed: at most twice the present {now}", key=name
+            f"{name} = {new} is not allowed: it must be at least half of the current {old}",
+            key=name,
+        )
+    if new > 2 * old:
+        raise InvalidConfigurationError(
+            f"{name} = {new} is not allowed: it must be at most twice the current {old}", key=name
         )

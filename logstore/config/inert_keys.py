@@ -1,10 +1,9 @@
-"""Keys without an effect of their own: ignored, old and inert ones.
+"""Keys without an effect of their own: ignored, old and inert keys.
 
 Inert keys are stored and described but change nothing in this engine. Tools set them on any topic
 or broker: MirrorMaker copies topic configurations, and `kafka-reassign-partitions` sets and removes
-throttles. A value is checked as Kafka checks it. A value that asks for a missing feature is
-refused. Types, defaults and ranges are those of Kafka 3.9; keys that later releases added follow
-the release that did.
+throttles. Values are validated as in Kafka; a value that requires a missing feature is refused.
+Types, defaults and ranges are Kafka 3.9's; later keys follow the release that added them.
 """
 
 from __future__ import annotations
@@ -17,9 +16,9 @@ from logstore.config.keys import ConfigKey, Form, Kind
 from logstore.config.topic_keys import AT_LEAST_0, AT_LEAST_1, COMPACT, TOPIC_KEYS
 from logstore.types import INT32_MAX, INT64_MAX, MINUTE_MS
 
-# -- ignored keys: those of Kafka that mean nothing to one node -----------------------------------
-# A broker's `server.properties` is full of them. They are listed in one line, while misspelt keys
-# are warned about one by one. Topic keys of this kind are refused, with the reason.
+# -- ignored keys --------------------------------------------------------------------------------
+# Kafka's broker keys that have no meaning in this engine. One note lists them all, while each
+# misspelt key gets a warning of its own. Topic keys of this kind are refused with the reason.
 
 PREFIXES = (
     "add.partitions.to.txn.",
@@ -109,8 +108,8 @@ NAMES = frozenset(
         "leader.replication.throttled.rate",
         "listeners",
         "log.deletion.max.segments.per.run",
-        "log.retention.bytes",
-        "log.retention.ms",
+        "log.local.retention.bytes",
+        "log.local.retention.ms",
         "log.message.downconversion.enable",
         "log.message.format.version",
         "max.connection.creation.rate",
@@ -131,27 +130,27 @@ NAMES = frozenset(
 
 
 def has_no_effect(key: str) -> bool:
-    """Tell whether `key` is a broker key of Kafka's that this engine has no use for."""
+    """Return whether `key` is a Kafka broker key that this engine ignores."""
     return key in NAMES or key.startswith(PREFIXES)
 
 
 NOT_OFFERED_TO_TOPICS = {
-    "errors.deadletterqueue.group.enable": "there are no share groups",
-    "max.decompressed.message.bytes": "logstore.decompression.max.bytes has its place",
+    "errors.deadletterqueue.group.enable": "share groups are not supported",
+    "max.decompressed.message.bytes": "use logstore.decompression.max.bytes instead",
 }
-"""Kafka's topic keys that a topic cannot have here, and why."""
+"""Kafka's topic keys that are refused here → the reason."""
 
 
 # -- old names of keys and values ------------------------------------------------------------------
 # KAFKA-631 proposed `topic.cleanup.policy` with the policy `dedupe`, a pool of cleaner threads with
-# a buffer each and two throughput limits; operators' guides know `log.cleanup.interval.mins`.
+# a buffer each and two throughput limits; `log.cleanup.interval.mins` is from operators' guides.
 
 OLD_POLICY_KEY = "topic.cleanup.policy"
 OLD_COMPACT = "dedupe"
 
 
 class OldName(NamedTuple):
-    """An old broker key, today's key, and what its value means for that one."""
+    """An old broker key, its current key, and how its value is converted."""
 
     old: str
     current: str
@@ -164,7 +163,7 @@ OLD_BROKER_NAMES = (
     OldName(
         "cleaner.buffer.size.bytes",
         "log.cleaner.dedupe.buffer.size",
-        "bytes of one thread, so times the threads",
+        "bytes for each thread, multiplied by the number of threads",
     ),
     OldName(
         "cleaner.max.read.throughput",
@@ -176,10 +175,14 @@ OLD_BROKER_NAMES = (
         "logstore.cleaner.max.write.bytes.per.second",
         "the same, in bytes a second",
     ),
-    OldName("log.cleanup.interval.mins", "log.retention.check.interval.ms", "minutes, times 60000"),
+    OldName(
+        "log.cleanup.interval.mins",
+        "log.retention.check.interval.ms",
+        "minutes, converted to milliseconds",
+    ),
 )
 
-_TODAY = {name.old: name.current for name in OLD_BROKER_NAMES}
+_CURRENT = {name.old: name.current for name in OLD_BROKER_NAMES}
 
 
 def translate_policy(key: str, text: str, current: str, notes: list[str]) -> tuple[str, str]:
@@ -188,11 +191,11 @@ def translate_policy(key: str, text: str, current: str, notes: list[str]) -> tup
     Parameters
     ----------
     key, text : str
-        As given.
+        The key and value as set.
     current : str
-        Today's name of the policy: cleanup.policy, or log.cleanup.policy for a broker.
+        The current name of the policy: cleanup.policy, or log.cleanup.policy for a broker.
     notes : list of str
-        Takes a note on each translation.
+        Receives a note on each translation.
     """
     if key == OLD_POLICY_KEY:
         notes.append(f"{OLD_POLICY_KEY} is an old name of {current}")
@@ -204,25 +207,25 @@ def translate_policy(key: str, text: str, current: str, notes: list[str]) -> tup
 
 
 def translate_broker(texts: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
-    """Return broker properties under today's names, and notes on what was translated.
+    """Return broker properties under their current names, and notes on translations.
 
-    A key given under both names keeps the value of today's.
+    The current name takes precedence over the old one.
 
     Raises
     ------
     InvalidConfigurationError
-        A number under an old name does not parse or is below 1.
+        The value of an old key is not a number or is below 1.
     """
     current = dict(texts)
     notes: list[str] = []
 
     def replace(old: str, text: str, remark: str = "") -> None:
-        key = _TODAY[old]
+        key = _CURRENT[old]
         if key in current:
             notes.append(f"{old}: ignored, since {key} is set")
             return
         current[key] = text
-        notes.append(f"{old}: old, read as {key} = {text}{remark}")
+        notes.append(f"{old}: old name, read as {key} = {text}{remark}")
 
     if (threads := current.pop("cleaner.thread.pool.size", None)) is not None:
         replace("cleaner.thread.pool.size", threads)
@@ -262,14 +265,14 @@ def _old_number(key: str, text: str) -> int:
 # -- inert and unknown keys ----------------------------------------------------------------------
 
 UNKNOWN_KEYS_MAX = 100
-"""Most unknown broker keys that one layer may hold."""
+"""Maximum number of unknown broker keys in a layer."""
 
 UNKNOWN_KEY_CHARACTERS_MAX = 255
 UNKNOWN_VALUE_CHARACTERS_MAX = 4096
 
 _NO_EFFECT = "Stored and described, but without effect here: "
-_TIERED = f"{_NO_EFFECT}there is no tiered storage."
-_THROTTLED = f"{_NO_EFFECT}partitions are not moved between brokers, so nothing is throttled."
+_TIERED = f"{_NO_EFFECT}tiered storage is not supported."
+_THROTTLED = f"{_NO_EFFECT}replication is not throttled."
 _CONVERTED = f"{_NO_EFFECT}batches are stored and read in one format."
 _THREADS = f"{_NO_EFFECT}this engine has no such threads."
 
@@ -281,7 +284,7 @@ _RELEASE = Form(
     r"(?:0\.(?:8\.[0-2]|9\.0|10\.[0-2]|11\.0)|1\.[01]|2\.[0-8]|3\.[0-9])(?:-IV[0-9])?(?:\..*)?",
     "a release of Kafka from 0.8.0 to 3.9, such as 2.8 or 3.0-IV1",
 )
-_NOT_TIERED = Form("false", "false, since there is no tiered storage here")
+_NOT_TIERED = Form("false", "false, since tiered storage is not supported")
 
 INERT_TOPIC_KEYS: Mapping[str, ConfigKey] = {
     row.key: row
@@ -303,7 +306,7 @@ INERT_TOPIC_KEYS: Mapping[str, ConfigKey] = {
         ConfigKey("remote.storage.enable", Kind.BOOLEAN, False, _TIERED, form=_NOT_TIERED),
     )
 }
-"""Topic keys without effect. `describe` lists those that a topic sets."""
+"""Topic keys without effect. `describe` lists the ones that a topic sets."""
 
 INERT_BROKER_KEYS: Mapping[str, ConfigKey] = {
     row.key: row
@@ -336,24 +339,26 @@ INERT_BROKER_KEYS: Mapping[str, ConfigKey] = {
             "sasl.kerberos.min.time.before.relogin",
             Kind.LONG,
             60_000,
-            f"{_NO_EFFECT}there is no Kerberos.",
+            f"{_NO_EFFECT}Kerberos is not supported.",
         ),
     )
 }
-"""Broker keys without effect that may be set while the broker runs, as in Kafka."""
+"""Dynamic broker keys without effect."""
 
 STORED_TOPIC_KEYS: Mapping[str, ConfigKey] = {**TOPIC_KEYS, **INERT_TOPIC_KEYS}
-"""Every key that a topic can have."""
+"""All keys that a topic can have."""
 
 STORED_BROKER_KEYS: Mapping[str, ConfigKey] = {**BROKER_KEYS, **INERT_BROKER_KEYS}
-"""Every broker key of a known type."""
+"""All broker keys of a known type."""
 
 
 def is_unknown_broker_key(key: str) -> bool:
-    """Return whether a key belongs neither to this engine nor to Kafka's broker."""
+    """Return whether neither this engine nor a Kafka broker has the key."""
     return key not in STORED_BROKER_KEYS and not has_no_effect(key)
 
 
 def unknown_broker_key(key: str) -> ConfigKey:
-    """Return the row of a key that is stored for a plugin or tool that knows it."""
-    return ConfigKey(key, Kind.STRING, "", "Unknown: stored, its value hidden, without effect.")
+    """Return a row for an unknown key, which is stored for plugins and tools."""
+    return ConfigKey(
+        key, Kind.STRING, "", "Unknown key: stored without effect, its value is hidden."
+    )

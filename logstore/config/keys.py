@@ -1,6 +1,6 @@
-"""Configuration keys: types, ranges, synonyms, origins, releases, and how values are read.
+"""Configuration keys: types, ranges, synonyms, origins, releases, and the parsing of values.
 
-The keys themselves are the rows of `topic_keys` and `broker_keys`.
+The keys are listed in `topic_keys` and `broker_keys`.
 """
 
 from __future__ import annotations
@@ -31,20 +31,20 @@ KAFKA_ORIGINS = {
     ORIGIN_BROKER: "STATIC_BROKER_CONFIG",
     ORIGIN_DEFAULT: "DEFAULT_CONFIG",
 }
-"""Kafka's names of the origins (ConfigEntry.ConfigSource)."""
+"""Origin → Kafka's name for it (ConfigEntry.ConfigSource)."""
 
 
 # -- keys and their values -----------------------------------------------------------------------
 
 Value = bool | int | float | str | tuple[str, ...] | TimestampType
-"""A parsed value; `Kind` says which of these a key has."""
+"""A parsed value; its type depends on the key's `Kind`."""
 
 Ranges = tuple[tuple[float | None, float | None], ...]
-"""Allowed numbers: closed intervals, None for "no bound"; empty allows all."""
+"""Allowed numbers as closed intervals; None is unbounded, an empty tuple allows all."""
 
 
 class Kind(enum.Enum):
-    """Type of a value, by Kafka's name for it."""
+    """The type of a value, with Kafka's name."""
 
     BOOLEAN = "boolean"
     INT = "int"
@@ -57,7 +57,7 @@ class Kind(enum.Enum):
 class Synonym(NamedTuple):
     """A broker key that sets the default of a topic key, after multiplying by `factor`.
 
-    `ranges`, where they are not the topic key's, bind only if it is this key that holds.
+    `ranges` replace the topic key's ranges, and are checked only if this key takes precedence.
     """
 
     key: str
@@ -67,29 +67,29 @@ class Synonym(NamedTuple):
 
 
 class Form(NamedTuple):
-    """The form that a value's text must have: a regular expression, and its meaning in words."""
+    """The format of a value's text: a regular expression and its description."""
 
     pattern: str
     words: str
 
 
 class ConfigKey(NamedTuple):
-    """One key.
+    """A configuration key.
 
     Attributes
     ----------
     default : Value
-        Parsed, as the configuration objects hold it.
+        The parsed default.
     ranges : Ranges
-        For numbers; on top of the 32 or 64 bits of the kind.
+        The range of a number, within the 32 or 64 bits of its kind.
     values : tuple of str
-        For strings and the elements of lists; empty allows all.
+        The allowed strings or list elements; empty allows all.
     synonyms : tuple of Synonym
-        For topic keys, the first that a broker sets holds.
+        The broker keys of a topic key, in order of precedence.
     blank_is_default : bool
-        For strings; an empty one is read as the default.
+        Whether an empty string is the default.
     form : Form, optional
-        For values whose text, as `to_text` returns it, must have a certain form.
+        The required format of the value's text (`to_text`).
     """
 
     key: str
@@ -104,12 +104,12 @@ class ConfigKey(NamedTuple):
 
     @property
     def attribute(self) -> str:
-        """The Python name: dots become underscores."""
+        """The name as a Python attribute, with underscores for dots."""
         return self.key.replace(".", "_")
 
     @property
     def range_text(self) -> str:
-        """The allowed values, in words."""
+        """A description of the allowed values."""
         if self.form is not None:
             return self.form.words
         if self.kind is Kind.BOOLEAN:
@@ -124,18 +124,18 @@ class ConfigKey(NamedTuple):
         return " ".join([*parts, bounds]) if bounds else parts[0]
 
     def parse(self, text: str, *, key: str | None = None) -> Value:
-        """Return the value that `text` stands for, by Kafka's rules, blanks around it ignored.
+        """Parse `text` by Kafka's rules, ignoring surrounding blanks.
 
         Parameters
         ----------
         text : str
         key : str, optional
-            The name to complain about, if the value came under another one.
+            The name that the value was set under, for the error.
 
         Raises
         ------
         InvalidConfigurationError
-            Names the key, the value and what is allowed.
+            The value is not allowed; the message has the key, the value and the allowed range.
         """
         text = text.strip()
         value = self._convert(text)
@@ -149,7 +149,7 @@ class ConfigKey(NamedTuple):
     def check(self, value: object) -> None:
         """Raise `InvalidConfigurationError` unless `value` is a parsed value of this key."""
         if value is self.default:
-            return  # nearly all are: the table's own values need no look at each broker's start
+            return  # fast path at each start: nearly all values are defaults
         if not self._has_type(value) or not self._allows(value):
             raise InvalidConfigurationError(
                 f"{self.key} = {value!r} is not allowed: it must be {self.range_text}", key=self.key
@@ -195,7 +195,7 @@ class ConfigKey(NamedTuple):
 
 
 def render(value: Value) -> str:
-    """Return a value as a configuration file spells it; `ConfigKey.parse` reads it back."""
+    """Return the text of a parsed value, as in a configuration file; inverse of `parse`."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, tuple):
@@ -206,9 +206,9 @@ def render(value: Value) -> str:
 
 
 def to_text(value: object) -> str:
-    """Return the text of a value given as Python object.
+    """Return the text of a Python value: a number, boolean, sequence, string or timedelta.
 
-    Numbers, booleans, sequences, strings; of a timedelta the milliseconds.
+    A timedelta is converted to milliseconds.
     """
     if isinstance(value, timedelta):
         value = value / timedelta(milliseconds=1)
@@ -253,7 +253,7 @@ def _range_text(bounds: tuple[float | None, float | None]) -> str:
 
 
 def to_texts(values: Mapping[str, object]) -> dict[str, str]:
-    """Return values as text by the keys they were given under, without blanks around them."""
+    """Convert values to text and strip blanks from keys."""
     return {key.strip(): to_text(value) for key, value in values.items()}
 
 
@@ -261,14 +261,14 @@ def to_texts(values: Mapping[str, object]) -> dict[str, str]:
 
 
 class ReleaseChange(NamedTuple):
-    """A change of a key in a later release of Kafka; None where it left things as they were.
+    """A change of a key in a later release of Kafka; None means unchanged.
 
     Attributes
     ----------
     since : str
-        The release, as `4.0`.
+        The release, such as `4.0`.
     removed : bool
-        Whether the release knows the key no more.
+        Whether the release removed the key.
     """
 
     key: str
@@ -285,16 +285,16 @@ LATER_RELEASES = (
     ReleaseChange("message.timestamp.difference.max.ms", "4.0", removed=True),
     ReleaseChange("num.recovery.threads.per.data.dir", "4.0", default=2),
 )
-"""By topic key, for its broker keys as well; else by broker key. As of Kafka 4.4."""
+"""Changes up to Kafka 4.4; a change of a topic key applies to its broker synonyms as well."""
 
 
 # -- operations of IncrementalAlterConfigs (KIP-339) ---------------------------------------------
 
 
 class Operation(IntEnum):
-    """What is done to a key; the numbers are the protocol's.
+    """An operation on a key, with its number in the protocol.
 
-    DELETE gives it back to its default, APPEND and SUBTRACT change the elements of a list.
+    DELETE restores the default, APPEND and SUBTRACT add and remove elements of a list.
     """
 
     SET = 0
@@ -303,7 +303,7 @@ class Operation(IntEnum):
     SUBTRACT = 3
 
 
-def applied_operations(
+def apply_operations(
     operations: Iterable[tuple[str, Operation, object]],
     keys: Mapping[str, ConfigKey],
     now: Mapping[str, str],
@@ -313,16 +313,16 @@ def applied_operations(
     Parameters
     ----------
     operations : iterable
-        Key, operation, value.
+        Tuples of key, operation and value.
     keys : mapping
-        Those that there are.
+        All known keys.
     now : mapping
-        The values in force as text, to which lists are added; defaults may be left out.
+        The effective values as text, which APPEND and SUBTRACT change; may omit defaults.
 
     Raises
     ------
     InvalidConfigurationError
-        A key is no list that could be added to.
+        APPEND or SUBTRACT of a key that is not a list.
     """
     values: dict[str, object] = {}
     unset = []
@@ -336,12 +336,12 @@ def applied_operations(
                 raise InvalidConfigurationError(
                     f"Can't {operation.name} to key {key} because its type is not LIST."
                 )
-            in_force = now.get(key, render(keys[key].default))
-            before = [each for each in in_force.split(",") if each]
-            changed = [each for each in str(value).split(",") if each]
+            effective = now.get(key, render(keys[key].default))
+            before = [each for each in effective.split(",") if each]
+            operand = [each for each in str(value).split(",") if each]
             if operation is Operation.APPEND:
-                after = [*before, *(each for each in changed if each not in before)]
+                after = [*before, *(each for each in operand if each not in before)]
             else:
-                after = [each for each in before if each not in changed]
+                after = [each for each in before if each not in operand]
             values[key] = ",".join(after)
     return values, unset

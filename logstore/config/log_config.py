@@ -1,4 +1,4 @@
-"""The configuration in force for one log, every value resolved.
+"""The effective configuration of a log.
 
 Source: docs/spec/storage-format.md §16, docs/spec/cleaner.md §12.
 """
@@ -16,18 +16,18 @@ from logstore.types import INT64_MAX, TimestampType
 
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(field,))
 class Settings:
-    """What `dataclass(frozen=True, kw_only=True)` makes of a class, for less at each start.
+    """Base of configuration classes: `dataclass(frozen=True, kw_only=True)` with a faster import.
 
-    That writes out methods of sixty fields and compiles them, which takes milliseconds; these go
-    through the fields, and serve all such classes.
+    `dataclass` generates and compiles methods for sixty fields, which takes milliseconds at each
+    start. The methods here loop over the fields and are shared by all subclasses.
     """
 
     def __init_subclass__(cls) -> None:
         dataclass(init=False, repr=False, eq=False)(cls)
 
     def __init__(self, **values: object) -> None:
-        attributes = self.__dict__  # which `__setattr__` does not guard
-        for each in fields(self):  # type: ignore[arg-type]  # of subclasses, which are dataclasses
+        attributes = self.__dict__  # bypasses `__setattr__`, which raises
+        for each in fields(self):  # type: ignore[arg-type]  # subclasses are dataclasses
             name = each.name
             if name in values:
                 attributes[name] = values.pop(name)
@@ -80,15 +80,15 @@ def _topic(key: str) -> Any:  # noqa: ANN401  # a dataclass default of the field
 
 
 class LogConfig(Settings):
-    """The configuration in force for the logs of one topic.
+    """The effective configuration of a topic's logs.
 
-    Every field is a topic key with its dots turned into underscores; units, ranges and meanings
-    are the rows of `TOPIC_KEYS`. `LogConfig()` is the defaults.
+    Fields are topic keys with underscores for dots (`TOPIC_KEYS`). `LogConfig()` has Kafka's
+    defaults.
 
     Raises
     ------
     InvalidConfigurationError
-        A value is out of its range, or max.compaction.lag.ms < min.compaction.lag.ms.
+        A value is out of range, or max.compaction.lag.ms < min.compaction.lag.ms.
     """
 
     segment_bytes: int = _topic("segment.bytes")
@@ -136,7 +136,7 @@ class LogConfig(Settings):
 
     @cached_property
     def batch_bytes_max(self) -> int:
-        """Bytes above which a batch is refused, by either of the keys that limit it."""
+        """Maximum size of a batch in bytes, by max.message.bytes and segment.bytes."""
         return min(self.max_message_bytes, self.segment_bytes)
 
     @cached_property
@@ -151,7 +151,7 @@ class LogConfig(Settings):
 
     @property
     def winner_keys(self) -> tuple[str, str, str]:
-        """The settings that decide which record of a key wins; equal ones decide alike."""
+        """The settings that determine which record of a key survives compaction."""
         return (
             self.compaction_strategy,
             self.compaction_strategy_header,
@@ -160,28 +160,28 @@ class LogConfig(Settings):
 
     @cached_property
     def max_segment_ms(self) -> int:
-        """Age in ms at which a segment is rolled: a compacted log must keep its maximum lag."""
+        """Age in ms at which a segment is rolled, limited by max.compaction.lag.ms if compacted."""
         if not self.compact:
             return self.segment_ms
         return min(self.segment_ms, self.max_compaction_lag_ms)
 
     @cached_property
     def timestamp_before_max_ms(self) -> int:
-        """Most ms that a create time may lie in the past; the deprecated key may set it."""
+        """Maximum age of a create time in ms, from the deprecated key if that sets it."""
         if self.message_timestamp_before_max_ms != INT64_MAX:
             return self.message_timestamp_before_max_ms
         return self.message_timestamp_difference_max_ms
 
     @cached_property
     def timestamp_after_max_ms(self) -> int:
-        """Most ms that a create time may lie in the future; the deprecated key may set it."""
+        """Maximum time in ms by which a create time may be in the future, as above."""
         if self.message_timestamp_after_max_ms != INT64_MAX:
             return self.message_timestamp_after_max_ms
         return self.message_timestamp_difference_max_ms
 
 
 class LagSetting(NamedTuple):
-    """A number, the name to complain of it under, and who set it, if there is a choice."""
+    """A compaction lag, the key to name in errors, and the origin of the value if known."""
 
     key: str
     value: int
@@ -189,7 +189,7 @@ class LagSetting(NamedTuple):
 
 
 def check_lags(low: LagSetting, high: LagSetting) -> None:
-    """Raise `InvalidConfigurationError` unless the larger lag is at least the smaller one."""
+    """Raise `InvalidConfigurationError` if the maximum lag is below the minimum lag."""
     if high.value >= low.value:
         return
     sources = f": the first is {high.source}, the second {low.source}" if high.source else ""

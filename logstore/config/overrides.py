@@ -1,8 +1,8 @@
-"""A topic's own values, checked, changed, and laid over the broker's.
+"""Topic overrides: validation, changes, and resolution against broker settings.
 
-A topic's value comes from its override, else from the broker key that stands for it, else from
-the table (`logstore.config.topic_keys`). Values are read as Kafka reads them; what cannot be
-obeyed is refused here, once, so that the rest of the engine trusts what it is handed.
+A topic's value is its override, else the value of its first broker synonym that is set, else the
+default in `logstore.config.topic_keys`. Values are parsed as in Kafka and validated only here; the
+rest of the engine relies on it.
 Source: docs/spec/storage-format.md §16, docs/spec/cleaner.md §12; for the order of layers Kafka's
 ConfigHelper and DynamicBrokerConfig, 3.9.
 """
@@ -35,7 +35,7 @@ from logstore.config.keys import (
     to_texts,
 )
 from logstore.config.log_config import MAX_LAG, MIN_LAG, LagSetting, LogConfig, check_lags
-from logstore.config.suggest import nearest_topic_key, suggesting
+from logstore.config.suggest import nearest_topic_key, suggestion
 from logstore.config.topic_keys import TOPIC_KEYS
 from logstore.config.units import without_unit
 from logstore.errors import InvalidConfigurationError
@@ -49,12 +49,12 @@ _DEFAULTS = {
     "segment.jitter.ms": None,
     "flush.ms": None,
 }
-"""Topic key → the broker key that has its default, and its value, where that is not the first
-synonym: the finer units of a broker's key have no default of their own."""
+"""Topic key → the broker key with its default and the default, if that is not the first synonym:
+in Kafka the finer units have no default."""
 
 
 class LayeredValue(NamedTuple):
-    """A value as one layer has it: under which key, as text, and the layer's origin."""
+    """A value in one layer: the key it is set under, its text, and the layer's origin."""
 
     key: str
     value: str
@@ -62,7 +62,7 @@ class LayeredValue(NamedTuple):
 
 
 def dynamic_layers(key: str, config: BrokerConfig) -> Iterator[LayeredValue]:
-    """Yield what was set under a broker key while the broker runs: for it, then for all."""
+    """Yield the dynamic values of a broker key: the broker's, then the cluster-wide one."""
     if config.dynamic is not None:
         if key in config.dynamic.broker:
             yield LayeredValue(key, config.dynamic.broker[key], ORIGIN_DYNAMIC_BROKER)
@@ -71,15 +71,15 @@ def dynamic_layers(key: str, config: BrokerConfig) -> Iterator[LayeredValue]:
 
 
 def layers_below_topic(row: ConfigKey, config: BrokerConfig) -> Iterator[LayeredValue]:
-    """Yield what broker keys say for a topic key, the layer in force first, the default last."""
+    """Yield the values of a topic key's broker synonyms, effective one first, default last."""
     if row.synonyms:
         yield from dynamic_layers(row.synonyms[0].key, config)
     static = config if config.dynamic is None else config.dynamic.static
-    named = [each.key for each in row.synonyms if each.key in static.given]
-    for key in named:
+    given_keys = [each.key for each in row.synonyms if each.key in static.given]
+    for key in given_keys:
         yield LayeredValue(key, static.given[key], ORIGIN_BROKER)
-    if not named and (found := static.topic_defaults.get(row.key)) is not None:
-        yield LayeredValue(found.broker_key, render(found.value), ORIGIN_BROKER)
+    if not given_keys and (setting := static.topic_defaults.get(row.key)) is not None:
+        yield LayeredValue(setting.broker_key, render(setting.value), ORIGIN_BROKER)
     if (default := _DEFAULTS.get(row.key, _own_default(row))) is not None:
         yield LayeredValue(*default, ORIGIN_DEFAULT)
 
@@ -89,29 +89,29 @@ def _own_default(row: ConfigKey) -> tuple[str, str] | None:
 
 
 def layers_of_broker_key(row: ConfigKey, config: BrokerConfig) -> list[LayeredValue]:
-    """Return what the layers say of a key that is the broker's alone; empty if it has no value."""
+    """Return the values of a key that is not a topic synonym; empty if it has no value."""
     static = config if config.dynamic is None else config.dynamic.static
     value = getattr(static, row.attribute, None)
     if value is None:
         return []
-    found = list(dynamic_layers(row.key, config))
+    layers = list(dynamic_layers(row.key, config))
     if row.key in static.given or value != row.default:
-        found.append(LayeredValue(row.key, render(value), ORIGIN_BROKER))
-    found.append(LayeredValue(row.key, render(row.default), ORIGIN_DEFAULT))
-    return found
+        layers.append(LayeredValue(row.key, render(value), ORIGIN_BROKER))
+    layers.append(LayeredValue(row.key, render(row.default), ORIGIN_DEFAULT))
+    return layers
 
 
 class BrokerSetting(NamedTuple):
-    """A broker key with its value in force; None for the finer unit of a key that nobody set.
+    """A broker key with its effective value; None for an unset synonym without a default.
 
     Attributes
     ----------
     row : ConfigKey
-        Under the broker's name.
+        The key's row, under its broker name.
     layers : tuple of LayeredValue
-        That in force first; those of its topic key where it has one.
+        The values in all layers, effective one first; for a synonym, the topic key's.
     is_sensitive : bool
-        Whether the value is hidden; `value` is None and there are no layers.
+        Whether the value is hidden; then `value` is None and `layers` is empty.
     """
 
     row: ConfigKey
@@ -122,9 +122,9 @@ class BrokerSetting(NamedTuple):
 
 
 def describe_broker(config: BrokerConfig) -> Iterator[BrokerSetting]:
-    """Yield every broker key's effective value, its origin, and the layers below.
+    """Yield the effective value, origin and layers of every broker key.
 
-    Keys without effect and unknown keys follow, if they were set.
+    Dynamic keys without effect and unknown keys follow.
     """
     for row in BROKER_KEYS.values():
         if layers := layers_of_broker_key(row, config):
@@ -133,8 +133,8 @@ def describe_broker(config: BrokerConfig) -> Iterator[BrokerSetting]:
         layers = list(layers_below_topic(topic_row, config))
         for synonym in topic_row.synonyms:
             row = topic_row._replace(key=synonym.key)
-            found = next((each for each in layers if each.key == synonym.key), None)
-            value, origin = (None, ORIGIN_DEFAULT) if found is None else found[1:]
+            layer = next((each for each in layers if each.key == synonym.key), None)
+            value, origin = (None, ORIGIN_DEFAULT) if layer is None else layer[1:]
             yield BrokerSetting(row, value, origin, tuple(layers))
     if config.dynamic is not None:
         for key in {**config.dynamic.cluster, **config.dynamic.broker}:
@@ -143,7 +143,7 @@ def describe_broker(config: BrokerConfig) -> Iterator[BrokerSetting]:
 
 
 def _setting_of(key: str, layers: tuple[LayeredValue, ...]) -> BrokerSetting:
-    """Return a key that was set while the broker runs, in at least one layer."""
+    """Return the setting of a key with at least one dynamic value."""
     top = layers[0]
     if is_unknown_broker_key(key):
         return BrokerSetting(unknown_broker_key(key), None, top.origin, (), is_sensitive=True)
@@ -151,31 +151,31 @@ def _setting_of(key: str, layers: tuple[LayeredValue, ...]) -> BrokerSetting:
 
 
 def describe_cluster_wide(config: BrokerConfig) -> Iterator[BrokerSetting]:
-    """Yield what was set for all brokers, and nothing else (Kafka's `<default>` broker)."""
+    """Yield the cluster-wide dynamic settings (Kafka's `<default>` broker)."""
     cluster = {} if config.dynamic is None else config.dynamic.cluster
     for key, value in cluster.items():
         yield _setting_of(key, (LayeredValue(key, value, ORIGIN_DYNAMIC_DEFAULT),))
 
 
 HIDDEN = "(hidden)"
-"""Shown for a value that may be a secret."""
+"""Placeholder for a value that may be a secret."""
 
 
 # -- topics ---------------------------------------------------------------------------------------
 
 
 class ConfigValue(NamedTuple):
-    """One effective value: as text, where it comes from, and what it means.
+    """An effective value as text, its origin, and the documentation of its key.
 
     Attributes
     ----------
     origin : str
-        `topic`, `dynamic broker` (set for the broker while it runs), `dynamic default` (set so
-        for all brokers), `broker` (its file) or `default`.
+        `topic`, `dynamic broker`, `dynamic default` (cluster-wide), `broker` (static) or
+        `default`.
     broker_key : str or None
-        The key that says it for all topics.
+        The broker key that sets the value.
     layers : tuple of LayeredValue
-        What each layer says, that in force first.
+        The values in all layers, effective one first.
     """
 
     value: str
@@ -186,14 +186,14 @@ class ConfigValue(NamedTuple):
 
 
 class Overrides(Mapping[str, str]):
-    """A topic's own values, each checked by itself, under today's names.
+    """A topic's overrides under their current names, each validated by itself.
 
-    As a mapping they are text, spelled as Kafka does, fit to be stored.
+    As a mapping, the values are text in Kafka's form, as stored.
 
     Attributes
     ----------
     parsed : Mapping of str to Value
-        The values that the engine goes by; nobody parses them again.
+        The parsed values.
     """
 
     __slots__ = ("parsed",)
@@ -218,25 +218,25 @@ class Overrides(Mapping[str, str]):
 
 
 def parse_overrides(overrides: Mapping[str, object]) -> tuple[Overrides, tuple[str, ...]]:
-    """Check a topic's overrides one by one and give them their names of today.
+    """Validate topic overrides one by one and translate old names.
 
     Parameters
     ----------
     overrides : Mapping
-        Topic keys; values as text, times and sizes also with a unit (`logstore.config.units`),
-        or as Python numbers, booleans, lists and, for times, timedeltas. `Overrides` are returned
-        as they are.
+        Topic keys and their values: text, in which times and sizes may have a unit
+        (`logstore.config.units`), or Python numbers, booleans, lists and, for times, timedeltas.
+        `Overrides` are returned unchanged.
 
     Returns
     -------
     overrides : Overrides
     notes : tuple of str
-        Which old names were translated.
+        Notes on translated old names.
 
     Raises
     ------
     InvalidConfigurationError
-        A key is unknown (the message has the nearest one), or a value is not allowed.
+        A key is unknown, or a value is not allowed.
     """
     if isinstance(overrides, Overrides):
         return overrides, ()
@@ -259,20 +259,20 @@ def parse_overrides(overrides: Mapping[str, object]) -> tuple[Overrides, tuple[s
 def effective_config(
     overrides: Mapping[str, object], broker: BrokerConfig | None = None
 ) -> LogConfig:
-    """Return the configuration in force for a topic.
+    """Return the effective configuration of a topic.
 
     Parameters
     ----------
     overrides : Mapping
-        The topic's own values, as `parse_overrides` takes them.
+        The topic's overrides, as for `parse_overrides`.
     broker : BrokerConfig, optional
-        Where the topic says nothing; Kafka's defaults if None.
+        The configuration with the topic defaults; Kafka's defaults if None.
 
     Raises
     ------
     InvalidConfigurationError
-        A key is unknown, a value is not allowed, or two values contradict each other; the
-        message of the last says where each comes from.
+        A key is unknown, a value is not allowed, or two values contradict each other; then the
+        message has the origin of both.
     """
     values = _resolve(overrides, broker or BrokerConfig())
     check_lags(values[MIN_LAG].setting(MIN_LAG), values[MAX_LAG].setting(MAX_LAG))
@@ -282,44 +282,43 @@ def effective_config(
     return LogConfig(**fields)
 
 
-def altered_overrides(
+def alter_overrides(
     overrides: Mapping[str, str],
     set: Mapping[str, object],
     unset: Iterable[str],
     broker: BrokerConfig | None = None,
 ) -> tuple[Overrides, tuple[str, ...]]:
-    """Return a topic's overrides after a change, checked as a whole.
+    """Return a topic's overrides after a change, validated as a whole.
 
     Parameters
     ----------
     overrides : Mapping
-        The topic's own values before the change.
+        The topic's overrides before the change.
     set : Mapping
-        Topic keys that get a value, as `parse_overrides` takes them.
+        Values to set, as for `parse_overrides`.
     unset : iterable of str
-        Topic keys that go back to the broker's value or the default; one that the topic does
-        not override is no mistake.
+        Topic keys to restore to the broker's value; they need not be overridden.
     broker : BrokerConfig, optional
-        The settings that the result is checked together with.
+        The configuration with the topic defaults.
 
     Returns
     -------
     overrides : Overrides
     notes : tuple of str
-        Which old names in the change were translated.
+        Notes on translated old names in the change.
 
     Raises
     ------
     InvalidConfigurationError
-        A key is unknown, set and unset at once, a value is not allowed, or the result, with
-        what the broker says, contradicts itself.
+        A key is unknown, a key is both set and unset, a value is not allowed, or effective
+        values contradict each other.
     """
     changes, notes = parse_overrides(set)
     removed: list[str] = []
     old_names: list[str] = []
     for name in unset:
         key, _ = translate_policy(name.strip(), "", "cleanup.policy", old_names)
-        # A stored key can be taken out again, whoever stored it.
+        # Any stored key can be removed, including one that this engine does not know.
         if key not in STORED_TOPIC_KEYS and key not in overrides:
             raise _unknown_topic_key(key)
         if key in changes:
@@ -332,7 +331,7 @@ def altered_overrides(
 
 
 def _without(overrides: Mapping[str, str], replaced: Set[str]) -> Overrides:
-    """Return overrides but for some, which may be what is wrong with them."""
+    """Return overrides without the replaced keys, which may be invalid."""
     if isinstance(overrides, Overrides):
         return Overrides({k: v for k, v in overrides.parsed.items() if k not in replaced})
     return parse_overrides({k: text for k, text in overrides.items() if k not in replaced})[0]
@@ -341,11 +340,11 @@ def _without(overrides: Mapping[str, str], replaced: Set[str]) -> Overrides:
 def describe(
     overrides: Mapping[str, object], broker: BrokerConfig | None = None
 ) -> dict[str, ConfigValue]:
-    """Return every topic key's effective value as text, its origin and its meaning.
+    """Return the effective value, origin and documentation of every topic key.
 
     Keys without effect (`INERT_TOPIC_KEYS`) follow, if the topic sets them.
 
-    Raises as `effective_config` does, contradictions apart: what is in force can be shown.
+    Raises as `effective_config` does, except that values may contradict each other.
     """
     broker = broker or BrokerConfig()
     own = parse_overrides(overrides)[0]
@@ -364,9 +363,9 @@ def describe(
 
 
 def describe_broker_values(broker: BrokerConfig) -> dict[str, ConfigValue]:
-    """Return every broker key that has a value: its value as text, its origin and its meaning.
+    """Return the effective value, origin and documentation of every broker key with a value.
 
-    The value of an unknown key is hidden: it may be a secret.
+    The value of an unknown key is hidden, since it may be a secret.
     """
     return {
         each.row.key: ConfigValue(value, each.origin, each.row.doc, None, each.layers)
@@ -409,15 +408,15 @@ def _resolve(overrides: Mapping[str, object], broker: BrokerConfig) -> dict[str,
 def _unknown_topic_key(key: str) -> InvalidConfigurationError:
     if (reason := NOT_OFFERED_TO_TOPICS.get(key)) is not None:
         return InvalidConfigurationError(
-            f"topic configuration {key!r} of Kafka's is not offered here: {reason}", key=key
+            f"Kafka's topic configuration {key!r} is not supported: {reason}", key=key
         )
     near = nearest_topic_key(key)
     return InvalidConfigurationError(
-        f"unknown topic configuration {key!r}{suggesting(near)}", key=key, nearest=near
+        f"unknown topic configuration {key!r}{suggestion(near)}", key=key, nearest=near
     )
 
 
-# -- limits for those who read files without a log ------------------------------------------------
+# -- limits for readers of files without a log ----------------------------------------------------
 
 
 def _default(key: str) -> int:
@@ -427,14 +426,14 @@ def _default(key: str) -> int:
 
 
 class ReadLimits(NamedTuple):
-    """Bytes that may be read at once.
+    """Limits of memory for reading files.
 
     Attributes
     ----------
     batch_bytes : int
-        To which a compressed batch may unfold: `logstore.decompression.max.bytes`.
+        Maximum size of a decompressed batch: `logstore.decompression.max.bytes`.
     small_file_bytes : int
-        Of a checkpoint, a snapshot and the like: `logstore.small.file.max.bytes`.
+        Maximum size of checkpoints, snapshots and the like: `logstore.small.file.max.bytes`.
     """
 
     batch_bytes: int = _default("logstore.decompression.max.bytes")
@@ -442,6 +441,6 @@ class ReadLimits(NamedTuple):
 
     @classmethod
     def of(cls, config: BrokerConfig) -> ReadLimits:
-        """Return what a broker of that configuration obeys, for topics that say nothing."""
+        """Return the limits of a broker for topics without overrides."""
         topic = effective_config({}, config)
         return cls(topic.logstore_decompression_max_bytes, config.logstore_small_file_max_bytes)

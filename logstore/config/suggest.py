@@ -1,4 +1,4 @@
-"""The key that was meant, for one that is unknown."""
+"""Suggestions for unknown names: the most similar known one."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from logstore.config.broker_keys import BROKER_KEYS
 from logstore.config.topic_keys import TOPIC_KEYS
 
 _CUTOFF = 0.7
-"""Least likeness of a suggestion: one letter of four may be wrong, or two be swapped."""
+"""Minimum similarity of a suggestion: one wrong letter of four, or two swapped ones."""
 
 
 def nearest_topic_key(key: str) -> str | None:
-    """Return the topic key that was meant: a broker synonym's own, or a similar one."""
+    """Return the topic key of a broker synonym, else the most similar topic key, if any."""
     for row in TOPIC_KEYS.values():
         if any(synonym.key == key for synonym in row.synonyms):
             return row.key
@@ -20,28 +20,25 @@ def nearest_topic_key(key: str) -> str | None:
 
 
 def nearest_broker_key(key: str) -> str | None:
-    """Return the broker key that was meant: a topic key's synonym, or a similar one."""
+    """Return the broker synonym of a topic key, else the most similar broker key, if any."""
     if key in TOPIC_KEYS:
         return TOPIC_KEYS[key].synonyms[0].key
     return nearest(key, BROKER_KEYS)
 
 
 def and_nearest(name: str, names: Iterable[str]) -> str:
-    """Return the words that end a message about an unknown name; empty if none is similar."""
-    return suggesting(nearest(name, names))
+    """Return a suggestion to append to an error about an unknown name; empty if none is similar."""
+    return suggestion(nearest(name, names))
 
 
-def suggesting(near: str | None) -> str:
-    """Return the words that suggest a name at the end of a message; empty without one."""
+def suggestion(near: str | None) -> str:
+    """Return the text that suggests `near` at the end of an error; empty if None."""
     return "" if near is None else f"; the nearest is {near!r}"
 
 
 def nearest(key: str, names: Iterable[str]) -> str | None:
-    """Return the name that is most similar, or the shortest that begins with `key`.
-
-    None if all names are unrelated: a wrong suggestion misleads more than none.
-    """
-    import difflib  # only a mistake needs it
+    """Return the most similar name, else the shortest one that starts with `key`, else None."""
+    import difflib  # lazy: needed for errors only
 
     known = list(names)
     similar = difflib.get_close_matches(key, known, n=1, cutoff=_CUTOFF)

@@ -1,7 +1,7 @@
 """Topic keys: type, default, range, broker synonyms, meaning.
 
-The broker synonyms give the default of every topic and stand in Kafka's order of precedence.
-Ranges are data, since Kafka's releases differ in them: the rows are those of Kafka 3.9.
+The broker synonyms set the defaults of all topics and are listed in Kafka's order of precedence.
+Ranges are data because Kafka's releases differ in them; these rows are Kafka 3.9's.
 Source: docs/spec/storage-format.md §16, docs/spec/cleaner.md §12 and §13.1.
 """
 
@@ -24,8 +24,8 @@ _TOPIC_ROWS = (
         "segment.bytes",
         Kind.INT,
         1 << 30,
-        "Bytes that a segment may hold: an append that would exceed them starts a new one, a "
-        "larger append is refused (RECORD_LIST_TOO_LARGE).",
+        "Maximum size of a segment in bytes. An append that would exceed it rolls the segment; "
+        "a larger append is rejected (RECORD_LIST_TOO_LARGE).",
         ((14, None),),
         synonyms=(Synonym("log.segment.bytes"),),
     ),
@@ -33,8 +33,8 @@ _TOPIC_ROWS = (
         "segment.ms",
         Kind.LONG,
         WEEK_MS,
-        "Age in ms, from the segment's first batch to the append by their timestamps, above "
-        "which an append starts a new segment; an idle one stays open.",
+        "Maximum age of a segment in ms, from the timestamp of its first batch to the "
+        "appended batch's. An append rolls an older segment; an idle one stays open.",
         AT_LEAST_1,
         synonyms=(
             Synonym("log.roll.ms"),
@@ -45,8 +45,8 @@ _TOPIC_ROWS = (
         "segment.jitter.ms",
         Kind.LONG,
         0,
-        "Most ms taken off segment.ms, drawn anew for each segment, so that logs do not all "
-        "roll together; never more than segment.ms itself.",
+        "Maximum random jitter in ms subtracted from segment.ms, drawn for each segment, so "
+        "that logs do not all roll at once; at most segment.ms.",
         AT_LEAST_0,
         synonyms=(
             Synonym("log.roll.jitter.ms"),
@@ -57,8 +57,8 @@ _TOPIC_ROWS = (
         "segment.index.bytes",
         Kind.INT,
         10 << 20,
-        "Bytes reserved for each index of the active segment, trimmed when it is closed; a "
-        "full index closes it. Below 24 every append starts a new segment.",
+        "Bytes preallocated for each index of the active segment, trimmed when it is rolled. A "
+        "full index rolls the segment; below 24, every append does.",
         ((4, None),),
         synonyms=(Synonym("log.index.size.max.bytes"),),
     ),
@@ -66,8 +66,8 @@ _TOPIC_ROWS = (
         "index.interval.bytes",
         Kind.INT,
         4096,
-        "Bytes of log after which the next batch gets an index entry: less finds faster and "
-        "takes larger indexes, 0 indexes every batch but the first.",
+        "Bytes of log between index entries. A smaller interval makes lookups faster and "
+        "indexes larger; 0 indexes every batch but the first.",
         AT_LEAST_0,
         synonyms=(Synonym("log.index.interval.bytes"),),
     ),
@@ -75,8 +75,8 @@ _TOPIC_ROWS = (
         "flush.messages",
         Kind.LONG,
         INT64_MAX,
-        "Unflushed records at which an append forces the log to disk before it returns; 1: "
-        "every append. Rolling and closing do so in any case.",
+        "Number of unflushed records at which an append flushes the log before it returns; 1 "
+        "flushes every append. Rolling and closing always flush.",
         AT_LEAST_1,
         synonyms=(Synonym("log.flush.interval.messages"),),
     ),
@@ -84,8 +84,8 @@ _TOPIC_ROWS = (
         "flush.ms",
         Kind.LONG,
         INT64_MAX,
-        "Time in ms after which unflushed records are forced to disk, looked at every "
-        "log.flush.scheduler.interval.ms; by default rolling and closing alone do so.",
+        "Maximum time in ms that records stay unflushed, checked every "
+        "log.flush.scheduler.interval.ms. By default only rolling and closing flush.",
         AT_LEAST_0,
         synonyms=(
             Synonym("log.flush.interval.ms"),
@@ -96,16 +96,16 @@ _TOPIC_ROWS = (
         "retention.bytes",
         Kind.LONG,
         -1,
-        "Bytes that a partition keeps under policy delete: the oldest segment goes while the "
-        "others still hold as many. 0 keeps none, any negative number all.",
+        "Maximum size of a partition in bytes under policy delete. The oldest segment is "
+        "deleted if the rest hold at least this much. Negative: no limit.",
         synonyms=(Synonym("log.retention.bytes"),),
     ),
     ConfigKey(
         "retention.ms",
         Kind.LONG,
         WEEK_MS,
-        "Age in ms above which a segment goes under policy delete, by its newest record: one "
-        "dated ahead holds it and all after it. 0: all before now, -1: never.",
+        "Age in ms above which policy delete removes a segment, by its largest timestamp. One "
+        "in the future keeps it and all later segments. -1: no limit.",
         ((-1, None),),
         synonyms=(
             Synonym("log.retention.ms", ranges=((None, -1), (1, None))),
@@ -117,8 +117,8 @@ _TOPIC_ROWS = (
         "max.message.bytes",
         Kind.INT,
         1_048_588,
-        "Largest batch in bytes, header included and compressed as stored, that a client may "
-        "append; a larger one is refused (MESSAGE_TOO_LARGE).",
+        "Largest batch in bytes, with its header and as stored (after compression), that a "
+        "client may append; a larger one is rejected (MESSAGE_TOO_LARGE).",
         AT_LEAST_0,
         synonyms=(Synonym("message.max.bytes"),),
     ),
@@ -126,8 +126,8 @@ _TOPIC_ROWS = (
         "delete.retention.ms",
         Kind.LONG,
         DAY_MS,
-        "Time in ms that tombstones and markers stay after the cleaning that first met them; "
-        "who reads longer than this from the start may miss deletions.",
+        "Time in ms that tombstones and markers are kept after their first cleaning. A "
+        "consumer that reads from the start for longer may miss deletions.",
         AT_LEAST_0,
         synonyms=(Synonym("log.cleaner.delete.retention.ms"),),
     ),
@@ -135,8 +135,8 @@ _TOPIC_ROWS = (
         "min.compaction.lag.ms",
         Kind.LONG,
         0,
-        "Age in ms, by its newest record, below which a segment is not compacted, so that "
-        "every version stays readable; 0: the active one alone is safe.",
+        "Minimum age in ms, by its largest timestamp, at which a segment may be compacted. 0: "
+        "every segment but the active one.",
         AT_LEAST_0,
         synonyms=(Synonym("log.cleaner.min.compaction.lag.ms"),),
     ),
@@ -144,8 +144,8 @@ _TOPIC_ROWS = (
         "max.compaction.lag.ms",
         Kind.LONG,
         INT64_MAX,
-        "Age in ms at which records are compacted whatever the dirty ratio (KIP-354), the "
-        "active segment being rolled for it; not below min.compaction.lag.ms.",
+        "Age in ms at which records are due for compaction at any dirty ratio (KIP-354); the "
+        "active segment is rolled for it. Not below min.compaction.lag.ms.",
         AT_LEAST_1,
         synonyms=(Synonym("log.cleaner.max.compaction.lag.ms"),),
     ),
@@ -153,8 +153,8 @@ _TOPIC_ROWS = (
         "file.delete.delay.ms",
         Kind.LONG,
         MINUTE_MS,
-        "Time in ms that files renamed to .deleted, and folders renamed to -delete, stay for "
-        "readers still at work; an orderly stop removes the files at once.",
+        "Time in ms that .deleted files and -delete directories are kept for readers that "
+        "still use them. A clean shutdown removes the files at once.",
         AT_LEAST_0,
         synonyms=(Synonym("log.segment.delete.delay.ms"),),
     ),
@@ -162,8 +162,8 @@ _TOPIC_ROWS = (
         "min.cleanable.dirty.ratio",
         Kind.DOUBLE,
         0.5,
-        "Dirty part of a log above which it is cleaned: 0 at the first dirty byte, 1 never. "
-        "Lower wastes less space and rewrites more often.",
+        "Ratio of dirty bytes to all bytes above which a log is cleaned; 1 never. A lower "
+        "ratio wastes less space but rewrites the log more often.",
         RATIO,
         synonyms=(Synonym("log.cleaner.min.cleanable.ratio"),),
     ),
@@ -171,8 +171,8 @@ _TOPIC_ROWS = (
         "cleanup.policy",
         Kind.LIST,
         (DELETE,),
-        "What may remove records: delete (by age and size), compact (all but the newest of a "
-        "key, and a key is required), both; empty: neither.",
+        "Retention policy of old segments: delete removes them by age and size, compact keeps "
+        "the latest record of each key. Both or neither may be set.",
         values=(COMPACT, DELETE),
         synonyms=(Synonym("log.cleanup.policy"),),
     ),
@@ -180,8 +180,8 @@ _TOPIC_ROWS = (
         "compression.type",
         Kind.STRING,
         "producer",
-        "Codec that batches are stored with: producer keeps the client's, any other "
-        "recompresses what comes differently; markers are never compressed.",
+        "Compression codec of stored batches: producer keeps the client's, any other "
+        "recompresses batches of a different codec. Markers are never compressed.",
         values=("producer", "uncompressed", "gzip", "snappy", "lz4", "zstd"),
         synonyms=(Synonym("compression.type"),),
     ),
@@ -189,7 +189,7 @@ _TOPIC_ROWS = (
         "compression.gzip.level",
         Kind.INT,
         -1,
-        "Level of gzip where the engine compresses, 1 fast to 9 small; -1 is the library's choice.",
+        "Compression level of gzip, from 1 (fastest) to 9 (smallest); -1 is the library's default.",
         ((-1, -1), (1, 9)),
         synonyms=(Synonym("compression.gzip.level"),),
     ),
@@ -197,7 +197,7 @@ _TOPIC_ROWS = (
         "compression.lz4.level",
         Kind.INT,
         9,
-        "Level of lz4 where the engine compresses, 1 fast to 17 small.",
+        "Compression level of lz4, from 1 (fastest) to 17 (smallest).",
         ((1, 17),),
         synonyms=(Synonym("compression.lz4.level"),),
     ),
@@ -205,8 +205,8 @@ _TOPIC_ROWS = (
         "compression.zstd.level",
         Kind.INT,
         3,
-        "Level of zstd where the engine compresses, 22 smallest, negative faster still than "
-        "1; 0 is the library's choice.",
+        "Compression level of zstd, up to 22 (smallest); negative levels are faster than 1, 0 "
+        "is the library's default.",
         ((-131_072, 22),),
         synonyms=(Synonym("compression.zstd.level"),),
     ),
@@ -214,16 +214,16 @@ _TOPIC_ROWS = (
         "preallocate",
         Kind.BOOLEAN,
         False,
-        "Whether a new .log takes segment.bytes on the disk at once; what is left over is "
-        "trimmed when the segment is closed.",
+        "Whether to preallocate segment.bytes on disk for a new segment. The unused rest is "
+        "trimmed when the segment is rolled.",
         synonyms=(Synonym("log.preallocate"),),
     ),
     ConfigKey(
         "message.timestamp.type",
         Kind.STRING,
         TimestampType.CREATE_TIME,
-        "Whose time records bear: CreateTime the producer's, LogAppendTime the append's; the "
-        "latter cannot be out of bounds or out of order.",
+        "Timestamp of a record: CreateTime, set by the producer, or LogAppendTime, set by the "
+        "append, which is never out of bounds or out of order.",
         values=tuple(kind.kafka_name for kind in TimestampType),
         synonyms=(Synonym("log.message.timestamp.type"),),
     ),
@@ -231,8 +231,8 @@ _TOPIC_ROWS = (
         "message.timestamp.before.max.ms",
         Kind.LONG,
         INT64_MAX,
-        "Most ms that a record's create time may lie before the append; older ones are "
-        "refused (INVALID_TIMESTAMP), -1 for no time passes.",
+        "Maximum time in ms by which a create time may precede the append; earlier ones are "
+        "rejected (INVALID_TIMESTAMP). Timestamp -1 (none) is accepted.",
         AT_LEAST_0,
         synonyms=(Synonym("log.message.timestamp.before.max.ms"),),
     ),
@@ -240,8 +240,8 @@ _TOPIC_ROWS = (
         "message.timestamp.after.max.ms",
         Kind.LONG,
         INT64_MAX,
-        "Most ms that a record's create time may lie after the append; later ones are refused "
-        "(INVALID_TIMESTAMP), since they hold up retention.",
+        "Maximum time in ms by which a create time may exceed the append; later ones, which "
+        "delay retention, are rejected (INVALID_TIMESTAMP).",
         AT_LEAST_0,
         synonyms=(Synonym("log.message.timestamp.after.max.ms"),),
     ),
@@ -249,8 +249,8 @@ _TOPIC_ROWS = (
         "message.timestamp.difference.max.ms",
         Kind.LONG,
         INT64_MAX,
-        "Deprecated: the limit in ms of message.timestamp.before.max.ms and "
-        "message.timestamp.after.max.ms where these are left without one.",
+        "Deprecated. Limit in ms for message.timestamp.before.max.ms and "
+        "message.timestamp.after.max.ms where they are not set.",
         AT_LEAST_0,
         synonyms=(Synonym("log.message.timestamp.difference.max.ms"),),
     ),
@@ -258,16 +258,16 @@ _TOPIC_ROWS = (
         "unclean.leader.election.enable",
         Kind.BOOLEAN,
         False,
-        "Whether a replica that is not in sync may lead when no other can, and what it lacks be "
-        "lost; in a cluster.",
+        "Whether a replica outside the ISR may be elected leader as a last resort, although "
+        "records it lacks are lost. Applies to a cluster.",
         synonyms=(Synonym("unclean.leader.election.enable"),),
     ),
     ConfigKey(
         "min.insync.replicas",
         Kind.INT,
         1,
-        "Replicas that must be in sync, the leader included, for an append with acks=all; in a "
-        "cluster. Of no more than there are.",
+        "Minimum number of in-sync replicas, including the leader, for acks=all; at most the "
+        "replication factor is required. Applies to a cluster.",
         AT_LEAST_1,
         synonyms=(Synonym("min.insync.replicas"),),
     ),
@@ -275,8 +275,8 @@ _TOPIC_ROWS = (
         "compaction.strategy",
         Kind.STRING,
         "offset",
-        "Which record of a key survives: the one with the highest offset, timestamp, or "
-        "header value (KIP-280), among equals the later; blank: offset.",
+        "Record of a key that compaction keeps: the highest offset, timestamp or header value "
+        "(KIP-280); of equal ones the later. Blank: offset.",
         values=("offset", "timestamp", "header"),
         synonyms=(Synonym("log.cleaner.compaction.strategy"),),
         blank_is_default=True,
@@ -285,16 +285,16 @@ _TOPIC_ROWS = (
         "compaction.strategy.header",
         Kind.STRING,
         "",
-        "Header whose value, a signed big-endian number of 8 bytes, counts under strategy "
-        "header; records without it lose. Blank: as strategy offset.",
+        "Header with the version for strategy header: a signed 8-byte big-endian number. A "
+        "record without it is superseded. Blank: strategy offset.",
         synonyms=(Synonym("log.cleaner.compaction.strategy.header"),),
     ),
     ConfigKey(
         "logstore.compaction.strategy.header.encoding",
         Kind.STRING,
         "long",
-        "This engine's own: how that header's value is written: long, 8 bytes as KIP-280 has it, "
-        "or varlong, a zigzag number of up to 10 bytes as record fields are.",
+        "Not in Kafka. Encoding of the version header: long, 8 bytes as in KIP-280, or "
+        "varlong, a zigzag varint of up to 10 bytes.",
         values=("long", "varlong"),
         synonyms=(Synonym("logstore.compaction.strategy.header.encoding"),),
         blank_is_default=True,
@@ -303,8 +303,8 @@ _TOPIC_ROWS = (
         "logstore.decompression.max.bytes",
         Kind.INT,
         256 << 20,
-        "This engine's own: bytes that one compressed batch may unfold to; one that claims "
-        "more is taken for damage before the memory is.",
+        "Not in Kafka. Maximum size in bytes of a decompressed batch. A larger one is treated "
+        "as corrupt before memory is allocated.",
         AT_LEAST_1,
         synonyms=(Synonym("logstore.decompression.max.bytes"),),
     ),
@@ -312,8 +312,8 @@ _TOPIC_ROWS = (
         "logstore.batch.max.records",
         Kind.INT,
         1_000_000,
-        "This engine's own: records that a batch may have when it is appended; larger batches that "
-        "a log holds already are read.",
+        "Not in Kafka. Maximum number of records in an appended batch. Larger batches that are "
+        "already in a log can be read.",
         AT_LEAST_1,
         synonyms=(Synonym("logstore.batch.max.records"),),
     ),

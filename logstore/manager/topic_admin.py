@@ -7,8 +7,8 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from logstore.config.dynamic import Layer, own_layer, reconfigured, with_layer
-from logstore.config.overrides import altered_overrides, effective_config
+from logstore.config.dynamic import Layer, own_layer, reconfigure, with_layer
+from logstore.config.overrides import alter_overrides, effective_config
 from logstore.errors import (
     InvalidTopicError,
     KafkaStorageError,
@@ -86,7 +86,7 @@ class TopicAdmin:
             raise TopicAlreadyExistsError(f"topic '{name}' already exists")
         if partitions < 1:
             raise InvalidTopicError(f"a topic needs at least 1 partition, not {partitions}")
-        overrides, _ = altered_overrides({}, configs, (), self._catalog.broker_config)
+        overrides, _ = alter_overrides({}, configs, (), self._catalog.broker_config)
         copied = self._registry.partitions_of(name)
         for tp in copied:
             directory = self._registry.directory_of(tp)
@@ -151,7 +151,7 @@ class TopicAdmin:
         topic, before = self._catalog.topic(name), self._catalog.config(name)
         self._registry.check_not_inside(name)
         broker_config = self._catalog.broker_config
-        configs, notes = altered_overrides(topic.configs, set_configs, unset, broker_config)
+        configs, notes = alter_overrides(topic.configs, set_configs, unset, broker_config)
         with self._storing():
             if topic.adopted:
                 topic_id = self._id_of_folders(topic)
@@ -172,7 +172,7 @@ class TopicAdmin:
     def reconfigure(
         self, changes: Mapping[str, object], layer: Layer = Layer.BROKER
     ) -> tuple[str, ...]:
-        """Change broker settings at run time; see `logstore.config.dynamic.reconfigured`.
+        """Change broker settings at run time; see `logstore.config.dynamic.reconfigure`.
 
         The settings are stored and take precedence over the file at the next start. Refused,
         without a change, if the new defaults contradict a topic's configuration.
@@ -208,7 +208,7 @@ class TopicAdmin:
         self, changes: Mapping[str, object], layer: Layer = Layer.BROKER
     ) -> tuple[BrokerConfig, tuple[str, ...]]:
         """Return the result of `reconfigure` without applying it; raises as it does."""
-        config, notes = reconfigured(self._catalog.broker_config, changes, layer)
+        config, notes = reconfigure(self._catalog.broker_config, changes, layer)
         self._catalog.check_defaults(config)
         return config, notes
 

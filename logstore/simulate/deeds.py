@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, fields
 from typing import NamedTuple
 
 from logstore.config.broker_config import BrokerConfig
-from logstore.config.dynamic import reconfigured
-from logstore.config.overrides import altered_overrides
+from logstore.config.dynamic import reconfigure
+from logstore.config.overrides import alter_overrides
 from logstore.config.suggest import and_nearest
 from logstore.config.units import parse_duration
 from logstore.errors import InvalidConfigurationError
@@ -266,11 +266,9 @@ class _Plan:
         name = action.topic
         try:
             if name:
-                changed, _ = altered_overrides(
-                    self._configs[name], action.configs, (), self._broker
-                )
+                changed, _ = alter_overrides(self._configs[name], action.configs, (), self._broker)
                 self._configs[name] = changed
             else:
-                self._broker, _ = reconfigured(self._broker, action.configs, refuse_unknown=True)
+                self._broker, _ = reconfigure(self._broker, action.configs, refuse_unknown=True)
         except InvalidConfigurationError as error:
             yield f"cannot be done: {error}"

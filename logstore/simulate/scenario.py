@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from logstore.config.broker_config import BrokerConfig
-from logstore.config.overrides import altered_overrides, effective_config
+from logstore.config.overrides import alter_overrides, effective_config
 from logstore.config.suggest import and_nearest
 from logstore.config.units import parse_duration
 from logstore.errors import InvalidConfigurationError
@@ -552,7 +552,7 @@ class _Scripted:
 def _scripted(name: str, values: Mapping[str, Any], actions: Sequence[Action]) -> Topic:
     own = {word: value for word, value in values.items() if word not in ("messages", "configs")}
     table = read_table(_Scripted, own, f"topics.{name}.", also=("messages", "configs"))
-    configs, _ = altered_overrides({}, values["configs"], ())
+    configs, _ = alter_overrides({}, values["configs"], ())
     messages = [
         read_table(Message, message, prefix)
         for number, message in enumerate(_tables(values, "messages"))

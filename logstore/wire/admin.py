@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from logstore.config.overrides import altered_overrides, describe
+from logstore.config.overrides import alter_overrides, describe
 from logstore.errors import (
     KAFKA_CODES,
     InvalidTopicError,
@@ -106,7 +106,7 @@ def _create(
     for name, value in configs.items():
         if value is None:
             raise Refusal("INVALID_CONFIG", f"Null value not supported for topic configs: {name}")
-    overrides, _ = altered_overrides({}, configs, (), manager.broker_config)
+    overrides, _ = alter_overrides({}, configs, (), manager.broker_config)
     topic_id = ZERO_UUID
     if not validate_only:
         try:

@@ -11,7 +11,7 @@ from enum import IntEnum
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from logstore.config.dynamic import Layer, is_reconfigurable, own_layer, reconfigured
+from logstore.config.dynamic import Layer, is_reconfigurable, own_layer, reconfigure
 from logstore.config.inert_keys import (
     STORED_BROKER_KEYS,
     STORED_TOPIC_KEYS,
@@ -26,12 +26,12 @@ from logstore.config.keys import (
     ConfigKey,
     Kind,
     Operation,
-    applied_operations,
+    apply_operations,
 )
 from logstore.config.overrides import (
     BrokerSetting,
     LayeredValue,
-    altered_overrides,
+    alter_overrides,
     describe,
     describe_broker,
     describe_cluster_wide,
@@ -306,12 +306,12 @@ def _alter_topic(
         text = f"The topic '{name}' does not exist."
         missing = Refusal("UNKNOWN_TOPIC_OR_PARTITION", text)
     now = {key: row.value for key, row in describe(own, manager.broker_config).items()}
-    values, unset = applied_operations(operations(resource, own), STORED_TOPIC_KEYS, now)
+    values, unset = apply_operations(operations(resource, own), STORED_TOPIC_KEYS, now)
     # As in Kafka, unsetting a key that is not set always succeeds, even for unknown keys.
     unset = [key for key in unset if key in own]
     if validate_only or missing is not None:
         # As in Kafka, an invalid value is reported before an unknown topic.
-        altered_overrides(own, values, unset, manager.broker_config)
+        alter_overrides(own, values, unset, manager.broker_config)
         if missing is not None:
             raise missing
     else:
@@ -332,10 +332,10 @@ def _alter_broker(
     config = session.service.manager.broker_config
     now = {each.row.key: each.value or "" for each in describe_broker(config)}
     own = own_layer(config, layer)
-    values, unset = applied_operations(operations(resource, own), STORED_BROKER_KEYS, now)
+    values, unset = apply_operations(operations(resource, own), STORED_BROKER_KEYS, now)
     unset = [key for key in unset if key in own or not is_unknown_broker_key(key)]
     changes = {**values, **dict.fromkeys(unset)}
     if validate_only:
-        reconfigured(config, changes, layer)
+        reconfigure(config, changes, layer)
     else:
         session.service.nodes.reconfigure(changes, layer)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from logstore.config.overrides import altered_overrides, effective_config
+from logstore.config.overrides import alter_overrides, effective_config
 from logstore.config.suggest import and_nearest
 from logstore.errors import InvalidConfigurationError, InvalidTopicError
 from logstore.names import validate_topic_name
@@ -352,7 +352,7 @@ class Spec:
         InvalidConfigurationError
             One is unknown (with the nearest name), not allowed, or in contradiction to others.
         """
-        changed = replace(self, configs=altered_overrides(self.configs, configs, ())[0])
+        changed = replace(self, configs=alter_overrides(self.configs, configs, ())[0])
         _check_compacts(changed.configs)
         return changed
 
@@ -425,7 +425,7 @@ def from_mapping(tree: Mapping[str, Any], *, must_compact: bool = True) -> Spec:
         for name, value in values.items()
     }
     _refuse_idle(tree, values)
-    values["configs"], _ = altered_overrides(DEFAULT_CONFIGS, dotted(values.get("configs", {})), ())
+    values["configs"], _ = alter_overrides(DEFAULT_CONFIGS, dotted(values.get("configs", {})), ())
     if must_compact:
         _check_compacts(values["configs"])
     return read_table(Spec, values, "", also=("preset",), ready=(*TABLES, "configs"))

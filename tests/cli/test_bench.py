@@ -108,7 +108,7 @@ def test_a_missing_directory_is_wrong_usage(run, temporary, tmp_path):
     ("arguments", "message"),
     (
         (("--size", "12"), "12 is below 64 KiB, the least"),
-        (("--size", "big"), "'big' is no size such as 4096, 64MiB or 1g"),
+        (("--size", "big"), "'big' is not a size such as 4096, 64MiB or 1g"),
         (("--survivors", "0"), "0 is not in the range"),
         (("--strategy", "newest"), "'newest' is not one of"),
         (("--threads", "0"), "0 is not in the range"),

@@ -95,7 +95,10 @@ def test_version(run):
         (("inspect", "--depe"), "--depe"),
         (("inspect", "--format", "xml"), "'xml' is not one of"),
         (("inspect", "--now", "soon"), "'soon' is no time"),
-        (("inspect", "--config-file", "none.properties"), "no configuration file"),
+        (
+            ("inspect", "--config-file", "none.properties"),
+            "file none.properties does not exist",
+        ),
         (("roll",), "Missing argument 'TOPIC'"),
     ),
 )

@@ -175,7 +175,7 @@ def test_empty_directory_has_no_topics(run, data_dir):
     (
         (("create", "a b"), 2, "INVALID_TOPIC_EXCEPTION"),
         (("create", "t", "--config", "retention.mss=1"), 2, "nearest is 'retention.ms'"),
-        (("create", "t", "--config", "retention.ms=7x"), 2, "no duration"),
+        (("create", "t", "--config", "retention.ms=7x"), 2, "not a duration"),
         (("create", "t", "--config", "retention.ms=-2"), 2, "INVALID_CONFIG"),
         (("create", "t", "--config", "retention.ms"), 2, "is not KEY=VALUE"),
         (("create", "t", "--partitions", "0"), 2, "--partitions"),
@@ -387,4 +387,4 @@ def test_keys_without_effect_are_stored_and_described_with_a_note(run):
     assert {key: described[key]["value"] for key in configs} == configs
     assert "without effect here" in " ".join(run("topic", "describe", "t").stdout.split())
     refused = run("topic", "alter", "t", "--set", "remote.storage.enable=true", code=2)
-    assert "there is no tiered storage" in refused.stderr
+    assert "tiered storage is not supported" in refused.stderr

@@ -47,11 +47,11 @@ def fit_directory(
     seed: int | None,
 ) -> Fit:
     """Fit a scenario to what a directory tells, under these configurations."""
-    from logstore.config.overrides import altered_overrides
+    from logstore.config.overrides import alter_overrides
     from logstore.config.topic_keys import TOPIC_KEYS
     from logstore.simulate.fitting import DAYS, fitted
 
-    own, _ = altered_overrides({}, {n: v for n, v in configs if n in TOPIC_KEYS}, ())
+    own, _ = alter_overrides({}, {n: v for n, v in configs if n in TOPIC_KEYS}, ())
     recording = read_directory(settings, path, topics, own)
     broker = {name: value for name, value in configs if name not in TOPIC_KEYS}
     return fitted(

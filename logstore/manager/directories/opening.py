@@ -6,7 +6,7 @@ import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from logstore.config.dynamic import Layer, layered
+from logstore.config.dynamic import Layer, merge_layers
 from logstore.config.overrides import effective_config
 from logstore.errors import InvalidConfigurationError
 from logstore.manager.directories.directory import LogDirectory, partition_folders
@@ -124,7 +124,7 @@ def _open(
 def _with_stored(static: BrokerConfig, store: TopicStore) -> BrokerConfig:
     """Return the configuration with the settings that earlier runs stored."""
     try:
-        return layered(static, store.settings(Layer.CLUSTER), store.settings(Layer.BROKER))
+        return merge_layers(static, store.settings(Layer.CLUSTER), store.settings(Layer.BROKER))
     except InvalidConfigurationError as error:
         raise InvalidConfigurationError(
             f"{store.path}: its broker settings go before those given, and do not fit: {error}"

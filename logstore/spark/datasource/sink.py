@@ -55,7 +55,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from logstore.config.overrides import altered_overrides
+from logstore.config.overrides import alter_overrides
 from logstore.errors import InvalidConfigurationError, InvalidRecordError
 from logstore.manager.topics.store import Topic
 from logstore.names import validate_topic_name
@@ -148,7 +148,7 @@ class WriteOptions:
             for key, value in options.items()
             if key.startswith(_CONFIG_PREFIX)
         }
-        configs, _ = altered_overrides({}, overrides, ())
+        configs, _ = alter_overrides({}, overrides, ())
         return cls(
             topic,
             _positive("partitions", options.get("partitions")),

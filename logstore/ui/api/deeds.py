@@ -24,7 +24,7 @@ from logstore.analysis.preview import lost_by_settings, suppose_broker, suppose_
 from logstore.analysis.reports import changes_between, deleted_json, rolled_json, segment_sizes
 from logstore.clients.results import DeleteRecordsResult
 from logstore.config.dynamic import Layer, changes_of
-from logstore.config.overrides import altered_overrides
+from logstore.config.overrides import alter_overrides
 from logstore.errors import LogStoreError, TopicAlreadyExistsError
 from logstore.names import validate_topic_name
 from logstore.types import INT64_MAX
@@ -98,7 +98,7 @@ def create_topic(ask: Ask) -> object:
     configs = given_settings(ask, "configs")
     broker = ask.broker
     validate_topic_name(name)
-    overrides, notes = altered_overrides({}, configs, (), broker.broker_config)
+    overrides, notes = alter_overrides({}, configs, (), broker.broker_config)
 
     def rehearse() -> object:
         if any(topic.name == name and not topic.adopted for topic in broker.topics()):

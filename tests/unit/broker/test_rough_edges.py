@@ -153,9 +153,9 @@ def test_times_and_sizes_have_units(broker, key, given, stored):
 @pytest.mark.parametrize(
     ("key", "given", "message"),
     (
-        ("retention.ms", "7x", "retention.ms: '7x' is no duration"),
-        ("retention.bytes", "1GB", "retention.bytes: '1GB' is no size: give bytes, or 512KiB"),
-        ("segment.bytes", "7d", "segment.bytes: '7d' is no size"),
+        ("retention.ms", "7x", "retention.ms: '7x' is not a duration"),
+        ("retention.bytes", "1GB", "retention.bytes: '1GB' is not a size: use bytes, or 512KiB"),
+        ("segment.bytes", "7d", "segment.bytes: '7d' is not a size"),
         ("segment.bytes", timedelta(days=1.5, microseconds=1), "segment.bytes = "),
     ),
 )

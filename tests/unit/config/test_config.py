@@ -554,7 +554,7 @@ def test_the_names_of_kafka_631_are_understood_with_a_note():
     for name in (
         "topic.cleanup.policy",
         "dedupe is an old name of compact",
-        "cleaner.thread.pool.size: old, read as log.cleaner.threads = 3",
+        "cleaner.thread.pool.size: old name, read as log.cleaner.threads = 3",
         "cleaner.buffer.size.bytes",
         "cleaner.max.read.throughput",
         "cleaner.max.write.throughput",
@@ -685,9 +685,9 @@ def test_properties_may_come_from_a_pipe(tmp_path):
 
 
 def test_missing_and_malformed_properties_are_configuration_errors(properties, tmp_path):
-    with pytest.raises(InvalidConfigurationError, match=r"no configuration file .*server\.prop"):
+    with pytest.raises(InvalidConfigurationError, match=r"file .*server\.prop\S+ does not exist"):
         read_properties(f"{tmp_path}/server.properties")
-    with pytest.raises(InvalidConfigurationError, match="is no properties file"):
+    with pytest.raises(InvalidConfigurationError, match="is not a properties file"):
         properties(b"key=\\uZZZZ\n")
 
 

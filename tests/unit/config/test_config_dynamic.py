@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 
 from logstore.config.broker_config import BrokerConfig
-from logstore.config.dynamic import RECONFIGURABLE_KEYS, Layer, layered, reconfigured
+from logstore.config.dynamic import RECONFIGURABLE_KEYS, Layer, merge_layers, reconfigure
 from logstore.config.inert_keys import INERT_BROKER_KEYS
 from logstore.config.overrides import (
     describe,
@@ -25,7 +25,7 @@ def broker(**properties):
 
 def test_fields_and_defaults_change_and_the_rest_stays():
     before = broker(log_cleaner_threads="2", log_retention_hours="5", log_segment_bytes="2000")
-    after, notes = reconfigured(
+    after, notes = reconfigure(
         before,
         {
             "log.cleaner.threads": 4,
@@ -47,7 +47,7 @@ def test_none_gives_a_key_back_to_the_layer_below():
     keys = ("log.cleaner.backoff.ms", "log.cleaner.min.cleanable.ratio")
 
     def changed(config, value, layer):
-        return reconfigured(config, dict.fromkeys(keys, value), layer)[0]
+        return reconfigure(config, dict.fromkeys(keys, value), layer)[0]
 
     def values(config):
         effective = effective_config({}, config)
@@ -71,8 +71,8 @@ def told(layers):
 
 def test_a_topic_s_key_is_described_with_every_layer():
     static = broker(log_retention_hours="5", log_retention_minutes="7")
-    config, _ = reconfigured(static, {"log.retention.ms": "1000"}, Layer.CLUSTER)
-    config, _ = reconfigured(config, {"log.retention.ms": timedelta(seconds=2)})
+    config, _ = reconfigure(static, {"log.retention.ms": "1000"}, Layer.CLUSTER)
+    config, _ = reconfigure(config, {"log.retention.ms": timedelta(seconds=2)})
     below = [
         ("log.retention.ms", "2000", "dynamic broker"),
         ("log.retention.ms", "1000", "dynamic default"),
@@ -91,7 +91,7 @@ def test_a_topic_s_key_is_described_with_every_layer():
 
 def test_a_broker_s_own_key_is_described_with_every_layer():
     static = broker(log_cleaner_threads="1")  # which is the default, and said all the same
-    config, _ = reconfigured(static, {"log.cleaner.threads": 2}, Layer.CLUSTER)
+    config, _ = reconfigure(static, {"log.cleaner.threads": 2}, Layer.CLUSTER)
     rows = {each.row.key: each for each in describe_broker(config)}
     row = rows["log.cleaner.threads"]
     assert (row.value, row.origin) == ("2", "dynamic default")
@@ -106,20 +106,20 @@ def test_a_broker_s_own_key_is_described_with_every_layer():
 
 
 def test_two_layers_contradict_each_other_together():
-    config, _ = reconfigured(
+    config, _ = reconfigure(
         BrokerConfig(), {"log.cleaner.min.compaction.lag.ms": "10"}, Layer.CLUSTER
     )
     with pytest.raises(InvalidConfigurationError, match=r"log.cleaner.max.compaction.lag.ms"):
-        reconfigured(config, {"log.cleaner.max.compaction.lag.ms": "9"})
+        reconfigure(config, {"log.cleaner.max.compaction.lag.ms": "9"})
     both = {"log.cleaner.max.compaction.lag.ms": "9", "log.cleaner.min.compaction.lag.ms": "9"}
-    assert effective_config({}, reconfigured(config, both)[0]).max_compaction_lag_ms == 9
+    assert effective_config({}, reconfigure(config, both)[0]).max_compaction_lag_ms == 9
 
 
 def test_old_names_are_understood():
-    after, notes = reconfigured(BrokerConfig(), {"cleaner.max.read.throughput": "5000"})
+    after, notes = reconfigure(BrokerConfig(), {"cleaner.max.read.throughput": "5000"})
     assert after.logstore_cleaner_max_read_bytes_per_second == 5000
     assert notes == (
-        "cleaner.max.read.throughput: old, read as "
+        "cleaner.max.read.throughput: old name, read as "
         "logstore.cleaner.max.read.bytes.per.second = 5000",
     )
 
@@ -129,19 +129,19 @@ def test_old_names_are_understood():
 )
 def test_other_keys_are_refused_by_name(key):
     with pytest.raises(InvalidConfigurationError, match=f"{key} cannot be changed"):
-        reconfigured(BrokerConfig(), {key: "true" if key == "log.cleaner.enable" else "1"})
+        reconfigure(BrokerConfig(), {key: "true" if key == "log.cleaner.enable" else "1"})
 
 
 def test_times_and_sizes_may_have_units():
     given = {"log.retention.ms": "7d", "log.cleaner.dedupe.buffer.size": "64MiB"}
-    after, _ = reconfigured(BrokerConfig(), given)
+    after, _ = reconfigure(BrokerConfig(), given)
     assert after.log_cleaner_dedupe_buffer_size == 64 << 20
     assert after.dynamic.broker == {
         "log.retention.ms": "604800000",
         "log.cleaner.dedupe.buffer.size": str(64 << 20),
     }
-    with pytest.raises(InvalidConfigurationError, match="no duration") as told:
-        reconfigured(BrokerConfig(), {"log.retention.ms": "7 days"})
+    with pytest.raises(InvalidConfigurationError, match="not a duration") as told:
+        reconfigure(BrokerConfig(), {"log.retention.ms": "7 days"})
     assert told.value.key == "log.retention.ms"
 
 
@@ -149,14 +149,14 @@ def test_an_unknown_key_is_told_with_the_nearest():
     with pytest.raises(
         InvalidConfigurationError, match=r"nearest is 'log.cleaner.threads'"
     ) as told:
-        reconfigured(BrokerConfig(), {"log.cleaner.thread": "1"}, refuse_unknown=True)
+        reconfigure(BrokerConfig(), {"log.cleaner.thread": "1"}, refuse_unknown=True)
     assert (told.value.key, told.value.nearest) == ("log.cleaner.thread", "log.cleaner.threads")
     with pytest.raises(InvalidConfigurationError, match=r"nearest is 'log.cleaner.threads'"):
-        reconfigured(BrokerConfig(), {"log.cleaner.thread": None})
+        reconfigure(BrokerConfig(), {"log.cleaner.thread": None})
 
 
 def test_an_unknown_key_like_no_other_is_reported_without_a_nearest_one():
-    _, notes = reconfigured(BrokerConfig(), {"zzqq": "1", "log.cleaner.thread": "1"})
+    _, notes = reconfigure(BrokerConfig(), {"zzqq": "1", "log.cleaner.thread": "1"})
     assert notes == (
         "unknown broker key zzqq is stored without effect",
         "unknown broker key log.cleaner.thread is stored without effect; the nearest is"
@@ -164,8 +164,8 @@ def test_an_unknown_key_like_no_other_is_reported_without_a_nearest_one():
     )
     for changes, refuse_unknown in (({"zzqq": None}, False), ({"zzqq": "1"}, True)):
         with pytest.raises(InvalidConfigurationError) as refused:
-            reconfigured(BrokerConfig(), changes, refuse_unknown=refuse_unknown)
-        assert str(refused.value) == "zzqq cannot be changed: there is no such key"
+            reconfigure(BrokerConfig(), changes, refuse_unknown=refuse_unknown)
+        assert str(refused.value) == "zzqq cannot be changed: unknown broker key"
         assert (refused.value.key, refused.value.nearest) == ("zzqq", None)
 
 
@@ -182,9 +182,9 @@ def test_of_several_keys_the_one_that_is_refused_is_named():
         ({**known, "log.cleaner.threads": "0"}, "log.cleaner.threads"),
     ):
         with pytest.raises(InvalidConfigurationError) as refused:
-            reconfigured(BrokerConfig(), changes)
+            reconfigure(BrokerConfig(), changes)
         assert refused.value.key == key
-    longest, _ = reconfigured(BrokerConfig(), {"m" * 255: "x" * 4096})
+    longest, _ = reconfigure(BrokerConfig(), {"m" * 255: "x" * 4096})
     assert longest.dynamic.broker == {"m" * 255: "x" * 4096}
 
 
@@ -192,17 +192,17 @@ def test_unknown_keys_are_counted_by_layer():
     changes = {f"my.{n}": "x" for n in range(100)}
     both = BrokerConfig()
     for layer in (Layer.BROKER, Layer.CLUSTER):
-        both, _ = reconfigured(both, changes, layer)
+        both, _ = reconfigure(both, changes, layer)
     for layer in (Layer.BROKER, Layer.CLUSTER):
         with pytest.raises(InvalidConfigurationError, match="there would be 101"):
-            reconfigured(both, {"my.100": "x"}, layer)
+            reconfigure(both, {"my.100": "x"}, layer)
     assert [each.row.key for each in describe_cluster_wide(both)] == list(changes)
     assert all(each.is_sensitive and each.value is None for each in describe_cluster_wide(both))
 
 
 def test_an_unknown_key_is_stored_verbatim_with_its_value_hidden():
     key, value = "my.plugin.size.bytes", " 1KiB "
-    after, notes = reconfigured(BrokerConfig(), {key: value})
+    after, notes = reconfigure(BrokerConfig(), {key: value})
     assert after.dynamic.broker == {key: value}
     assert len(notes) == 1
     assert key in notes[0]
@@ -210,13 +210,13 @@ def test_an_unknown_key_is_stored_verbatim_with_its_value_hidden():
     (row,) = [each for each in describe_broker(after) if each.row.key == key]
     assert (row.value, row.origin, row.is_sensitive) == (None, "dynamic broker", True)
     assert describe_broker_values(after)[key].value == "(hidden)"
-    assert layered(BrokerConfig(), {}, after.dynamic.broker).dynamic.broker == {key: value}
-    assert reconfigured(after, {key: None})[0].dynamic is None
+    assert merge_layers(BrokerConfig(), {}, after.dynamic.broker).dynamic.broker == {key: value}
+    assert reconfigure(after, {key: None})[0].dynamic is None
 
 
 def test_unknown_keys_are_bounded_in_number_and_size():
-    full, _ = reconfigured(BrokerConfig(), {f"my.{n}": "x" * 4096 for n in range(100)})
-    assert reconfigured(full, {"my.7": "y", "log.cleaner.threads": "2"})[0].log_cleaner_threads == 2
+    full, _ = reconfigure(BrokerConfig(), {f"my.{n}": "x" * 4096 for n in range(100)})
+    assert reconfigure(full, {"my.7": "y", "log.cleaner.threads": "2"})[0].log_cleaner_threads == 2
     for changes, words in (
         ({"my.100": "x"}, "my.100 cannot be stored: there would be 101 unknown broker keys"),
         ({"my.7": "x" * 4097}, "unknown broker key my.7 has 4097 characters; at most 4096"),
@@ -224,30 +224,30 @@ def test_unknown_keys_are_bounded_in_number_and_size():
         ({"": "x"}, "the name of an unknown broker key has 0 characters"),
     ):
         with pytest.raises(InvalidConfigurationError, match=words):
-            reconfigured(full, changes)
-    moved, _ = reconfigured(full, {"my.7": None, "my.100": "x"})
+            reconfigure(full, changes)
+    moved, _ = reconfigure(full, {"my.7": None, "my.100": "x"})
     assert len(moved.dynamic.broker) == 100
 
 
 @pytest.mark.parametrize("key", sorted(INERT_BROKER_KEYS))
 def test_a_key_without_effect_is_checked_stored_and_described(key):
-    after, notes = reconfigured(BrokerConfig(), {key: "1000"})
+    after, notes = reconfigure(BrokerConfig(), {key: "1000"})
     assert after == BrokerConfig()
     assert (after.dynamic.broker, notes) == ({key: "1000"}, ())
     described = describe_broker_values(after)[key]
     assert (described.value, described.origin) == ("1000", "dynamic broker")
     assert "without effect" in described.doc
     with pytest.raises(InvalidConfigurationError, match=f"^{key} = 'x' is not allowed"):
-        reconfigured(after, {key: "x"})
-    assert key not in describe_broker_values(reconfigured(after, {key: None})[0])
+        reconfigure(after, {key: "x"})
+    assert key not in describe_broker_values(reconfigure(after, {key: None})[0])
 
 
 def test_a_cluster_wide_value_without_effect_holds_for_a_broker_without_its_own():
     key = "num.io.threads"
-    cluster_wide, _ = reconfigured(BrokerConfig(), {key: "4"}, Layer.CLUSTER)
+    cluster_wide, _ = reconfigure(BrokerConfig(), {key: "4"}, Layer.CLUSTER)
     described = describe_broker_values(cluster_wide)[key]
     assert (described.value, described.origin) == ("4", "dynamic default")
-    own, _ = reconfigured(cluster_wide, {key: "5"})
+    own, _ = reconfigure(cluster_wide, {key: "5"})
     described = describe_broker_values(own)[key]
     assert (described.value, described.origin) == ("5", "dynamic broker")
     assert [each.value for each in described.layers] == ["5", "4"]
@@ -260,28 +260,28 @@ def test_a_throttle_is_at_least_0():
         "replica.alter.log.dirs.io.max.bytes.per.second",
     ):
         with pytest.raises(InvalidConfigurationError, match="a 64-bit integer of at least 0"):
-            reconfigured(BrokerConfig(), {key: "-1"})
-        assert reconfigured(BrokerConfig(), {key: None})[0].dynamic is None
+            reconfigure(BrokerConfig(), {key: "-1"})
+        assert reconfigure(BrokerConfig(), {key: None})[0].dynamic is None
 
 
 @pytest.mark.parametrize(
     ("now", "wanted", "words"),
     (
         ("1", "0", "at least 1"),
-        ("1", "3", "at most twice the present 1"),
-        ("4", "1", "at least half of the present 4"),
-        ("5", "2", "at least half of the present 5"),
-        ("0", "1", "at most twice the present 0"),
+        ("1", "3", "at most twice the current 1"),
+        ("4", "1", "at least half of the current 4"),
+        ("5", "2", "at least half of the current 5"),
+        ("0", "1", "at most twice the current 0"),
     ),
 )
 def test_threads_change_by_a_factor_of_two_at_most(now, wanted, words):
     with pytest.raises(InvalidConfigurationError, match=words):
-        reconfigured(broker(log_cleaner_threads=now), {"log.cleaner.threads": wanted})
+        reconfigure(broker(log_cleaner_threads=now), {"log.cleaner.threads": wanted})
 
 
 @pytest.mark.parametrize(("now", "wanted"), (("1", "2"), ("4", "2"), ("5", "3"), ("2", "2")))
 def test_threads_within_that_factor_are_taken(now, wanted):
-    after, _ = reconfigured(broker(log_cleaner_threads=now), {"log.cleaner.threads": wanted})
+    after, _ = reconfigure(broker(log_cleaner_threads=now), {"log.cleaner.threads": wanted})
     assert after.log_cleaner_threads == int(wanted)
 
 
@@ -296,7 +296,7 @@ def test_threads_within_that_factor_are_taken(now, wanted):
 )
 def test_wrong_values_and_contradictions_are_refused(changes):
     with pytest.raises(InvalidConfigurationError):
-        reconfigured(BrokerConfig(), changes)
+        reconfigure(BrokerConfig(), changes)
 
 
 def test_the_keys_are_kafkas_dynamic_ones_and_this_engines():

@@ -18,7 +18,7 @@ from logstore.config.inert_keys import (
     has_no_effect,
 )
 from logstore.config.keys import LATER_RELEASES, ConfigKey, Kind, ReleaseChange, render
-from logstore.config.overrides import altered_overrides, describe, effective_config
+from logstore.config.overrides import alter_overrides, describe, effective_config
 from logstore.config.topic_keys import TOPIC_KEYS
 from logstore.errors import InvalidConfigurationError
 
@@ -192,7 +192,7 @@ def test_every_other_key_of_kafkas_is_known_to_be_without_effect(version):
         key for key in topic_keys if not key.startswith("internal.")
     } <= NOT_OFFERED_TO_TOPICS.keys()
     for key in NOT_OFFERED_TO_TOPICS:
-        with pytest.raises(InvalidConfigurationError, match=f"^topic configuration '{key}' of Kaf"):
+        with pytest.raises(InvalidConfigurationError, match=f"^Kafka's topic configuration '{key}'"):
             effective_config({key: "1"})
 
 
@@ -231,12 +231,12 @@ def test_keys_without_effect_have_kafkas_types_defaults_and_ranges(version, scop
     ),
 )
 def test_valid_values_of_topic_keys_without_effect_are_stored(key, text):
-    stored, _ = altered_overrides({}, {key: text}, ())
+    stored, _ = alter_overrides({}, {key: text}, ())
     assert effective_config(stored) == effective_config({})
     described = describe(stored)[key]
     assert (described.value, described.origin) == (stored[key], "topic")
     assert "without effect" in described.doc
-    assert altered_overrides(dict(stored), {}, [key])[0] == {}
+    assert alter_overrides(dict(stored), {}, [key])[0] == {}
 
 
 @pytest.mark.parametrize(
@@ -248,13 +248,13 @@ def test_valid_values_of_topic_keys_without_effect_are_stored(key, text):
         ),
         *(("message.format.version", text, "a release of Kafka") for text in ("", "4.0", "x", "2")),
         ("message.downconversion.enable", "perhaps", "true or false"),
-        ("remote.storage.enable", "true", "false, since there is no tiered storage"),
+        ("remote.storage.enable", "true", "false, since tiered storage is not supported"),
         ("local.retention.bytes", "-3", "a 64-bit integer of at least -2"),
     ),
 )
 def test_other_values_of_topic_keys_without_effect_are_refused(key, text, words):
     with pytest.raises(InvalidConfigurationError, match=f"^{key} = .* must be {words}"):
-        altered_overrides({}, {key: text}, ())
+        alter_overrides({}, {key: text}, ())
 
 
 def test_no_key_that_is_obeyed_is_called_idle():

@@ -9,7 +9,7 @@ from logstore.config.broker_keys import BROKER_KEYS
 from logstore.config.inert_keys import OLD_BROKER_NAMES
 from logstore.config.keys import Kind, render
 from logstore.config.log_config import LogConfig
-from logstore.config.overrides import altered_overrides, describe, effective_config
+from logstore.config.overrides import alter_overrides, describe, effective_config
 from logstore.config.topic_keys import TOPIC_KEYS
 from logstore.errors import InvalidConfigurationError
 
@@ -54,7 +54,7 @@ def test_lags_are_compared_whoever_set_them(topic, properties, complaint):
         effective_config(topic, broker(properties))
     assert str(caught.value) == complaint
     with pytest.raises(InvalidConfigurationError) as caught:
-        altered_overrides({}, topic, (), broker(properties))
+        alter_overrides({}, topic, (), broker(properties))
     assert str(caught.value) == complaint
     raised = {key: 5 if key == MAX_LAG else value for key, value in topic.items()}
     properties = {BROKER_MAX_LAG: 5} if BROKER_MAX_LAG in properties else properties
@@ -180,23 +180,23 @@ def test_a_brokers_value_is_described_with_the_key_it_came_by(key, synonym):
 def test_a_change_sets_replaces_and_takes_out():
     before = {"segment.ms": "5", "cleanup.policy": "compact", "preallocate": "true"}
     kept = dict(before)
-    after, notes = altered_overrides(
+    after, notes = alter_overrides(
         before, {"segment.ms": 7, "retention.ms": " +9 "}, ["preallocate", "flush.ms"]
     )
     assert after == {"segment.ms": "7", "cleanup.policy": "compact", "retention.ms": "9"}
     assert notes == ()
     assert before == kept
-    assert altered_overrides(after, {}, after) == ({}, ())
+    assert alter_overrides(after, {}, after) == ({}, ())
 
 
 def test_a_change_may_use_old_names():
-    after, notes = altered_overrides({}, {"topic.cleanup.policy": "dedupe"}, ())
+    after, notes = alter_overrides({}, {"topic.cleanup.policy": "dedupe"}, ())
     assert after == {"cleanup.policy": "compact"}
     assert notes == (
         "topic.cleanup.policy is an old name of cleanup.policy",
         "cleanup.policy: dedupe is an old name of compact",
     )
-    after, notes = altered_overrides(after, {}, ["topic.cleanup.policy"])
+    after, notes = alter_overrides(after, {}, ["topic.cleanup.policy"])
     assert after == {}
     assert notes == ("topic.cleanup.policy is an old name of cleanup.policy",)
 
@@ -207,7 +207,7 @@ def test_a_change_may_use_old_names():
         ({"segment.mss": "1"}, (), "unknown topic configuration 'segment.mss'; the nearest is"),
         ({}, ("segment.mss",), r"'segment\.mss'; the nearest is 'segment\.ms'$"),
         ({}, ("log.roll.hours",), r"'log\.roll\.hours'; the nearest is 'segment\.ms'$"),
-        ({}, ("max.decompressed.message.bytes",), "is not offered here: logstore"),
+        ({}, ("max.decompressed.message.bytes",), "is not supported: use logstore"),
         ({"segment.ms": "soon"}, (), "segment.ms = 'soon' is not allowed"),
         ({"segment.ms": "5"}, ("segment.ms",), "segment.ms cannot be set and unset at once"),
         (
@@ -223,21 +223,21 @@ def test_a_change_is_refused_as_a_whole(changes, removed, complaint):
     """The last one only becomes wrong by what the broker says."""
     overrides = {MIN_LAG: "5", MAX_LAG: "6"}
     with pytest.raises(InvalidConfigurationError, match=complaint):
-        altered_overrides(overrides, changes, removed, broker({BROKER_MAX_LAG: 3}))
+        alter_overrides(overrides, changes, removed, broker({BROKER_MAX_LAG: 3}))
     assert overrides == {MIN_LAG: "5", MAX_LAG: "6"}
 
 
 def test_what_a_change_replaces_or_takes_out_may_have_been_wrong():
     """Else a topic whose stored value nobody allows any more could never be mended."""
     wrong = {"segment.ms": "soon", "no.such.key": "1", "flush.ms": "3"}
-    assert altered_overrides(wrong, {"segment.ms": "5"}, ["no.such.key"])[0] == {
+    assert alter_overrides(wrong, {"segment.ms": "5"}, ["no.such.key"])[0] == {
         "flush.ms": "3",
         "segment.ms": "5",
     }
     with pytest.raises(InvalidConfigurationError, match=r"'no\.such\.key'"):
-        altered_overrides(wrong, {"segment.ms": "5"}, ())
+        alter_overrides(wrong, {"segment.ms": "5"}, ())
     with pytest.raises(InvalidConfigurationError, match="'soon'"):
-        altered_overrides(wrong, {}, ["no.such.key"])
+        alter_overrides(wrong, {}, ["no.such.key"])
 
 
 # --- old names of broker keys ---------------------------------------------------------------------
@@ -250,7 +250,7 @@ def test_every_old_broker_name_becomes_todays(name):
     )
     config = broker({name.old: value})
     assert any(
-        note.startswith(f"{name.old}: old, read as {name.current} = ") for note in config.notes
+        note.startswith(f"{name.old}: old name, read as {name.current} = ") for note in config.notes
     )
     changed = {
         field.name

@@ -27,7 +27,7 @@ def test_duration_is_ms_or_with_units(text, expected):
 
 @pytest.mark.parametrize("text", ("", "d", "7 d", "1.5h", "3y", "s30"))
 def test_what_is_no_duration_is_refused(text):
-    with pytest.raises(ValueError, match="is no duration"):
+    with pytest.raises(ValueError, match="is not a duration"):
         parse_duration(text)
 
 
@@ -41,7 +41,7 @@ def test_size_is_bytes_or_with_a_unit(text, expected):
 
 @pytest.mark.parametrize("text", ("", "KiB", "1.5MiB", "1MB", "1kib", "1GiB2"))
 def test_what_is_no_size_is_refused(text):
-    with pytest.raises(ValueError, match="is no size"):
+    with pytest.raises(ValueError, match="is not a size"):
         parse_size(text)
 
 
@@ -54,5 +54,5 @@ def test_loose_sizes_have_any_spelling(text, size):
 
 @pytest.mark.parametrize("text", ("big", "-1", "1.5g", ""))
 def test_other_texts_are_no_loose_sizes(text):
-    with pytest.raises(ValueError, match="is no size"):
+    with pytest.raises(ValueError, match="is not a size"):
         parse_loose_size(text)

@@ -48,7 +48,7 @@ def test_presets_bring_their_configurations():
         (SMALL + "[[consumers]]\ntopic = 'user'", "'user', which is none .* nearest is 'users'"),
         (
             SMALL + "[[consumers]]\ntopic = 'users'\nlag = '3x'",
-            r"consumers\[0\]\.lag '3x' is no duration",
+            r"consumers\[0\]\.lag '3x' is not a duration",
         ),
         (SMALL + "[[actions]]\ndo = 'allter'", "nearest is 'alter'"),
         (SMALL + "[[actions]]\ndo = 'roll'", "roll at 0 needs a topic"),
@@ -92,7 +92,7 @@ def test_presets_bring_their_configurations():
             SMALL + "[[actions]]\ndo = 'fail-disk'\noperation = 'write'\ndirectory = 1",
             "directory 1; there are 1",
         ),
-        (SMALL + "[[actions]]\ndo = 'jump-clock'\nby = 'x'", "by 'x' is no duration"),
+        (SMALL + "[[actions]]\ndo = 'jump-clock'\nby = 'x'", "by 'x' is not a duration"),
         (
             "[[topics]]\nname = 'a'\n[[topics.messages]]\npartition = 1",
             "goes to partition 1 of topic 'a', which has 1",

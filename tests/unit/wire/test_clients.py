@@ -208,7 +208,7 @@ def test_confluent_stores_keys_without_effect_and_unknown_keys(bootstrap):
         "remote.storage.enable", "true", incremental_operation=AlterConfigOpType.SET
     )
     resource = ConfigResource(ConfigResource.Type.TOPIC, "t", incremental_configs=[tiered])
-    with pytest.raises(KafkaException, match="there is no tiered storage"):
+    with pytest.raises(KafkaException, match="tiered storage is not supported"):
         admin.incremental_alter_configs([resource])[resource].result(TIMEOUT_S)
 
 
