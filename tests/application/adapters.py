@@ -1,7 +1,7 @@
-"""The application with each client: in process, with confluent-kafka, with aiokafka.
+"""The application with each client: in process, confluent-kafka, aiokafka.
 
-An adapter makes the services of the application at a broker or a listener. All of them are called
-alike, without `await`.
+An adapter creates the application's services for a broker or a listener. All are called
+synchronously.
 """
 
 import asyncio
@@ -16,11 +16,11 @@ from aiokafka.errors import KafkaError, ProducerFenced
 from tests.application import aiokafka_services, confluent_services, services
 
 TRIES = 300
-"""Of a tenth of a second: more than enough where nothing is wrong."""
+"""Attempts at intervals of 0.1 s, more than enough for a correct run."""
 
 
 def until(condition, step):
-    """Step until a condition holds."""
+    """Step until a condition is true."""
     for _ in range(TRIES):
         if condition():
             return
@@ -29,11 +29,11 @@ def until(condition, step):
 
 
 class Killed(BaseException):
-    """The process is gone: it cannot abort anything."""
+    """The process has ended: it cannot abort its transaction."""
 
 
 class InProcess:
-    """The objects of a broker in this process, which have kafka-python's shape."""
+    """Clients of a broker in this process, in the style of kafka-python."""
 
     def __init__(self, broker):
         self.at = broker
@@ -147,11 +147,11 @@ class Confluent:
 
     @staticmethod
     def assert_refused(errors, name):
-        """Check what a service met on its way past one refusal.
+        """Check the errors of a service that met one refusal.
 
-        librdkafka takes some tries to pass it; how many depends on the machine. It refuses to work
-        in the transaction, and with the topic until it has asked for metadata again, and a batch
-        that never came leaves a gap in its sequence numbers.
+        librdkafka retries several times, depending on the machine. It stops using the transaction,
+        and the topic until it has fetched metadata again; a batch that never arrived leaves a gap
+        in the sequence numbers.
         """
         names = {error.args[0].name() for error in errors}
         assert names
@@ -299,7 +299,7 @@ class Aiokafka:
 
     @staticmethod
     def assert_refused(errors, name):
-        """Check what a service met on its way past one refusal."""
+        """Check the errors of a service that met one refusal."""
         (error,) = errors
         assert type(error).__name__ == f"{name.title().replace('_', '')}Error"
 
@@ -319,7 +319,7 @@ class _DyingWithAiokafka(aiokafka_services.TransferService):
 
 
 class _Synced:
-    """A service whose coroutines are run to their end."""
+    """A service whose coroutines run to their end."""
 
     def __init__(self, runner, service):
         self._runner = runner

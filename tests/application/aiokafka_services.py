@@ -1,4 +1,4 @@
-"""The application of `services` for aiokafka: coroutines that know Kafka and no more."""
+"""The application of `services` for aiokafka, as coroutines that use Kafka's interface only."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.application.services import OrderNotPlacedError
 
 
 class OrderService:
-    """Takes orders, each under its id; what is too large for the topic goes to `rejected`."""
+    """Accepts orders, keyed by id; orders too large for the topic are sent to `rejected`."""
 
     def __init__(self, producer, limit_s=60):
         self._producer = producer
@@ -20,7 +20,7 @@ class OrderService:
     async def place(self, order_id, order):
         """Store an order and return its offset.
 
-        The producer never gives up by itself: an order that took too long may come after all.
+        The producer never gives up: an order that timed out may still arrive.
         """
         value = json.dumps(order).encode()
         sent = self._producer.send_and_wait("orders", value, order_id)
@@ -44,7 +44,7 @@ class TableCache:
         self.rows = {}
 
     async def warm_up(self):
-        """Read up to where the topic ends now, or until nothing comes."""
+        """Read up to the current end of the topic, or until no records arrive."""
         ends = await self._consumer.end_offsets(self._consumer.assignment())
         positions = await self._positions()
         while any(positions[tp] < end for tp, end in ends.items()):
@@ -58,7 +58,7 @@ class TableCache:
         return {tp: await self._consumer.position(tp) for tp in self._consumer.assignment()}
 
     async def refresh(self, timeout_ms=50):
-        """Take in what comes next; return whether there was anything."""
+        """Apply the next records; return whether there were any."""
         polled = await self._consumer.getmany(timeout_ms=timeout_ms)
         for records in polled.values():
             for record in records:
@@ -78,12 +78,12 @@ class CountingStore:
         self.counts = {}
 
     async def restore(self, changelog):
-        """Begin with the counts of the changelog's cache."""
+        """Start from the counts in the changelog's cache."""
         await changelog.warm_up()
         self.counts = {key: int(value) for key, value in changelog.rows.items()}
 
     async def step(self):
-        """Count what comes next."""
+        """Count the next records."""
         found = await self._consumer.getmany(timeout_ms=100)
         for records in found.values():
             for record in records:
@@ -95,14 +95,14 @@ class CountingStore:
 
 
 class ErasureJob:
-    """Deletes the users who asked for it: a tombstone first, then the request is done with."""
+    """Deletes users on request: appends a tombstone, then marks the request as done."""
 
     def __init__(self, requests, producer):
         self._requests = requests
         self._producer = producer
 
     async def run(self):
-        """Work off what comes next; return how many users."""
+        """Process the next requests; return the number of users."""
         found = await self._requests.getmany(timeout_ms=100)
         erased = [record.key for records in found.values() for record in records]
         for user in erased:
@@ -115,8 +115,8 @@ class ErasureJob:
 class TransferService:
     """Books each transfer twice, in one transaction with the offset that it was read at.
 
-    After an error it goes on with a new producer, whose start aborts what is open: the old one has
-    forgotten the partitions of its transaction, and its abort would end nothing at the broker.
+    After an error it continues with a new producer, whose start aborts the open transaction. The
+    old one has forgotten the partitions, so its abort would end nothing at the broker.
     """
 
     def __init__(self, consumer, new_producer, group):
@@ -133,7 +133,7 @@ class TransferService:
             await self.producer.stop()
 
     async def step(self):
-        """Book what comes next; after an error the same transfers come again."""
+        """Book the next transfers; after an error the same ones are read again."""
         if self.producer is None:
             self.producer = self._new_producer()
             await self.producer.start()

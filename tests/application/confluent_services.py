@@ -1,4 +1,4 @@
-"""The application of `services` for confluent-kafka: it knows an address and Kafka, no more."""
+"""The application of `services` for confluent-kafka; it needs only a bootstrap address."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def send(producer, topic, value, key):
 
 
 class OrderService:
-    """Takes orders, each under its id; what is too large for the topic goes to `rejected`."""
+    """Accepts orders, keyed by id; orders too large for the topic are sent to `rejected`."""
 
     def __init__(self, producer):
         self._producer = producer
@@ -61,7 +61,7 @@ class TableCache:
         self._consumer.assign([TopicPartition(topic, each, OFFSET_BEGINNING) for each in numbers])
 
     def warm_up(self):
-        """Read up to where the topic ends now, or until nothing comes."""
+        """Read up to the current end of the topic, or until no records arrive."""
         while self._behind:
             if not self.refresh(1, self._quiet_s) and self._has_fetched():
                 break  # a hole that no batch spans
@@ -72,7 +72,7 @@ class TableCache:
         return all(high >= 0 for _, high in marks)
 
     def refresh(self, count=100, timeout_s=0.05):
-        """Take in what comes next; return whether there was anything."""
+        """Apply the next records; return whether there were any."""
         messages = self._consumer.consume(count, timeout=timeout_s)
         for message in messages:
             error = message.error()
@@ -100,7 +100,7 @@ class CountingStore:
         self.counts = {key: int(value) for key, value in changelog.rows.items()}
 
     def step(self):
-        """Count what comes next."""
+        """Count the next records."""
         messages = self._consumer.consume(100, timeout=0.1)
         for message in messages:
             user = message.key()
@@ -112,14 +112,14 @@ class CountingStore:
 
 
 class ErasureJob:
-    """Deletes the users who asked for it: a tombstone first, then the request is done with."""
+    """Deletes users on request: appends a tombstone, then marks the request as done."""
 
     def __init__(self, requests, producer):
         self._requests = requests
         self._producer = producer
 
     def run(self):
-        """Work off what comes next; return how many users."""
+        """Process the next requests; return the number of users."""
         messages = self._requests.consume(100, timeout=0.1)
         for message in messages:
             send(self._producer, "users", None, message.key())
@@ -137,7 +137,7 @@ class TransferService:
         producer.init_transactions(TIMEOUT_S)
 
     def step(self):
-        """Book what comes next; after an error the same transfers come again."""
+        """Book the next transfers; after an error the same ones are read again."""
         messages = self._consumer.consume(2, timeout=0.1)
         if not messages:
             return

@@ -1,4 +1,4 @@
-"""An application as users write them: it is handed kafka-python's objects and knows no more."""
+"""An application as users write it, with nothing but kafka-python's interface."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from logstore import LogStoreError, MessageSizeTooLargeError, OffsetAndMetadata,
 
 
 class OrderNotPlacedError(Exception):
-    """The order is not stored, as far as anybody knows; the customer has to hear it."""
+    """The order is not known to be stored; the customer must be notified."""
 
 
 class OrderService:
-    """Takes orders, each under its id; what is too large for the topic goes to `rejected`."""
+    """Accepts orders, keyed by id; orders too large for the topic are sent to `rejected`."""
 
     def __init__(self, producer):
         self._producer = producer
@@ -42,7 +42,7 @@ class TableCache:
         consumer.seek_to_beginning()
 
     def warm_up(self):
-        """Read up to where the topic ends now, or until nothing comes."""
+        """Read up to the current end of the topic, or until no records arrive."""
         ends = self._consumer.end_offsets(self._partitions)
         positions = self._positions()
         while any(positions[tp] < ends[tp] for tp in self._partitions):
@@ -56,7 +56,7 @@ class TableCache:
         return {tp: self._consumer.position(tp) for tp in self._partitions}
 
     def refresh(self, timeout_ms=0):
-        """Take in what has come since; return whether there was anything."""
+        """Apply new records; return whether there were any."""
         polled = self._consumer.poll(timeout_ms=timeout_ms)
         for records in polled.values():
             for record in records:
@@ -78,7 +78,7 @@ class CountingStore:
         self.counts = {key: int(value) for key, value in changelog.rows.items()}
 
     def step(self):
-        """Count what one poll brings."""
+        """Count the records of one poll."""
         for records in self._consumer.poll(timeout_ms=100).values():
             for record in records:
                 self.counts[record.key] = self.counts.get(record.key, 0) + 1
@@ -88,14 +88,14 @@ class CountingStore:
 
 
 class ErasureJob:
-    """Deletes the users who asked for it: a tombstone first, then the request is done with."""
+    """Deletes users on request: appends a tombstone, then marks the request as done."""
 
     def __init__(self, requests, producer):
         self._requests = requests
         self._producer = producer
 
     def run(self):
-        """Work off what one poll brings; return how many users."""
+        """Process the requests of one poll; return the number of users."""
         erased = 0
         for records in self._requests.poll(timeout_ms=100).values():
             for record in records:
@@ -114,7 +114,7 @@ class TransferService:
         producer.init_transactions()
 
     def step(self):
-        """Book what one poll brings; after an error the same transfers come again."""
+        """Book the transfers of one poll; after an error the same ones are read again."""
         for tp, records in self._consumer.poll(timeout_ms=100, max_records=2).items():
             self._producer.begin_transaction()
             try:

@@ -1,4 +1,4 @@
-"""The worlds of the stories and how they end, whatever client the application has."""
+"""Setup and expected outcome of each story, shared by all clients."""
 
 import json
 from collections import Counter
@@ -32,7 +32,7 @@ def users_topic(broker, partitions=3):
 
 
 def events_topic(broker):
-    """Create what is counted, and where the counts go; return the counts to come."""
+    """Create the topics of events and counts; return the expected counts."""
     broker.create_topic("events")
     broker.create_topic("counts", configs=COMPACT)
     users = [b"u%d" % (number % 4) for number in range(50)]
@@ -49,7 +49,7 @@ def users_to_erase(broker):
 
 
 def assert_bob_leaves_the_disk(broker, data_dir):
-    """Nobody asks for a cleaning: time passes, and other users change."""
+    """Check that time and other users' updates alone remove bob's records from disk."""
 
     def is_written_to():
         broker.append("users", key=b"ann", value=b"ann's newer address")
@@ -67,7 +67,7 @@ def assert_bob_leaves_the_disk(broker, data_dir):
 
 
 def transfers_topic(broker):
-    """Create the transfers and the ledger; return the balances to come."""
+    """Create the topics of transfers and of the ledger; return the expected balances."""
     broker.create_topic("transfers")
     broker.create_topic("ledger")
     expected = Counter()

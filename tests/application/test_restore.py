@@ -1,4 +1,4 @@
-"""The loops of docs/RECIPES.md that read a topic to its end, with every client and layout."""
+"""Loops of docs/RECIPES.md that read a topic to its end, with every client and layout."""
 
 import ast
 import asyncio
@@ -81,7 +81,7 @@ def confluent(_, level, bootstrap):
 
 
 def fill(world, shape):
-    """Append the keys 0 and 1, whatever comes behind them."""
+    """Append the keys 0 and 1, and other records after them."""
     if shape == "hole within the last batch":
         world.batch(0, (0, 1), 4)
     else:
@@ -125,7 +125,7 @@ def test_a_restore_ends(world, level, client, shape):
 
 
 def test_a_restore_that_reaches_no_broker_fails():
-    """The poll with nothing to read is no end if nobody answers afterwards."""
+    """An empty poll is not the end of the topic if the broker does not respond afterwards."""
     with Broker(clock=VirtualClock()) as broker:
         log = ReplicatedLog(broker, [broker])
         fill(log, "bare end")

@@ -1,4 +1,4 @@
-"""The application in process, in virtual time, with faults below it; `test_story` has the rest."""
+"""The application in process and in virtual time, with faults; `test_story` has the rest."""
 
 from collections import Counter
 from datetime import timedelta
@@ -43,12 +43,12 @@ on_both = pytest.mark.parametrize(
 )
 
 
-# --- orders and what can go wrong with them ----------------------------------------------------
+# --- orders and their failures -----------------------------------------------------------------
 
 
 @pytest.fixture
 def broker(logstore_broker):
-    """A broker with the topics of the application, whose orders are durable once answered."""
+    """A broker with the application's topics, whose orders are durable when acknowledged."""
     orders_topics(logstore_broker)
     return logstore_broker
 
@@ -107,7 +107,7 @@ def test_cache_warms_up_while_fetches_fail_and_cleaning_goes_on(logstore_broker)
     logstore_broker.clock.advance(days=3)
     logstore_broker.clean("users", force=True, roll=True)
     cache.warm_up()
-    # What it read before the tombstone expired stays with it; nothing else may differ.
+    # The cache keeps what it read before the tombstone expired; nothing else may differ.
     expected = logstore_broker.table("users")
     assert expected.items() <= cache.rows.items()
 
@@ -209,7 +209,7 @@ def test_a_refused_record_takes_its_transaction_back(logstore_broker, nth):
 
 @pytest.mark.parametrize("nth", range(1, 9))
 def test_a_service_that_dies_is_taken_over_from(logstore_broker, nth):
-    """Its successor fences it; what it left open is aborted, and nothing is booked twice."""
+    """The successor fences it, aborts its open transaction, and books nothing twice."""
     broker = logstore_broker
     expected = transfers_topic(broker)
     first = service_of(broker)

@@ -1,4 +1,4 @@
-"""One application with three clients: in process, confluent-kafka and aiokafka at a listener."""
+"""One application with three clients: in process, and confluent-kafka and aiokafka by wire."""
 
 import pytest
 
@@ -60,12 +60,12 @@ def adapted(request):
 
 @pytest.fixture
 def broker(logstore_broker):
-    """A broker with the topics of the application, whose orders are durable once answered."""
+    """A broker with the application's topics, whose orders are durable when acknowledged."""
     orders_topics(logstore_broker)
     return logstore_broker
 
 
-# --- orders and what can go wrong with them ----------------------------------------------------
+# --- orders and their failures -----------------------------------------------------------------
 
 
 def test_an_order_is_placed(broker, app):
@@ -166,7 +166,7 @@ def test_cache_warms_up_while_fetches_fail_and_cleaning_goes_on(logstore_broker,
         logstore_broker.clean("users", force=True, roll=True)
         cache.warm_up()
         assert rule.hits == 3
-        # What it read before the tombstone expired stays with it; nothing else may differ.
+        # The cache keeps what it read before the tombstone expired; nothing else may differ.
         assert logstore_broker.table("users").items() <= cache.rows.items()
 
 
@@ -268,7 +268,7 @@ def test_what_is_refused_takes_its_transaction_back(logstore_broker, remote, api
 
 @pytest.mark.parametrize("last", (1, 5))
 def test_a_service_that_dies_is_taken_over_from(logstore_broker, remote, last):
-    """Its successor fences it; what it left open is aborted, and nothing is booked twice."""
+    """The successor fences it, aborts its open transaction, and books nothing twice."""
     expected = transfers_topic(logstore_broker)
     with remote.booking(dies_after=last) as dying, pytest.raises(Killed):
         until(lambda: is_all_booked(logstore_broker), dying.step)

@@ -1,4 +1,4 @@
-"""The program run in this process, copies of golden directories, and a hash of a tree."""
+"""Run the program in this process; copy golden directories; hash a tree."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ GOLDEN = Path(__file__).resolve().parents[1] / "data" / "kafka-3.9"
 
 
 class Outcome(NamedTuple):
-    """What a call left behind."""
+    """The result of a call."""
 
     code: int
     stdout: str
@@ -44,7 +44,7 @@ def data_dir(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def run(data_dir: Path) -> Run:
-    """Call the program on `data_dir`; `code` is what it must exit with."""
+    """Run the program on `data_dir`; `code` is the expected exit code."""
 
     def call(*args: object, code: int | None = 0, input: str | bytes | None = None) -> Outcome:
         result = CliRunner(env={"LOGSTORE_DATA_DIR": str(data_dir), "COLUMNS": None}).invoke(
@@ -74,7 +74,7 @@ def sound(directory: Path) -> None:
 
 
 def torn_tail(directory: Path) -> None:
-    """Make of a copied golden directory what a crash in the middle of an append leaves."""
+    """Turn a copied golden directory into the result of a crash during an append."""
     (directory / ".kafka_cleanshutdown").unlink()
     with sorted((directory / "golden-0").glob("*.log"))[-1].open("ab") as file:
         file.write(b"\1" * 40)

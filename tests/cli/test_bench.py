@@ -1,4 +1,4 @@
-"""`logstore bench`: the short benchmark, on a log that is made and on a copy of a directory."""
+"""`logstore bench`: the short benchmark, on a generated log and on a copy of a directory."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _quick(monkeypatch):
 
 @pytest.fixture
 def temporary(tmp_path, monkeypatch):
-    """Where temporary files go; nothing may stay there."""
+    """Directory of temporary files, which must be empty in the end."""
     place = tmp_path / "temporary"
     place.mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(place))

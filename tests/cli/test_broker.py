@@ -1,4 +1,4 @@
-"""`logstore broker`: settings that a data directory keeps of its broker."""
+"""`logstore broker`: dynamic broker settings stored in a data directory."""
 
 
 def test_settings_are_kept_and_taken_back(run):

@@ -1,4 +1,4 @@
-"""`logstore check`: output, exit codes, and that it changes nothing."""
+"""`logstore check`: output, exit codes, and no changes on disk."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ LAST = "golden-0/00000000000000000293.log"
 
 
 def damaged(directory):
-    """A bad CRC in the last segment, and an entry too many in a checkpoint."""
+    """A bad CRC in the last segment, and an extra entry in a checkpoint."""
     path = directory / LAST
     data = bytearray(path.read_bytes())
     data[100] ^= 1
@@ -159,7 +159,7 @@ def test_check_changes_nothing(run, golden, target):
 
 @pytest.mark.parametrize("names", ((), ("kafka-logs/t-0/",), ("notes.txt", "t/")))
 def test_nothing_to_check_is_wrong_usage(run, tmp_path, names):
-    """A data directory below it, or files of other kinds, are none of a log."""
+    """A parent of a data directory, or files of other kinds, are not a log."""
     directory = tmp_path / "place"
     directory.mkdir()
     for name in names:

@@ -30,7 +30,7 @@ STATS = {
     "fates",
     "index_ms",
     "clean_ms",
-    # beyond the contract's, behind them
+    # appended to the contract's fields
     "map_bytes_read",
     "map_messages_read",
     "seed_bytes_read",
@@ -49,7 +49,7 @@ def users(run):
 
 
 def test_numbers_of_a_strategy_with_versions(run):
-    """What was read of the clean section, and the records that state no version."""
+    """Bytes read from the clean section, and records without a version."""
     configs = {
         "cleanup.policy": "compact",
         "compaction.strategy": "header",
@@ -143,7 +143,7 @@ def test_now_decides_whether_tombstones_expire(run):
 
 @pytest.mark.parametrize("case", ("clean-small", "clean-transactions-1"))
 def test_clean_gives_kafka_s_bytes(run, golden, case):
-    """What Kafka's cleaner made of `before` is what ours makes."""
+    """The result of this cleaner equals that of Kafka's cleaner on `before`."""
     directory = golden(f"{case}/before")
     manifest = json.loads((GOLDEN / case / "manifest.json").read_text())
     report = run(
@@ -222,7 +222,7 @@ CALLED_FROM_PYTHON = (
 
 @pytest.mark.skipif("NUMBA_DISABLE_JIT" in os.environ, reason="nothing is compiled")
 def test_warmup_leaves_no_kernel_of_a_cleaning_for_later(data_dir):
-    """In a process of its own: in this one, other tests have compiled them."""
+    """In a separate process: in this one, other tests have compiled kernels."""
     program = (
         "from pkgutil import resolve_name\n"
         "from logstore.cli.main import main\n"

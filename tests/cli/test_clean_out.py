@@ -1,4 +1,4 @@
-"""`clean --out`: a copy is cleaned, the original is not."""
+"""`clean --out` cleans a copy and leaves the original unchanged."""
 
 from __future__ import annotations
 
@@ -194,7 +194,7 @@ def test_what_a_killed_run_left_is_removed_by_the_next(run, users, out):
 
 @pytest.fixture
 def copied(run, data_dir, tmp_path):
-    """A directory that is no data directory of the command's, with a partition copied twice."""
+    """A directory that is not the command's data directory, with two copies of a partition."""
     run("topic", "create", "users", "--config", "cleanup.policy=compact", "--now", JAN_1)
     items = [{"key": f"k{number % 3}", "value": "v"} for number in range(9)]
     run("append", "users", "--now", JAN_1, "--batch-records", 1, input=lines(*items))

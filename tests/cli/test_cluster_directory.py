@@ -1,4 +1,4 @@
-"""Every command refuses the directory of a cluster, and says what to name instead."""
+"""Every command refuses the directory of a cluster, and names the directory to use."""
 
 from __future__ import annotations
 

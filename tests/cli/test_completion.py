@@ -1,4 +1,4 @@
-"""What a shell is told to complete, and the scripts that ask."""
+"""Shell completions, and the scripts that request them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def topics(data_dir, monkeypatch):
 
 
 def completed(*words):
-    """Return what completes the last of some words."""
+    """Return the completions of the last of some words."""
     asked = BashComplete(main, {}, "logstore", "_LOGSTORE_COMPLETE")
     return [(item.type, item.value) for item in asked.get_completions(list(words[:-1]), words[-1])]
 

@@ -1,4 +1,4 @@
-"""`--format csv`: every command's items as rows, with null, bytes and nested values kept apart."""
+"""`--format csv`: every command's items as rows; null, bytes and nested values are distinct."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def rows_of(text):
 
 
 def restored(row):
-    """Return the JSON value of a row, as far as CSV can tell."""
+    """Return the JSON value of a row, as far as CSV preserves it."""
     return {name: None if text == NULL else text for name, text in row.items()}
 
 
@@ -117,7 +117,7 @@ TEXT_AND_BASE64 = ("key", "key_base64", "value", "value_base64")
 
 @pytest.fixture(params=("read", "export"))
 def written(request, run, data_dir, tmp_path):
-    """Return what a command writes as CSV of a topic with hostile keys and values."""
+    """Return the CSV that a command writes for a topic with hostile keys and values."""
     with Broker(data_dir) as broker:
         broker.create_topic("t")
         broker.append_many("t", HOSTILE)

@@ -1,4 +1,4 @@
-"""Damaged, torn, overlapping and old logs through the commands; nothing that reads writes."""
+"""Damaged, torn, overlapping and old logs: commands that read never write."""
 
 import shutil
 
@@ -35,7 +35,7 @@ def flip(path, position):
 
 @pytest.fixture
 def copied(tmp_path):
-    """A folder copied alone from a broker, a batch of its third segment damaged."""
+    """A directory copied from a broker, with a damaged batch in its third segment."""
     folder = tmp_path / "copy" / "golden-0"
     shutil.copytree(GOLDEN / "segments" / "data" / "golden-0", folder)
     flip(folder / log_name(83), 70)
@@ -117,7 +117,7 @@ def test_a_cut_that_is_accepted_is_made_and_told(run, copied):
 def test_what_was_not_durable_by_the_recovery_point_is_cut_as_a_broker_does(
     run, copied, recovery_point, is_refused
 ):
-    """At 300 nothing looks at the damaged segment, so that nothing is cut."""
+    """At 300 the damaged segment is not checked, so nothing is cut."""
     checkpoint = copied.parent / "recovery-point-offset-checkpoint"
     checkpoint.write_text(f"0\n1\ngolden 0 {recovery_point}\n")
     run("roll", "golden", "--data-dir", copied.parent, code=int(is_refused))
@@ -167,7 +167,7 @@ def on_disk(directory, path):
 
 
 def test_every_command_tells_one_number_where_a_finished_swap_left_something(run, tmp_path):
-    """A copy made while a cleaner worked: the new segment 0, and old ones that it replaced."""
+    """A copy made during a cleaning: the new segment 0, and old ones that it replaced."""
     directory = partition([batch(n, key=b"k%d" % n) for n in (1, 4, 7, 9)])
     for base in (4, 8, 12):
         old = [batch(n, key=b"k%d" % n) for n in range(base, base + 4)]
@@ -175,7 +175,7 @@ def test_every_command_tells_one_number_where_a_finished_swap_left_something(run
         for suffix in ("index", "timeindex"):
             directory.write(f"golden-0/{base:020d}.{suffix}")
     data = on_disk(directory, tmp_path / "data")
-    # Segment 8 goes on above what superseded it; segment 4 holds nothing else.
+    # Segment 8 extends beyond its replacement; segment 4 has no other records.
     read = run("read", data / "golden-0", "--format", "jsonl", code=1)
     offsets = [1, 4, 7, 9, 10, 11, 12, 13, 14, 15]
     assert [record["offset"] for record in read.jsonl] == offsets
@@ -216,7 +216,7 @@ def test_a_whole_leftover_is_passed_over_by_all_and_removed_by_a_cleaning(run, t
 
 @pytest.fixture
 def old_log(tmp_path):
-    """A log of magic 0 and 1, with sets, and of magic 2 at its end."""
+    """A log of magic 0 and 1, with message sets, and of magic 2 at its end."""
     folder = tmp_path / "copy" / "old-0"
     folder.mkdir(parents=True)
     rows = [(2, b"a", b"1"), (3, b"b", b"2")]

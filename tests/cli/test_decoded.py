@@ -1,4 +1,4 @@
-"""Records of Kafka's own topics in `read` and `inspect --records`: decoded beside their bytes."""
+"""`read` and `inspect --records` show records of Kafka's internal topics decoded and as bytes."""
 
 import json
 import shutil
@@ -99,7 +99,7 @@ def test_records_of_other_topics_stay_as_they_are(run, tmp_path):
     ),
 )
 def test_snapshots_of_the_clusters_metadata_are_read_as_its_log_is(run, tmp_path, name):
-    """The bootstrap of a new cluster lies beside the folders of partitions."""
+    """The bootstrap of a new cluster is next to the partition directories."""
     source = RECORDED / "__cluster_metadata-0"
     (tmp_path / "__cluster_metadata-0").mkdir()
     path = tmp_path / name
@@ -121,7 +121,7 @@ def test_snapshots_of_the_clusters_metadata_are_read_as_its_log_is(run, tmp_path
 
 @pytest.fixture
 def offsets(data_dir):
-    """A topic of committed offsets with one key twice."""
+    """A topic of committed offsets with two records of one key."""
     with Broker(data_dir) as broker:
         broker.create_topic("orders")
         for offset in (1, 2):

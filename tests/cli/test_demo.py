@@ -1,4 +1,4 @@
-"""`logstore demo`: its story on 10,000 records, and that its checks do find what is wrong."""
+"""`logstore demo`: its output for 10,000 records, and proof that its checks find errors."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ GOLDEN = Path(__file__).resolve().parents[1] / "data" / "kafka-3.9" / "clean-seg
 
 
 class Told(NamedTuple):
-    """What a demo left: its directory, what it printed, and its `.log` files then."""
+    """The result of a demo: its directory, its output, and a copy of its `.log` files."""
 
     out: Path
     text: str
@@ -52,7 +52,7 @@ def demo(out: Path, *args: str, code: int = 0) -> Any:
 
 @pytest.fixture(scope="module")
 def told(tmp_path_factory: pytest.TempPathFactory) -> Told:
-    """One demo for all tests that only look."""
+    """One demo for all tests that only read."""
     out = tmp_path_factory.mktemp("demo") / "out"
     text = demo(out).stdout
     return Told(out, text, log_files(out))
@@ -71,7 +71,7 @@ def log_files(directory: Path) -> dict[str, str]:
     }
 
 
-# -- what it tells -------------------------------------------------------------------------
+# -- output --------------------------------------------------------------------------------
 
 
 def test_demo_tells_the_story_and_finds_nothing_wrong(told: Told) -> None:
@@ -130,7 +130,7 @@ def test_printed_commands_work(told: Told) -> None:
             assert result.stdout or "no records" in result.stderr
     finally:
         os.chdir(before)
-    # Cleaned once more by hand, what Kafka wrote is again what Kafka's cleaner left.
+    # Cleaning Kafka's input again has the result of Kafka's cleaner.
     assert log_files(out / "kafka-before") == log_files(out / "kafka")
 
 
@@ -160,7 +160,7 @@ def test_same_seed_and_time_give_the_same_bytes(told: Told, tmp_path: Path) -> N
     assert (Accounts(10_000, 1, 0).users != Accounts(10_000, 2, 0).users).any()
 
 
-# -- what it refuses -----------------------------------------------------------------------
+# -- refusals ------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("marker", (None, "{}", "[1]", "no json"))
@@ -183,7 +183,7 @@ def test_refuses_a_file(tmp_path: Path) -> None:
 
 
 def test_replaces_its_own_and_leaves_other_files(tmp_path: Path) -> None:
-    """Also what an interrupted run left: the marker is there from the start."""
+    """Including an interrupted run's files: the marker is written first."""
     out = tmp_path / "out"
     (out / "accounts" / "user-accounts-0").mkdir(parents=True)
     (out / "accounts" / "user-accounts-0" / "00000000000000000000.log").write_bytes(b"torn")
@@ -201,7 +201,7 @@ def test_refuses_a_time_before_1970(tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists()
 
 
-# -- that its checks find what is wrong ----------------------------------------------------
+# -- its checks find errors ----------------------------------------------------------------
 
 Tamper = Callable[[Path], None]
 
@@ -218,7 +218,7 @@ def flip_a_byte(directory: Path) -> None:
 
 
 def change_a_value(directory: Path) -> None:
-    """Let a record say something else in a batch that is sound in itself."""
+    """Change a record's value in a batch that stays valid."""
     path = first_log(directory)
     data = bytearray(path.read_bytes())
     (length,) = struct.unpack_from(">i", data, 8)

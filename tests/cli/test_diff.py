@@ -15,7 +15,7 @@ JAN_1 = 1_704_067_200_000
 
 @pytest.fixture
 def copies(run, data_dir, tmp_path):
-    """A partition, and the same after a cleaning, with the report of that."""
+    """A partition before and after a cleaning, and the cleaning's report."""
     run("topic", "create", "users", "--config", "cleanup.policy=compact", "--now", JAN_1)
     records = [{"key": f"k{number % 3}", "value": f"v{number}"} for number in range(10)]
     many = "".join(map(lines, records))
@@ -69,7 +69,7 @@ def test_the_same_is_retained(run, copies):
     ((9, True, "lost"), (7, True, "lost"), (9, False, "added"), (7, False, "foreign")),
 )
 def test_a_winner_that_is_gone_is_lost(run, copies, tmp_path, number, is_lost, fate):
-    """Of two copies one lacks a record, the last or one before it."""
+    """One of two copies lacks a record, the last or an earlier one."""
     before, _, _ = copies
     batches = [batch.data for batch in walk_buffer((before / f"{0:020}.log").read_bytes())]
     del batches[number]

@@ -1,4 +1,4 @@
-"""`logstore dump`: options, streams, exit codes; unit/inspect/test_dump.py has the text itself."""
+"""`logstore dump`: options, streams, exit codes; unit/inspect/test_dump.py checks the text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`logstore erasure`: every place of a key, its moments, and the proof that it is gone."""
+"""`logstore erasure`: every location of a key, its times, and the proof that it is erased."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ def test_every_leftover_is_a_place(run, create, put, erasure, data_dir):
 def test_a_copy_under_another_name_of_the_cleaner_is_removed_with_its_file(
     run, create, put, erasure, data_dir
 ):
-    """As the next start does it: afterwards only the log's own record is left."""
+    """The next start removes it too; then the log's own record is the only copy."""
     create()
     put("ann", "v")
     log = data_dir / "t-0" / f"{0:020}.log"
@@ -156,7 +156,7 @@ def test_a_copy_under_another_name_of_the_cleaner_is_removed_with_its_file(
 
 @pytest.mark.parametrize("is_clean", (True, False))
 def test_damage_hides_nothing(create, put, erasure, data_dir, is_clean):
-    """After an unclean stop a broker cuts the log there, and with it what lies behind."""
+    """After an unclean stop a broker truncates the log there, including all later records."""
     create()
     put("ann", "v")
     put("ann", "w")
@@ -261,7 +261,7 @@ def test_an_open_transaction_does_not_reopen_an_earlier_one_of_its_producer():
 
 
 def test_the_last_record_of_a_log_can_go_once_another_is_appended(run, create, put, erasure):
-    """Under versions a cleaning keeps it, though it is superseded."""
+    """With versions a cleaning keeps it, although it is superseded."""
     create("cleanup.policy=compact", "compaction.strategy=timestamp")
     put("ann", "new", at=JAN_1 + HOUR_MS)
     put("ann", "late", at=JAN_1)

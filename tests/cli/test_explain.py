@@ -136,7 +136,7 @@ def test_tombstones_have_horizons_and_nothing_makes_their_pass_due(run, users):
 
 @pytest.mark.parametrize("force", (False, True))
 def test_damage_that_stops_the_cleaning_is_met(run, users, data_dir, force):
-    """Said to be cleanable, it would then not be cleaned."""
+    """A partition that is reported as cleanable must be cleaned."""
     path = sorted((data_dir / "users-0").glob("*.log"))[0]
     data = bytearray(path.read_bytes())
     data[70] ^= 1
@@ -245,7 +245,7 @@ def test_wrong_usage(run, users, arguments, code):
 
 
 def test_what_is_assumed_is_listed_once(run, data_dir):
-    """Also the clock, and what holds for several partitions."""
+    """Also the clock, and assumptions shared by several partitions."""
     run("topic", "create", "t", "--partitions", 2, "--config", "cleanup.policy=compact")
     for number in (0, 1):
         run("append", "t", "--partition", number, input=lines({"key": "k", "value": "v"}))
@@ -265,7 +265,7 @@ def test_what_is_assumed_is_listed_once(run, data_dir):
     "command", (("inspect",), ("explain", "--key", "k"), ("erasure", "t", "--key", "k"))
 )
 def test_a_warning_of_a_folder_is_printed_once(run, data_dir, command):
-    """However often the folder is read, also in what is rehearsed."""
+    """However often the directory is read, including dry runs."""
     run("topic", "create", "t", "--partitions", 2, "--config", "cleanup.policy=compact")
     for number in (0, 1):
         run("append", "t", "--partition", number, input=lines({"key": "k", "value": "v"}))

@@ -1,4 +1,4 @@
-"""`logstore export`: what DuckDB, pandas and plain text readers find in its files."""
+"""`logstore export`: its files as DuckDB, pandas and plain text readers see them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ FORMATS = ("parquet", "arrow", "csv", "jsonl")
 
 @pytest.fixture
 def topic(data_dir):
-    """Two partitions whose records are of every kind that a format may stumble over."""
+    """Two partitions with every kind of record that may be difficult for a format."""
     with Broker(data_dir) as broker:
         broker.create_topic("t", 2)
         broker.append_many(
@@ -137,7 +137,7 @@ def test_duckdb_and_pandas_read_it_in_one_line(run, topic, tmp_path):
 
 @pytest.mark.parametrize("suffix", ("parquet", "arrow"))
 def test_columns_are_written_group_by_group(run, topic, tmp_path, monkeypatch, suffix):
-    """So that no more than a group is held, of many small records or of few large ones."""
+    """So that memory is bounded by one group, for many small or few large records."""
     out = tmp_path / f"t.{suffix}"
 
     def groups():
@@ -219,7 +219,7 @@ def test_kafkas_own_topics_are_decoded_unless_raw(run, tmp_path):
 
 @pytest.mark.parametrize("number", (0, 1, -2, -1))
 def test_damage_is_passed_over_and_fates_are_told_beyond_it(run, data_dir, tmp_path, number):
-    """In the clean section the rewriting meets it first, in the dirty one the mapping."""
+    """In the clean section the rewrite meets it first, in the dirty section the map."""
     with Broker(data_dir, clock=VirtualClock(NOW)) as broker:
         broker.create_topic("t", 1, {"cleanup.policy": "compact", "segment.bytes": "1000"})
         for half in range(2):
@@ -249,7 +249,7 @@ def test_damage_is_passed_over_and_fates_are_told_beyond_it(run, data_dir, tmp_p
     assert None not in [row["fate"] for row in rows]
 
 
-# -- what is refused -----------------------------------------------------------------------
+# -- refusals ------------------------------------------------------------------------------
 
 
 def test_a_file_that_exists_is_not_replaced_unasked(run, topic, tmp_path):

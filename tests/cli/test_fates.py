@@ -1,4 +1,4 @@
-"""`inspect --fate`."""
+"""`inspect --fate`: the fate of every record."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def test_path_of_a_partition_and_config(run):
     assert counts == {"retained": 15, "superseded": 20, "aborted": 10, "active": 8}
     text = run("inspect", path, "--fate", *COMPACT).stdout
     assert "  abort marker\n" in text
-    # Without its configuration nothing is known to be compacted.
+    # Without its configuration a topic is not known to be compacted.
     found = run("inspect", path, "--fate", "--format", "jsonl").jsonl
     assert {item["fate"] for item in found} == {"retained", "active"}
 

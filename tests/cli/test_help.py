@@ -61,13 +61,13 @@ def test_top_level_help_lists_commands_that_exist_only(run):
 
 
 def words_of(text):
-    """The words of a text that say something, without their plurals."""
+    """The significant words of a text, without plurals."""
     words = re.findall(r"[a-z-]{4,}", text.lower())
     return [word.rstrip("s") for word in words if word not in ("their", "what", "ahead", "does")]
 
 
 def test_one_line_helps_agree_with_the_commands():
-    """The table at the top is static; it must not tell another story than the command."""
+    """The table at the top is static; it must agree with the commands' own help."""
     for name, (_, line) in program.COMMANDS.items():
         if f"logstore {name}" in ALL:
             command = ALL[f"logstore {name}"][0]

@@ -1,4 +1,4 @@
-"""Each `curl` line of docs/HTTP.md, asked of a page over a socket, answers what the page says."""
+"""Each `curl` line of docs/HTTP.md, sent to a page over a socket, has the documented response."""
 
 import http.client
 import re
@@ -18,7 +18,7 @@ ELLIPSIS = "…"
 
 
 def examples():
-    """The lines and what they print, in order."""
+    """The lines and their output, in order."""
     found = []
     for block in re.findall(r"```console\n(.*?)```", DOCUMENT.read_text(encoding="utf-8"), re.S):
         for line, shown in re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", block, re.M):
@@ -32,7 +32,7 @@ EXAMPLES = examples()
 
 @pytest.fixture(scope="module")
 def page():
-    """The broker that the document speaks of."""
+    """The broker that the document describes."""
     with Broker(clock=VirtualClock(), seed=1) as broker:
         broker.create_topic("users", 1, {"cleanup.policy": "compact"})
         for number in range(10):
@@ -50,7 +50,7 @@ def page():
 
 
 def curl(page, line, variables):
-    """Do what a line says, as curl does; return the answer, of a stream what comes at once."""
+    """Execute a line as curl does; return the response, or the first part of a stream."""
     for name, value in variables.items():
         line = line.replace(f"${name}", value)
     words = shlex.split(line)[1:]

@@ -348,7 +348,7 @@ def test_fast_totals_agree_with_the_walk(path):
 
 @pytest.mark.parametrize("sent", (0, 16_711_683, -5, 2**31 - 1))
 def test_a_damaged_count_is_no_more_than_its_batch_can_hold(run, golden, sent):
-    """The CRC, which covers it, is not computed by a walk over headers."""
+    """A walk over headers does not compute the CRC, which covers the count."""
     directory = golden("segments")
     log = directory / "golden-0" / f"{0:020}.log"
     sound = json.loads(run("inspect", directory, "--format", "json").stdout)["partitions"][0]
@@ -399,7 +399,7 @@ def test_fast_totals_refuse_what_the_walk_refuses(tmp_path, position, value):
 
 
 def test_deep_counts_by_the_topics_strategy(run):
-    """The tombstone came last, but is older than the value."""
+    """The tombstone was appended last but is older than the value."""
     run("topic", "create", "t", "--config", "compaction.strategy=timestamp")
     lines = [
         {"key": "a", "value": "1", "timestamp": 5},
@@ -411,7 +411,7 @@ def test_deep_counts_by_the_topics_strategy(run):
 
 
 def test_a_directory_of_a_kraft_node_has_its_metadata_log(run, data_dir):
-    """Beside the partitions, and only to be looked at: brokers and topics know nothing of it."""
+    """Next to the partitions and read-only: brokers and topics do not include it."""
     shutil.copytree(GOLDEN / "decoders", data_dir)
     names = [path.name for path in sorted(data_dir.iterdir()) if path.is_dir()]
     assert "__cluster_metadata-0" in names
@@ -430,7 +430,7 @@ def test_a_directory_of_a_kraft_node_has_its_metadata_log(run, data_dir):
 
 
 def test_of_two_metadata_logs_one_is_shown(run, tmp_path):
-    """A folder with the directories of several nodes can still be looked at."""
+    """A directory of several nodes can still be inspected."""
     for node in ("one", "two"):
         path = tmp_path / "nodes" / node
         path.mkdir(parents=True)

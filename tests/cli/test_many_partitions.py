@@ -1,4 +1,4 @@
-"""Commands over many partitions: output as it comes, a bar meanwhile; no failure hides others."""
+"""Commands over many partitions: streaming output, a progress bar, no failure hides others."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def unreadable(data_dir, partitions):
 
 
 def written() -> str:
-    """Return what came out so far."""
+    """Return the output so far."""
     sys.stdout.buffer.flush()
     return sys.stdout.buffer.getvalue().decode()
 
@@ -93,7 +93,7 @@ def test_a_partition_that_is_damaged_is_among_the_others_that_are_explained(run,
 def test_a_terminal_shows_a_bar_while_the_output_goes_to_a_file(
     run, partitions, data_dir, tmp_path, arguments, task
 ):
-    """And the file gets the output, all of it and nothing else."""
+    """The file receives exactly the output."""
     master, slave = pty.openpty()
     environment = {**os.environ, "LOGSTORE_DATA_DIR": str(data_dir), "TERM": "xterm-256color"}
     with (tmp_path / "out").open("wb") as file:

@@ -48,7 +48,7 @@ def test_answers(run, topic, arguments, time, offset, timestamp):
 
 
 def test_nothing_below_the_log_start_answers(run, topic):
-    """S-080 and S-082: the segment whose newest records were deleted answers with none."""
+    """S-080 and S-082: a segment whose newest records were deleted has no offset for them."""
     run("delete-records", topic, "--before-offset", 2)
     [found] = run("offsets", topic, "--time", 1000, "--format", "jsonl").jsonl
     assert (found["offset"], found["timestamp"]) == (2, 1020)

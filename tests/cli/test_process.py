@@ -1,4 +1,4 @@
-"""What only a process of its own shows: imports, pipes, signals, terminals."""
+"""Behavior that needs a separate process: imports, pipes, signals, terminals."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ NOT_FOR_LOOKING = {
     "logstore.cleaner.manager",
     "logstore.jit",
 }
-"""What only those need who change something, meet damage, or let it fail."""
+"""Modules for commands that change data, meet damage or fail."""
 NEEDED = {
     "--batches": {"logstore.record.survey"},
     "--records": {"logstore.record.survey"},
@@ -41,8 +41,8 @@ NEEDED = {
         "logstore.storage.log.retention",
     },
 }
-"""Of that, by command or option: files are told batch by batch as they lie, be they damaged, and
-retention gives way to a cleaning."""
+"""Of those, the modules needed by command or option: batches of damaged files are listed one by
+one, and retention includes a cleaning."""
 
 
 def call(*arguments, data_dir, **options):
@@ -59,7 +59,7 @@ def call(*arguments, data_dir, **options):
 
 
 def modules_after(*arguments, data_dir):
-    """Run the program with those arguments and return the modules it loaded."""
+    """Run the program with some arguments and return the loaded modules."""
     script = (
         "import sys, json\n"
         "from logstore.cli.main import main\n"
@@ -106,7 +106,7 @@ def test_small_work_loads_nothing_heavy(arguments):
 
 @pytest.mark.parametrize("name", ("generate", "verify", "run"))
 def test_the_help_of_a_registered_command_loads_little(name):
-    """No more than what finds it: PySpark takes a second, and need not be there."""
+    """Only the modules to find it: PySpark takes a second to load and may be absent."""
     loaded = modules_after("workload", name, "--help", data_dir=GOLDEN)
     assert loaded & HEAVY <= {"importlib.metadata"}
 
@@ -193,10 +193,10 @@ def test_interrupt_keeps_what_was_appended(tmp_path):
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        # A suite that runs in the background of a shell hands its children a deaf ear.
+        # A suite that runs in the background of a shell passes an ignored signal to its children.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
-    # It comes back to the pipe only when it is through with the lines that it took before.
+    # It reads the pipe again only after it has processed the lines that it took before.
     for part in (lines({"value": "a"}, {"value": "b"}), "{"):
         os.write(writing, part.encode())
         deadline = time.monotonic() + 60
@@ -254,7 +254,7 @@ def test_an_interrupt_while_the_program_loads_ends_it_in_silence(module):
         check=False,
         timeout=120,
     )
-    # A shell says 130 of both.
+    # A shell reports 130 for both.
     assert done.returncode in (-signal.SIGINT, 130)
     assert (done.stdout, done.stderr.strip()) == ("", "")
 
@@ -300,7 +300,7 @@ def test_a_closed_input_is_named(tmp_path):
 
 
 def test_what_was_appended_stays_though_the_report_had_nowhere_to_go(tmp_path):
-    """The descriptor that is free must not become that of a segment."""
+    """The free descriptor must not become a segment's."""
     line = """echo '{"key": "k", "value": "v"}' | logstore append t --create >&- 2>&-"""
     assert in_shell(line, tmp_path).returncode == 3
     found = call("read", "t", "--format", "jsonl", data_dir=tmp_path)
@@ -372,7 +372,8 @@ def test_a_bar_shows_no_question_mark_before_it_has_a_speed():
 
 
 def on_terminal(*arguments, data_dir):
-    """Run the program with standard error (and output) on a terminal; return what it showed."""
+    """Run the program with standard error (and output) on a terminal; return the terminal's
+    text."""
     master, slave = pty.openpty()
     environment = {**os.environ, "LOGSTORE_DATA_DIR": str(data_dir), "TERM": "xterm-256color"}
     environment.pop("NO_COLOR", None)

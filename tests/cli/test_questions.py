@@ -1,4 +1,4 @@
-"""Every command on the pages of docs/questions is run and prints what stands there."""
+"""Every command on the pages of docs/questions runs and prints the documented output."""
 
 import re
 import shutil

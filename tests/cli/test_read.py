@@ -120,7 +120,7 @@ def test_partitions_are_read_one_after_another(run):
 
 
 def version(number):
-    """A header that states a version, as `append` takes it."""
+    """A header with a version, as `append` accepts it."""
     value = base64.b64encode(number.to_bytes(8, "big", signed=True)).decode()
     return [["v", {"base64": value}]]
 
@@ -134,7 +134,7 @@ VERSIONED = (
     {"key": "c", "value": "c1", "timestamp": 1},
     {"key": "c", "value": "c1 again", "timestamp": 1},
 )
-"""One key whose tombstone wins before a late value, one whose first value is the newest."""
+"""A key whose tombstone wins over a later value, and a key whose first value is the newest."""
 
 MATERIALISED = {
     "offset": {"a": "late", "b": "b2", "c": "c1 again"},
@@ -163,7 +163,7 @@ def test_latest_per_key_follows_the_topics_strategy_as_cleaning_does(run, strate
 
 
 def as_versioned(record):
-    """The record with its timestamp as the version in a header, too."""
+    """The record with its timestamp also as a version header."""
     return {"value": None, **record, "headers": version(record["timestamp"])}
 
 
@@ -230,7 +230,7 @@ def test_a_corrupt_batch_is_passed_over_and_named(run, golden):
 
 @pytest.fixture
 def damaged(run, data_dir):
-    """Append 650 batches of one record; return what damages the one of an offset."""
+    """Append 650 batches of one record; return a function that damages the batch of an offset."""
     values = ({"key": str(n % 7), "value": f"v{n:04}"} for n in range(650))
     run("append", "t", "--create", "--batch-records", 1, input=lines(*values))
     path = data_dir / "t-0" / f"{0:020}.log"

@@ -1,4 +1,4 @@
-"""`read --last N`: from the end, whatever holes and filters lie before it."""
+"""`read --last N` reads from the end, whatever holes and filters precede it."""
 
 from __future__ import annotations
 

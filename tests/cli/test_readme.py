@@ -1,4 +1,4 @@
-"""What the README shows is run as it stands there."""
+"""The commands and code in the README run as printed."""
 
 import re
 import subprocess
@@ -11,7 +11,7 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
 def block(language: str, containing: str) -> str:
-    """Return the fenced block of a language that holds a phrase."""
+    """Return the fenced block of a language that contains a phrase."""
     blocks = re.findall(rf"```{language}\n(.*?)```", README, re.DOTALL)
     (found,) = [text for text in blocks if containing in text]
     return found

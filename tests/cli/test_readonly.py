@@ -1,4 +1,4 @@
-"""Commands that read change nothing: a hash of the tree, times included, before and after."""
+"""Commands that read change nothing: the tree's hash, including times, stays the same."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def missing_indexes(directory):
 
 
 def leftovers(directory):
-    """A cleaning that was interrupted after its `.swap` was complete, and other litter."""
+    """An interrupted cleaning with a complete `.swap`, and other leftover files."""
     first, *_ = sorted((directory / "golden-0").glob("*.log"))
     shutil.copy(first, f"{first}.swap")
     for name in (f"{7:020}.log.deleted", f"{first.name}.deleted", f"{900:020}.log.cleaned"):

@@ -1,4 +1,4 @@
-"""What a user hears of recovery: while directories are opened, and afterwards."""
+"""Messages about recovery, while directories are opened and afterwards."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ WRITING = (
 
 @pytest.fixture
 def torn(run, data_dir):
-    """Two records in `t`, half a batch behind them, and no sign of a clean stop."""
+    """Two records in `t`, half a batch after them, and no sign of a clean stop."""
     run("append", "t", "--create", input=lines({"value": "a"}, {"value": "b"}))
     path = data_dir / "t-0" / f"{0:020}.log"
     with path.open("ab") as file:
@@ -58,7 +58,7 @@ def test_writing_tells_what_it_mended_once(run, torn, command):
 
 
 def test_an_unfinished_copy_of_a_cleanly_closed_log_loses_nothing_that_is_appended(run, data_dir):
-    """Kafka believes the mark of a clean stop, and appends behind half a batch."""
+    """Kafka trusts the clean shutdown file, and appends after the half batch."""
     for value in "ab":
         run("append", "t", "--create", input=lines({"value": value}))
     path = data_dir / "t-0" / f"{0:020}.log"
@@ -114,7 +114,7 @@ def test_orderly_directory_has_nothing_to_tell(run):
 
 @pytest.mark.parametrize("clean", (True, False))
 def test_a_log_start_beyond_the_end_hides_and_deletes_nothing(run, data_dir, clean):
-    """Whoever obeyed such an entry would empty the log; it goes with the first writing command."""
+    """Applying such an entry would empty the log; the first writing command removes it."""
     run("append", "t", "--create", input=lines(*({"key": "a", "value": str(n)} for n in range(3))))
     checkpoint = data_dir / "log-start-offset-checkpoint"
     checkpoint.write_text("0\n1\nt 0 1000000\n")

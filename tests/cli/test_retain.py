@@ -1,4 +1,4 @@
-"""`logstore retain`, on stories of a few days."""
+"""`logstore retain` on data of a few days."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def day(number):
 
 
 def append(run, topic, *days, key="k", **options):
-    """Append one record of 41 bytes a day, each on its day, each in a batch of its own."""
+    """Append one batch with one record of 41 bytes on each day."""
     arguments = [part for name, value in options.items() for part in (f"--{name}", value)]
     for number in days:
         item = {"key": f"{key}", "value": "x" * 41}
@@ -139,7 +139,7 @@ def test_configs_of_the_run_are_not_kept(run, events):
 
 
 def test_every_rule_has_its_turn(run, events):
-    """The log start first, then size, then time (storage-format §13.1)."""
+    """Log start first, then size, then time (storage-format §13.1)."""
     run("delete-records", "events", "--before-offset", 3)
     limits = ("--config", "retention.bytes=230", "--config", "retention.ms=1ms")
     report = run("retain", *limits, "--now", day(31), "--format", "json").json
@@ -187,7 +187,7 @@ def test_record_from_the_future_keeps_its_segment(run):
 
 
 def test_adopted_topic_is_retained_when_a_command_asks(run, golden):
-    """A copied directory loses nothing by itself, but obeys."""
+    """A copied directory is not retained in the background, but on command."""
     directory = golden("segments")
     before = bases(directory, "golden-0")
     asked = ("retain", "golden", "--data-dir", directory, "--now", "2035-01-01")

@@ -1,4 +1,4 @@
-"""`logstore serve`: a process that says where it is, serves, and stops when it is told to."""
+"""`logstore serve`: prints its address, serves, and stops on a signal."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.support.world.builders import batch
 from tests.support.world.wire import Client, Listening, fetch_of, name_of
 
 TIMEOUT_S = 100
-"""What a test waits for at most; none waits so long that passes."""
+"""Maximum wait of a test; a passing test never waits this long."""
 
 PROGRAM = [sys.executable, "-m", "logstore", "serve", "--listen", "127.0.0.1:0"]
 
@@ -39,7 +39,7 @@ def serving(*arguments, **variables):
         stderr=subprocess.PIPE,
         text=True,
         env={**os.environ, "LOGSTORE_VERIFY": "0", **variables},
-        # The suite may run in the background, where Ctrl-C is not heeded.
+        # The suite may run in the background, where Ctrl-C is ignored.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     try:
@@ -98,7 +98,7 @@ main()
 
 
 def test_a_signal_that_another_thread_takes_stops_it():
-    """The system may give it to any thread, and does when the main one is about to wait."""
+    """The system may deliver it to any thread, and does when the main one is about to wait."""
     process = subprocess.Popen(
         [sys.executable, "-c", TAKES_A_SIGNAL],
         stdin=subprocess.PIPE,
@@ -124,7 +124,7 @@ def test_in_memory_it_leaves_nothing_behind(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-# -- who may come in, and do what ------------------------------------------------------------
+# -- authentication and authorization --------------------------------------------------------
 
 
 def test_a_client_that_people_use_logs_in_over_tls_and_does_what_it_may(tmp_path):

@@ -1,4 +1,4 @@
-"""`logstore simulate`: what it prints, and what it leaves in its directory."""
+"""`logstore simulate`: its output and the files it writes."""
 
 import csv
 import errno
@@ -162,7 +162,7 @@ def test_a_second_run_takes_the_place_of_the_first_and_leaves_what_is_not_its_ow
 
 @pytest.fixture
 def earlier(run, tmp_path):
-    """A directory with the results of an earlier run, and a look at it."""
+    """A directory with the results of an earlier run, and its hash."""
     run("simulate", *SHORT, "--out", str(tmp_path / "out"))
 
     def look():

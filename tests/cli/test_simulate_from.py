@@ -1,4 +1,4 @@
-"""`logstore simulate --from`: what it shows of a directory, and that it leaves it alone."""
+"""`logstore simulate --from`: its output for a directory, which stays unchanged."""
 
 import json
 import re
@@ -12,7 +12,7 @@ from logstore.runtime import VirtualClock
 
 @pytest.fixture
 def copied(tmp_path):
-    """A data directory: a week of 50 keys, of which each is written again and again."""
+    """A data directory: a week of 50 keys, each written many times."""
     path = tmp_path / "copied"
     with Broker(path, clock=VirtualClock()) as broker:
         broker.create_topic("users", configs={"cleanup.policy": "compact", "segment.ms": "1d"})

@@ -1,4 +1,4 @@
-"""Every Python snippet of README and docs passes a strict type checker and prints what it says."""
+"""Every Python snippet of README and docs type-checks strictly and prints its stated output."""
 
 import ast
 import re
@@ -13,7 +13,7 @@ PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
 
 
 def modules() -> dict[str, str]:
-    """Return the pages' snippets as modules; one that imports nothing goes on with the one before.
+    """Return the snippets as modules; one without imports continues the previous one.
 
     Line n of a module is line n of its page, so that an error names the place.
     """
@@ -33,11 +33,11 @@ def modules() -> dict[str, str]:
 
 MODULES = modules()
 RUN = [name for name in MODULES if not name.startswith("workloads_")]
-"""Those that need no Spark."""
+"""Snippets that do not need Spark."""
 
 
 def shown_output(code: str) -> str:
-    """Return what the comments behind and below the prints of a module say."""
+    """Return the output stated in comments after and below the prints of a module."""
     lines = code.splitlines()
     shown = []
     calls = [node for node in ast.walk(ast.parse(code)) if isinstance(node, ast.Call)]
@@ -96,7 +96,7 @@ def test_snippets_pass_mypy_strict(tmp_path):
     for name, code in MODULES.items():
         (tmp_path / f"{name}.py").write_text(code, encoding="utf-8")
     done = subprocess.run(
-        # By the project's own settings, and so with what mypy keeps of its modules.
+        # With the project's settings, so that mypy's cache applies.
         [sys.executable, "-m", "mypy", "--no-error-summary", str(tmp_path)],
         cwd=ROOT,
         capture_output=True,

@@ -1,4 +1,4 @@
-"""Commands over a data directory in which a pipe or a huge file has a name that they open."""
+"""Commands over a data directory with a pipe or a huge file under a name that they open."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ SMALL_FILES = (
 
 @pytest.mark.parametrize("name", SMALL_FILES)
 def test_check_and_dump_obey_the_limit_of_the_config_file(run, data_dir, tmp_path, name):
-    """As the commands do that open logs; not only at the engine's default."""
+    """As commands that open logs do, instead of only the engine's default."""
     run("append", "u", "--create", input=lines({"key": "a", "value": "b"}))
     run("roll", "u")
     config = tmp_path / "server.properties"
@@ -73,7 +73,7 @@ def test_check_and_dump_obey_the_limit_of_the_config_file(run, data_dir, tmp_pat
 
 @pytest.fixture
 def beside(run, data_dir, tmp_path):
-    """A data directory of two topics, and a folder whose only segment is a pipe."""
+    """A data directory of two topics, and a directory whose only segment is a pipe."""
     for topic in ("u", "v"):
         run("append", topic, "--create", input=lines({"key": "a", "value": "b"}))
     (data_dir / "pipes-0").mkdir()

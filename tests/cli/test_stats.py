@@ -1,4 +1,4 @@
-"""`logstore stats`: exact numbers of what lies in a partition."""
+"""`logstore stats`: exact statistics of a partition."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def test_a_terminal_obeys_no_name(run, data_dir):
 
 @pytest.mark.parametrize("keys", (("b", "a"), ("a", "b")))
 def test_equal_keys_are_ordered_by_the_offsets_of_their_winners(run, keys):
-    """By records and by bytes alike, whatever the keys are."""
+    """Both by records and by bytes, for any keys."""
     first, second = keys
     order = (first, second, second, first)  # so the second one's winner comes first
     items = ({"key": key, "value": "v"} for key in order)

@@ -1,4 +1,4 @@
-"""`inspect --summary`: a line a partition, sorted by what is asked for."""
+"""`inspect --summary`: one line for each partition, sorted by a column."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NOW = ("--now", str(START_MS + 10 * HOUR_MS))
 
 @pytest.fixture
 def partitions(data_dir):
-    """By size b, c, a; by dirty ratio c, b, a; by the age of what is dirty a, c, b."""
+    """Sorted by size b, c, a; by dirty ratio c, b, a; by age of the dirty part a, c, b."""
     with Broker(data_dir, clock=VirtualClock(START_MS)) as broker:
         for name, count, size in (("a", 1, 10), ("b", 3, 3000), ("c", 2, 500)):
             broker.create_topic(name, 1, {"cleanup.policy": "compact"})

@@ -100,7 +100,7 @@ def test_bar_of_nothing():
 
 @pytest.fixture
 def terminal(monkeypatch):
-    """Let a width bound the output, as a terminal does."""
+    """Bound the output by a width, as a terminal does."""
 
     def resize(columns):
         monkeypatch.setenv("COLUMNS", str(columns))

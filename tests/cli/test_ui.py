@@ -1,4 +1,4 @@
-"""`logstore ui`, and the page of `serve`: an address on the first line, and no file is touched."""
+"""`logstore ui` and the page of `serve`: an address on the first line; files stay unchanged."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.cli.conftest import sound, torn_tail, tree_hash
 from tests.support.world.page import Asked
 
 TIMEOUT_S = 100
-"""What a test waits for at most; none waits so long that passes."""
+"""Maximum wait of a test; a passing test never waits this long."""
 
 
 @contextmanager
@@ -30,7 +30,7 @@ def running(*arguments, lines=1):
         stderr=subprocess.PIPE,
         text=True,
         env={**os.environ, "LOGSTORE_VERIFY": "0"},
-        # The suite may run in the background, where Ctrl-C is not heeded.
+        # The suite may run in the background, where Ctrl-C is ignored.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     try:
@@ -41,7 +41,7 @@ def running(*arguments, lines=1):
 
 
 def asked(url, target, method="GET", body=None):
-    """Ask as somebody does who was given the printed address."""
+    """Send a request to the printed address."""
     address = urlsplit(url)
     headers = {"Authorization": f"Bearer {address.query.removeprefix('token=')}"}
     if method != "GET":
@@ -159,7 +159,7 @@ def test_without_the_extra_one_sentence_says_how_it_comes(run, golden, monkeypat
     assert "pip install 'kafka-logstore[ui]'" in outcome.stderr
 
 
-# --- nothing is touched ----------------------------------------------------------------------
+# --- files stay unchanged --------------------------------------------------------------------
 
 
 def without_indexes(directory):

@@ -17,7 +17,7 @@ from logstore.spark.commands.workload import (
 
 @pytest.fixture
 def no_spark(monkeypatch):
-    """Make sure that what is refused is refused before any Java starts."""
+    """Check that refusals come before any Java starts."""
 
     def session(*_):
         raise AssertionError("Spark starts")

@@ -1,4 +1,4 @@
-"""Silence: what each of thousands of recoveries found is a warning of its own."""
+"""Silence the warnings that each of thousands of recoveries logs."""
 
 import logging
 

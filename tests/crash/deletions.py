@@ -1,9 +1,9 @@
-"""Small stories in which records and topics are taken away; the harness crashes them everywhere.
+"""Scenarios that delete records and topics; the harness crashes them at every operation.
 
-What the judge (`tests.crash.judge`) demands of each: what was flushed and not deleted is there;
-what lies below an acknowledged log start, or was truncated, is not seen again, whatever is written
-in its place; a step that was cut short has gone part of its way and no other; a second start
-changes nothing; no `.deleted` file or folder outlives its delay.
+The judge (`tests.crash.judge`) demands of each: flushed records that were not deleted are in the
+log; records below an acknowledged log start or truncated ones never reappear; an interrupted step
+is done in part and nothing else has changed; a second start changes nothing; no `.deleted` file or
+directory outlives its delay.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def retain_by_time(session: Session) -> None:
 
 
 def retain_everything(session: Session) -> None:
-    """The active segment goes too: the log rolls, and goes on at its end."""
+    """Delete all segments, including the active one: the log rolls and continues at its end."""
     session.create_topic("t", retention_ms=1000)
     fill(session, 1)
     session.append((b"a", b"not flushed"))
@@ -56,7 +56,7 @@ def retain_everything(session: Session) -> None:
 
 
 def retain_without_epochs(session: Session) -> None:
-    """All goes from a copied log without a leader epoch file, which a start makes up for."""
+    """Delete all of a copied log without a leader epoch file; a start rebuilds the file."""
     session.create_topic("t", retention_ms=1000)
     fill(session, 1)
     session.append((b"a", b"active"))
@@ -88,7 +88,7 @@ def roll_while_empty(session: Session) -> None:
 
 
 def retain_by_size(session: Session) -> None:
-    """Two segments go, and the rest is small enough; then it grows until the next one goes."""
+    """Delete two segments by size; then append until the next one is deleted."""
     session.create_topic("t", retention_bytes=200)
     fill(session, 3)
     session.append((b"a", b"active"))
@@ -104,7 +104,7 @@ def retain_by_size(session: Session) -> None:
 
 
 def delete_records(session: Session) -> None:
-    """Below an offset inside a batch, then one further on, then what retention finds left over."""
+    """Delete below an offset in a batch, then below a later one; retention deletes the rest."""
     session.create_topic("t", retention_ms=20_000)
     fill(session, 3, seconds=1)
     session.append((b"a", b"active"), (b"b", b"active"))
@@ -120,7 +120,7 @@ def delete_records(session: Session) -> None:
 
 
 def delete_all_records(session: Session) -> None:
-    """Up to the high watermark, of which nothing was flushed; then offsets go on from there."""
+    """Delete up to the high watermark with nothing flushed; offsets continue from there."""
     session.create_topic("t")
     session.append((b"a", b"1"), (b"b", b"1"))
     session.begin()
@@ -135,7 +135,7 @@ def delete_all_records(session: Session) -> None:
 
 
 def truncate_inside_a_batch(session: Session) -> None:
-    """The batch goes whole; others are written from the truncation's offset on, and flushed."""
+    """Truncate a batch, which is removed whole; append and flush others from that offset on."""
     session.create_topic("t")
     fill(session, 1)
     session.append((b"a", b"old"), (b"b", b"old"), (b"c", b"old"))
@@ -153,7 +153,7 @@ def truncate_inside_a_batch(session: Session) -> None:
 
 
 def truncate_across_segments(session: Session) -> None:
-    """To the base of a segment, then below another; what follows is longer and shorter."""
+    """Truncate to the base of a segment, then below another; append longer and shorter data."""
     session.create_topic("t")
     fill(session, 4)
     session.append((b"a", b"old, active"))
@@ -171,7 +171,7 @@ def truncate_across_segments(session: Session) -> None:
 
 
 def truncate_below_the_log_start(session: Session) -> None:
-    """What is written between the new end and the old log start must be seen."""
+    """Records appended between the new end and the old log start must be visible."""
     session.create_topic("t")
     fill(session, 2)
     session.append((b"a", b"active"))
@@ -187,7 +187,7 @@ def truncate_below_the_log_start(session: Session) -> None:
 
 
 def truncate_fully(session: Session) -> None:
-    """Further on, then further back: what a replica does that lags too far, or diverged."""
+    """Truncate fully to a later offset, then an earlier one, as a lagging or diverged replica."""
     session.create_topic("t")
     fill(session, 2)
     session.append((b"a", b"active"))
@@ -202,7 +202,7 @@ def truncate_fully(session: Session) -> None:
 
 
 def restart_after_truncation(session: Session) -> None:
-    """A clean stop and a start between a truncation and what is written in its place."""
+    """Stop cleanly and start between a truncation and the next append."""
     session.create_topic("t")
     fill(session, 2)
     session.append((b"a", b"old"), (b"b", b"old"))
@@ -235,7 +235,7 @@ def clean_and_delete(session: Session) -> None:
 
 
 def delete_topics(session: Session) -> None:
-    """A topic of two partitions goes, another takes its name, and the files of the first go."""
+    """Delete a topic of two partitions, create another of its name, remove the old files."""
     session.create_topic("t", partitions=2)
     session.create_topic("u")
     fill(session, 1)
@@ -253,7 +253,7 @@ def delete_topics(session: Session) -> None:
 
 
 def delete_a_topic_before_the_stop(session: Session) -> None:
-    """A clean stop removes the folders at once; a start finds those of an unclean one."""
+    """A clean stop removes the directories at once; after an unclean one the start does."""
     session.create_topic("t")
     session.create_topic("u")
     session.append((b"k", b"v"), topic="u")

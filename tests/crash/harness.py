@@ -1,10 +1,10 @@
 """Crashes and failures at every operation of a scenario.
 
-`enumerate_crashes` runs a scenario once to count its operations, then once for each, crashing
-there, and builds from the crashed file system every state that may be left: contents dropped,
-kept, torn, zeroed or scattered, names undone, kept or in part. Each state is verified by `check`,
-opened for writing, judged (`judge.check_broker`), opened again after a second crash, crashed in the
-middle of its recovery, and used on. `enumerate_failures` lets each operation fail instead.
+`enumerate_crashes` counts the operations of a scenario, then crashes at each and builds every state
+that the file system may be left in: contents dropped, kept, torn, zeroed or scattered; renames
+undone, kept or partial. Each state is verified by `check`, opened for writing, judged
+(`judge.check_broker`), opened again after a second crash, crashed during its recovery, and used
+further. `enumerate_failures` makes each operation fail instead.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ CORNERS = {
 
 @dataclass
 class Tally:
-    """What was tried."""
+    """Number of states and failures that were tried."""
 
     points: int = 0
     states: int = 0
@@ -85,7 +85,7 @@ class Tally:
 
 
 class WatchedFileSystem(FaultyFileSystem):
-    """A disk that looks at itself at each point where a crash could come."""
+    """A file system that calls back at each possible crash point."""
 
     def __init__(self, clock: VirtualClock, look: Callable[[FaultyFileSystem], None]) -> None:
         super().__init__(clock)
@@ -111,9 +111,9 @@ def run(scenario: Scenario, *, crash_at: int | None = None) -> tuple[FaultyFileS
 
 
 def enumerate_crashes(scenario: Scenario, profile: Profile = BOUNDED) -> Tally:
-    """Crash at each operation in each mode, and judge what is left.
+    """Crash at each operation in each mode, and judge the remaining state.
 
-    All points are met in one run: what a crash would leave is built while the run stands there.
+    One run visits all points: the state after a crash is built while the run is paused there.
 
     Raises
     ------
@@ -129,7 +129,7 @@ def enumerate_crashes(scenario: Scenario, profile: Profile = BOUNDED) -> Tally:
     failures: list[AssertionError] = []
 
     def look(fs: FaultyFileSystem) -> None:
-        # A failure is kept for later: the engine that stands still here might handle it.
+        # Collect failures, since the paused engine might handle an exception raised here.
         if fs.operation_count not in points or failures:
             return
         tally.points += 1
@@ -157,14 +157,14 @@ def enumerate_crashes(scenario: Scenario, profile: Profile = BOUNDED) -> Tally:
 
 
 def stride_for(count: int, points: int) -> int:
-    """Return the step that tries about so many of a number of things; all if `points` is 0."""
+    """Return the step that tries about `points` of a number of items; 1 if `points` is 0."""
     return max(1, -(-count // points)) if points else 1
 
 
 def reproduce(
     scenario: Scenario, number: int, mode: CrashMode
 ) -> tuple[MemoryFileSystem, Journal, Journal]:
-    """Return the image of one crash, its journal and the whole run's, to look into a failure."""
+    """Return the image of one crash, its journal and the whole run's, for debugging."""
     _, reference = run(scenario)
     fs, journal = run(scenario, crash_at=number)
     return fs.crash(mode), journal, reference
@@ -197,11 +197,11 @@ def judge(
 def check_second_recovery(
     fs: FaultyFileSystem, found: dict, journal: Journal, reference: Journal
 ) -> None:
-    """Assert that what was recovered stays, and that a second recovery has nothing to do."""
+    """Assert that recovered data stays, and that a second recovery changes nothing."""
     was_clean = any(op.path.endswith(CLEAN_SHUTDOWN) for op in fs.operations)
     for mode in (KEPT, DROPPED):
         image = fs.crash(mode)
-        # After a clean stop nothing was recovered yet: the next start is the first to do so.
+        # After a clean stop nothing has been recovered yet: the next start recovers first.
         for must_be_same in (False, True) if mode is KEPT and was_clean else (mode is KEPT,):
             again = FaultyFileSystem(journal.clock, image)
             broker = open_broker(again, journal.clock)
@@ -218,9 +218,9 @@ def check_second_recovery(
 def unsettled_epochs(found: dict, now: dict, then: dict) -> set[str]:
     """Return the epoch files that a second start may change, as Kafka's does.
 
-    A start drops epochs that begin at the log end or beyond before it lets the oldest begin at the
-    log start; so it forgets that of a log without data, or one that was written for a log start
-    that did not last, and the next start learns it from the batches.
+    A start drops epochs that begin at or beyond the log end before it moves the oldest to the log
+    start. So it forgets the epoch of an empty log, or one written for a log start that was lost,
+    and the next start learns it from the batches.
     """
     paths = {
         f"{directory}/{tp}/{LEADER_EPOCHS}": log
@@ -242,7 +242,7 @@ def without(there: dict, paths: set[str]) -> dict:
 def check_crashes_of_recovery(
     image: MemoryFileSystem, found: dict, journal: Journal, reference: Journal, tally: Tally
 ) -> None:
-    """Crash at each operation of a recovery; the next one must come to the same end."""
+    """Crash at each operation of a recovery; the next recovery must have the same result."""
     number = 1
     while True:
         fs = FaultyFileSystem(journal.clock, image)
@@ -275,15 +275,15 @@ def check_crashes_of_recovery(
 def check_further_use(
     broker: Broker, fs: FaultyFileSystem, journal: Journal, reference: Journal
 ) -> None:
-    """Append, flush and crash once more: nothing that recovery dropped comes back.
+    """Append, flush and crash once more: records that recovery dropped do not reappear.
 
-    A topic that is not there can be created, and is empty; once the delay is over, nothing is left
-    of what was deleted.
+    A topic that does not exist can be created and is empty; after the delay, deleted files are
+    removed.
     """
     names = journal.tried_topics.keys() | journal.deleted
     session = Session(fs, journal)
     session.use(broker)
-    # What was lost gives way to what is written now.
+    # The new records replace the lost ones.
     journal.settle(broker)
     for name in sorted(names - {topic.name for topic in broker.topics()}):
         session.create_topic(name)
@@ -310,10 +310,10 @@ def assert_same(found: dict, expected: dict, what: str) -> None:
 
 
 def enumerate_failures(scenario: Scenario, *, points: int = 0, go_on: bool = False) -> Tally:
-    """Let each operation fail once with EIO, ENOSPC and, if it writes, short of its end.
+    """Make each operation fail once with EIO, ENOSPC and, for writes, a short write.
 
-    Each failure must surface as a storage error that names a file, unless the scenario succeeds
-    all the same; whatever was acknowledged must be there afterwards.
+    Each failure must surface as a storage error that names a file unless the scenario succeeds;
+    acknowledged records must be in the log afterwards.
 
     Parameters
     ----------
@@ -385,7 +385,7 @@ def check_failure(
 
 
 def check_readable(broker: Broker, journal: Journal) -> None:
-    """Assert that a broker whose disk failed once still shows only what it acknowledged."""
+    """Assert that a broker whose disk failed once shows only acknowledged records."""
     for tp, partition in journal.partitions.items():
         for log in broker.manager.registry.open_logs():
             if log.topic_partition == tp and not log.is_offline and not partition.is_cleaning:
@@ -410,7 +410,7 @@ def fingerprint(image: MemoryFileSystem) -> bytes:
         digest.update(path.encode() + b"\0")
         if contents is not None:
             size, data = contents
-            # A file of zeros is one, however many of them were written.
+            # All files of zeros are equal, whatever their writes.
             stripped = data.rstrip(b"\0")
             digest.update(f"{size} {len(stripped)} ".encode() + stripped)
     return digest.digest()

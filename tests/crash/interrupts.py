@@ -1,9 +1,8 @@
 """Interrupts at every operation of a scenario: Ctrl-C, or a timeout, in the middle of a step.
 
-The broker stays open. Each disk operation is interrupted once before and once after it is done,
-and optionally again while the log recovers. The state of the broker is then judged like that of a
-reopened one. The rest of the scenario must succeed on it, and a broker that is opened afterwards
-must have the same contents.
+The broker stays open. Each disk operation is interrupted once before and once after it, and
+optionally again while the log recovers. The broker is then judged like a reopened one. The rest of
+the scenario must succeed on it, and a broker that is opened afterwards must have the same contents.
 """
 
 from __future__ import annotations
@@ -25,7 +24,8 @@ class Interrupt(BaseException):
 
 
 class TestTimeout(TimeoutError):
-    """The error of a signal handler that enforces a timeout: an `OSError`, but not of the disk."""
+    """A timeout error of a signal handler: an `OSError` that the disk did not cause."""
+    disk."""
 
     __test__ = False
 
@@ -124,7 +124,7 @@ class InterruptedSession(Session):
             if isinstance(error, Exception):
                 note_failed_pass(broker, self.journal)
             judge(broker, self.journal, self._reference)
-            # The contents that were judged must last.
+            # The judged contents must last.
             broker.manager.checkpoint_log_starts()
             broker.manager.checkpoint_recovery_points()
             self.journal.settle(broker)
@@ -137,7 +137,7 @@ CHANGES = {
     *("append", "flush", "roll", "checkpoint", "clean", "retain", "delete_records"),
     *("truncate", "truncate_fully", "delete_expired_files"),
 }
-"""The steps of a session that are interrupted."""
+"""The interrupted steps of a session."""
 
 
 def note_done(broker: Broker, journal: Journal) -> None:
@@ -189,7 +189,7 @@ def count_of(scenario: Scenario) -> tuple[int, Journal]:
 def enumerate_interrupts(
     scenario: Scenario, *, points: int = 0, again: int = 0, kind: type[BaseException] = Interrupt
 ) -> int:
-    """Interrupt a scenario at about so many of its operations, 0 for all; return how many."""
+    """Interrupt a scenario at about so many operations, 0 for all; return their number."""
     count, reference = count_of(scenario)
     blows = [
         Blow(number, before, again, kind)
@@ -206,7 +206,7 @@ def enumerate_interrupts(
 
 
 def check_interrupt(scenario: Scenario, blow: Blow, reference: Journal) -> None:
-    """Run a scenario with one interrupt; judge the broker, and those opened afterwards."""
+    """Run a scenario with one interrupt; judge its broker and brokers opened afterwards."""
     journal = Journal()
     fs = InterruptedFileSystem(journal.clock, blow)
     session = InterruptedSession(fs, journal, reference)

@@ -1,9 +1,9 @@
-"""What a scenario did, what it was told, and what a reopened broker shows.
+"""The journal of a scenario: its actions, their acknowledgements, and the reopened contents.
 
-A scenario drives a `Session`; the session notes in the `Journal` every record that was tried or
-acknowledged, the offset below which the engine called the log durable, each cleaning with what it
-removed, the log start, truncations, and topics that were deleted. `judge.check_broker` then judges
-any state that a crash left.
+A scenario drives a `Session`, which notes in the `Journal` every record that was tried or
+acknowledged, the offset below which the engine called the log durable, each cleaning and the
+records it removed, the log start, truncations, and deleted topics. `judge.check_broker` judges any
+state after a crash by it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tests.support.world.builders import bases_of
 
 DATA_DIR = "/disk/data"
 OTHER_DIR = "/disk/other"
-"""A second data directory, of the stories that begin by making it."""
+"""A second data directory, for scenarios that begin by creating it."""
 
 BROKER_CONFIG = BrokerConfig.from_properties(
     {
@@ -47,7 +47,7 @@ class Rec(NamedTuple):
 
 @dataclass
 class Cleaning:
-    """One `clean`: the offsets there were, and once it is done, those that stayed."""
+    """One `clean`: the offsets before it and, once it is done, those that remain."""
 
     before: list[int]
     bases_before: list[int]
@@ -59,7 +59,7 @@ class Cleaning:
 
 @dataclass
 class Reduction:
-    """One step that takes records away from the start or the end of a log, while it goes on.
+    """A step that removes records from the start or the end of a log, while in progress.
 
     Attributes
     ----------
@@ -80,26 +80,26 @@ class Reduction:
 
 
 class Partition:
-    """What was tried, told and known of one partition."""
+    """The tried, acknowledged and known state of a partition."""
 
     def __init__(self) -> None:
         self.tried: dict[int, list[tuple[Rec, ...]]] = {}
-        """Batches by the offset that their first record was to get; the last try comes last."""
+        """Batches by the offset intended for their first record; the last attempt comes last."""
         self.present: list[int] = []
-        """Acknowledged offsets, without those that a finished step removed."""
+        """Acknowledged offsets, without those that a completed step removed."""
         self.acknowledged: dict[int, Rec] = {}
         self.flushed = 0
         self.cleanings: list[Cleaning] = []
         self.is_cleaning = False
         self.start = 0
-        """The log start as it was acknowledged."""
+        """The acknowledged log start."""
         self.reductions: list[Reduction] = []
         """Begun and not acknowledged; more than one if an earlier one failed."""
         self.holes: dict[int, int] = {}
-        """Where a truncation took a batch that began before it: from its base up to there."""
+        """Holes from truncations into a batch: from the batch's base to the truncation's offset."""
         self.cut_batches: list[tuple[int, int]] = []
-        """Where truncations took a batch that began before them, holes that were closed included:
-        a checkpoint may still name the end of one."""
+        """Holes of all truncations into a batch, including closed ones: a checkpoint may still name
+        the end of one."""
         self.truncations = 0
 
     @property
@@ -117,11 +117,11 @@ class Partition:
 
     @property
     def flushed_end(self) -> int:
-        """Where a start finds the end of what was flushed."""
+        """The end of flushed data as a start finds it."""
         return self.end_below(self.flushed)
 
     def end_below(self, offset: int) -> int:
-        """Return `offset`, or the begin of the hole at whose end it lies: no file tells of it."""
+        """Return `offset`, or the start of the hole that ends there: no file has that end."""
         return next((a for a, b in self.holes.items() if a < offset <= b), offset)
 
     def base_at(self, offset: int) -> int:
@@ -131,7 +131,7 @@ class Partition:
         )
 
     def cut(self, offset: int) -> None:
-        """Follow a finished truncation: what it took must never come back."""
+        """Record a completed truncation: the records it removed must not reappear."""
         base = self.end_below(self.base_at(offset))
         self.forget_from(base)
         self.holes = {a: b for a, b in self.holes.items() if a < base}
@@ -142,7 +142,7 @@ class Partition:
         self.truncations += 1
 
     def forget_from(self, offset: int) -> None:
-        """Forget what was written at `offset` and above: it is gone, or may be."""
+        """Drop expectations for records at `offset` and above, which may or may not exist."""
         self.tried = {at: tries for at, tries in self.tried.items() if at < offset}
         self.acknowledged = {at: rec for at, rec in self.acknowledged.items() if at < offset}
         self.present = [at for at in self.present if at < offset]
@@ -153,7 +153,7 @@ class Partition:
             self.flushed = min(self.flushed, offset)
 
     def adopt(self, log: Log) -> None:
-        """Take what a start found, and was free to find, for what there is."""
+        """Adopt the recovered state where recovery had a choice."""
         start, end = log.log_start_offset, log.log_end_offset
         self.forget_from(self.base_at(end))
         self.holes = {a: b for a, b in self.holes.items() if a < end}
@@ -199,7 +199,7 @@ class Journal:
 
     @property
     def state(self) -> tuple[object, ...]:
-        """Equal for two moments between which nothing was journaled."""
+        """A value that is equal for two times between which nothing was journaled."""
         return (
             len(self.topics),
             len(self.tried_topics),
@@ -212,11 +212,11 @@ class Journal:
 
     @property
     def is_reducing(self) -> bool:
-        """Whether something is under way that takes records or topics away."""
+        """Whether a removal of records or topics is in progress."""
         return bool(self.deleting) or any(p.reductions for p in self.partitions.values())
 
     def forget_topic(self, name: str) -> None:
-        """Follow a finished deletion: nothing of the topic must ever come back."""
+        """Record a completed deletion: nothing of the topic may reappear."""
         self.topics.pop(name, None)
         del self.tried_topics[name]
         self.deleting.discard(name)
@@ -225,7 +225,7 @@ class Journal:
         self.homes = {tp: each for tp, each in self.homes.items() if tp.topic != name}
 
     def settle(self, broker: Broker) -> None:
-        """Take what a start found, judged before, for what there is."""
+        """Adopt the recovered state of all topics, which was judged before."""
         there = {topic.name for topic in broker.topics()}
         for name in self.tried_topics.keys() - there:
             self.forget_topic(name)
@@ -241,7 +241,7 @@ def open_broker(fs: FileSystem, clock: VirtualClock) -> Broker:
     return Broker(directories, fs=fs, clock=clock, broker_config=BROKER_CONFIG, seed=1)
 
 
-# --- what is there ------------------------------------------------------------------------------
+# --- contents on disk ---------------------------------------------------------------------------
 
 
 def stored(log: Log) -> dict[int, Rec]:
@@ -261,7 +261,7 @@ def checkpoint_of(broker: Broker, log: Log) -> int | None:
 
 
 class Found(NamedTuple):
-    """What a reopened partition holds."""
+    """The contents of a reopened partition."""
 
     records: dict[int, Rec]
     log_start_offset: int
@@ -277,11 +277,11 @@ def found_in(broker: Broker) -> dict[TopicPartition, Found]:
     return found
 
 
-# --- what every log must be ---------------------------------------------------------------------
+# --- invariants of every log --------------------------------------------------------------------
 
 
 def check_log(log: Log) -> None:
-    """Assert the invariants of a loaded log, its segments, and their indexes as look-ups."""
+    """Assert the invariants of a loaded log, its segments, and lookups in their indexes."""
     names = log.runtime.fs.list_dir(log.directory)
     left = [n for n in names if n.endswith((CLEANED_SUFFIX, SWAP_SUFFIX, DELETED_SUFFIX))]
     assert not left, f"left over: {left}"
@@ -297,7 +297,7 @@ def check_log(log: Log) -> None:
 
 
 def check_indexes(segment: LogSegment) -> int:
-    """Assert that look-ups are those of a scan; return the offset after the last batch."""
+    """Assert that lookups equal those of a scan; return the offset after the last batch."""
     batches = list(segment.batches())
     segment.offset_index._check()
     segment.time_index._check()

@@ -1,4 +1,4 @@
-"""Whether a reopened broker agrees with a journal: no less, no more, nothing mixed up."""
+"""Compare a reopened broker with a journal: no record missing, added or misplaced."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def check_broker(broker: Broker, journal: Journal, reference: Journal) -> None:
 
 
 def errors_in(fs: FileSystem, journal: Journal) -> list[CheckFinding]:
-    """Return the errors that `check` reports in what a crash left: there must be none."""
+    """Return the errors that `check` reports after a crash; there must be none."""
     directories = [path for path in (DATA_DIR, OTHER_DIR) if fs.is_dir(path)]
     found = Checker(ReadOnlyFileSystem(fs)).data_dirs(directories)
     return [row for row in found if row.severity == ERROR and not is_of_a_hole(row, journal)]
@@ -53,7 +53,8 @@ def errors_in(fs: FileSystem, journal: Journal) -> list[CheckFinding]:
 def is_of_a_hole(row: CheckFinding, journal: Journal) -> bool:
     """Return whether a truncation to an offset inside a batch explains a checkpoint beyond the end.
 
-    It takes the whole batch, and the log ends above a hole. A lost batch looks the same.
+    The truncation removes the whole batch, so the log ends above a hole. A lost batch looks the
+    same.
     """
     ends = []
     for partition in journal.partitions.values():
@@ -65,9 +66,9 @@ def is_of_a_hole(row: CheckFinding, journal: Journal) -> bool:
 
 
 def check_topics(broker: Broker, journal: Journal) -> None:
-    """Assert that the topics are those that were created, and whole.
+    """Assert that the created topics, and only those, exist and are complete.
 
-    One that was being deleted is there with everything, or has left no partition behind.
+    A topic in deletion is complete or has no partitions.
     """
     topics = {topic.name: topic for topic in broker.topics()}
     lost = journal.topics.keys() - topics.keys() - journal.deleting
@@ -97,7 +98,7 @@ def check_topics(broker: Broker, journal: Journal) -> None:
 def check_contents(
     log: Log, partition: Partition, complete: Partition, checkpoint: int | None
 ) -> None:
-    """Assert that the log holds what was acknowledged, as far as it may have got."""
+    """Assert that the log has all records that were acknowledged and may be durable."""
     check_bounds(log, partition)
     there = stored(log)
     start, end = log.log_start_offset, log.log_end_offset
@@ -126,7 +127,7 @@ def check_contents(
     restarts = {reduction.restart for reduction in partition.reductions}
     if not there and end in restarts:
         return
-    # The new first segment may stand before the old ones already.
+    # The new first segment may already precede the old ones.
     first = partition.start if start in restarts else start
     assert not there or next(iter(there)) >= first
     check_prefix(there, partition, max(cleaned_to, start, first), end)
@@ -138,11 +139,11 @@ def check_contents(
 
 
 def check_bounds(log: Log, partition: Partition) -> None:
-    """Assert that the log starts where it was told to, and ends no earlier than it may.
+    """Assert that the log starts at its acknowledged start and ends no earlier than allowed.
 
-    What was deleted below an acknowledged log start is not seen again; a deletion that was cut
-    short has gone as far as the border of some segment. The end stays above all that was flushed,
-    deleted or not, unless it was being truncated.
+    Records deleted below an acknowledged log start never reappear; an interrupted deletion reaches
+    some segment boundary. The end stays above all flushed records, deleted or not, unless a
+    truncation was in progress.
     """
     start, end = log.log_start_offset, log.log_end_offset
     starts, least_end = {partition.start}, partition.flushed_end
@@ -162,7 +163,7 @@ def check_bounds(log: Log, partition: Partition) -> None:
 
 
 def check_mixture(there: dict[int, Rec], own: Cleaning, intended: list[Cleaning]) -> bool:
-    """Assert that each source segment is as before or as it was to be; tell if any is as before.
+    """Assert that each source segment is as before or as cleaned; return whether any is as before.
 
     Parameters
     ----------
@@ -188,7 +189,7 @@ def check_mixture(there: dict[int, Rec], own: Cleaning, intended: list[Cleaning]
 def check_prefix(there: dict[int, Rec], partition: Partition, start: int, end: int) -> None:
     """Assert that from `start` on whole batches follow each other as they were written.
 
-    `start` may lie in a batch, and batches may be missing only where a truncation took one that
+    `start` may be in a batch, and batches may be missing only where a truncation removed one that
     began before it.
     """
     if start >= end:

@@ -1,8 +1,8 @@
-"""Small stories in which partitions change their data directory.
+"""Scenarios in which partitions move to another data directory.
 
-What the judge (`tests.crash.judge`) demands besides: a partition is in one directory, where the
-last move that was acknowledged brought it, or on either side of one that was cut short; its cleaner
-checkpoint and its log start are those it had; and a start leaves nothing half moved.
+The judge (`tests.crash.judge`) also demands: a partition is in one directory, that of the last
+acknowledged move or either side of an interrupted one; its cleaner checkpoint and log start are
+unchanged; and a start leaves no partial move.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ def two_directories(session: Session, **configs: object) -> None:
 
 
 def move_once(session: Session) -> None:
-    """What was not flushed is, by the move; the next records are written in the new place."""
+    """Move unflushed data, which the move flushes; append to the new location."""
     two_directories(session)
     session.append((b"a", b"1"), (b"b", b"1"))
     session.begin()
@@ -31,7 +31,7 @@ def move_once(session: Session) -> None:
 
 
 def move_there_and_back(session: Session) -> None:
-    """A cleaned log with a dirty end, moved twice while another topic stays where it is."""
+    """Move a cleaned log with a dirty end twice, while another topic stays."""
     two_directories(session, cleanup_policy="compact", segment_bytes=4000)
     session.create_topic("u")
     session.append((b"k", b"v"), topic="u")
@@ -50,7 +50,7 @@ def move_there_and_back(session: Session) -> None:
 
 
 def move_between_stops(session: Session) -> None:
-    """A clean stop behind the move, and one more; the log start goes along."""
+    """Stop cleanly after the move, and once more; the log start moves along."""
     two_directories(session)
     session.append((b"a", b"1"), (b"b", b"1"), (b"c", b"1"))
     session.append((b"d", b"1"))
@@ -67,7 +67,7 @@ def move_between_stops(session: Session) -> None:
 
 
 def move_and_delete(session: Session) -> None:
-    """A topic that was moved goes, and another one of its name comes."""
+    """Delete a moved topic and create another of its name."""
     two_directories(session)
     session.append((b"a", b"1"))
     session.roll()

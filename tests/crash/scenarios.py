@@ -1,4 +1,4 @@
-"""Small stories that the harness crashes everywhere; each drives a session on an empty disk."""
+"""Scenarios that the harness crashes at every operation; each drives a session on an empty disk."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def flush_every_message(session: Session) -> None:
 
 
 def close(session: Session) -> None:
-    """A clean stop with data in several segments, and the start after it."""
+    """A clean stop with data in several segments, and the next start."""
     session.create_topic("t")
     for number in range(6):
         session.append((KEYS[number % 4], value(number)))
@@ -71,7 +71,7 @@ def close(session: Session) -> None:
 
 
 def close_while_idle(session: Session) -> None:
-    """Starts and stops between which nothing or little happens."""
+    """Starts and stops with few or no operations in between."""
     session.create_topic("t")
     session.append((b"a", b"1"), (b"b", b"2"))
     session.close()
@@ -109,7 +109,7 @@ def clean_each_single(session: Session) -> None:
 
 
 def clean_to_nothing(session: Session) -> None:
-    """Segments of which nothing survives, in the middle of others."""
+    """Segments without surviving records, between others."""
     session.create_topic("t", cleanup_policy="compact", segment_bytes=4000)
     for number in range(3):
         session.append((b"a", value(number)))
@@ -121,7 +121,7 @@ def clean_to_nothing(session: Session) -> None:
 
 
 def clean_twice(session: Session) -> None:
-    """A second pass over what the first left and what came since; tombstones expire."""
+    """A second pass over the result of the first and newer records; tombstones expire."""
     session.create_topic(
         "t", cleanup_policy="compact", segment_bytes=4000, delete_retention_ms=1000
     )

@@ -1,4 +1,4 @@
-"""A broker whose every step is journaled: what scenarios drive."""
+"""A broker with a journal of every step, which scenarios drive."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ from tests.support.world.builders import bases_of
 
 
 class SessionEnd(Exception):
-    """Nothing more can be tried on this disk."""
+    """No further step can be tried on this disk."""
 
 
 class Session:
-    """A broker whose every step is journaled.
+    """A broker with a journal of every step.
 
-    With `go_on` a step that fails with a storage error is noted and the next one is tried. After
+    With `go_on`, a step that fails with a storage error is noted and the scenario continues. After
     a failed sync the files must not be opened again before the machine restarts, since they show
-    what is lost: then a scenario that stops its broker ends there (`SessionEnd`).
+    data that is lost; a scenario that stops its broker ends there (`SessionEnd`).
 
     Parameters
     ----------
@@ -57,14 +57,15 @@ class Session:
                 raise SessionEnd
             self._broker = open_broker(self.fs, self.journal.clock)
             if self.journal.failures and self.journal.is_reducing:
-                # Half of it may be done: what is there now is what must stay.
+                # The step may be half done: the present contents must last.
                 check_broker(self._broker, self.journal, self.journal)
                 self.journal.settle(self._broker)
         return self._broker
 
     @property
     def is_in_doubt(self) -> bool:
-        """Whether files or names show what a crash would undo although it was to be durable."""
+        """Whether files or names show changes that a crash would undo although they must be
+        durable."""
         lost_names = self.fs.operations[self._failing - 1].kind is Kind.SYNC_DIR
         return self.fs.lost_contents or (lost_names and self.journal.is_reducing)
 
@@ -74,7 +75,7 @@ class Session:
 
     @property
     def open_broker(self) -> Broker | None:
-        """The broker, if one is open."""
+        """The open broker, if any."""
         return self._broker
 
     def _try(self, step: Callable[[], None]) -> None:
@@ -115,7 +116,7 @@ class Session:
 
         self._try(step)
 
-    # -- what adds -----------------------------------------------------------------------
+    # -- additions -----------------------------------------------------------------------
 
     def append(self, *records: tuple[bytes | None, bytes | None], topic: str = "t") -> None:
         """Append one batch to partition 0; the clock moves by 10 ms a record."""
@@ -156,7 +157,7 @@ class Session:
         self._try(step)
 
     def checkpoint(self) -> None:
-        """Write what is written periodically."""
+        """Write the periodic checkpoints."""
 
         def step() -> None:
             self.broker.manager.checkpoint_recovery_points()
@@ -179,7 +180,7 @@ class Session:
 
         self._try(step)
 
-    # -- what takes away -----------------------------------------------------------------
+    # -- removals ------------------------------------------------------------------------
 
     def clean(self, topic: str = "t") -> None:
         def step() -> None:
@@ -203,7 +204,7 @@ class Session:
 
     @contextmanager
     def _reducing(self, log: Log, reduction: Reduction) -> Iterator[Partition]:
-        """Note that records are being taken away, and when that is done, what is left."""
+        """Note a removal of records in progress and, when it is done, the rest."""
         partition = self.journal.partition(log.topic_partition)
         partition.reductions.append(reduction)
         yield partition
@@ -213,7 +214,7 @@ class Session:
         self._note_flushed(log)
 
     def retain(self, topic: str = "t", *, removes: int) -> None:
-        """Run retention, which must take so many segments."""
+        """Run retention, which must delete so many segments."""
 
         def step() -> None:
             log = self.broker.log(topic)
@@ -257,7 +258,7 @@ class Session:
         self._try(step)
 
     def delete_expired_files(self, minutes: int = 2) -> None:
-        """Let time pass, and remove the files whose delay is over by then."""
+        """Advance the clock and remove the files whose delay has elapsed."""
 
         def step() -> None:
             self.journal.clock.advance(minutes=minutes)

@@ -1,7 +1,7 @@
-"""Every scenario crashed at its operations in all modes, and each operation failed.
+"""All scenarios with crashes in all modes and failing operations.
 
-The default suite tries about 8 operations of each scenario and few torn places, and 20 of the
-ways in which operations fail; `-m long` tries everything, with crashes during recovery.
+By default about 8 operations of each scenario, few torn positions and 20 failures are tried; `-m
+long` tries everything, with crashes during recovery.
 """
 
 import pytest

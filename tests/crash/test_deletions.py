@@ -1,4 +1,4 @@
-"""The stories of `deletions` without a crash, and on disks that lie: the judge must find out."""
+"""The scenarios of `deletions` without a crash, and on disks that lie, which the judge detects."""
 
 import pytest
 
@@ -45,7 +45,7 @@ def test_a_clean_stop_leaves_nothing_to_delete_and_a_start_nothing_to_mend(story
 
 
 def test_a_log_start_that_a_start_found_lasts_beyond_the_next_crash():
-    """Of the two checkpoints one was written; the records below are nowhere but in memory."""
+    """One of the two checkpoints was written; the records below exist in memory only."""
     journal = Journal()
     fs = FaultyFileSystem(journal.clock)
     broker = open_broker(fs, journal.clock)
@@ -75,7 +75,7 @@ def test_a_log_start_that_a_start_found_lasts_beyond_the_next_crash():
     ),
 )
 def test_a_sync_that_does_nothing_is_found_out(story, ignored, told, monkeypatch):
-    """From where the story begins, the disk forgets what is synced of one directory or file."""
+    """From the start of the scenario, the disk drops all syncs of one directory or file."""
     sync_dir, sync_file = FaultyFileSystem.sync_dir, FaultyFileSystem.sync_file
     begin, lazy = Session.begin, set()
 

@@ -1,7 +1,7 @@
-"""Crashes in a pass over several groups, which are swapped one after the other.
+"""Crashes in a pass over several groups, which are swapped one after another.
 
-At every file operation of the pass, in every mode: what a reader had seen gone stays gone, no key
-has another value than before, and cleaning again comes to the end of a run without a crash.
+At every file operation of the pass, in every mode: a record that a reader has seen removed does not
+reappear, no key changes its value, and cleaning again has the result of a run without a crash.
 """
 
 from __future__ import annotations
@@ -52,13 +52,13 @@ APART_BYTES = 100
 """`segment.bytes` of cleanings that merge nothing: less than two batches."""
 
 SUBSETS = 12
-"""How many subsets of names are tried where it is their order that counts."""
+"""Number of subsets of renames to try where their order matters."""
 
 BOUNDED = Profile(cuts=1)
 FULL = Profile(cuts=12, seeds=4, recoveries=True)
 
 
-# -- what is cleaned -------------------------------------------------------------------------------
+# -- logs to clean ---------------------------------------------------------------------------------
 
 
 def values(text: str) -> list[tuple[bytes, bytes | None]]:
@@ -86,7 +86,7 @@ def clean_apart(log: Log, first_dirty: int = 0, end: int | None = None, **option
 
 
 def superseded_and_expired(log: Log, clock) -> int:
-    """Old values in every group, tombstones past their horizon, others that get theirs."""
+    """Old values in every group, expired tombstones, and tombstones without a horizon yet."""
     segments(log, "a1 b1 c1 d1", "a- b2 e1 f1", "c2 e- g1 h1")
     end = clean_apart(log)
     clock.advance(ms=RETENTION_MS)
@@ -95,7 +95,7 @@ def superseded_and_expired(log: Log, clock) -> int:
 
 
 def tombstones_with_their_values(log: Log, clock) -> int:
-    """Tombstones that aged beyond a full map go in the pass that takes what they shadow (S-172)."""
+    """Tombstones that expired beyond a full map are removed with the values they shadow (S-172)."""
     segments(log, "a1 b1 c1 d1", "e1 f1 g1", "h1 a- b- c-", "d- e- f-", "i1 j1")
     end = clean_apart(log, config=map_of(9, 0.9))
     assert (end, offsets_in(log)) == (8, list(range(16)))
@@ -138,7 +138,7 @@ def transactions(log: Log, clock) -> int:
 
 
 def pairs_of_segments(log: Log, clock) -> int:
-    """Each group has several sources, so that bases go and snapshots with them."""
+    """Each group has several sources, whose bases and snapshots are removed."""
     producer = Producer(log, 1)
     segments(log, "a1 b1 c1", "a- d1 e1")
     producer.send(1, 2, transactional=False)
@@ -151,7 +151,7 @@ def pairs_of_segments(log: Log, clock) -> int:
 
 
 def few_keys_a_pass(log: Log, clock) -> int:
-    """Three passes of a map that is full after two keys; a restart begins with the first."""
+    """Three passes of a map that is full after two keys; a restart repeats the first."""
     segments(log, "a1 b1 c1", "b- a2", "c2 d1 a-")
     end = clean_apart(log)
     clock.advance(ms=RETENTION_MS)
@@ -160,9 +160,9 @@ def few_keys_a_pass(log: Log, clock) -> int:
 
 
 def nothing_left_behind_the_first(log: Log, clock) -> int:
-    """Of a group's last sources nothing stays: values in one, their expired tombstones in the next.
+    """The last sources of a group are removed whole: values in one, expired tombstones in the next.
 
-    The new segment ends before them, so that only their names tell that they were replaced.
+    The new segment ends before them, so only their names show that they were replaced.
     """
     segments(log, "x1 y1", "a1 b1", "h1 a- b-")
     end = clean_apart(log, config=map_of(6, 0.9))
@@ -173,7 +173,7 @@ def nothing_left_behind_the_first(log: Log, clock) -> int:
 
 
 class Story(NamedTuple):
-    """How a log is made, and how it is cleaned.
+    """A log and its cleaning.
 
     `prepare` returns the first dirty offset; `segment_bytes` is of the cleaned segments; `stride`
     is the bounded profile's.
@@ -201,7 +201,7 @@ STORIES = (
 
 @dataclass(frozen=True)
 class View:
-    """What readers are shown, and what is known of producers."""
+    """The records that readers see, and the producer state."""
 
     live: dict[bytes | None, bytes]
     last_stable_offset: int
@@ -222,7 +222,7 @@ class View:
 
 
 class End(NamedTuple):
-    """What a log comes to, whatever segments it has."""
+    """The final contents of a log, regardless of segments."""
 
     records: list[tuple[int, bytes | None, bytes | None]]
     batch_ends: list[int]
@@ -234,7 +234,7 @@ class End(NamedTuple):
 
     @classmethod
     def recovered(cls, log: Log) -> End:
-        """Leave out transactions without data: an index that is built anew does not have them."""
+        """Omit transactions without data, which a rebuilt index lacks."""
         data = [each.header for each in batches_in(log) if each.header.record_count]
         needed = [
             (producer_id, first, last, stable)
@@ -245,7 +245,7 @@ class End(NamedTuple):
 
 
 class Trial:
-    """A story's directory before its pass, and the pass as it goes without a crash."""
+    """The directory of a story before its pass, and the pass without a crash."""
 
     def __init__(self, story: Story) -> None:
         self.story = story
@@ -284,9 +284,9 @@ class Trial:
         )
 
     def clean(self, log: Log, seen: set[int] | None = None) -> list[list[int]]:
-        """Clean the dirty section in the passes that it takes; return what each of them left.
+        """Clean the dirty section in as many passes as needed; return the state after each.
 
-        `seen` follows what readers find between two steps.
+        `seen` collects the reader's view between two steps.
         """
         states = []
         first_dirty = self.first_dirty
@@ -316,7 +316,7 @@ class Trial:
         ]
 
     def end_of(self, log: Log) -> End:
-        """Go on, retention after retention, until nothing changes any more."""
+        """Repeat retention until nothing changes."""
         found = [End.of(log)]
         while len(found) < 4 or found[-1] != found[-2]:
             self.origin.clock.advance(ms=RETENTION_MS)
@@ -330,7 +330,7 @@ class Trial:
 
 
 class Crashes:
-    """Every crash of one story, and what is found after it."""
+    """All crashes of one story, and the state after each."""
 
     def __init__(self, trial: Trial, profile: Profile) -> None:
         self.trial = trial
@@ -401,7 +401,7 @@ class Crashes:
         assert trial.end_of(log) == trial.end
 
     def _crash_in_recovery(self, image, found: End, gone: set[int]) -> None:
-        """Crash at each operation of the load; the next one comes to the same end."""
+        """Crash at each operation of the load; the next load has the same result."""
         trial = self.trial
         number = 1
         while True:
@@ -446,8 +446,8 @@ def crashed_at(number: int, clock, image, work) -> FaultyFileSystem:
 def test_no_segment_that_has_its_name_lies_between_two_swaps():
     """Neither the swap of five groups at once nor a start that finishes it may leave that.
 
-    What lies between two `.swap` is dropped as replaced. At each sync of the directory, in the pass
-    and in the start after it, many subsets of the renames are tried.
+    A segment between two `.swap` files is dropped as replaced. At each sync of the directory, in
+    the pass and in the next start, many subsets of the renames are tried.
     """
     trial = Trial(STORIES[0])
     crashes = Crashes(trial, BOUNDED)
@@ -481,10 +481,11 @@ def test_no_segment_that_has_its_name_lies_between_two_swaps():
     "story", (pairs_of_segments, few_keys_a_pass), ids=lambda prepare: prepare.__name__
 )
 def test_no_file_of_a_segment_is_missing_once_another_is_named_swap(story):
-    """A disk may keep the rename of a `.log.cleaned` and not that there was a `.timeindex.cleaned`.
+    """A disk may keep the rename of a `.log.cleaned` but lose the `.timeindex.cleaned`.
 
-    The `.swap` alone would pass for a complete segment, and the old ones would go. At the first
-    sync after the renames to `.swap` many subsets of what is not durable are tried.
+    The `.swap` file alone would pass for a complete segment, and the old ones would be deleted. At
+    the first sync after the renames to `.swap`, many subsets of the changes that are not durable
+    are tried.
     """
     trial = Trial(next(each for each in STORIES if each.prepare is story))
     crashes = Crashes(trial, BOUNDED)

@@ -1,7 +1,7 @@
-"""Every scenario interrupted at its operations: the broker that was interrupted goes on.
+"""All scenarios interrupted at their operations: the interrupted broker keeps working.
 
-The default suite tries a few operations of each scenario; `-m long` tries all of them, with a
-second interrupt during the recovery, and with the `TimeoutError` of a signal handler.
+By default a few operations of each scenario are tried; `-m long` tries all, with a second interrupt
+during the recovery, and with the `TimeoutError` of a signal handler.
 """
 
 import pytest

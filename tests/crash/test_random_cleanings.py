@@ -1,7 +1,7 @@
 """Random histories, cleaned and crashed: readers of committed data never see another state.
 
-Small maps and early horizons, transactions, merged segments: the last cleaning of a history is
-crashed at several operations, with names and contents in part, loaded and cleaned again.
+With small maps, early horizons, transactions and merged segments: the last cleaning of a history is
+crashed at several operations, with names and contents in part, then loaded and cleaned again.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ class History:
     ) -> tuple[FaultyFileSystem, list[Operation]]:
         """Clean on a disk that stops at an operation of the pass, counted from 1; 0 for none.
 
-        Returns the disk, and what the pass did to it.
+        Returns the disk and the result of the pass.
         """
         fs = FaultyFileSystem(self.world.clock, self.world.fs)
         log = self.opened(fs, clean=True)
@@ -127,9 +127,9 @@ def clean(log: Log, first_dirty: int, slots: int, segment_bytes: int) -> int:
 
 
 def seen(log: Log) -> tuple[dict, int, list]:
-    """What a reader of committed data makes of a log, the last stable offset, the producers.
+    """Return the committed records of a log, its last stable offset, and its producers.
 
-    Of a producer that never wrote data an emptied marker may be all there is (S-181).
+    Of a producer without data, an empty marker may be all that is left (S-181).
     """
     latest = {key: value for _, key, value in committed(log)}
     sequences = [(e.producer_id, e.last_sequence) for e in log.producer_state.entries()]
@@ -154,8 +154,7 @@ def test_a_reader_sees_the_same_after_any_crash_of_a_cleaning(history, slots, si
     story.log.close()
     _, operations = story.cleaned(slots, size)
     start_ms = story.world.clock.now_ms()
-    # Half of the crashes come while names change: there are fewer such moments, and more depends
-    # on them.
+    # Half of the crashes are during renames, which are fewer operations but the critical ones.
     numbers = range(1, len(operations) + 1)
     swaps = [n for n in numbers if operations[n - 1].kind in (Kind.RENAME, Kind.SYNC_DIR)]
     for at, mode in crashes if operations else ():

@@ -1,4 +1,4 @@
-"""Crashes while a start mends what it found: damaged data, missing indexes, overflowed segments."""
+"""Crashes while a start repairs damaged data, missing indexes, or overflowed segments."""
 
 from itertools import pairwise, product
 from typing import NamedTuple
@@ -49,7 +49,7 @@ def four_segments(session):
 
 @pytest.fixture
 def stopped():
-    """A disk with four segments, 0, 4, 8 and 12, after a clean stop, and its clock."""
+    """A disk with segments 0, 4, 8 and 12 after a clean stop, and its clock."""
     fs, journal = run(four_segments)
     return FaultyFileSystem(journal.clock, fs.crash(KEPT)), journal.clock
 
@@ -89,7 +89,7 @@ def damage(fs, name, position):
 
 
 def craft(stopped, files, *, clean, recovery_point=0, log_start_offset=0):
-    """Let the partition hold these files, durably, as if left so; return disk and clock."""
+    """Put durable files into the partition, as if left there; return disk and clock."""
     fs, clock = stopped
     for name in fs.list_dir(DIRECTORY):
         fs.remove(f"{DIRECTORY}/{name}")
@@ -113,7 +113,7 @@ def test_segments_after_a_damaged_one_do_not_come_back(stopped):
 
 
 def test_a_torn_end_behind_a_clean_stop_does_not_come_back(stopped):
-    """The cut is durable before the log takes the next record."""
+    """The cut is durable before the next record is appended."""
     fs, clock = stopped
     name = f"{DIRECTORY}/{log_name(12)}"
     data = read_bytes(fs, name)
@@ -148,7 +148,7 @@ def test_a_start_that_finds_a_topic_without_its_partition(stopped):
 
 
 def check_wide(log):
-    """Assert what `check_log` does, of a log whose offsets are too far apart to try each."""
+    """Assert the invariants of `check_log` for a log with too many offsets to try each."""
     assert len(parts := [parse_segment_file(n) for n in log.runtime.fs.list_dir(DIRECTORY)]) > 4
     assert not [part for part in parts if part is not None and part.state], "left over"
     log._check()
@@ -166,7 +166,7 @@ def check_wide(log):
 
 
 class Split(NamedTuple):
-    """A directory with a segment that must be split, and the bases of the segments at the end."""
+    """A directory with a segment to split, and the expected bases of its segments."""
 
     files: Files
     clean: bool
@@ -175,7 +175,7 @@ class Split(NamedTuple):
 
 
 ABORTED = overflowed(aborted=True)
-"""With an aborted transaction across two of the new segments."""
+"""A segment to split, with an aborted transaction across two of the new segments."""
 
 UNINDEXED = without(ABORTED, file_name(0, ".index"))
 
@@ -226,7 +226,7 @@ def test_new_segments_of_a_split_come_to_last_one_by_one(stopped):
         and operation.kind is Kind.SYNC_DIR
         and not before.path.endswith(TMP_SUFFIX)  # a small file beside the segments
     ]
-    # To `.swap`, to `.deleted`, and to the final names, which come two at a time.
+    # Renames to `.swap`, to `.deleted`, and to the final names, which come in pairs.
     assert len(syncs) == 3 + 1 + 2
     seen = set()
     for number, seed in product(syncs, range(60)):
@@ -250,7 +250,7 @@ def test_an_overflowed_segment_is_whole_or_split_whatever_the_disk_does(stopped,
     crash_split(stopped, SPLITS[name], Profile(cuts=3, seeds=12))
 
 
-# -- data that end elsewhere than the names say ------------------------------------------------
+# -- data that does not end where the names claim ----------------------------------------------
 
 
 def test_a_cut_below_the_log_start_ends_with_an_empty_log(stopped):

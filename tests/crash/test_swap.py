@@ -1,7 +1,7 @@
-"""S-192 … S-197: what is loaded after a swap was cut short at a named place.
+"""S-192 … S-197: loading after a swap was interrupted at a given operation.
 
-Two closed segments, A at 0 and B at 4, become one. A test names the last operation that was
-done, with all of its kind before it durable, or goes through all of them.
+Two closed segments, A at 0 and B at 4, become one. A test names the last operation, with all
+earlier ones of its kind durable, or tries all of them.
 """
 
 import pytest
@@ -39,7 +39,7 @@ def two_into_one(session):
 
 @pytest.fixture(scope="module")
 def whole():
-    """The run without a crash: its disk and journal."""
+    """The disk and journal of the run without a crash."""
     return run(two_into_one)
 
 
@@ -124,7 +124,7 @@ def test_s195_crash_after_the_originals_were_renamed(whole, name, suffix):
 
 
 def test_s196_clean_again_after_a_crash_at_any_operation_of_the_swap(whole):
-    """After each operation of the pass, in each mode: the end is that of a run without crash."""
+    """After each operation of the pass, in each mode: the result equals a run without a crash."""
     fs, journal = whole
     ended = found_in(open_broker(FaultyFileSystem(journal.clock, fs.crash(KEPT)), journal.clock))
     first = next(op.number for op in fs.operations if op.path.endswith(CLEANED_SUFFIX))
@@ -150,7 +150,7 @@ def test_s196_clean_again_after_a_crash_at_any_operation_of_the_swap(whole):
 
 
 def test_s197_leftovers_of_a_failed_pass_are_removed_before_the_next_writes(whole):
-    """The first pass fails while it writes; the second finds its files, longer than its own."""
+    """The first pass fails while writing; the second finds its longer files."""
     _, journal = whole
     image = run(two_into_one, crash_at=journal.first_operation)[0].crash(KEPT)
     again = FaultyFileSystem(journal.clock, image)
@@ -167,7 +167,7 @@ def test_s197_leftovers_of_a_failed_pass_are_removed_before_the_next_writes(whol
 
 
 def test_s197_a_pass_that_failed_can_be_repeated(whole):
-    """A write to `.cleaned` fails: the partition is offline; a new start removes the rest."""
+    """A write to `.cleaned` fails: the partition is offline; the next start removes the rest."""
     _, journal = whole
     fs = FaultyFileSystem(journal.clock)
     fs.fail("write", error="ENOSPC", nth=1, suffix=".log" + CLEANED_SUFFIX, written=7)

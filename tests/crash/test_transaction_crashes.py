@@ -1,4 +1,4 @@
-"""Crashes at every file operation of transactions: each is in all of its partitions, or in none."""
+"""Crashes at every file operation of transactions: each is in all its partitions or in none."""
 
 from dataclasses import replace
 
@@ -17,7 +17,7 @@ from tests.support.world.crashes import Profile, modes
 PARTITIONS = (0, 1, 2)
 SOURCE = TopicPartition("t", 0)
 COMMITS = (b"before", b"x1", b"y1", b"x4")
-"""The transactions that may be seen, as their offsets follow each other."""
+"""The transactions that may be visible, in offset order."""
 
 BOUNDED = Profile(stride=13, cuts=1)
 FULL = Profile(cuts=20, seeds=4)
@@ -32,7 +32,7 @@ SMALL = BrokerConfig.from_properties(
 
 
 class Machine:
-    """A broker on a disk, and what the producers on it were told."""
+    """A broker on a disk, and the acknowledgements of its producers."""
 
     def __init__(self, clock, image=None):
         self.clock = clock
@@ -117,7 +117,7 @@ def work(machine):
 
 
 def check(machine, acknowledged, aborted):
-    """Let both ids come back, and look."""
+    """Restart both transactional ids and check the contents."""
     machine.open()
     for transactional_id in ("x", "y"):
         machine.producer(transactional_id)

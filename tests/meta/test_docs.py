@@ -1,4 +1,4 @@
-"""The pages of docs/ are all on the map, lead somewhere, and name what the code has."""
+"""All pages of docs/ are in the index, have valid links, and name only existing code."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_options_that_issue_templates_name_exist():
 
 
 def signature(name: str, value: object) -> str:
-    """Return how PYTHON.md shows a callable: without the types of what it takes."""
+    """Return a callable's signature as PYTHON.md shows it: without parameter types."""
     found = inspect.signature(value)
     parameters = [
         parameter.replace(annotation=inspect.Parameter.empty)
@@ -91,7 +91,7 @@ def signature(name: str, value: object) -> str:
 
 @pytest.fixture(scope="module")
 def things():
-    """What the page calls `broker`, `producer` and so on."""
+    """Names on the page, such as `broker` and `producer`, and the objects they refer to."""
     with Broker(clock=VirtualClock(), background=True) as broker:
         broker.create_topic("topic")
         producer = broker.producer()
@@ -150,7 +150,7 @@ def test_every_config_that_a_client_obeys_is_on_the_page(config):
 def error_items(
     kind: type[LogStoreError] = LogStoreError, depth: int = 0
 ) -> Iterator[tuple[str, int, type[LogStoreError]]]:
-    """Yield name, depth and class of every error, each below what it derives from."""
+    """Yield name, depth and class of every error, each below its base class."""
     yield kind.__name__, depth, kind
     for each in kind.__subclasses__():
         if each.__module__ == errors.__name__:
@@ -158,7 +158,7 @@ def error_items(
 
 
 def test_tree_of_errors_is_the_code_s():
-    """The expected text is what to put there."""
+    """The expected text is the text to put on the page."""
     lines = []
     for name, depth, kind in error_items():
         shown = name if name in logstore.__all__ else f"errors.{name}"

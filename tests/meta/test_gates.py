@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def run_gate(*command: str, remedy: str) -> None:
-    """Run `python command` at the root; on failure show what it printed and what to do."""
+    """Run `python command` at the root; on failure show its output and the remedy."""
     environment = {**os.environ, "NO_COLOR": "1", "COLUMNS": "120"}
     done = subprocess.run(
         [sys.executable, *command],
@@ -41,6 +41,6 @@ def test_types_hold_strictly() -> None:
 
 
 def test_imports_follow_the_layers() -> None:
-    # import-linter has no __main__; this is what its console script calls.
+    # import-linter has no __main__; its console script calls this.
     call = "from importlinter.cli import lint_imports_command; lint_imports_command()"
     run_gate("-c", call, "--no-logo", "--no-cache", remedy="See: make lint, pyproject.toml")

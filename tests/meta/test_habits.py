@@ -1,4 +1,4 @@
-"""The workflow and the hooks run what the Makefile has, on the Pythons that are named."""
+"""The workflow and the hooks call existing Makefile targets and supported Pythons."""
 
 import re
 import tomllib

@@ -1,4 +1,4 @@
-"""The layers of packages: no cycle of imports, and docs/ARCHITECTURE.md has the current table."""
+"""The packages have no import cycle, and docs/ARCHITECTURE.md has the current table."""
 
 from graphlib import CycleError
 

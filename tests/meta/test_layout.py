@@ -1,4 +1,4 @@
-"""House rules that no linter knows: where things may stand, and what must have a test."""
+"""House rules that no linter checks: allowed places of code, and code that needs a test."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def parsed(path: Path) -> ast.Module:
 
 
 def sources(*tops: str, outside: tuple[str, ...] = ()) -> list[Path]:
-    """All Python files under `tops`, except those under or equal to `outside`."""
+    """All Python files under `tops`, except files at or under `outside`."""
     excluded = [ROOT / name for name in outside]
     return [
         path
@@ -41,7 +41,7 @@ def place(path: Path, node: ast.AST | None = None) -> str:
 
 
 EDGES = ("logstore/cli", "logstore/spark")
-"""Folders that are programs: they print, and open files of their own."""
+"""Directories of programs, which may print and open files."""
 
 
 def calls_of_builtin(name: str, path: Path) -> Iterator[ast.Call]:
@@ -71,7 +71,7 @@ def report(rule: str, offences: list[str]) -> None:
         pytest.fail("\n  ".join([f"{rule}:", *offences]), pytrace=False)
 
 
-# --- where things may stand ------------------------------------------------------------------
+# --- allowed places of code ------------------------------------------------------------------
 
 
 def test_files_are_opened_only_by_the_runtime() -> None:
@@ -107,7 +107,7 @@ def test_only_jit_imports_numba() -> None:
     )
 
 
-# --- nothing of the machine it was made on ---------------------------------------------------
+# --- no traces of the build machine ----------------------------------------------------------
 
 
 def test_lock_files_pin_and_hash_everything_and_name_no_host() -> None:
@@ -161,7 +161,7 @@ def test_no_text_names_a_path_of_the_machine_it_was_written_on() -> None:
     )
 
 
-# --- what must have a test -------------------------------------------------------------------
+# --- code that needs a test ------------------------------------------------------------------
 
 
 def is_kernel(function: ast.FunctionDef) -> bool:
@@ -188,7 +188,7 @@ def test_every_kernel_has_a_docstring() -> None:
 
 
 def test_every_kernel_is_named_in_a_test() -> None:
-    """A private kernel (leading underscore) may instead be called by one that is named."""
+    """A private kernel (leading underscore) may instead be called by a tested one."""
     text = "\n".join(
         path.read_text(encoding="utf-8") for path in sources("tests", outside=("tests/meta",))
     )
@@ -214,7 +214,7 @@ def test_every_kernel_is_named_in_a_test() -> None:
 
 
 def test_nobody_imports_the_cleaner_or_bench_by_the_names_of_their_folders() -> None:
-    """A second copy would have exceptions of its own, which nobody catches."""
+    """A second copy of the module would have its own exception classes, which no caller catches."""
     statement = re.compile(r"^[ \t]*(?:import|from) (?:bench|cleaner)\b", re.MULTILINE)
     offences = [
         place(path)

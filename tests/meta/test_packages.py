@@ -1,4 +1,4 @@
-"""What a wheel and a source archive hold, built in a checkout in which people have worked."""
+"""The contents of a wheel and a source archive that are built in a used checkout."""
 
 import re
 import shutil

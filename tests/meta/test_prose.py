@@ -1,4 +1,4 @@
-"""Prose is plain English: known patterns and private words only become fewer."""
+"""Prose is plain English: counts of known patterns and private words may only fall."""
 
 import pytest
 

@@ -58,7 +58,7 @@ def hex_files(page: str, name: str) -> dict[str, bytes]:
 
 
 class Line:
-    """A line of the annotated batch: position, bytes, name of the field, value."""
+    """A line of the annotated batch: position, bytes, field name, value."""
 
     def __init__(self, text: str) -> None:
         position, data, self.name, self.value = re.split(r" {2,}", text.strip(), maxsplit=3)
@@ -106,7 +106,7 @@ def test_each_record_field_has_the_value_that_the_page_names() -> None:
 
 @pytest.fixture(scope="module")
 def partition() -> World:
-    """The directory that the steps of the page write."""
+    """The directory that the page's steps write."""
     world = memory_world()
     log = world.log(index_interval_bytes=100)
     headers = (("h", (7).to_bytes(8, "big")), ("n", None))

@@ -1,4 +1,4 @@
-"""One nursery a module, and silence: what thousands of recoveries find is a warning each."""
+"""Fixtures: a nursery for each module, and silenced warnings, of which recoveries log thousands."""
 
 import logging
 

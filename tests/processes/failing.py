@@ -1,4 +1,4 @@
-"""A disk that fails: one operation, and every later one, gives an input/output error."""
+"""A file system that fails: from one operation on, every operation raises an I/O error."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from logstore.runtime.fs import Buffer
 
 
 class FailingFileSystem(DiskFileSystem):
-    """The disk, until a chosen change; a write that fails leaves half of its bytes.
+    """A file system that works up to a chosen change; a failing write leaves half of its bytes.
 
-    What was written before stays, as it does where a controller or a cable goes: a process that
-    is started later, on a disk that works again, finds it.
+    Earlier data stays, as if a controller or a cable failed: a process that starts later on a
+    working disk reads it.
     """
 
     def __init__(self) -> None:
@@ -23,11 +23,11 @@ class FailingFileSystem(DiskFileSystem):
         self._left: int | None = None
 
     def fail_at(self, number: int) -> None:
-        """Let the change of that number from now on fail, 1 being the next, and all after it."""
+        """Fail the n-th change from now on, counted from 1, and all later ones."""
         self._left = number
 
     def strikes(self) -> bool:
-        """Count one change; tell whether it fails."""
+        """Count a change and return whether it fails."""
         if self._left is None:
             return False
         self._left -= 1
@@ -66,7 +66,7 @@ class FailingFileSystem(DiskFileSystem):
 
 
 class _FailingFile:
-    """A file of a `FailingFileSystem` that is open for writing."""
+    """A file of a `FailingFileSystem`, open for writing."""
 
     def __init__(self, fs: FailingFileSystem, file: File, path: str) -> None:
         self._fs = fs

@@ -1,4 +1,4 @@
-"""What processes acknowledged before they were killed, and whether it is all there."""
+"""Check that everything that killed processes acknowledged is in the log."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ HARMLESS = {
 
 
 class Stored(NamedTuple):
-    """A record as it is found."""
+    """A record read from the log."""
 
     offset: int
     sent: Sent
@@ -60,7 +60,7 @@ class PartitionLedger:
 
 
 class Ledger:
-    """What the lines of workers say, put together over many lives."""
+    """The reports of all workers, merged over many lives."""
 
     def __init__(self, directories: Sequence[str]) -> None:
         self.directories = list(directories)
@@ -74,7 +74,7 @@ class Ledger:
         self.transactional_ids: set[str] = set()
         self.tally: Counter[str] = Counter()
 
-    # -- what was told -------------------------------------------------------------------
+    # -- reports of workers --------------------------------------------------------------
 
     def take(self, what: str, kind: str, *rest: Any) -> None:
         """Take one line in."""
@@ -142,10 +142,10 @@ class Ledger:
         self.in_doubt.discard(name)
         self.deleted.add(name)
 
-    # -- what is there -------------------------------------------------------------------
+    # -- state on disk -------------------------------------------------------------------
 
     def verify(self, *, background: bool = False) -> None:
-        """Reopen, hold what is there to what was told, close cleanly, and check the files.
+        """Reopen the directory, compare it with the reports, close it cleanly, and check the files.
 
         Parameters
         ----------
@@ -157,7 +157,7 @@ class Ledger:
                 make_topics(broker)
                 self.has_topics = True
             for transactional_id in self.transactional_ids:
-                # Ends what its last owner left open.
+                # Abort the transactions that the last process left open.
                 with broker.producer(transactional_id=transactional_id) as producer:
                     producer.init_transactions()
             self._verify_topics(broker)
@@ -227,7 +227,7 @@ class Ledger:
         return found
 
     def _settle(self, own: PartitionLedger, found: dict[int, Stored], start: int) -> None:
-        """Take what was found for acknowledged; what is not there must never come."""
+        """Treat records that were read as acknowledged; missing ones must never appear later."""
         own.forbidden |= own.sent.keys() - found.keys()
         own.offsets = {serial: each.offset for serial, each in found.items()}
         own.sent = {serial: each.sent for serial, each in found.items()}
@@ -235,10 +235,10 @@ class Ledger:
         self.tally["compared"] += len(found)
 
     def _verify_transactions(self, found: dict[str, dict[int, Stored]]) -> None:
-        """See that a transaction of which nobody told the end is there as a whole, or not at all.
+        """Check that a transaction without a reported end is present as a whole or not at all.
 
-        Of its records those may be missing that later ones superseded, or that lie below the
-        start: a fresh one has neither, but for what a cleaner did meanwhile with its own keys.
+        Records may be missing if later ones superseded them or if they are below the log start
+        offset. New records have neither, except for the cleaner's own keys.
         """
         for own in self.transactions.values():
             last = {(tp, sent.key): sent.serial for tp, sent in own}

@@ -1,4 +1,4 @@
-"""The parent of workers: starts them, listens, and kills them."""
+"""The parent of worker processes: starts them, reads their reports, and kills them."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from tests.processes.worker import Life
 
 ROOT = Path(__file__).resolve().parents[2]
 SILENCE_SECONDS = 60
-"""A worker that tells nothing for so long is stuck."""
+"""A worker that reports nothing for this long hangs."""
 
 
 class Nursery:
-    """The process that forks the workers; see `tests.processes.worker`."""
+    """The process that forks workers; see `tests.processes.worker`."""
 
     def __init__(self) -> None:
         self._process = subprocess.Popen(
             [sys.executable, "-m", "tests.processes.worker"],
             cwd=ROOT,
-            # As users run it: the invariants are checked when the files are opened again.
+            # Invariant checks are off, as for users; they run when the files are opened again.
             env=os.environ | {"LOGSTORE_VERIFY": "0"},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -56,7 +56,7 @@ class Nursery:
         self._process.stdin.write(json.dumps(asdict(life)).encode() + b"\n")
 
     def lines(self, seconds: float = SILENCE_SECONDS) -> Iterator[list[Any]]:
-        """Yield what was told by now; wait so long for the first of it."""
+        """Yield the reports so far; wait at most this long for the first."""
         end = time.monotonic() + seconds
         while True:
             ready, _, _ = select.select([self._pipe], [], [], max(0, end - time.monotonic()))
@@ -93,7 +93,7 @@ class Worker:
             self.listen(SILENCE_SECONDS)
 
     def listen(self, seconds: float) -> bool:
-        """Take in what it tells, waiting so long for the first of it; tell if it told anything."""
+        """Read reports, waiting at most this long for the first; return whether there were any."""
         heard = False
         for pid, what, *rest in self._nursery.lines(seconds):
             heard = True
@@ -114,19 +114,19 @@ class Worker:
         return heard
 
     def listen_for(self, seconds: float) -> None:
-        """Let it work for so long, or until it ends."""
+        """Let the worker run for a time, or until it ends."""
         end = time.monotonic() + seconds
         while self.code is None and (left := end - time.monotonic()) > 0:
             self.listen(left)
 
     def listen_to_the_end(self) -> int:
-        """Let it work until it ends; return its exit code."""
+        """Let the worker run until it ends; return its exit code."""
         while self.code is None:
             assert self.listen(SILENCE_SECONDS), "it is stuck"
         return self.code
 
     def kill(self) -> None:
-        """Kill it, unless it ended, and hear what it told until then."""
+        """Kill the worker unless it has ended, and read its last reports."""
         if self.code is None:
             with suppress(ProcessLookupError):  # it has just ended by itself
                 os.kill(self.pid, signal.SIGKILL)

@@ -1,4 +1,4 @@
-"""Read-only commands beside a process that writes: no false damage, no failure."""
+"""Read-only commands next to a writing process report no false damage and do not fail."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ SEED = os.environ.get("LOGSTORE_BESIDE_SEED")
 
 
 DELETED = re.compile(r"v\d+-0 is gone: the process that writes here has deleted it")
-"""How a command over all topics ends where one of them went between two looks."""
+"""Output of a command over all topics if a topic is deleted while it runs."""
 
 MOVED = re.compile(r"error: partition \S+ was moved from \S+ to \S+, which is none of")
-"""How a command about one partition's folder ends where the writer moved it meanwhile."""
+"""Output of a command about a partition directory that the writer moves while it runs."""
 
 COMMANDS = (
     "inspect",
@@ -95,7 +95,7 @@ def run_beside(
 def run(
     nursery: Nursery, folder: Path, seed: int, is_over: Callable[[int], bool]
 ) -> tuple[Counter[str], list[str]]:
-    """Run commands beside a writer with housekeeping and cleaners, in two data directories."""
+    """Run commands next to a writer with housekeeping and cleaners, in two data directories."""
     directories = tuple(str(folder / name) for name in ("one", "two"))
     ledger = Ledger(directories)
     life = Life(number=1, seed=seed, directories=directories, background=True)

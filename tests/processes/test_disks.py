@@ -1,4 +1,4 @@
-"""Disks that fill up or fail under a process: what it acknowledged is there on one that works."""
+"""Full or failing disks: acknowledged data is intact when the directory is opened again."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ROOM_KIB = (40, 100, 200, 400)
 
 
 class SmallDisk:
-    """A file system of its own, as large as it is told to be."""
+    """A separate file system of a given size."""
 
     def __init__(self, place: Path) -> None:
         self.place = place
@@ -36,7 +36,7 @@ class SmallDisk:
         subprocess.run(command, check=True, capture_output=True, text=True)
 
     def leave_room(self, kib: int) -> None:
-        """Let so much fit in yet."""
+        """Fill the disk up to this many free bytes."""
         used = shutil.disk_usage(self.place).used // 1024
         self._mount("-o", f"remount,size={used + kib}k")
 
@@ -103,7 +103,7 @@ def live(
 
 
 def fail(nursery: Nursery, folder: Path, rng: random.Random, rounds: int) -> Counter[str]:
-    """Let the disk fail at some operation, and the process go."""
+    """Fail the disk at an operation and let the process end."""
 
     def settings() -> dict[str, int]:
         threads = rng.choice((1, 1, 8))
@@ -114,7 +114,7 @@ def fail(nursery: Nursery, folder: Path, rng: random.Random, rounds: int) -> Cou
 
 
 def limit(nursery: Nursery, folder: Path, rng: random.Random, rounds: int) -> Counter[str]:
-    """Let no file grow beyond a limit: writes come back short, then fail."""
+    """Limit the size of files: writes become short, then fail."""
 
     def settings() -> dict[str, int]:
         return {"steps": 200, "file_bytes_max": rng.choice((3_000, 5_000, 7_900))}
@@ -144,7 +144,7 @@ def test_files_that_may_not_grow(nursery, tmp_path):
 
 
 def for_minutes(capsys, story) -> None:
-    """Tell a story with one seed after another for `LOGSTORE_DISK_MINUTES`."""
+    """Run a story with one seed after another for `LOGSTORE_DISK_MINUTES`."""
     seed = random.SystemRandom().getrandbits(32) if SEED is None else int(SEED)
     end = time.monotonic() + 60 * MINUTES
     tally: Counter[str] = Counter()

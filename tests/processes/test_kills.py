@@ -1,4 +1,4 @@
-"""Processes that are killed while they work: what they acknowledged is there, and nothing else."""
+"""Killed processes: the log has all acknowledged changes and no others."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def kill_again_and_again(
         life = a_life(rng, number, directories)
         background |= life.background
         with working(nursery, ledger, life) as worker:
-            # Some are killed while they open what the last one left.
+            # Some are killed while they recover the directory.
             worker.listen_for(rng.choice((0.02, 0.1, 0.3, 0.6)) * rng.random())
             if rng.random() < 0.8:
                 while not worker.is_open or worker.told < rng.randrange(2, 200):

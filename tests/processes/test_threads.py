@@ -1,4 +1,4 @@
-"""Eight threads of one process, with housekeeping and cleaners: nothing is lost or comes back."""
+"""Eight threads with housekeeping and cleaners: no record is lost or reappears."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""A process that works on a data directory until it is killed, and tells what was acknowledged.
+"""A process that works on a data directory until it is killed, and reports acknowledgements.
 
-`python -m tests.processes.worker` is a nursery: it has imported everything, forks a child for each
-life that a line on its standard input asks for, and is single-threaded, so that a fork is safe.
-A child writes a line before each change (`will`) and one after it (`did`); the nursery writes who
-was born and how they ended. All share one pipe, and a line is one write below the size that a
-pipe takes as a whole: what the parent has read when it hears of a death is what was acknowledged.
+`python -m tests.processes.worker` is a nursery: it imports everything and forks a child for each
+line on its standard input. It is single-threaded, so that a fork is safe. A child writes a line
+before each change (`will`) and after it (`did`); the nursery reports starts and ends. All share one
+pipe, and each line is written atomically, so the lines read when the parent learns of a death are
+exactly the acknowledged changes.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from logstore.storage.log import NewRecord
 from tests.processes.failing import FailingFileSystem
 
 SERIAL = "s"
-"""The header that every record bears: its number, which no other record of the run has."""
+"""Header with a number that is unique to each record of the run."""
 
 TOPICS: dict[str, tuple[int, dict[str, object]]] = {
     "kept": (2, {"cleanup.policy": "compact"}),
@@ -69,12 +69,12 @@ PARTITIONS = [TopicPartition(name, n) for name, (count, _) in TOPICS.items() for
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 SERIALS_A_LIFE = 1_000_000
 DISK_FULL = 70
-"""Exit code of a child whose disk failed; one that finished its steps exits with 0."""
+"""Exit code of a child whose disk failed; a child that finishes its steps exits with 0."""
 
 
 @dataclass(frozen=True)
 class Life:
-    """What a child is to do.
+    """The instructions for a child.
 
     Attributes
     ----------
@@ -106,7 +106,7 @@ class Life:
 
 
 class Sent(NamedTuple):
-    """A record on its way: its number, its key, and whether it is a tombstone."""
+    """A record in flight: its number, its key, and whether it is a tombstone."""
 
     serial: int
     key: str
@@ -117,7 +117,7 @@ class Sent(NamedTuple):
 
 
 class Worker:
-    """One thread's steps; each is told before and after.
+    """The steps of one thread, each reported before and after.
 
     Parameters
     ----------
@@ -222,7 +222,7 @@ class Worker:
         self._did_append(tp, sent, list(range(done.first_offset, done.last_offset + 1)))
 
     def _append_batch(self) -> None:
-        """Append a batch that was made elsewhere, as a client's comes."""
+        """Append a finished batch, as a client sends it."""
         tp, sent = self._some_partition(), self._records(self._rng.choice((1, 10)))
         now_ms = self._broker.clock.now_ms()
         batch = build_batch(
@@ -285,7 +285,7 @@ class Worker:
             offsets = []
         self._tell("did", "transaction", self._name, [r.serial for _, r in sent], offsets)
 
-    # -- what takes away, and what keeps house -------------------------------------------
+    # -- deletion and housekeeping -------------------------------------------------------
 
     def _delete_records(self) -> None:
         tp = self._rng.choice([tp for tp in PARTITIONS if tp.topic != "kept"])
@@ -301,7 +301,7 @@ class Worker:
             raise AssertionError(result)
 
     def _retain(self) -> None:
-        """Let retention take what it will; in the background it is told of by nobody."""
+        """Apply retention; in the background its deletions are not reported."""
         for tp in PARTITIONS:
             if tp.topic != "kept":
                 self._tell("will", "start", str(tp), self._broker.log(*tp).log_end_offset)
@@ -348,7 +348,7 @@ class Worker:
 
 
 def raise_storage_error(result: DeleteRecordsResult | AlterReplicaLogDirsResult) -> None:
-    """Let the failure of a disk end the life, as it does where it is raised."""
+    """Let a disk failure end the life where it is raised."""
     if result.error == KafkaStorageError.kafka_error:
         raise KafkaStorageError(str(result))
 
@@ -384,7 +384,7 @@ def live(life: Life) -> int:
         run_threads(broker, life)
         broker.close()
     except (LogStoreError, OSError) as error:
-        # Whoever works on another log, or in a transaction, hears of it by another name.
+        # Operations on another log or in a transaction raise another error.
         if not isinstance(error, KafkaStorageError | OSError) and (
             broker is None or broker.manager.directories[0].is_online
         ):
@@ -447,7 +447,7 @@ def nursery() -> None:
 
 
 def warm_up() -> None:
-    """Load in the nursery what every child needs."""
+    """Load all modules in the nursery that a child needs."""
     with Broker() as broker:
         broker.create_topic("t", 1, CONFIGS | {"cleanup.policy": "compact"})
         with broker.producer(transactional_id="t") as producer:

@@ -192,7 +192,9 @@ def test_every_other_key_of_kafkas_is_known_to_be_without_effect(version):
         key for key in topic_keys if not key.startswith("internal.")
     } <= NOT_OFFERED_TO_TOPICS.keys()
     for key in NOT_OFFERED_TO_TOPICS:
-        with pytest.raises(InvalidConfigurationError, match=f"^Kafka's topic configuration '{key}'"):
+        with pytest.raises(
+            InvalidConfigurationError, match=f"^Kafka's topic configuration '{key}'"
+        ):
             effective_config({key: "1"})
 
 
