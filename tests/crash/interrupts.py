@@ -25,7 +25,6 @@ class Interrupt(BaseException):
 
 class TestTimeout(TimeoutError):
     """A timeout error of a signal handler: an `OSError` that the disk did not cause."""
-    disk."""
 
     __test__ = False
 

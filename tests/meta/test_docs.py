@@ -158,7 +158,7 @@ def error_items(
 
 
 def test_tree_of_errors_is_the_code_s():
-    """The expected text is the text to put on the page."""
+    """The expected text is the one to put on the page."""
     lines = []
     for name, depth, kind in error_items():
         shown = name if name in logstore.__all__ else f"errors.{name}"

@@ -1,8 +1,8 @@
-"""A whole cluster from one seed: what clients and accidents do, and what must hold after each step.
+"""A whole cluster from one seed: random client actions and faults, invariants after each step.
 
-`plan` makes steps of a seed, `Simulation` takes them one after another, and `shrunk` drops those
-that a failure does not need. Steps hold numbers of their own, and draw nothing when they are taken:
-so what is left after a drop means what it meant before.
+`plan` creates the steps of a seed, `Simulation` executes them, and `shrunk` drops the steps that a
+failure does not need. Each step has its own numbers and draws none when it is executed, so the
+remaining steps keep their meaning.
 
 To repeat a seed, all of it or some of its steps::
 
@@ -40,7 +40,7 @@ WAITS_MS = (1, 20, 500, 6_000, 31_000, 90_000, 3_600_000)
 
 
 class Step(NamedTuple):
-    """One thing that happens; `numbers` say whom and how much."""
+    """One action or fault; `numbers` select its targets and amounts."""
 
     kind: str
     numbers: tuple[int, ...]
@@ -72,16 +72,16 @@ KINDS = {
     "slow_leader": 2,
     "move_on": 3,
 }
-"""What happens, and how often."""
+"""Kinds of steps and their frequencies."""
 
 ALL = 2
-"""As `acks` of an append."""
+"""`acks` of an append: all."""
 
 LONG = 2
-"""As its timeout."""
+"""A long timeout."""
 
 SOME_MS = 1
-"""As the delay of a slow link: longer than an append of one broker, shorter than a timeout."""
+"""Delay of a slow link: longer than an append of one broker, shorter than a timeout."""
 
 TWO_ELECTIONS = (
     ("append", (0, 1, ALL, 0, LONG)),
@@ -97,10 +97,10 @@ TWO_ELECTIONS = (
     ("kill_leader", ()),
     ("settle", ()),
 )
-"""A replica lags, comes back below the start of an epoch, and the next leaders end.
+"""A replica lags, returns below the start of an epoch, and the next leaders end.
 
-By chance alone these hardly ever come together. The first numbers of the steps are given, the
-others drawn; steps are left out and others come between.
+Random steps almost never produce this sequence. The first numbers of the steps are given and the
+others drawn; steps may be left out, and others come in between.
 """
 
 
@@ -136,7 +136,7 @@ def setting_of(seed: int) -> Setting:
     rng = random.Random(f"setting {seed}")
     return Setting(
         rng.choice(("offset", "offset", "timestamp", "header")),
-        # More than there are replicas counts as all of them.
+        # More than the number of replicas counts as all of them.
         BROKERS + 1 if seed % 10 == 3 else rng.choice((1, 2, 2, 2)),
         rng.choice((300, 900, 100_000)),
         rng.choice((1, 7, 2**62)),
@@ -169,17 +169,17 @@ def _step(rng: random.Random, kind: str, given: tuple[int, ...] = ()) -> Step:
 
 
 class Violation(AssertionError):
-    """Something that must hold does not."""
+    """An invariant does not hold."""
 
 
 def claim(holds: object, text: str, *details: object) -> None:
-    """Raise a `Violation` unless something holds."""
+    """Raise a `Violation` unless a condition holds."""
     if not holds:
         raise Violation(f"{text}: {', '.join(map(repr, details))}" if details else text)
 
 
 class Known(NamedTuple):
-    """A record that was committed, wherever it is by now."""
+    """A committed record, wherever its replicas are."""
 
     record: Record
     batch: bytes
@@ -190,7 +190,7 @@ class Known(NamedTuple):
 
 
 class Simulation:
-    """A cluster, what it has promised, and what happens to it."""
+    """A cluster, its acknowledgements, and the execution of steps."""
 
     def __init__(self, seed: int) -> None:
         self.seed = seed
@@ -217,7 +217,7 @@ class Simulation:
         self.cluster.close()
 
     def take(self, step: Step) -> None:
-        """Take one step, and look whether all is well."""
+        """Execute one step and check all invariants."""
         action: Callable[..., None] = getattr(self, f"_{step.kind}")
         self.tally[step.kind] += 1
         try:
@@ -227,7 +227,7 @@ class Simulation:
         self.check()
 
     def finish(self) -> Counter[str]:
-        """Let everything come to rest, and look once more."""
+        """Let the cluster settle, and check once more."""
         self.cluster.heal()
         for broker in range(BROKERS):
             self.cluster.skew(broker, 0)
@@ -244,7 +244,7 @@ class Simulation:
         starts = [log.log_start_offset for log in logs]
         low = self.cluster.low_watermark(TP)
         claim(low == min(starts), "the low watermark is not the minimum", low, starts)
-        # A transaction whose data were deleted is open for those alone that saw them.
+        # A transaction whose data was deleted is open only on replicas that had the data.
         start = max(starts)
         if not any(_opened_before(log, start) for log in logs):
             stable = [log.last_stable_offset for log in logs]
@@ -348,8 +348,8 @@ class Simulation:
 
     def _lose_power(self, broker: int, *_: int) -> None:
         broker %= BROKERS
-        # What no other disk has, and the last one in sync lost, nobody can bring back: Kafka relies
-        # on replicas for what is durable.
+        # Data that was only on the last in-sync replica is lost with it: Kafka relies on replicas
+        # for durability.
         others = set(self.cluster.state(TP).isr) - {broker}
         if broker in self.cluster.brokers and others:
             self.cluster.kill(broker, power_loss=True)
@@ -375,7 +375,7 @@ class Simulation:
         self.clock.advance(ms=ms % 100)
 
     def _leader_and_others(self) -> tuple[int, list[int]]:
-        """Return who leads, and who runs beside it; nobody runs if nobody leads."""
+        """Return the leader and the other running brokers; nobody runs if there is no leader."""
         leader = self.cluster.leader(TP)
         return leader, [each for each in self.cluster.brokers if each != leader > -1]
 
@@ -401,7 +401,7 @@ class Simulation:
                 self.cluster.slow(leader, other, (1, 50, 200)[delay % 3])
 
     def _move_on(self, which: int, *_: int) -> None:
-        """Let another one in sync lead."""
+        """Move the leadership to another in-sync replica."""
         state = self.cluster.state(TP)
         others = [each for each in state.isr if each != state.leader]
         if others:
@@ -435,13 +435,13 @@ class Simulation:
         self.cluster.heal()
         self.clock.advance(seconds=1)
 
-    # -- what must hold ------------------------------------------------------------------
+    # -- invariants ----------------------------------------------------------------------
 
     def _logs(self) -> dict[int, Log]:
         return {number: broker.log(TP) for number, broker in self.cluster.brokers.items()}
 
     def check(self) -> None:
-        """Raise a `Violation` if anything does not hold that must."""
+        """Raise a `Violation` if an invariant does not hold."""
         self._take_in_committed()
         logs = self._logs()
         state = self.cluster.state(TP)
@@ -469,7 +469,7 @@ class Simulation:
         self._check_low_watermark(state.leader, logs)
 
     def _take_in_committed(self) -> None:
-        """Note what lies below the leader's high watermark for the first time."""
+        """Note records that are below the leader's high watermark for the first time."""
         leader = self.cluster.leader(TP)
         if leader < 0:
             return
@@ -497,7 +497,7 @@ class Simulation:
         self.committed_end = mark
 
     def _check_contents(self, broker: int, log: Log) -> None:
-        """Hold a replica against what was committed: the same records, less what may be gone."""
+        """Compare a replica with the committed records, except those that may have been removed."""
         start = log.log_start_offset
         end = min(self.committed_end, log.log_end_offset)
         known_to_be_committed = min(end, log.high_watermark)
@@ -530,7 +530,7 @@ class Simulation:
                 self._check_absence(broker, log, offset)
 
     def _check_absence(self, broker: int, log: Log, offset: int) -> None:
-        """Say why a record that was committed may be gone from a replica."""
+        """Return why a committed record may be missing on a replica."""
         known = self.committed[offset]
         if known.is_control or self._is_aborted(offset, known):
             return
@@ -642,7 +642,7 @@ def command(seed: int, numbers: Sequence[int]) -> str:
 
 
 def run_and_shrink(seed: int) -> Counter[str]:
-    """Run a seed; what fails says how to repeat the few steps that it takes."""
+    """Run a seed; a failure names the few steps that reproduce it."""
     try:
         return run(seed)
     except Exception as error:
@@ -654,12 +654,12 @@ def run_and_shrink(seed: int) -> Counter[str]:
 
 
 def _what(error: BaseException | None) -> str | None:
-    """Return what failed, without the numbers of this time."""
+    """Return the failed invariant, without the numbers of this run."""
     return error and f"{type(error).__name__} {str(error).partition(':')[0]}"
 
 
 def tell(seed: int, numbers: Sequence[int]) -> Iterator[str]:
-    """Yield what happens, step by step; raises as it fails."""
+    """Yield each step as it is executed; raises when one fails."""
     steps = plan(seed)
     with Simulation(seed) as simulation:
         yield f"{simulation.setting}"
@@ -676,7 +676,7 @@ def tell(seed: int, numbers: Sequence[int]) -> Iterator[str]:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Tell a seed's story, or run many."""
+    """Print the steps of a seed, or run many seeds."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("seed", type=int)
     parser.add_argument("--steps", help="numbers of steps, with commas; all by default")

@@ -1,8 +1,8 @@
-"""Random histories of one consumer group: members that join, read, commit, fall silent and crash.
+"""Random histories of a consumer group: members join, read, commit, fall silent and crash.
 
-Each member does what a client does, step by step, and believes what it was last told; some sleep
-through their session and go on as if nothing had happened. The model knows how far each
-partition was committed.
+Each member acts as a client does, step by step, on its last known state; some sleep through their
+session and continue as if nothing had happened. The model knows the committed offset of each
+partition.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ REJOIN = ("UNKNOWN_MEMBER_ID", "ILLEGAL_GENERATION", "FENCED_INSTANCE_ID")
 
 
 class Model:
-    """What must hold of all that members were told."""
+    """The invariants of all responses to members."""
 
     def __init__(self):
         self.committed: dict[TopicPartition, int] = {}
 
     def commit(self, offsets):
-        """No offset goes back: who read on began where the one before it ended."""
+        """Offsets never go back: a new owner starts where the previous one ended."""
         for tp, offset in offsets.items():
             assert offset >= self.committed.get(tp, 0), (tp, offset)
             self.committed[tp] = offset
 
 
 class Worker(Client):
-    """A member with a mind of its own."""
+    """A member with its own state."""
 
     def __init__(self, history, instance=None):
         self.history = history
@@ -55,7 +55,7 @@ class Worker(Client):
         self.positions: dict[TopicPartition, int] = {}
 
     def step(self):
-        """Do what comes next, if it can be done without waiting."""
+        """Take the next step, if it does not have to wait."""
         getattr(self, f"when_{self.phase}")()
 
     def when_outside(self):
@@ -72,7 +72,7 @@ class Worker(Client):
             self.start_anew(self.joined.error)
 
     def assign(self):
-        """Deal the partitions out, to each member that wants the topic."""
+        """Distribute the partitions over the members that subscribe to the topic."""
         shares = {member.member_id: [] for member in self.joined.members}
         assert all(decode_subscription(each.metadata).topics for each in self.joined.members)
         ids = list(shares)
@@ -154,7 +154,7 @@ class History:
             self.workers.append(Worker(self, instance))
 
     def replace(self):
-        """Let a second process of a static member come: the first is fenced, and goes."""
+        """Start a second process of a static member: the first is fenced and ends."""
         static = [each for each in self.workers if each.instance is not None]
         if static:
             old = self.rng.choice(static)
@@ -173,7 +173,7 @@ class History:
             self.asleep.append(self.workers.pop(self.rng.randrange(len(self.workers))))
 
     def wake(self):
-        """Let one that was silent go on; nobody else bears its instance id meanwhile."""
+        """Wake a silent member if no other has its instance id."""
         names = {each.instance for each in self.workers} - {None}
         sleepers = [each for each in self.asleep if each.instance not in names]
         if sleepers and len(self.workers) < 5:
@@ -184,7 +184,7 @@ class History:
             self.workers.append(worker)
 
     def late(self):
-        """Let one that was replaced, or is silent, commit what it had read, and no more."""
+        """Let a replaced or silent member commit what it has read."""
         reading = [each for each in self.asleep if each.phase == "reading"]
         if reading:
             self.rng.choice(reading).read_and_commit()
@@ -201,7 +201,7 @@ class History:
                 worker.phase = "outside"  # the connection broke: it asks again
 
     def check_owners(self):
-        """No partition has two readers who are members of the generation in force."""
+        """No partition has two readers in the current generation."""
         group = self.bench.groups._groups.get("g")
         for_sure = [
             tp
@@ -219,13 +219,13 @@ class History:
         assert {tp: each.offset for tp, each in committed.items()} == self.model.committed
 
     def has_strangers(self):
-        """Tell whether members are counted that are gone, or are not read yet."""
+        """Return whether the group counts members that have left or have not joined yet."""
         known = {worker.member_id for worker in self.workers if worker.phase == "reading"}
         members = {each.member_id for each in self.bench.groups.describe("g").members}
         return members != known or len(known) != len(self.workers)
 
     def come_to_rest(self):
-        """Everybody who is left gets a share: all partitions, none of them twice.
+        """All partitions are assigned to the remaining members, none of them twice.
 
         Returns the bytes of the groups' log.
         """

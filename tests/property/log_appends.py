@@ -1,4 +1,4 @@
-"""The doors through which a log and its model are appended to, and what they begin with."""
+"""The ways of appending to a log and its model, and their initial states."""
 
 import logging
 from collections import Counter
@@ -90,7 +90,7 @@ def size_at_most(records):
 
 
 class AppendingMachine(RuleBasedStateMachine):
-    """One log in memory and its model, as far as appending goes.
+    """A log in memory and its model, with the steps that append.
 
     Attributes
     ----------
@@ -124,7 +124,8 @@ class AppendingMachine(RuleBasedStateMachine):
         self.log = self.world.log(**self.config)
         self.model = LogModel(LogConfig(**self.config), self.now)
         self.producers = 0
-        # Producers of whose open transaction a start, seeing only a part, may know less.
+        # A start that sees only part of a log may not know the open transactions of these
+        # producers.
         self.half_known = set()
 
     # -- facts ---------------------------------------------------------------------------
@@ -141,14 +142,14 @@ class AppendingMachine(RuleBasedStateMachine):
         return self.world.fs.stat(self.world.path(log_name(base_offset))).mtime_ms
 
     def some_offset(self, data, most=3):
-        """Draw an offset: at or beside a border, or any up to a little beyond the end."""
+        """Draw an offset: at or next to a boundary, or any up to a little beyond the end."""
         near = st.sampled_from(list(self.model.interesting_offsets()))
         return data.draw(st.one_of(near, near, st.integers(0, self.model.end + most)))
 
     # -- appends -------------------------------------------------------------------------
 
     def expect(self, records, info, epoch):
-        """Let the model take a leader's batch."""
+        """Append a leader's batch to the model."""
         stamp = self.model.config.message_timestamp_type is TimestampType.LOG_APPEND_TIME
         first = self.model.end
         stored = []
@@ -163,7 +164,7 @@ class AppendingMachine(RuleBasedStateMachine):
         self.take([entry], info)
 
     def send(self, door, records, epoch=None):
-        """Append through a door; what the topic does not take changes nothing."""
+        """Append by one of the ways; a refused batch changes nothing."""
         try:
             info = door()
         except (InvalidRecordError, MessageSizeTooLargeError, RecordListTooLargeError) as error:
@@ -196,7 +197,7 @@ class AppendingMachine(RuleBasedStateMachine):
 
     @rule(data=st.data(), batches=st.integers(2, 9), hours=st.sampled_from((0, 0, 2, 100)))
     def append_many(self, data, batches, hours):
-        """Small batches, between which time may pass: what fills segments."""
+        """Append small batches, between which time may pass, to fill segments."""
         record = NewRecord(b"k", data.draw(texts), data.draw(timestamps))
         for count in range(batches):
             self.append_a_few([record] * (count % 3 + 1))
@@ -240,13 +241,13 @@ class AppendingMachine(RuleBasedStateMachine):
         return True
 
     def take(self, entries, info):
-        """Let the model append what the log did."""
+        """Append the log's new batch to the model."""
         reason = None if info.roll_reason is None else info.roll_reason.value
         self.tally[f"rolled for {reason}"] += reason is not None
         self.model.append(entries, reason, self.now)
 
     def plain_part(self, first, last, epoch, **fields):
-        """Return a follower's batch, whose keys and values tell their offsets."""
+        """Return a follower's batch, with keys and values derived from their offsets."""
         data = batch(first, last, timestamp=self.now, leader_epoch=epoch, **fields)
         return data, Batch(self.numbered(first, last), last, 0, epoch)
 
@@ -263,7 +264,7 @@ class AppendingMachine(RuleBasedStateMachine):
         codec=codecs,
     )
     def follow(self, gap, spans, elections, codec):
-        """A replica's append: several batches, gaps before and between them."""
+        """A replica's append: several batches, with gaps before and between them."""
         first = self.model.end
         epoch = self.model.epoch + elections
         parts = []
@@ -275,7 +276,7 @@ class AppendingMachine(RuleBasedStateMachine):
 
     @rule(span=st.integers(1, 2), end=st.sampled_from(("commit", "abort", "")), data=st.data())
     def transaction(self, span, end, data):
-        """Transactional data, a record of somebody else, and perhaps the end.
+        """Transactional data, a record of another producer, and perhaps the marker.
 
         Its producer is a new one, or had transactions before, the last of which may be open.
         """
@@ -307,7 +308,7 @@ class AppendingMachine(RuleBasedStateMachine):
 
     @rule()
     def refused(self):
-        """A damaged batch, or one that is not a client's to number, changes nothing."""
+        """A damaged batch, or one with offsets that a client may not set, changes nothing."""
         data = bytearray(batch(0))
         data[-1] ^= 1
         with pytest.raises(CorruptRecordError, match="bad CRC"):

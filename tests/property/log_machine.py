@@ -1,8 +1,8 @@
-"""The steps that a log and its model take together, and what must agree after each of them.
+"""The joint steps of a log and its model, and the comparison after each of them.
 
-A crash of the machine in memory keeps what `logstore.faults.crash` says: contents and names that
-were not synced may be dropped, kept, torn or scattered. On the disk nothing is lost but the order:
-the log is dropped as it is, its indexes full of zeros, perhaps with half a batch at the end.
+A crash in memory leaves what `logstore.faults.crash` allows: contents and names that were not
+synced may be dropped, kept, torn or scattered. On disk nothing is lost: the log is abandoned as it
+is, with its indexes full of zeros and perhaps half a batch at the end.
 """
 
 import random
@@ -57,7 +57,7 @@ SITUATIONS = (
     "lost something in a crash",
     "begun anew at the log start",
 )
-"""What a long run must have come through; the rest of `LogMachine.tally` are numbers."""
+"""Situations that a long run must reach; the rest of `LogMachine.tally` are numbers."""
 
 several_batches = precondition(lambda self: len(self.model.batches) >= 3)
 """Before steps that take away: else most logs would be empty most of the time."""
@@ -90,14 +90,14 @@ class LogMachine(AppendingMachine):
 
     @rule(data=st.data())
     def lower_the_high_watermark(self, data):
-        """What a replica's leader may say; the next append raises it again."""
+        """Lower the high watermark, as a replica's leader may; the next append raises it again."""
         offset = self.some_offset(data)
         self.log.offsets.set_high_watermark(offset)
         model = self.model
         model.high_watermark = min(max(offset, model.start), model.end)
 
     def perhaps_lower_the_high_watermark(self, data):
-        """Do so in one of four times: hardly ever would an append not come between."""
+        """Lower it with a probability of 1/4: otherwise an append would almost always be next."""
         if data.draw(st.integers(0, 3)) == 3:
             self.lower_the_high_watermark(data)
 
@@ -209,7 +209,7 @@ class LogMachine(AppendingMachine):
 
     @rule()
     def restart(self):
-        """Twice, as opening and closing alone must change nothing but stray snapshots."""
+        """Restart twice: opening and closing may change nothing but stray snapshots."""
         kinds = (".log", ".index", ".timeindex", ".txnindex", "leader-epoch-checkpoint")
         self.close()
         self.open(clean=True)
@@ -262,7 +262,7 @@ class LogMachine(AppendingMachine):
 
     @rule(mode=crash_modes)
     def crash(self, mode):
-        """The machine stops; what was not synced is left as `mode` has it."""
+        """Crash; data that was not synced is left as `mode` says."""
         self.stop(mode)
         self.open(clean=False)
         self.read_everything()
@@ -275,7 +275,7 @@ class LogMachine(AppendingMachine):
 
     @rule(seed=st.integers(0, 1000), kind=st.sampled_from(("noise", "zeros", "torn")))
     def crash_with_a_torn_tail(self, seed, kind):
-        """Bytes of a write that did not finish, behind everything that was appended.
+        """Crash with the bytes of an unfinished write at the end of the log.
 
         Two bytes at least are missing: the last one of a batch is a zero, as are the bytes of a
         preallocated file, which would make it whole.
@@ -368,7 +368,7 @@ class LogMachine(AppendingMachine):
         most = min([model.high_watermark, *(first[p] for p in first.keys() - self.half_known)])
         least = min([most, *first.values()])
         if model.high_watermark < model.end:
-            # A replay may take up transactions whose markers lie above it.
+            # A replay may adopt transactions whose markers are above it.
             least = model.start
         assert least <= self.log.last_stable_offset <= most
 
@@ -400,7 +400,7 @@ class LogMachine(AppendingMachine):
 
 
 class DiskLogMachine(LogMachine):
-    """The same on the disk."""
+    """The same steps on disk."""
 
     def make_world(self):
         self.directory = tempfile.TemporaryDirectory()

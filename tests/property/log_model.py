@@ -1,9 +1,9 @@
-"""What a partition's log must be, as plain lists: batches in segments, bounds, leader epochs.
+"""Model of a partition's log as plain lists: batches in segments, bounds, leader epochs.
 
-Written from storage-format §8, §11 and §13 to §15, without a byte and without the engine's own
-rules. What a batch weighs, when a file was last written and why a segment was rolled are facts
-that the model is told; which segments retention takes, what a truncation leaves, what a reader
-and a search by time find, and what a restart makes of it all, it says itself.
+It follows storage-format §8, §11 and §13 to §15, without bytes and without the engine's rules. The
+size of a batch, the modification time of a file and the reason for a roll are inputs. The model
+derives the segments that retention deletes, the result of a truncation, the records for a reader or
+a search by time, and the state after a restart.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ OTHER_FILES = {"leader-epoch-checkpoint", "leader-epoch-checkpoint.tmp"}
 
 @dataclass(frozen=True)
 class Batch:
-    """A batch as it stands in the log.
+    """A batch in the log.
 
     Attributes
     ----------
@@ -56,7 +56,7 @@ class Batch:
 
 @dataclass
 class Segment:
-    """The batches of one file, and when the file was made, emptied or opened last."""
+    """The batches of one file, and when the file was last created, emptied or opened."""
 
     base_offset: int
     created_ms: int
@@ -71,19 +71,19 @@ class Segment:
         return max((batch.max_timestamp for batch in self.batches), default=-1)
 
     def age_counts_from(self, mtime_of: MtimeOf) -> int:
-        """Return the largest record time; without a single one the file's time stands in."""
+        """Return the largest record timestamp; if there is none, the file's time."""
         return self.max_timestamp if self.max_timestamp >= 0 else mtime_of(self.base_offset)
 
 
 class Expired(NamedTuple):
-    """A segment that retention takes, and the first rule that does."""
+    """A segment that retention deletes, and the first rule that applies."""
 
     base_offset: int
     rule: str
 
 
 class Epochs:
-    """The leader epochs of a log, and what its file may hold (storage-format §15).
+    """The leader epochs of a log, and the contents its file may have (storage-format §15).
 
     Attributes
     ----------
@@ -168,12 +168,13 @@ class LogModel:
 
     @property
     def epoch(self) -> int:
-        """The epoch that a leader's batch gets: a log start at the end leaves it to the batches."""
+        """The epoch of a leader's batch: a log start at the end leaves it to the batches."""
         newest = self.epochs.newest
         return newest if newest >= 0 else max([0, *(batch.epoch for batch in self.batches[-1:])])
 
     def readable(self, upper: int, *, committed: bool = False) -> list[Record]:
-        """Return what readers find from the log start on in the batches that end below `upper`."""
+        """Return the records that readers see from the log start in batches that end below
+        `upper`."""
         aborted = self.aborted() if committed else set()
         return [
             record
@@ -209,8 +210,8 @@ class LogModel:
     def first_at_or_after(self, target: int, mtime_of: MtimeOf) -> tuple[int, int, int] | None:
         """Return time, offset and epoch that a query by time answers: a scan in Kafka's order.
 
-        The first segment with a time that late is the only one that is asked, even if that time
-        is of a record below the log start, or is the file's.
+        Only the first segment with a timestamp that late is searched, even if the timestamp is of a
+        record below the log start, or of the file.
         """
         for segment in self.segments:
             if segment.age_counts_from(mtime_of) >= target:
@@ -234,7 +235,7 @@ class LogModel:
         )
 
     def check_files(self, names: Sequence[str]) -> None:
-        """Assert that the directory holds the log's files, and none but those that may be."""
+        """Assert that the directory holds the log's files and no others but allowed ones."""
         logs, deleted = set(), set()
         for name in names:
             match = SEGMENT_FILE.fullmatch(name)
@@ -256,7 +257,7 @@ class LogModel:
     # -- appends -------------------------------------------------------------------------
 
     def append(self, batches: Sequence[Batch], reason: str | None, now_ms: int) -> None:
-        """Take one append; `reason` is why the log says that it rolled first."""
+        """Append a batch; `reason` is the log's reason if it rolled first."""
         self._check_reason(batches, reason, now_ms)
         if reason is not None:
             self.roll(now_ms, batches[0].base_offset)
@@ -318,7 +319,7 @@ class LogModel:
         return True
 
     def expired(self, now_ms: int, mtime_of: MtimeOf, *, start_only: bool = False) -> list[Expired]:
-        """Return what a retention run takes, oldest first (storage-format §13.1)."""
+        """Return the segments that a retention run deletes, oldest first (storage-format §13.1)."""
         config = self.config
         left = list(self.segments)
         gone: list[Expired] = []
@@ -365,7 +366,7 @@ class LogModel:
         self.awaiting |= {segment.base_offset for segment in gone}
 
     def delete_files(self, uptime_ms: int) -> int:
-        """Forget the files whose delay is over; return how many segments those were."""
+        """Drop the files whose delay has elapsed; return the number of segments."""
         due = [deletion for deletion in self._deletions if deletion[0] <= uptime_ms]
         self._deletions = [deletion for deletion in self._deletions if deletion[0] > uptime_ms]
         self.awaiting -= {base for _, base in due}
@@ -374,7 +375,8 @@ class LogModel:
     # -- truncation ----------------------------------------------------------------------
 
     def truncate(self, offset: int, now_ms: int, uptime_ms: int) -> bool:
-        """Make `offset` the end; a batch that reaches it goes whole (storage-format §13.4)."""
+        """Truncate to `offset`; a batch that extends beyond it is removed whole (storage-format
+        §13.4)."""
         if offset >= self.end:
             self.epochs.cut_from_end(self.end)
             return False
@@ -403,12 +405,12 @@ class LogModel:
         return {producer for producer, batch in first.items() if batch.marker}
 
     def _open_again(self, ended: set[int]) -> None:
-        """Take up transactions whose markers went, their data being in no segment either."""
+        """Reopen transactions whose markers were removed and whose data is in no segment."""
         self.hidden_transactions |= dict.fromkeys(ended - self._ends_without_data(), 0)
 
     def truncate_fully(self, offset: int, start: int, now_ms: int, uptime_ms: int) -> None:
         self.generation += 1
-        # A first segment of that base is emptied instead.
+        # A first segment with that base is emptied instead.
         stays = self.segments[0].base_offset == offset
         self._await_deletion(self.segments[stays:], uptime_ms)
         self.segments = [Segment(offset, now_ms)]
@@ -425,9 +427,9 @@ class LogModel:
     # -- restarts ------------------------------------------------------------------------
 
     def name_log_start(self, now_ms: int) -> None:
-        """Roll at a clean stop if all batches lie below the log start, but the end does not.
+        """Roll at a clean stop if all batches are below the log start, but the end is not.
 
-        The name of the new segment is what bears the log start out at the next start.
+        The name of the new segment preserves the log start for the next start.
         """
         active = self.active
         data_end = active.batches[-1].last_offset + 1 if active.batches else active.base_offset
@@ -435,12 +437,12 @@ class LogModel:
             self.roll(now_ms)
 
     def write_checkpoint(self) -> None:
-        """Note what the data directory stores: a log start at the first base goes without."""
+        """Write the checkpoint of the data directory, which omits a log start at the first base."""
         below = self.start <= self.segments[0].base_offset
         self.checkpoint = (0 if below else self.start, self.flushed)
 
     def lose(self, found: Sequence[tuple[int, list[tuple[int, int]]]]) -> None:
-        """Give up what a crash took, and assert that it was free to take it.
+        """Drop the records that a crash lost, and assert that it was allowed to lose them.
 
         Parameters
         ----------
@@ -465,7 +467,7 @@ class LogModel:
         self._open_again(ended)
 
     def lose_all_below_the_start(self, found: Sequence[tuple[int, list[object]]]) -> None:
-        """Give up everything where a start had to begin anew at the stored log start."""
+        """Drop all records where a start had to reset the log to the stored log start."""
         start, _ = self.checkpoint
         assert found == [(start, [])]
         durable = [batch for batch in self.batches if start <= batch.last_offset < self.durable]
@@ -474,7 +476,7 @@ class LogModel:
         self.segments = [Segment(self.segments[0].base_offset, 0)]
 
     def reopen(self, now_ms: int, epochs: Sequence[tuple[int, int]], *, clean: bool) -> None:
-        """Follow a start: the end is that of the last batch, the rest comes from checkpoints.
+        """Restart: the end is that of the last batch, the rest comes from checkpoints.
 
         Parameters
         ----------
@@ -506,9 +508,9 @@ class LogModel:
         self._deletions = []
 
     def _epochs_after_start(self, stored: Sequence[tuple[int, int]], *, clean: bool) -> Epochs:
-        """Return what a start makes of the stored epochs.
+        """Return the epochs after a start with the stored ones.
 
-        A recovery learns from the batches that it reads those above the newest one known
+        A recovery learns epochs above the newest known one from the batches that it reads
         (storage-format §8.5).
         """
         start, flushed = self.checkpoint
@@ -526,7 +528,7 @@ class LogModel:
     # -- always --------------------------------------------------------------------------
 
     def check(self) -> None:
-        """Assert that the model itself makes sense."""
+        """Assert that the model is consistent."""
         assert self.start <= self.high_watermark <= self.end
         assert max(self.flushed, self.durable) <= self.end
         for segment, following in pairwise(self.segments):
@@ -535,7 +537,7 @@ class LogModel:
             assert batch.last_offset < following.base_offset
 
     def interesting_offsets(self) -> Iterator[int]:
-        """Yield the offsets at which something begins or ends, and those beside them."""
+        """Yield the offsets of all boundaries, and the ones next to them."""
         marks = {self.start, self.end, self.high_watermark, self.flushed, *self.bases}
         for batch in self.batches:
             marks |= {batch.base_offset, batch.last_offset}

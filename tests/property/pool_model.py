@@ -1,7 +1,7 @@
-"""What must be true of a partition whatever clients and cleaners did to it, and when.
+"""Invariants of a partition under any actions of clients and cleaners.
 
-The model keeps every record that was acknowledged and not truncated since. A record may go only
-for a reason; what has gone stays away; below the checkpoint each key stands once.
+The model keeps every record that was acknowledged and not truncated. A record may be removed only
+for a reason; removed records never reappear; below the checkpoint each key has one record.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Transaction:
 
 @dataclass(eq=False)
 class Stored:
-    """A record that was acknowledged."""
+    """An acknowledged record."""
 
     offset: int
     key: bytes
@@ -77,7 +77,7 @@ class PartitionModel:
     is_deleted: bool = False
     seen: object = None
 
-    # -- what clients do -----------------------------------------------------------------
+    # -- client actions ------------------------------------------------------------------
 
     def append(
         self,
@@ -103,7 +103,7 @@ class PartitionModel:
         transaction.state = COMMITTED if commit else ABORTED
 
     def truncate(self, offset: int, *, restarted: bool = False) -> None:
-        """Drop what lies at or above an offset, with the batch that reaches beyond it."""
+        """Drop batches that end above an offset."""
         if offset >= self.end and not restarted:
             return
         self.disturbances += 1
@@ -125,7 +125,7 @@ class PartitionModel:
         left = {id(each.transaction) for each in self.records.values()}
         for transaction in self.transactions:
             transaction.is_cut |= transaction.producer_id in cut
-        # A producer of whom nothing is left in the log is unknown to it.
+        # The log does not know a producer whose records are all removed.
         self.transactions = [each for each in self.transactions if id(each) in left]
 
     def reopen(self, log: Log) -> None:
@@ -141,17 +141,17 @@ class PartitionModel:
             self.end = end
 
     def latest(self, end: int) -> dict[bytes, Stored]:
-        """Return the latest record of each key below an offset, of what was not undone."""
+        """Return the latest record of each key below an offset, except aborted ones."""
         return {
             each.key: each
             for offset, each in sorted(self.records.items())
             if each.is_decided and offset < end
         }
 
-    # -- what must be true ---------------------------------------------------------------
+    # -- invariants ----------------------------------------------------------------------
 
     def check(self, log: Log, checkpoint: int | None, now: int) -> None:
-        """Compare with the log, unless nothing of it changed but its end."""
+        """Compare with the log if more than its end changed."""
         log._check()
         config = log.config
         assert log.log_end_offset == self.end, "nothing lost or added at the end"
@@ -175,7 +175,7 @@ class PartitionModel:
             assert checkpoint <= max(active, log.log_start_offset), "never into the active segment"
 
     def _check_start(self, log: Log, now: int) -> None:
-        """See that the start moved because somebody asked, or by age."""
+        """Check that the log start moved by request or by age."""
         start = log.log_start_offset
         assert start >= self.start, "deleted records do not come back"
         if start > self.start:
@@ -188,7 +188,7 @@ class PartitionModel:
         self.start = start
 
     def _read(self, log: Log) -> set[int]:
-        """Read everything; each record is one that was appended there, and was never gone."""
+        """Read everything; each record was appended there and was never removed before."""
         found: set[int] = set()
         previous = -1
         for _, record in log.reader.records(self.start, isolation=Isolation.LOG_END):
@@ -222,7 +222,7 @@ class PartitionModel:
         self.gone |= missing
 
     def _check_clean(self, found: set[int], checkpoint: int) -> None:
-        """Below the checkpoint each key stands at most once, and nothing that was aborted."""
+        """Below the checkpoint each key has at most one record, and none is aborted."""
         keys: dict[bytes, int] = {}
         for offset in sorted(found):
             if offset < checkpoint:
@@ -237,7 +237,7 @@ class PartitionModel:
 
 @dataclass(eq=False)
 class ModelReader:
-    """A reader that takes its time: it reads on while others append, clean and cut."""
+    """A slow reader, which continues while others append, clean and truncate."""
 
     model: PartitionModel
     log: Log
@@ -297,9 +297,9 @@ class ModelReader:
 
 
 def follow(log: Log, model: PartitionModel) -> None:
-    """Let a log tell its model what goes, at the moment when it does.
+    """Notify the model of removals at the time when the log makes them.
 
-    Whoever asks for it may first have to wait for a cleaning, and others append meanwhile.
+    A caller may have to wait for a cleaning first, while others append.
     """
     truncate_to, truncate_fully = log.truncate_to, log.truncate_fully_and_start_at
     abandon = log.abandon

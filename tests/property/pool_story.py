@@ -1,7 +1,7 @@
-"""A story: clients and cleaners on a few partitions, in an order that a seed draws.
+"""Clients and cleaners on a few partitions, scheduled in an order drawn from a seed.
 
-Clients are tasks of the same scheduler as the cleaners' steps. After each step, whoever took it,
-everything that must hold is looked at.
+Clients are tasks of the same scheduler as the cleaners' steps. All invariants are checked after
+each step.
 """
 
 from __future__ import annotations
@@ -92,16 +92,16 @@ INTRUSIONS = {
     "retain": 1,
     "pause": 3,
 }
-"""What may come between two steps of a pass."""
+"""Actions that may be taken between two steps of a pass."""
 
 MANAGED = {"delete_topic", "create_topic", "alter_topic", "alter_broker"}
 """Done under the log manager's lock, so one at a time.
 
-The lock is re-entrant, and here all clients are one thread: it would not keep them apart.
+The lock is re-entrant and all clients run in one thread, so it would not exclude them.
 """
 
 GONE = (KafkaStorageError, UnknownTopicOrPartitionError)
-"""What a client meets whose topic is deleted while it waits."""
+"""Errors of a client whose topic is deleted while it waits."""
 
 HOUR_MS = 3_600_000
 
@@ -138,7 +138,7 @@ class PoolStory:
         self.broker: Broker
 
     def run(self) -> Counter[str]:
-        """Tell the story to its end."""
+        """Run the story to its end."""
         self.open()
         for name, (count, policy) in TOPICS.items():
             self.create(name, count, policy)
@@ -206,7 +206,7 @@ class PoolStory:
             self.models[TopicPartition(name, number)] = PartitionModel()
 
     def act(self) -> None:
-        """Let all clients take their turns, and the cleaners theirs between."""
+        """Let all clients act, with the cleaners in between."""
         self.left = [self.turns] * self.clients
         for number in range(self.clients):
             self.scheduler.schedule(f"client-{number}", lambda n=number: self.turn(n))
@@ -223,7 +223,7 @@ class PoolStory:
             )
 
     def intrude(self) -> None:
-        """Come between the steps of a pass that has just begun, sooner or later."""
+        """Act between the steps of a pass that has just begun."""
         if self.passing and any(self.left):
             if self.rng.random() < 0.6:
                 self.scheduler.schedule("intruder", self.intrude)
@@ -262,7 +262,7 @@ class PoolStory:
         return tp, self.models[tp], self.log_of(tp)
 
     def log_of(self, tp: TopicPartition) -> Log:
-        """Return a log that tells its model of what is cut."""
+        """Return a log that notifies its model of truncations."""
         log = self.broker.manager.log(tp)
         if "abandon" not in vars(log):
             follow(log, self.models[tp])
@@ -292,7 +292,7 @@ class PoolStory:
             model.append(info.first_offset, records, self.now)
 
     def transact(self) -> None:
-        """Begin a transaction, or go on with one that is open, or end it."""
+        """Begin a transaction, continue an open one, or end it."""
         if (found := self.some_log()) is None:
             return
         _, model, log = found
@@ -310,7 +310,7 @@ class PoolStory:
     def some_producer(self, model: PartitionModel, start: int) -> Transaction:
         """Return the next transaction of a producer that had one, or the first of a new one."""
         last = {each.producer_id: each for each in model.transactions}
-        # Without data of its own above the log start, the log may know its marker alone.
+        # Without data above the log start, the log may know only its marker.
         known = {id(each.transaction) for each in model.records.values() if each.offset >= start}
         ended = [
             each
@@ -373,7 +373,7 @@ class PoolStory:
         reader.close()
 
     def check_disturbance(self, reader: ModelReader) -> None:
-        """Let a model learn at once of a start that the very step has moved."""
+        """Notify a model at once of a log start that this step moved."""
         if not reader.model.is_deleted and not reader.log.lifetime.is_over:
             tp = reader.log.topic_partition
             reader.model.check(reader.log, self.broker.cleaner.checkpoints.of(tp), self.now)
@@ -381,7 +381,7 @@ class PoolStory:
     # -- cutting and deleting ------------------------------------------------------------
 
     def truncate(self) -> None:
-        """Cut where a batch may straddle; a cleaning of what goes is stopped first."""
+        """Truncate, perhaps inside a batch; a cleaning of the removed part is stopped first."""
         if (found := self.some_log()) is None:
             return
         tp, model, log = found
@@ -458,14 +458,14 @@ class PoolStory:
             "log.cleaner.backoff.ms": (1, 2, 5),
             "log.cleaner.io.max.bytes.per.second": (None, 100_000, 1e9),
             "logstore.cleaner.max.read.bytes.per.second": (None, 100_000),
-            # Three keys, or all that there are.
+            # Three keys, or all of them if there are fewer.
             "log.cleaner.io.buffer.load.factor": (None, 0.0000016, 0.0000016),
             "log.cleaner.io.buffer.size": (150, 250, 1000),
         }
         keys = self.rng.sample(sorted(choices), 2)
         self.broker.alter_broker_configs({key: self.rng.choice(choices[key]) for key in keys})
 
-    # -- cleaning by command, and those who keep cleaners away ---------------------------
+    # -- cleaning by command, and pauses -------------------------------------------------
 
     def clean(self) -> None:
         if self.managing:  # the topic may be half deleted
@@ -493,10 +493,10 @@ class PoolStory:
             self.broker.explain()
             assert self.broker.metrics().dead_thread_count == 0
 
-    # -- what must hold after each step --------------------------------------------------
+    # -- invariants after each step ------------------------------------------------------
 
     def check(self, task: str = "") -> None:
-        """Look at everything; what a look runs into names the step."""
+        """Check everything; an error names the step."""
         manager = self.broker.manager
         try:
             clean = self.checkpoints()
@@ -510,7 +510,7 @@ class PoolStory:
             raise
 
     def checkpoints(self) -> dict[TopicPartition, int]:
-        """Return the cleaner checkpoint, read anew only if it was replaced."""
+        """Return the cleaner checkpoint, reading it only if it was replaced."""
         contents = self.fs._files.get(f"{MEMORY_DIR}/{CLEANER_OFFSETS}")
         if contents is not self.read_contents:
             self.read_contents = contents
@@ -519,7 +519,7 @@ class PoolStory:
         return self.read_checkpoints
 
     def check_states(self) -> None:
-        """See that whoever is cleaned is in a state, and what is half written is being cleaned."""
+        """Check that partitions in cleaning have a state, and that partial files belong to one."""
         states = self.broker.cleaner.states
         for tp in self.passing:
             assert str(states.of(tp)) in ("in progress", "aborted"), f"{tp}: {states.of(tp)}"
@@ -532,7 +532,7 @@ class PoolStory:
     # -- the end -------------------------------------------------------------------------
 
     def quiet(self) -> None:
-        """Let everybody finish what they began."""
+        """Let all clients finish their work."""
         for reader in self.readers:
             reader.close()
         self.readers.clear()
@@ -585,7 +585,7 @@ class PoolStory:
         self.check_handles({file for log in logs for file in files_of_log(log)})
 
     def is_dirty(self, tp: TopicPartition) -> bool:
-        """Tell whether a closed segment has data that are not clean, or somebody is at it."""
+        """Return whether a closed segment has dirty data or a cleaning is in progress."""
         log = self.broker.manager.log(tp)
         clean = max(self.broker.cleaner.checkpoints.of(tp) or 0, log.log_start_offset)
         dirty = log.segments.between(clean, log.active_segment.base_offset)
@@ -593,13 +593,13 @@ class PoolStory:
         return is_taken or any(segment.size_bytes for segment in dirty)
 
     def check_handles(self, expected: set[object]) -> None:
-        """See that nothing is open but what is in use."""
+        """Check that only files in use are open."""
         if self.fs.open_handles() != expected:
             gc.collect()
         assert self.fs.open_handles() == expected
 
     def end(self) -> None:
-        """Close, and look at the files as they are left."""
+        """Close the broker and check the files."""
         self.broker.close()
         self.check_handles(set())
         assert not self.scheduler._queue

@@ -1,7 +1,7 @@
-"""Clients of all kinds in threads of their own on one broker, and what they hold it to.
+"""Concurrent clients of all kinds on one broker, and their checks.
 
-Each client does one kind of thing again and again. A ledger a partition knows what was
-acknowledged; readers and the end of the run compare with it.
+Each client repeats one kind of action. A ledger for each partition has the acknowledged records;
+readers and the end of the run compare with it.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from logstore.storage.log import Log, NewRecord
 from logstore.storage.log.reader import Isolation
 
 GONE = (UnknownTopicOrPartitionError, KafkaStorageError)
-"""What a client meets whose topic is deleted under its hands."""
+"""Errors of a client whose topic is deleted concurrently."""
 
 SILENCE_SECONDS = 60
 """After so long without a step of one client something is stuck."""
 
 
 class Acknowledged(NamedTuple):
-    """The latest record of a key that its writer was told of."""
+    """The latest acknowledged record of a key."""
 
     offset: int
     batch_end: int
@@ -45,7 +45,7 @@ class Acknowledged(NamedTuple):
 
 @dataclass(eq=False)
 class Ledger:
-    """What was acknowledged in one partition; each key has one writer.
+    """The acknowledged records of one partition; each key has one writer.
 
     Attributes
     ----------
@@ -63,7 +63,7 @@ class Ledger:
     is_being_deleted: bool = False
 
     def cut(self, offset: int) -> None:
-        """Forget the keys whose latest record goes: older ones may have been cleaned away."""
+        """Drop the keys whose latest record is truncated: older ones may have been cleaned."""
         self.generation += 1
         kept = {key: each for key, each in self.latest.items() if each.batch_end < offset}
         self.latest = kept
@@ -102,13 +102,13 @@ class Crew:
         self._clients: list[threading.Thread] = []
 
     def hire(self, name: str, client: Client) -> None:
-        """Let a client work from `run` on."""
+        """Start a client when `run` is called."""
         self._beats[name] = time.monotonic()
         thread = threading.Thread(target=self._work, args=(name, client), name=name, daemon=True)
         self._clients.append(thread)
 
     def run(self, seconds: float) -> None:
-        """Let all work for so long; raise what went wrong, or where they are stuck."""
+        """Run all clients for a time; raise the first error, or the stacks of hanging ones."""
         end = time.monotonic() + seconds
         for name in self._beats:
             self._beats[name] = time.monotonic()
@@ -160,7 +160,7 @@ Client = Callable[[Crew, str, random.Random], Callable[[], None]]
 
 
 def writer(crew: Crew, name: str, rng: random.Random) -> Callable[[], None]:
-    """Append batches of keys of its own, everywhere; a tenth are tombstones."""
+    """Append batches of the writer's own keys to all partitions; a tenth are tombstones."""
     partitions = list(crew.ledgers)
     number = 0
 
@@ -192,7 +192,7 @@ def writer(crew: Crew, name: str, rng: random.Random) -> Callable[[], None]:
 
 
 def transactional_writer(topic: str) -> Client:
-    """Return a client whose transactions reach over a topic's partitions; half are aborted."""
+    """Return a client with transactions over a topic's partitions; half are aborted."""
 
     def client(crew: Crew, name: str, rng: random.Random) -> Callable[[], None]:
         producer = crew.broker.producer(transactional_id=name, transaction_timeout_ms=900_000)
@@ -231,7 +231,7 @@ def transactional_writer(topic: str) -> Client:
 
 
 def reader(crew: Crew, name: str, rng: random.Random) -> Callable[[], None]:
-    """Read whole partitions, and compare with what was acknowledged before."""
+    """Read whole partitions, and compare with records acknowledged before."""
     partitions = list(crew.ledgers)
 
     def turn() -> None:
@@ -350,7 +350,7 @@ def record_deleter(crew: Crew, name: str, rng: random.Random) -> Callable[[], No
 
 
 def altering(topics: list[str], *, policies: tuple[str, ...]) -> Client:
-    """Return a client that changes what is said of topics."""
+    """Return a client that alters topic configurations."""
 
     def client(crew: Crew, name: str, rng: random.Random) -> Callable[[], None]:
         choices: dict[str, tuple[object, ...]] = {
@@ -406,7 +406,7 @@ def keeper(crew: Crew, name: str, rng: random.Random) -> Callable[[], None]:
 
 
 def commander(crew: Crew, name: str, rng: random.Random) -> Callable[[], None]:
-    """Clean and retain because it wants to, and ask how things are."""
+    """Clean and retain by command, and request reports."""
 
     def turn() -> None:
         topic = rng.choice(list(crew.ledgers)).topic

@@ -1,4 +1,4 @@
-"""Lists that go by columns, beside the same records one by one: equal bytes, equal refusals."""
+"""Appending lists by columns equals appending record by record: equal bytes, equal refusals."""
 
 import pytest
 from hypothesis import given, settings
@@ -15,7 +15,7 @@ pairs = st.lists(st.tuples(field, field), min_size=65, max_size=400)
 
 
 def outcome(records, configs, **options):
-    """Return the bytes of the log, and what was told or raised."""
+    """Return the bytes of the log, and the result or the error."""
     with Broker(clock=VirtualClock(), seed=0) as broker:
         broker.create_topic("t", configs=configs)
         try:

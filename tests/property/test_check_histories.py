@@ -1,4 +1,4 @@
-"""Whatever a directory went through: closed, `check` finds nothing; open, nothing is wrong."""
+"""After any history `check` finds nothing in a closed directory, and no error in an open one."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from tests.support.world.builders import abort, commit, data_batch
 
 POLICIES = ("delete", "compact", "compact,delete")
 OPEN = {"missing_index", "leftover_deleted", "checkpoint_below_start"}
-"""What an open directory may have: indexes come when needed, files go when their delay is over,
-checkpoints follow their logs at intervals."""
+"""Findings allowed in an open directory: indexes are loaded lazily, files are removed after a
+delay, checkpoints follow their logs at intervals."""
 
 records = st.lists(
     st.tuples(
@@ -44,7 +44,7 @@ steps = st.one_of(
 
 
 class History:
-    """A broker in memory that steps are taken with."""
+    """A broker in memory and the steps of a history."""
 
     def __init__(self, policy: str, segment_bytes: int, interval_bytes: int) -> None:
         self.clock = VirtualClock()
@@ -75,12 +75,12 @@ class History:
         return self.broker.log("t")
 
     def append(self, pairs, codec, time) -> None:
-        """Append as a client, under the epoch that a controller would tell."""
+        """Append as a client, under the epoch that a controller would set."""
         data = data_of(pairs, 0, self.clock.now_ms() + time, codec=codec)
         self.log.writer.append_batches(data, leader_epoch=self.epoch)
 
     def transaction(self, span, ends) -> None:
-        """Cleaning stops at producers for now, so that no topic gets both."""
+        """Topics with transactions are not cleaned for now, so no topic has both."""
         if self.policy != "delete":
             return
         first, now = self.log.log_end_offset, self.clock.now_ms()
@@ -93,7 +93,7 @@ class History:
             self.log.writer.append_batches(data, AppendOrigin.REPLICATION)
 
     def new_epoch(self, pairs) -> None:
-        """Another leader's epoch, told by what a follower gets of it."""
+        """Append a follower's batch under another leader's epoch."""
         self.epoch += 2
         data = data_of(
             pairs,
@@ -121,11 +121,11 @@ class History:
 
     @property
     def explained(self) -> set[str]:
-        """A log start that was not checkpointed falls back in a crash, the epochs do not."""
+        """In a crash, a log start that was not checkpointed moves back, but the epochs do not."""
         return {"epoch_missing"} if self.start_is_lost else set()
 
     def crash(self) -> None:
-        """The process goes without a word; what it wrote is there."""
+        """The process ends without a clean stop; its writes remain."""
         fs = MemoryFileSystem(self.clock)
         copy_tree(self.fs, fs, "/data")
         self.fs = fs

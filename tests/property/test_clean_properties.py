@@ -1,4 +1,4 @@
-"""Whatever was appended, cleaning keeps the last word on every key, and nothing else changes."""
+"""Cleaning keeps the latest record of every key and changes nothing else, for any appends."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from tests.support.world.cleaning import (
 
 RETENTION_MS = 1000
 SMALL = 600
-"""Bytes of a segment that holds hardly more than the largest batch drawn here."""
+"""Segment size in bytes that barely fits the largest batch drawn here."""
 
 keys = st.sampled_from([b"", *(b"key-%d" % number for number in range(6)), b"long" * 8])
 values = st.one_of(st.none(), st.binary(max_size=4), st.integers(30, 40).map(bytes))
@@ -153,12 +153,12 @@ def test_how_a_history_is_stored_does_not_matter(
 
 
 class CleanedLog(RuleBasedStateMachine):
-    """A log that is appended to, rolled and cleaned, next to the list that it should equal."""
+    """A log that is appended to, rolled and cleaned, and the list that it should equal."""
 
     @initialize(seed=st.integers(0, 3), small=st.booleans())
     def open(self, seed: int, small: bool) -> None:
         self.world = memory_world(seed)
-        # Keyless records may come while the policy is delete, and are cleaned away later.
+        # Keyless records may be appended under policy delete and are cleaned later.
         self.settings = {
             "cleanup_policy": ("delete",),
             "delete_retention_ms": RETENTION_MS,
@@ -240,7 +240,7 @@ class CleanedLog(RuleBasedStateMachine):
         )
 
     def horizons(self) -> dict[int, int]:
-        """The horizon of each physical batch that still has records, by its last offset."""
+        """The horizon of each physical batch with records, by its last offset."""
         return {
             batch.header.last_offset: batch.header.delete_horizon_ms
             for batch in batches_in(self.log)
@@ -275,7 +275,7 @@ TestCleanedLog = CleanedLog.TestCase
 
 @given(history=histories(), stop=st.integers(0, 40), unclean=st.booleans())
 def test_a_crash_between_two_steps_loses_nothing(history, stop, unclean):
-    """Drop the log without closing it, open the files again, clean: as if nothing had happened."""
+    """Abandon the log without closing it, open the files again, and clean: no difference."""
     clock = VirtualClock()
     world = memory_world()
     log = compacted(world, segment_bytes=SMALL)

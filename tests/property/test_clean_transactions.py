@@ -1,4 +1,5 @@
-"""Producers that commit, abort, restart and are cleaned: nothing committed is lost or doubled."""
+"""Committing, aborting and restarting producers under cleaning: no committed data is lost or
+doubled."""
 
 from __future__ import annotations
 
@@ -49,7 +50,7 @@ actions = st.one_of(
 
 
 class CleanedTransactions(RuleBasedStateMachine):
-    """The model, driven by Hypothesis step by step."""
+    """The model, driven step by step by Hypothesis."""
 
     @initialize(seed=st.integers(0, 3), segment_bytes=segment_sizes)
     def open(self, seed: int, segment_bytes: int) -> None:
@@ -98,12 +99,12 @@ class CleanedTransactions(RuleBasedStateMachine):
 
 
 TestCleanedTransactions = CleanedTransactions.TestCase
-# Each example is a life of many passes. Each of eleven faults planted in the cleaner's
-# `transactions.py` comes out in the fourth example of the CI profile, and in the lives below.
+# Each example is a life of many passes. The fourth example of the CI profile detects each of eleven
+# faults planted in the cleaner's `transactions.py`, as do the lives below.
 TestCleanedTransactions.settings = settings(max_examples=max(1, settings().max_examples // 20))
 
 
-# Of the faults planted to try it, those that it finds came out in the first three lives.
+# The first three lives detect the planted faults that they detect at all.
 @settings(max_examples=max(1, settings().max_examples // 20))
 @given(seed=seeds, segment_bytes=segment_sizes)
 def test_lives_of_three_producers(seed: int, segment_bytes: int) -> None:

@@ -1,4 +1,4 @@
-"""The cleaner's kernels against plain Python, for any batches that Hypothesis thinks of.
+"""The cleaner's kernels against plain Python, for any batches that Hypothesis generates.
 
 Kernels: `siphash128`, `map_put`, `map_get`, `scan_batches`,
 `read_control_types`, `map_batches`, `classify_batches`, `assemble_batches`, `write_kept_records`

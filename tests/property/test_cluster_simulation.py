@@ -1,4 +1,4 @@
-"""Whole clusters from seeds: nothing acknowledged is lost, and replicas agree, whatever happens."""
+"""Random clusters: no acknowledged record is lost, and replicas agree, under any faults."""
 
 import logging
 import os
@@ -33,7 +33,7 @@ SITUATIONS = (
     "restart",
     "transactions ended",
 )
-"""What a run must have come through."""
+"""Situations that a run must reach."""
 
 
 @pytest.fixture(autouse=True)
@@ -65,7 +65,7 @@ def test_a_failure_is_shrunk_to_the_steps_that_it_takes():
 
 
 def test_a_failure_says_how_to_repeat_it(monkeypatch):
-    """The planted fault: followers do not cut off what their new leader does not have."""
+    """With a planted fault: followers do not truncate records that their new leader lacks."""
     monkeypatch.setattr(Following, "_truncate", lambda self, offset: None)
     seed = next(seed for seed in range(40) if failure(seed, range(len(plan(seed)))))
     with pytest.raises(Exception) as raised:  # whatever was noticed first
@@ -79,5 +79,5 @@ def test_a_failure_says_how_to_repeat_it(monkeypatch):
 
 @pytest.mark.long
 def test_many_clusters():
-    """So many as `LOGSTORE_CLUSTERS` says, from `LOGSTORE_CLUSTERS_FROM` on."""
+    """Run `LOGSTORE_CLUSTERS` seeds from `LOGSTORE_CLUSTERS_FROM` on."""
     run_seeds(FIRST, SEEDS)

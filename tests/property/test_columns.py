@@ -1,4 +1,4 @@
-"""Columns of any log, in any range and isolation, are the records that `records` gives."""
+"""Columns of any log, range and isolation level equal the records of `records`."""
 
 from __future__ import annotations
 

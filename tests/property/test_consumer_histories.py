@@ -1,8 +1,8 @@
-"""Consumers of one group in one thread: nothing is missed, nobody reads what another reads.
+"""Consumers of one group in one thread: no record is missed, no partition has two readers.
 
-They come, poll, commit, pause, leave and crash at random, on a virtual clock. Every record is read
-by somebody at least once, offsets never go back, and once they are left alone all partitions are
-shared. The same seed writes the same bytes, in memory and on a disk.
+Members join, poll, commit, pause, leave and crash at random, on a virtual clock. Every record is
+read at least once, offsets never go back, and after the last change all partitions are assigned.
+The same seed writes the same bytes, in memory and on disk.
 """
 
 import random

@@ -1,4 +1,4 @@
-"""What a diff of two copies tells is what the cleaning between them did, as was rehearsed."""
+"""The diff of two copies equals the cleaning between them, and its dry run."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SUPERSEDED_LATER = [
     *(("append", 1, True), ("roll", 0, False), ("clean", 0, True), ("pass", 600, False)),
     ("append", 1, False),
 ]
-"""A tombstone that expires, while a newer record of its key is still in the open segment."""
+"""A tombstone that expires, while a newer record of its key is still in the active segment."""
 
 
 @settings(max_examples=40)

@@ -1,6 +1,6 @@
-"""The moments that `erasure` tells are exact: histories go on, and their files are read.
+"""The times that `erasure` reports are exact: histories continue, and their files are read.
 
-Time goes in units; what is watched are bytes in files, not what the engine says of them.
+Time advances in units; the test reads the bytes of files, not the engine's reports.
 """
 
 from __future__ import annotations
@@ -52,11 +52,11 @@ configs = st.fixed_dictionaries(
     }
 )
 BROKER = {"log.retention.check.interval.ms": 1, "log.cleaner.backoff.ms": 1}
-"""What falls due is done a millisecond later, at the latest."""
+"""Actions that are due are taken at most a millisecond later."""
 
 
 def replayed(history, config, fs=None, broker_config=BROKER):
-    """A broker over a history; only cleanings that are due happen in it, or forced ones."""
+    """A broker after a history; only due or forced cleanings run."""
     broker = Broker(clock=VirtualClock(T), seed=1, broker_config=broker_config, fs=fs)
     broker.create_topic("t", configs=config)
     log = broker.log("t")
@@ -107,7 +107,7 @@ def moments(start_ms):
 
 
 def removed(broker, act):
-    """Return, by offset, the moment at which each record of the key had gone."""
+    """Return, by offset, the time at which each record of the key had been removed."""
     log = broker.log("t")
     left, seen = offsets_in_files(broker), log.segments.view
     gone = {}
@@ -129,7 +129,7 @@ def removed(broker, act):
 
 
 def let_alone(broker):
-    """Do what is due, a millisecond late; tell whether something was, so that more may be."""
+    """Do due work a millisecond late; return whether there was any, so that more may be due."""
     if not is_due(broker):
         return False
     broker.clock.advance(ms=1)
@@ -158,7 +158,7 @@ def let_alone_promptly(broker):
 
 
 def hurry(broker):
-    """Append what makes a pass due, as old as can be, close its segment, and clean."""
+    """Append data that makes a pass due, as old as possible; close its segment, and clean."""
     log = broker.log("t")
     broker.roll("t")  # as an append that does not fit does it
     broker.retain("t")
@@ -177,11 +177,11 @@ def check(history, config):
     report = broker.erasure("t", KEY)
     places = {place.offset: place for place in report.places if place.state != "deleted"}
     assert set(places) == offsets_in_files(broker)
-    # Left alone, each has gone at its latest moment, and not before; or stays.
+    # If left alone, each record is removed at its latest time and not before, or stays.
     alone = removed(replayed(history, config), let_alone)
     for offset, place in places.items():
         assert place.latest_ms == alone.get(offset), (place, alone)
-    # However others append, none has gone before its earliest moment, and some way it has then.
+    # Under any appends, no record is removed before its earliest time, and some appends achieve it.
     hurried = removed(replayed(history, config), hurry)
     promptly = removed(replayed(history, config), let_alone_promptly)
     for offset, place in places.items():
@@ -191,7 +191,7 @@ def check(history, config):
 
 
 def in_any_file(broker):
-    """Tell whether the key's bytes are in any file of the partition, whatever its name."""
+    """Return whether the key's bytes are in any file of the partition, whatever its name."""
     fs, directory = broker.runtime.fs, broker.log("t").directory
     return any(
         KEY in fs.open(f"{directory}/{name}").read(0, 1 << 20) for name in fs.list_dir(directory)
@@ -219,9 +219,9 @@ LATE = ("late", True)
 @example([PUT, PUT], PLAIN | {"max.compaction.lag.ms": 5 * UNIT_MS}, 60_000, KEY)
 @example([PUT], PLAIN | {"cleanup.policy": "delete", "retention.ms": 4 * UNIT_MS}, 7, KEY)
 def test_a_broker_that_runs_keeps_to_the_latest_moment(history, config, since_ms, key):
-    """With Kafka's intervals, which began at any time; bytes go with their files.
+    """With Kafka's intervals, from any starting time; bytes are removed with their files.
 
-    A transaction may be open, whose producer is gone and which the coordinator aborts.
+    A transaction may be open, whose producer has ended and which the coordinator aborts.
     """
     fs = MemoryFileSystem(VirtualClock(T))
     broker = replayed(history, config | {"file.delete.delay.ms": 60_000}, fs, {})
@@ -239,7 +239,7 @@ def test_a_broker_that_runs_keeps_to_the_latest_moment(history, config, since_ms
     with Broker(clock=broker.clock, fs=fs, background=True) as running:
         if not places or None in latest:
             running.clock.advance(days=1)
-            # With a transaction it depends on the checks whether one pass does the work of two.
+            # With a transaction, the time of the checks determines whether one pass suffices.
             assert key is not None or in_any_file(running) is bool(places)
             return
         running.clock.advance(ms=max(latest) - running.clock.now_ms())

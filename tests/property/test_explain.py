@@ -1,4 +1,4 @@
-"""What `explain` says of the future holds to the millisecond, and a dry run is the real run."""
+"""Predictions of `explain` are exact to the millisecond, and a dry run equals the real run."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ TP = TopicPartition("t", 0)
 T = 1_700_000_000_000
 NEVER = 2**63 - 1
 LONG_MS = 60_000
-"""Longer than any lag and any timestamp drawn here lies ahead."""
+"""Longer than any lag and any future timestamp drawn here."""
 
 steps = st.lists(
     st.one_of(
@@ -44,7 +44,7 @@ configs = st.fixed_dictionaries(
 
 
 def replayed(history, config, fs=None, *, exact=False):
-    """A broker over a history; only cleanings that are due happen in it."""
+    """A broker after a history; only due cleanings run."""
     broker = Broker(
         clock=VirtualClock(T), seed=1, fs=fs, broker_config={"logstore.kafka.exact": exact}
     )
@@ -75,7 +75,7 @@ def replayed(history, config, fs=None, *, exact=False):
 
 
 def at(history, config, moment, *, exact=False):
-    """The same history, and then nothing until a moment."""
+    """The same history, followed by idle time."""
     broker = replayed(history, config, exact=exact)
     broker.clock.advance(ms=moment - broker.clock.now_ms())
     return broker
@@ -113,7 +113,7 @@ def test_a_cleaning_happens_at_the_moment_foreseen_and_not_a_millisecond_before(
 
 @given(steps, configs, st.booleans())
 def test_each_gate_opens_at_its_moment(history, config, exact):
-    """Also one that stays closed however long nothing is appended."""
+    """Also a gate that stays closed however long no record is appended."""
     broker = replayed(history, config, exact=exact)
     decision = decided(broker)
     now = broker.clock.now_ms()
@@ -132,7 +132,7 @@ def test_each_gate_opens_at_its_moment(history, config, exact):
 
 @given(steps, configs, st.booleans())
 def test_a_gate_that_binds_gives_way_at_its_moment(history, config, exact):
-    """One that is needed; of the dirty ratio and the maximum lag, whichever comes first."""
+    """A necessary gate; of the dirty ratio and the maximum lag, the first to open."""
     broker = replayed(history, config, exact=exact)
     decision = decided(broker)
     binding = decision.binding
@@ -153,7 +153,7 @@ def test_a_gate_that_binds_gives_way_at_its_moment(history, config, exact):
     assert decision.opens_at_ms is None or decision.opens_at_ms >= gives_way
 
 
-# -- each gate that time can open, by hand -----------------------------------------------------
+# -- each gate that time can open --------------------------------------------------------------
 
 COMPACT = {"cleanup.policy": "compact", "segment.bytes": 10_000, "min.cleanable.dirty.ratio": 0}
 PUT = ("append", 1, False)
@@ -272,7 +272,7 @@ def test_kafka_itself_rolls_no_idle_segment():
 @settings(max_examples=50)
 @given(steps, configs, st.sampled_from([900, 2500]))
 def test_an_open_segment_closes_as_it_says(history, config, segment_ms):
-    """By an append of that moment, and not by one a millisecond earlier; or rolled while idle."""
+    """By an append at that time but not a millisecond earlier, or by an idle roll."""
     config = config | {"segment.ms": segment_ms, "segment.bytes": 10_000}
     broker = replayed(history, config)
     active = broker.explain("t").partitions[0].active_segment
@@ -297,7 +297,7 @@ def test_an_open_segment_closes_as_it_says(history, config, segment_ms):
 
 @given(steps, configs, st.booleans(), st.booleans())
 def test_a_dry_run_is_the_real_run(history, config, force, roll):
-    """Equal but for `dry_run` and the times; nothing is changed, also not a roll."""
+    """Equal except for `dry_run` and the times; nothing changes on disk, including rolls."""
     fs = MemoryFileSystem(VirtualClock(T))
     broker = replayed(history, config, fs)
     before = state_of(broker)

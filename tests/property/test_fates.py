@@ -1,4 +1,4 @@
-"""What `cleaner/passes/fate.py` tells is what the cleaner does, for any log that is thought of.
+"""Fates of `cleaner/passes/fate.py` match the cleaner's results, for any log.
 
 Kernel: `list_records`.
 """
@@ -105,7 +105,7 @@ def test_kernel_list_records_tells_what_reading_the_batches_tells(
 def listed(
     model: TransactionModel, slots: int
 ) -> tuple[list[tuple[int, str, int]], CleanerStats, CleanableState]:
-    """(offset, fate, superseded by) of all records, and the pass that told them."""
+    """(offset, fate, superseded by) of all records, and the pass that reported them."""
     log = model.log
     state = cleanable_state(log, None, 0)._replace(
         first_dirty_offset=model.first_dirty,
@@ -124,7 +124,7 @@ def listed(
 
 
 def end_of_pass(model: TransactionModel, stats: CleanerStats, upper_bound: int) -> int:
-    """Where the segments end that a pass rewrites, exclusive."""
+    """End offset of the segments that a pass rewrites, exclusive."""
     limit = min(stats.end_offset, upper_bound)
     bases = [segment.base_offset for segment in model.log.segments]
     return min((base for base in bases if base >= limit), default=model.log.log_end_offset)

@@ -1,7 +1,7 @@
 """File systems in memory against a dict of bytearrays, step by step.
 
-Handles are part of the model: each keeps the contents it was opened on, whatever became of the
-name; so does a lock. A fork and its model part ways from the moment of forking.
+Handles are part of the model: each keeps the contents it was opened on, whatever happens to the
+name; so does a lock. A fork and its model diverge from the time of the fork.
 """
 
 import hypothesis.strategies as st
@@ -29,7 +29,7 @@ def pattern(seed, size):
 
 
 class Model:
-    """One file: a bytearray and what it should be dated."""
+    """A file: a bytearray and its expected modification time."""
 
     def __init__(self, data, mtime_ms):
         self.data = bytearray(data)
@@ -183,7 +183,7 @@ class FileSystemMachine(RuleBasedStateMachine):
 
 
 class MemoryMachine(FileSystemMachine):
-    """With forks: the machine goes on with either side, handles stay with theirs."""
+    """With forks: the machine continues with either side, and handles stay with theirs."""
 
     @rule(follow_fork=st.booleans())
     def fork(self, follow_fork):

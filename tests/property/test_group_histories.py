@@ -1,6 +1,6 @@
-"""Histories of a group against a model: no lost or doubled assignment, no offset goes back.
+"""Histories of a group against a model: no lost or doubled assignment, offsets never go back.
 
-A few hundred seeds in the default suite, ten thousand in the long profile.
+The default suite runs a few hundred seeds, the long profile ten thousand.
 """
 
 import os

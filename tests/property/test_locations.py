@@ -1,4 +1,4 @@
-"""What a rewrite does not read changes nothing: neither a byte of its output nor a number."""
+"""Records that a rewrite does not read have no effect on its output or its numbers."""
 
 from dataclasses import replace
 from unittest.mock import patch
@@ -28,7 +28,7 @@ from tests.support.world.cleaning import Producer, compacted, map_of, put, run_p
 
 
 def chosen(batches, row, kept_row, room, span, least_gap):
-    """The oracle of `choose_ranges`: ranges to read, the next row, records that are passed over.
+    """The oracle of `choose_ranges`: ranges to read, the next row, records that are skipped.
 
     `batches` has (size, records, is dead) of each.
     """
@@ -72,7 +72,7 @@ def test_choose_ranges_is_what_the_oracle_chooses(
 ):
     """Each batch has one offset here, and wins unless it is dead.
 
-    Offsets from 64 on have no bit, those behind the latest were not mapped, and one is kept.
+    Offsets from 64 on have no bit, offsets above the latest were not mapped, and one is kept.
     """
     row %= len(batches)
     rows = np.zeros((len(batches), LOCATION_COLUMNS), np.int64)
@@ -128,7 +128,7 @@ STEPS = st.one_of(
 
 
 def history(steps):
-    """A log of them, the last of its segments active."""
+    """A log of such batches, with the last of its segments active."""
     log = compacted(world := memory_world())
     producers = [Producer(log, number) for number in range(2)]
     for kind, pairs in steps:
@@ -156,7 +156,7 @@ def history(steps):
 def test_a_pass_leaves_the_same_whatever_it_skips(
     steps, least_gap, io_buffer_bytes, slots, unfolded_bytes
 ):
-    """Neither reading what goes nor giving it a row; not reading it; not giving it a row."""
+    """Skip reading, skip the row, or skip both for records that are removed."""
     results = []
     for most, survivors in ((0, None), (1000, None), (1000, skipping.Survivors)):
         with (

@@ -14,7 +14,7 @@ from tests.property.log_machine import SITUATIONS, DiskLogMachine, LogMachine
 
 TestLogInMemory = LogMachine.TestCase
 TestLogOnDisk = DiskLogMachine.TestCase
-# A history is worth many plain examples; the disk adds little but time.
+# A history equals many plain examples; the disk variant adds little but time.
 TestLogInMemory.settings = settings()
 TestLogOnDisk.settings = settings(max_examples=settings().max_examples // 10)
 

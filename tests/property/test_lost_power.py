@@ -1,6 +1,6 @@
-"""Faulty disks against a reference model: they leave the same files after a loss of power.
+"""Faulty disks against a reference model: equal files after a loss of power.
 
-The same random operations go to a `FaultyDisk`, a `FaultyFileSystem` and the model, in memory.
+A `FaultyDisk`, a `FaultyFileSystem` and the model in memory execute the same random operations.
 Removals are followed by a sync of the directory, since a `FaultyDisk` makes them durable at once.
 """
 

@@ -1,4 +1,4 @@
-"""Our codec beside kio's, which its authors made from the same definitions: the same bytes."""
+"""This codec encodes the same bytes as kio, which is generated from the same definitions."""
 
 import datetime
 import io
@@ -18,7 +18,7 @@ from logstore.types import encode_topic_id
 from tests.support.world.random_messages import NUMBERS, random_message
 
 MESSAGES = 6
-"""Of each version."""
+"""Messages of each version."""
 
 BY_NAME: dict[str, dict[int, str]] = {}
 """Message → version → where kio has it."""
@@ -29,7 +29,7 @@ for versions in schema_name_map.values():
 
 
 def limits(each):
-    """Return numbers that kio's types can hold: errors that it knows, times of Python's."""
+    """Return numbers that kio's types can hold: known error codes, times of Python."""
     low, high = NUMBERS[each.element]
     if each.name.endswith("ErrorCode"):
         return -1, 100

@@ -1,4 +1,4 @@
-"""The quick way of taking a record apart, beside the careful one; rows beside records."""
+"""The fast record parser against the checking one; rows against records."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st

@@ -1,4 +1,4 @@
-"""Workers that sleep through rounds of nothing do what those do that take part in every round."""
+"""Workers that skip idle rounds have the same results as workers that run every round."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ def settings(rng: random.Random) -> dict[str, str]:
 
 
 class Story:
-    """A broker in virtual time; the same seed does the same to each."""
+    """A broker in virtual time; the same seed takes the same actions on each."""
 
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)
-        # Of several workers, whose rounds fall on one moment, some would see what others did.
+        # Several workers with rounds at the same time would see each other's results.
         self.broker = Broker(clock=VirtualClock(), seed=seed, background=True)
         for name in TOPICS:
             self.broker.create_topic(name, 1, settings(self.rng))
 
     def act(self) -> None:
-        """Do something to one of the logs, or nothing."""
+        """Act on one of the logs, or do nothing."""
         rng, broker = self.rng, self.broker
         name = rng.choice(TOPICS)
         kind = rng.randrange(10)
@@ -69,14 +69,14 @@ class Story:
             broker.clean(name, force=rng.random() < 0.5)
 
     def advance(self) -> None:
-        """Let some time pass, often to the very end of a back-off."""
+        """Advance the clock, often to the very end of a back-off."""
         rng = self.rng
         self.broker.clock.advance(
             ms=rng.choice((1, 999, 15_000, 15_000, 60_000, 5 * MINUTE_MS, rng.randint(1, 10**6)))
         )
 
     def seen(self) -> list[object]:
-        """Return what the logs hold."""
+        """Return the contents of the logs."""
         state: list[object] = []
         for name in TOPICS:
             log = self.broker.log(name)

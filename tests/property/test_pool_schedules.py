@@ -1,4 +1,4 @@
-"""The pool's deterministic twin: stories in the order of seeds, all invariants after each step."""
+"""The pool's deterministic twin: stories in seed order, all invariants after each step."""
 
 import logging
 import os
@@ -21,12 +21,12 @@ SITUATIONS = (
     "restarts",
     "truncations of closed segments",
 )
-"""What a run must have come through."""
+"""Situations that a run must reach."""
 
 
 @pytest.fixture(autouse=True)
 def small_fetches(monkeypatch):
-    """Let readers see cleaners at work: they take a few batches at a time."""
+    """Make readers fetch a few batches at a time, so that they see cleanings in progress."""
     monkeypatch.setattr(fetch, "FETCH_BYTES", 250)
 
 

@@ -1,4 +1,4 @@
-"""The pool in threads on a disk, among clients of all kinds: nothing is lost, doubled or leaked."""
+"""The pool in threads on a disk, with clients of all kinds: nothing is lost, doubled or leaked."""
 
 import gc
 import logging
@@ -62,9 +62,9 @@ POLICIES = {
 
 @pytest.fixture
 def errors():
-    """Collect what the program's log calls an error.
+    """Collect the errors in the program's log.
 
-    Warnings are many, and whoever keeps them would keep the logs that they are about.
+    Warnings are many, and keeping them would keep the logs that they refer to.
     """
     found = []
     handler = logging.Handler(logging.ERROR)
@@ -77,7 +77,7 @@ def errors():
 
 
 def descriptors() -> dict[int, str]:
-    """Return what the process has open, with the names that the files had or have."""
+    """Return the open descriptors of the process, with their files' current or former names."""
     gc.collect()
     found = {}
     for each in Path("/proc/self/fd").iterdir():
@@ -92,7 +92,8 @@ def engine_threads() -> set[threading.Thread]:
 
 
 def compare(broker: Broker, ledgers: dict[TopicPartition, Ledger]) -> None:
-    """See that the latest value of each key is what was acknowledged last, now that all rest."""
+    """Check that the latest value of each key is the last acknowledged one, after all clients
+    ended."""
     for tp, ledger in ledgers.items():
         log = broker.manager.log(tp)
         found = read_all(log, tp, Isolation.READ_COMMITTED)
@@ -106,7 +107,7 @@ def compare(broker: Broker, ledgers: dict[TopicPartition, Ledger]) -> None:
 
 
 def settle(broker: Broker, partitions: list[TopicPartition]) -> None:
-    """Let the pool finish what is due, and the files that were replaced go."""
+    """Let the pool finish due work and remove replaced files."""
     broker.alter_broker_configs(
         {"log.cleaner.io.max.bytes.per.second": None, "log.cleaner.io.buffer.load.factor": None}
     )
@@ -173,7 +174,7 @@ def run_crew(directory: Path, counts: dict[str, int], seconds: float, errors: li
 def run_and_look(
     directory: Path, counts: dict[str, int], seconds: float, errors: list[str]
 ) -> Crew:
-    """Run a crew; then nothing may be missing, left open, or left running."""
+    """Run clients; then check for lost records, open files and running threads."""
     before, threads_before = descriptors(), engine_threads()
     crew = run_crew(directory, counts, seconds, errors)
     broker, ledgers = crew.broker, crew.ledgers
@@ -184,7 +185,7 @@ def run_and_look(
         for file in files_of_log(log)
     }
     extra = [path for number, path in opened.items() if number not in before.keys() | in_use]
-    # Checkpoints are being written as ever; what belongs to a partition is quiet.
+    # Checkpoints are still written periodically; the partitions are idle.
     assert [path for path in extra if Path(path).parent != directory] == []
     broker.close()
     assert engine_threads() <= threads_before

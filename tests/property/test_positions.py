@@ -1,7 +1,7 @@
 """A consumer reads every record of a log with holes, and stops after its last batch.
 
-Real clients have hung on each of these shapes: holes at the end of a log, of a segment or of a
-batch, batches that are kept empty for their producer, markers alone, a start inside a hole.
+Real clients have hung on each of these shapes: holes at the end of a log, a segment or a batch,
+empty batches kept for their producer, batches of markers only, a start inside a hole.
 """
 
 import random
@@ -24,7 +24,7 @@ CODECS = (Codec.NONE, Codec.NONE, Codec.GZIP, Codec.LZ4)
 
 
 def drain(broker, level, start=None, **configs):
-    """Read all there is, check where that ends, and return the offsets; the loop is bounded."""
+    """Read all records, check the final position, and return the offsets; the loop is bounded."""
     consumer = broker.consumer(
         auto_offset_reset="earliest", isolation_level=level, enable_auto_commit=False, **configs
     )
@@ -59,7 +59,7 @@ def last_position(broker, level, start):
 
 
 def holey(log, rng):
-    """Let a leader's log be copied that cleaners went over: gaps wherever they can be."""
+    """Copy a leader's log that cleaners have rewritten, with gaps in any place."""
     offset = rng.choice((0, 0, 7))
     for _ in range(rng.randrange(1, 12)):
         offset += rng.choice((0, 0, 1, 5, 40))  # a hole before the batch
@@ -151,7 +151,7 @@ def test_positions_end_after_the_last_batch_of_cleaned_transactions(part):
 
 @pytest.mark.parametrize("part", range(2))
 def test_positions_end_after_the_last_batch_of_shapes_that_follow_each_other(part):
-    """Of the factory's shapes, in any order, with seeks into holes and polls of any size."""
+    """Shapes of the factory in any order, with seeks into holes and polls of any size."""
     shapes = list(holes.SHAPES)
     for seed in range(part, 33, 2):
         rng = random.Random(seed)

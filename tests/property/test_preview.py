@@ -1,4 +1,4 @@
-"""Previews: what they tell is what happens when the settings are then set."""
+"""Previews predict the effect of settings that are applied later."""
 
 from dataclasses import replace
 
@@ -57,7 +57,7 @@ def history(taken) -> Broker[VirtualClock]:
 
 
 def timeless(stats):
-    """Return the numbers of a pass without those of the map, which a clock of its own has."""
+    """Return the numbers of a pass except the map's, which has a clock of its own."""
     return None if stats is None else replace(stats, index_ms=0, clean_ms=0)
 
 

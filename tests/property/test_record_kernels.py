@@ -1,4 +1,4 @@
-"""Kernels against their oracles in plain Python, for any input that Hypothesis thinks of.
+"""Kernels against their oracles in plain Python, for any input that Hypothesis generates.
 
 Kernels: `read_i16`, `read_i32`, `read_i64`, `write_be`, `crc32c`, `crc32c_u64_by_tables`,
 `read_varint`, `write_varint`, `varint_size`, `check_headers`, `decode_records` over `read_record`,
@@ -40,7 +40,7 @@ varint_bytes = st.lists(st.one_of(st.integers(0x80, 0xFF), st.integers(0, 0xFF))
 
 
 def outcome(function, *arguments):
-    """What a decoder returns, or None if it refuses."""
+    """Return a decoder's result, or None if it refuses."""
     try:
         return function(*arguments)
     except InvalidRecordError:
@@ -196,7 +196,7 @@ def test_encode_batches(generated, cuts, epoch, attributes, has_headers):
 )
 @settings(deadline=None)
 def test_find_bounds(sizes, room, most):
-    """A batch is full when the next record would not fit: never before, and never after."""
+    """A batch is full exactly when the next record would not fit."""
     columns = [
         BytesColumn.from_list([None if size < 0 else bytes(size) for size in column])
         for column in zip(*sizes, strict=True)

@@ -1,9 +1,9 @@
-"""The deterministic scheduler against a list that is searched anew for each run.
+"""The deterministic scheduler against a list that is searched for each run.
 
-The model knows no heap, no clock and no listener: it takes the earliest task again and again. What
-it shares with the scheduler is only the rule, as documented: order of due moments, then of those
-since when they wait (a periodic task: since the moment before), then of first scheduling; a run
-covers all moments of its period that had passed when it began.
+The model has no heap, clock or listener: it takes the earliest task each time. It shares only the
+documented rule with the scheduler: order by due time, then by the start of waiting (for a periodic
+task, the previous due time), then by first scheduling; a run covers all due times of its period
+that had passed when it began.
 """
 
 import hypothesis.strategies as st
@@ -56,7 +56,7 @@ class Model:
 
 
 class SchedulerMachine(RuleBasedStateMachine):
-    """Scheduling, cancelling and advancing, in any order; children come from inside runs."""
+    """Scheduling, cancelling and advancing, in any order; tasks may schedule others."""
 
     def __init__(self):
         super().__init__()
@@ -98,7 +98,7 @@ class SchedulerMachine(RuleBasedStateMachine):
 
     @rule(ms=st.integers(0, 200))
     def wait_in_vain(self, ms):
-        """Waiting is advancing, but gives up at the first moment that has used up its time."""
+        """Waiting advances the clock, but stops at the first time that exhausts the timeout."""
         if all(task[5] == 0 for task in self.model.waiting):
             assert not self.scheduler.wait_until(lambda: False, timeout_ms=ms)
             self.model.advance(ms)

@@ -1,4 +1,4 @@
-"""Appending by columns, or what comes next, writes the files that appending batches writes.
+"""Appending by columns or by iterator writes the same files as appending batches.
 
 Kernels: `find_index_entries`.
 """
@@ -49,8 +49,8 @@ def test_every_way_to_append_leaves_the_same_files(
 ):
     """Indexes that fill up, an interval of any size, appends after truncation and reopening.
 
-    Whoever appends batch by batch and asks for the next one first gets it only where no roll is
-    due.
+    A caller that appends batch by batch and requests the next one early receives it only if no roll
+    is due.
     """
     config = {"index_interval_bytes": interval, "segment_index_bytes": index_bytes}
     config |= {"segment_bytes": segment_bytes, "segment_ms": segment_ms}
@@ -118,7 +118,7 @@ def test_most_batches_need_nothing_but_their_bytes():
         taken.append(segment.append_next(data, offset, 1000))
         if not taken[-1]:
             append(segment, data)
-    # The first one, and each that gets an entry: the tenth after it.
+    # The first batch, and each one with an entry: the tenth after it.
     assert [offset for offset in range(100) if not taken[offset]] == [0, *range(9, 100, 9)]
 
 
@@ -132,7 +132,7 @@ def test_the_next_batch_stays_within_31_bits_of_the_base(offset, fits):
 @pytest.mark.parametrize("append", (append, append_columns))
 @pytest.mark.parametrize(("rise", "places", "times"), ((1, 3, 3), (0, 6, 1)))
 def test_neither_index_gets_entries_once_one_is_full(append, rise, places, times):
-    """Of 48 bytes: six entries, and three with the slot for the last one left."""
+    """Indexes of 48 bytes: six entries, and three with the slot for the last one left."""
     segment = memory_world().segment(0, index_interval_bytes=0, segment_index_bytes=48)
     for first in (0, 5):
         append(segment, *[batch(first + at, timestamp=9 + rise * (first + at)) for at in range(5)])

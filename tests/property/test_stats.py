@@ -1,4 +1,4 @@
-"""Statistics count what a plain walk over the records counts, in one reading or in many."""
+"""Statistics equal the counts of a plain walk over the records, in one or many reads."""
 
 from __future__ import annotations
 

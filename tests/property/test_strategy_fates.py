@@ -1,6 +1,6 @@
-"""Under every strategy a dry run, the fates and the cleaning itself say the same.
+"""Under every strategy a dry run, the fates and the cleaning agree.
 
-The winners are found here by an oracle that sorts; it knows no map.
+The winners are computed by an oracle that sorts and has no map.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def untimed(stats: CleanerStats) -> CleanerStats:
 
 
 def materialised(there: list[ConsumerRecord], strategy: str) -> dict[bytes | None, bytes]:
-    """What a consumer that applies the topic's order comes to."""
+    """The final table of a consumer that applies the topic's order."""
     by = BY.get(strategy)
     ordered = there if by is None else sorted(there, key=lambda record: order_of(record, by))
     rows = {record.key: record.value for record in ordered}

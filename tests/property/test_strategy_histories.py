@@ -1,6 +1,6 @@
-"""Random histories under compaction by version, against an oracle of what was appended.
+"""Random histories under compaction by version, against an oracle of the appended records.
 
-The control experiments take one rule at a time out of the algorithm; each must fail, or the
+The control experiments remove one rule at a time from the algorithm; each must fail, or the
 histories would prove nothing about it.
 """
 
@@ -31,7 +31,7 @@ MODES = (
 
 
 def lived(seed: int, steps: int = 60) -> VersionModel:
-    """Live one history; what goes wrong names its seed."""
+    """Run one history; a failure names its seed."""
     model = VersionModel(seed, **MODES[seed % len(MODES)])
     try:
         model.live(steps)
@@ -69,12 +69,12 @@ def without_seed(patch: pytest.MonkeyPatch) -> None:
 
 
 def without_safe_horizon(patch: pytest.MonkeyPatch) -> None:
-    """An expired tombstone goes though records in the tail were not compared with it."""
+    """An expired tombstone is removed before all records in the tail are compared with it."""
     patch.setattr(clean, "_last_modified_ms", lambda log, end_offset: INT64_MAX)
 
 
 def without_later_loser(patch: pytest.MonkeyPatch) -> None:
-    """An expired tombstone goes though its loser is swapped out after it."""
+    """An expired tombstone is removed before a record that it supersedes is swapped out."""
     steps = build.SeedPass.steps
 
     def forgetful(self):
@@ -87,11 +87,12 @@ def without_later_loser(patch: pytest.MonkeyPatch) -> None:
 
 
 def without_one_before(patch: pytest.MonkeyPatch) -> None:
-    """A loser that was kept as the log's last record is not compared again."""
+    """A superseded record that was kept as the log's last one is not compared again."""
     patch.setattr(build.MapBuild, "_put_one_before", lambda self: None)
 
 
-# Each begins with the first seed that misses the rule, and goes on should histories change.
+# Each starts with the first seed that detects the missing rule, and continues in case histories
+# change.
 CONTROLS: dict[str, tuple[Callable[[pytest.MonkeyPatch], None], range]] = {
     "seed": (without_seed, range(8, 30)),
     "safe horizon": (without_safe_horizon, range(10, 600)),

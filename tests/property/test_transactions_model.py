@@ -1,10 +1,10 @@
-"""Producers in random order against a model of what a reader of committed data must see.
+"""Producers in random order against a model of the records a read_committed reader must see.
 
 Three transactional producers, one of which lingers, and one without transactions write to two
-partitions, and offsets of two consumer groups. They commit, abort, take too long, are replaced by
-others of their id and go on all the same; batches are sent again; the process is killed or closes.
-After each step every partition must show the decided records, in order, up to the first that is
-not decided, and each group have the newest offset that was committed.
+partitions, and offsets of two consumer groups. They commit, abort, time out, are replaced by others
+of their id and still continue; batches are sent again; the process is killed or closes. After each
+step every partition must show the decided records, in order, up to the first undecided one, and
+each group must have the newest committed offset.
 """
 
 from contextlib import suppress
@@ -45,7 +45,7 @@ class Transaction:
 
 
 class Slot:
-    """A transactional id, its newest producer, and what that one has open."""
+    """A transactional id, its newest producer, and the producer's open transaction."""
 
     def __init__(self):
         self.leave(None)
@@ -97,7 +97,7 @@ class TransactionMachine(RuleBasedStateMachine):
         return seen
 
     def write(self, slot, number, values):
-        """Note what the producer of a slot wrote."""
+        """Note the records that the producer of a slot wrote."""
         transaction = self.transaction(slot)
         self.written[number] += [(value, transaction) for value in values]
 
@@ -169,7 +169,7 @@ class TransactionMachine(RuleBasedStateMachine):
 
     @rule(partition=partitions)
     def flush(self, partition):
-        """Let the lingering producer send what waits for one partition."""
+        """Let the lingering producer send its batches for one partition."""
         own = self.slots[LINGERING]
         if own.buffer and not own.is_fenced:
             for number, values in own.buffer.items():
@@ -221,7 +221,7 @@ class TransactionMachine(RuleBasedStateMachine):
         ),
     )
     def older_one_goes_on(self, data, actions):
-        """A producer that was replaced changes nothing, whatever it does."""
+        """No action of a replaced producer changes anything."""
         producer = data.draw(st.sampled_from(self.older))
         for action in ("send", *actions):
             with suppress(LogStoreError):
@@ -238,7 +238,7 @@ class TransactionMachine(RuleBasedStateMachine):
 
     @rule(partition=partitions, back=st.integers(1, 8))
     def send_again(self, partition, back):
-        """A batch that comes again is a duplicate or refused."""
+        """A batch that is sent again is a duplicate or refused."""
         log = self.bench.log("t", partition)
         data = [batch for batch in log.reader.batches(0) if not batch.header.is_control]
         if len(data) >= back:

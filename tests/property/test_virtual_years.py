@@ -1,4 +1,4 @@
-"""Time that passes in one step, in many, and with every run of every period: the same happens."""
+"""Advancing time in one step, in many, or with every periodic run has the same result."""
 
 import hypothesis.strategies as st
 from hypothesis import given, settings
@@ -14,7 +14,7 @@ HOUR_MS = 60 * MINUTE_MS
 
 
 class Work:
-    """A periodic task with something to do at some moments, and when others want it to."""
+    """A periodic task with work at some times, and the times when others want it to run."""
 
     def __init__(self, world, number, plan):
         self.world = world
@@ -40,7 +40,7 @@ class Work:
 
 
 class World:
-    """Tasks of a plan; they sleep where nothing is to be done, or never."""
+    """Tasks of a plan; they sleep when there is no work, or never."""
 
     def __init__(self, plans, *, sleep):
         self.clock = VirtualClock(0)
@@ -162,7 +162,7 @@ def lived(story, split, *, sleep=True):
             )
         ACTIONS[action](broker)
     files = {
-        # A checkpoint that is written again, with what it says already, is no change.
+        # Rewriting a checkpoint with equal contents is not a change.
         name: (data, None if "-checkpoint" in name else fs.stat(f"/data/{name}").mtime_ms)
         for name, data in tree(fs, "/data").items()
     }
@@ -182,7 +182,7 @@ def all_tasks(broker):
 @settings(max_examples=4)
 @given(story)
 def test_a_broker_in_one_step_equals_one_in_many_and_one_that_never_sleeps(story):
-    """In its files, when they were written, and in what it knows."""
+    """Equal files, modification times and state."""
     once = lived(story, 1)
     assert lived(story, 3) == once
     assert lived(story, 1, sleep=False) == once

@@ -1,4 +1,4 @@
-"""Winners say what look-ups say: the bits of a map against the rule, for any batches.
+"""The bits of a map and lookups select the same winners, for any batches.
 
 Kernels: `has_bit`, `note_winner`, `note_loser`, `is_winner`, `count_winners`,
 `is_decided_by_winners`, `pick_winners`, `hash_group`, `with_record`, `is_unread`, `is_expired`,
@@ -164,7 +164,7 @@ def new_map(strategy: Strategy, base: int, winners_from: int, winners_end: int) 
 def test_winners_say_what_look_ups_say(
     odd, data, by, skipped, limit, bits, aborted, retained, known, unlike, keep
 ):
-    """Also of a map that fills up, of ranges that begin or end inside a batch, of few bits."""
+    """Also for a map that fills up, ranges that begin or end inside a batch, and few bits."""
     strategy = BY[by]
     batches = data.draw(dirty_batches(odd))
     data, table = loaded(batches)
@@ -210,7 +210,7 @@ def test_winners_say_what_look_ups_say(
 
 
 def test_two_records_of_one_offset_are_looked_up():
-    """One bit stands for both: it is no winner's once either of them is beaten."""
+    """They share one bit, which is cleared once either of them is superseded."""
     twins = seal_batch(
         encode_records([Record(0, 0, b"a", b"1"), Record(0, 0, b"b", b"2")], 0, 0),
         base_offset=0,
@@ -241,7 +241,7 @@ SCANNED = slice(0, COL_CONTROL + 1)
 )
 @settings(max_examples=40)
 def test_what_a_survivors_scan_leaves_out_is_superseded(odd, data, skipped, bits, kept, keep):
-    """By look-ups, and nothing else is left out; of plain batches all that is superseded is."""
+    """By lookups; of plain batches all superseded records are left out."""
     batches = data.draw(dirty_batches(odd))
     raw, table = loaded(batches)
     base, end = batches[0].header.base_offset, batches[-1].header.last_offset + 1
@@ -273,7 +273,8 @@ def test_what_a_survivors_scan_leaves_out_is_superseded(odd, data, skipped, bits
 
 @pytest.mark.parametrize("first", ("compressed", "control", "unfit", "producer"))
 def test_behind_what_may_end_a_chunk_every_batch_has_a_row(first: str) -> None:
-    """Else records behind the end would be counted twice; of a producer only its own have one."""
+    """Otherwise records behind the end would be counted twice; of a producer only its own have
+    one."""
     goes = [plain(b"a", base=2 + at) for at in range(3)]
     batches = [plain(b"b"), *goes, plain(b"a", base=5)]
     middle = batches[2]
@@ -296,7 +297,7 @@ def test_behind_what_may_end_a_chunk_every_batch_has_a_row(first: str) -> None:
         raw[count_at : count_at + 4] = (1000).to_bytes(4, "big")
     sums, found = scan_survivors(array(bytes(raw)), a_map, Rules())
     assert sums.status == OK
-    # The batch before it goes, and behind a producer's the next.
+    # The batch before it is removed, and of a producer's batches the next.
     expected = [0, 3, 5] if first == "producer" else [0, 3, 4, 5]
     assert found[:, COL_BASE_OFFSET].tolist() == expected
     assert sums.passed_over == 5 - len(expected)
@@ -343,7 +344,7 @@ def test_hash_keys_is_siphash_of_each(sizes, behind, seed):
     assert keys.lows[-1] == keys.highs[-1] == 7
 
 
-# --- what is read -----------------------------------------------------------------------------
+# --- reads ------------------------------------------------------------------------------------
 
 
 def plain(*keys: bytes, base: int = 0, value: bytes | None = b"v") -> RecordBatch:
@@ -355,7 +356,7 @@ def judged_by_winners(*batches: RecordBatch):
     data, table = loaded(batches)
     a_map = new_map(Strategy(), 0, 0, 1000)
     assert build(data, table, 0, a_map)[0] == OK
-    # Who looks a key up finds none, and who reads a record finds it damaged.
+    # A lookup finds no key, and reading the record reports damage.
     a_map.slots.fill(0)
     return data, table, a_map
 
@@ -406,7 +407,7 @@ def test_of_a_batch_that_winners_decide_parts_of_only_those_are_taken_apart() ->
 
 @pytest.mark.parametrize("at", (0, 1, 2))
 def test_damage_between_mapping_and_rewriting_is_noticed(at: int) -> None:
-    """A length that leads out of the batch, or past its end, in a batch of which a part stays."""
+    """A length that points outside the batch or past its end, in a partly kept batch."""
     data, table, a_map = judged_by_winners(plain(b"a", b"b", b"c"), plain(b"a", b"c", base=3))
     first = int(table[0, COL_SECTION_START])
     record_size = (int(table[0, COL_SECTION_END]) - first) // 3
