@@ -1,4 +1,4 @@
-"""What Kafka's classes and this engine see in one directory, and what differs."""
+"""Compare how Kafka's classes and this engine read one directory."""
 
 from __future__ import annotations
 
@@ -23,6 +23,6 @@ def agree(judge: Judge, written: Written, scratch: Path, *, clean: bool | None =
         found += segment["sanity"]
     if written.is_sound and theirs["was_clean"] and clean is not False:
         found += complaints(theirs["dump"], ours)
-    # What was not closed cleanly may be dumped only once it has been recovered.
+    # A directory that was not closed cleanly can be dumped only after a recovery.
     found += complaints(theirs["dump_closed"], ours)
     return found

@@ -1,8 +1,8 @@
 """Idempotent and transactional producers of a random log, always in order.
 
-A story is told before anybody lives it, so nothing that is sent may be refused: each client knows
-what the log may know of it, whatever was forgotten, and takes a new epoch where that is not
-certain. What is refused, and how, is the subject of `tests.interop.producing`.
+A story is generated before it runs, so no batch may be refused: each client tracks what the log may
+know of it, including forgotten state, and takes a new epoch where that is uncertain. Refused
+batches are the subject of `tests.interop.producing`.
 """
 
 from __future__ import annotations
@@ -22,27 +22,27 @@ from logstore.types import INT32_MAX
 Operation = dict[str, Any]
 
 NEW_COORDINATOR = 0.1
-"""How often a marker comes from a coordinator just elected."""
+"""Probability that a marker comes from a newly elected coordinator."""
 
 IDS = (0, 1, 2, 3, 7000, 2**40 + 1)
 
 
 @dataclass
 class Client:
-    """One producer, as it knows itself."""
+    """A producer's own state."""
 
     producer_id: int
     transactional: bool
     epoch: int
     sequence: int
-    """Of its next record."""
+    """The sequence number of its next record."""
 
     is_open: bool = False
     is_forgotten: bool = False
-    """Whether the log may know less of it than it sent, or older things."""
+    """Whether the log may know fewer or older batches than it sent."""
 
     def begin_epoch(self) -> None:
-        """Start anew, as after `InitProducerId`."""
+        """Start a new epoch, as after `InitProducerId`."""
         self.epoch += 1
         self.sequence = 0
         self.is_forgotten = False
@@ -81,7 +81,7 @@ class Clients:
     def forget(self) -> None:
         """Take into account that the log reads its producers from its batches again.
 
-        The newest of a producer may be gone by then, and older ones not.
+        The newest state of a producer may be lost but older state kept.
         """
         for client in self._clients:
             client.is_forgotten = True
@@ -109,7 +109,7 @@ class Clients:
         return _lead(what, "client", batch, client)
 
     def end(self, now_ms: int) -> Operation | None:
-        """End an open transaction, if there is one."""
+        """End an open transaction, if any."""
         open_now = [client for client in self._clients if client.is_open]
         if not open_now:
             return None
@@ -122,7 +122,7 @@ class Clients:
         return self._marker(client, kind, now_ms, kind.name.lower())
 
     def end_nothing(self, now_ms: int) -> Operation | None:
-        """End a transaction that has no data here, if there is a client who may."""
+        """End a transaction without data here, if a client can."""
         idle = [client for client in self._clients if client.transactional and not client.is_open]
         if not idle:
             return None

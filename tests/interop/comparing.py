@@ -1,7 +1,7 @@
-"""Two cleaned copies of a log, file by file.
+"""Compare two cleaned copies of a log, file by file.
 
-Nothing may differ but what cleaner §15 names. Whatever else does raises `Difference`,
-which names the place in the story, the segment and the first batch that is not the same.
+Only the differences listed in cleaner §15 are allowed. Any other raises `Difference`, which names
+the place in the story, the segment and the first differing batch.
 """
 
 from __future__ import annotations
@@ -46,19 +46,19 @@ TXN_INDEX_ENTRY_SIZE = 34
 
 
 class Difference(AssertionError):
-    """The two cleaners did not do the same."""
+    """The two cleaners' results differ."""
 
 
 @dataclass
 class Tally(Sums):
-    """What was compared."""
+    """Numbers of compared logs, passes and batches."""
 
     stories: int = 0
     passes: int = 0
     dry_runs: int = 0
     kafka_failed: int = 0
     parted: Counter[str] = field(default_factory=Counter)
-    """Logs that ended where the closed list lets the two part, by the reason."""
+    """Logs that ended at an entry of the closed list, by entry."""
 
     segments: int = 0
     bytes: int = 0
@@ -72,7 +72,7 @@ class Tally(Sums):
     """Entries of cleaned transaction indexes."""
 
     kinds: Counter[str] = field(default_factory=Counter)
-    """What came up, by name."""
+    """Covered cases, by name."""
 
     kafka_ms: int = 0
     seconds: float = 0.0

@@ -2,8 +2,8 @@
 
     python -m tests.interop.compatibility [RESULTS_JSON]
 
-The results are those of the last run (`tests/interop/target/results.json`). The rest of the page
-is unchanged; a page without the markers gets the section at its end.
+It uses the results of the last run (`tests/interop/target/results.json`). The rest of the page is
+unchanged; a page without the markers gets the section at its end.
 """
 
 from __future__ import annotations

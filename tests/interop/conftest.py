@@ -1,7 +1,7 @@
-"""Judges as fixtures, and a count of what they found.
+"""Fixtures of judges, and counts of their verdicts.
 
-Every test names the row of the compatibility table it speaks for; the counts go to
-`target/results.json`, from which `python -m tests.interop.compatibility` makes the table.
+Every test names its row of the compatibility table; the counts are written to
+`target/results.json`, from which `python -m tests.interop.compatibility` builds the table.
 """
 
 import json
@@ -35,7 +35,7 @@ _notes: list[str] = []
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Leave Maven time to fetch what the first test of a release needs."""
+    """Allow time for Maven to download a release for its first test."""
     for item in items:
         if Path(__file__).parent in item.path.parents and not item.get_closest_marker("timeout"):
             item.add_marker(pytest.mark.timeout(900))
@@ -43,7 +43,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def judges() -> Iterator[dict[Release, Judge]]:
-    """Running judges, each started when first asked for."""
+    """Running judges, each started at first use."""
     running: dict[Release, Judge] = {}
     yield running
     for judge in running.values():
@@ -60,7 +60,7 @@ def _start(running: dict[Release, Judge], release: Release) -> Judge:
 
 
 def unavailable(error: Unavailable) -> NoReturn:
-    """Skip a test for want of Kafka's classes, or fail it where they are required."""
+    """Skip a test without Kafka's classes, or fail it if they are required."""
     if REQUIRED:
         pytest.fail(f"LOGSTORE_INTEROP_REQUIRED=1, but: {error}")
     pytest.skip(str(error))
@@ -68,13 +68,13 @@ def unavailable(error: Unavailable) -> NoReturn:
 
 @pytest.fixture(params=RELEASES, ids=lambda release: release.profile)
 def judge(request: pytest.FixtureRequest, judges: dict[Release, Judge]) -> Judge:
-    """Kafka 3 and Kafka 4 in turn."""
+    """Kafka 3 and Kafka 4, one after the other."""
     return _start(judges, request.param)
 
 
 @pytest.fixture
 def kafka3(judges: dict[Release, Judge]) -> Judge:
-    """The release that everything is compared with to the byte."""
+    """The release for comparisons to the byte."""
     return _start(judges, KAFKA_3)
 
 
@@ -86,7 +86,7 @@ def kafka4(judges: dict[Release, Judge]) -> Judge:
 
 @pytest.fixture
 def scratch() -> Iterator[Path]:
-    """An empty directory, in memory where possible, gone after the test."""
+    """An empty directory, in memory where possible, removed after the test."""
     path = Path(tempfile.mkdtemp(prefix="interop-", dir=fast_scratch()))
     yield path
     shutil.rmtree(path)
@@ -94,7 +94,7 @@ def scratch() -> Iterator[Path]:
 
 @pytest.fixture
 def row(request: pytest.FixtureRequest):
-    """Return a function that names the row this test speaks for, and how many things it judged."""
+    """Return a function that records this test's row and the number of judged items."""
 
     def note(name: str, judge: Judge, count: int = 1) -> None:
         rows = request.node.stash.setdefault(_rows_of_test, [])

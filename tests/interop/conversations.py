@@ -1,7 +1,7 @@
-"""The same client history told to a running Kafka broker and to this one's listener.
+"""The same client requests to a running Kafka broker and to this engine's listener.
 
 Each step is a request of a random version, sent to both over plain connections; all fields of the
-two answers must be equal, but for what `tests.support.interop.answers` names. Run by hand:
+two responses must be equal, except as listed in `tests.support.interop.answers`. Run by hand:
 
     python -m tests.interop.conversations kafka3 0 500                # seeds, end exclusive
 """
@@ -43,7 +43,7 @@ SETTINGS = {
     "group.min.session.timeout.ms": "1000",
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "600000",
 }
-"""Of both: nothing happens by itself while a history is told."""
+"""Settings of both brokers: no background activity during a history."""
 
 EARLIEST, LATEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED = -2, -1, -3, -4, -5
 TOPIC, BROKER = 2, 4
@@ -54,15 +54,15 @@ NOT_YET = frozenset({14, 15, 16, CONCURRENT_TRANSACTIONS})
 
 
 class Difference(AssertionError):
-    """The two answers are not the same."""
+    """The two responses differ."""
 
 
-# -- what is told --------------------------------------------------------------------------------
+# -- requests ------------------------------------------------------------------------------------
 
 
 @dataclass
 class Tally:
-    """What was told."""
+    """Numbers of requests and covered cases."""
 
     histories: int = 0
     requests: Counter[str] = field(default_factory=Counter)
@@ -96,7 +96,7 @@ class Producer:
 
 @dataclass(eq=False)
 class Member:
-    """A member of a group, on a connection of its own."""
+    """A group member with its own connection."""
 
     connection: str
     name: str
@@ -154,7 +154,7 @@ class Conversation:
     ) -> Any:
         """Send a request to both and compare; return the answer, named, of both.
 
-        With `until` a side is asked again while it answers that it is not ready yet.
+        With `until`, the request is repeated while a side responds that it is not ready yet.
 
         Raises
         ------
@@ -203,7 +203,8 @@ class Conversation:
             )
 
     def settle(self, api: str, version: int, fields: Fields, done: Callable[[Any], bool]) -> None:
-        """Ask each side until it says what it must; brokers follow their controller a bit later."""
+        """Repeat a request until each side is ready; brokers follow their controller with a
+        delay."""
         for side in self.sides:
             deadline = time.monotonic() + SETTLED_WITHIN_S
             while not done(told(side, api, version, side.caller().call(api, version, fields))):
@@ -216,7 +217,7 @@ class Conversation:
     # -- a history -----------------------------------------------------------------------------
 
     def tell(self, rounds: int) -> None:
-        """Tell it; topics, transactions and groups are gone at the end.
+        """Run the history; topics, transactions and groups are removed in the end.
 
         Raises
         ------
@@ -260,7 +261,7 @@ class Conversation:
         self.tally.histories += 1
 
     def end(self) -> None:
-        """End what is open, and look at all that is there once more."""
+        """End open transactions, and compare everything once more."""
         for producer in self.producers:
             if producer.is_open:
                 self.end_transaction(producer)
@@ -331,7 +332,7 @@ class Conversation:
         self.settle("ListOffsets", 1, asked, lambda answer: not any(errors_in(answer)))
 
     def create_wrongly(self) -> None:
-        """Ask for topics that cannot be."""
+        """Request invalid topics."""
         rng = self.rng
         name = f"t{self.seed}.{len(self.steps)}"
         topics = [
@@ -356,7 +357,7 @@ class Conversation:
         self.ask("CreateTopics", version, lambda _: fields)
 
     def create_partitions(self) -> None:
-        """Ask for more partitions, or for fewer."""
+        """Request more partitions, or fewer."""
         name = self.rng.choice((self.topic(), f"none{self.seed}"))
         count = self.topics.get(name, 1) + self.rng.choice((1, 1, 0, -1))
         version = self.version("CreatePartitions")
@@ -387,7 +388,7 @@ class Conversation:
             )
 
     def metadata(self) -> None:
-        """Ask who leads what."""
+        """Request metadata."""
         names = self.rng.choice(
             ([self.topic()], [f"none{self.seed}"], ["no good/name"], list(self.topics), [])
         )
@@ -400,7 +401,7 @@ class Conversation:
         self.ask("Metadata", version, lambda _: fields)
 
     def cluster(self) -> None:
-        """Ask about the cluster."""
+        """Request the cluster's description."""
         version = self.version("DescribeCluster", most=1)
         self.ask(
             "DescribeCluster", version, lambda _: {"include_cluster_authorized_operations": False}
@@ -452,7 +453,7 @@ class Conversation:
         time.sleep(0.05)
 
     def describe_configs(self) -> None:
-        """Ask for a configuration, whole or in part."""
+        """Request a configuration, whole or in part."""
         rng = self.rng
         name = rng.choice((self.topic(), self.topic(), f"none{self.seed}"))
         keys = rng.choice(
@@ -546,7 +547,7 @@ class Conversation:
         return self.ask("Produce", version, lambda side: {**build(side), "acks": acks})
 
     def produce_wrongly(self) -> None:
-        """Produce what must be refused."""
+        """Send records that must be refused."""
         rng = self.rng
         topic, partition = self.somewhere()
         records = self.records(topic)
@@ -600,7 +601,7 @@ class Conversation:
         return self.ask("Fetch", version, lambda _: fields)
 
     def fetch_wrongly(self) -> None:
-        """Fetch what is not there."""
+        """Fetch from unknown partitions or invalid offsets."""
         rng = self.rng
         topic, partition = self.somewhere()
         topic, partition, offset = rng.choice(
@@ -619,7 +620,7 @@ class Conversation:
         self.ask("Fetch", version, lambda _: fields)
 
     def list_offsets(self) -> None:
-        """Ask for offsets by time."""
+        """Request offsets by time."""
         rng = self.rng
         topic, partition = rng.choice((self.somewhere(), self.somewhere(), (self.topic(), 77)))
         version = self.version("ListOffsets", least=1)
@@ -643,7 +644,7 @@ class Conversation:
         assert answer is not None
 
     def epochs(self) -> None:
-        """Ask where leader epochs end."""
+        """Request the end offsets of leader epochs."""
         topic, partition = self.rng.choice((self.somewhere(), (f"none{self.seed}", 0)))
         version = self.version("OffsetForLeaderEpoch", least=2)
         asked = {"partition": partition, "leader_epoch": self.rng.choice((0, 1, 7))}
@@ -664,7 +665,7 @@ class Conversation:
     # -- producers and transactions ------------------------------------------------------------
 
     def begin_producer(self) -> None:
-        """Get a producer id, with a transactional id or without."""
+        """Request a producer id, with or without a transactional id."""
         rng = self.rng
         transactional_id = rng.choice((None, f"x{self.seed}.{rng.randrange(2)}"))
         version = self.version("InitProducerId", most=4)
@@ -687,10 +688,10 @@ class Conversation:
         )
 
     def renew_producer(self) -> None:
-        """Ask for another epoch as a producer that knows what it had, or thinks so (KIP-360)."""
+        """Request another epoch with a correct or wrong current one (KIP-360)."""
         rng = self.rng
         transactional = [each for each in self.producers if each.transactional_id is not None]
-        # Who asks in the midst of a transaction is fenced by Kafka 3; Kafka 4 takes it for a retry.
+        # A request during a transaction is fenced by Kafka 3; Kafka 4 treats it as a retry.
         able = [each for each in transactional if not each.is_open]
         if not able:
             self.begin_producer()
@@ -710,7 +711,7 @@ class Conversation:
 
         answer = self.ask("InitProducerId", version, build, until=True)
         if not any(errors_in(answer)):
-            # Who did not hear the answer asks again.
+            # A client that misses the response retries.
             again = self.ask("InitProducerId", version, build, until=True)
             self._await_transaction(producer)
             self.producers.remove(producer)
@@ -728,7 +729,7 @@ class Conversation:
         )
 
     def transact(self) -> None:
-        """Go on with a transaction, or begin one."""
+        """Continue a transaction, or begin one."""
         rng = self.rng
         able = [each for each in self.producers if each.transactional_id is not None]
         if not able:
@@ -824,7 +825,7 @@ class Conversation:
         producer.has_offsets = False
 
     def producers_told(self) -> None:
-        """Ask who produces, and in which transactions."""
+        """Request the active producers and their transactions."""
         topic, partition = self.somewhere()
         fields = {"topics": [{"name": topic, "partition_indexes": [partition]}]}
         self.ask("DescribeProducers", 0, lambda _: fields)
@@ -848,14 +849,14 @@ class Conversation:
         elif draw < 0.8:
             self.commit_as_member(group, rng.choice(members))
         else:
-            # Whom Kafka makes the leader after a leader left depends on the order of a hash map.
+            # The leader that Kafka chooses after a leader left depends on the order of a hash map.
             able = [each for each in members if not each.is_leader or len(members) < 3]
             self.leave(group, [rng.choice(able)])
-            # Kafka 4 remembers the generation of a group that has nothing left, Kafka 3 does not.
+            # Kafka 4 keeps the generation of an empty group, Kafka 3 does not.
             self.lives[number] += not members
 
     def join(self, group: str) -> None:
-        """Let a new member join, and the others join again; then all sync."""
+        """Let a new member join and the others rejoin; then all sync."""
         rng = self.rng
         old = self.members[group]
         version = self.version("JoinGroup", least=1)
@@ -895,7 +896,7 @@ class Conversation:
     def _rejoin(
         self, group: str, members: list[Member], version: int, newcomer: Member
     ) -> dict[str, Any]:
-        """Let all join; the newcomer's join waits until the others came."""
+        """Let all members join; the new member's join waits for the others."""
         build = {each.connection: self._join(group, each) for each in members}
         for side in self.sides:
             self._send(side, "JoinGroup", version, build[newcomer.connection], newcomer.connection)
@@ -1005,7 +1006,8 @@ class Conversation:
         asked: dict[str, Any] = {
             "partition_index": partition,
             "committed_offset": rng.randrange(1000),
-            # What is too long makes a group without members in Kafka 3, and none in Kafka 4.
+            # A metadata string that is too long creates an empty group in Kafka 3 but not in Kafka
+            # 4.
             "committed_metadata": rng.choice(("", None, "note", "x" * 5000)[: 4 if member else 3]),
         }
         if version >= 6:
@@ -1026,7 +1028,7 @@ class Conversation:
         self.ask("OffsetCommit", version, build, until=True)
 
     def fetch_offsets(self) -> None:
-        """Ask for committed offsets."""
+        """Request committed offsets."""
         rng = self.rng
         group = rng.choice(
             [f"g{self.seed}.lone", f"g{self.seed}.x", f"nobody{self.seed}", *self.members]
@@ -1042,12 +1044,12 @@ class Conversation:
         else:
             fields = {"group_id": group, "topics": topics}
         if version >= 7:
-            # Of all partitions Kafka 3 tells also those with nothing but an offset that is pending.
+            # Of all partitions Kafka 3 also returns those with a pending offset only.
             fields["require_stable"] = topics is not None and rng.random() < 0.5
         self.ask("OffsetFetch", version, lambda _: fields, until="require_stable" not in fields)
 
     def leave(self, group: str, leaving: list[Member]) -> None:
-        """Let members leave; those that stay join again."""
+        """Let members leave; the others rejoin."""
         for member in leaving:
             version = self.version("LeaveGroup", least=3 if member.instance is not None else 0)
 
@@ -1087,7 +1089,7 @@ class Conversation:
         }
 
     def groups_told(self) -> None:
-        """Ask about groups, and delete one."""
+        """Describe groups, and delete one."""
         rng = self.rng
         group = rng.choice([f"g{self.seed}.lone", f"nobody{self.seed}", *self.members])
         which = rng.randrange(4)
@@ -1168,7 +1170,7 @@ def our_broker(path: Path) -> Iterator[str]:
 
 
 def warm_up(side: Side) -> None:
-    """Wait until a side's coordinators serve: Kafka makes their topics when they are asked for."""
+    """Wait until a side's coordinators are available: Kafka creates their topics at first use."""
     caller = side.caller()
     for key_type in (0, 1):
         _until(lambda kind=key_type: _found(caller, kind))
@@ -1194,7 +1196,7 @@ def _until(done: Callable[[], bool]) -> None:
 def converse(
     release: Release, kafka: str, ours: str, seeds: Iterable[int], rounds: int = 40
 ) -> tuple[Tally, Closed]:
-    """Tell the histories of seeds to two brokers, one of them Kafka's of a release.
+    """Run the histories of seeds on two brokers, one of them Kafka's of a release.
 
     Raises
     ------
@@ -1214,7 +1216,7 @@ def converse(
 
 
 def main(arguments: list[str]) -> None:
-    """Tell a range of seeds to a release and to this engine; `self` compares Kafka with itself."""
+    """Run a range of seeds on a release and this engine; `self` compares Kafka with itself."""
     profile, first, end, *rest = arguments
     release = next(each for each in RELEASES if each.profile == profile)
     with contextlib.ExitStack() as stack:

@@ -1,4 +1,4 @@
-"""What a crash, a careless hand or a bad disk leaves: chosen once, inflicted on two directories."""
+"""Damage from crashes, mistakes or bad disks, chosen once and applied to two directories."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from logstore.record.records import Record
 from tests.support.interop.live import Left, State
 
 Damage = Callable[[Path], None]
-"""Changes a partition's folder; a file that is not there is passed over."""
+"""A change of a partition's directory; missing files are skipped."""
 
 LENGTH_POSITION, CRC_POSITION = 8, 17
-"""Damage before the CRC field and beside the length is another matter: the CRC does not cover it,
-and docs/COMPATIBILITY.md tells what this engine makes of it."""
+"""Damage before the CRC field other than the length is excluded: the CRC does not cover it, and
+docs/COMPATIBILITY.md describes how this engine handles it."""
 
 
 class Scene(NamedTuple):
-    """What is known when a log has stopped."""
+    """The known state of a stopped log."""
 
     rng: random.Random
     folder: Path
@@ -39,14 +39,14 @@ class Scene(NamedTuple):
 
     @property
     def verified(self) -> list[int]:
-        """The bases of the segments that the next start reads whole, if the stop was unclean."""
+        """The bases of the segments that the next start reads whole after an unclean stop."""
         below = [base for base in self.bases if base <= self.left.recovery_point]
         floor = below[-1] if below else self.bases[0]
         return [base for base in self.bases if base >= floor]
 
 
 def choose(scene: Scene) -> list[tuple[str, Damage]]:
-    """Choose what happens to a stopped log; often nothing, seldom several things."""
+    """Choose the damage of a stopped log: often none, seldom several kinds."""
     table = [*_ANY_STOP, *(() if scene.left.clean else _UNCLEAN)]
     count = scene.rng.choice((0, 0, 1, 1, 2, 3) if not scene.left.clean else (0, 0, 0, 1, 2))
     chosen = []
@@ -101,8 +101,8 @@ def _orphan_index(scene: Scene) -> Damage:
 
 
 def _leftover(suffix: str, scene: Scene) -> Damage | None:
-    """Leave a segment's files under another name, beside the segment or in its place."""
-    # No cleaner swaps the active segment, whose file may be longer than its data.
+    """Leave a segment's files under another name, next to the segment or instead of it."""
+    # A cleaner never swaps the active segment, whose file may be longer than its data.
     bases = scene.bases[:-1] if suffix == ".swap" else scene.bases
     if not bases:
         return None
@@ -203,11 +203,11 @@ def _batch_places(data: bytes) -> list[tuple[int, int]]:
     return places
 
 
-# -- what follows from the data ------------------------------------------------------------------
+# -- derived from the data -----------------------------------------------------------------------
 
 
 def _damaged_index(scene: Scene) -> Damage:
-    """Overwrite an index that recovery builds anew."""
+    """Overwrite an index that recovery rebuilds."""
     rng = scene.rng
     name = _name(rng.choice(scene.verified), rng.choice((".index", ".timeindex")))
     content = rng.choice(

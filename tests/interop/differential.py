@@ -1,7 +1,7 @@
-"""Kafka's cleaner and ours on identical copies of a log, pass by pass, compared to the byte.
+"""Kafka's cleaner and this one on identical copies of a log, compared to the byte after each pass.
 
-Whatever differs beyond cleaner §15 raises `Difference`, which names the seed, the round,
-the sitting and the pass. Run by hand:
+A difference beyond cleaner §15 raises `Difference`, which names the seed, the round, the sitting
+and the pass. Run by hand:
 
     python -m tests.interop.differential 0 500          # seeds, end exclusive
 """
@@ -39,16 +39,16 @@ from tests.support.interop.judge import KAFKA_3, Judge, JudgeError, fast_scratch
 from tests.support.interop.view import complaints, differences, view_of
 
 FULL_INDEX = re.compile(r"Attempt to append to a full (time )?index")
-"""Kafka's own failure, with a tiny `segment.index.bytes`: since 3.9.1 it appends an entry for each
-batch of a chunk, yet looks for room only before the chunk. Its cleaner then marks the partition
-uncleanable. Ours leaves the entries out."""
+"""A failure of Kafka with a tiny `segment.index.bytes`: since 3.9.1 it appends an entry for each
+batch of a chunk, but checks for room only before the chunk. Its cleaner then marks the partition
+uncleanable. This one omits the entries."""
 
 DATE_S = START_MS // 1000 - 1000
-"""Of the first segment's files; those after it get the seconds after it."""
+"""Modification time of the first segment's files; each later segment is a second newer."""
 
 
 class Place(NamedTuple):
-    """Where in a story a comparison stands."""
+    """The position of a comparison in a story."""
 
     story: Story
     round: int
@@ -82,7 +82,7 @@ class _Life:
             io_buffer_bytes=told.io_buffer_bytes,
         )
         self.emptied: dict[int, int] = {}
-        """Epochs of the producers of whose last batch only the header is left."""
+        """Epochs of the producers whose last batch has only its header left."""
 
     def live(self) -> Tally:
         """Live round by round."""
@@ -164,7 +164,7 @@ class _Life:
             self.tally.kinds["checkpoint lowered"] += 1
 
     def _prepare(self, sitting: Sitting) -> None:
-        """Leave the log as the sitting says, and make a copy for each engine."""
+        """Leave the log as the sitting requires, and make a copy for each engine."""
         if sitting.stop is not None:
             self.tally.kinds[sitting.stop] += 1
             for pattern in (CLEAN_SHUTDOWN, *STOPS[sitting.stop]):
@@ -221,7 +221,7 @@ class _Life:
         theirs: Sequence[dict[str, Any]],
         passes: Sequence[engine.Cleaned],
     ) -> None:
-        """Compare a sitting, every pass of it and what is left."""
+        """Compare a sitting, every pass of it, and the final files."""
         told = self.told
         config, topic = told.clean_config, told.topic
         for number, (kafka, ours) in enumerate(zip(theirs, passes, strict=True)):
@@ -274,7 +274,7 @@ class _Life:
         compared.kafka_ms += theirs["ms"]
 
     def _parting(self, rehearsal: Rehearsal) -> str | None:
-        """Name what the two may disagree about after a sitting, None if there is nothing."""
+        """Name the listed difference that a sitting may lead to, or None."""
         if rehearsal.misled_kafka:
             return MISLED
         is_4 = self.judge.kafka_version.startswith("4.")
@@ -283,7 +283,7 @@ class _Life:
         return None
 
     def _judge(self, place: Place, sitting: Sitting) -> None:
-        """Where Kafka goes another way, ours must leave a log that Kafka reads as ours does."""
+        """Where Kafka's result differs, this one must leave a log that both engines read alike."""
         told = self.told
         now_ms = sitting.start_ms + sum(
             each.get("ms", 0) for operations in sitting.turns for each in operations
@@ -294,7 +294,7 @@ class _Life:
         if found:
             raise Difference(f"{place}, after our cleaning alone: {found}\n{told.title}")
 
-    # -- what came up --------------------------------------------------------------------
+    # -- coverage ------------------------------------------------------------------------
 
     def _note(self, operations: Sequence[Operation]) -> None:
         for operation in operations:

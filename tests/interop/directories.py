@@ -1,7 +1,7 @@
-"""Log directories that this engine writes, one function a shape, for Kafka to judge.
+"""Log directories written by this engine, one function for each shape, for Kafka to judge.
 
-Each function fills an empty directory and returns how it is to be opened. Directories that were
-not closed cleanly are made by copying them while the broker is still open.
+Each function fills an empty directory and returns how to open it. Directories that were not closed
+cleanly are copied while the broker is open.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ KIB, MIB = 1 << 10, 1 << 20
 
 @dataclass(frozen=True)
 class Written:
-    """A directory, and the circumstances in which it is opened."""
+    """A directory, and the settings to open it with."""
 
     path: Path
     config: dict[str, str] = field(default_factory=dict)
@@ -37,18 +37,18 @@ class Written:
     topic: str = TOPIC
 
     is_sound: bool = True
-    """Whether the files are those of a log; else only loading makes them so."""
+    """Whether the files form a valid log as they are; otherwise loading must repair them."""
 
     @property
     def partition(self) -> Path:
-        """The partition's folder."""
+        """The partition's directory."""
         return self.path / f"{self.topic}-0"
 
 
 Writer = Callable[[Path], Written]
 
 WRITERS: dict[str, Writer] = {}
-"""All shapes by name; how a name begins tells the row of the table it counts for."""
+"""All shapes by name; a name's prefix selects its row of the table."""
 
 
 def shape(name: str) -> Callable[[Writer], Writer]:
@@ -295,7 +295,7 @@ def _idempotent(path: Path) -> Written:
 
 
 def _unclean(path: Path, damage: Callable[[Path, Log], None], **more: object) -> Written:
-    """Fill, damage a copy made while the broker is open, and put the copy in the place."""
+    """Fill a directory, damage a copy made while the broker is open, and replace it by the copy."""
     config = {**SEGMENTS, **more}
     open_dir = path.with_name(path.name + "-open")
     broker, log = broker_at(open_dir, **config)
@@ -468,7 +468,7 @@ def _cleaned_unclean(path: Path) -> Written:
 
 
 def _random(path: Path, seed: int) -> Written:
-    """A story of the differential driver, lived through by this engine alone."""
+    """A story of the differential driver, executed by this engine alone."""
     told = story(seed)
     cleaner = CleanerConfig(dedupe_buffer_bytes=told.dedupe_bytes, load_factor=told.load_factor)
     now_ms = START_MS

@@ -1,8 +1,8 @@
-"""Random histories of one log, told one operation at a time.
+"""Random histories of one log, generated one operation at a time.
 
-A `Historian` looks at the log's state before it names the next operation, so that truncations hit
-segment bases and the middles of batches, and replicated batches follow the log end. The same
-seed tells the same history to any two engines that behave the same.
+A `Historian` reads the log's state before it chooses the next operation, so that truncations hit
+segment bases and the middles of batches, and replicated batches follow the log end. The same seed
+yields the same history for two engines with the same behavior.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from tests.support.interop.live import Left, State
 
 INT64_MAX = 2**63 - 1
 LONG_MS = 10**9
-"""Longer than any `file.delete.delay.ms` told here."""
+"""Longer than any `file.delete.delay.ms` used here."""
 
 Operation = dict[str, Any]
 
@@ -41,7 +41,7 @@ class Pending(NamedTuple):
 
 @dataclass
 class Historian:
-    """Tells the history of a seed."""
+    """Generates the history of a seed."""
 
     seed: int
     rng: random.Random = field(init=False)
@@ -52,10 +52,10 @@ class Historian:
     pending: list[Pending] = field(default_factory=list)
     producers: int = 0
     batch_ends: list[int] = field(default_factory=list)
-    """Last offsets of batches appended lately, some of them gone again."""
+    """Last offsets of recently appended batches, some of them removed."""
 
     earlier: list[tuple[int, int]] = field(default_factory=list)
-    """Recovery points and log starts since the last stop, as periodic checkpoints hold them."""
+    """Recovery points and log starts since the last stop, as in periodic checkpoints."""
 
     def __post_init__(self) -> None:
         self.rng = random.Random(self.seed)
@@ -89,11 +89,11 @@ class Historian:
     # -- operations ----------------------------------------------------------------------
 
     def begin(self) -> Left:
-        """Return what the first start goes by."""
+        """Return the settings of the first start."""
         return Left()
 
     def kinds(self) -> Sequence[Kind]:
-        """Return the kinds of operation that may come up."""
+        """Return the possible kinds of operations."""
         return OPERATIONS
 
     def next(self, state: State) -> Operation:
@@ -115,7 +115,7 @@ class Historian:
         return self._wire(batch)
 
     def _replicate(self, state: State) -> Operation:
-        """Append what a follower fetches: several batches, gaps, other leaders' epochs."""
+        """Append batches as a follower fetches them: with gaps and other leaders' epochs."""
         offset = state["log_end_offset"] + self.rng.choice((0, 0, 0, 1, 9))
         batches = []
         for _ in range(self.rng.randint(1, 3)):
@@ -123,8 +123,8 @@ class Historian:
             batches.append(batch)
             self.batch_ends.append(end - 1)
             if RecordBatch(batch).header.is_control:
-                # Kafka's transaction index also counts transactions that begin after a marker
-                # if they come with the same append; its recovery does not.
+                # Kafka's transaction index also counts transactions that begin after a marker in
+                # the same append; its recovery does not.
                 break
             offset = end + self.rng.choice((0, 0, 2))
         room = int(self.config["segment.bytes"])
@@ -258,7 +258,7 @@ class Historian:
     # -- stops ---------------------------------------------------------------------------
 
     def stop(self, state: State) -> Left:
-        """Tell how the log stops, and what the checkpoints say at the next start."""
+        """Return how the log stops, and the checkpoints at the next start."""
         rng = self.rng
         kept = (state["recovery_point"], _log_start_checkpoint(state))
         earlier = rng.choice([*self.earlier, kept])
@@ -270,20 +270,20 @@ class Historian:
         return Left(False, recovery_point, log_start)
 
     def reopen(self) -> None:
-        """Let time pass while the log is closed; perhaps the config is another one after it."""
+        """Advance the clock while the log is closed; the config may change."""
         self.now_ms += self.rng.choice((0, 0, 5000, 100_000))
         if self.rng.random() < 0.3:
             self._configure({})
 
 
 def _log_start_checkpoint(state: State) -> int:
-    """Return what the log-start checkpoint would hold: only a start inside the first segment."""
+    """Return the checkpointed log start: only a start inside the first segment is in it."""
     start: int = state["log_start_offset"]
     return start if start > state["segments"][0][0] else 0
 
 
 class Kind(NamedTuple):
-    """A kind of operation: how often it comes up, how it is told, and when it can be."""
+    """A kind of operation: its frequency, its generator, and its precondition."""
 
     name: str
     weight: int
@@ -311,4 +311,4 @@ OPERATIONS = (
 )
 
 NAMES = frozenset(kind.name for kind in OPERATIONS)
-"""All kinds of operation."""
+"""All kinds of operations."""

@@ -1,7 +1,7 @@
-"""Log directories as crashes, copies and careless hands leave them, for both loaders.
+"""Log directories after crashes, copies and mistakes, for both loaders.
 
-Each shape is a log of several segments, closed cleanly, whose files were then renamed,
-added, removed or rewritten. What is judged is what loading makes of it: names, bytes, records.
+Each shape is a log of several segments, closed cleanly, whose files were then renamed, added,
+removed or rewritten. The result of loading is judged: names, bytes, records.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def _shape(name: str, change: Change) -> None:
 
 
 def shape(name: str) -> Callable[[Change], Change]:
-    """Register a change under a name; how it begins tells the row of the table."""
+    """Register a change under a name, whose prefix selects the row of the table."""
 
     def register(change: Change) -> Change:
         _shape(name, change)
@@ -225,7 +225,7 @@ def _foreign(folder: Path, bases: list[int]) -> None:
 
 
 def _damaged_txn_index(path: Path) -> Written:
-    """The first entry says that its transaction ended below the segment."""
+    """The first entry has a transaction that ended below the segment."""
     config = {"segment_bytes": 900, "index_interval_bytes": 200}
     written = replicate_golden(path, "transactions", config)
     index = min(written.partition.glob("*.txnindex"))
@@ -270,7 +270,7 @@ def log_start_beyond(path: Path, beyond: int) -> Written:
 
 
 def _lost_end(path: Path) -> Written:
-    """The recovery point bears out the log start: the log was there, and its end is lost."""
+    """The recovery point confirms the log start: the log existed, and its end is lost."""
     written = log_start_beyond(path, 1000)
     start = int((path / LOG_START_OFFSETS).read_text().split()[-1])
     _checkpoint(path, RECOVERY_POINTS, start)
@@ -296,7 +296,7 @@ def _no_segments(folder: Path, bases: list[int]) -> None:
     _checkpoint(folder.parent, LOG_START_OFFSETS, bases[3])
 
 
-# -- more offsets than an index can hold ---------------------------------------------------------
+# -- more offsets than an index can address ------------------------------------------------------
 
 
 def overflowed(path: Path, *firsts: int, indexed: bool, clean: bool = False) -> Written:
@@ -327,8 +327,8 @@ def overflowed(path: Path, *firsts: int, indexed: bool, clean: bool = False) -> 
 WRITERS["load with offset overflow"] = lambda path: overflowed(
     path, 0, 3, BEYOND_INDEX - 1, BEYOND_INDEX + 9, BEYOND_INDEX + 50, indexed=False
 )
-# Where Kafka meets these while it replaces a missing index, it keeps the old segment beside the
-# new ones, since it looks for it among those loaded so far.
+# If Kafka finds these while it replaces a missing index, it keeps the old segment next to the new
+# ones, since it searches for it among the loaded segments.
 WRITERS["load with offset overflow, split in three"] = lambda path: overflowed(
     path, 5, 9, BEYOND_INDEX + 7, 2 * BEYOND_INDEX + 7, 2 * BEYOND_INDEX + 11, indexed=True
 )

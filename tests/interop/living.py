@@ -1,9 +1,9 @@
-"""The same history lived by Kafka's UnifiedLog and by this engine, compared after every step.
+"""The same history on Kafka's UnifiedLog and on this engine, compared after every step.
 
-Both start with an empty directory and get the same operations. After each of them the two states
-and all files of the two directories must be equal. At a stop, clean or not, the same damage is
-done to both, and half of the time the two directories change hands: each engine then goes on
-with what the other left. Run by hand:
+Both start with an empty directory and execute the same operations. After each operation the two
+states and all files must be equal. At a stop, clean or not, both directories are damaged in the
+same way, and half of the time they are exchanged: each engine then continues with the other's
+files. Run by hand:
 
     python -m tests.interop.living 0 500                # seeds, end exclusive
 """
@@ -49,9 +49,9 @@ DAMAGED_SNAPSHOT = ("Snapshot failed schema validation", "Snapshot is corrupt")
 """Neither engine reads a snapshot that it does not need."""
 
 NO_ROOM = re.compile(rf"{FULL_INDEX.pattern}|AbstractIndex.(lambda\$)?resize")
-"""Kafka's own failures with a tiny `segment.index.bytes`: it fails to append several batches, to
-recover, and to open a log whose active segment has more entries than it now allows. This engine
-goes on without the entries, or with a longer file."""
+"""Failures of Kafka with a tiny `segment.index.bytes`: it cannot append several batches, recover,
+or open a log whose active segment has more entries than allowed. This engine continues without the
+entries, or with a longer file."""
 
 KINDS = (".log", ".index", ".timeindex", ".txnindex")
 
@@ -59,12 +59,12 @@ NOTHING_OPEN: Mapping[str, int] = {}
 
 
 class Difference(AssertionError):
-    """The two logs are not the same."""
+    """The two logs differ."""
 
 
 @dataclass
 class Tally(Sums):
-    """What was lived through."""
+    """Numbers of executed operations and covered cases."""
 
     histories: int = 0
     operations: Counter[str] = field(default_factory=Counter)
@@ -81,7 +81,7 @@ class Tally(Sums):
     """Histories that ended when Kafka found no room in a small index."""
 
     parted: Counter[str] = field(default_factory=Counter)
-    """Histories that ended where the closed list lets the two part, by the entry."""
+    """Histories that ended at an entry of the closed list, by entry."""
 
     seconds: float = 0.0
 
@@ -101,7 +101,7 @@ class History:
     """One seed's history, lived by two engines."""
 
     folded = False
-    """Whether the two may have compressed the same records differently."""
+    """Whether the engines may have compressed the same records differently."""
 
     def __init__(
         self, seed: int, judge: Judge, scratch: Path, historian: Historian | None = None
@@ -119,10 +119,10 @@ class History:
 
         self.step: Step | None = None
         self.loaded: set[int] = set()
-        """Bases of the segments that are as the last start found them."""
+        """Bases of the segments that are unchanged since the last start."""
 
         self.cut: set[int] = set()
-        """Bases of the segments that were cut as the last start had found them."""
+        """Bases of unchanged segments that were truncated since."""
 
     def live(self) -> Tally:
         """Live through it.
@@ -161,13 +161,13 @@ class History:
         told = (self.historian.config, self.historian.now_ms, left)
         theirs, ours = self._both(lambda: self.kafka.open(*told), lambda: self.ours.open(*told))
         self.loaded, self.cut = {base for base, _ in ours["segments"]}, set()
-        # What loading drops, Kafka keeps for another file.delete.delay.ms.
+        # Kafka keeps files that loading drops for another file.delete.delay.ms.
         self._forgive_late()
         return self._compare(theirs, ours)
 
     @staticmethod
     def _both(theirs: Callable[[], Any], ours: Callable[[], Any]) -> tuple[Any, Any]:
-        """Let both load a log; what contradicts itself, both must refuse."""
+        """Load a log with both; both must refuse a contradictory one."""
         try:
             found = theirs()
         except JudgeError as error:
@@ -205,7 +205,7 @@ class History:
         return state
 
     def _stop(self, state: State) -> Left:
-        """Stop both in the same way, damage both, and perhaps let them change places."""
+        """Stop both in the same way, damage both, and perhaps exchange their directories."""
         left = self.historian.stop(state)
         unfinished = {} if left.clean else self.ours.active_bytes()
         for live in (self.kafka, self.ours):
@@ -242,7 +242,7 @@ class History:
                 damage(self._folder(live))
 
     def _end(self, state: State) -> None:
-        """Wait until everything deleted is gone; close; let the judge read what each left."""
+        """Wait until all deleted files are removed; close; let the judge read both directories."""
         state = self._step({"op": "advance", "ms": LONG_MS}, state)
         self.historian.now_ms += LONG_MS
         for live in (self.kafka, self.ours):
@@ -296,11 +296,11 @@ class History:
         return ours
 
     def _bounded(self, state: State) -> State:
-        """Return of a state what must be equal."""
+        """Return the part of a state that must be equal."""
         return state
 
     def _content(self, name: str, data: bytes) -> object:
-        """Return of a file's content what must be equal."""
+        """Return the part of a file's content that must be equal."""
         return data
 
     def _compare_files(self, unfinished: Mapping[str, int] = NOTHING_OPEN) -> None:
@@ -350,10 +350,10 @@ class History:
             raise Parted(entry)
 
     def _lose_unused(self, unfinished: Mapping[str, int]) -> None:
-        """Let an index without entries be lost in a crash where only one engine made it.
+        """Remove an empty index in a crash if only one engine created it.
 
-        A refused append makes Kafka look whether the index is full. An index that is missing has
-        its segment recovered, and snapshots taken on the way.
+        A refused append makes Kafka check whether the index is full. The segment of a missing index
+        is recovered, with snapshots on the way.
         """
         left, right = (self._folder(live) for live in (self.kafka, self.ours))
         for name in unfinished:
@@ -389,7 +389,7 @@ class History:
 
 
 def _made_anew(operation: Operation, before: State) -> int | None:
-    """Return the base of a segment that one of the same base replaces, if there is one.
+    """Return the base of a segment that is replaced by one with the same base, if any.
 
     Kafka names the old one `.deleted`, in the place of one of that name from before; this engine
     removes an empty segment at once, and empties another.
@@ -403,7 +403,7 @@ def _made_anew(operation: Operation, before: State) -> int | None:
 
 
 def _close(live: Live, *, clean: bool) -> None:
-    """Close cleanly, or put a copy made of the open files in the place of the closed."""
+    """Close cleanly, or replace the directory by a copy of the open files."""
     if clean:
         live.close(abandon=False)
         return

@@ -1,7 +1,7 @@
-"""Where the two lives of a log part: entries of the closed list that random histories come upon.
+"""Points where the two logs diverge: entries of the closed list that random histories reach.
 
-From such a step on the two engines know different things, so a history ends there and is counted.
-Each entry is told by what differs and by the log itself, lest it hide another difference;
+From such a step on the states of the engines differ, so the history ends there and is counted. Each
+entry is identified by the difference and by the log itself, so that it hides no other difference;
 `test_differences.py` shows them one by one.
 """
 
@@ -23,16 +23,16 @@ TIME_LOST = "cut right after a start"
 REFUSED = "refused by both"
 
 CONTRADICTION = "InvalidTxnStateException: Expected transactional write"
-"""How Kafka refuses a log that contradicts itself; this engine: `CorruptRecordError`."""
+"""Kafka's error for a contradictory log; this engine: `CorruptRecordError`."""
 
 ONLY_OURS = re.compile(r"only this engine has \d{20}\.snapshot")
 
 Entry = dict[str, Any]
-"""What a log knows of a producer."""
+"""A log's state of a producer."""
 
 
 class Parted(Exception):  # no error: the end of a history
-    """The two engines know different things from here on, as the closed list has it."""
+    """The states of the engines differ from here on, as the closed list allows."""
 
 
 class Step(NamedTuple):
@@ -43,7 +43,7 @@ class Step(NamedTuple):
 
     @property
     def replays(self) -> bool:
-        """Whether producers are learnt from the batches anew."""
+        """Whether producers are rebuilt from the batches."""
         return self.operation["op"] in ("open", "truncate_to")
 
 
@@ -79,7 +79,7 @@ def of_names(step: Step | None, message: str) -> str | None:
 def of_time_index(entries: bytes, folder: Path, base_offset: int) -> str | None:
     """Return the entry that explains another time index of a segment cut after a start.
 
-    `entries` are this engine's, which must tell the truth about the log.
+    `entries` are this engine's, which must be correct for the log.
     """
     batches = headers_in(folder / f"{base_offset:020}.log")
     for at in range(0, len(entries), 12):
@@ -92,11 +92,11 @@ def of_time_index(entries: bytes, folder: Path, base_offset: int) -> str | None:
 
 
 def stable_above_a_gap(theirs: State, ours: State, folder: Path) -> bool:
-    """Tell whether Kafka's last stable offset is the log end for want of a batch.
+    """Return whether Kafka's last stable offset is the log end because a batch is missing.
 
-    A transaction that began below the log start is open, and from there on the log is empty: a
-    truncation took a batch as a whole. Kafka 3.9.2 finds nothing at the log start and answers the
-    end; this engine answers the log start. Nobody reads anything else for it.
+    A transaction that began below the log start is open, and the log is empty from there on: a
+    truncation removed a whole batch. Kafka 3.9.2 finds no batch at the log start and returns the
+    end; this engine returns the log start. No reader sees a difference.
     """
     start, end = ours["log_start_offset"], ours["log_end_offset"]
     return (
@@ -127,7 +127,7 @@ def _knew_nobody(step: Step) -> bool:
 
 
 def _came_back(theirs: Entry, ours: Entry, headers: Sequence[BatchHeader]) -> bool:
-    """Tell whether Kafka remembers batches from before another epoch, and nothing else differs."""
+    """Return whether Kafka keeps batches from before another epoch, as the only difference."""
     known, new = theirs["batches"], ours["batches"]
     if {**theirs, "batches": new} != ours or known[len(known) - len(new) :] != new:
         return False

@@ -1,8 +1,8 @@
 """Random histories of idempotent and transactional producers that write to a leader's log.
 
-The clients and the coordinator of a `ProducersHistorian` know what the log knows of them: most of
-what they send is in order, and the rest is wrong on purpose, in one way at a time. It is lived
-like the histories of `tests.interop.living`. Run by hand:
+The clients and the coordinator of a `ProducersHistorian` know the log's state of them: most of
+their requests are in order, and the rest is deliberately wrong in one way each. Histories run like
+those of `tests.interop.living`. Run by hand:
 
     python -m tests.interop.producing 0 500             # seeds, end exclusive
 """
@@ -34,23 +34,23 @@ RESENDABLE = 7
 """Batches a client may send again: more than the five that a log remembers."""
 
 NEW_COORDINATOR = 0.3
-"""How often a marker comes from a coordinator just elected."""
+"""Probability that a marker comes from a newly elected coordinator."""
 
 Entry = dict[str, Any]
-"""What the log knows of a producer."""
+"""The log's state of a producer."""
 
 
 @dataclass
 class ProducersHistorian(Historian):
-    """Tells the history of several producers.
+    """Generates the history of several producers.
 
-    Every append has a leader epoch that the log knows, except for plain ones that are never
-    refused, and no segment fills up: a refused append rolls Kafka's log and moves its leader
-    epoch, and leaves ours alone (see `test_differences.py`).
+    Every append has a leader epoch that the log knows, except plain ones that are never refused,
+    and no segment fills up: a refused append rolls Kafka's log and moves its leader epoch, but not
+    this engine's (see `test_differences.py`).
     """
 
     folded: bool = field(init=False)
-    """Whether the topic may compress anew, so that batches can be compared only decompressed."""
+    """Whether the topic may recompress, so that batches can be compared only decompressed."""
 
     near_wrap: bool = field(init=False)
     expiration_ms: int = field(init=False)
@@ -74,7 +74,7 @@ class ProducersHistorian(Historian):
             "segment.bytes": "100000",
             "segment.index.bytes": "10000",
             "segment.ms": str(INT64_MAX),
-            # With 0 every batch has an entry, wherever it stands.
+            # With 0 every batch has an entry, at any position.
             "index.interval.bytes": "0" if self.folded else str(rng.choice((0, 1, 300, 4096))),
             "retention.ms": str(rng.choice((-1, 30_000, 1_000_000))),
             "retention.bytes": "-1" if self.folded else str(rng.choice((-1, -1, 3000))),
@@ -84,7 +84,7 @@ class ProducersHistorian(Historian):
             "message.timestamp.after.max.ms": str(rng.choice((INT64_MAX, 3_600_000))),
         }
         if not self.folded and rng.random() < 0.3:
-            # Of a batch compressed anew the size is the codec's; a plain one always fits.
+            # The size of a recompressed batch depends on the codec; a plain one always fits.
             config["max.message.bytes"] = str(rng.choice((300, 400, 600)))
         if rng.random() < 0.2:
             config["message.timestamp.type"] = "LogAppendTime"
@@ -145,7 +145,7 @@ class ProducersHistorian(Historian):
         return self._send(state, producer_id, entry, epoch=epoch, sequence=sequence)
 
     def _former_epoch(self, state: State) -> Operation:
-        """Let a producer that the log forgot come back, often to an epoch that it had left."""
+        """Let a forgotten producer return, often with an epoch that it had left."""
         known = _known(state)
         forgotten = [each for each in self.epochs_sent if each not in known]
         if not forgotten:
@@ -169,7 +169,7 @@ class ProducersHistorian(Historian):
         return self._send(state, producer_id, entry, transactional=transactional)
 
     def _no_client_s(self, state: State) -> Operation:
-        """Send what no client may: a marker, or records of a producer without a sequence."""
+        """Send a batch that no client may: a marker, or a producer's records without a sequence."""
         producer_id, entry = self._any(state)
         if self.rng.random() < 0.5:
             epoch = self._known_epoch(producer_id, entry)
@@ -216,7 +216,7 @@ class ProducersHistorian(Historian):
             self.expiration_ms = self._expiration()
         return left._replace(producer_id_expiration_ms=self.expiration_ms)
 
-    # -- who and what --------------------------------------------------------------------
+    # -- choices of producers and values -------------------------------------------------
 
     def _any(self, state: State) -> tuple[int, Entry | None]:
         """Choose a producer, known or not."""
@@ -231,7 +231,7 @@ class ProducersHistorian(Historian):
         return entry["producer_id"], entry
 
     def _inside(self, state: State) -> int | None:
-        """Sometimes choose an offset behind the first record of a producer or transaction."""
+        """Sometimes choose an offset after the first record of a producer or transaction."""
         firsts = [
             first
             for entry in state["producers"]
@@ -246,7 +246,7 @@ class ProducersHistorian(Historian):
         return self.rng.choice(firsts) + self.rng.choice((0, 1, 1))
 
     def _sequence(self, entry: Entry | None) -> int:
-        """Return the sequence that comes next; any will do for a producer unknown."""
+        """Return the next sequence; for an unknown producer, any."""
         if entry is None:
             if self.near_wrap:
                 return INT32_MAX - self.rng.randrange(12)
@@ -384,7 +384,7 @@ KINDS = (
 )
 
 NAMES = frozenset(kind.name for kind in KINDS)
-"""All kinds of operation."""
+"""All kinds of operations."""
 
 ERRORS = frozenset(
     {
@@ -393,7 +393,7 @@ ERRORS = frozenset(
         "MESSAGE_TOO_LARGE",
     }
 )  # fmt: skip
-"""How appends are refused."""
+"""Errors of refused appends."""
 
 DAMAGES = ("no snapshot", "newest snapshot missing", "a snapshot missing", "damaged snapshot")
 
@@ -407,7 +407,7 @@ class ProducersHistory(History):
         self.folded = historian.folded
 
     def _damage(self, state: State, left: Left) -> None:
-        """Take snapshots away, or spoil the newest: at most one such thing."""
+        """Remove snapshots or damage the newest, at most one of these."""
         if self.rng.random() < 0.4:
             return
         name = self.rng.choice(DAMAGES)
@@ -432,7 +432,7 @@ class ProducersHistory(History):
         return state | {"segments": [[base, size > 0] for base, size in state["segments"]]}
 
     def _content(self, name: str, data: bytes) -> object:
-        """Return what must be equal: batches decompressed, and the offsets that have entries."""
+        """Return the part that must be equal: decompressed batches, and offsets with entries."""
         if self.folded and name.endswith(".log"):
             return [_unfolded(batch) for batch in walk_buffer(data)]
         if self.folded and name.endswith(".index"):

@@ -1,6 +1,6 @@
-"""A dry run before each pass of this engine: what it reports, and what the pass must report then.
+"""A dry run before each pass of this engine, whose report must equal the pass's.
 
-Also what a pass is about to meet, counted in the files by another way than the cleaner's.
+Also counts the cases that a pass will meet, from the files and independently of the cleaner.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ MISLED = "Kafka maps a committed batch as if aborted"
 
 @dataclass(frozen=True)
 class Expected:
-    """What a pass must report, and what it meets."""
+    """The expected report of a pass, and the cases it meets."""
 
     report: CleanerStats
     records: int
-    """Of its source batches."""
+    """Records of its source batches."""
 
     kinds: Counter[str]
 
@@ -85,11 +85,11 @@ class Rehearsal:
 
     @property
     def misled_kafka(self) -> bool:
-        """Whether Kafka's passes may have come out differently for `misleads_kafka`."""
+        """Whether results of Kafka's passes may differ because of `misleads_kafka`."""
         return any(MISLED in each.kinds for each in self.expected)
 
     def ends_emptied(self, folder: Path) -> bool:
-        """Tell whether a pass has kept, at the end of its round, a batch without records.
+        """Return whether a pass kept a batch without records at the end of its round.
 
         Kafka 4.4.0 keeps it only where it ends at the high watermark (KAFKA-20452).
         """
@@ -102,7 +102,7 @@ class Rehearsal:
         )
 
     def check(self, place: str, number: int, stats: CleanerStats) -> Counter[str]:
-        """Compare a pass with its dry run; return what it met.
+        """Compare a pass with its dry run; return the cases it met.
 
         Raises
         ------
@@ -155,7 +155,7 @@ def _headers(folder: Path) -> Iterator[tuple[int, BatchHeader]]:
 
 
 def _meets(headers: list[BatchHeader], now_ms: int) -> Counter[str]:
-    """Count what stands at its horizon, or just before it."""
+    """Count records at their horizon, or just before it."""
     kinds: Counter[str] = Counter()
     for header in headers:
         if not (header.has_delete_horizon and header.record_count):
@@ -169,7 +169,7 @@ def _meets(headers: list[BatchHeader], now_ms: int) -> Counter[str]:
 
 
 def _meets_full_map(headers: list[BatchHeader], end_offset: int) -> Counter[str]:
-    """Tell where a map was full: what it speaks for ends at `end_offset`."""
+    """Return whether a map was full: it covers the log up to `end_offset`."""
     kinds = Counter({"map full": 1})
     undecided: set[int] = set()
     for header in headers:
@@ -185,11 +185,11 @@ def _meets_full_map(headers: list[BatchHeader], end_offset: int) -> Counter[str]
 
 
 def misleads_kafka(log: Log, first_dirty_offset: int, upper_bound_offset: int) -> bool:
-    """Tell whether Kafka, building its map, takes a committed batch for an aborted one.
+    """Return whether Kafka treats a committed batch as aborted while it builds its map.
 
-    Kafka takes over every aborted transaction of the index of the segment in which the dirty
-    range begins, also those that ended below it, and goes on to the next abort marker of the
-    producer. It reads from where the offset index points to.
+    Kafka uses every aborted transaction in the index of the segment in which the dirty range
+    begins, including those that ended below it, up to the producer's next abort marker. It reads
+    from the position in the offset index.
     """
     start = log.segments.from_offset(first_dirty_offset)[0]
     ended = {

@@ -21,7 +21,7 @@ CONFIG = {
 
 
 def _replica(broker: int, path: Path) -> Written:
-    """Let a cluster go through leader moves, lost power, divergence, deletion and cleaning."""
+    """Run a cluster through leader moves, power loss, divergence, deletion and cleaning."""
     clock = VirtualClock(START_MS)
     with Cluster(brokers=3, clock=clock, data_dir=path, seed=1) as cluster:
         cluster.create_topic(TOPIC, replication_factor=3, configs=CONFIG)

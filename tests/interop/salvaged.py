@@ -1,4 +1,4 @@
-"""What `salvage` makes of damaged logs: directories that Kafka's classes open as they are."""
+"""Directories that `salvage` writes from damaged logs; Kafka's classes open them unchanged."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Damage = Callable[[Path], None]
 
 
 def _flip(folder: Path) -> None:
-    """A batch in the middle of the log."""
+    """Flip a bit of a batch in the middle of the log."""
     log = sorted(folder.glob("*.log"))[1]
     data = bytearray(log.read_bytes())
     data[70] ^= 1

@@ -1,9 +1,9 @@
-"""A simulation beside Kafka: the same appends, at the same moments, through Kafka's own classes.
+"""A simulation against Kafka: the same appends at the same times in Kafka's own classes.
 
-What a simulated partition lives through is written down: each append as the bytes that it left,
-each pass and each removal with its moment. Kafka's log and cleaner go through the same days; after
-each of them the segments of both must be equal to the byte. Kafka is also asked for retention one
-round before each removal, and its cleaner manager's own numbers must say that each pass was due.
+The events of a simulated partition are recorded: each append with its bytes, each pass and each
+removal with its time. Kafka's log and cleaner replay the same days; after each day the segments of
+both must be equal to the byte. Kafka must not delete one retention round before each removal, and
+its cleaner manager must consider each pass due.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ RETAIN: dict[str, Any] = {"op": "retain"}
 
 @dataclass
 class Day:
-    """One day: the turns that end with a pass, what came after the last, and how it ended."""
+    """One day: the actions before each pass, the actions after the last, and the final state."""
 
     start_ms: int
     turns: list[list[dict[str, Any]]] = field(default_factory=list)
@@ -143,7 +143,7 @@ def live(tree: dict[str, Any]) -> tuple[Diary, Scenario]:
 
 
 def follow(diary: Diary, scenario: Scenario, judge: Judge, scratch: Path) -> int:
-    """Let Kafka live through the same days; return how many were compared.
+    """Replay the days with Kafka; return the number of compared days.
 
     Raises
     ------

@@ -1,8 +1,8 @@
-"""Random logs, told as lists of operations that Kafka and this engine can both carry out.
+"""Random logs as lists of operations that Kafka and this engine can both execute.
 
-`story(seed)` gives the same story for the same seed on every machine. A story has rounds: one of
-the two engines appends, then both clean, in sittings. What a story varies is in `Story` and in
-the small choosers below; who sends what is in `tests.interop.clients`.
+`story(seed)` is the same for the same seed on every machine. A story has rounds: one of the two
+engines appends, then both clean, in sittings. `Story` and the small choosers below define the
+variations; `tests.interop.clients` defines the producers.
 """
 
 from __future__ import annotations
@@ -58,11 +58,11 @@ STOPS = {
 
 @dataclass
 class Sitting:
-    """The log is opened by both, cleaned once or several times, and closed cleanly."""
+    """Both engines open the log, clean it once or several times, and close it cleanly."""
 
     start_ms: int
     turns: list[list[Operation]]
-    """What both do before each pass."""
+    """The actions of both before each pass."""
 
     stop: str | None = None
     """How the log was left before: one of `STOPS`, or None for a clean close."""
@@ -73,7 +73,7 @@ class Round:
     """Something is appended by one engine, time passes, and both clean."""
 
     builder: str
-    """Who appends: `kafka` or `ours`."""
+    """The appending engine: `kafka` or `ours`."""
 
     start_ms: int
     operations: list[Operation]
@@ -92,23 +92,23 @@ class Story:
     topic: str
     config: dict[str, str]
     fill_config: dict[str, str]
-    """In force during the first round's appends."""
+    """The configuration during the first round's appends."""
 
     clean_config: dict[str, str]
-    """In force while cleaning."""
+    """The configuration while cleaning."""
 
     dedupe_bytes: int
     load_factor: float
     io_buffer_bytes: int
     compressed: bool
-    """Whether some batches are; then no sitting has several turns, since the engines may go on
-    with other sizes after the first."""
+    """Whether some batches are compressed; then no sitting has several turns, since the engines may
+    continue with different sizes after the first."""
 
     rounds: list[Round] = field(default_factory=list)
 
     @property
     def title(self) -> str:
-        """What is special about it, for reports."""
+        """A short description for reports."""
         return (
             f"seed {self.seed}: {'compressed, ' if self.compressed else ''}"
             f"{len(self.rounds)} rounds, {self.dedupe_bytes // 24} slots at {self.load_factor}, "
@@ -117,7 +117,7 @@ class Story:
 
 
 def story(seed: int, *, plain: bool = False) -> Story:
-    """Tell the story of a seed.
+    """Generate the story of a seed.
 
     Parameters
     ----------
@@ -129,7 +129,7 @@ def story(seed: int, *, plain: bool = False) -> Story:
     shape = SHAPES[rng.choices((0, 1, 2, 3), (5, 5, 2, 1))[0]]
     config = _config(rng, shape)
     unkeyed = rng.random() < 0.12
-    # Batches may be larger than what the topic would take by now.
+    # Batches may be larger than the topic's current limit.
     shrunk = {"max.message.bytes": "100"} if rng.random() < 0.1 else {}
     told = Story(
         seed=seed,
@@ -172,7 +172,7 @@ def _config(rng: random.Random, shape: Shape) -> dict[str, str]:
 
 
 class _Teller:
-    """Fills a story's rounds; keeps count of offsets, so that batches may carry their own."""
+    """Fills a story's rounds; counts offsets, so that batches may have explicit ones."""
 
     def __init__(
         self, rng: random.Random, shape: Shape, told: Story, *, unkeyed: bool, plain: bool
@@ -196,7 +196,7 @@ class _Teller:
         self.clients = Clients(rng, (Codec.NONE, *codecs)) if rng.random() < 0.8 else None
         self.may_lack_keys = False
         self.alone = False
-        """Whether one engine appends, and may so compress."""
+        """Whether only one engine appends, and so may compress."""
 
     def tell(self) -> None:
         for number in range(self.rng.randint(2, 4)):
@@ -213,7 +213,7 @@ class _Teller:
                 )
             )
 
-    # -- what one engine does ------------------------------------------------------------
+    # -- operations of one engine --------------------------------------------------------
 
     def _round(self, number: int) -> list[Operation]:
         low, high = self.shape.batches
@@ -250,7 +250,7 @@ class _Teller:
         self.now_ms += ms
         return {"op": "advance", "ms": ms}
 
-    # -- what both do --------------------------------------------------------------------
+    # -- operations of both --------------------------------------------------------------
 
     def _sitting(self) -> Sitting:
         rng = self.rng
@@ -273,10 +273,10 @@ class _Teller:
             self.clients.forget()
 
     def _before_pass(self, *, first: bool = False) -> list[Operation]:
-        """Tell of retention and deletions, of something written, and of time that passes.
+        """Add retention, deletions, an append, or elapsed time.
 
-        Only the files that a sitting begins with have the same dates on both sides, and dates
-        count where no record has a time.
+        Only the files at the start of a sitting have the same dates on both sides, and dates matter
+        where no record has a timestamp.
         """
         rng = self.rng
         operations: list[Operation] = []
@@ -300,12 +300,12 @@ class _Teller:
         return operations
 
     def _reach_horizon(self) -> list[Operation]:
-        """Wait for what the last pass let live to expire, or for a moment beside."""
+        """Wait until tombstones kept by the last pass expire, or nearly so."""
         horizon_ms = self.cleaned_ms + int(self.told.config["delete.retention.ms"])
         ms = horizon_ms + self.rng.choice((-1, 0, 0, 1)) - self.now_ms
         return [self._advance(ms)] if ms > 0 else []
 
-    # -- what is written -----------------------------------------------------------------
+    # -- appended data -------------------------------------------------------------------
 
     def _produce(self) -> list[Operation]:
         assert self.clients is not None
@@ -350,7 +350,7 @@ class _Teller:
         return [operation]
 
     def _replicate(self) -> list[Operation]:
-        """What a follower of a compacted log gets: gaps inside, between and after batches."""
+        """Append as a follower of a compacted log: with gaps inside, between and after batches."""
         batches = []
         if self.rng.random() < 0.2:
             self.epoch += self.rng.randint(1, 3)
@@ -378,7 +378,7 @@ class _Teller:
         ]
 
     def _records(self, room: int | None = None) -> list[Record]:
-        """At least one record, and no more than fit a segment."""
+        """At least one record, and at most as many as fit into a segment."""
         left = (self.segment_bytes if room is None else room) - 61
         records: list[Record] = []
         for _ in range(self.rng.randint(1, self.shape.batch_records)):
@@ -436,7 +436,7 @@ _WRITES: Mapping[str, Callable[[_Teller], list[Operation]]] = {
     "end": _Teller._end,
     "end_nothing": _Teller._end_nothing,
 }
-"""How each kind of write is made."""
+"""Generator of each kind of write."""
 
 
 def _wire(record: Record) -> list[Any]:

@@ -1,7 +1,7 @@
-"""Kafka's StandardAuthorizer decides the same about random ACLs, requests and filters.
+"""Kafka's StandardAuthorizer makes the same decisions for random ACLs, requests and filters.
 
 A case has a few ACLs over names that are prefixes of each other, so that literal, prefixed and
-wildcard patterns, allowing and denying ones, meet at the same resource.
+wildcard patterns, allowing and denying ones, apply to the same resource.
 """
 
 import json
@@ -61,7 +61,7 @@ def some_filter(rng, types, operations):
 
 
 def case(seed):
-    """Return an authorizer and what is asked of it."""
+    """Return an authorizer and the requests to it."""
     rng = random.Random(seed)
     types = rng.sample(TYPES, rng.choice((1, 1, 2, len(TYPES))))
     operations = rng.sample(OPERATIONS, rng.choice((1, 3, len(OPERATIONS))))
@@ -70,7 +70,7 @@ def case(seed):
         super_users=rng.choice(((), (), ("User:bob", "Group:ann"))),
         allow_everyone_if_no_acl_found=rng.random() < 0.3,
     )
-    # Nobody is called User:*, which Kafka 4 cannot decide about.
+    # No principal is User:*, for which Kafka 4 cannot decide.
     whom = (PRINCIPALS[0], *(each for each in PRINCIPALS if each != "User:*"))
     asked = [
         (

@@ -1,7 +1,7 @@
-"""The closed list of the cleaner: what Kafka's does otherwise than this engine's, seen in Kafka.
+"""The closed list of the cleaner: differences between Kafka's cleaner and this one.
 
 Each test shows one entry of docs/COMPATIBILITY.md on both sides. If a test fails, that page is
-wrong: Kafka or this engine does something else by now.
+wrong: the behavior of Kafka or of this engine has changed.
 """
 
 import base64
@@ -91,10 +91,10 @@ def _values(folder, key):
 
 
 def test_a_deleted_key_comes_back_in_kafka(judge, scratch):
-    """The map is full after two keys, behind an abort and before a tombstone of its producer.
+    """The map is full after two keys, after an abort and before a tombstone of its producer.
 
-    The second pass begins there. Kafka takes the tombstone for a part of the aborted transaction
-    and does not map it; the third pass drops it, and the value it deleted is still there.
+    The second pass begins there. Kafka treats the tombstone as part of the aborted transaction and
+    does not map it; the third pass drops it, and the value it deleted is still in the log.
     """
     operations = [
         _put(b"k", b"v"),

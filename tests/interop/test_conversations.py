@@ -1,4 +1,4 @@
-"""The listener beside running Kafka brokers: the same requests, the same answers."""
+"""The listener and running Kafka brokers: equal responses to equal requests."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def kafka(request, tmp_path_factory):
 
 
 def told(kafka, scratch, seeds, say):
-    """Tell histories to both; return what was told."""
+    """Run histories on both; return the numbers."""
     release, broker = kafka
     with our_broker(scratch / "ours") as ours:
         tally, closed = converse(release, broker.bootstrap, ours, seeds)
@@ -49,7 +49,7 @@ def test_five_hundred_histories_are_answered_as_kafka_answers_them(kafka, scratc
 
 
 def epochs_to_their_end(bootstrap):
-    """Return what a transactional id is told about its last epochs; ids as of the first one."""
+    """Return the responses to a transactional id for its last epochs; ids relative to the first."""
     warm_up(Side("", bootstrap))
     caller = Caller(bootstrap)
     fields = {"transactional_id": "worn", "transaction_timeout_ms": 60_000}

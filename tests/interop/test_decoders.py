@@ -1,4 +1,4 @@
-"""The decoders of `dump` beside Kafka's own tool: random records of its own topics."""
+"""The decoders of `dump` against Kafka's own tool: random records of its internal topics."""
 
 import os
 import subprocess
@@ -31,7 +31,7 @@ pytestmark = pytest.mark.interop
 
 
 def test_share_groups_are_told_as_by_the_tool_of_kafka_4(kafka4, tmp_path, monkeypatch):
-    """The tool of 3.9.2 does not know them yet."""
+    """The tool of 3.9.2 does not support them yet."""
     (classes,) = (
         part.partition("=")[2] for part in build(KAFKA_4) if part.startswith(DUMP_TOOL_CLASSES)
     )

@@ -1,7 +1,7 @@
-"""The closed list: what Kafka does otherwise than this engine, seen in Kafka itself.
+"""The closed list: differences between Kafka and this engine, shown in Kafka itself.
 
 Each test shows one entry of docs/COMPATIBILITY.md on both sides. If a test fails, that page is
-wrong: Kafka or this engine does something else by now.
+wrong: the behavior of Kafka or of this engine has changed.
 """
 
 import base64
@@ -37,7 +37,7 @@ CONFIG = {
 
 @pytest.fixture
 def pair(judge, scratch):
-    """Both engines with an empty log open, each in a directory of its own."""
+    """Both engines with an open empty log, each in its own directory."""
     lives = KafkaLive(judge, scratch / "kafka"), OurLive(scratch / "ours")
     for live in lives:
         live.open(CONFIG, START_MS, Left())
@@ -81,7 +81,7 @@ def test_a_refused_append_leaves_its_epoch_behind_in_kafka(pair):
 
 
 def test_kafka_indexes_transactions_that_begin_after_the_marker_in_the_same_append(pair):
-    """Of the same append; Kafka's recovery writes what this engine writes at once."""
+    """In the same append; Kafka's recovery writes the same index as this engine does at once."""
     batches = data_batch(0, 1, 5) + abort(2, 5) + data_batch(8, 9, 6)
     entries = []
     for live in pair:
@@ -102,7 +102,7 @@ def test_closing_leaves_deleted_files_behind_in_kafka(pair):
 
 
 def test_kafka_keeps_for_a_while_what_loading_drops(pair):
-    """Here it goes at once, durably, before the segment that is damaged is cut."""
+    """Here it is removed at once, durably, before the damaged segment is cut."""
     dropped = []
     for live in pair:
         for _ in range(20):
@@ -164,7 +164,7 @@ def test_a_producer_that_comes_back_to_an_epoch_within_one_append_in_kafka(pair)
 
 
 def test_a_producer_that_comes_back_to_an_epoch_within_a_segment_that_is_replayed(pair):
-    """Kafka takes in a segment at once; what it knew of the producer while it ran was other."""
+    """Kafka replays a whole segment at once; its state while running was different."""
     before, after = [], []
     for live in pair:
         _replicate(live, data_batch(0, 1, 5))
@@ -181,7 +181,7 @@ def test_a_producer_that_comes_back_to_an_epoch_within_a_segment_that_is_replaye
 
 
 def test_kafka_does_not_replay_what_a_truncation_leaves_if_it_knows_no_producer(pair):
-    """The transaction whose marker was cut off is open, but only here."""
+    """The transaction whose marker was truncated is open, but only here."""
     found = []
     for live in pair:
         for batches in (data_batch(0, 1, 5), commit(2, 5)):
@@ -212,7 +212,7 @@ def test_both_refuse_a_log_that_contradicts_itself(pair):
 
 
 def test_kafka_loses_the_time_of_what_a_truncation_leaves_after_a_start(pair):
-    """If no entry of the time index stays: it looks for the largest only if it knows one."""
+    """If no entry of the time index remains: it searches for the largest only if it has one."""
     closed = []
     for live in pair:
         for offset, timestamp in enumerate((1000, 2000)):
@@ -225,7 +225,7 @@ def test_kafka_loses_the_time_of_what_a_truncation_leaves_after_a_start(pair):
 
 
 def test_kafka_answers_the_log_end_where_a_transaction_is_open_and_nothing_follows(kafka3, scratch):
-    """3.9.2 looks for the batch at the log start, of which a truncation left none."""
+    """3.9.2 searches for the batch at the log start, which a truncation removed."""
     found = []
     for live in (KafkaLive(kafka3, scratch / "kafka"), OurLive(scratch / "ours")):
         live.open(CONFIG, START_MS, Left())
@@ -238,7 +238,7 @@ def test_kafka_answers_the_log_end_where_a_transaction_is_open_and_nothing_follo
 
 
 def test_another_version_in_the_transaction_index(pair):
-    """3.9.2 looks at half of the field, 4.4.0 gives the directory up, this engine builds anew."""
+    """3.9.2 reads half of the field, 4.4.0 fails the directory, this engine rebuilds the index."""
     kafka, ours = pair
     batches = base64.b64encode(data_batch(0, 1, 5) + abort(2, 5)).decode()
     for live in pair:
@@ -279,7 +279,7 @@ def test_kafka_cannot_open_a_log_with_a_damaged_epoch_checkpoint(pair):
 
 
 def test_kafka_keeps_entries_beyond_the_end_of_an_open_index(pair):
-    """What truncation took away stays in the file; here the file is zero behind its entries."""
+    """Truncated entries stay in the file; here the file is zero after its entries."""
     tails = []
     for live in pair:
         for _ in range(4):
@@ -292,7 +292,7 @@ def test_kafka_keeps_entries_beyond_the_end_of_an_open_index(pair):
 
 
 def test_kafka_makes_the_index_of_a_swap_that_has_none(pair):
-    """An empty one, full by its looks, which nothing replaces; here it is built from the data."""
+    """An empty index that looks full and is never replaced; here it is built from the data."""
     sizes = []
     for live in pair:
         for _ in range(12):
@@ -329,7 +329,7 @@ def test_kafka_splits_no_overflowed_segment_after_a_clean_stop(judge, scratch):
 
 
 def test_kafka_keeps_an_overflowed_segment_that_it_splits_while_loading_it(judge, scratch):
-    """If its first batch lies above its base: it looks for it among the segments loaded so far."""
+    """If its first batch is above its base: Kafka searches for it among the loaded segments."""
     written = overflowed(scratch / "log", 7, 2**31 + 9, indexed=False, clean=True)
     theirs = judge.ask(
         "judge", written.path, written.topic, config=written.config, dump=False, records=False
@@ -342,7 +342,7 @@ def test_kafka_keeps_an_overflowed_segment_that_it_splits_while_loading_it(judge
 
 
 def test_kafka_4_reads_committed_records_up_to_below_the_log_start(kafka4, scratch):
-    """The log start lies inside a batch of an open transaction: 4.4.0 takes the batch's base."""
+    """The log start is inside a batch of an open transaction: 4.4.0 uses the batch's base."""
     kafka, ours = KafkaLive(kafka4, scratch / "kafka"), OurLive(scratch / "ours")
     encoded = base64.b64encode(data_batch(0, 5, 5)).decode()
     found = []

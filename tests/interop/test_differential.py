@@ -1,7 +1,7 @@
-"""Random logs through Kafka's cleaner and ours: nothing may differ beyond the closed list.
+"""Random logs through Kafka's cleaner and this one: no difference beyond the closed list.
 
-30 logs for each run and 500 in the long profile, every pass of each compared to the byte after a
-dry run of it; what may differ is in the README beside this file.
+30 logs for each run and 500 in the long profile, every pass compared to the byte after its dry run;
+the README in this directory lists allowed differences.
 """
 
 import os
@@ -25,16 +25,16 @@ BROKER_SEEDS = range(300, 310)
 BROKER_MAP_BYTES = 1024 * 1024 + 24
 
 KINDS = {
-    # what producers and others write
+    # appends by producers and others
     "append", "replicate", "roll", "advance", "leader_epoch", "record headers",
     "idempotent data", "idempotent data of a new epoch",
     "transactional data", "transactional data of a new epoch",
     "commit", "abort", "abort by a new epoch", "empty commit", "empty abort",
     "gzip", "snappy", "lz4", "zstd", "LogAppendTime",
-    # what happens between passes
+    # operations between passes
     "delete_before", "retain", "segments deleted", "expire", "producer expired",
     "checkpoint lowered", *STOPS,
-    # what passes meet
+    # cases in passes
     "compact", "compact,delete", "pass without a restart", "transaction open over a pass",
     "map full", "map full inside a batch", "map full inside a transaction",
     "tombstones at the horizon", "tombstones 1 ms before the horizon",
@@ -47,7 +47,7 @@ LONG_SEEDS = range(int(os.environ.get("LOGSTORE_DIFFERENTIAL_SEEDS", "500")))
 
 @pytest.fixture(scope="module")
 def total(say):
-    """A sum over the module's stories."""
+    """The sum over the module's stories."""
     tally = Tally()
     yield tally
     say(f"differential: {tally}")
@@ -66,7 +66,7 @@ def test_kafka_4_cleans_the_same(seed, kafka4, scratch, row, total):
 
 
 def test_the_logs_leave_nothing_out(total):
-    """Every kind of write, of pass and of fate came up, and Kafka nearly always went along."""
+    """Every kind of write, pass and fate is covered, and Kafka almost always agreed."""
     if total.stories < len(SEEDS) + len(KAFKA_4_SEEDS):
         pytest.skip("only some of the logs were cleaned")
     assert set(+total.kinds) >= KINDS
@@ -78,7 +78,7 @@ def test_the_logs_leave_nothing_out(total):
 
 @pytest.mark.parametrize("seed", WRITE_SEEDS)
 def test_both_append_the_same(seed, judge, scratch, row):
-    """The same operations by both engines give the same files, if no codec is in play."""
+    """The same operations by both engines write the same files if no codec is involved."""
     row("random logs appended to by both, to the byte", judge)
     told = story(seed, plain=True)
     directories = scratch / "kafka", scratch / "ours"
@@ -101,7 +101,7 @@ def test_the_broker_cleans_as_far_as_kafka(seed, kafka3, scratch, row):
     row("whole cleanings by the broker, all passes, with the checkpoint", kafka3)
     told = story(seed, plain=True)
     config = told.config | {"min.compaction.lag.ms": "0"}
-    # A broker wants more than 1 MiB for its map; the load factor then makes it small.
+    # A broker requires more than 1 MiB for its map; the load factor then makes it small.
     keys = int(told.dedupe_bytes // 24 * told.load_factor)
     load_factor = min(1.0, (keys + 0.5) / (BROKER_MAP_BYTES // 24))
     cleaner = {
@@ -137,7 +137,7 @@ def test_the_broker_cleans_as_far_as_kafka(seed, kafka3, scratch, row):
 
 
 def _dry_run(data_dir, topic, now_ms, cleaner):
-    """Run dry over files that may not be written; nothing on the disk may change."""
+    """Dry-run over read-only files; nothing on disk may change."""
     before = contents(data_dir)
     with engine.open_broker(data_dir, topic, {}, now_ms, cleaner, read_only=True) as broker:
         report = broker.clean(topic, force=True, dry_run=True)

@@ -1,4 +1,4 @@
-"""`logstore dump` beside Kafka's own tool: every golden file, and damaged ones."""
+"""`logstore dump` against Kafka's own tool: every golden file, and damaged ones."""
 
 import struct
 
@@ -28,7 +28,7 @@ FLAGS = {
 
 
 def both(flags, files, directory):
-    """Return what Kafka's tool says, and our lines with their streams."""
+    """Return the output of Kafka's tool, and this engine's lines with their streams."""
     try:
         said = kafka_dump(flags, files, directory)
     except Unavailable as error:
@@ -67,7 +67,7 @@ def test_all_golden_files(flags, monkeypatch):
     said, lines = both(flags, files, ROOT)
     assert text(lines, Stream.OUTPUT) == said.output
     assert not text(lines, Stream.FAILURE)
-    # Among several files the tool's reports come in the order of a hash table.
+    # With several files the tool's reports have the order of a hash table.
     ours = sorted(text(lines, Stream.REPORT).splitlines())
     assert ours == sorted(said.reports.splitlines())
 

@@ -1,4 +1,4 @@
-"""Batches sent into the transaction of another producer: what Kafka answers, and what we do."""
+"""Batches sent into another producer's transaction: Kafka's responses and this engine's."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ EPOCH = "INVALID_PRODUCER_EPOCH"
 
 
 def until(ask, code_of):
-    """Ask until the answer has no error: a broker that has just started may need some time."""
+    """Repeat until there is no error: a broker that has just started may not be ready."""
     for _ in range(ATTEMPTS_MAX):
         answer = ask()
         if code_of(answer) == 0:

@@ -1,8 +1,8 @@
 """Kafka's own classes read every record that the group coordinator writes.
 
-`kafka-dump-log --offsets-decoder` parses keys and values with Kafka's generated messages and tells
-each as JSON, subscriptions and assignments too. What it tells of a story of consumers is compared
-with what the broker itself says of its groups.
+`kafka-dump-log --offsets-decoder` parses keys and values with Kafka's generated messages and prints
+them as JSON, with subscriptions and assignments. Its output for a history of consumers is compared
+with the broker's own description of its groups.
 """
 
 import json
@@ -24,7 +24,7 @@ RECORD = re.compile(r"\| offset: (\d+) .*? key: (\{.*?\}\}) payload: (.*)")
 
 
 def told_by_kafka(folder):
-    """Return key and value of every record of data, as Kafka's decoder tells them."""
+    """Return key and value of every data record, as Kafka's decoder prints them."""
     files = sorted(str(path) for path in folder.glob("*.log"))
     try:
         said = kafka_dump(["--offsets-decoder", "--print-data-log"], files, folder)
@@ -50,7 +50,7 @@ def newest(told, kind):
 
 
 def story(broker, rng):
-    """Let consumers of two groups come, read, commit, leave and crash; and a producer commit."""
+    """Let consumers of two groups join, read, commit, leave and crash, and a producer commit."""
     strategies = ("range", "roundrobin", "sticky", "cooperative-sticky")
     consumers = []
     producer = broker.producer(transactional_id="x")

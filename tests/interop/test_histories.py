@@ -1,7 +1,7 @@
-"""Retention, delete-records, truncation, config changes and stops: Kafka's log and ours, alike.
+"""Retention, delete-records, truncation, config changes and stops: Kafka's log equals this one.
 
-30 histories for each run and 500 in the long profile, each step of each compared to the byte;
-what may differ is in the README beside this file.
+30 histories for each run and 500 in the long profile, each step compared to the byte; the README in
+this directory lists allowed differences.
 """
 
 import os
@@ -23,7 +23,7 @@ ROW = "random histories: retention, delete-records, truncation, stops; each step
 
 @pytest.fixture(scope="module")
 def total(say):
-    """A sum over the module's histories."""
+    """The sum over the module's histories."""
     tally = Tally()
     yield tally
     say(f"histories: {tally}")
@@ -42,7 +42,7 @@ def test_kafka_4_lives_the_same(seed, kafka4, scratch, row, total):
 
 
 def test_the_histories_leave_nothing_out(total):
-    """Every kind of operation and of damage came up, and Kafka went along to the end."""
+    """Every kind of operation and damage is covered, and Kafka agreed to the end."""
     if total.histories < len(SEEDS) + len(KAFKA_4_SEEDS):
         pytest.skip("only some of the histories were lived")
     assert set(total.operations) == OPERATIONS

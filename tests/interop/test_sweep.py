@@ -1,6 +1,6 @@
-"""Each client at a listener: every action, with all versions and with the fewest, and what is left.
+"""Each client at a listener: every action, with all versions and with the fewest.
 
-The programs all run before the first test, some side by side; a test looks up its part.
+The programs all run before the first test, some concurrently; a test reads its part.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.interop
 
 @pytest.fixture(scope="module")
 def swept():
-    """Return a function that gives what came of a sweep."""
+    """Return a function that returns the result of a sweep."""
     home = Path(tempfile.mkdtemp(prefix="interop-", dir=fast_scratch()))
     results = sweeps(CLIENTS, home)
 

@@ -1,4 +1,4 @@
-"""Brokers side by side over the wire, with few messages: figures for all, and what each serves."""
+"""Brokers compared over the wire with few messages: figures for all, and features of each."""
 
 import pytest
 
@@ -12,7 +12,7 @@ from tests.support.interop.judge import Unavailable
 pytestmark = pytest.mark.interop
 
 PATIENCE_S = 120
-"""Cleaners look ten times a second; only one that never comes takes so long."""
+"""Timeout for cleaners, which check ten times a second."""
 
 NOT_SO = {
     "logstore-memory": set(),
@@ -21,7 +21,7 @@ NOT_SO = {
     "kfake": {"log_start", "horizon"},
     "mock": set(TRUTHS),
 }
-"""Truths that do not hold, by broker: none of Kafka's, so they are what Kafka does."""
+"""Truths that do not hold, by broker; all hold for Kafka."""
 
 INSIDE = {"logstore-memory", "kfake", "mock"}
 """Brokers that can be started in a running process."""

@@ -1,4 +1,4 @@
-"""Other people's clients at work on the listener, and what Kafka says of the directory after."""
+"""Third-party clients on the listener, and Kafka's check of the directory afterwards."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FIXTURE_SETTINGS = {
     "group.min.session.timeout.ms": "1000",
     "group.initial.rebalance.delay.ms": "0",
 }
-"""Of the broker that kafka-python's fixtures start."""
+"""Settings of the broker that kafka-python's fixtures start."""
 
 KNOWN_TO_FAIL = {
     "test_describe_metadata_quorum": "there is no quorum of controllers",
@@ -32,12 +32,12 @@ KNOWN_TO_FAIL = {
 
 @pytest.mark.parametrize("release", RELEASES, ids=lambda release: release.profile)
 def test_javas_clients_work_on_it_and_kafka_takes_the_directory_over(release, scratch, say):
-    """Producers of every codec, transactions, groups, deletions; then Kafka itself goes on."""
+    """Producers of every codec, transactions, groups, deletions; then Kafka itself continues."""
     try:
         kafka = RealBroker.of(release, scratch / "kafka")
     except Unavailable as error:
         unavailable(error)
-    # A directory that Kafka formatted, so that it takes it back.
+    # A directory formatted by Kafka, so that Kafka accepts it again.
     with kafka:
         kafka.traffic(seed=5, rounds=2)
         kafka.stop()
@@ -67,7 +67,7 @@ def test_javas_clients_work_on_it_and_kafka_takes_the_directory_over(release, sc
 
 @pytest.mark.timeout(900)
 def test_kafka_pythons_own_integration_tests_pass(scratch, say):
-    # As the broker that its fixtures start: topics come when asked for, ACLs can be written.
+    # As the broker of its fixtures: topics are created automatically, ACLs can be written.
     authorizer = Authorizer(allow_everyone_if_no_acl_found=True)
     with (
         Broker(scratch / "data", broker_config=FIXTURE_SETTINGS) as broker,

@@ -1,4 +1,4 @@
-"""Generated workloads as directories for Kafka to judge: what `workload generate` writes."""
+"""Generated workloads as directories for Kafka to judge, written by `workload generate`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The sweep through kafka-python, of version 2 or 3, whichever can be imported."""
+"""The sweep through kafka-python 2 or 3, whichever is installed."""
 
 from __future__ import annotations
 

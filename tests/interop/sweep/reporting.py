@@ -1,7 +1,7 @@
-"""What the sweep's programs in Python share: one line of JSON on standard output for each action.
+"""Shared code of the sweep's Python programs: one line of JSON for each action.
 
-A line has `action` and either `seen`, what the client was told, or `failed`, or `absent` where the
-client has no such call. What is written is in `tests/support/interop/sweep.py`.
+A line has `action` and either `seen` with the client's result, or `failed`, or `absent` if the
+client has no such call. `tests/support/interop/sweep.py` defines the data.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 WITHIN_S = 60
-"""For one call, and for one thing to come about; much more than it takes."""
+"""Timeout of a call or a condition, much longer than it takes."""
 
 
 class Absent(Exception):
@@ -26,7 +26,7 @@ Action = Callable[[], Any]
 
 
 def report(actions: Mapping[str, Action]) -> None:
-    """Do one action after another and print what each has seen."""
+    """Execute one action after another and print the result of each."""
     for name, action in actions.items():
         try:
             line: dict[str, Any] = {"seen": action()}
