@@ -1,7 +1,7 @@
-"""Chromium without a window: found, started, watched, judged by axe's rules, photographed.
+"""Headless Chromium: find, start and watch it, check pages with axe, take screenshots.
 
-A page that is watched asks nobody but its own origin and has nothing to complain about: any other
-request, any error or warning of its console, any error of its scripts is a finding.
+A watched page may send requests to its own origin only and may not report problems: any other
+request, any error or warning on its console, and any script error is a finding.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ ARGUMENTS = (
     "--disable-sync",
 )
 WIDTHS = (380, 1280, 2560)
-"""A phone, a window on a desk, a large screen; in CSS pixels."""
+"""Widths of a phone, a desktop window and a large screen, in CSS pixels."""
 
 HEIGHTS = {380: 800, 1280: 900, 2560: 1440}
 TIMEOUT_MS = 120_000
-"""Of a single step. No test is about it: a slow machine needs its time, a hang is a finding."""
+"""Timeout of a single step, generous for slow machines; only a hang exceeds it."""
 
 
 class ChromiumMissingError(Exception):
-    """This machine has no Chromium, or not what drives it; the message says what is missing."""
+    """Chromium or its driver is not installed; the message names the missing part."""
 
 
 @contextmanager
@@ -66,7 +66,7 @@ def chromium() -> Iterator[Browser]:
 
 
 class Watch:
-    """Findings about the pages of one browser context, from when it was made.
+    """Findings about the pages of one browser context since its creation.
 
     Attributes
     ----------
@@ -86,7 +86,7 @@ class Watch:
         context.on("page", lambda page: page.on("websocket", lambda ws: self._asked(ws.url)))
 
     def allow(self, url: str) -> None:
-        """Let pages ask the origin of `url`."""
+        """Allow requests to the origin of `url`."""
         self._origins.add(_origin(url))
 
     def expect(self, *parts: str) -> None:
@@ -97,12 +97,12 @@ class Watch:
         self.forgive(*parts)
 
     def forgive(self, *parts: str) -> None:
-        """Take findings out that have one of these texts, if there are any."""
+        """Remove findings that have one of these texts."""
         self.findings = [it for it in self.findings if not any(part in it for part in parts)]
 
     def _asked(self, url: str) -> None:
         self.requests.append(url)
-        # What these two name lies in the page itself.
+        # These two kinds are embedded in the page itself.
         if urlsplit(url).scheme not in ("data", "blob") and _origin(url) not in self._origins:
             self.findings.append(f"request to another origin: {url}")
 
@@ -118,9 +118,9 @@ def _origin(url: str) -> str:
 
 
 class Visitor:
-    """Pages of a browser, each in a context (cookies, storage) of its own, all of them watched.
+    """Watched browser pages, each in its own context (cookies, storage).
 
-    As a context manager it closes them, and raises an `AssertionError` about what was found.
+    As a context manager it closes the pages, and raises an `AssertionError` with the findings.
     """
 
     def __init__(self, browser: Browser) -> None:
@@ -138,7 +138,7 @@ class Visitor:
     def visit(
         self, url: str, *, width: int = 1280, origins: Sequence[str] = (), **context: Any
     ) -> Page:
-        """Open `url` in a new context; what is given beside are playwright's options for one."""
+        """Open `url` in a new context; other arguments are playwright's context options."""
         size = {"width": width, "height": HEIGHTS.get(width, 900)}
         made = self._browser.new_context(viewport=size, **context)
         made.set_default_timeout(TIMEOUT_MS)
@@ -151,7 +151,7 @@ class Visitor:
         return page
 
     def watch_of(self, page: Page) -> Watch:
-        """Return what watches the context of a page."""
+        """Return the watch of a page's context."""
         return next(watch for context, watch in self._contexts if context == page.context)
 
     def close(self) -> list[str]:
@@ -162,7 +162,7 @@ class Visitor:
 
 
 def breaches(page: Page) -> list[str]:
-    """Return what axe's rules find wrong with a page as it is, empty if nothing."""
+    """Return the violations of axe's rules on a page."""
     from axe_playwright_python.sync_playwright import Axe
 
     found = Axe().run(page).response["violations"]
@@ -174,7 +174,7 @@ def breaches(page: Page) -> list[str]:
 
 
 def overflow(page: Page) -> list[str]:
-    """Return what reaches out of the page sideways where a reader would have to scroll for it."""
+    """Return the elements that overflow the page horizontally and force the reader to scroll."""
     found: list[str] = page.evaluate(
         """() => {
         const width = document.documentElement.clientWidth;

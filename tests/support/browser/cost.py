@@ -1,8 +1,8 @@
 """Cost of an open page to the cleaner: `python -m tests.support.browser.cost [MIB] [ROUNDS]`.
 
-The same log is cleaned with nobody looking and with Chromium at the page, in turn, each time from a
-fresh copy. The cleaner's thread is measured by its own CPU time, which other programs disturb
-least; wall time is told beside it, and the CPU time that the page took in the same process.
+The same log is cleaned without a page and with Chromium showing it, in turn, each time from a fresh
+copy. The cleaner's thread is measured by its CPU time, which other programs disturb least; wall
+time and the page's CPU time in the same process are printed too.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The page of `logstore ui`, as tests and the scripts that photograph it go about it."""
+"""Navigation of the page of `logstore ui`, for tests and screenshots."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ if TYPE_CHECKING:
 
 
 def go(page: Page, place: str) -> Page:
-    """Go to a place of the page, as `#/t/users/0`, and wait until it shows what it asked for."""
+    """Go to a location of the page, such as `#/t/users/0`, and wait until it has loaded."""
     page.evaluate("place => { location.hash = place }", place)
     return settled(page)
 
 
 def settled(page: Page) -> Page:
-    """Wait until nothing of the page is being asked for."""
+    """Wait until the page has no request in progress."""
     page.wait_for_function(
         """() => document.querySelector('main h1')
         && !document.querySelector('main .loading, main [aria-busy=true]')"""

@@ -1,11 +1,11 @@
-"""A broker with something of everything on its page: for its tests and for its photographs."""
+"""A broker that fills every view of its page, for tests and screenshots."""
 
 from __future__ import annotations
 
 from logstore import Broker
 
 LONG = "Donaudampfschifffahrtsgesellschaftskapitaensstammdatenaenderungsprotokoll"
-"""A name as long as German ones are; in reach of Kafka's 249 characters."""
+"""A topic name of realistic length, below Kafka's limit of 249 characters."""
 
 PLACES = (
     "#/",

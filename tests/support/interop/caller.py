@@ -12,7 +12,7 @@ from tests.support.world.wire import Client
 
 
 class ClosedByPeer(Exception):
-    """The other side closed the connection instead of answering."""
+    """The other side closed the connection without a response."""
 
 
 def made(name: str, fields: Mapping[str, Any]) -> Message:
@@ -35,7 +35,7 @@ def _made(name: str, struct_name: str, fields: Mapping[str, Any]) -> Message:
 
 
 class Caller(Client):
-    """One connection to an address, whose requests may wait for their answers.
+    """A connection to an address, which may have several requests in flight.
 
     Parameters
     ----------

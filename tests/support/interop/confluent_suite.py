@@ -1,7 +1,7 @@
-"""confluent-kafka-python's integration tests, from a checkout, against a listener of ours.
+"""confluent-kafka-python's integration tests, from a checkout, against a listener.
 
-`make clients CONFLUENT=DIR` runs this module with DIR. It exits with 0 if all pass but those of
-`LEFT_OUT` and `FAILING`, else it names the others and exits with 1.
+`make clients CONFLUENT=DIR` runs this module with DIR. It exits with 0 if all pass except
+`LEFT_OUT` and `FAILING`; otherwise it names the others and exits with 1.
 """
 
 from __future__ import annotations
@@ -51,11 +51,11 @@ REQUIREMENTS = (
     "pytest-timeout",
     "requests",
 )
-"""Of its fixtures, which import every serializer; it pins none of them closely."""
+"""Requirements of its fixtures, which import every serializer; it pins none of them closely."""
 
 
 def _python(checkout: Path) -> Path:
-    """Return the interpreter of an environment that has the client we test with, made once."""
+    """Return the interpreter of an environment with the tested client, created once."""
     folder = Path(sys.prefix) / "confluent-suite"
     python = folder / "bin" / "python"
     trivup = sorted((checkout / "tests" / "trivup").glob("trivup-*.tar.gz"))
@@ -98,7 +98,7 @@ def run(checkout: Path) -> dict[str, str]:
 
 
 def surprises(outcomes: dict[str, str]) -> list[str]:
-    """Return a line for each test that did not end as `FAILING` says."""
+    """Return a line for each test whose result is not the one in `FAILING`."""
     found = []
     for test, outcome in outcomes.items():
         is_known = test in FAILING
@@ -110,7 +110,7 @@ def surprises(outcomes: dict[str, str]) -> list[str]:
 
 
 def main() -> int:
-    """Run, and print what there is to know of each test that did not pass."""
+    """Run the tests, and print the result of each that did not pass."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("checkout", type=Path, help="folder of confluent-kafka-python")
     checkout: Path = parser.parse_args().checkout.resolve()

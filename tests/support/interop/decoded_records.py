@@ -1,8 +1,8 @@
-"""Records of Kafka's own topics for the decoders of the dump tool, from a seed.
+"""Records of Kafka's internal topics for the decoders of the dump tool, from a seed.
 
 `python -m tests.support.interop.decoded_records` writes them as segments into
-tests/data/kafka-3.9/decoders; what Kafka's tool says of each is recorded as of other files, by
-`python -m tests.support.interop.dump_tool`.
+tests/data/kafka-3.9/decoders; `python -m tests.support.interop.dump_tool` records the output of
+Kafka's tool for them, as for other files.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ GROUP_KINDS = {
     7: "ConsumerGroupTargetAssignmentMember",
     8: "ConsumerGroupCurrentMemberAssignment",
 }
-"""As Kafka 3.9 writes them for groups of the new protocol."""
+"""Records that Kafka 3.9 writes for groups of the new protocol."""
 ADDED_BY_KAFKA_4 = {
     ("OffsetCommitValue", "topic_id"): "A" * 22,
     ("ConsumerGroupMetadataValue", "metadata_hash"): 0,
@@ -276,7 +276,7 @@ def raft_snapshot(rng: Random) -> bytes:
 
 
 def segments() -> dict[str, bytes]:
-    """Return what is recorded: a path for each, and its bytes."""
+    """Return the path and bytes of each recorded file."""
     found = {
         f"{topic}-0/{SEGMENT}": segment_of(list(pairs(topic, Random(topic)))) for topic in FLAGS
     }

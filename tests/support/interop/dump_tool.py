@@ -1,7 +1,7 @@
-"""Kafka's own dump tool, and what it said of some golden files (tests/data/kafka-3.9/dump).
+"""Kafka's own dump tool, and its output for some golden files (tests/data/kafka-3.9/dump).
 
-`python -m tests.support.interop.dump_tool` records it anew. Files are named relative to
-tests/data/kafka-3.9; where the tool shows an absolute path, the recording has `DIR`.
+`python -m tests.support.interop.dump_tool` records the output again. Files are named relative to
+tests/data/kafka-3.9; absolute paths in the output are replaced by `DIR`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ MAIN_CLASS = "kafka.tools.DumpLogSegments"
 
 
 class Said(NamedTuple):
-    """What a call of the tool printed, with `DIR` for the directory it ran in."""
+    """Output of a call of the tool, with `DIR` for its directory."""
 
     output: str
     reports: str
@@ -31,7 +31,7 @@ class Said(NamedTuple):
 
 
 def cases() -> dict[str, tuple[list[str], list[str]]]:
-    """Return name → (flags, files) of what is recorded."""
+    """Return name → (flags, files) of the recorded calls."""
     stored = json.loads((RECORDED / "cases.json").read_text())
     return {name: (case["flags"], case["files"]) for name, case in stored.items()}
 
@@ -58,7 +58,7 @@ def kafka_dump(flags: Sequence[str], files: Sequence[str], directory: Path = ROO
 
 
 def record() -> None:
-    """Write what the tool says of every case."""
+    """Record the output of the tool for every case."""
     for name, (flags, files) in cases().items():
         said = kafka_dump(flags, files)
         assert said.exit_code == 0, said.reports

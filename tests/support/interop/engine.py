@@ -1,4 +1,4 @@
-"""This engine's side of the comparison with Kafka: fill a log, clean it, by the judge's words."""
+"""This engine's side of the comparison: fill and clean a log by the judge's commands."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ def open_broker(
     *,
     read_only: bool = False,
 ) -> Broker:
-    """Open a data directory with `config` in force for its topic from the first moment.
+    """Open a data directory with `config` in force for its topic from the start.
 
-    With `read_only` the topic must have been opened before, and keeps its configuration.
+    With `read_only` the topic must exist, and keeps its configuration.
     """
     clock = VirtualClock(now_ms)
     if read_only:
@@ -98,7 +98,7 @@ def _append(log: Log, operation: Operation) -> None:
     if epoch == log.leader_epoch:
         log.writer.append_records(records, codec)
         return
-    # A log that retention emptied has forgotten its epoch; its leader has not.
+    # A log that retention emptied has forgotten its epoch, but its leader has not.
     placed = [
         Record(offset, each.timestamp, each.key, each.value, each.headers)
         for offset, each in enumerate(records)
@@ -128,7 +128,7 @@ def clean_once(
 
 
 class Cleaned(NamedTuple):
-    """What selection measured, and the pass; None when there was nothing to clean."""
+    """Measurements of the selection, and the pass; None if there was nothing to clean."""
 
     state: CleanableState
     stats: CleanerStats | None

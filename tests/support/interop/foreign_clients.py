@@ -1,6 +1,6 @@
-"""The clients of the sweep: where each comes from, and what starts its program.
+"""The clients of the sweep: their sources and the commands that start their programs.
 
-Every version is pinned by hash: in `requirements/` those that the tests in Python have anyway, in
+Every version is pinned by hash: in `requirements/` those that the Python tests use anyway, in
 `tests/interop/pom.xml` Kafka's own, in `tests/interop/sweep` the others.
 """
 
@@ -38,7 +38,7 @@ GO_MODULES = {"sweep": PROGRAMS / "go", "kfake": ROOT / "bench" / "rivals" / "kf
 ABSENT = {
     ("aiokafka", "acls"): "its admin client has no calls for ACLs",
 }
-"""Actions for which a client has no call: its program must say just this."""
+"""Actions that a client does not support: its program must report exactly these."""
 
 Prepared = tuple[Sequence[str], Mapping[str, str]]
 
@@ -50,7 +50,7 @@ def locked_version(path: Path, pattern: str) -> str:
 
 
 def _python(program: str, *folders: Path) -> Prepared:
-    """Return a program in Python that looks into these folders first for what it imports."""
+    """Return a Python program that searches these directories first for its imports."""
     path = ":".join(str(folder) for folder in (*folders, ROOT))
     return [sys.executable, "-m", f"tests.interop.sweep.{program}"], {"PYTHONPATH": path}
 
@@ -126,7 +126,8 @@ def _once(
     *,
     copied: bool = False,
 ) -> None:
-    """Run what fills a folder, unless it is full of what these sources gave."""
+    """Run a command that fills a directory, unless the directory is up to date for these
+    sources."""
     digest = hashlib.sha256(b"\0".join(path.read_bytes() for path in sources)).hexdigest()
     stamp = folder / "stamp"
     BUILDS.mkdir(exist_ok=True)

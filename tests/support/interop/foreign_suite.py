@@ -1,4 +1,4 @@
-"""kafka-python's integration tests, taken from its source distribution when they are run."""
+"""kafka-python's integration tests, taken from its source distribution at run time."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class ExternalService:
 class SpawnedService:
     pass
 """
-"""The module that the distribution leaves out: what is left of it where a broker runs already."""
+"""Replacement of a module that the distribution omits, reduced to use a running broker."""
 
 
 def fetched() -> Path:
@@ -61,9 +61,9 @@ def fetched() -> Path:
         raise Unavailable(f"kafka-python's source is not to be had: {done.stderr.strip()[-300:]}")
     with tarfile.open(BUILDS / f"kafka_python-{VERSION}.tar.gz") as archive:
         archive.extractall(BUILDS, filter="data")
-    # Its fixtures look for a Kafka of this version before they are told of a running one.
+    # Its fixtures require a Kafka of this version before they accept a running one.
     (folder / "servers" / "4.0.0" / "kafka-bin").mkdir(parents=True, exist_ok=True)
-    # Without it Python's own package of this name is found.
+    # Otherwise Python imports its own package of this name.
     (folder / "test" / "__init__.py").touch()
     (folder / "test" / "service.py").write_text(_SERVICE)
     return folder
@@ -91,7 +91,7 @@ def run_pytest(
     environment: Mapping[str, str],
     report: Path,
 ) -> dict[str, str]:
-    """Run tests in a foreign folder; return as `run` does. What they print is beside the report."""
+    """Run tests in a foreign directory; return as `run` does. Their output follows the report."""
     command = [
         *(str(python), "-m", "pytest", "-q", "-ra"),
         *("-p", "no:cacheprovider", "--timeout=60", "--timeout-method=signal"),

@@ -1,9 +1,9 @@
-"""Kafka's own classes behind a pipe: builds the judge once, starts it, speaks to it.
+"""Kafka's own classes in a child process: build the judge once, start it, send it commands.
 
-The judge is a Java process (`tests/interop/src`) that answers one JSON object a line; a second
-release of Kafka is a second build of the same sources. Without a JDK or Maven, or without a
-network the first time, `Unavailable` says so and the tests skip; under
-`LOGSTORE_INTEROP_REQUIRED=1` they fail instead.
+The judge is a Java process (`tests/interop/src`) that writes one JSON object per line; a second
+release of Kafka is a second build of the same sources. Without a JDK or Maven, or without a network
+for the first build, it raises `Unavailable` and the tests skip; under `LOGSTORE_INTEROP_REQUIRED=1`
+they fail instead.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import Any, NamedTuple, Self
 
 PROJECT = Path(__file__).parents[2] / "interop"
 BUILDS = PROJECT / "target"
-"""Git-ignored; what is here is built once for each state of the sources."""
+"""Git-ignored directory of builds, one for each state of the sources."""
 
 REQUIRED = os.environ.get("LOGSTORE_INTEROP_REQUIRED") == "1"
 
@@ -30,7 +30,7 @@ MAVEN_TIMEOUT_S = 420
 
 
 class Release(NamedTuple):
-    """A release of Kafka: the Maven profile that pins it, and whether its dump tool is apart."""
+    """A release of Kafka: its Maven profile, and whether its dump tool is a separate artifact."""
 
     profile: str
     separate_dump_tool: bool
@@ -49,11 +49,11 @@ def kafka_version(release: Release) -> str:
 
 
 class Unavailable(Exception):
-    """This machine cannot run Kafka's classes; the message says what is missing."""
+    """This machine cannot run Kafka's classes; the message names the missing part."""
 
 
 class JudgeError(Exception):
-    """A command failed inside Kafka; `trace` is the Java stack trace."""
+    """A command failed in Kafka; `trace` is the Java stack trace."""
 
     def __init__(self, message: str, trace: str) -> None:
         super().__init__(message)
@@ -143,7 +143,7 @@ def make(project: Path, folder: Path, sources: list[str], maven: list[str]) -> N
 
 
 def jars_of(folder: Path) -> str:
-    """Return the class path of the libraries that Maven found for a build folder."""
+    """Return the class path of the libraries that Maven resolved for a build directory."""
     return (folder / "classpath").read_text().strip()
 
 
@@ -167,9 +167,9 @@ def locked(path: Path) -> Iterator[None]:
 
 
 def fast_scratch() -> str | None:
-    """Return a directory in memory for data that live for a moment; None if there is none.
+    """Return a directory in memory for temporary data, or None.
 
-    Both engines sync what they write, often; on a disk that is most of the time they take.
+    Both engines sync often, which takes most of their time on a disk.
     """
     memory = Path("/dev/shm")
     roomy = memory.is_dir() and shutil.disk_usage(memory).free > 2 << 30
@@ -180,7 +180,7 @@ def fast_scratch() -> str | None:
 
 
 class Judge:
-    """A running judge. Commands and answers are described in `tests/interop/README.md`."""
+    """A running judge. `tests/interop/README.md` describes its commands and responses."""
 
     def __init__(self, command: list[str]) -> None:
         self._scratch = tempfile.mkdtemp(prefix="judge-", dir=fast_scratch())
@@ -210,7 +210,7 @@ class Judge:
         self.close()
 
     def close(self) -> None:
-        """Let the process end."""
+        """Stop the process."""
         if self._process.poll() is None:
             self._process.stdin.write(b'{"command":"quit"}\n')
             self._process.stdin.close()

@@ -1,7 +1,7 @@
 """One log that both engines keep open, driven by the same operations.
 
-`KafkaLive` speaks to the judge, `OurLive` to this engine; both answer an operation with what it
-returned, how it was refused, and the state of the log after it, in the same words.
+`KafkaLive` drives the judge and `OurLive` this engine; both return the result or error of an
+operation and the state of the log after it, in the same format.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ KAFKA_NAMES = {
 
 
 class Left(NamedTuple):
-    """How a directory was left, by its checkpoints."""
+    """The checkpoints of a stopped directory."""
 
     clean: bool = True
     recovery_point: int = 0
@@ -60,7 +60,7 @@ class KafkaLive:
         self.judge = judge
         self.data_dir = data_dir
         self.unbounded: State = {}
-        """The last answer as it came."""
+        """The last response, unchanged."""
 
     def open(self, config: Mapping[str, str], now_ms: int, left: Left) -> State:
         return self._ask("open", config=dict(config), now=now_ms, **left._asdict())
@@ -77,9 +77,9 @@ class KafkaLive:
 
 
 def bounded(judge: Judge, state: State) -> State:
-    """Raise the last stable offset to the log start, which Kafka 4.4.0 lets it fall behind.
+    """Raise the last stable offset to the log start, below which Kafka 4.4.0 lets it fall.
 
-    It takes the base of the batch that holds the log start if a transaction is open there.
+    Kafka uses the base of the batch with the log start if a transaction is open there.
     """
     if judge.kafka_version.startswith("4."):
         floor = state["log_start_offset"]

@@ -1,12 +1,12 @@
 """`make messages`: the tables of `logstore/messages/definitions`, from Kafka's message definitions.
 
-The definitions are JSON files inside Kafka's jars, which Maven fetches as for the judges. Kafka 4
-dropped versions that older clients speak (KIP-896), so a message has the versions of both releases:
-each version is laid out as the newest release has it that knows it. What is written is this
-project's own compact form (`logstore.messages.schema` reads it), without Kafka's texts.
+The definitions are JSON files in Kafka's jars, which Maven downloads as for the judges. Kafka 4
+dropped old versions (KIP-896), so a message has the versions of both releases; each version has the
+layout of the newest release that supports it. The output is this project's compact form (read by
+`logstore.messages.schema`), without Kafka's texts.
 
-From Kafka 4 on the number that begins a coordinator's key is its `apiKey`, and its version is 0;
-before, that number was the key's version. Here it is the version, as it stands on disk.
+From Kafka 4 on, the number at the start of a coordinator's key is its `apiKey` and its version is
+0; before, the number was the key's version. Here it is the version, as on disk.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ UNIONS = {
 """Files and their first lines."""
 
 LATEST = 1 << 15
-"""Stands for the open end of `3+`."""
+"""Stands in for the open end of `3+`."""
 
 _NUMBERS = {"int8", "int16", "int32", "int64", "uint16", "uint32"}
 _JARS = re.compile(r"kafka-[a-z-]*-\d[\d.]*\.jar$")
@@ -42,7 +42,7 @@ _JARS = re.compile(r"kafka-[a-z-]*-\d[\d.]*\.jar$")
 
 @dataclass
 class Field:
-    """A field, with the versions in which it is there, may be null, and is tagged."""
+    """A field, with the versions in which it exists, may be null, and is tagged."""
 
     name: str
     type: str
@@ -107,7 +107,7 @@ def parse(definition: Mapping[str, Any]) -> Message:
 
 
 def ranges(text: str) -> set[int]:
-    """Return the versions of `none`, `3`, `3-5` or `3+`; the last is cut to what is valid."""
+    """Parse versions such as `none`, `3`, `3-5` or `3+`; the last is limited to valid ones."""
     if text == "none":
         return set()
     first, last = re.fullmatch(r"(\d+)(?:-(\d+)|\+)?", text).groups()
@@ -148,7 +148,8 @@ def _collect(
 
 
 def _default(each: Mapping[str, Any]) -> str | None:
-    """Return a default that is not the type's own; JSON's null is none, as in Kafka's generator."""
+    """Return a default that differs from the type's; JSON's null is none, as in Kafka's
+    generator."""
     text = each.get("default")
     if text is None or text == "":
         return None
@@ -317,7 +318,7 @@ _PYTHON = {
 
 
 def _stub(messages: Iterable[Message]) -> str:
-    """Return what type checkers read of the classes."""
+    """Return the stub file of the classes."""
     lines = [
         "# Written by `make messages` from Kafka's definitions; do not edit.",
         "from dataclasses import dataclass",

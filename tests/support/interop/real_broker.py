@@ -1,7 +1,7 @@
-"""A whole Kafka broker in a process of its own: one node, KRaft, on loopback alone.
+"""A whole Kafka broker in its own process: one node, KRaft, on loopback.
 
-Where the judge (`judge`) drives Kafka's classes one by one, this is what people
-run: it has group and transaction coordinators, a cleaner, retention, and checkpoints on timers.
+While the judge (`judge`) drives Kafka's classes one by one, this is a complete broker: it has group
+and transaction coordinators, a cleaner, retention, and periodic checkpoints.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ START_TIMEOUT_S = 90
 STOP_TIMEOUT_S = 60
 
 OPTIONS = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx512m")
-"""Of a JVM that is to start soon and be small."""
+"""Options of a JVM that starts quickly and stays small."""
 
 # Everything that a broker does now and then, it does here several times a second.
 SETTINGS = {
@@ -53,7 +53,7 @@ SETTINGS = {
 
 
 class RealBroker:
-    """A broker over a data directory; the directory is formatted when it is new.
+    """A broker over a data directory; a new directory is formatted.
 
     Parameters
     ----------
@@ -157,14 +157,14 @@ class RealBroker:
         raise TimeoutError(f"the broker does not serve: {self.tail()}")
 
     def tail(self) -> str:
-        """Return the end of what it printed."""
+        """Return the end of its output."""
         return (self.home / "output").read_text(errors="replace")[-2000:]
 
     def traffic(self, seed: int, rounds: int, *, kill_after: int | None = None) -> None:
-        """Let clients work on it for some rounds; see `JavaClients`.
+        """Let clients run some rounds on it; see `JavaClients`.
 
-        With `kill_after` the broker is killed once so many rounds are over, in the midst of the
-        next one, and the clients with it.
+        With `kill_after` the broker and the clients are killed after so many rounds, during the
+        next one.
         """
         with JavaClients(self._class_path, self.home, self.bootstrap, seed, rounds) as clients:
             for done in clients.rounds():
@@ -174,7 +174,7 @@ class RealBroker:
             clients.ensure_content(self.tail())
 
     def stop(self) -> None:
-        """Let it end cleanly."""
+        """Stop it cleanly."""
         process = self._running()
         process.terminate()
         process.wait(timeout=STOP_TIMEOUT_S)
@@ -190,7 +190,7 @@ class RealBroker:
 
     @property
     def pid(self) -> int:
-        """Of its process."""
+        """The process id."""
         return self._running().pid
 
     def _running(self) -> subprocess.Popen[bytes]:
@@ -199,7 +199,7 @@ class RealBroker:
 
 
 class JavaClients:
-    """Kafka's Java clients in a process of their own, at work on any broker; see `Traffic.java`.
+    """Kafka's Java clients in their own process, running on any broker; see `Traffic.java`.
 
     Parameters
     ----------
@@ -256,7 +256,7 @@ def java(
 
 
 def _free_ports(count: int) -> list[int]:
-    """Return ports of loopback that nobody listens on."""
+    """Return unused ports of loopback."""
     sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
     ports = [each.getsockname()[1] for each in sockets]
     for each in sockets:

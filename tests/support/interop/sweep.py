@@ -1,4 +1,4 @@
-"""A sweep: the same things done to a listener by each client, and what the broker has afterwards.
+"""A sweep: each client performs the same actions on a listener; then the broker is checked.
 
 The clients are programs, in `tests/interop/sweep` and, for Java, `broker.Sweep`. Each gets an
 address, does the actions of `ACTIONS` in their order and prints a line of JSON for each (see
@@ -42,7 +42,7 @@ from logstore.wire.versions import MINIMUM, SERVED, Versions
 from tests.support.interop.judge import Unavailable
 
 PROGRAM_TIMEOUT_S = 400
-"""More than ten times what the slowest takes."""
+"""More than ten times the slowest program's time."""
 
 TABLES: Mapping[str, Mapping[str, Versions]] = {"recommended": SERVED, "minimum": MINIMUM}
 
@@ -55,7 +55,7 @@ TOPICS = {
     "old": 1,
     "configured": 1,
 }
-"""Those that are there when a client comes, and how many partitions they have."""
+"""Topics that exist when a client starts, and their numbers of partitions."""
 
 SETTINGS = {
     "offsets.topic.num.partitions": 1,
@@ -78,7 +78,7 @@ EXPECTED: Mapping[str, Any] = {
     "configs": {"before": "604800000", "after": "12345"},
     "acls": {"created": ["User:ann", "User:bob"], "left": ["User:ann"]},
 }
-"""What a client sees of each action."""
+"""Expected result of each action for a client."""
 
 LEFT: Mapping[str, Any] = {
     "produce": {
@@ -101,13 +101,13 @@ LEFT: Mapping[str, Any] = {
     "configs": {"retention.ms": "12345"},
     "acls": ["User:ann READ PREFIXED orders-"],
 }
-"""What the broker has after each."""
+"""Expected contents of the broker after each action."""
 
 ACTIONS = tuple(EXPECTED)
 
 
 class Client(NamedTuple):
-    """A client, and what makes the command of its program.
+    """A client, and the function that builds its program's command.
 
     Attributes
     ----------
@@ -126,7 +126,7 @@ class Client(NamedTuple):
 
 
 class Swept(NamedTuple):
-    """What came of a sweep.
+    """The result of a sweep.
 
     Attributes
     ----------
@@ -177,7 +177,7 @@ def sweep(client: Client, table: str, path: Path) -> Swept:
 
 
 def _run(command: Sequence[str], environment: Mapping[str, str]) -> tuple[str, str]:
-    """Return what a program prints, and what it says of errors; one that hangs is ended."""
+    """Return a program's output and errors; a program that hangs is killed."""
     process = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
     )
@@ -220,7 +220,7 @@ def _fill(broker: Broker) -> None:
 
 
 def _left(broker: Broker, listener: Listener, authorizer: Authorizer, lost: int) -> dict[str, Any]:
-    """Return what the broker has, in the words of `LEFT`."""
+    """Return the broker's contents, in the format of `LEFT`."""
 
     def values(topic: str, **options: Any) -> list[str]:
         return [record.value.decode() for record in broker.read(topic, 0, **options)]

@@ -1,8 +1,7 @@
-"""This engine's view of a log directory, in the words of Kafka's judge, and what differs.
+"""This engine's view of a log directory in the format of Kafka's judge, and the differences.
 
-`view_of` opens a copy of the directory as `Broker` opens it, describes what it holds with the
-names and shapes that the judge uses, and closes it cleanly. `differences` compares the two
-field by field.
+`view_of` opens a copy of the directory as `Broker` does, describes its contents with the judge's
+names and shapes, and closes it cleanly. `differences` compares the two field by field.
 """
 
 from __future__ import annotations
@@ -88,7 +87,7 @@ def _digest(path: Path) -> str:
 def sorted_snapshot(data: bytes) -> bytes:
     """Return a producer snapshot without its CRC, its entries sorted.
 
-    In the file they stand in the order of a hash table, which says nothing.
+    In the file they have the order of a hash table, which means nothing.
     """
     head, body = data[:SNAPSHOT_HEADER_SIZE], data[SNAPSHOT_HEADER_SIZE:]
     entries = (body[at : at + ENTRY_SIZE] for at in range(0, len(body), ENTRY_SIZE))
@@ -125,7 +124,7 @@ def describe(log: Log, *, records: bool = True) -> dict[str, Any]:
 
 
 def producers_of(log: Log) -> list[dict[str, Any]]:
-    """Return what a log knows of its producers, by producer id."""
+    """Return a log's producer state by producer id."""
     return [
         {
             "producer_id": producer.producer_id,
@@ -169,7 +168,7 @@ def _aborted(log: Log) -> list[list[int]]:
 
 
 def _records(log: Log) -> Iterable[dict[str, Any]]:
-    """Every record from the log start to the log end, markers too, through the reader."""
+    """Every record from the log start to the log end, including markers, through the reader."""
     for batch in log.reader.batches(log.log_start_offset, isolation=Isolation.LOG_END):
         for record in batch.records():
             if record.offset >= log.log_start_offset:
@@ -202,9 +201,9 @@ def _listing(folder: Path) -> list[list[Any]]:
 
 
 def _comparable(files: Mapping[str, Any]) -> dict[str, Any]:
-    """Leave out what says nothing: an empty epoch file, an id that only one side was told.
+    """Omit irrelevant parts: an empty epoch file, an id that only one side has.
 
-    Kafka's classes are told of no topic ids; this engine gives each stored topic one.
+    Kafka's classes receive no topic ids; this engine gives each stored topic one.
     """
     return {
         when: [
@@ -232,7 +231,7 @@ _ONE_SIDED = ("kafka_version", "dump", "dump_closed", "gaps", "emptied")
 
 
 def differences(theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> list[str]:
-    """Tell where two views differ, the first place in each field, in a line each."""
+    """Return one line for each differing field, with the first difference."""
     found = []
     for name in theirs.keys() | ours.keys():
         if name in _ONE_SIDED:
@@ -278,11 +277,11 @@ _OTHER_TIME = re.compile(r"  Index timestamp: (-?\d+), log timestamp: (-?\d+)")
 
 
 def complaints(dump: Mapping[str, Any], ours: Mapping[str, Any]) -> list[str]:
-    """Return what the dump tool complained of, less what is as it should be in a cleaned log.
+    """Return the dump tool's complaints, except those expected of a cleaned log.
 
-    Two complaints are about healthy logs. Offsets missing between records, of which it must name
-    all that `ours` has and no other (Kafka 4 also counts from -1 to a segment's first). And the
-    time of a batch that kept only its header: the tool looks for it among the records.
+    Two complaints are about healthy logs: offsets missing between records, of which it must name
+    exactly those of `ours` (Kafka 4 also counts from -1 to a segment's first), and the time of a
+    batch with only its header left, which the tool searches among the records.
     """
     found: list[str] = []
     gaps: dict[str, set[tuple[int, int]]] = {}

@@ -1,7 +1,7 @@
-"""The cleaner told a second time: plain Python on ints, bytes and dicts, batch by batch.
+"""A second implementation of the cleaner: plain Python on ints, bytes and dicts.
 
 Twins of the kernels, and of a whole pass over a log with producers and transactions. Written from
-docs/spec/cleaner.md §5 and §8 and the SipHash paper; nothing here comes from `cleaner`.
+docs/spec/cleaner.md §5 and §8 and the SipHash paper; it uses nothing of `cleaner`.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def siphash128(data: bytes, k0: int, k1: int, c_rounds: int, d_rounds: int) -> t
 
 
 class KeyMap(NamedTuple):
-    """A map after a build: what is mapped, how far it speaks, and whether it was full."""
+    """A built map: its keys, the offset it covers up to, and whether it was full."""
 
     offsets: dict[bytes, int]
     latest_offset: int
@@ -103,11 +103,11 @@ class KeyMap(NamedTuple):
 
 
 class Judging(Protocol):
-    """What tells the fates of the records that it speaks for."""
+    """Determines the fates of the records that it covers."""
 
     @property
     def latest_offset(self) -> int:
-        """The last offset that it speaks for."""
+        """The last offset that it covers."""
         ...
 
     def fate(self, record: Record, horizon: int | None, now_ms: int) -> str:
@@ -123,10 +123,10 @@ def map_batches(
     aborted: Collection[int] = (),
     known: Mapping[bytes, int] | None = None,
 ) -> KeyMap:
-    """Map the records of batches by key, in order, as cleaner §5 tells.
+    """Map the records of batches by key, in order (cleaner §5).
 
-    `aborted` has the numbers of the batches whose transaction was aborted, counted from 0;
-    `known` is what was mapped before.
+    `aborted` has the numbers of the batches of aborted transactions, counted from 0; `known` is the
+    map so far.
     """
     offsets = dict(known or {})
     messages = 0
@@ -148,7 +148,7 @@ def map_batches(
 
 
 class Sentence(NamedTuple):
-    """What becomes of one batch: a fate for each parsed record, and the bytes it leaves."""
+    """The result for one batch: a fate for each parsed record, and its remaining bytes."""
 
     fates: list[str]
     form: str
@@ -165,15 +165,15 @@ def judge(
     aborted: bool = False,
     marker_done: bool = False,
 ) -> Sentence:
-    """Decide about one batch as cleaner §8.2 to §8.4 tell.
+    """Decide about one batch (cleaner §8.2 to §8.4).
 
     `aborted` marks data of an aborted transaction, `marker_done` a control batch whose
-    transaction's data is gone.
+    transaction's data has been removed.
     """
     header = batch.header
     horizon = header.delete_horizon_ms
     expired = horizon is not None and now_ms >= horizon
-    # What is discarded whole is not even read.
+    # A batch that is discarded whole is not parsed.
     records = [] if aborted or (marker_done and expired) else batch.records()
     fates = [
         "retained"
@@ -220,7 +220,7 @@ def judge(
 
 
 def control_type(batch: RecordBatch) -> str:
-    """Tell what a batch is: `data`, or of a control batch `abort`, `commit`, `other`, `empty`."""
+    """Return a batch's type: `data`, or of a control batch `abort`, `commit`, `other`, `empty`."""
     if not batch.header.is_control:
         return "data"
     if batch.header.record_count == 0:
@@ -235,7 +235,7 @@ def control_type(batch: RecordBatch) -> str:
 
 
 def is_transactional_data(header: BatchHeader) -> bool:
-    """Tell data of a transaction from markers and from what was written outside one."""
+    """Return whether a batch is data of a transaction, rather than a marker or other data."""
     return header.is_transactional and not header.is_control
 
 
@@ -249,7 +249,7 @@ def aborted_by(header: BatchHeader, transactions: Sequence[AbortedTxn]) -> Abort
 
 
 class Marked(NamedTuple):
-    """What the transactions say about one batch, and the transaction that its marker keeps."""
+    """The transactional state of a batch, and the transaction that its marker keeps."""
 
     aborted: bool = False
     done: bool = False
@@ -257,10 +257,10 @@ class Marked(NamedTuple):
 
 
 def mark(batches: Sequence[RecordBatch], transactions: Sequence[AbortedTxn]) -> list[Marked]:
-    """Tell of each batch whether its transaction was aborted, or its marker is needed.
+    """Return, for each batch, whether its transaction was aborted or its marker is needed.
 
-    A marker is needed as long as data of its transaction stand before it: those that the index
-    names for an abort, those since the producer's last commit, not aborted, for a commit.
+    A marker is needed as long as data of its transaction precedes it: for an abort, the data that
+    the index names; for a commit, data since the producer's last commit that was not aborted.
     """
     marked = []
     for number, batch in enumerate(batches):
@@ -289,7 +289,7 @@ def mark(batches: Sequence[RecordBatch], transactions: Sequence[AbortedTxn]) -> 
 
 
 def is_last_of_producer(header: BatchHeader, producers: Mapping[int, tuple[int, int]]) -> bool:
-    """Tell whether a producer's state hangs on a batch (cleaner §8.2, first verdict).
+    """Return whether a producer's state depends on a batch (cleaner §8.2, first verdict).
 
     `producers` has the epoch and the last data offset, -1 for none, of each that is known.
     """
@@ -314,10 +314,10 @@ class Source(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What a pass comes to.
+    """The result of a pass.
 
-    `batches` and `transactions` are those of the whole log afterwards; `fates` counts the records
-    of the segments that were rewritten.
+    `batches` and `transactions` are the whole log's afterwards; `fates` counts the records of the
+    rewritten segments.
     """
 
     end_offset: int
@@ -328,7 +328,7 @@ class Outcome(NamedTuple):
 
 
 def _transactions(sources: Sequence[Source], log_start_offset: int) -> list[AbortedTxn]:
-    """Return the aborted transactions that count: not those that ended below the log start."""
+    """Return the relevant aborted transactions, without those that ended below the log start."""
     found = [each for source in sources for each in source.transactions]
     return [each for each in found if each.last_offset >= log_start_offset]
 
@@ -370,7 +370,7 @@ def clean(
     retention_ms: int,
     log_start_offset: int = 0,
 ) -> Outcome:
-    """Run a whole pass over a log's segments; nobody writes meanwhile."""
+    """Run a whole pass over a log's segments, without concurrent appends."""
     mapped = build_map(sources, first_dirty, upper_bound, limit, log_start_offset)
     below = min(mapped.latest_offset + 1, upper_bound)
     transactions = _transactions(sources, log_start_offset)
@@ -407,15 +407,15 @@ def clean(
 
 
 def are_equal(found: RecordBatch, output: bytes) -> bool:
-    """Tell whether a batch is what the oracle says, whatever the codec made of it."""
+    """Return whether a batch equals the oracle's, regardless of the codec's output."""
     return found.data == output or (found.header.codec_id != 0 and are_alike(found, output))
 
 
 def are_alike(found: RecordBatch, output: bytes, limit: int = DEFAULT_LIMIT) -> bool:
-    """Tell whether two batches say the same, perhaps in more or fewer bytes.
+    """Return whether two batches have equal contents, perhaps in different sizes.
 
-    A codec may do better than another one, and what somebody encoded at length stays so.
-    `limit` is of the bytes that a section may unfold to.
+    A codec may be better than another, and a batch encoded at length stays so. `limit` is the
+    maximum decompressed size of a section.
     """
     other = RecordBatch(output)
     plain = {"crc": 0, "batch_length": 0}

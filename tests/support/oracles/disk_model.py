@@ -1,6 +1,6 @@
 """A reference model of a disk that loses unsynced changes: plain objects, all states kept.
 
-Only for operations that succeed. Nothing in it is shared with `logstore.faults`.
+It models successful operations only and shares no code with `logstore.faults`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class FileModel:
 
 
 class DirectoryModel:
-    """The names in a directory as handles see them, and those that a crash leaves."""
+    """The names in a directory as handles see them, and the names after a crash."""
 
     def __init__(self) -> None:
         self.names: dict[str, FileModel | DirectoryModel] = {}
@@ -44,7 +44,7 @@ class DirectoryModel:
 
 
 Change = tuple[DirectoryModel, str, FileModel | DirectoryModel | None]
-"""A name that means a file or directory from now on, or nothing."""
+"""A name and the file or directory that it refers to from now on, or None."""
 
 
 class DiskModel:

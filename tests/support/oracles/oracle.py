@@ -1,4 +1,4 @@
-"""A log as a list and a cleaner as a dict: what the documents say, without a byte.
+"""A log as a list and a cleaner as a dict: the specification without bytes.
 
 Written from docs/spec/cleaner.md §5, §6 and §8 for the offset strategy without transactions.
 """
@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 
 class Item(NamedTuple):
-    """A record, as far as cleaning goes."""
+    """The part of a record that matters for cleaning."""
 
     offset: int
     key: bytes | None
@@ -20,7 +20,7 @@ class Item(NamedTuple):
 
 
 def latest_values(items: Iterable[Item]) -> dict[bytes, bytes]:
-    """The table that a log stands for: the last value of each key, deleted keys left out."""
+    """The table that a log represents: the last value of each key, without deleted keys."""
     table: dict[bytes, bytes] = {}
     for item in items:
         if item.key is None:
@@ -33,7 +33,7 @@ def latest_values(items: Iterable[Item]) -> dict[bytes, bytes]:
 
 
 def survivors(items: Sequence[Item], end_offset: int) -> list[Item]:
-    """What a first cleaning of everything below `end_offset` leaves: tombstones are still young."""
+    """The result of a first cleaning of everything below `end_offset`: no tombstone expires."""
     last = {item.key: item.offset for item in items if item.offset < end_offset}
     return [
         item
@@ -53,7 +53,7 @@ class Batch:
 
 @dataclass
 class OracleLog:
-    """All batches of a log, and how far it has been cleaned.
+    """All batches of a log, and the end of its clean section.
 
     Attributes
     ----------
@@ -74,7 +74,7 @@ class OracleLog:
 
     @property
     def items(self) -> list[Item]:
-        """Every record that is left."""
+        """Every remaining record."""
         return [item for batch in self.batches for item in batch.items]
 
     def plan(
@@ -82,7 +82,7 @@ class OracleLog:
     ) -> tuple[dict[bytes, int], int]:
         """Map the records of [first dirty, upper bound); return the map and its last offset.
 
-        `bases` are those of the segments, `limit` the keys that fit.
+        `bases` are the segments' base offsets, `limit` is the maximum number of keys.
         """
         offsets: dict[bytes, int] = {}
         latest = self.first_dirty - 1
@@ -114,7 +114,7 @@ class OracleLog:
     ) -> None:
         """Filter the batches of the segments below `below` through a map.
 
-        A batch that loses everything goes, unless it ends the round.
+        An emptied batch is removed unless it ends the round.
         """
         for batch in self.batches:
             if batch.last_offset >= below:

@@ -1,6 +1,6 @@
-"""A reader of `.log` files that shares nothing with the engine: `struct` and codecs' libraries.
+"""A reader of `.log` files that shares no code with the engine: `struct` and codec libraries.
 
-Batches of format 2 alone, as the specification of the format lays them out; no CRC is looked at.
+It reads batches of format 2 only, as specified, and checks no CRC.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ XERIAL = b"\x82SNAPPY\x00"
 
 
 class PlainRecord(NamedTuple):
-    """A record as it lies in a file."""
+    """A record as stored in a file."""
 
     offset: int
     timestamp: int

@@ -1,8 +1,8 @@
-"""A cleaned log that producers write to, next to what they wrote.
+"""A cleaned log with transactional producers, and the records they wrote.
 
 `TransactionModel` drives both and compares: each pass with the oracle, batch by batch, and after
-each step what readers see, which markers and index entries there are, and what is known of the
-producers, with what must be so whatever the cleaner did.
+each step the visible records, the markers and index entries, and the producer state, with the
+invariants of any cleaning.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ CODECS = (Codec.NONE, Codec.NONE, Codec.NONE, Codec.ZSTD, Codec.GZIP)
 
 @dataclass
 class Client:
-    """What a producer did.
+    """The actions of a producer.
 
     Attributes
     ----------
@@ -65,14 +65,14 @@ class Client:
         return bool(self.batches)
 
     def forget(self) -> None:
-        """The log knows it no more: it begins anew."""
+        """The log has forgotten the producer: it starts anew."""
         self.producer.sequence = 0
         self.last_sequence, self.is_known = None, False
 
 
 @dataclass
 class Ended:
-    """A transaction that is over: its batches, and the offset of its marker."""
+    """A finished transaction: its batches, and the offset of its marker."""
 
     producer_id: int
     batches: list[tuple[int, int]]
@@ -177,7 +177,7 @@ class TransactionModel:
         self.world.clock.advance(ms=ms)
 
     def forget_idle_producers(self) -> None:
-        """Let a day go by; who has an open transaction stays known."""
+        """Advance the clock by a day; a producer with an open transaction is kept."""
         self.wait(DAY_MS)
         self.log.producer_state.remove_expired(self.world.clock.now_ms())
         for number, client in self.clients.items():
@@ -185,7 +185,7 @@ class TransactionModel:
                 client.forget()
 
     def delete_records(self, rng: random.Random) -> None:
-        """Let the first part of what is stable go, often up to a marker, where the rules change."""
+        """Delete part of the stable records, often up to a marker, where the rules change."""
         start, stable = self.log.log_start_offset, self.log.last_stable_offset
         markers = [each.marker for each in self.ended if start < each.marker <= stable]
         before = start + int((stable - start) * rng.random())
@@ -196,12 +196,12 @@ class TransactionModel:
     # -- cleaning ------------------------------------------------------------------------
 
     def upper_bound(self) -> int:
-        """Base of the segment that holds the last stable offset, at most of the active one."""
+        """Base of the segment with the last stable offset, at most of the active segment."""
         stable = self.log.last_stable_offset
         return max(s.base_offset for s in self.log.segments if s.base_offset <= stable)
 
     def clean(self, slots: int) -> None:
-        """Run a pass; it does what the oracle says, and no aborted record is left below its end."""
+        """Run a pass; it equals the oracle's, and leaves no aborted record below its end."""
         config = config_of(slots)
         upper_bound = self.upper_bound()
         outcome = oracle.clean(
@@ -272,7 +272,7 @@ class TransactionModel:
         cleaning.close()
         self._reopen(clean=False)
         assert not [n for n in self.world.files() if n.endswith((".cleaned", ".swap"))]
-        # Of what was visible something may be gone already, and nothing else has come.
+        # Visible records may have been removed, but none added.
         assert set(committed(self.log)) <= set(before)
 
     def _reopen(self, *, clean: bool) -> None:
@@ -288,11 +288,10 @@ class TransactionModel:
         return compacted(world, clean=clean, log_start_offset=start, **self.settings)
 
     def _meet_again(self, number: int, client: Client) -> None:
-        """Compare what the log knows of a producer after a restart, and go on from there.
+        """Compare a producer's state after a restart with the model, and adopt it.
 
-        It may know one again that had been forgotten. It may have forgotten one that was idle for
-        a day, or one of whose epoch only a marker told that compaction emptied, or that was
-        deleted.
+        The log may know a forgotten producer again. It may have forgotten one that was idle for a
+        day, or one whose epoch was only in a marker that compaction emptied or that was deleted.
         """
         producer, entry = client.producer, self.log.producer_state.entry(number)
         own = [
@@ -324,10 +323,10 @@ class TransactionModel:
         client.last_sequence = entry.last_sequence if entry.last_sequence >= 0 else None
         client.is_known = True
 
-    # -- what always holds ---------------------------------------------------------------
+    # -- invariants ----------------------------------------------------------------------
 
     def check(self) -> None:
-        """Assert what holds after each step."""
+        """Assert the invariants after each step."""
         self._check_readers_of_committed_data()
         self._check_readers_of_everything()
         self._check_markers()
@@ -355,7 +354,7 @@ class TransactionModel:
         assert set(pending) <= set(found)
 
     def _check_markers(self) -> None:
-        """Data stand before their marker, and are aborted by the index; entries have markers."""
+        """Data precedes its marker, and is aborted by the index; entries have markers."""
         batches = batches_in(self.log)
         markers = {
             batch.header.base_offset: oracle.control_type(batch)
@@ -369,7 +368,8 @@ class TransactionModel:
         }
         entries = {(producer_id, last) for producer_id, _, last, _ in txn_entries(self.log)}
         for each in self.ended:
-            # What ended below the log start counts no more; its marker may go before its data.
+            # Transactions that ended below the log start do not count; a marker may be removed
+            # before its data.
             if each.marker >= self.log.log_start_offset and any(
                 last in held for _, last in each.batches
             ):
@@ -387,12 +387,12 @@ class TransactionModel:
                 assert entry.last_sequence == client.last_sequence
 
     def check_recovery(self) -> None:
-        """Assert that recovering a copy changes no batch, and nothing that readers see."""
+        """Assert that recovering a copy changes no batch, and nothing visible to readers."""
         log = self._opened(forked(self.world), clean=False)
         assert raw(log) == raw(self.log)
         assert committed(log) == committed(self.log)
         assert log.last_stable_offset == self.log.last_stable_offset
-        # An entry whose data are all gone is not found again, as nothing in the batches tells.
+        # Recovery does not restore an entry whose data has all been removed, since no batch has it.
         entries = {(each[0], each[2]) for each in txn_entries(log)}
         assert entries <= {(each[0], each[2]) for each in txn_entries(self.log)}
 
@@ -419,7 +419,7 @@ def drawn_action(rng: random.Random) -> tuple[str, dict]:
 
 
 def config_of(slots: int) -> CleanerConfig:
-    """A cleaner of a map so large that reads a few batches at a time."""
+    """A cleaner with a map of this size that reads a few batches at a time."""
     return map_of(slots, 0.8, io_buffer_bytes=150)
 
 
@@ -430,7 +430,7 @@ def forked(world: World) -> World:
 
 
 def sources_of(log: Log) -> list[oracle.Source]:
-    """The log's segments, as the oracle takes them."""
+    """The log's segments, as input of the oracle."""
     view = log.segments.view
     ends = [segment.base_offset for segment in view[1:]] + [log.log_end_offset]
     return [

@@ -1,9 +1,8 @@
-"""A log cleaned by a strategy with versions, next to all that was ever appended to it.
+"""A log cleaned by a strategy with versions, and all records ever appended to it.
 
-The oracle knows nothing of maps, segments or passes: of each key the record of the highest order
-among all that were appended must be there, unless it is a tombstone that was rightly removed, once
-its batch's delete horizon had come. Then whatever was appended before that horizon is forgotten
-with it, and must not come back.
+The oracle has no maps, segments or passes: the record of the highest order of each key must be in
+the log, unless it is a tombstone that was correctly removed after its batch's delete horizon. Then
+all records appended before that horizon are forgotten with it, and must not reappear.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ STRATEGIES = ("header", "timestamp", "offset")
 
 
 class Arrival(NamedTuple):
-    """A record as it was appended; `version` is None where its headers state none."""
+    """An appended record; `version` is None if its headers have none."""
 
     offset: int
     key: bytes
@@ -38,7 +37,7 @@ class Arrival(NamedTuple):
 
 
 class Draft(NamedTuple):
-    """A record to be appended."""
+    """A record to append."""
 
     key: bytes
     value: bytes | None
@@ -49,7 +48,7 @@ class Draft(NamedTuple):
 
 @dataclass
 class Client:
-    """A transactional producer, and what its open transaction holds."""
+    """A transactional producer, and the records of its open transaction."""
 
     producer: Producer
     pending: list[Arrival] = field(default_factory=list)
@@ -110,7 +109,7 @@ class VersionModel:
     # -- the oracle ----------------------------------------------------------------------
 
     def order(self, arrival: Arrival) -> tuple[bool, int, int]:
-        """Return where an arrival stands among those of its key."""
+        """Return the order of an arrival among those of its key."""
         if self.strategy == "offset":
             return False, 0, arrival.offset
         version = arrival.timestamp if self.strategy == "timestamp" else arrival.version
@@ -130,7 +129,7 @@ class VersionModel:
         return found
 
     def check(self, horizons: dict[int, int], now_ms: int) -> None:
-        """Hold the log against the oracle.
+        """Compare the log with the oracle.
 
         Parameters
         ----------
@@ -160,7 +159,8 @@ class VersionModel:
             assert best == expected, f"{best} is seen where {expected} is the winner"
 
     def check_one_a_key(self, end_offset: int, log_end_offset: int) -> None:
-        """Hold invariant (I): below a pass's end each key has one record, the log's last apart."""
+        """Check invariant (I): below a pass's end each key has one record, except the log's
+        last."""
         there = self.physical()
         seen: set[bytes] = set()
         for each in self.decided:
@@ -237,14 +237,14 @@ class VersionModel:
         self.decided.append(arrival)
         self.candidates[arrival.key].append(arrival)
 
-    # -- cleaning, and what comes between ------------------------------------------------
+    # -- cleaning, and actions in between ------------------------------------------------
 
     def roll(self) -> None:
         """Close the active segment."""
         self.log.writer.roll()
 
     def upper_bound(self) -> int:
-        """Base of the segment that holds the last stable offset, at most of the active one."""
+        """Base of the segment with the last stable offset, at most of the active segment."""
         stable = self.log.last_stable_offset
         return max(s.base_offset for s in self.log.segments if s.base_offset <= stable)
 
@@ -278,7 +278,7 @@ class VersionModel:
         self.check_one_a_key(stats.end_offset, log_end_offset)
 
     def switch(self) -> None:
-        """Give the topic another strategy: what is there competes anew (cleaner §13.8)."""
+        """Change the topic's strategy: existing records compete again (cleaner §13.8)."""
         self.strategy = self.rng.choice([each for each in STRATEGIES if each != self.strategy])
         self.log.set_config(LogConfig(**self._settings()))
         self.first_dirty = max(self.first_dirty - 1, self.log.log_start_offset)

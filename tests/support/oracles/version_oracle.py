@@ -1,7 +1,7 @@
-"""The cleaner under strategies with versions told a second time: plain Python on ints and dicts.
+"""A second implementation of strategies with versions: plain Python on ints and dicts.
 
-Twins of `cleaner/kernels/versions.py` and of what `mapping` and `classify` make of them, from
-cleaner §13; nothing here comes from `cleaner`.
+Twins of `cleaner/kernels/versions.py` and of its use in `mapping` and `classify`, from cleaner §13;
+it uses nothing of `cleaner`.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ Order = tuple[bool, int, int]
 
 
 class By(NamedTuple):
-    """By what records are compared: `timestamp`, `long` or `varlong` in a header."""
+    """The order of records: by `timestamp`, or by a header as `long` or `varlong`."""
 
     form: str
     header: str = "v"
 
 
 def stated_version(headers: Sequence[Header], by: By) -> tuple[str, int]:
-    """Return what the last header of the name says (cleaner §13.2)."""
+    """Return the value of the last header of the name (cleaner §13.2)."""
     values = [value for name, value in headers if name == by.header]
     if not values or values[-1] is None:
         return MISSING, 0
@@ -45,7 +45,7 @@ def stated_version(headers: Sequence[Header], by: By) -> tuple[str, int]:
 
 
 def order_of(record: Record, by: By) -> Order:
-    """Return where a record stands among those of its key."""
+    """Return the order of a record among those of its key."""
     if by.form == "timestamp":
         return True, record.timestamp, record.offset
     status, version = stated_version(record.headers, by)
@@ -54,7 +54,7 @@ def order_of(record: Record, by: By) -> Order:
 
 @dataclass
 class VersionKeyMap:
-    """A map with versions: by key its winner, and the highest offset that competed for it.
+    """A map with versions: the winner of each key, and the highest offset that competed for it.
 
     Attributes
     ----------
@@ -76,14 +76,15 @@ class VersionKeyMap:
     full: bool = False
 
     def compete(self, record: Record) -> None:
-        """Let a record compete for its key."""
+        """Compare a record with its key's winner."""
         assert record.key is not None
         order = order_of(record, self.by)
         self.winners[record.key] = max(self.winners.get(record.key, order), order)
         self.highest[record.key] = max(self.highest.get(record.key, -1), record.offset)
 
     def has_later_loser(self, key: bytes) -> bool:
-        """Tell whether a record of a higher offset lost to a key's winner (cleaner §13.5)."""
+        """Return whether a record of a higher offset was superseded by a key's winner (cleaner
+        §13.5)."""
         return key in self.winners and self.highest[key] > self.winners[key][2]
 
     def build(
@@ -118,7 +119,7 @@ class VersionKeyMap:
     def seed(
         self, batches: Sequence[RecordBatch], start: int, end: int, aborted: Collection[int] = ()
     ) -> None:
-        """Let the records of [start, end) compete for the keys that are known (cleaner §13.5.2)."""
+        """Compare the records of [start, end) with the winners of known keys (cleaner §13.5.2)."""
         for number, batch in enumerate(batches):
             if not batch.header.is_control and number not in aborted:
                 for record in batch.records():

@@ -1,4 +1,4 @@
-"""Short ways to fill a broker, read it, and put files under it."""
+"""Helpers to fill a broker, read it, and place files below it."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ def fill(
 def values(
     broker: Broker, topic: str | TopicPartition = "users", *arguments: object, **options: object
 ) -> list[bytes | None]:
-    """Return the values that a reader of a topic gets."""
+    """Return the values that a reader of a topic receives."""
     return [record.value for record in broker.read(topic, *arguments, **options)]
 
 
 def cleaner_checkpoint(broker: Broker) -> dict[TopicPartition, int]:
-    """Return what the cleaner's checkpoint of the first directory holds."""
+    """Return the entries of the cleaner's checkpoint in the first directory."""
     return broker.manager.directories[0].checkpoint("cleaner-offset-checkpoint").read()
 
 

@@ -1,7 +1,7 @@
-"""Batches, segments and logs for tests, made in one line each.
+"""Builders of batches, segments and logs in one line each.
 
-A `World` is a runtime with a virtual clock and an empty directory, in memory or on the disk; it
-opens segments and logs there, and shows the files as a dict.
+A `World` is a runtime with a virtual clock and an empty directory, in memory or on disk; it opens
+segments and logs there, and returns the files as a dict.
 """
 
 from __future__ import annotations
@@ -65,8 +65,8 @@ def batch(
 ) -> bytes:
     """Build a batch of the offsets `first` to `last`, both inclusive; one record by default.
 
-    Every record has `key` (its offset appended if it is `b"k"`) and `value` (`v<offset>` by
-    default); `timestamp` is one for all or one a record. Other fields are `build_batch`'s.
+    Every record has `key` (with its offset appended if it is `b"k"`) and `value` (`v<offset>` by
+    default); `timestamp` is one value for all or one for each. Other fields are `build_batch`'s.
     """
     offsets = range(first, (first if last is None else last) + 1)
     times = [timestamp] * len(offsets) if isinstance(timestamp, int) else list(timestamp)
@@ -130,7 +130,7 @@ def commit(offset: int, producer_id: int, **fields: int) -> bytes:
 
 
 def old_message(magic: int = 1, offset: int = 0, payload: bytes = b"x" * 20) -> bytes:
-    """Build a sound message of an old format: its own CRC-32 fits."""
+    """Build a valid message of an old format, with its own CRC-32."""
     import zlib
 
     checked = bytes([magic]) + payload
@@ -177,7 +177,7 @@ class World:
         return self.runtime.fs
 
     def segment(self, base_offset: int, *, create: bool = True, **config: object) -> LogSegment:
-        """Create (or open) a segment; indexes of 1000 bytes unless told otherwise."""
+        """Create (or open) a segment, by default with indexes of 1000 bytes."""
         config.setdefault("segment_index_bytes", 1000)
         return LogSegment(
             self.runtime, self.directory, base_offset, LogConfig(**config), create=create
@@ -192,7 +192,7 @@ class World:
         runtime: Runtime | None = None,
         **config: object,
     ) -> Log:
-        """Open the log in the directory; indexes of 4000 bytes unless told otherwise."""
+        """Open the log in the directory, by default with indexes of 4000 bytes."""
         config.setdefault("segment_index_bytes", 4000)
         return open_log(
             runtime or self.runtime,
@@ -241,7 +241,7 @@ class World:
         file.close()
 
     def put(self, files: dict[str, bytes]) -> None:
-        """Make the directory hold exactly these files."""
+        """Replace the directory's contents by these files."""
         for name in self.fs.list_dir(self.directory):
             self.fs.remove(self.path(name))
         for name, data in files.items():
@@ -281,7 +281,7 @@ def offsets_in(log: Log) -> list[int]:
 
 
 def actions_of(log: Log) -> list[str]:
-    """Return what opening a log found, by the names of the stages."""
+    """Return the results of opening a log, by stage."""
     return [finding.action for finding in log.findings]
 
 

@@ -1,4 +1,4 @@
-"""Hypothesis strategies for batches as they lie in a segment, and chunks of them as kernels see."""
+"""Hypothesis strategies for stored batches, and for chunks of them as kernels read them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ producers = st.one_of(
 
 @st.composite
 def stored_batches(draw, max_batches=4, headers=record_strategies.headers):
-    """Batches as they lie in a segment: holes in and between them, any codec, perhaps empty."""
+    """Batches as stored in a segment: holes in and between them, any codec, perhaps empty."""
     batches = []
     next_offset = draw(st.integers(0, 2**33))
     for _ in range(draw(st.integers(0, max_batches))):
@@ -72,7 +72,7 @@ def stored_batches(draw, max_batches=4, headers=record_strategies.headers):
 
 
 def without_epoch(data):
-    """The batch as no builder makes it: whoever wrote it has no epoch."""
+    """The batch without a leader epoch, which no builder creates."""
     header = RecordBatch(data).header._replace(producer_epoch=-1)
     body = data[HEADER_SIZE:]
     crc = crc32c(header.pack()[ATTRIBUTES_POSITION:] + body)

@@ -1,4 +1,4 @@
-"""Short ways to fill, clean and look at a compacted log in tests."""
+"""Helpers to fill, clean and read a compacted log."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ RETENTION_MS = 1000
 
 
 def opened(**config: object) -> tuple[World, Log]:
-    """Return a world in memory and its log, whose tombstones stay for `RETENTION_MS`."""
+    """Return a world in memory and its log, whose tombstones are kept for `RETENTION_MS`."""
     world = memory_world()
     return world, compacted(world, **{"delete_retention_ms": RETENTION_MS} | config)
 
@@ -59,7 +59,7 @@ def put_each(log: Log, *pairs: tuple) -> None:
 
 
 def put_batches(log: Log, *batches: bytes) -> None:
-    """Append ready-made batches as a follower does, offsets and all."""
+    """Append finished batches with their offsets, as a follower does."""
     log.writer.append_batches(b"".join(batches), AppendOrigin.REPLICATION)
 
 
@@ -106,11 +106,11 @@ class Producer:
         return self.log.writer.append_batches(data)
 
     def commit(self) -> AppendInfo:
-        """Let the coordinator end the transaction."""
+        """Commit the transaction, as the coordinator does."""
         return self._end(commit=True)
 
     def abort(self) -> AppendInfo:
-        """Let the coordinator abort the transaction."""
+        """Abort the transaction, as the coordinator does."""
         return self._end(commit=False)
 
     def _end(self, *, commit: bool) -> AppendInfo:
@@ -160,7 +160,7 @@ def run_passes(log: Log, config: CleanerConfig, first_dirty: int = 0) -> list[Cl
 
 
 def batches_in(log: Log) -> list[RecordBatch]:
-    """All physical batches, also empty ones."""
+    """All physical batches, including empty ones."""
     return [segment.read_batch(at) for segment in log.segments for at in segment.batches()]
 
 
@@ -204,7 +204,7 @@ def txn_entries(log: Log) -> list[tuple[int, int, int, int]]:
 
 
 def aborted_list(log: Log) -> list[tuple[int, int]]:
-    """What a consumer of committed data is told of aborted transactions, from the log start on."""
+    """Aborted transactions in a read_committed fetch from the log start."""
     found: dict[tuple[int, int], None] = {}
     for segment in log.segments:
         start = max(segment.base_offset, log.log_start_offset)
@@ -214,7 +214,7 @@ def aborted_list(log: Log) -> list[tuple[int, int]]:
 
 
 def committed(log: Log, start: int | None = None) -> list[tuple[int, bytes | None, bytes | None]]:
-    """(offset, key, value) of what a reader of committed data sees."""
+    """(offset, key, value) of all records for a read_committed reader."""
     start = log.log_start_offset if start is None else start
     found = log.reader.records(start, isolation=Isolation.READ_COMMITTED)
     return [(record.offset, record.key, record.value) for _, record in found]
@@ -226,7 +226,7 @@ def closed_size(log: Log) -> int:
 
 
 def files_of(log: Log, segment: LogSegment) -> tuple[bytes, bytes, bytes]:
-    """`.log`, `.index` and `.timeindex` of a segment as they lie in the file system."""
+    """`.log`, `.index` and `.timeindex` of a segment, as stored."""
     return tuple(
         bytes_at(log, path)
         for path in (segment.log_path, segment.offset_index.path, segment.time_index.path)

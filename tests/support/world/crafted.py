@@ -1,7 +1,7 @@
-"""Partition directories as crashes, other hands and old brokers leave them, one function each.
+"""Partition directories after crashes, manual changes and old brokers, one function each.
 
-Each gives the files of one directory and how it is to be opened. `CRAFTED` names all of them, most
-by the number of the scenario that they belong to.
+Each returns the files of a directory and the settings to open it with. `CRAFTED` names all of them,
+most by their scenario's number.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ SMALL: dict[str, object] = {"segment_bytes": 300, "index_interval_bytes": 0}
 """Four records a segment, and an index entry for each but the first."""
 
 FAR = 2**31
-"""Above a base, the first offset that its segment cannot hold."""
+"""The first offset, relative to a base, that its segment cannot hold."""
 
 Files = dict[str, bytes]
 
 
 @dataclass(frozen=True)
 class Crafted:
-    """The files of a directory, how it was left, and the topic's config."""
+    """The files of a directory, its checkpoints, and the topic's config."""
 
     files: Files
     clean: bool = False
@@ -47,7 +47,7 @@ class Crafted:
     config: Mapping[str, object] = field(default_factory=dict)
 
     def open(self, world: World, runtime: Runtime | None = None, **other: object) -> Log:
-        """Open the directory, which is put there already."""
+        """Open the directory, which has been written before."""
         options: dict[str, object] = {
             "clean": self.clean,
             "recovery_point": self.recovery_point,
@@ -56,7 +56,7 @@ class Crafted:
         return world.log(runtime=runtime, **(options | other), **self.config)
 
     def put(self, world: World) -> None:
-        """Make the world's directory hold exactly these files."""
+        """Replace the world's directory by these files."""
         world.put(self.files)
 
 
@@ -72,7 +72,7 @@ def _named(name: str) -> Callable[[Callable[[], Crafted]], Callable[[], Crafted]
 
 
 def closed(count: int, **config: object) -> Files:
-    """Return the files of a log of so many records, closed cleanly."""
+    """Return the files of a log with so many records, closed cleanly."""
     world = memory_world()
     log = world.log(**config)
     fill(log, count)
@@ -86,7 +86,7 @@ def bases_of(files: Files) -> list[int]:
 
 
 def without(files: Files, *suffixes: str) -> Files:
-    """Return the files whose names do not end so."""
+    """Return the files except those with these suffixes."""
     return {name: data for name, data in files.items() if not name.endswith(suffixes)}
 
 
@@ -174,11 +174,11 @@ def swap_to_be_finished() -> Crafted:
     return Crafted(closed(20, **SMALL) | swap, clean=True, config=SMALL)
 
 
-# -- offsets beyond what a segment can hold ----------------------------------------------------
+# -- offsets beyond the capacity of a segment --------------------------------------------------
 
 
 def overflowed(*, aborted: bool = False, tail: bytes = b"") -> Files:
-    """Return a segment whose offsets need three, and one that follows it."""
+    """Return a segment whose offsets need three, and the following one."""
     batches = [batch(0, 1), batch(5), batch(FAR + 5, FAR + 6), batch(FAR + 9), batch(3 * FAR)]
     if aborted:
         batches[1] = data_batch(5, 6, 7)
@@ -196,12 +196,12 @@ SPLIT_OFFSETS = [0, 1, 5, FAR + 5, FAR + 6, FAR + 9, 3 * FAR, 4 * FAR, 4 * FAR +
 
 
 def overflowed_from_the_start(base: int = 0) -> Files:
-    """Return a segment all of whose batches lie too far above its base."""
+    """Return a segment whose batches are all too far above its base."""
     return segment_files(base, *(batch(base + FAR + step) for step in (5, 6, 9)))
 
 
 def phases_of_split(files: Files, base: int = 0) -> list[Files]:
-    """Return what crashes leave of a load that splits the segment of that base, in order."""
+    """Return the states after crashes of a load that splits the segment of this base, in order."""
     world = memory_world()
     world.put(files)
     world.log(index_interval_bytes=0).close()
@@ -281,7 +281,7 @@ def wide_gaps() -> Crafted:
     return Crafted(world.files())
 
 
-# -- what is derived from batches --------------------------------------------------------------
+# -- derived from batches ----------------------------------------------------------------------
 
 
 @_named("S-142")

@@ -21,7 +21,7 @@ from tests.support.world.builders import World, memory_world
 
 @dataclass(frozen=True)
 class Profile:
-    """The effort at each point.
+    """The effort at each crash point.
 
     Attributes
     ----------
@@ -54,7 +54,7 @@ OF_CHANGES = Profile(cuts=0, seeds=2)
 def crashes_of(
     prepare: Callable[[World], object], change: Callable[[Log], object], **config: object
 ) -> Iterator[tuple[str, World]]:
-    """Crash in each operation of a change, and after the last; yield what may be left.
+    """Crash in each operation of a change and after the last; yield the possible states.
 
     Parameters
     ----------

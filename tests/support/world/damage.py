@@ -1,7 +1,7 @@
-"""Healthy data directories, written by Kafka and by this engine, and the means to damage them.
+"""Healthy data directories, written by Kafka and by this engine, and functions to damage them.
 
-Both are of one shape, so that a damage is told once: topic `golden`, one partition, below `/data`
-in memory. A `Site` is a place in such a directory that most damages are put into.
+Both have the same shape, so that each damage is defined once: topic `golden`, one partition, below
+`/data` in memory. A `Site` is a location in such a directory for most kinds of damage.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ CHECKPOINTS = (
 
 
 class Found(NamedTuple):
-    """What a test expects of a finding."""
+    """The expected values of a finding."""
 
     check: str
     path: str
@@ -53,9 +53,9 @@ class Found(NamedTuple):
 
 
 class Directory:
-    """A data directory in memory, and what changes it behind the engine's back.
+    """A data directory in memory, and changes to it that bypass the engine.
 
-    Names are relative to the directory, kinds are those of `struct`.
+    Names are relative to the directory, kinds are `struct` codes.
     """
 
     def __init__(self, fs: MemoryFileSystem) -> None:
@@ -115,7 +115,7 @@ class Directory:
         self.flip(name, position, bit)
 
     def swap(self, name: str, size: int, first: int = 0) -> None:
-        """Let two neighbouring stretches of `size` bytes change places."""
+        """Swap two adjacent ranges of `size` bytes."""
 
         def change(data: bytearray) -> None:
             one, two = data[first : first + size], data[first + size : first + 2 * size]
@@ -190,7 +190,8 @@ def kafka(case: str) -> Directory:
     """Copy a golden directory of Kafka's: `segments`, or `clean-small/after/data`."""
     path = case if "/" in case else f"{case}/data"
     directory = Directory(copy_to_memory(ROOT / path, VirtualClock()))
-    # A broker has one in every data directory; the classes that wrote these ran without a broker.
+    # A broker has one in every data directory; these files were written by classes without a
+    # broker.
     if not directory.fs.exists("/data/cleaner-offset-checkpoint"):
         directory.write("cleaner-offset-checkpoint", b"0\n0\n")
     return directory
@@ -244,7 +245,7 @@ def _plain_batches() -> Iterator[bytes]:
 
 
 def _transactions() -> Iterator[bytes]:
-    """Two producers whose transactions overlap and end both ways, in turns."""
+    """Two producers with overlapping transactions that alternately commit and abort."""
     offset = 0
     for number in range(11):
         time = 1_700_000_000_000 + 1000 * number
@@ -269,7 +270,7 @@ def _transactions() -> Iterator[bytes]:
 
 
 class Site(Directory):
-    """A directory and a segment in its middle, looked at from the batch of an index entry.
+    """A directory and a segment in its middle, from the batch of an index entry on.
 
     Attributes
     ----------
@@ -302,7 +303,7 @@ class Site(Directory):
         assert 0 < self.number < len(self.batches) - 2, "the target has neighbours"
 
     def position_of(self, number: int) -> int:
-        """Where a batch of the segment begins."""
+        """The position of a batch in the segment."""
         return sum(len(each.data) for each in self.batches[:number])
 
     def entry(self, slot: int) -> tuple[int, int]:
@@ -318,7 +319,7 @@ class Site(Directory):
         return timestamp, self.base + offset
 
     def after(self, number: int) -> RecordBatch:
-        """The batch a number of places behind the target."""
+        """The batch so many positions after the target."""
         return self.batches[self.number + number]
 
     @property
@@ -352,7 +353,7 @@ class Site(Directory):
 
 
 def healthy(case: str, origin: str) -> Directory:
-    """Return a fresh healthy directory of Kafka's or of our own."""
+    """Return a new healthy directory, Kafka's or this engine's."""
     return kafka(case) if origin == KAFKA else own(case)
 
 
@@ -362,7 +363,7 @@ def site(case: str, origin: str) -> Site:
 
 
 class Damage(NamedTuple):
-    """A row of the table: a damage in the issue's words, and what it looks like to `check`."""
+    """A row of the table: a damage in the issue's words, and the findings of `check`."""
 
     issue: str
     case: str
@@ -375,7 +376,7 @@ class DamageTable(dict[str, Damage]):
     def row(
         self, issue: str, case: str = "segments"
     ) -> Callable[[Callable[[Site], list[Found]]], Callable[[Site], list[Found]]]:
-        """Add a function that damages a site and returns all that must be found, in order."""
+        """Add a function that damages a site and returns all expected findings, in order."""
 
         def add(inflict: Callable[[Site], list[Found]]) -> Callable[[Site], list[Found]]:
             name = inflict.__name__
@@ -386,7 +387,7 @@ class DamageTable(dict[str, Damage]):
         return add
 
     def seed(self, name: str, origin: str) -> tuple[Site, list[Found]]:
-        """Return a directory with one damage, and all that must be found in it."""
+        """Return a directory with one damage, and all expected findings."""
         damage = self[name]
         place = site(damage.case, origin)
         return place, damage.inflict(place)

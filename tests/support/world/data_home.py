@@ -1,4 +1,4 @@
-"""A data directory with its runtime, to be opened, killed and looked at again and again."""
+"""A data directory with its runtime, to be opened, killed and read repeatedly."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Home:
 
     @staticmethod
     def kill(manager):
-        """Let go of a manager as the end of its process would: nothing is flushed or written."""
+        """Abandon a manager as if its process had ended: nothing is flushed or written."""
         manager.runtime.scheduler.shutdown()
         for directory in manager.directories:
             directory.close(clean=False)

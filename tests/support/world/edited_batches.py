@@ -1,4 +1,4 @@
-"""Bytes of batches with some of their header changed."""
+"""Bytes of batches with some changed header fields."""
 
 from __future__ import annotations
 

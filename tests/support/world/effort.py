@@ -1,4 +1,4 @@
-"""How much work something is, counted, so that a test can hold its growth to a line."""
+"""Counts of work, so that a test can bound its growth."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from logstore.runtime import FileSystem
 
 
 class CountedCalls:
-    """A file system that counts what is asked of it, by operation."""
+    """A file system that counts its operations by name."""
 
     def __init__(self, base: FileSystem) -> None:
         self._base = base
@@ -30,9 +30,9 @@ class CountedCalls:
 
 
 def lines_run(work: Callable[[], object]) -> int:
-    """Return how many lines of Python a call runs, each turn of a loop anew.
+    """Return how many lines of Python a call executes, counting each iteration of a loop.
 
-    The garbage of others is not collected meanwhile, since its callbacks are no work of the call.
+    Garbage collection is off during the call, since callbacks of other objects do not count.
     """
     count = 0
 

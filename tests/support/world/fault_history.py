@@ -1,8 +1,8 @@
 """A generated stream and its cleaning, as a data directory before and after.
 
-Sixty virtual days of the preset `adversarial`: late timestamps, versions, tombstones, transactions
-that are aborted. After a third the topic is cleaned once, so that tombstones of that time have a
-delete horizon, which is long past when the cleaning between before and after begins.
+Sixty virtual days of the preset `adversarial`: late timestamps, versions, tombstones, aborted
+transactions. After a third the topic is cleaned once, so that its tombstones get a delete horizon,
+which is long past when the cleaning between before and after begins.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _COMPACT = {
 
 @dataclass(frozen=True)
 class History:
-    """Two data directories, and what was cleaned between them.
+    """Two data directories, and the partitions cleaned between them.
 
     Attributes
     ----------
@@ -136,7 +136,7 @@ def cleaned_history(
             log = broker.log(TOPIC, number)
             end_offset = broker.cleaner.checkpoints.of(log.topic_partition)
             cleaned[number] = (log.log_start_offset, end_offset, log.log_end_offset)
-        # Had the engine known of it, it would have rolled what is overdue.
+        # If the engine had known of it, it would have rolled overdue segments.
         broker.alter_configs(TOPIC, {"max.compaction.lag.ms": str(MAX_LAG_MS)})
         now_ms = clock.now_ms()
     return History(root / "before", after, now_ms, cleaned, spec)
@@ -209,7 +209,7 @@ class _Stream:
                 )
 
     def hurry(self, broker: Broker) -> None:
-        """Write keys twice, and then let one more record be the active segment."""
+        """Write keys twice, then one more record into the active segment."""
         now = broker.runtime.clock.now_ms()
         for value in (b"first", b"second"):
             for number in range(HASTY_KEYS):

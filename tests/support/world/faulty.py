@@ -1,4 +1,4 @@
-"""A file system whose operations fail on demand, the failing write leaving half of its bytes."""
+"""A file system whose operations fail on demand; a failing write leaves half of its bytes."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from logstore.runtime.fs import Buffer, File, FileSystem
 from logstore.runtime.layer import FileSystemLayer
 
 Rule = Callable[[str, str], bool]
-"""Told the operation's name and the path; true makes it fail."""
+"""Receives the operation's name and the path; returns whether it fails."""
 
 
 def never(_operation: str, _path: str) -> bool:
-    """Let everything succeed."""
+    """Let all operations succeed."""
     return False
 
 
 class FaultyFileSystem(FileSystemLayer):
-    """Passes on to `base` what `rule` does not refuse; `operations` lists what was asked."""
+    """Passes operations to `base` unless `rule` fails them; `operations` lists all of them."""
 
     def __init__(self, base: FileSystem, rule: Rule = never) -> None:
         super().__init__(base)

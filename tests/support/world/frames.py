@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 
 
 def frame_of(spark: SparkSession, rows: Iterable[Sequence[object]], schema: str) -> DataFrame:
-    """Return a frame whose rows the JVM has.
+    """Return a frame whose rows are in the JVM.
 
-    One made of Python objects asks Python for them anew in each job of each query over it. Not for
-    times: they would need a zone here.
+    A frame of Python objects reads them from Python again in each job of each query. Not for times,
+    which would need a time zone here.
     """
     kinds = StructType.fromDDL(schema)
     cells = [

@@ -1,7 +1,7 @@
-"""What every file system that can be written must do; disk, memory and overlay run the same suite.
+"""The suite for all writable file systems: disk, memory and overlay.
 
-A test module subclasses `FileSystemSuite` and gives the fixture `place`. An overlay runs it twice:
-over files of its own, and over files of its base (`Place.add` writes what was there before).
+A test module subclasses `FileSystemSuite` and provides the fixture `place`. An overlay runs it
+twice: over its own files, and over files of its base (`Place.add` writes the base's files).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ BLOCK = 256 * 1024
 
 
 class Place(NamedTuple):
-    """A file system, an existing empty directory of it, and a way to put a file there.
+    """A file system, an existing empty directory in it, and a function to add a file there.
 
     `add` may write through another file system beneath; no handle of it stays open.
     """

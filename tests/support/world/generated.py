@@ -1,4 +1,4 @@
-"""A workload's topic made in this process, without Spark, and what its blocks say of it."""
+"""A workload's topic generated in this process, without Spark, and its expected contents."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def blocks_of(spec: Spec, numbers: range | None = None) -> Iterator[Block]:
 
 
 def all_parcels(spec: Spec, parcel_bytes: int = PARCEL_BYTES) -> list[Parcel]:
-    """Return the parcels of all blocks as the writing tasks get them."""
+    """Return the parcels of all blocks as the writing tasks receive them."""
     made = (each for n in range(spec.blocks) for each in parcels_of(spec, n, parcel_bytes))
     return sorted(made, key=lambda each: (each.partition, each.block, each.part))
 
@@ -51,8 +51,7 @@ def make_topic(spec: Spec, path: Path, parcel_bytes: int = PARCEL_BYTES) -> list
 def tree(path: Path) -> dict[str, tuple[bytes, int]]:
     """Return contents of all partitions' files, and the times of those of segments in ns.
 
-    Not the topic's id, which is of the commit and not of the workload: a topic made anew has
-    another one.
+    Without the topic's id, which the commit generates: a topic that is created again has another.
     """
     return {
         str(file.relative_to(path)): (
@@ -75,7 +74,7 @@ def digest(path: Path) -> str:
 
 
 class Batch(NamedTuple):
-    """A batch, or a marker (no records), as a workload wants it in a partition."""
+    """An expected batch of a workload's partition, or a marker (no records)."""
 
     producer: int
     transactional: bool
@@ -85,7 +84,7 @@ class Batch(NamedTuple):
 
 
 def wanted(spec: Spec) -> dict[int, list[Batch]]:
-    """Return what each partition must hold, straight from the blocks' columns."""
+    """Return the expected contents of each partition, directly from the blocks' columns."""
     found: dict[int, list[Batch]] = {number: [] for number in range(spec.partitions)}
     for block in blocks_of(spec):
         ordered = [*_data(spec, block), *_markers(block)]

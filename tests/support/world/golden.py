@@ -1,7 +1,7 @@
 """Golden vectors: bytes that Kafka's own classes wrote (storage-format §17, cleaner §14).
 
-G* are record batches, F* other files, E* the states of the worked cleaning examples. Leader
-epoch -1 and CreateTime unless said.
+G* are record batches, F* other files, E* the states of the worked cleaning examples. The leader
+epoch is -1 and the timestamp type CreateTime unless noted.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ G2_LZ4 = bytes.fromhex(
     "0003edffffffffffffffffffffffffffff0000000204224d186040821400008014000000046b3104"
     "76310010000a02046b32010000000000"
 )
-"""The same in lz4."""
+"""The records of `G2_GZIP` in lz4."""
 
 G2_ZSTD = bytes.fromhex(
     "000000000000000000000051ffffffff02d127c77500040000000100000000000003e80000000000"
     "0003edffffffffffffffffffffffffffff0000000228b52ffd0058a0000014000000046b31047631"
     "0010000a02046b320100010000"
 )
-"""The same in zstd."""
+"""The records of `G2_GZIP` in zstd."""
 
 G3 = bytes.fromhex(
     "000000000000002a0000003a0000000302b9b267a30000000000000000018bcfe5687b0000018bcf"
@@ -55,7 +55,7 @@ G4 = bytes.fromhex(
     "000000000000002a0000003a00000003027ecfc1120010000000000000018bcfe5687b0000018bcf"
     "e5687b0000000000000fa000070000000b00000001100000000261026200"
 )
-"""The same, transactional."""
+"""The same batch, transactional."""
 
 G5 = bytes.fromhex(
     "000000000000002b000000420000000302dd1158140030000000000000018bcfe569f40000018bcf"
@@ -139,7 +139,7 @@ G2_RECORDS = G1_RECORDS[:2]
 G3_RECORDS = (Record(42, 1700000000123, b"a", b"b"),)
 G8_RECORDS = (Record(1, 1005, b"k2", None),)
 G9_RECORDS = (Record(0, 5, b"a", b"1"),)
-"""Of G9 as created, before the stamp."""
+"""Records of G9 as created, before the stamp."""
 
 
 class SegmentFiles(NamedTuple):
@@ -175,7 +175,7 @@ E1_PASS_1 = SegmentFiles(
     index=b"",
     timeindex=bytes.fromhex("0000018bcfe5680400000004"),
 )
-"""At now T+10: B1 is gone, B2 has horizon T+1010."""
+"""At now T+10: B1 is removed, B2 has horizon T+1010."""
 
 E1_PASS_2 = SegmentFiles(
     log=bytes.fromhex(
@@ -187,7 +187,7 @@ E1_PASS_2 = SegmentFiles(
     index=b"",
     timeindex=bytes.fromhex("0000018bcfe5680400000004"),
 )
-"""At now T+1010: the tombstone is gone, its horizon stays."""
+"""At now T+1010: the tombstone is removed, its horizon stays."""
 
 E2_INPUT = SegmentFiles(
     log=bytes.fromhex(

@@ -98,7 +98,7 @@ def copy_to_memory(data_dir: Path, clock: VirtualClock) -> MemoryFileSystem:
 
 
 def open_read_only(data_dir: Path, clock: VirtualClock) -> tuple[LogManager, Log]:
-    """Open a data directory where it stands, changing nothing."""
+    """Open a data directory in place without changing it."""
     fs = OverlayFileSystem(ReadOnlyFileSystem(DiskFileSystem()), clock)
     manager = LogManager(Runtime(clock, fs), [str(data_dir)], BrokerConfig(), read_only=True)
     return manager, manager.log(TP)

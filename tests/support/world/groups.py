@@ -1,4 +1,4 @@
-"""Members of groups for tests that speak to the coordinator themselves, and a broker for them."""
+"""Group members for tests that call the coordinator directly, and a broker for them."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class GroupBench:
         Home.kill(self.broker.manager)
 
     def reopen(self):
-        """Let the process end without a word, and another one begin."""
+        """End the process without a clean stop, and start another."""
         self.kill()
         self.seed += 1000
         self.open()
@@ -56,7 +56,7 @@ class GroupBench:
 
 
 class Client:
-    """A member as its client: what it asked last, and what it was told."""
+    """A member's client: its last request and response."""
 
     def __init__(
         self,
@@ -91,7 +91,7 @@ class Client:
         self.joined = self.synced = None
 
     def join(self, **changes):
-        """Ask to join; the answer is in `joined` as soon as there is one."""
+        """Send a join request; the response is in `joined` when it arrives."""
         self.joined = None
         request = JoinRequest(
             self.group,
@@ -111,7 +111,7 @@ class Client:
             self.member_id, self.generation = result.member_id, result.generation_id
 
     def sync(self, assignments=None, **changes):
-        """Ask for the assignment; a leader assigns each member its own id, unless told what."""
+        """Request the assignment; a leader assigns each member its own id by default."""
         self.synced = None
         if assignments is None and self.is_leader:
             assignments = {each.member_id: each.member_id.encode() for each in self.joined.members}
@@ -149,7 +149,7 @@ class Client:
 
 
 def settle(*clients):
-    """Let members that are asked to join again, until all have their assignment."""
+    """Rejoin members as requested until all have their assignment."""
     for client in clients:
         client.join()
     for client in sorted(clients, key=lambda each: not each.is_leader):

@@ -1,4 +1,4 @@
-"""Requests of every API and version with something in each of their fields."""
+"""Requests of every API and version with a value in each of their fields."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.support.world.wire import Client
 
 
 def filled(message: Message, name: str, rng: random.Random, depth: int = 0) -> Message:
-    """Give each array of a request an element or two, and names that there are."""
+    """Fill each array of a request with one or two elements, and names that exist."""
     for field in message.schema.structs[message.struct_name]:
         if field.is_array and depth < 4:
             count = rng.randrange(3)

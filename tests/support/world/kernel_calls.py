@@ -1,4 +1,4 @@
-"""The cleaner's kernels as tests call them: bytes in, lists out."""
+"""Calls of the cleaner's kernels for tests: bytes in, lists out."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ FORMS = ("dropped", "verbatim", "rebuilt", "empty")
 
 
 def array(data: bytes) -> np.ndarray:
-    """A writable array of exactly these bytes, as large as they are."""
+    """A writable array of exactly these bytes."""
     return np.frombuffer(bytearray(data), np.uint8)
 
 
@@ -48,7 +48,7 @@ def scan(data: bytes, *, check_crc: bool = True, rows: int = 200):
 
 
 def scan_survivors(data: np.ndarray, key_map: KeyMap, rules: Rules, kept_last_offset: int = -1):
-    """What was found, and the table of the batches that may stay."""
+    """The result of the scan, and the table of the batches that may stay."""
     table = np.empty((200, TABLE_COLUMNS), np.int64)
     by = rules.for_kernels(0, 0, by_winners=True)
     found = Scan(
@@ -60,7 +60,7 @@ def scan_survivors(data: np.ndarray, key_map: KeyMap, rules: Rules, kept_last_of
 
 
 def unfolded(data: bytes, table: np.ndarray, sections: list[bytes]) -> np.ndarray:
-    """Put decompressed sections behind the bytes, and point the table's rows there."""
+    """Append decompressed sections to the bytes, and point the table's rows to them."""
     parts = bytearray(data)
     for row, section in zip(table, sections, strict=True):
         if row[COL_ATTRIBUTES] & CODEC_MASK:
@@ -93,7 +93,7 @@ def compete(
 
 
 def room(count: int) -> Judging:
-    """Room for the verdicts on so many records; what nothing is written to tells itself."""
+    """Space for the verdicts on so many records, with sentinels for unwritten entries."""
     return Judging(
         np.full(count, 255, np.uint8),
         np.full(count, -1, np.int64),
@@ -123,7 +123,7 @@ def classify(
 
 
 def assemble(data: np.ndarray, table: np.ndarray, kept_starts: np.ndarray) -> list[bytes]:
-    """What each row leaves; a compressed batch to be rebuilt gives its plain section instead."""
+    """The output of each row; for a compressed batch to be rebuilt, its plain section instead."""
     out = np.full(int(table[:, COL_OUT_SIZE].sum()), 0xAA, np.uint8)
     extents = np.full((len(table), 3), -1, np.int64)
     row = position = filled = 0
@@ -154,5 +154,5 @@ def assemble(data: np.ndarray, table: np.ndarray, kept_starts: np.ndarray) -> li
 
 
 def lift(version_map: VersionMap, key: bytes, order: Order) -> None:
-    """Let a record of the clean section compete, if its key is known, as the seed pass does."""
+    """Let a record of the clean section compete if its key is known, as the seed pass does."""
     version_put(version_map.arrays, array(key), 0, len(key), kernel_order(order), False)

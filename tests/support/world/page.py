@@ -1,4 +1,4 @@
-"""The page of a broker, asked in this process: without a socket, in the loop that serves it."""
+"""Requests to a broker's page in this process: without a socket, in the loop that serves it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Answer:
 
 
 class Asked:
-    """A page that answers `get` and `post`; with the token, unless told otherwise."""
+    """A page with `get` and `post`, which send the token by default."""
 
     def __init__(self, broker: Any, authorizer: Any = None, principal: str = "User:ANONYMOUS"):
         self._loops = LoopThread("test-page")
@@ -89,7 +89,7 @@ class Asked:
         body: bytes = b"",
         headers: list[tuple[str, str]] | None = None,
     ) -> Answer:
-        """Ask with exactly these headers, or with what our own page sends."""
+        """Send a request with exactly these headers, or with those of the page."""
         scope = self.scope(method, target, headers)
         answer = Answer()
         parts = [{"type": "http.request", "body": body, "more_body": False}]
@@ -114,7 +114,7 @@ class Asked:
         return answer
 
     def get(self, target: str) -> Any:
-        """Return what an address answers; it has to."""
+        """Return the response of an address, which must succeed."""
         answer = self.ask("GET", target)
         assert answer.status == 200, answer.body
         return answer.json

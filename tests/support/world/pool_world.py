@@ -1,4 +1,4 @@
-"""A broker with cleaners in virtual time, whose every step is looked at, and its open files."""
+"""A broker with cleaners in virtual time, with a check after every step, and its open files."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SUFFIXES = (".cleaned", ".swap", ".deleted")
 
 
 class CountedFile(MemoryFile):
-    """A handle that is known as long as somebody holds it, as a descriptor is."""
+    """A handle that is counted as long as it is referenced, as a descriptor is."""
 
     def __init__(self, handle: MemoryFile, path: str) -> None:
         super().__init__(handle._contents, handle._clock, writable=handle._writable)
@@ -48,12 +48,12 @@ class CountingFileSystem(MemoryFileSystem):
         return {handle for handle in self._handles if handle.is_open}
 
     def suffixed(self) -> list[str]:
-        """Return the paths of what is being written, swapped or removed."""
+        """Return the paths of files being written, swapped or removed."""
         return [path for path in list(self._files) if path.endswith(SUFFIXES)]
 
 
 class SteppedScheduler(DeterministicScheduler):
-    """Calls `after_step` after each run of a task, and lets no failure pass."""
+    """Calls `after_step` after each run of a task, and raises every failure."""
 
     def __init__(self, clock: VirtualClock, seed: int, after_step: Callable[[str], None]) -> None:
         super().__init__(clock, seed)
@@ -78,8 +78,8 @@ def start_broker(
     """Open a broker whose pool takes its steps in the order of a seed."""
     broker = Broker(clock=clock, fs=fs, seed=seed, broker_config=properties)
     scheduler = SteppedScheduler(clock, seed, after_step)
-    # Nothing is scheduled yet. A broker has no parameter for it: who wants an order of their own
-    # composes the runtime.
+    # No task is scheduled yet. A broker has no parameter for the scheduler: a caller with another
+    # one composes the runtime.
     object.__setattr__(broker.runtime, "scheduler", scheduler)
     broker._start()
     return broker

@@ -1,9 +1,9 @@
-"""Two data directories: random histories of topics, and after them whatever cleaning may do.
+"""Two data directories: random histories of topics before and after arbitrary cleanings.
 
 Topics are filled over virtual days: late timestamps, versions, tombstones, aborted and open
-transactions, some cleaned on the way so that there are holes, horizons and a checkpoint. Then the
-directory is copied. From there on nothing is appended: the engine cleans, forced or not, in one
-pass or in many, while days go by, segments roll, retention and delete-records take from the front.
+transactions, some cleaned in between so that there are holes, horizons and a checkpoint. Then the
+directory is copied. From then on nothing is appended: the engine cleans, forced or not, in one pass
+or many, while days pass, segments roll, and retention and delete-records delete from the front.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ BY_STRATEGY = {
         "logstore.compaction.strategy.header.encoding": "varlong",
     },
 }
-"""A topic's configuration for each rule of who wins."""
+"""A topic's configuration for each strategy."""
 
 
 @dataclass(frozen=True)
 class Cleanings:
-    """Where to look, when the first and the last cleaning began, and what was done."""
+    """The directories, the times of the first and the last cleaning, and the actions taken."""
 
     before: Path
     after: Path
@@ -169,7 +169,7 @@ def _headers(rng: random.Random) -> list[tuple[str, bytes | None]]:
 
 
 def _work_on(broker: Broker, topic: str, rng: random.Random, *, forced: bool) -> list[str]:
-    """Do a few things to a topic that append nothing; tell which."""
+    """Take a few actions on a topic that append nothing; return their names."""
     log = broker.log(topic)
     told = []
     for _ in range(rng.randrange(4)):

@@ -1,4 +1,4 @@
-"""Hypothesis strategies for records and damaged bytes, and the plain reading of a column."""
+"""Hypothesis strategies for records and damaged bytes, and a plain reader of columns."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ headers = st.lists(st.tuples(header_names, nullable_bytes), max_size=3).map(tupl
 
 @st.composite
 def record_lists(draw, min_size=0, max_size=12, dense=False):
-    """Records whose offsets rise from a base, with that base: `(base_offset, records)`."""
+    """Records with ascending offsets from a base, and the base: `(base_offset, records)`."""
     base = draw(st.integers(0, 2**40))
     count = draw(st.integers(min_size, max_size))
     if dense:

@@ -49,12 +49,12 @@ class ReplicatedLog:
         return all(each.log(TP).log_end_offset == log_end_offset for each in self._brokers)
 
     def bare_end(self, offset: int) -> None:
-        """Let the log end at an offset that no batch leads to."""
+        """Make the log end at an offset after a hole without a batch."""
         for broker in self._brokers:
             broker.log(TP).writer.roll(offset)
 
     def settle(self) -> None:
-        """Let readers see everything up to the log end."""
+        """Wait until readers see everything up to the log end."""
         for broker in self._brokers:
             log = broker.log(TP)
             log.offsets.set_high_watermark(log.log_end_offset)

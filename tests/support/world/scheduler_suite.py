@@ -1,8 +1,7 @@
-"""What every scheduler must do; threads and one thread, real and virtual time run the same suite.
+"""The suite for all schedulers: threads and one thread, real and virtual time.
 
-A test module subclasses `SchedulerSuite` and gives the fixture `bench`. Nothing here waits for
-time to pass and hopes: tests wait for what a task does, and compare moments only with those that
-cannot be earlier.
+A test module subclasses `SchedulerSuite` and provides the fixture `bench`. No test sleeps: tests
+wait for a task's effect, and compare times only with lower bounds.
 """
 
 from __future__ import annotations
@@ -26,11 +25,11 @@ class Bench(NamedTuple):
     clock: Clock
 
     def reach(self, predicate) -> None:
-        """Let tasks run until `predicate` is true; a minute is far more than any test needs."""
+        """Run tasks until `predicate` is true, at most a minute, far more than any test needs."""
         assert self.scheduler.wait_until(predicate, timeout_ms=60_000)
 
     def schedule_told(self, name, action, **times) -> ScheduledTask:
-        """Schedule an action that is given its own task, which a thread may begin too early."""
+        """Schedule an action that receives its own task, which a thread may start too early."""
         known = threading.Event()
         told = []
 
@@ -43,7 +42,7 @@ class Bench(NamedTuple):
         return told[0]
 
     def let_pass(self, delay_ms: int) -> None:
-        """Let tasks run until one that is scheduled now for then has run."""
+        """Run tasks until one that is scheduled now for that time has run."""
         mark = self.scheduler.schedule("mark", lambda: None, delay_ms=delay_ms)
         self.reach(lambda: mark.runs == 1)
 
@@ -332,7 +331,7 @@ class SchedulerSuite:
 
 
 class OneAtATime:
-    """Behaviour of schedulers whose tasks never overtake each other."""
+    """Behavior of schedulers whose tasks never overtake each other."""
 
     def test_tasks_run_in_the_order_in_which_they_are_due(self, bench):
         order = []

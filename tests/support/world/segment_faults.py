@@ -1,8 +1,7 @@
-"""Faults in the bytes of a partition's segments: batches taken apart, changed, and sealed again.
+"""Faults in the bytes of a partition's segments: batches parsed, changed, and encoded again.
 
-What was not touched keeps its bytes. A changed segment gets an offset index without entries, which
-is right for whatever the file holds: nothing is recovered when the directory is opened, and what
-a reader meets is the fault itself.
+Unchanged batches keep their bytes. A changed segment gets an offset index without entries, which is
+valid for any contents: opening the directory recovers nothing, and a reader meets the fault itself.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from tests.support.oracles.cleaner_oracle import empty_batch
 
 @dataclass(eq=False)
 class StoredBatch:
-    """A batch of a file; `data` are its bytes as long as it was not changed."""
+    """A batch of a file; `data` are its bytes as long as it is unchanged."""
 
     header: BatchHeader
     records: list[Record]
@@ -35,15 +34,15 @@ class StoredBatch:
 
     @property
     def is_data(self) -> bool:
-        """Whether it holds records, not a marker."""
+        """Whether the batch holds records rather than a marker."""
         return not self.header.is_control
 
     def spans(self, offset: int) -> bool:
-        """Tell whether the header claims an offset."""
+        """Return whether the header's range includes an offset."""
         return self.header.base_offset <= offset <= self.header.last_offset
 
     def sealed(self) -> bytes:
-        """Return its bytes; a changed batch gets a header and a CRC that fit its records."""
+        """Return the bytes; a changed batch gets a header and a CRC that match its records."""
         if self.data is not None:
             return self.data
         header = self.header
@@ -99,12 +98,12 @@ class Segment:
     batches: list[StoredBatch] = field(default_factory=list)
 
     def seam(self, offset: int) -> int:
-        """Return where among the batches one that begins at an offset belongs."""
+        """Return the index at which a batch with a base offset belongs."""
         return bisect_right([each.header.base_offset for each in self.batches], offset)
 
 
 class LogBytes:
-    """All segments of a partition's directory, to be changed behind the engine's back.
+    """All segments of a partition's directory, to be changed without the engine.
 
     Parameters
     ----------
@@ -124,20 +123,20 @@ class LogBytes:
                     StoredBatch(batch.header, batch.records(), bytes(batch.data))
                 )
 
-    # -- what is there ---------------------------------------------------------------------
+    # -- contents --------------------------------------------------------------------------
 
     @property
     def batches(self) -> list[StoredBatch]:
-        """All batches, markers included."""
+        """All batches, including markers."""
         return [batch for segment in self.segments for batch in segment.batches]
 
     @property
     def records(self) -> list[Record]:
-        """All data records as a reader meets them."""
+        """All data records in reading order."""
         return [record for batch in self.batches if batch.is_data for record in batch.records]
 
     def rows(self) -> list[Row]:
-        """Return all data records with what the markers say of their transactions."""
+        """Return all data records with the results of their transactions."""
         committed = self._committed()
         return [
             Row(record, batch.header, batch.header.is_transactional and batch not in committed)
@@ -171,7 +170,7 @@ class LogBytes:
     # -- changes ---------------------------------------------------------------------------
 
     def holder(self, offset: int) -> tuple[StoredBatch, int]:
-        """Return the batch that holds the record of an offset, and its place therein."""
+        """Return the batch with the record of an offset, and the record's index in it."""
         for batch in self.batches:
             if batch.is_data and batch.spans(offset):
                 for at, record in enumerate(batch.records):
@@ -180,7 +179,7 @@ class LogBytes:
         raise LookupError(f"no record at offset {offset} in {self.directory}")
 
     def remove(self, offset: int) -> None:
-        """Take a record away; a batch that held nothing else stays as an empty one."""
+        """Remove a record; a batch without other records stays as an empty one."""
         batch, at = self.holder(offset)
         del batch.records[at]
         batch.data = None
@@ -192,7 +191,7 @@ class LogBytes:
         batch.data = None
 
     def put(self, record: Record, like: BatchHeader) -> None:
-        """Put a record where it belongs by its offset, in a batch of its own if none spans it.
+        """Insert a record by its offset, in a batch of its own if none spans it.
 
         Parameters
         ----------
@@ -210,25 +209,25 @@ class LogBytes:
         last_segment.batches.insert(last_segment.seam(record.offset), StoredBatch(header, [record]))
 
     def repeat(self, offset: int, **fields: object) -> None:
-        """Put a record a second time behind itself, with other fields if any are named."""
+        """Insert a copy of a record after it, with other fields if any are named."""
         batch, at = self.holder(offset)
         batch.records.insert(at + 1, batch.records[at]._replace(**fields))
         batch.data = None
 
     def swap(self, offset: int) -> None:
-        """Let a record and the one behind it in its batch change places."""
+        """Swap a record and the next one in its batch."""
         batch, at = self.holder(offset)
         batch.records[at : at + 2] = reversed(batch.records[at : at + 2])
         batch.data = None
 
     def repeat_batch(self, batch: StoredBatch) -> None:
-        """Put a batch a second time behind itself."""
+        """Insert a copy of a batch after it."""
         segment = self._segment_of(batch)
         copy = replace(batch, records=list(batch.records))
         segment.batches.insert(segment.batches.index(batch), copy)
 
     def swap_batches(self, one: StoredBatch, other: StoredBatch) -> None:
-        """Let two batches of a segment change places."""
+        """Swap two batches of a segment."""
         batches = self._segment_of(one).batches
         first, second = batches.index(one), batches.index(other)
         batches[first], batches[second] = other, one
@@ -237,7 +236,7 @@ class LogBytes:
         return next(each for each in self.segments if batch in each.batches)
 
     def set_by_log(self, batch: StoredBatch) -> None:
-        """Let a batch say that the log set the timestamps, all of them its largest one."""
+        """Mark a batch as LogAppendTime, so that all records have its largest timestamp."""
         attributes = batch.header.attributes | layout.TIMESTAMP_TYPE_BIT
         batch.header = batch.header._replace(attributes=attributes)
         newest = batch.header.max_timestamp

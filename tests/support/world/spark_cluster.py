@@ -1,7 +1,7 @@
 """A standalone Spark cluster on loopback, from the pyspark package: a master and its workers.
 
-Every process gets a mark in its environment, by which the last of them, Python workers of
-executors included, is found and ended.
+Every process has a mark in its environment, by which all of them, including Python workers of
+executors, are found and ended.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _REGISTERED = re.compile(r"Registering worker \S+ with (\d+) cores")
 
 
 class Submitted(NamedTuple):
-    """What a job of `spark-submit` left."""
+    """The result of a job of `spark-submit`."""
 
     code: int
     output: str
@@ -80,7 +80,7 @@ class Cluster:
     def submit(self, script: Path, *arguments: str, seconds: float = 120) -> Submitted:
         """Run a job to its end, its driver in a process of this machine.
 
-        It begins when every worker is there: else the first may do all of a small job.
+        It waits for all workers; otherwise the first might do all of a small job.
         """
         confs = {
             "spark.driver.extraJavaOptions": _FAST_START,
@@ -112,7 +112,7 @@ class Cluster:
         return Submitted(done.returncode, done.stdout, done.stderr)
 
     def stop(self) -> None:
-        """End every process that bears the mark, the last one by force."""
+        """End every process with the mark, by force if necessary."""
         for process in self._processes:
             process.terminate()
         deadline = time.monotonic() + END_SECONDS_MAX
@@ -126,7 +126,7 @@ class Cluster:
             process.wait(END_SECONDS_MAX)
 
     def members(self) -> list[int]:
-        """Return the processes that bear the mark."""
+        """Return the processes with the mark."""
         mark = f"{MARK}={self.environ[MARK]}".encode()
         found = []
         for entry in Path("/proc").glob("[0-9]*"):
@@ -168,7 +168,7 @@ class Cluster:
 
 @contextmanager
 def spark_cluster(folder: Path, workers: int = 2) -> Iterator[Cluster]:
-    """Run a cluster of workers with one core each; nothing of it is left afterwards.
+    """Run a cluster of workers with one core each; all of its processes and files are removed.
 
     Raises
     ------

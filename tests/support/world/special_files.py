@@ -1,4 +1,4 @@
-"""Names under which no regular file stands: links of every sort, pipes, sockets."""
+"""Names that are not regular files: links of every sort, pipes, sockets."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def no_hang() -> Iterator[None]:
 
 
 def make_socket(path: Path) -> None:
-    """Let a socket stand under a name; its path may be longer than a socket's address."""
+    """Create a socket under a name; its path may be longer than a socket's address."""
     here = Path.cwd()
     with socket.socket(socket.AF_UNIX) as server:
         os.chdir(path.parent)
@@ -41,7 +41,7 @@ def make_socket(path: Path) -> None:
 
 
 PRECIOUS = {"one": b"1", "sub/two": b"2"}
-"""What a folder holds that nothing may touch."""
+"""Contents of a directory that must not be changed."""
 
 
 def make_precious(folder: Path) -> Path:

@@ -1,4 +1,4 @@
-"""Brokers with transactions for tests: a small state topic, kills, and what readers see."""
+"""Brokers with transactions for tests: a small state topic, kills, and visible records."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ COMMITTED = "read_committed"
 
 
 class Bench:
-    """A broker in virtual time whose process can end at any moment.
+    """A broker in virtual time whose process can end at any time.
 
     Parameters
     ----------
@@ -81,7 +81,7 @@ class Bench:
         return self.open(**config)
 
     def transactional(self, transactional_id="x", **configs):
-        """Return a producer that may begin transactions."""
+        """Return a transactional producer."""
         producer = self.broker.producer(transactional_id=transactional_id, **configs)
         producer.init_transactions()
         return producer

@@ -1,4 +1,4 @@
-"""A client of the wire that is only what tests tell it to be: frames, and messages in them."""
+"""A minimal client of the wire, controlled by the test: frames, and messages in them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from logstore.messages.types import FetchRequest, RequestHeader
 from logstore.wire.versions import SERVED
 
 TIMEOUT_S = 20
-"""What a test waits for at most; none waits so long that passes."""
+"""Maximum wait of a test; a passing test never waits this long."""
 
 
 class Client:
@@ -113,7 +113,7 @@ def versions(api: str, *also: int) -> pytest.MarkDecorator:
 
 
 def fetch_of(topic: str, offset: int, partition: int = 0, **fields: Any) -> FetchRequest:
-    """Return a request for one partition; fields are those of the request."""
+    """Return a request for one partition; the arguments are the request's fields."""
     options = {"max_bytes": 1 << 20, "min_bytes": 1, "max_wait_ms": 0} | fields
     asked = FetchRequest.FetchPartition(
         partition=partition, fetch_offset=offset, partition_max_bytes=1 << 20
@@ -124,7 +124,7 @@ def fetch_of(topic: str, offset: int, partition: int = 0, **fields: Any) -> Fetc
 
 
 class Listening:
-    """The address of a listener in another process, as `Client` takes it."""
+    """The address of a listener in another process, for `Client`."""
 
     def __init__(self, bootstrap: str) -> None:
         self.bootstrap = bootstrap

@@ -1,4 +1,4 @@
-"""Commands of `logstore workload` in a process of their own, several on one JVM."""
+"""Commands of `logstore workload` in a separate process, several on one JVM."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ INTERPRETED = {
 """For a few rows: plans as large as the oracle's take longer to compile than to interpret."""
 
 JVM_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m"
-"""For small jobs: what the second compiler gains, they do not live to see. Without it the code
-cache would have 48 MiB, which the plans of some hundred tests fill; then the JVM dies."""
+"""Options for small jobs, which end before the second compiler pays off. Without it the code cache
+would have 48 MiB, which the plans of some hundred tests fill; then the JVM dies."""
 
 _SCRIPT = """
 import contextlib, io, json, sys
@@ -58,7 +58,7 @@ def environ_without_java(folder: Path) -> dict[str, str]:
 
 
 class Ran(NamedTuple):
-    """What commands left: exit code and standard output of each, standard error of all."""
+    """Result of commands: exit code and standard output of each, standard error of all."""
 
     codes: list[int]
     outputs: list[str]
@@ -66,7 +66,7 @@ class Ran(NamedTuple):
 
 
 def submitting_interpreted(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return an environment in which sessions begin `INTERPRETED`."""
+    """Return an environment in which sessions start `INTERPRETED`."""
     confs = " ".join(f"--conf {key}={value}" for key, value in INTERPRETED.items())
     return {**environ, "PYSPARK_SUBMIT_ARGS": f"{confs} pyspark-shell"}
 
@@ -74,7 +74,7 @@ def submitting_interpreted(environ: Mapping[str, str]) -> dict[str, str]:
 def run_commands(
     *commands: Sequence[object], environ: Mapping[str, str] | None = None, seconds: float = 240
 ) -> Ran:
-    """Run commands one after another in one new process; each begins with `generate`, …"""
+    """Run commands one after another in one new process; each starts with `generate`, …"""
     environ = submitting_interpreted(os.environ if environ is None else environ)
     done = subprocess.run(
         [
