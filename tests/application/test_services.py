@@ -55,7 +55,7 @@ def broker(logstore_broker):
 
 @pytest.mark.parametrize("is_done", (False, True), ids=("refused", "answer lost"))
 @pytest.mark.parametrize("error", ("NOT_LEADER_OR_FOLLOWER", "REQUEST_TIMED_OUT"))
-def test_what_passes_costs_time_and_no_duplicate(broker, error, is_done):
+def test_transient_errors_cost_time_but_cause_no_duplicate(broker, error, is_done):
     before_ms = broker.clock.now_ms()
     rule = broker.fail("append", topic="orders", error=error, times=3, after=is_done)
     OrderService(broker.producer()).place(b"1", {})
@@ -64,7 +64,7 @@ def test_what_passes_costs_time_and_no_duplicate(broker, error, is_done):
     assert broker.clock.now_ms() > before_ms
 
 
-def test_what_does_not_pass_is_told_after_the_time_limit(broker):
+def test_permanent_errors_are_reported_after_the_timeout(broker):
     broker.fail("append", topic="orders", error="NOT_LEADER_OR_FOLLOWER")
     service = OrderService(broker.producer(delivery_timeout_ms=60_000))
     before_ms = broker.clock.now_ms()
@@ -75,7 +75,7 @@ def test_what_does_not_pass_is_told_after_the_time_limit(broker):
 
 
 @on_both
-def test_a_full_disk_places_nothing_and_takes_nothing_away(broker, storage):
+def test_a_full_disk_adds_and_removes_no_order(broker, storage):
     service = OrderService(broker.producer())
     service.place(b"1", {})
     broker.fail("append", topic="orders", error="ENOSPC")
@@ -98,7 +98,7 @@ def test_cache_warms_up_over_every_hole(logstore_broker, shape, isolation):
     assert cache.rows == logstore_broker.table("users", isolation=isolation)
 
 
-def test_cache_warms_up_while_fetches_fail_and_cleaning_goes_on(logstore_broker):
+def test_cache_warms_up_during_failing_fetches_and_cleaning(logstore_broker):
     users_topic(logstore_broker, partitions=1)
     logstore_broker.fail("fetch", topic="users", error="NOT_LEADER_OR_FOLLOWER", nth=2, times=3)
     logstore_broker.fail("fetch", topic="users", delay=timedelta(seconds=2))
@@ -123,7 +123,7 @@ def store_of(broker):
 
 
 @pytest.mark.parametrize("is_cleaned", (False, True))
-def test_counts_come_back_from_the_changelog(logstore_broker, is_cleaned):
+def test_counts_are_restored_from_the_changelog(logstore_broker, is_cleaned):
     broker = logstore_broker
     expected = events_topic(broker)
     store = store_of(broker)
@@ -153,7 +153,7 @@ def erasure_world(broker):
     )
 
 
-def test_a_job_that_dies_before_its_commit_does_the_request_again(logstore_broker):
+def test_a_job_that_dies_before_its_commit_repeats_the_request(logstore_broker):
     broker = logstore_broker
     job = erasure_world(broker)
     broker.append("erasure-requests", key=b"bob", value=b"")
@@ -191,7 +191,7 @@ def finish(broker, service):
 
 
 @pytest.mark.parametrize("nth", range(1, 9))
-def test_a_refused_record_takes_its_transaction_back(logstore_broker, nth):
+def test_a_refused_record_aborts_its_transaction(logstore_broker, nth):
     expected = transfers_topic(logstore_broker)
     service = service_of(logstore_broker)
     rule = logstore_broker.fail(

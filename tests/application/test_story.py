@@ -76,7 +76,7 @@ def test_an_order_is_placed(broker, app):
 
 @pytest.mark.parametrize("is_done", (False, True), ids=("refused", "answer lost"))
 @pytest.mark.parametrize("error", ("NOT_LEADER_OR_FOLLOWER", "REQUEST_TIMED_OUT", None))
-def test_what_passes_makes_no_duplicate(broker, remote, error, is_done):
+def test_transient_errors_cause_no_duplicate(broker, remote, error, is_done):
     what = {"drop": True} if error is None else {"error": error, "topic": "orders"}
     rule = remote.at.fail("Produce", times=3, after=is_done, **what)
     with remote.orders() as service:
@@ -85,7 +85,7 @@ def test_what_passes_makes_no_duplicate(broker, remote, error, is_done):
     assert values(broker, "orders") == [b"{}"]
 
 
-def test_what_does_not_pass_is_told_after_the_time_limit(broker, remote):
+def test_permanent_errors_are_reported_after_the_timeout(broker, remote):
     rule = remote.at.fail("Produce", topic="orders", error="NOT_LEADER_OR_FOLLOWER")
     with remote.orders(limit_s=0.2) as service:
         with pytest.raises(OrderNotPlacedError, match=remote.late):
@@ -104,7 +104,7 @@ def test_an_order_that_is_too_large_is_rejected(broker, app):
         assert service.place(b"1", {}) == 0
 
 
-def test_a_full_disk_places_nothing_and_takes_nothing_away(broker, remote, logstore_server_factory):
+def test_a_full_disk_adds_and_removes_no_order(broker, remote, logstore_server_factory):
     with remote.orders() as service:
         service.place(b"1", {})
     with remote.orders(limit_s=0.5) as service:
@@ -157,7 +157,7 @@ def test_cache_warms_up_over_every_hole(logstore_broker, remote, shape, isolatio
         assert cache.rows == logstore_broker.table("users", isolation=isolation)
 
 
-def test_cache_warms_up_while_fetches_fail_and_cleaning_goes_on(logstore_broker, remote):
+def test_cache_warms_up_during_failing_fetches_and_cleaning(logstore_broker, remote):
     users_topic(logstore_broker, partitions=1)
     rule = remote.at.fail("Fetch", topic="users", error="NOT_LEADER_OR_FOLLOWER", times=3)
     with remote.cache("users", fetch_bytes=100) as cache:
@@ -173,7 +173,7 @@ def test_cache_warms_up_while_fetches_fail_and_cleaning_goes_on(logstore_broker,
 # --- state that is restored from its changelog -------------------------------------------------
 
 
-def test_counts_come_back_from_the_cleaned_changelog(
+def test_counts_are_restored_from_the_cleaned_changelog(
     logstore_broker, remote, logstore_server_factory
 ):
     broker = logstore_broker
@@ -210,7 +210,7 @@ def test_an_erased_user_leaves_the_disk_by_itself(logstore_broker, app, logstore
     assert_bob_leaves_the_disk(logstore_broker, logstore_data_dir)
 
 
-def test_a_job_that_dies_before_its_commit_does_the_request_again(logstore_broker, remote):
+def test_a_job_that_dies_before_its_commit_repeats_the_request(logstore_broker, remote):
     users_to_erase(logstore_broker)
     logstore_broker.append("erasure-requests", key=b"bob", value=b"")
     with remote.erasure() as job:
@@ -248,7 +248,7 @@ def test_transfers_are_booked_once(logstore_broker, app):
         ("TxnOffsetCommit", "GROUP_AUTHORIZATION_FAILED", 2),
     ),
 )
-def test_what_is_refused_takes_its_transaction_back(logstore_broker, remote, api, error, nth):
+def test_a_refused_batch_aborts_its_transaction(logstore_broker, remote, api, error, nth):
     expected = transfers_topic(logstore_broker)
     rule = remote.at.fail(api, nth=nth, error=error)
     refusals = []

@@ -113,7 +113,7 @@ def test_record_too_large_has_its_line_named(run):
     assert [value for _, value in values(run)] == ["a", "a", "b"]
 
 
-def test_batches_stay_within_what_the_topic_allows(run):
+def test_batches_stay_within_the_topics_limits(run):
     run("topic", "create", "t", "--config", "max.message.bytes=500")
     run("topic", "create", "u", "--config", "segment.bytes=500")
     text = lines(*({"value": "x" * 50} for _ in range(100)))

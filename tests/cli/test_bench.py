@@ -127,7 +127,9 @@ def test_a_partition_s_own_folder_is_refused(run, temporary, filled):
     assert "holds no partition: name the directory above TOPIC-0" in refused.stderr
 
 
-def test_too_little_room_for_a_copy_is_said_before_it_is_made(run, temporary, filled, monkeypatch):
+def test_too_little_space_for_a_copy_is_reported_before_copying(
+    run, temporary, filled, monkeypatch
+):
     monkeypatch.setattr("shutil.disk_usage", lambda path: type("Usage", (), {"free": 10})())
     refused = run("bench", filled, code=2)
     assert "has 10 free: TMPDIR names another place" in refused.stderr

@@ -33,7 +33,7 @@ def test_one_layer_is_seen_over_the_other(run):
     assert changed[0]["before"]["origin"] == "dynamic default"
 
 
-def test_what_cannot_change_is_refused(run):
+def test_static_keys_are_refused(run):
     run("topic", "create", "users")
     refused = run("broker", "alter", "--set", "log.dirs=/", code=2)
     assert "log.dirs cannot be changed" in refused.stderr

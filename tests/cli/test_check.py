@@ -59,7 +59,7 @@ def test_findings_are_lines_and_errors_exit_with_1(run, golden):
     assert lines[9] == "8 segments, 120 batches, 297 records: 1 error, 1 warning, 1 info"
 
 
-def test_what_needs_no_attention_is_nothing_found(run, golden):
+def test_harmless_files_are_not_findings(run, golden):
     directory = golden("segments")
     (directory / "golden-0" / "notes.txt").write_text("")
     last = run("check", directory).stdout.splitlines()[-1]

@@ -104,7 +104,7 @@ def test_table_of_a_clean(run, users):
     assert "1 pass: " in text
 
 
-def test_what_is_not_due_is_listed_with_its_reason(run, users):
+def test_partitions_that_are_not_due_are_listed_with_the_reason(run, users):
     run("topic", "create", "events")
     report = run("clean", "--format", "json").json
     assert report["cleaned"] == []

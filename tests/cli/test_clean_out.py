@@ -60,7 +60,7 @@ def test_one_partition_alone(run, users, data_dir, out):
     assert not (out / "users-0").exists()
 
 
-def test_table_says_where_the_copy_is(run, users, out):
+def test_table_shows_the_copys_location(run, users, out):
     text = run("clean", users, "--force", "--out", out).stdout
     assert "30 → 10" in text
     assert text.endswith(f"\nthe cleaned copy is in {out}; the original was not touched\n")
@@ -133,7 +133,7 @@ def test_a_partition_that_cannot_be_cleaned_exits_with_1(run, golden, out):
         (("--out", "{out}", "--data-dir", "{out}"), "does not exist"),
     ),
 )
-def test_wrong_usage_leaves_nothing_behind(run, users, data_dir, tmp_path, out, arguments, message):
+def test_wrong_usage_leaves_no_files(run, users, data_dir, tmp_path, out, arguments, message):
     full, file, link = tmp_path / "full", tmp_path / "file", tmp_path / "link"
     full.mkdir()
     (full / "something").touch()
@@ -177,7 +177,7 @@ def test_an_interrupt_in_an_empty_directory_leaves_it_empty(run, users, out, mon
     assert list(out.iterdir()) == []
 
 
-def test_what_a_killed_run_left_is_removed_by_the_next(run, users, out):
+def test_leftovers_of_a_killed_run_are_removed_by_the_next(run, users, out):
     run("clean", users, "--out", out)
     (out / UNFINISHED).touch()
     (out / "users-1" / "half").touch()
@@ -233,7 +233,7 @@ def test_out_takes_the_paths_that_explain_takes(run, copied, tmp_path, name):
     assert [record["offset"] for record in read] == [6, 7, 8]
 
 
-def test_what_writes_takes_no_path_and_says_how_one_can_be_given(run, copied):
+def test_writing_commands_refuse_a_path_and_name_the_option(run, copied):
     before = tree_hash(copied)
     for command, remedy in (("clean", "--dry-run or --out"), ("retain", "--dry-run")):
         error = run(command, f"{copied}/users-0", code=2).stderr
@@ -248,7 +248,7 @@ def test_a_dry_run_takes_a_partition_by_its_name(run, data_dir):
     assert [each["partition"] for each in found["not_cleaned"]] == [1]
 
 
-def test_out_is_not_put_into_the_directory_of_a_broker_or_the_folder(run, copied, tmp_path):
+def test_out_may_not_be_inside_a_data_or_partition_directory(run, copied, tmp_path):
     for path, out in ((copied / "users-0", copied / "out"), (tmp_path / "users-0.bak",) * 2):
         run("clean", f"{path}", *FORCED, "--out", out, code=2)
         assert "data directory" in run("clean", f"{path}", "--out", out, code=2).stderr

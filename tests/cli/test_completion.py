@@ -85,7 +85,7 @@ def test_scripts(run, shell, monkeypatch, tmp_path):
     assert path.read_text() == script
 
 
-def test_an_unknown_shell_is_asked_for(run, monkeypatch):
+def test_an_unknown_shell_must_be_named(run, monkeypatch):
     monkeypatch.setenv("SHELL", "/bin/tcsh")
     assert "say which shell: bash, zsh, fish" in run("completion", code=2).stderr
 

@@ -79,7 +79,7 @@ def test_rows_are_the_items_of_jsonl(run, topic, command):
     assert all(set(item) <= set(rows[0]) for item in items)
 
 
-def test_every_command_takes_it(run):
+def test_every_command_supports_csv(run):
     for name in COMMANDS:
         if name != "topic":
             assert "table|json|jsonl|csv" in run(name, "--help").stdout
@@ -138,7 +138,7 @@ def test_control_characters_are_escaped_and_the_bytes_kept_in_base64(written):
     assert [tuple(row[name] for name in TEXT_AND_BASE64) for row in rows_of(text)] == ESCAPED
 
 
-def test_formulas_get_an_apostrophe_if_that_is_asked_for(written):
+def test_formulas_get_an_apostrophe_on_request(written):
     found = [(row["key"], row["value"]) for row in rows_of(written("--escape-formulas"))]
     assert found[3:] == [
         ("'=1+1", "'@SUM(A1)"),

@@ -103,7 +103,7 @@ def test_a_cut_of_valid_batches_is_refused_and_changes_nothing(run, copied, argu
     assert tree_hash(copied) == before
 
 
-def test_a_cut_that_is_accepted_is_made_and_told(run, copied):
+def test_an_accepted_cut_is_made_and_reported(run, copied):
     done = run(
         *("append", "golden", "--accept-data-loss"),
         *("--data-dir", copied.parent),
@@ -114,7 +114,7 @@ def test_a_cut_that_is_accepted_is_made_and_told(run, copied):
 
 
 @pytest.mark.parametrize(("recovery_point", "is_refused"), ((300, False), (84, True), (83, False)))
-def test_what_was_not_durable_by_the_recovery_point_is_cut_as_a_broker_does(
+def test_data_after_the_recovery_point_is_cut_as_a_broker_does(
     run, copied, recovery_point, is_refused
 ):
     """At 300 the damaged segment is not checked, so nothing is cut."""
@@ -131,7 +131,7 @@ def test_partitions_that_a_command_does_not_touch_are_left_and_refuse_nothing(ru
     assert not (directory / ".kafka_cleanshutdown").exists(), "it was not closed in good order"
 
 
-def test_salvage_saves_what_is_intact_and_says_what_is_lost(run, copied, tmp_path):
+def test_salvage_saves_intact_batches_and_lists_lost_ones(run, copied, tmp_path):
     before = tree_hash(copied)
     report = run("salvage", copied, "--out", tmp_path / "saved", "--format", "json").json
     assert report["saved"] == {"records": 297, "batches": 119, "mended": 0}
@@ -166,7 +166,7 @@ def on_disk(directory, path):
     return path
 
 
-def test_every_command_tells_one_number_where_a_finished_swap_left_something(run, tmp_path):
+def test_all_commands_agree_on_the_leftovers_of_a_finished_swap(run, tmp_path):
     """A copy made during a cleaning: the new segment 0, and old ones that it replaced."""
     directory = partition([batch(n, key=b"k%d" % n) for n in (1, 4, 7, 9)])
     for base in (4, 8, 12):
@@ -186,7 +186,7 @@ def test_every_command_tells_one_number_where_a_finished_swap_left_something(run
     assert "leftover_segment" in {each["check"] for each in checked["checks"]}
 
 
-def test_a_whole_leftover_is_passed_over_by_all_and_removed_by_a_cleaning(run, tmp_path):
+def test_a_complete_leftover_is_skipped_by_all_commands_and_removed_by_a_cleaning(run, tmp_path):
     kept = [batch(n, key=b"k%d" % n) for n in (1, 4, 7, 9)]
     directory = partition(kept, [batch(n, key=b"k%d" % n) for n in (12, 13)], first=0)
     for name in directory.fs.list_dir("/data/golden-0"):

@@ -59,7 +59,7 @@ def request(*partitions, **more):
         ("@99999", 10, [8]),
     ),
 )
-def test_where_the_log_begins_afterwards(run, data_dir, events, before, low_watermark, left):
+def test_the_log_start_afterwards(run, data_dir, events, before, low_watermark, left):
     """S-092 and S-093 as a command; whole segments below go at once."""
     done = run("delete-records", events, "--partition", 0, "--before-offset", before)
     assert done.stderr == ""
@@ -70,7 +70,7 @@ def test_where_the_log_begins_afterwards(run, data_dir, events, before, low_wate
     assert again.json == {"partitions": [item]}
 
 
-def test_what_was_deleted_stays_deleted_and_is_no_longer_read(run, events):
+def test_deleted_records_stay_deleted_and_are_not_read(run, events):
     run("delete-records", events, "--before-offset", 6)
     assert "[6, 10]" in run("read", events, "--from", 5, code=1).stderr
     found = run("read", events, "--format", "jsonl").jsonl
@@ -108,7 +108,7 @@ def test_policy_must_delete(run):
     assert (item["low_watermark"], item["error"]) == (1, None)
 
 
-def test_table_says_what_went_and_what_is_still_on_disk(run, events):
+def test_table_shows_removed_segments_and_records_still_on_disk(run, events):
     heading, _, row = run("delete-records", events, "--before-offset", 6).stdout.splitlines()
     assert heading.split() == ["partition", "low", "watermark", "freed", "result"]
     assert row.split(maxsplit=6) == [

@@ -74,7 +74,7 @@ def log_files(directory: Path) -> dict[str, str]:
 # -- output --------------------------------------------------------------------------------
 
 
-def test_demo_tells_the_story_and_finds_nothing_wrong(told: Told) -> None:
+def test_demo_prints_its_steps_and_passes_its_checks(told: Told) -> None:
     out, text, _ = told
     found = summary(out)
     assert found["ok"] is True
@@ -164,7 +164,7 @@ def test_same_seed_and_time_give_the_same_bytes(told: Told, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("marker", (None, "{}", "[1]", "no json"))
-def test_refuses_a_directory_that_is_not_its_own(tmp_path: Path, marker: str | None) -> None:
+def test_refuses_a_foreign_directory(tmp_path: Path, marker: str | None) -> None:
     out = tmp_path / "mine"
     (out / "accounts").mkdir(parents=True)
     (out / "accounts" / "precious").write_text("data")
@@ -182,7 +182,7 @@ def test_refuses_a_file(tmp_path: Path) -> None:
     assert "is no directory" in demo(out, code=2).stderr
 
 
-def test_replaces_its_own_and_leaves_other_files(tmp_path: Path) -> None:
+def test_replaces_its_own_files_and_keeps_others(tmp_path: Path) -> None:
     """Including an interrupted run's files: the marker is written first."""
     out = tmp_path / "out"
     (out / "accounts" / "user-accounts-0").mkdir(parents=True)
@@ -272,7 +272,7 @@ def leave_a_trace(directory: Path) -> None:
         (leave_a_trace, "can still be found"),
     ),
 )
-def test_finds_what_was_tampered_with(
+def test_detects_tampering(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tamper: Tamper, says: str
 ) -> None:
     verify = demo_tell.Teller._verify

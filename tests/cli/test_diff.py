@@ -47,7 +47,7 @@ def test_fates_are_those_of_the_report(run, copies):
     assert summary == {name: value for name, value in found.items() if name != "fates"}
 
 
-def test_the_table_lists_what_is_gone(run, copies):
+def test_the_table_lists_removed_records(run, copies):
     before, after, _ = copies
     text = run("diff", before, after).stdout
     assert "10 records: 3 retained, 7 superseded" in text
@@ -68,7 +68,7 @@ def test_the_same_is_retained(run, copies):
     ("number", "is_lost", "fate"),
     ((9, True, "lost"), (7, True, "lost"), (9, False, "added"), (7, False, "foreign")),
 )
-def test_a_winner_that_is_gone_is_lost(run, copies, tmp_path, number, is_lost, fate):
+def test_a_missing_winner_is_lost(run, copies, tmp_path, number, is_lost, fate):
     """One of two copies lacks a record, the last or an earlier one."""
     before, _, _ = copies
     batches = [batch.data for batch in walk_buffer((before / f"{0:020}.log").read_bytes())]

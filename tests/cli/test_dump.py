@@ -12,7 +12,7 @@ FIRST = "golden-0/00000000000000000000"
 
 
 @pytest.mark.parametrize("case", dump_tool.cases())
-def test_program_prints_what_kafkas_tool_prints(run, case, monkeypatch):
+def test_program_prints_the_same_as_kafkas_tool(run, case, monkeypatch):
     flags, files = dump_tool.cases()[case]
     monkeypatch.chdir(GOLDEN)
     listed = run("dump", *flags, "--files", ",".join(files))
@@ -31,7 +31,7 @@ def test_dump_changes_nothing(run, golden):
     assert tree_hash(directory) == before
 
 
-def test_s240_torn_tail_is_told_on_standard_output(run, golden):
+def test_s240_torn_tail_is_reported_on_standard_output(run, golden):
     directory = golden("segments")
     path = sorted((directory / "golden-0").glob("*.log"))[-1]
     with path.open("ab") as file:
@@ -40,7 +40,7 @@ def test_s240_torn_tail_is_told_on_standard_output(run, golden):
     assert shown.stdout.splitlines()[-1] == f"Found 37 invalid bytes at the end of {path.name}"
 
 
-def test_what_cannot_be_dumped_is_an_error_and_the_rest_follows(run, golden):
+def test_a_file_that_cannot_be_dumped_is_an_error_and_the_rest_follows(run, golden):
     directory = golden("segments")
     path = directory / f"{FIRST}.log"
     data = bytearray(path.read_bytes())

@@ -46,7 +46,7 @@ def erasure(run):
     return find
 
 
-def test_a_key_that_was_never_there_is_gone(run, create, put, erasure):
+def test_an_unknown_key_is_erased(run, create, put, erasure):
     create()
     put("bob", "v")
     found = erasure(code=0)
@@ -56,7 +56,7 @@ def test_a_key_that_was_never_there_is_gone(run, create, put, erasure):
     assert "ann gone" in run("erasure", "t", "--key", "ann").stdout
 
 
-def test_retention_has_its_moment_and_the_latest_its_intervals(run, create, put, erasure):
+def test_retention_has_a_time_and_the_latest_adds_its_intervals(run, create, put, erasure):
     create("retention.ms=1h")
     put("ann", "v")
     [place] = erasure()["places"]
@@ -73,7 +73,7 @@ def test_retention_has_its_moment_and_the_latest_its_intervals(run, create, put,
     assert erasure(at=expires, code=0)["gone"]
 
 
-def test_a_tombstone_goes_a_horizon_after_its_first_pass(run, create, put, erasure):
+def test_a_tombstone_is_removed_a_horizon_after_its_first_pass(run, create, put, erasure):
     create("cleanup.policy=compact", "delete.retention.ms=1d")
     put("ann", "v")
     put("ann", None)
@@ -95,7 +95,7 @@ def test_the_live_record_stays_until_another_is_appended(create, put, erasure):
     assert "until a newer record of its key" in place["rule"]
 
 
-def test_what_max_compaction_lag_forces_is_bounded(create, put, erasure):
+def test_max_compaction_lag_bounds_the_latest_time(create, put, erasure):
     create("cleanup.policy=compact", "max.compaction.lag.ms=1h")
     put("ann", "v")
     put("ann", "w")
@@ -116,7 +116,7 @@ def test_a_key_inside_of_a_compressed_batch_is_found(run, create, erasure, codec
     assert erasure(key="an", code=0)["gone"], "part of a key is none"
 
 
-def test_every_leftover_is_a_place(run, create, put, erasure, data_dir):
+def test_every_leftover_is_a_location(run, create, put, erasure, data_dir):
     create()
     put("ann", "v")
     put("bob", "w")
@@ -189,7 +189,7 @@ def test_compressed_bytes_that_cannot_be_unfolded_prove_nothing(run, create, era
     assert not found["gone"]
 
 
-def test_what_lies_below_the_log_start_is_still_there(run, create, put, erasure):
+def test_records_below_the_log_start_are_still_on_disk(run, create, put, erasure):
     create()
     put("ann", "v")
     put("bob", "w")
@@ -208,7 +208,7 @@ def test_all_partitions_are_searched(run, erasure):
     assert run("erasure", "t-2", "--key", "ann", code=1).stdout.startswith("ann found: 1 place")
 
 
-def test_a_key_that_is_no_text(run, create, erasure):
+def test_a_key_that_is_not_text(run, create, erasure):
     create()
     key = base64.b64encode(b"\xff\x00").decode()
     run("append", "t", input=lines({"key_base64": key, "value": "v"}))

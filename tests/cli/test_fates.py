@@ -45,7 +45,7 @@ def test_jsonl_has_the_fate_of_each_record(run, users):
     assert fates == {"superseded": 8, "retained": 4, "active": 1}
 
 
-def test_under_a_strategy_with_versions_the_winner_may_stand_before_the_loser(run):
+def test_with_versions_the_winner_may_precede_the_superseded_record(run):
     by_time = ("--config", "compaction.strategy=timestamp")
     run("topic", "create", "t", *COMPACT, *by_time)
     records = [{"key": "k", "value": "v", "timestamp": time} for time in (5, 9, 7)]
@@ -87,7 +87,7 @@ def test_table_names_the_range_the_records_and_the_sums(run, users):
     assert text.endswith("\n13 records: 4 retained, 8 superseded, 1 active\n")
 
 
-def test_table_says_what_keeps_the_cleaning_from_being_due(run, users):
+def test_table_names_the_gate_that_delays_the_cleaning(run, users):
     run("topic", "alter", users, "--set", "min.cleanable.dirty.ratio=1.0")
     text = run("inspect", users, "--fate").stdout
     assert "not due now: the dirty ratio 1.0000 must exceed" in text
@@ -148,7 +148,7 @@ def test_keys_that_are_no_text_and_null_keys(run, data_dir):
     assert "a\\nb\n" in text
 
 
-def test_config_changes_what_inspect_says_of_sections(run, users):
+def test_config_changes_the_sections_in_inspect(run, users):
     young = ("--config", "min.compaction.lag.ms=1d")
     assert run("inspect", users, *young, "--format", "json").json["first_uncleanable_offset"] == 0
     assert run("inspect", users, "--format", "json").json["first_uncleanable_offset"] == 12

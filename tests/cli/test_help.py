@@ -159,7 +159,7 @@ def test_traceback_only_with_debug(run):
     assert debug.stderr.endswith(plain.stderr)
 
 
-def test_defect_is_told_as_such(run, monkeypatch):
+def test_an_internal_error_is_reported_as_such(run, monkeypatch):
     def fail(*_, **__):
         raise RuntimeError("two\nlines")
 

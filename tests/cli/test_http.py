@@ -77,7 +77,7 @@ def curl(page, line, variables):
         return answer.read().decode()
 
 
-def test_the_lines_answer_what_is_shown_one_after_another(page):
+def test_the_lines_have_the_documented_responses(page):
     variables = {
         "AUTH": f"Authorization: Bearer {TOKEN}",
         "PAGE": "http://page",

@@ -73,7 +73,7 @@ def test_batches_are_those_that_kafka_lists(run, case):
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_records_include_control_records_and_where_they_lie(run, case):
+def test_records_include_control_records_and_their_positions(run, case):
     path = GOLDEN / case / "data" / "golden-0"
     found = run("inspect", path, "--records", "--format", "jsonl").jsonl
     wanted = [json.loads(line) for line in (GOLDEN / case / "records.jsonl").open()]
@@ -96,7 +96,7 @@ def test_sections_follow_checkpoint_and_active_segment(run):
     assert document["cleanable_ratio"] == 0
 
 
-def test_open_transaction_makes_what_follows_uncleanable(run, golden):
+def test_records_after_an_open_transaction_are_uncleanable(run, golden):
     directory = golden("transactions")
     run("roll", "golden", "--data-dir", directory)
     found = run("inspect", "golden", "--partition", 0, "--data-dir", directory, "--format", "json")
@@ -347,7 +347,7 @@ def test_fast_totals_agree_with_the_walk(path):
 
 
 @pytest.mark.parametrize("sent", (0, 16_711_683, -5, 2**31 - 1))
-def test_a_damaged_count_is_no_more_than_its_batch_can_hold(run, golden, sent):
+def test_a_damaged_count_is_limited_by_the_size_of_its_batch(run, golden, sent):
     """A walk over headers does not compute the CRC, which covers the count."""
     directory = golden("segments")
     log = directory / "golden-0" / f"{0:020}.log"
@@ -387,7 +387,7 @@ def test_fast_totals_know_the_first_delete_horizon(tmp_path, horizons):
 
 
 @pytest.mark.parametrize(("position", "value"), ((16, 7), (8, 0x80), (11, 3)))
-def test_fast_totals_refuse_what_the_walk_refuses(tmp_path, position, value):
+def test_fast_totals_refuse_the_same_files_as_the_walk(tmp_path, position, value):
     data = bytearray((GOLDEN / "segments" / "data" / "golden-0" / f"{0:020}.log").read_bytes())
     data[position] = value
     data[8 if position == 11 else position] = 0 if position == 11 else value

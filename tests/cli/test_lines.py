@@ -137,7 +137,7 @@ records = st.builds(
 
 
 @given(record=records, timestamp_type=st.sampled_from([0, 1]))
-def test_written_record_reads_back_and_is_what_json_would_write(record, timestamp_type):
+def test_written_record_reads_back_and_equals_json_output(record, timestamp_type):
     text = record_json("t", 5, timestamp_type, record)
     assert parse(text.encode()) == (
         NewRecord(record.key, record.value, record.timestamp, record.headers),

@@ -47,7 +47,7 @@ def test_answers(run, topic, arguments, time, offset, timestamp):
     }
 
 
-def test_nothing_below_the_log_start_answers(run, topic):
+def test_no_offset_below_the_log_start_is_returned(run, topic):
     """S-080 and S-082: a segment whose newest records were deleted has no offset for them."""
     run("delete-records", topic, "--before-offset", 2)
     [found] = run("offsets", topic, "--time", 1000, "--format", "jsonl").jsonl

@@ -97,7 +97,7 @@ def modules_after(*arguments, data_dir):
     ),
     ids=" ".join,
 )
-def test_small_work_loads_nothing_heavy(arguments):
+def test_small_commands_load_no_heavy_module(arguments):
     loaded = modules_after(*arguments, data_dir=GOLDEN / "segments" / "data")
     assert loaded & HEAVY == set()
     needed = set().union(*(NEEDED.get(argument, ()) for argument in arguments))
@@ -185,7 +185,7 @@ def test_reader_that_has_seen_enough_ends_it_in_silence(tmp_path, output):
     assert process.wait(60) == 0
 
 
-def test_interrupt_keeps_what_was_appended(tmp_path):
+def test_interrupt_keeps_appended_records(tmp_path):
     reading, writing = os.pipe()
     process = subprocess.Popen(
         [*PROGRAM, "append", "t", "--create", "--data-dir", str(tmp_path)],
@@ -259,7 +259,7 @@ def test_an_interrupt_while_the_program_loads_ends_it_in_silence(module):
     assert (done.stdout, done.stderr.strip()) == ("", "")
 
 
-def test_who_was_told_to_ignore_interrupts_still_does():
+def test_ignored_interrupts_stay_ignored():
     script = STARTED.replace("signal.default_int_handler", "signal.SIG_IGN")
     done = subprocess.run(
         [sys.executable, "-c", script, "click", "topic", "list"],
@@ -299,7 +299,7 @@ def test_a_closed_input_is_named(tmp_path):
     assert (done.returncode, done.stderr) == (3, "error: standard input is closed\n")
 
 
-def test_what_was_appended_stays_though_the_report_had_nowhere_to_go(tmp_path):
+def test_appended_records_stay_although_the_report_cannot_be_written(tmp_path):
     """The free descriptor must not become a segment's."""
     line = """echo '{"key": "k", "value": "v"}' | logstore append t --create >&- 2>&-"""
     assert in_shell(line, tmp_path).returncode == 3
@@ -314,7 +314,7 @@ def test_a_closed_standard_error_changes_nothing_else(command, code):
     assert (done.returncode, done.stderr) == (code, "")
 
 
-def test_a_reader_of_help_that_went_away_is_no_failure():
+def test_a_closed_pipe_of_help_is_not_a_failure():
     line = "{ sleep 0.2; logstore --help; echo $? >&2; } | true"
     assert in_shell(line, GOLDEN).stderr == "0\n"
 
@@ -343,7 +343,7 @@ def test_a_shell_completes(shell, words, offered, withheld):
     assert not withheld & found
 
 
-def test_what_bash_is_told_to_run_makes_it_complete():
+def test_the_bash_snippet_enables_completion():
     source = subprocess.run(
         PROGRAM,
         env={**os.environ, "_LOGSTORE_COMPLETE": "bash_source"},
@@ -443,7 +443,7 @@ def test_output_encoding_without_blocks_and_arrows(tmp_path):
 
 
 @pytest.mark.parametrize("arguments", (("--help",), ("topic", "list")))
-def test_what_opens_no_log_loads_nothing_of_logs(arguments):
+def test_commands_that_open_no_log_load_no_log_module(arguments):
     loaded = modules_after(*arguments, data_dir=GOLDEN / "segments" / "data")
     names = [name.split(".") for name in loaded if name.startswith("logstore.")]
     folders = {part for name in names for part in name[1:3]}
@@ -465,6 +465,6 @@ NOT_FOR_TOPICS = {
 """Modules that take long, and have to do with records or with changes."""
 
 
-def test_a_list_of_topics_loads_nothing_of_records():
+def test_a_list_of_topics_loads_no_record_module():
     loaded = modules_after("topic", "list", data_dir=GOLDEN / "segments" / "data")
     assert loaded & NOT_FOR_TOPICS == set()

@@ -17,7 +17,7 @@ def story(tmp_path_factory):
 
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.stem)
-def test_commands_print_what_the_page_shows(path, story, tmp_path):
+def test_commands_print_the_documented_output(path, story, tmp_path):
     """If the new output is right: `python tools/question_pages.py` writes it."""
     shutil.copytree(story, tmp_path, dirs_exist_ok=True)
     page = path.read_text(encoding="utf-8")

@@ -89,7 +89,7 @@ def test_json_is_one_object(run, topic):
     assert run("read", topic, "--from", "latest", "--format", "json").json == {"records": []}
 
 
-def test_table_escapes_what_a_terminal_would_obey(run):
+def test_table_escapes_terminal_control_sequences(run):
     item = {"key": "\x1b[31m", "value": "a\nb", "headers": [["h\x07", None]], "timestamp": 0}
     run("append", "t", "--create", input=lines(item))
     text = run("read", "t").stdout
@@ -105,7 +105,7 @@ def test_table_escapes_what_a_terminal_would_obey(run):
     ]
 
 
-def test_nothing_to_read_is_told(run, topic):
+def test_an_empty_read_is_reported(run, topic):
     found = run("read", topic, "--from", "latest")
     assert (found.stdout, found.stderr) == ("", "note: no records\n")
 
@@ -191,7 +191,7 @@ def encoded(data):
 
 
 @pytest.mark.parametrize("case", READABLE)
-def test_golden_directory_reads_to_what_kafka_wrote(run, case):
+def test_golden_directory_reads_as_kafka_wrote_it(run, case):
     found = run("read", "golden", "--data-dir", GOLDEN / case / "data", "--format", "jsonl").jsonl
     wanted = [json.loads(line) for line in (GOLDEN / case / "records.jsonl").open()]
     for record in wanted:
@@ -199,7 +199,7 @@ def test_golden_directory_reads_to_what_kafka_wrote(run, case):
     assert [as_golden(record) for record in found] == wanted
 
 
-def test_read_committed_gives_what_a_consumer_of_kafka_gets(run):
+def test_read_committed_equals_a_kafka_consumer(run):
     case = GOLDEN / "transactions"
     found = run(
         "read",
@@ -263,7 +263,7 @@ def test_every_record_but_those_of_a_damaged_batch_is_shown(run, damaged, comman
     assert table.stderr == shown.stderr
 
 
-def test_a_broker_leaves_what_it_does_not_look_at_and_stops_there_when_it_reads(run, damaged):
+def test_a_broker_keeps_unchecked_damage_and_stops_there_when_it_reads(run, damaged):
     damaged(600)
     shown = run("read", "t", "--as-recovered", "--format", "jsonl", code=1)
     assert [record["offset"] for record in shown.jsonl] == list(range(600))
@@ -279,7 +279,7 @@ def test_the_latest_of_each_key_is_that_of_the_records_that_are_intact(run, dama
     assert read.stderr.startswith(told)
 
 
-def test_the_fates_of_all_records_that_are_intact_are_told(run, damaged):
+def test_the_fates_of_all_intact_records_are_shown(run, damaged):
     told = damaged(600)
     fates = run("inspect", "t", "--fate", "--format", "jsonl", code=1)
     assert [record["offset"] for record in fates.jsonl] == [n for n in range(650) if n != 600]

@@ -12,7 +12,7 @@ from logstore.cli.commands.read_last import last_of
 
 @given(st.sets(st.integers(0, 400)), st.integers(0, 400), st.integers(0, 500), st.integers(0, 30))
 @example({0}, 0, 2, 1)
-def test_the_last_of_what_a_read_yields(offsets, start, end, count):
+def test_the_last_records_of_a_read(offsets, start, end, count):
     log = sorted(offset for offset in offsets if offset < end)
     asked = []
 
@@ -25,7 +25,7 @@ def test_the_last_of_what_a_read_yields(offsets, start, end, count):
     assert all(offset >= start for offset in asked)
 
 
-def test_of_a_long_log_only_the_end_is_read():
+def test_only_the_end_of_a_long_log_is_read():
     asked = []
 
     def read(offset):

@@ -35,7 +35,7 @@ def torn(run, data_dir):
 
 
 @pytest.mark.parametrize("command", READING, ids=" ".join)
-def test_reading_counts_what_it_computed(run, data_dir, torn, command):
+def test_reading_counts_computed_repairs(run, data_dir, torn, command):
     before = tree_hash(data_dir)
     found = run(*command)
     opens_the_log = command[0] != "topic"
@@ -46,7 +46,7 @@ def test_reading_counts_what_it_computed(run, data_dir, torn, command):
 
 
 @pytest.mark.parametrize("command", WRITING, ids=" ".join)
-def test_writing_tells_what_it_mended_once(run, torn, command):
+def test_writing_reports_its_repairs_once(run, torn, command):
     size = torn.stat().st_size
     first, second = run(*command).stderr.splitlines()
     assert first == (
@@ -81,7 +81,7 @@ def test_an_unfinished_copy_of_a_cleanly_closed_log_loses_nothing_that_is_append
     assert run("check").stderr == ""
 
 
-def test_inspect_shows_findings_and_says_nothing_beside(run, torn):
+def test_inspect_shows_findings_and_prints_no_other_message(run, torn):
     found = run("inspect", "t")
     assert "truncated_tail" in found.stdout
     assert found.stderr == ""
@@ -89,7 +89,7 @@ def test_inspect_shows_findings_and_says_nothing_beside(run, torn):
     assert (finding["action"], finding["path"]) == ("truncated_tail", str(torn))
 
 
-def test_findings_are_told_after_the_error_that_ended_the_command(run, torn):
+def test_findings_are_printed_after_the_error_that_ended_the_command(run, torn):
     refused = run("read", "t", "--from", 9, code=1).stderr.splitlines()
     assert "[0, 2]" in refused[0]
     assert refused[1].startswith("note: recovery: 1 finding")
@@ -106,7 +106,7 @@ def test_many_findings_are_cut_short(run, data_dir):
     assert run("roll", "t").stderr == ""
 
 
-def test_orderly_directory_has_nothing_to_tell(run):
+def test_a_cleanly_closed_directory_has_no_message(run):
     run("append", "t", "--create", input=lines({"value": "a"}))
     for command in (*READING, *WRITING):
         assert run(*command).stderr == ""

@@ -73,7 +73,7 @@ def test_segments_go_once_their_newest_record_is_past_retention_ms(run, data_dir
     assert "[2, 6]" in run("read", "events", "--from", 0, code=1).stderr
 
 
-def test_dry_run_tells_what_the_real_run_then_does(run, data_dir, events):
+def test_dry_run_equals_the_real_run(run, data_dir, events):
     before = tree_hash(data_dir)
     asked = ("retain", "events", "--now", day(12), "--format", "json")
     dry = run(*asked, "--dry-run").json
@@ -86,7 +86,7 @@ def test_dry_run_tells_what_the_real_run_then_does(run, data_dir, events):
     assert run(*asked).json["removed"] == []
 
 
-def test_kept_segments_come_with_what_keeps_them(run, events):
+def test_kept_segments_are_listed_with_the_reason(run, events):
     report = run("retain", "--dry-run", "--now", day(9), "--format", "json").json
     first, second, third = report["kept"]
     assert (first["base_offset"], first["expires_at_ms"]) == (0, JAN_1 + 8 * DAY_MS + 1)
@@ -138,7 +138,7 @@ def test_configs_of_the_run_are_not_kept(run, events):
     assert configs["retention.bytes"] == {"value": "-1", "origin": "default"}
 
 
-def test_every_rule_has_its_turn(run, events):
+def test_rules_apply_in_order(run, events):
     """Log start first, then size, then time (storage-format §13.1)."""
     run("delete-records", "events", "--before-offset", 3)
     limits = ("--config", "retention.bytes=230", "--config", "retention.ms=1ms")
@@ -146,7 +146,7 @@ def test_every_rule_has_its_turn(run, events):
     assert removed(report) == [(2, "retention.ms"), (4, "retention.ms")]
 
 
-def test_compacted_topics_only_lose_what_lies_below_the_log_start(run, events):
+def test_compacted_topics_lose_only_segments_below_the_log_start(run, events):
     """S-088 as a command."""
     run("topic", "create", "users", "--config", "cleanup.policy=compact", "--now", day(1))
     append(run, "users", 1)
@@ -158,7 +158,7 @@ def test_compacted_topics_only_lose_what_lies_below_the_log_start(run, events):
     assert "does not delete" in kept["reason"]
 
 
-def test_expiry_that_merging_put_off_is_told(run):
+def test_expiry_delayed_by_merging_is_explained(run):
     """Under compact,delete a cleaned segment is as young as its youngest record (KIP-354)."""
     configs = ("cleanup.policy=compact,delete", "retention.ms=7d", "segment.bytes=230")
     given = [part for each in configs for part in ("--config", each)]
@@ -211,7 +211,7 @@ def test_partition_that_cannot_be_opened_hides_no_other(run, data_dir, events):
     assert run("retain", "--now", day(31), code=1).stdout.count("removed") == 4
 
 
-def test_lines_of_jsonl_are_what_is_removed(run, events):
+def test_lines_of_jsonl_are_the_removed_segments(run, events):
     found = run("retain", "--dry-run", "--now", day(12), "--format", "jsonl").jsonl
     assert [item["base_offset"] for item in found] == [0, 2]
 

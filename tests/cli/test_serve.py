@@ -58,7 +58,7 @@ def produce_of(topic, partition=0):
 @pytest.mark.parametrize(
     ("number", "code"), ((signal.SIGTERM, 0), (signal.SIGINT, 130)), ids=("term", "ctrl-c")
 )
-def test_it_serves_a_data_directory_until_it_is_told_to_stop(tmp_path, number, code):
+def test_it_serves_a_data_directory_until_it_is_stopped(tmp_path, number, code):
     topics = ("--topic", "users:3:cleanup.policy=compact:segment.ms=1d", "--topic", "plain")
     with serving("--data-dir", tmp_path / "data", *topics) as (process, address):
         with Client(address) as client:
@@ -114,7 +114,7 @@ def test_a_signal_that_another_thread_takes_stops_it():
         process.communicate()
 
 
-def test_in_memory_it_leaves_nothing_behind(tmp_path):
+def test_in_memory_it_leaves_no_files(tmp_path):
     with serving("--memory", "--data-dir", tmp_path / "data") as (process, address):
         with Client(address) as client:
             topics = [MetadataRequest.MetadataRequestTopic(name="new")]
@@ -127,7 +127,7 @@ def test_in_memory_it_leaves_nothing_behind(tmp_path):
 # -- authentication and authorization --------------------------------------------------------
 
 
-def test_a_client_that_people_use_logs_in_over_tls_and_does_what_it_may(tmp_path):
+def test_a_common_client_logs_in_over_tls_and_uses_its_permissions(tmp_path):
     users, ca_path = tmp_path / "users", tmp_path / "ca.pem"
     users.write_text("# who\nann=pass=word with a blank \n\nbob=ü\nroot=r\n", encoding="utf-8")
     options = ("--memory", "--topic", "orders-1", "--topic", "secret", "--sasl-users", users)
@@ -168,7 +168,7 @@ def test_a_client_that_people_use_logs_in_over_tls_and_does_what_it_may(tmp_path
     assert errors.strip() == f"note: clients trust the certificate by the authority in {ca_path}"
 
 
-def test_users_of_the_environment_and_a_certificate_of_ones_own(tmp_path):
+def test_users_from_the_environment_and_a_custom_certificate(tmp_path):
     authority = trustme.CA()
     chain, key = tmp_path / "chain.pem", tmp_path / "key.pem"
     issued = authority.issue_cert("localhost")
@@ -264,7 +264,7 @@ def test_a_door_that_makes_no_sense_is_refused_by_name(run, tmp_path, text, argu
         (("--listen", "127.0.0.1:0", "--topic", "t:1:no.such=1"), "unknown topic configuration"),
     ),
 )
-def test_what_cannot_be_served_is_refused_by_name(run, arguments, message):
+def test_options_that_cannot_be_served_are_refused_by_name(run, arguments, message):
     outcome = run("serve", "--memory", *arguments, code=2)
     assert message in outcome.stderr
     assert outcome.stdout == ""

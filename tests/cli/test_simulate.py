@@ -11,7 +11,7 @@ import pytest
 from logstore.simulate.outcome import PARTITIONS
 
 
-def test_scenarios_that_come_along_are_listed_and_printed(run):
+def test_built_in_scenarios_are_listed_and_printed(run):
     listed = run("simulate", "--list").stdout
     assert "kip-354 " in listed
     assert "KIP-354's bound" in listed
@@ -62,7 +62,7 @@ RUN = ("simulate", "kip-354", "--samples", "5")
         ),
     ),
 )
-def test_what_was_not_written_is_named_with_the_reason(
+def test_files_that_were_not_written_are_named_with_the_reason(
     run, tmp_path, monkeypatch, missing, kinds, sweep_kinds, not_written
 ):
     find_spec = importlib.util.find_spec
@@ -82,7 +82,7 @@ def test_what_was_not_written_is_named_with_the_reason(
     assert last == f"{sweep_kinds}: {out}"
 
 
-def test_json_tells_costs_and_files(run, tmp_path):
+def test_json_has_costs_and_files(run, tmp_path):
     arguments = (
         "--samples",
         "9",
@@ -108,7 +108,7 @@ def test_logs_that_are_kept_are_a_data_directory(run, tmp_path):
     assert found["log_end_offset"] == 7
 
 
-def test_a_sweep_marks_what_nothing_beats(run, tmp_path):
+def test_a_sweep_marks_the_pareto_optimal_settings(run, tmp_path):
     arguments = (
         "--sweep",
         "max.compaction.lag.ms=30m,1h",
@@ -138,7 +138,9 @@ def test_a_sweep_marks_what_nothing_beats(run, tmp_path):
         (("kip-354", "--out", "x", "--config", "segment.byte=1"), "segment.byte"),
     ),
 )
-def test_wrong_usage_is_told_and_leaves_nothing(run, tmp_path, monkeypatch, arguments, message):
+def test_wrong_usage_is_reported_and_writes_no_files(
+    run, tmp_path, monkeypatch, arguments, message
+):
     monkeypatch.chdir(tmp_path)
     result = run("simulate", *arguments, code=2)
     assert message in result.stderr
@@ -148,7 +150,7 @@ def test_wrong_usage_is_told_and_leaves_nothing(run, tmp_path, monkeypatch, argu
 SHORT = ("kip-354", "--samples", "3")
 
 
-def test_a_second_run_takes_the_place_of_the_first_and_leaves_what_is_not_its_own(run, tmp_path):
+def test_a_second_run_replaces_the_first_and_keeps_other_files(run, tmp_path):
     (tmp_path / "mine.txt").write_text("mine")
     arguments = ("--sweep", "max.compaction.lag.ms=1h", "--out", str(tmp_path))
     run("simulate", *SHORT, *arguments)
@@ -171,7 +173,7 @@ def earlier(run, tmp_path):
     return tmp_path / "out", look
 
 
-def test_an_interrupt_leaves_what_was_there_and_says_so(run, earlier, monkeypatch, tmp_path):
+def test_an_interrupt_keeps_existing_files_and_says_so(run, earlier, monkeypatch, tmp_path):
     def interrupted(*_, **__):
         raise KeyboardInterrupt
 
@@ -188,7 +190,7 @@ def test_an_interrupt_leaves_what_was_there_and_says_so(run, earlier, monkeypatc
     assert not new.exists()
 
 
-def test_a_disk_that_is_full_leaves_what_was_there(run, earlier, monkeypatch):
+def test_a_full_disk_keeps_existing_files(run, earlier, monkeypatch):
     from logstore.simulate import files
 
     directory, look = earlier
@@ -214,7 +216,7 @@ def test_jobs_change_nothing_but_the_time(run, tmp_path):
     assert tables[0] == tables[1]
 
 
-def test_places_that_cannot_have_the_results_are_told_before_anything_runs(run, tmp_path):
+def test_unusable_output_directories_are_reported_before_the_run(run, tmp_path):
     (tmp_path / "file").write_text("")
     text = run("simulate", *SHORT, "--out", str(tmp_path / "file"), code=2).stderr
     assert "file is no directory" in text
@@ -225,7 +227,7 @@ def test_places_that_cannot_have_the_results_are_told_before_anything_runs(run, 
     assert "--sweep makes many" in run("simulate", *SHORT, *kept, *sweep, code=2).stderr
 
 
-def test_a_scenarios_recording_lies_beside_it(run, tmp_path):
+def test_a_recording_is_found_next_to_its_scenario(run, tmp_path):
     (tmp_path / "times.csv").write_text("time,records\n0,3\n1h,2\n")
     scenario = tmp_path / "mine.toml"
     scenario.write_text('days = 1\n[[topics]]\nname = "t"\nreplay = { file = "times.csv" }\n')

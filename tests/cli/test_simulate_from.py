@@ -25,7 +25,7 @@ def copied(tmp_path):
     return path
 
 
-def test_it_shows_what_it_fitted_and_how_well(run, copied, tmp_path):
+def test_it_shows_the_fit_and_its_quality(run, copied, tmp_path):
     out = tmp_path / "out"
     arguments = ("--topic", "users", "--days", "3", "--samples", "9", "--out", str(out))
     done = run("simulate", "--from", str(copied), *arguments)
@@ -58,7 +58,7 @@ def test_json_has_the_fit(run, copied, tmp_path):
     assert told["fit"]["damages"] == []
 
 
-def test_a_printed_scenario_takes_what_the_command_line_says(run, copied):
+def test_a_printed_scenario_includes_command_line_options(run, copied):
     shown = run(
         "simulate", "--from", str(copied), "--topic", "users", "--print", "--days", "7",
         "--now", "2024-02-01T00:00:00Z", "--seed", "9", "--config", "segment.ms=2h",
@@ -74,7 +74,7 @@ def test_a_printed_scenario_takes_what_the_command_line_says(run, copied):
         assert line in shown.splitlines()
 
 
-def test_a_scenario_beside_a_directory_begins_with_that_one(run, copied, tmp_path):
+def test_a_scenario_with_from_starts_with_the_directory(run, copied, tmp_path):
     other = tmp_path / "elsewhere"
     shutil.copytree(copied, other)
     text = run("simulate", "--from", str(copied), "--topic", "users", "--print").stdout
@@ -87,7 +87,7 @@ def test_a_scenario_beside_a_directory_begins_with_that_one(run, copied, tmp_pat
     assert json.loads(told)["days"] == 1
 
 
-def test_damage_is_told_in_the_words_of_read(run, copied):
+def test_damage_is_reported_as_by_read(run, copied):
     log = min((copied / "users-0").glob("*.log"))
     data = bytearray(log.read_bytes())
     data[-30] ^= 0xFF

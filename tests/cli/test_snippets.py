@@ -61,7 +61,7 @@ def test_snippets_are_found():
 
 
 @pytest.mark.parametrize("name", [name for name in RUN if "def test_" not in MODULES[name]])
-def test_snippets_print_what_their_comments_say(name, tmp_path, monkeypatch, capsys):
+def test_snippets_print_the_output_in_their_comments(name, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     exec(compile(MODULES[name], f"{name}.py", "exec"), {"__name__": name})
     output, shown = capsys.readouterr().out, shown_output(MODULES[name])

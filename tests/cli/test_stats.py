@@ -69,7 +69,7 @@ def test_several_partitions_are_a_list(run, users):
     assert [each["records"] for each in run("stats", "--format", "jsonl").jsonl] == [0, 12]
 
 
-def test_a_path_is_understood_and_its_assumptions_said(run, users, data_dir, tmp_path):
+def test_a_path_is_accepted_and_its_assumptions_are_listed(run, users, data_dir, tmp_path):
     (data_dir / "users-0").rename(tmp_path / "users-0")
     found = run("stats", f"{tmp_path}/users-0", "--format", "json").json
     assert found["records"] == 12

@@ -48,7 +48,7 @@ def test_last_column_is_folded_into_the_terminal(monkeypatch):
     ]
 
 
-def test_last_column_goes_beneath_where_little_room_is_left(monkeypatch):
+def test_last_column_moves_to_the_next_line_if_space_is_short(monkeypatch):
     monkeypatch.setattr(tables, "output_width", lambda: 40)
     table = Table(("key", "meaning"), wrap=True)
     assert list(table.lines([("x" * 30, "words " * 8), ("y", "")])) == [
@@ -121,7 +121,7 @@ def test_long_texts_are_cut_to_the_terminal_and_numbers_never(terminal):
     assert max(map(len, Table(("a", "b")).lines([("x" * 9, "y" * 200)]))) == 40
 
 
-def test_what_would_fit_is_not_cut_and_what_cannot_is_as_narrow_as_it_gets(terminal):
+def test_cells_that_fit_are_not_cut_and_others_get_the_minimal_width(terminal):
     terminal(40)
     assert list(Table(("a", "b")).lines([("x" * 19, "y" * 19)]))[2] == f"{'x' * 19}  {'y' * 19}"
     numbers = Table(("n", "text"), right=("n",))
@@ -143,7 +143,7 @@ def test_a_folded_column_is_folded_and_the_others_are_cut_only_if_they_fill_the_
     assert list(table.lines([("k" * 60, "words")]))[2:] == [f"{'k' * 39}…", "    words"]
 
 
-def test_nothing_is_cut_where_all_is_wanted_or_no_terminal_is(terminal, monkeypatch):
+def test_no_cell_is_cut_with_full_or_without_a_terminal(terminal, monkeypatch):
     terminal(40)
     tables.cut_cells(False)
     try:

@@ -51,7 +51,7 @@ def test_relative_times_count_from_now(text, expected):
 
 
 @pytest.mark.parametrize("text", ("", "-", "-1y", "h", "1h", "2024-13-01", "1.5", "--1h", "-1 h"))
-def test_what_is_no_time_is_refused(text):
+def test_invalid_times_are_refused(text):
     with pytest.raises(ValueError, match="is no time"):
         parse_time(text, lambda: NOON)
 
@@ -73,7 +73,7 @@ def hourly(data_dir):
         (("read", "t", "--from", "@-90m", "--now", str(NOON)), [2, 3]),
     ),
 )
-def test_other_options_count_from_now_wherever_it_stands(run, hourly, order, expected):
+def test_other_options_count_from_now_in_any_position(run, hourly, order, expected):
     found = run(*order, "--format", "jsonl").jsonl
     assert [item["offset"] for item in found] == expected
 

@@ -25,7 +25,7 @@ def test_created_topic_is_kept_with_its_configuration(run):
     assert run("topic", "describe", "users").stdout.startswith(f"users   id {topic_id}   part")
 
 
-def test_adopted_topic_shows_the_id_that_its_folders_bear(run, golden):
+def test_adopted_topic_shows_the_id_of_its_directories(run, golden):
     directory = golden("segments")
     described = run("topic", "describe", "golden", "--data-dir", directory)
     assert described.stdout.startswith(
@@ -76,7 +76,7 @@ def test_description_has_every_key_with_value_and_origin(run, tmp_path):
     assert {"key": "segment.ms", "value": "5", "origin": "topic"} in items
 
 
-def test_description_shows_what_was_set_while_the_broker_ran(run, data_dir, tmp_path):
+def test_description_shows_dynamic_broker_settings(run, data_dir, tmp_path):
     with Broker(data_dir) as broker:
         broker.create_topic("t", configs={"segment.ms": "5"})
         broker.alter_broker_configs({"log.retention.ms": "2000"})
@@ -252,7 +252,7 @@ def test_change_is_shown_with_values_and_origins(run, tmp_path):
     ]
 
 
-def test_alteration_that_changes_nothing_says_so(run):
+def test_alteration_without_a_change_says_so(run):
     run("topic", "create", "t", "--config", "segment.ms=1d")
     for given in (("--set", "segment.ms=86400000"), ("--unset", "retention.ms")):
         assert run("topic", "alter", "t", *given).stdout == (
@@ -319,7 +319,7 @@ def test_refused_alteration_changes_nothing(run, data_dir, arguments, message):
 # -- delete --------------------------------------------------------------------------------
 
 
-def test_deleted_topic_leaves_nothing_and_its_name_is_free(run, data_dir):
+def test_deleted_topic_leaves_no_files_and_its_name_is_free(run, data_dir):
     run("topic", "create", "keep")
     run("topic", "create", "t", "--partitions", 2)
     run("append", "t", "--partition", 1, input=lines({"value": "v"}))

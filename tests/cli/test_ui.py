@@ -60,7 +60,7 @@ def answer(url, target, *more):
 @pytest.mark.parametrize(
     ("number", "code"), ((signal.SIGTERM, 0), (signal.SIGINT, 130)), ids=("term", "ctrl-c")
 )
-def test_it_shows_a_copied_directory_until_it_is_told_to_stop(golden, number, code):
+def test_it_shows_a_copied_directory_until_it_is_stopped(golden, number, code):
     directory = golden("segments")
     before = tree_hash(directory)
     with running("ui", directory) as (process, (url,)):
@@ -142,7 +142,7 @@ def test_the_page_of_a_served_broker_obeys_its_acls():
         (("serve", "--memory", "--listen", "127.0.0.1:0", "--ui", "x"), 2, "is not HOST:PORT"),
     ),
 )
-def test_what_cannot_be_shown_is_refused(run, golden, arguments, code, message):
+def test_paths_that_cannot_be_shown_are_refused(run, golden, arguments, code, message):
     directory = golden("segments")
     given = [str(each).replace("{dir}", str(directory)) for each in arguments]
     outcome = run(*given, code=code)
@@ -150,7 +150,7 @@ def test_what_cannot_be_shown_is_refused(run, golden, arguments, code, message):
     assert outcome.stdout == ""
 
 
-def test_without_the_extra_one_sentence_says_how_it_comes(run, golden, monkeypatch):
+def test_without_the_extra_the_error_says_how_to_install_it(run, golden, monkeypatch):
     for name in [name for name in sys.modules if name.startswith("logstore.ui.")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "uvicorn", None)
@@ -190,7 +190,7 @@ def targets():
 
 
 @pytest.mark.parametrize("harm", (sound, torn_tail, without_indexes, damaged))
-def test_whatever_is_asked_leaves_the_tree_as_it_is(golden, harm):
+def test_no_request_changes_the_tree(golden, harm):
     directory = golden("segments")
     harm(directory)
     before, names = tree_hash(directory), sorted(directory.parent.iterdir())

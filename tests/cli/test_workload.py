@@ -65,7 +65,7 @@ def test_a_workload_is_a_file_or_a_preset_with_values_laid_over_it(tmp_path):
         ),
     ),
 )
-def test_what_cannot_be_generated_is_refused_at_once(run, no_spark, data_dir, given, text):
+def test_specs_that_cannot_be_generated_are_refused_at_once(run, no_spark, data_dir, given, text):
     refused = run("workload", "generate", *given, code=2)
     assert text in refused.stderr
     assert not data_dir.exists()
@@ -81,11 +81,11 @@ def test_what_cannot_be_generated_is_refused_at_once(run, no_spark, data_dir, gi
         (("--before", "a", "--after", "b", "--strategy", "key"), "is not one of"),
     ),
 )
-def test_what_cannot_be_verified_is_refused_at_once(run, no_spark, given, text):
+def test_directories_that_cannot_be_verified_are_refused_at_once(run, no_spark, given, text):
     assert text in run("workload", "verify", *given, code=2).stderr
 
 
-def test_a_run_keeps_away_from_what_is_there(run, no_spark, tmp_path):
+def test_a_run_does_not_overwrite_existing_files(run, no_spark, tmp_path):
     (tmp_path / "after").mkdir()
     refused = run("workload", "run", "cdc-table", "--out", tmp_path, code=2)
     assert f"{tmp_path}/after is there already" in refused.stderr
@@ -101,7 +101,7 @@ def test_without_pyspark_the_message_names_the_extra(run, monkeypatch, data_dir)
     assert not data_dir.exists()
 
 
-def test_spark_runs_here_unless_somebody_says_otherwise(monkeypatch):
+def test_spark_runs_locally_by_default(monkeypatch):
     monkeypatch.delenv("PYSPARK_GATEWAY_PORT", raising=False)
     assert SparkOptions(None, "1g").is_local
     assert SparkOptions("local[2]", "1g").is_local
@@ -117,7 +117,7 @@ def test_the_heap_follows_the_memory_of_the_machine(monkeypatch, gib, heap):
     assert default_heap() == heap
 
 
-def test_an_error_of_ours_is_found_in_what_spark_says_of_a_task():
+def test_an_engine_error_is_extracted_from_sparks_task_failure():
     text = (
         "Job aborted\nTraceback (most recent call last):\n  File ...\n"
         "logstore.errors.InvalidConfigurationError: unknown key x\n\n\tat org.apache.spark"

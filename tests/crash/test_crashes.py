@@ -30,7 +30,7 @@ def test_a_crash_at_any_operation_loses_nothing_that_was_flushed(scenario, recor
     "scenario",
     (scenarios.create_topic, deletions.truncate_inside_a_batch, moves.move_once),
 )
-def test_a_crash_during_recovery_changes_nothing_either(scenario, record_property):
+def test_a_crash_during_recovery_has_the_same_result(scenario, record_property):
     tally = crashes(scenario, Profile(stride=60, cuts=1, recoveries=True))
     record_property("crashes", str(tally))
     assert tally.recovery_points > 20
@@ -53,7 +53,7 @@ def test_an_operation_that_fails_is_reported_and_harms_nothing(scenario, record_
 
 
 @every_scenario
-def test_a_broker_goes_on_after_an_operation_failed(scenario, record_property):
+def test_a_broker_continues_after_a_failed_operation(scenario, record_property):
     tally = failures(scenario, points=8, go_on=True)
     record_property("failures", tally.failures)
     assert tally.failures == tally.points >= 8

@@ -22,7 +22,7 @@ def left_over(fs):
 
 
 @every_story
-def test_nothing_that_was_deleted_outlives_its_delay(story):
+def test_no_deleted_file_outlives_its_delay(story):
     journal = Journal()
     fs = FaultyFileSystem(journal.clock)
     session = Session(fs, journal)
@@ -33,7 +33,7 @@ def test_nothing_that_was_deleted_outlives_its_delay(story):
 
 
 @every_story
-def test_a_clean_stop_leaves_nothing_to_delete_and_a_start_nothing_to_mend(story):
+def test_a_clean_stop_leaves_no_deleted_files_and_needs_no_recovery(story):
     fs, journal = run(story)
     disk = FaultyFileSystem(journal.clock, fs.crash(KEPT))
     open_broker(disk, journal.clock).close()
@@ -44,7 +44,7 @@ def test_a_clean_stop_leaves_nothing_to_delete_and_a_start_nothing_to_mend(story
     assert all(not broker.manager.log(tp).findings for tp in broker.partitions())
 
 
-def test_a_log_start_that_a_start_found_lasts_beyond_the_next_crash():
+def test_a_recovered_log_start_survives_the_next_crash():
     """One of the two checkpoints was written; the records below exist in memory only."""
     journal = Journal()
     fs = FaultyFileSystem(journal.clock)
@@ -74,7 +74,7 @@ def test_a_log_start_that_a_start_found_lasts_beyond_the_next_crash():
         (deletions.delete_topics, "", "is another one"),
     ),
 )
-def test_a_sync_that_does_nothing_is_found_out(story, ignored, told, monkeypatch):
+def test_a_dropped_sync_is_detected(story, ignored, told, monkeypatch):
     """From the start of the scenario, the disk drops all syncs of one directory or file."""
     sync_dir, sync_file = FaultyFileSystem.sync_dir, FaultyFileSystem.sync_file
     begin, lazy = Session.begin, set()

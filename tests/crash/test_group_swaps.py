@@ -427,7 +427,7 @@ every_story = pytest.mark.parametrize("story", STORIES, ids=lambda each: each.pr
 
 
 @every_story
-def test_a_crash_between_groups_brings_nothing_back(story, record_property):
+def test_no_record_reappears_after_a_crash_between_groups(story, record_property):
     tally = Crashes(Trial(story), replace(BOUNDED, stride=story.stride)).enumerate()
     record_property("crashes", str(tally))
     assert tally.points > 5
@@ -443,7 +443,7 @@ def crashed_at(number: int, clock, image, work) -> FaultyFileSystem:
     return fs
 
 
-def test_no_segment_that_has_its_name_lies_between_two_swaps():
+def test_no_final_segment_is_between_two_swap_files():
     """Neither the swap of five groups at once nor a start that finishes it may leave that.
 
     A segment between two `.swap` files is dropped as replaced. At each sync of the directory, in
@@ -512,7 +512,7 @@ def test_no_file_of_a_segment_is_missing_once_another_is_named_swap(story):
 @pytest.mark.long
 @pytest.mark.timeout(7200)
 @every_story
-def test_a_crash_anywhere_brings_nothing_back(story, record_property):
+def test_no_record_reappears_after_a_crash_at_any_operation(story, record_property):
     trial = Trial(story)
     tally = Crashes(trial, FULL).enumerate()
     record_property("crashes", str(tally))

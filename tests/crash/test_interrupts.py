@@ -17,7 +17,7 @@ every_scenario = pytest.mark.parametrize(
 
 
 @every_scenario
-def test_a_broker_goes_on_after_an_interrupt_of_any_operation(scenario):
+def test_a_broker_continues_after_an_interrupt_of_any_operation(scenario):
     assert enumerate_interrupts(scenario, points=8) >= 4
 
 

@@ -102,7 +102,7 @@ def craft(stopped, files, *, clean, recovery_point=0, log_start_offset=0):
     return FaultyFileSystem(clock, fs.crash(KEPT)), clock
 
 
-def test_segments_after_a_damaged_one_do_not_come_back(stopped):
+def test_segments_after_a_damaged_one_do_not_reappear(stopped):
     fs, clock = stopped
     fs.remove(f"/disk/data/{CLEAN_SHUTDOWN}")
     fs.remove("/disk/data/recovery-point-offset-checkpoint")
@@ -112,7 +112,7 @@ def test_segments_after_a_damaged_one_do_not_come_back(stopped):
     assert log.log_end_offset == 7
 
 
-def test_a_torn_end_behind_a_clean_stop_does_not_come_back(stopped):
+def test_a_torn_end_after_a_clean_stop_does_not_reappear(stopped):
     """The cut is durable before the next record is appended."""
     fs, clock = stopped
     name = f"{DIRECTORY}/{log_name(12)}"
@@ -125,7 +125,7 @@ def test_a_torn_end_behind_a_clean_stop_does_not_come_back(stopped):
 
 
 @pytest.mark.parametrize("clean", (True, False))
-def test_an_index_that_is_built_anew_is_never_believed_before_it_is_whole(stopped, clean):
+def test_a_rebuilt_index_is_not_used_before_it_is_complete(stopped, clean):
     fs, clock = stopped
     if not clean:
         fs.remove(f"/disk/data/{CLEAN_SHUTDOWN}")
@@ -136,7 +136,7 @@ def test_an_index_that_is_built_anew_is_never_believed_before_it_is_whole(stoppe
     assert segment.time_index.entries == 2
 
 
-def test_a_start_that_finds_a_topic_without_its_partition(stopped):
+def test_a_start_with_a_topic_without_its_partition(stopped):
     fs, clock = stopped
     for name in fs.list_dir(DIRECTORY):
         fs.remove(f"{DIRECTORY}/{name}")
@@ -210,7 +210,7 @@ def test_an_overflowed_segment_is_whole_or_split(stopped, name):
     crash_split(stopped, SPLITS[name], Profile(stride=5, cuts=1, seeds=3))
 
 
-def test_new_segments_of_a_split_come_to_last_one_by_one(stopped):
+def test_new_segments_of_a_split_become_durable_one_by_one(stopped):
     """Renames that a disk brings to last in any order, at each sync that waits for them."""
     split = SPLITS["clean"]
     disk, clock = craft(
@@ -246,7 +246,7 @@ def test_new_segments_of_a_split_come_to_last_one_by_one(stopped):
 @pytest.mark.long
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("name", SPLITS)
-def test_an_overflowed_segment_is_whole_or_split_whatever_the_disk_does(stopped, name):
+def test_an_overflowed_segment_is_whole_or_split_after_any_crash(stopped, name):
     crash_split(stopped, SPLITS[name], Profile(cuts=3, seeds=12))
 
 

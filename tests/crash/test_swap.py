@@ -87,7 +87,7 @@ def test_s192_crash_with_cleaned_files_complete_and_nothing_renamed(whole):
     assert bases_of(log) == [0, 4, 8]
 
 
-def test_s193_crash_with_the_log_swapped_and_its_index_still_cleaned(whole):
+def test_s193_crash_after_the_rename_of_the_log_before_that_of_its_index(whole):
     number = renamed(whole, A_LOG, SWAP_SUFFIX)
     left = names_left(whole, number)
     assert A_LOG + SWAP_SUFFIX in left

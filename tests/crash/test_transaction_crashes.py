@@ -186,7 +186,7 @@ def enumerate_crashes(profile):
         pytest.param(FULL, id="full", marks=pytest.mark.long),
     ),
 )
-def test_every_transaction_is_whole_after_a_crash_anywhere(profile):
+def test_every_transaction_is_atomic_after_a_crash_at_any_operation(profile):
     points, states, outcomes = enumerate_crashes(profile)
     assert points * profile.stride > 60
     assert states > points

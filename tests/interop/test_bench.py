@@ -61,7 +61,7 @@ def test_both_maps_take_the_same_keys(setting):
 
 @pytest.mark.interop
 @pytest.mark.parametrize("pattern", ("kernels/100B-*", "kernels/1KiB-10"))
-def test_kernels_leave_in_memory_what_kafkas_filter_leaves(setting, pattern):
+def test_kernels_keep_the_same_records_as_kafkas_filter(setting, pattern):
     """A difference raises."""
     lines = list(measure(chosen([pattern], full=True), setting))
     assert all(line.ratio > 0 for line in lines)

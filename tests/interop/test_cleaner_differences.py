@@ -90,7 +90,7 @@ def _values(folder, key):
     ]
 
 
-def test_a_deleted_key_comes_back_in_kafka(judge, scratch):
+def test_a_deleted_key_reappears_in_kafka(judge, scratch):
     """The map is full after two keys, after an abort and before a tombstone of its producer.
 
     The second pass begins there. Kafka treats the tombstone as part of the aborted transaction and

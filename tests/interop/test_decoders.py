@@ -30,7 +30,7 @@ DUMP_TOOL_CLASSES = "-Djudge.dump.classpath="
 pytestmark = pytest.mark.interop
 
 
-def test_share_groups_are_told_as_by_the_tool_of_kafka_4(kafka4, tmp_path, monkeypatch):
+def test_share_groups_are_printed_as_by_the_tool_of_kafka_4(kafka4, tmp_path, monkeypatch):
     """The tool of 3.9.2 does not support them yet."""
     (classes,) = (
         part.partition("=")[2] for part in build(KAFKA_4) if part.startswith(DUMP_TOOL_CLASSES)

@@ -101,7 +101,7 @@ def test_closing_leaves_deleted_files_behind_in_kafka(pair):
     assert [bool(_names(live, "*.deleted")) for live in pair] == [True, False]
 
 
-def test_kafka_keeps_for_a_while_what_loading_drops(pair):
+def test_kafka_delays_the_deletion_of_files_that_loading_drops(pair):
     """Here it is removed at once, durably, before the damaged segment is cut."""
     dropped = []
     for live in pair:
@@ -153,7 +153,7 @@ def test_a_refused_or_repeated_append_rolls_kafkas_log(pair):
     assert segments == [[[0, 1], [0, 1]], [[0], [0]]]
 
 
-def test_a_producer_that_comes_back_to_an_epoch_within_one_append_in_kafka(pair):
+def test_a_producer_that_returns_to_an_epoch_within_one_append_in_kafka(pair):
     """Its batches of before count again; here another epoch in between ends them for good."""
     known = []
     for live in pair:
@@ -163,7 +163,7 @@ def test_a_producer_that_comes_back_to_an_epoch_within_one_append_in_kafka(pair)
     assert known == [[[[1, 1, 1, 1000]]], [[]]]
 
 
-def test_a_producer_that_comes_back_to_an_epoch_within_a_segment_that_is_replayed(pair):
+def test_a_producer_that_returns_to_an_epoch_within_a_replayed_segment(pair):
     """Kafka replays a whole segment at once; its state while running was different."""
     before, after = [], []
     for live in pair:
@@ -180,7 +180,7 @@ def test_a_producer_that_comes_back_to_an_epoch_within_a_segment_that_is_replaye
     assert after == [[[1, 1, 1, 1000], [9, 3, 0, 1000]], [[9, 3, 0, 1000]]]
 
 
-def test_kafka_does_not_replay_what_a_truncation_leaves_if_it_knows_no_producer(pair):
+def test_kafka_does_not_replay_a_truncated_log_if_it_knows_no_producer(pair):
     """The transaction whose marker was truncated is open, but only here."""
     found = []
     for live in pair:
@@ -211,7 +211,7 @@ def test_both_refuse_a_log_that_contradicts_itself(pair):
     assert caught.value.check == "transaction_state"
 
 
-def test_kafka_loses_the_time_of_what_a_truncation_leaves_after_a_start(pair):
+def test_kafka_loses_the_largest_timestamp_of_a_truncated_log_after_a_start(pair):
     """If no entry of the time index remains: it searches for the largest only if it has one."""
     closed = []
     for live in pair:

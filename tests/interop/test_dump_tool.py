@@ -95,7 +95,7 @@ def test_messages_of_old_formats(flags, tmp_path, monkeypatch):
     assert not text(lines, Stream.FAILURE)
 
 
-def test_recorded_text_is_what_the_tool_prints():
+def test_recorded_text_equals_the_tools_output():
     for name, (flags, files) in cases().items():
         try:
             said = kafka_dump(flags, files)

@@ -51,7 +51,7 @@ def written(tmp_path_factory):
 
 
 @pytest.mark.parametrize("shape", WRITERS)
-def test_kafka_sees_what_this_engine_wrote(shape, judge, written, scratch, row):
+def test_kafka_reads_this_engines_directories(shape, judge, written, scratch, row):
     row(_row_of(shape), judge)
     assert agree(judge, written(shape), scratch) == []
 
@@ -82,6 +82,6 @@ ROWS = (
 @pytest.mark.parametrize(
     "shape", [name for name in WRITERS if not name.startswith(("unclean", "cleaned, then"))]
 )
-def test_recovery_of_a_whole_log_comes_to_the_same(shape, judge, written, scratch, row):
+def test_recovery_of_a_whole_log_has_the_same_result(shape, judge, written, scratch, row):
     row("our directories: unclean stop, torn tails, damage, missing files", judge)
     assert agree(judge, written(shape), scratch, clean=False) == []

@@ -49,7 +49,7 @@ LOGS = {
 
 
 @pytest.mark.parametrize("name", LOGS)
-def test_large_logs_come_out_the_same(name, kafka3, scratch, row, say):
+def test_large_logs_are_cleaned_to_the_same_files(name, kafka3, scratch, row, say):
     row("large logs cleaned by both, to the byte", kafka3)
     log = LOGS[name]
     config = {"cleanup.policy": "compact", "delete.retention.ms": "60000"}

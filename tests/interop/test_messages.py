@@ -121,7 +121,7 @@ def test_kafka_reads_and_writes_the_same(kafka3, kafka4, scratch, row):
     assert known - judged == set()
 
 
-def test_the_tables_are_what_the_jars_define():
+def test_the_tables_match_the_jars():
     for path, text in files().items():
         if path.suffix == ".txt":
             assert path.read_text() == text, path

@@ -138,7 +138,7 @@ def gap_in(served):
     return next(one + 1 for one, other in pairwise(offsets) if other > one + 1)
 
 
-def test_a_broker_takes_back_what_was_salvaged(broker, scratch):
+def test_a_broker_accepts_a_salvaged_directory(broker, scratch):
     """Every record except the damaged batch's is served, and appends continue after them."""
     broker.start()
     broker.traffic(seed=5, rounds=6)

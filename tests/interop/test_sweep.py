@@ -58,7 +58,7 @@ def test_client_and_broker_have_seen_the_same(client, table, action, swept):
     ids=TABLES,
 )
 @pytest.mark.parametrize("client", [each.name for each in CLIENTS])
-def test_kafkas_classes_open_what_is_left_as_this_engine_does(
+def test_kafkas_classes_open_the_directory_as_this_engine_does(
     client, table, swept, judge, scratch, row
 ):
     result = swept(client, table)

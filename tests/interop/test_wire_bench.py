@@ -51,7 +51,7 @@ def test_what_is_true_of_a_broker(result, name):
     assert {truth for truth, said in side.truths.items() if said != YES} == NOT_SO[name], side
 
 
-def test_result_comes_back_from_its_file(result, tmp_path):
+def test_result_is_restored_from_its_file(result, tmp_path):
     path = tmp_path / "result.json"
     result.write(path)
     assert list(lines(read_result(path))) == list(lines(result))

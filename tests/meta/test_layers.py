@@ -20,7 +20,7 @@ def test_neither_packages_nor_modules_import_in_a_cycle():
     layers.layers(layers.module_imports(known))
 
 
-def test_the_root_has_six_modules_and_every_module_says_what_it_is():
+def test_the_root_has_six_modules_and_every_module_has_a_docstring():
     root = layers.ROOT / "logstore"
     assert {path.stem for path in root.glob("*.py")} == ROOT_MODULES
     assert [name for name, path in layers.modules().items() if not layers.about(path)] == []

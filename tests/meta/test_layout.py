@@ -213,7 +213,7 @@ def test_every_kernel_is_named_in_a_test() -> None:
     )
 
 
-def test_nobody_imports_the_cleaner_or_bench_by_the_names_of_their_folders() -> None:
+def test_no_module_imports_the_cleaner_or_bench_by_directory_name() -> None:
     """A second copy of the module would have its own exception classes, which no caller catches."""
     statement = re.compile(r"^[ \t]*(?:import|from) (?:bench|cleaner)\b", re.MULTILINE)
     offences = [

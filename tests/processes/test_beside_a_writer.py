@@ -108,7 +108,7 @@ def run(
 
 
 @pytest.mark.timeout(120)
-def test_a_round_of_commands_beside_a_writer(nursery, tmp_path):
+def test_a_round_of_commands_next_to_a_writer(nursery, tmp_path):
     tally, failures = run(nursery, tmp_path, 1, lambda done: done == len(COMMANDS))
     assert not failures, "\n".join(failures)
     assert tally["records"] > 100
@@ -116,7 +116,7 @@ def test_a_round_of_commands_beside_a_writer(nursery, tmp_path):
 
 @pytest.mark.long
 @pytest.mark.timeout(0)
-def test_beside_a_writer_for_minutes(nursery, tmp_path, capsys):
+def test_commands_next_to_a_writer_for_minutes(nursery, tmp_path, capsys):
     """`LOGSTORE_BESIDE_MINUTES` of wall time, from `LOGSTORE_BESIDE_SEED` on."""
     seed = random.SystemRandom().getrandbits(32) if SEED is None else int(SEED)
     end = time.monotonic() + 60 * MINUTES

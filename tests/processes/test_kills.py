@@ -87,7 +87,7 @@ def kill_and_check(nursery: Nursery, folder: Path, rng: random.Random, kills: in
 
 
 @pytest.mark.timeout(120)
-def test_check_reports_no_error_in_what_a_few_kills_left(nursery, tmp_path):
+def test_check_reports_no_error_after_a_few_kills(nursery, tmp_path):
     tally = kill_and_check(nursery, tmp_path, random.Random(2), 4)
     assert tally["checks"] == tally["kills"] == 4
     assert tally["records"] > 20
@@ -95,7 +95,7 @@ def test_check_reports_no_error_in_what_a_few_kills_left(nursery, tmp_path):
 
 @pytest.mark.long
 @pytest.mark.timeout(0)
-def test_check_reports_no_error_in_what_kills_for_minutes_left(nursery, tmp_path, capsys):
+def test_check_reports_no_error_after_minutes_of_kills(nursery, tmp_path, capsys):
     """`LOGSTORE_KILL_MINUTES` of wall time, from `LOGSTORE_KILL_SEED` on."""
     kill_for_minutes(partial(kill_and_check, nursery), tmp_path, capsys)
 

@@ -57,7 +57,7 @@ def last_times(segment):
     partition=st.sampled_from((None, 0)),
 )
 @settings(deadline=None, max_examples=60)
-def test_columns_give_what_records_give(records, odd, configs, batch_records, partition):
+def test_columns_equal_records(records, odd, configs, batch_records, partition):
     if odd is not None:
         records = [*records[: odd[0]], odd[1], *records[odd[0] :]]
     options = {"batch_records": batch_records, "partition": partition}
@@ -97,7 +97,7 @@ def test_several_batches_in_one_write_are_those_written_apart(configs):
     ),
     ids=("a list", "a tuple", "a few", "a generator", "with times"),
 )
-def test_who_goes_by_columns(records, batches, monkeypatch):
+def test_which_appends_use_columns(records, batches, monkeypatch):
     calls = []
     append_parts = LogWriter.append_parts
 
@@ -110,7 +110,7 @@ def test_who_goes_by_columns(records, batches, monkeypatch):
     assert sum(calls) == batches
 
 
-def test_what_waits_already_comes_first():
+def test_queued_records_are_sent_first():
     records = [(b"%d" % number, b"v") for number in range(100)]
     with Broker(clock=VirtualClock(), seed=0) as broker:
         broker.create_topic("t")

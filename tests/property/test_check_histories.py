@@ -196,7 +196,7 @@ def copy_tree(source, target, path) -> None:
     interval_bytes=st.sampled_from([0, 200, 4096]),
     taken=st.lists(steps, min_size=1, max_size=25),
 )
-def test_nothing_is_found_after_any_history(policy, segment_bytes, interval_bytes, taken):
+def test_check_has_no_findings_after_any_history(policy, segment_bytes, interval_bytes, taken):
     history = History(policy, segment_bytes, interval_bytes)
     for step in taken:
         history.take(step)

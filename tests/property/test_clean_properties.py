@@ -89,7 +89,7 @@ def test_a_cleaned_log_holds_the_last_value_of_each_key(history, codec, segment_
 
 
 @given(history=histories(), codec=codecs)
-def test_beyond_the_cleaned_range_nothing_changes(history, codec):
+def test_records_outside_the_cleaned_range_do_not_change(history, codec):
     log = compacted(memory_world())
     items = written(log, history, codec, last_roll=False)
     end = log.active_segment.base_offset
@@ -101,7 +101,7 @@ def test_beyond_the_cleaned_range_nothing_changes(history, codec):
 
 
 @given(history=histories(), slots=st.integers(2, 5), io_buffer_bytes=st.integers(1, 300))
-def test_a_map_far_too_small_comes_to_the_same_end(history, slots, io_buffer_bytes):
+def test_a_tiny_map_has_the_same_result(history, slots, io_buffer_bytes):
     log = compacted(memory_world())
     items = written(log, history)
     run_passes(log, map_of(slots, 0.8, io_buffer_bytes=io_buffer_bytes))
@@ -109,7 +109,7 @@ def test_a_map_far_too_small_comes_to_the_same_end(history, slots, io_buffer_byt
 
 
 @given(history=histories(), codec=codecs, segment_bytes=st.sampled_from([SMALL, 100_000]))
-def test_cleaning_twice_at_the_same_moment_changes_nothing(history, codec, segment_bytes):
+def test_cleaning_twice_at_the_same_time_changes_nothing(history, codec, segment_bytes):
     log = compacted(memory_world(), segment_bytes=segment_bytes)
     written(log, history, codec)
     end = run_pass(log).end_offset

@@ -107,7 +107,7 @@ def test_map_put_and_map_get_are_a_dict(puts, base, homes, seed):
 
 
 @given(batches=stored_batches(), cut=st.integers(0, 400))
-def test_scan_batches_finds_the_whole_batches_and_their_headers(batches, cut):
+def test_scan_batches_returns_complete_batches_and_their_headers(batches, cut):
     raw = b"".join(batch.data for batch in batches)
     raw = raw[: max(0, len(raw) - cut)]
     status, table, position = scan(raw)
@@ -159,7 +159,7 @@ bad_keys = st.sampled_from([None, b"", b"\0\0\0", b"\x80\0\0\0", b"\xff\xff\0\1"
     codec=st.sampled_from([Codec.NONE, Codec.NONE, Codec.ZSTD]),
     value=values,
 )
-def test_read_control_types_reads_what_the_oracle_reads(keys, kinds, codec, value):
+def test_read_control_types_equals_the_oracle(keys, kinds, codec, value):
     batches, is_bad = [], []
     for offset, (key, kind) in enumerate(zip(keys, kinds, strict=False)):
         records = [Record(offset, 5, key, value)]
@@ -190,7 +190,7 @@ def test_read_control_types_reads_what_the_oracle_reads(keys, kinds, codec, valu
     limit=st.integers(1, 8),
     aborted=st.sets(st.integers(0, 3)),
 )
-def test_map_batches_maps_what_the_oracle_maps(batches, skipped, limit, aborted):
+def test_map_batches_equals_the_oracle(batches, skipped, limit, aborted):
     data, table = loaded(batches)
     for number in aborted & set(range(len(batches))):
         table[number, COL_DISCARD] = DISCARD_ABORTED
@@ -217,9 +217,7 @@ def test_map_batches_maps_what_the_oracle_maps(batches, skipped, limit, aborted)
     ),
     retention=st.sampled_from([0, 5000, 2**61]),
 )
-def test_classify_and_assemble_batches_do_what_the_oracle_says(
-    batches, later, latest, choices, retention
-):
+def test_classify_and_assemble_batches_equal_the_oracle(batches, later, latest, choices, retention):
     data, table = loaded(batches)
     base = batches[0].header.base_offset if batches else 0
     a_map = OffsetMap(24 * 100, 0.9, base_offset=base)

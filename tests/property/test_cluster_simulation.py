@@ -55,7 +55,7 @@ def test_a_few_clusters():
     run_seeds(0, FEW)
 
 
-def test_a_seed_tells_the_same_story_again():
+def test_a_seed_repeats_the_same_run():
     assert run(7) == run(7)
 
 
@@ -64,7 +64,7 @@ def test_a_failure_is_shrunk_to_the_steps_that_it_takes():
     assert shrunk(range(40), lambda some: needed <= set(some)) == [3, 11, 12]
 
 
-def test_a_failure_says_how_to_repeat_it(monkeypatch):
+def test_a_failure_names_the_command_that_reproduces_it(monkeypatch):
     """With a planted fault: followers do not truncate records that their new leader lacks."""
     monkeypatch.setattr(Following, "_truncate", lambda self, offset: None)
     seed = next(seed for seed in range(40) if failure(seed, range(len(plan(seed)))))

@@ -218,7 +218,7 @@ LATE = ("late", True)
 @example([PUT, PUT], PLAIN | {"max.compaction.lag.ms": 5 * UNIT_MS}, 7, b"other")
 @example([PUT, PUT], PLAIN | {"max.compaction.lag.ms": 5 * UNIT_MS}, 60_000, KEY)
 @example([PUT], PLAIN | {"cleanup.policy": "delete", "retention.ms": 4 * UNIT_MS}, 7, KEY)
-def test_a_broker_that_runs_keeps_to_the_latest_moment(history, config, since_ms, key):
+def test_a_running_broker_meets_the_latest_time(history, config, since_ms, key):
     """With Kafka's intervals, from any starting time; bytes are removed with their files.
 
     A transaction may be open, whose producer has ended and which the coordinator aborts.
@@ -264,7 +264,7 @@ def test_a_broker_that_runs_keeps_to_the_latest_moment(history, config, since_ms
     | {"retention.ms": 4 * UNIT_MS},
 )
 @given(steps, configs)
-def test_moments_are_exact(history, config):
+def test_times_are_exact(history, config):
     check(history, config)
 
 
@@ -272,5 +272,5 @@ def test_moments_are_exact(history, config):
 @pytest.mark.timeout(3600)
 @settings(max_examples=1000)
 @given(steps, configs)
-def test_moments_are_exact_in_a_thousand_histories(history, config):
+def test_times_are_exact_in_a_thousand_histories(history, config):
     check(history, config)

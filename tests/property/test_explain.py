@@ -94,9 +94,7 @@ def gates_of(broker):
 
 
 @given(steps, configs, st.booleans())
-def test_a_cleaning_happens_at_the_moment_foreseen_and_not_a_millisecond_before(
-    history, config, exact
-):
+def test_a_cleaning_runs_at_the_predicted_millisecond(history, config, exact):
     broker = replayed(history, config, exact=exact)
     decision = decided(broker)
     now = broker.clock.now_ms()
@@ -112,7 +110,7 @@ def test_a_cleaning_happens_at_the_moment_foreseen_and_not_a_millisecond_before(
 
 
 @given(steps, configs, st.booleans())
-def test_each_gate_opens_at_its_moment(history, config, exact):
+def test_each_gate_opens_at_its_predicted_time(history, config, exact):
     """Also a gate that stays closed however long no record is appended."""
     broker = replayed(history, config, exact=exact)
     decision = decided(broker)
@@ -131,7 +129,7 @@ def test_each_gate_opens_at_its_moment(history, config, exact):
 
 
 @given(steps, configs, st.booleans())
-def test_a_gate_that_binds_gives_way_at_its_moment(history, config, exact):
+def test_a_binding_gate_opens_at_its_predicted_time(history, config, exact):
     """A necessary gate; of the dirty ratio and the maximum lag, the first to open."""
     broker = replayed(history, config, exact=exact)
     decision = decided(broker)
@@ -224,7 +222,7 @@ STORIES = {
 @pytest.mark.parametrize(
     ("history", "config", "binding", "opens_ms"), STORIES.values(), ids=STORIES
 )
-def test_the_moment_of_a_story(history, config, binding, opens_ms):
+def test_the_predicted_time_of_a_history(history, config, binding, opens_ms):
     broker = replayed(history, config)
     decision = decided(broker)
     assert decision.binding.gate == binding
@@ -245,7 +243,7 @@ def test_the_moment_of_a_story(history, config, binding, opens_ms):
         (*story(OVERDUE), "empty"),
     ),
 )
-def test_what_time_alone_does_not_open(history, config, binding):
+def test_gates_that_time_alone_does_not_open(history, config, binding):
     decision = decided(replayed(history, config))
     assert (decision.binding.gate, decision.opens_at_ms) == (binding, None)
     later = at(history, config, T + 400 * 86_400_000)
@@ -253,7 +251,7 @@ def test_what_time_alone_does_not_open(history, config, binding):
     assert not cleaned(later)
 
 
-def test_what_is_not_to_be_cleaned_is_not_rolled_in_thought_either():
+def test_a_dry_run_does_not_roll_partitions_that_are_not_cleaned():
     history, config = story(OVERDUE | {"cleanup.policy": "delete"}, PUT)
     gate = gates_of(at(history, config, T + LONG_MS))["active_segment"]
     assert (gate.open, gate.value, gate.threshold) == (False, 0, 0)
@@ -271,7 +269,7 @@ def test_kafka_itself_rolls_no_idle_segment():
 
 @settings(max_examples=50)
 @given(steps, configs, st.sampled_from([900, 2500]))
-def test_an_open_segment_closes_as_it_says(history, config, segment_ms):
+def test_an_active_segment_rolls_at_the_predicted_time(history, config, segment_ms):
     """By an append at that time but not a millisecond earlier, or by an idle roll."""
     config = config | {"segment.ms": segment_ms, "segment.bytes": 10_000}
     broker = replayed(history, config)

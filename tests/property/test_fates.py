@@ -54,7 +54,7 @@ GONE = frozenset(FATE_NAMES) - {"retained"}
     not hasattr(list_records, "signatures"),
     reason="kernels run as plain Python, where overflow warns instead of wrapping",
 )
-def test_kernel_list_records_tells_what_reading_the_batches_tells(
+def test_kernel_list_records_equals_a_read_of_the_batches(
     batches, codes, parsed, unread, mapped, has_versions
 ):
     data, table = loaded(batches)
@@ -133,7 +133,7 @@ def end_of_pass(model: TransactionModel, stats: CleanerStats, upper_bound: int) 
 @settings(max_examples=max(1, settings().max_examples // 5))
 @given(seed=st.integers(0, 2**32 - 1), segment_bytes=st.sampled_from([400, 900, 100_000]))
 @np.errstate(over="ignore")  # as compiled code does, where kernels run as Python
-def test_a_pass_does_to_each_record_what_was_told(seed: int, segment_bytes: int) -> None:
+def test_fates_of_a_pass_match_the_forecast(seed: int, segment_bytes: int) -> None:
     rng = random.Random(seed)
     model = TransactionModel(0, segment_bytes)
     model.live(rng)

@@ -67,7 +67,7 @@ def chosen(batches, row, kept_row, room, span, least_gap):
     latest=st.sampled_from([500, 500, 5]),
     keep_offset=st.sampled_from([-1, -1, 3]),
 )
-def test_choose_ranges_is_what_the_oracle_chooses(
+def test_choose_ranges_equals_the_oracle(
     batches, row, kept, room, span, least_gap, step, latest, keep_offset
 ):
     """Each batch has one offset here, and wins unless it is dead.
@@ -103,7 +103,7 @@ def test_choose_ranges_is_what_the_oracle_chooses(
 
 @given(counts=st.lists(st.integers(0, 5), max_size=4), filled=st.integers(0, 3), seed=st.integers())
 @settings(max_examples=30)
-def test_copy_locations_copies_the_rows_of_chunks_as_they_stand_in_their_file(counts, filled, seed):
+def test_copy_locations_copies_the_rows_of_chunks_in_file_order(counts, filled, seed):
     rng = np.random.default_rng(abs(seed))
     noted = np.full((filled + sum(counts) + 2, LOCATION_COLUMNS), -1, np.int64)
     expected = noted.copy()

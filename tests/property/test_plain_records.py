@@ -36,7 +36,7 @@ def careful(data, start, end):
 
 @given(data=records, lead=st.integers(0, 2), tail=st.binary(max_size=3))
 @settings(deadline=None, max_examples=200)
-def test_the_quick_way_gives_what_the_careful_one_gives(data, lead, tail):
+def test_the_fast_parser_equals_the_checking_one(data, lead, tail):
     whole = bytes(lead) + data + tail
     plain = _decode_plain(whole, lead, len(whole))
     if plain is not None:
@@ -49,7 +49,7 @@ def test_the_quick_way_gives_what_the_careful_one_gives(data, lead, tail):
     cut=st.integers(0, 6),
 )
 @settings(deadline=None, max_examples=600)
-def test_the_quick_way_takes_no_damaged_record(data, changes, cut):
+def test_the_fast_parser_refuses_damaged_records(data, changes, cut):
     changed = bytearray(data)
     for at, byte in changes:
         changed[at % len(changed)] = byte
@@ -59,7 +59,7 @@ def test_the_quick_way_takes_no_damaged_record(data, changes, cut):
         assert careful(whole, 0, len(whole)) == (*plain[:4], (), plain[4])
 
 
-def test_common_records_go_the_quick_way():
+def test_common_records_use_the_fast_parser():
     for size in (0, 10, 63, 64, 100, 8191):
         data = encode_record(-5, 70, b"k" * 16, bytes(size))
         assert _decode_plain(data, 0, len(data)) is not None or size > 8000

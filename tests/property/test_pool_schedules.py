@@ -56,7 +56,7 @@ def test_a_few_schedules():
     run_schedules(FEW)
 
 
-def test_a_seed_tells_the_same_story_again():
+def test_a_seed_repeats_the_same_run():
     assert PoolStory(7).run() == PoolStory(7).run()
 
 

@@ -77,7 +77,7 @@ def altered(broker, given, unset):
 @settings(max_examples=20)
 @example([(0, True, 0, "roll")], {}, set())  # nothing there, so nothing keeps a tombstone
 @given(steps, configs, st.sets(st.sampled_from(("cleanup.policy", "segment.bytes"))))
-def test_what_is_told_is_what_happens(taken, given_configs, unset):
+def test_a_preview_equals_the_result(taken, given_configs, unset):
     unset = sorted(unset - given_configs.keys())
     with history(taken) as broker:
         before, stored = files(broker), broker.topic("t")
@@ -128,7 +128,7 @@ def visible(broker) -> int:
 
 @settings(max_examples=20)
 @given(steps, st.integers(-1, 45))
-def test_a_loss_is_what_readers_miss_afterwards(taken, before_offset):
+def test_a_predicted_loss_equals_the_records_that_readers_miss(taken, before_offset):
     from logstore.analysis.losses import lost_by_delete_records, lost_with
 
     with history(taken) as broker:

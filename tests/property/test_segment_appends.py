@@ -44,7 +44,7 @@ actions = st.lists(
     segment_bytes=st.sampled_from([300, 1 << 20]),
     segment_ms=st.sampled_from([2, 1 << 40]),
 )
-def test_every_way_to_append_leaves_the_same_files(
+def test_all_ways_to_append_write_the_same_files(
     actions, interval, index_bytes, base, segment_bytes, segment_ms
 ):
     """Indexes that fill up, an interval of any size, appends after truncation and reopening.
@@ -110,7 +110,7 @@ def append_next(segment, data):
         append(segment, data)
 
 
-def test_most_batches_need_nothing_but_their_bytes():
+def test_most_batches_are_appended_without_decoding():
     segment = memory_world().segment(0, index_interval_bytes=4096)
     taken = []
     for offset in range(100):

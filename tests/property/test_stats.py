@@ -61,7 +61,7 @@ def test_statistics_are_those_of_a_plain_walk(history, config, keys_max):
     st.lists(st.tuples(st.integers(0, 3), st.integers(0, 9), st.booleans()), max_size=30),
     st.sampled_from([1, 1000]),
 )
-def test_a_strategy_with_versions_decides_what_lives(records, keys_max):
+def test_a_strategy_with_versions_decides_liveness(records, keys_max):
     broker = Broker(clock=VirtualClock())
     broker.create_topic("t", configs={"compaction.strategy": "timestamp"})
     winners = {}

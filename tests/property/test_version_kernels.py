@@ -99,7 +99,7 @@ def expected_entries(expected: VersionKeyMap) -> dict[bytes, VersionEntry]:
 
 
 @given(headers=headers, by=ways, timestamp=timestamps, lead=st.integers(0, 3))
-def test_record_version_is_what_the_oracle_and_the_strategy_say(headers, by, timestamp, lead):
+def test_record_version_equals_the_oracle_and_the_strategy(headers, by, timestamp, lead):
     record = Record(7, timestamp, b"key", b"value", headers)
     strategy = STRATEGIES[by]
     data = array(bytes(lead) + encode_records([record], 7, 0))
@@ -182,7 +182,7 @@ def test_version_put_and_version_get_are_a_dict(clean, dirty, gap, base, homes, 
     limit=st.integers(2, 8),
     aborted=st.sets(st.integers(0, 3)),
 )
-def test_map_versions_maps_what_the_oracle_maps(batches, by, skipped, length, limit, aborted):
+def test_map_versions_equals_the_oracle(batches, by, skipped, length, limit, aborted):
     data, table = loaded(batches)
     for number in aborted & set(range(len(batches))):
         table[number, COL_DISCARD] = DISCARD_ABORTED
@@ -215,7 +215,7 @@ def test_map_versions_maps_what_the_oracle_maps(batches, by, skipped, length, li
     keep=st.one_of(st.just(-1), st.integers(0, 60)),
     safe_ms=st.sampled_from([-1, 0, NOW_MS - 1, NOW_MS, 2**62]),
 )
-def test_seed_classify_and_assemble_do_what_the_oracle_says(
+def test_seed_classify_and_assemble_equal_the_oracle(
     batches, by, first_dirty, limit, choices, keep, safe_ms
 ):
     """A whole pass over a chunk, its first part clean: map, seed, judge, write."""
@@ -275,7 +275,7 @@ def test_seed_classify_and_assemble_do_what_the_oracle_says(
 @given(
     order=orders, winner=orders, lifted=st.booleans(), key=st.sampled_from([b"", b"k", b"k" * 40])
 )
-def test_is_beaten_says_whether_a_key_has_a_higher_order(order, winner, lifted, key):
+def test_is_beaten_if_the_key_has_a_higher_order(order, winner, lifted, key):
     version_map = map_with()
     hash_key = version_map.arrays.k0, version_map.arrays.k1
     words = [np.uint64(each) for each in siphash128(array(key), 0, len(key), *hash_key)]

@@ -86,7 +86,7 @@ steps = st.lists(st.tuples(st.integers(0, 60), st.none() | st.integers(0, 3)), m
 
 
 @given(plans, steps)
-def test_tasks_that_sleep_do_what_they_would_have_done_in_the_same_order(plans, steps):
+def test_sleeping_tasks_do_the_same_work_in_the_same_order(plans, steps):
     awake = World(plans, sleep=False).live(steps)
     assert World(plans, sleep=True).live(steps) == awake
 
@@ -188,7 +188,7 @@ def test_a_broker_in_one_step_equals_one_in_many_and_one_that_never_sleeps(story
     assert lived(story, 1, sleep=False) == once
 
 
-def test_four_thousand_days_run_no_task_for_nothing():
+def test_four_thousand_days_run_no_idle_task():
     clock = VirtualClock()
     with Broker(clock=clock, background=True) as broker:
         broker.create_topic("table", configs={"cleanup.policy": "compact,delete"})

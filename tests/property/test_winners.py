@@ -161,7 +161,7 @@ def new_map(strategy: Strategy, base: int, winners_from: int, winners_end: int) 
     keep=st.integers(-1, 30),
 )
 @settings(max_examples=50)
-def test_winners_say_what_look_ups_say(
+def test_winners_equal_lookups(
     odd, data, by, skipped, limit, bits, aborted, retained, known, unlike, keep
 ):
     """Also for a map that fills up, ranges that begin or end inside a batch, and few bits."""
@@ -240,7 +240,7 @@ SCANNED = slice(0, COL_CONTROL + 1)
     keep=st.integers(-1, 9),
 )
 @settings(max_examples=40)
-def test_what_a_survivors_scan_leaves_out_is_superseded(odd, data, skipped, bits, kept, keep):
+def test_records_omitted_by_a_survivors_scan_are_superseded(odd, data, skipped, bits, kept, keep):
     """By lookups; of plain batches all superseded records are left out."""
     batches = data.draw(dirty_batches(odd))
     raw, table = loaded(batches)
@@ -272,7 +272,7 @@ def test_what_a_survivors_scan_leaves_out_is_superseded(odd, data, skipped, bits
 
 
 @pytest.mark.parametrize("first", ("compressed", "control", "unfit", "producer"))
-def test_behind_what_may_end_a_chunk_every_batch_has_a_row(first: str) -> None:
+def test_every_batch_after_a_possible_chunk_end_has_a_row(first: str) -> None:
     """Otherwise records behind the end would be counted twice; of a producer only its own have
     one."""
     goes = [plain(b"a", base=2 + at) for at in range(3)]
@@ -375,7 +375,7 @@ def test_batches_that_winners_decide_all_of_are_not_read() -> None:
 
 
 @pytest.mark.parametrize(("base", "looked_up"), ((55, False), (56, True), (63, True), (64, True)))
-def test_a_batch_that_ends_behind_the_last_bit_is_looked_up(base: int, looked_up: bool) -> None:
+def test_a_batch_that_ends_after_the_last_bit_is_looked_up(base: int, looked_up: bool) -> None:
     data, table = loaded([plain(*(b"%d" % number for number in range(9)), base=base)])
     a_map = new_map(Strategy(), 0, 0, 64)
     build(data, table, 0, a_map)

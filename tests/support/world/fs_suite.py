@@ -67,7 +67,7 @@ class FileSystemSuite:
         assert file.read(0, 100) == b"abcdefgh"
         file.close()
 
-    def test_append_goes_on_after_what_is_there(self, place):
+    def test_append_continues_at_the_end(self, place):
         path = place.file("a", b"old")
         file = place.fs.open(path, write=True)
         assert file.append([b"new"]) == 3
@@ -165,7 +165,7 @@ class FileSystemSuite:
         file.close()
 
     @pytest.mark.parametrize("size", (1, BLOCK - 1, BLOCK, BLOCK + 1, 2 * BLOCK))
-    def test_truncate_at_block_borders_forgets_what_was_cut(self, place, size):
+    def test_truncate_at_block_borders_drops_the_rest(self, place, size):
         path = place.file("a", b"x" * (2 * BLOCK + 10))
         file = place.fs.open(path, write=True)
         file.truncate(size)
@@ -230,7 +230,7 @@ class FileSystemSuite:
         assert place.read_all(old) == b"new"
         file.close()
 
-    def test_a_file_made_anew_shares_nothing_with_a_removed_one(self, place):
+    def test_a_new_file_shares_no_data_with_a_removed_one(self, place):
         path = place.file("a", b"first")
         file = place.fs.open(path)
         place.fs.remove(path)
@@ -239,7 +239,7 @@ class FileSystemSuite:
         assert place.read_all(path) == b"2nd"
         file.close()
 
-    def test_create_keeps_what_is_there(self, place):
+    def test_create_keeps_existing_contents(self, place):
         path = place.file("a", b"abc")
         place.fs.open(path, create=True).close()
         assert place.read_all(path) == b"abc"
@@ -303,7 +303,7 @@ class FileSystemSuite:
         assert place.fs.list_dir(place.path("d")) == ["deep", "e"]
         assert place.fs.list_dir(place.path("d/e")) == []
 
-    def test_exists_and_is_dir_tell_files_from_directories(self, place):
+    def test_exists_and_is_dir_distinguish_files_and_directories(self, place):
         path = place.file("a")
         assert place.fs.exists(path)
         assert not place.fs.is_dir(path)
@@ -312,7 +312,7 @@ class FileSystemSuite:
         with pytest.raises(OSError):
             place.fs.list_dir(path)
 
-    def test_kinds_tell_what_stands_under_each_name(self, place):
+    def test_kinds_are_returned_for_each_name(self, place):
         assert place.fs.kinds(place.root) == {}
         path = place.file("b", b"1")
         place.fs.make_dirs(place.path("a/deep"))
@@ -346,7 +346,7 @@ class FileSystemSuite:
         remove_tree(place.fs, kept)
         assert place.fs.list_dir(place.root) == []
 
-    def test_a_file_opened_anew_is_empty(self, place):
+    def test_a_new_file_is_empty(self, place):
         path = place.file("a", b"before")
         for _ in range(2):
             file = open_anew(place.fs, path)
@@ -490,7 +490,7 @@ class FileSystemSuite:
         other.release()
         assert place.fs.list_dir(place.root) == [".lock", "other"]
 
-    def test_who_holds_a_lock_is_told_to_those_who_only_look(self, place):
+    def test_the_holder_of_a_lock_is_reported_to_readers(self, place):
         path = place.path(".lock")
         assert place.fs.lock_holder(path) is None
         assert not place.fs.exists(path)
@@ -502,7 +502,7 @@ class FileSystemSuite:
         assert place.fs.lock_holder(place.path("no/.lock")) is None
         assert place.fs.lock_holder(f"{path}/.lock") is None
 
-    def test_a_lock_leaves_what_is_in_the_file(self, place):
+    def test_a_lock_keeps_the_files_contents(self, place):
         path = place.file(".lock", b"abc")
         place.fs.set_mtime(path, 5_000)
         lock = place.fs.lock(path)
@@ -518,7 +518,7 @@ class FileSystemSuite:
         del lock
         assert place.fs.lock(path) is not None
 
-    def test_handles_on_a_locked_file_come_and_go(self, place):
+    def test_handles_on_a_locked_file_can_be_opened_and_closed(self, place):
         path = place.path(".lock")
         before = place.fs.open(path, create=True)
         lock = place.fs.lock(path)

@@ -109,7 +109,7 @@ class SchedulerSuite:
         bench.reach(lambda: len(order) == 2)
         assert order == ["first", "second"]
 
-    def test_a_periodic_task_never_runs_beside_itself(self, bench):
+    def test_a_periodic_task_never_runs_concurrently_with_itself(self, bench):
         inside: list[bool] = []
         overlaps = []
 
@@ -198,7 +198,7 @@ class SchedulerSuite:
         bench.let_pass(5)
         assert (task.runs, task.failures) == (3, 0)
 
-    def test_cancelling_what_is_done_changes_nothing(self, bench):
+    def test_cancelling_a_finished_task_has_no_effect(self, bench):
         task = bench.scheduler.schedule("once", lambda: None)
         bench.reach(lambda: task.runs == 1)
         task.cancel()
@@ -251,7 +251,7 @@ class SchedulerSuite:
 
     # --- waiting ----------------------------------------------------------------------------
 
-    def test_a_wait_for_what_is_true_runs_nothing(self, bench):
+    def test_a_wait_for_a_true_condition_runs_no_task(self, bench):
         assert bench.scheduler.wait_until(lambda: True)
         assert bench.scheduler.wait_until(lambda: True, timeout_ms=0)
 
@@ -269,11 +269,11 @@ class SchedulerSuite:
         assert bench.clock.monotonic_ns() - before >= 12 * MS
         assert not bench.scheduler.wait_until(lambda: False, timeout_ms=0)
 
-    def test_an_error_of_the_predicate_comes_out(self, bench):
+    def test_an_error_of_the_predicate_is_raised(self, bench):
         with pytest.raises(ZeroDivisionError):
             bench.scheduler.wait_until(lambda: 1 // 0 == 0)
 
-    def test_a_notice_to_nobody_does_no_harm(self, bench):
+    def test_a_notification_without_waiters_has_no_effect(self, bench):
         bench.scheduler.notify()
 
     # --- jobs -------------------------------------------------------------------------------
