@@ -326,7 +326,7 @@ class _Synced:
         self._service = service
 
     def __getattr__(self, name):
-        found = getattr(self._service, name)
-        if not inspect.iscoroutinefunction(found):
-            return found
-        return lambda *arguments, **options: self._runner.run(found(*arguments, **options))
+        result = getattr(self._service, name)
+        if not inspect.iscoroutinefunction(result):
+            return result
+        return lambda *arguments, **options: self._runner.run(result(*arguments, **options))

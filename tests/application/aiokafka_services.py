@@ -84,12 +84,12 @@ class CountingStore:
 
     async def step(self):
         """Count the next records."""
-        found = await self._consumer.getmany(timeout_ms=100)
-        for records in found.values():
+        result = await self._consumer.getmany(timeout_ms=100)
+        for records in result.values():
             for record in records:
                 self.counts[record.key] = self.counts.get(record.key, 0) + 1
                 await self._producer.send("counts", b"%d" % self.counts[record.key], record.key)
-        if found:
+        if result:
             await self._producer.flush()
             await self._consumer.commit()
 
@@ -103,8 +103,8 @@ class ErasureJob:
 
     async def run(self):
         """Process the next requests; return the number of users."""
-        found = await self._requests.getmany(timeout_ms=100)
-        erased = [record.key for records in found.values() for record in records]
+        result = await self._requests.getmany(timeout_ms=100)
+        erased = [record.key for records in result.values() for record in records]
         for user in erased:
             await self._producer.send_and_wait("users", None, user)
         if erased:
@@ -137,8 +137,8 @@ class TransferService:
         if self.producer is None:
             self.producer = self._new_producer()
             await self.producer.start()
-        found = await self._consumer.getmany(timeout_ms=100, max_records=2)
-        for tp, records in found.items():
+        result = await self._consumer.getmany(timeout_ms=100, max_records=2)
+        for tp, records in result.items():
             try:
                 await self._book_all(tp, records)
             except KafkaError:

@@ -81,10 +81,10 @@ def transfers_topic(broker):
 
 
 def balances(broker):
-    found = Counter()
+    result = Counter()
     for key, records in records_by_key(broker, "ledger").items():
-        found[key.decode()] = sum(int(record.value) for record in records)
-    return found
+        result[key.decode()] = sum(int(record.value) for record in records)
+    return result
 
 
 def assert_all_booked(broker):

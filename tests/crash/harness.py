@@ -186,16 +186,16 @@ def judge(
     broker = open_broker(fs, journal.clock)
     check_broker(broker, journal, reference)
     assert not errors, f"check: {errors}"
-    found = found_in(broker)
+    result = found_in(broker)
     if profile.recoveries and at_corner:
-        check_crashes_of_recovery(image, found, journal, reference, tally)
+        check_crashes_of_recovery(image, result, journal, reference, tally)
     if profile.all_deep or at_corner:
-        check_second_recovery(fs, found, journal, reference)
+        check_second_recovery(fs, result, journal, reference)
         check_further_use(broker, fs, journal, reference)
 
 
 def check_second_recovery(
-    fs: FaultyFileSystem, found: dict, journal: Journal, reference: Journal
+    fs: FaultyFileSystem, result: dict, journal: Journal, reference: Journal
 ) -> None:
     """Assert that recovered data stays, and that a second recovery changes nothing."""
     was_clean = any(op.path.endswith(CLEAN_SHUTDOWN) for op in fs.operations)
@@ -206,16 +206,16 @@ def check_second_recovery(
             again = FaultyFileSystem(journal.clock, image)
             broker = open_broker(again, journal.clock)
             check_broker(broker, journal, reference)
-            assert_same(found_in(broker), found, "a second recovery changed the contents")
+            assert_same(found_in(broker), result, "a second recovery changed the contents")
             before, image = image, again.crash(KEPT)
             if must_be_same:
                 now, then = files(image), files(before)
-                unsettled = unsettled_epochs(found, now, then)
+                unsettled = unsettled_epochs(result, now, then)
                 now, then = without(now, unsettled), without(then, unsettled)
                 assert_same(now, then, "a second recovery changed files")
 
 
-def unsettled_epochs(found: dict, now: dict, then: dict) -> set[str]:
+def unsettled_epochs(result: dict, now: dict, then: dict) -> set[str]:
     """Return the epoch files that a second start may change, as Kafka's does.
 
     A start drops epochs that begin at or beyond the log end before it moves the oldest to the log
@@ -225,7 +225,7 @@ def unsettled_epochs(found: dict, now: dict, then: dict) -> set[str]:
     paths = {
         f"{directory}/{tp}/{LEADER_EPOCHS}": log
         for directory in (DATA_DIR, OTHER_DIR)
-        for tp, log in found.items()
+        for tp, log in result.items()
     }
     return {
         path
@@ -240,7 +240,7 @@ def without(there: dict, paths: set[str]) -> dict:
 
 
 def check_crashes_of_recovery(
-    image: MemoryFileSystem, found: dict, journal: Journal, reference: Journal, tally: Tally
+    image: MemoryFileSystem, result: dict, journal: Journal, reference: Journal, tally: Tally
 ) -> None:
     """Crash at each operation of a recovery; the next recovery must have the same result."""
     number = 1
@@ -268,7 +268,7 @@ def check_crashes_of_recovery(
                 assert not errors, f"check: {errors}"
             except Exception as error:
                 raise AssertionError(f"{what} left: {error!r}") from error
-            assert_same(found_in(broker), found, f"{what} came to another end")
+            assert_same(found_in(broker), result, f"{what} came to another end")
         number += 1
 
 
@@ -301,9 +301,11 @@ def check_further_use(
         check_broker(open_broker(again, journal.clock), journal, reference)
 
 
-def assert_same(found: dict, expected: dict, what: str) -> None:
-    for tp in expected.keys() | found.keys():
-        assert found.get(tp) == expected.get(tp), f"{what}: {found.get(tp)}, was {expected.get(tp)}"
+def assert_same(result: dict, expected: dict, what: str) -> None:
+    for tp in expected.keys() | result.keys():
+        assert result.get(tp) == expected.get(tp), (
+            f"{what}: {result.get(tp)}, was {expected.get(tp)}"
+        )
 
 
 # --- failures -----------------------------------------------------------------------------------

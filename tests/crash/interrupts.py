@@ -214,11 +214,11 @@ def check_interrupt(scenario: Scenario, blow: Blow, reference: Journal) -> None:
     for topic in session.broker.topics():
         session.append((b"after", b"x"), topic=topic.name)
     judge(session.broker, journal, reference)
-    found = found_in(session.broker)
+    result = found_in(session.broker)
     for mode in (KEPT, DROPPED):
         left = FaultyFileSystem(journal.clock, fs.crash(mode))
         check_broker(open_broker(left, journal.clock), journal, reference)
     session.close()
     again = open_broker(FaultyFileSystem(journal.clock, fs.crash(DROPPED)), journal.clock)
     check_broker(again, journal, reference)
-    assert found_in(again) == found
+    assert found_in(again) == result

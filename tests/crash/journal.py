@@ -270,11 +270,11 @@ class Found(NamedTuple):
 
 
 def found_in(broker: Broker) -> dict[TopicPartition, Found]:
-    found = {}
+    result = {}
     for tp in broker.partitions():
         log = broker.manager.log(tp)
-        found[tp] = Found(stored(log), log.log_start_offset, log.log_end_offset, bases_of(log))
-    return found
+        result[tp] = Found(stored(log), log.log_start_offset, log.log_end_offset, bases_of(log))
+    return result
 
 
 # --- invariants of every log --------------------------------------------------------------------

@@ -46,8 +46,8 @@ def check_broker(broker: Broker, journal: Journal, reference: Journal) -> None:
 def errors_in(fs: FileSystem, journal: Journal) -> list[CheckFinding]:
     """Return the errors that `check` reports after a crash; there must be none."""
     directories = [path for path in (DATA_DIR, OTHER_DIR) if fs.is_dir(path)]
-    found = Checker(ReadOnlyFileSystem(fs)).data_dirs(directories)
-    return [row for row in found if row.severity == ERROR and not is_of_a_hole(row, journal)]
+    result = Checker(ReadOnlyFileSystem(fs)).data_dirs(directories)
+    return [row for row in result if row.severity == ERROR and not is_of_a_hole(row, journal)]
 
 
 def is_of_a_hole(row: CheckFinding, journal: Journal) -> bool:
@@ -77,8 +77,8 @@ def check_topics(broker: Broker, journal: Journal) -> None:
         assert name in journal.tried_topics, f"topic {name} was invented, or came back"
         partitions, configs = journal.tried_topics[name]
         wanted = (tuple(range(partitions)), configs, False)
-        found = (topic.partitions, dict(topic.configs), topic.adopted)
-        assert found == wanted, f"topic {name} is another one: {found}"
+        result = (topic.partitions, dict(topic.configs), topic.adopted)
+        assert result == wanted, f"topic {name} is another one: {result}"
     directories = broker.manager.directories
     names = [name for each in directories for name in broker.runtime.fs.list_dir(each.path)]
     partitions = [name for name in names if name.rpartition("-")[2].isdigit()]

@@ -64,7 +64,7 @@ def test_a_recovered_log_start_survives_the_next_crash():
 
 
 @pytest.mark.parametrize(
-    ("story", "ignored", "told"),
+    ("story", "ignored", "message"),
     (
         (deletions.retain_by_time, "/t-0", "the log starts at"),
         (deletions.truncate_across_segments, "/t-0", "was not written there"),
@@ -74,7 +74,7 @@ def test_a_recovered_log_start_survives_the_next_crash():
         (deletions.delete_topics, "", "is another one"),
     ),
 )
-def test_a_dropped_sync_is_detected(story, ignored, told, monkeypatch):
+def test_a_dropped_sync_is_detected(story, ignored, message, monkeypatch):
     """From the start of the scenario, the disk drops all syncs of one directory or file."""
     sync_dir, sync_file = FaultyFileSystem.sync_dir, FaultyFileSystem.sync_file
     begin, lazy = Session.begin, set()
@@ -94,5 +94,5 @@ def test_a_dropped_sync_is_detected(story, ignored, told, monkeypatch):
     monkeypatch.setattr(FaultyFileSystem, "sync_dir", lazy_sync_dir)
     monkeypatch.setattr(FaultyFileSystem, "sync_file", lazy_sync_file)
     monkeypatch.setattr(Session, "begin", begin_to_lie)
-    with pytest.raises(AssertionError, match=f"crash at .*{told}"):
+    with pytest.raises(AssertionError, match=f"crash at .*{message}"):
         enumerate_crashes(story, Profile(stride=2, cuts=1))

@@ -317,13 +317,13 @@ class Trial:
 
     def end_of(self, log: Log) -> End:
         """Repeat retention until nothing changes."""
-        found = [End.of(log)]
-        while len(found) < 4 or found[-1] != found[-2]:
+        result = [End.of(log)]
+        while len(result) < 4 or result[-1] != result[-2]:
             self.origin.clock.advance(ms=RETENTION_MS)
             run_pass(log, self.upper_bound, self.upper_bound)
-            found.append(End.of(log))
+            result.append(End.of(log))
         self.origin.clock.set_ms(self.now_ms)
-        return found[-1]
+        return result[-1]
 
 
 # -- crashes ---------------------------------------------------------------------------------------
@@ -347,14 +347,14 @@ class Crashes:
             with pytest.raises(SimulatedCrash):
                 trial.clean(log, seen)
             self.tally.points += 1
-            gone = trial.before.keys() - seen
+            removed = trial.before.keys() - seen
             for mode in modes(fs, self.profile):
                 self.tally.states += 1
                 image = fs.crash(mode)
-                if self._is_new(fingerprint(image), len(gone)):
+                if self._is_new(fingerprint(image), len(removed)):
                     self.tally.distinct += 1
                     try:
-                        self._judge(image, mode, gone)
+                        self._judge(image, mode, removed)
                     except Exception as error:
                         what = f"crash at {fs.operations[-1]}, {mode}"
                         raise AssertionError(f"{what}: {error!r}") from error
@@ -365,24 +365,24 @@ class Crashes:
         self.tally.seen.add(key)
         return is_new
 
-    def _judge(self, image, mode: CrashMode, gone: set[int]) -> None:
+    def _judge(self, image, mode: CrashMode, removed: set[int]) -> None:
         trial = self.trial
         at_corner = (mode.contents, mode.names) in CORNERS
         log = trial.opened(FaultyFileSystem(trial.origin.clock, image))
-        self._check(log, gone)
+        self._check(log, removed)
         if self.profile.recoveries and at_corner:
-            self._crash_in_recovery(image, End.recovered(log), gone)
+            self._crash_in_recovery(image, End.recovered(log), removed)
         if self.profile.all_deep or at_corner:
             self._clean_again(log)
 
-    def _check(self, log: Log, gone: set[int]) -> None:
+    def _check(self, log: Log, removed: set[int]) -> None:
         trial = self.trial
         check_log(log)
         assert View.of(log) == trial.view
         assert log.log_end_offset == trial.end_offset
-        found = {offset: (key, value) for offset, key, value in contents(log)}
-        assert all(trial.before[offset] == record for offset, record in found.items())
-        back = gone & found.keys()
+        result = {offset: (key, value) for offset, key, value in contents(log)}
+        assert all(trial.before[offset] == record for offset, record in result.items())
+        back = removed & result.keys()
         assert not back, f"a reader had seen {sorted(back)} gone"
         for start, stop in pairwise(trial.bases):
 
@@ -390,7 +390,7 @@ class Crashes:
                 return [offset for offset in offsets if start <= offset < stop]
 
             allowed = [within(state) for state in trial.states]
-            assert within(found) in allowed, f"segment {start} is neither as before nor as after"
+            assert within(result) in allowed, f"segment {start} is neither as before nor as after"
 
     def _clean_again(self, log: Log) -> None:
         trial = self.trial
@@ -400,7 +400,7 @@ class Crashes:
         check_log(log)
         assert trial.end_of(log) == trial.end
 
-    def _crash_in_recovery(self, image, found: End, gone: set[int]) -> None:
+    def _crash_in_recovery(self, image, result: End, removed: set[int]) -> None:
         """Crash at each operation of the load; the next load has the same result."""
         trial = self.trial
         number = 1
@@ -416,10 +416,10 @@ class Crashes:
             for mode in modes(fs, OF_RECOVERIES):
                 self.tally.recovery_states += 1
                 left = fs.crash(mode)
-                if self._is_new(fingerprint(left), len(gone), "recovery"):
+                if self._is_new(fingerprint(left), len(removed), "recovery"):
                     log = trial.opened(FaultyFileSystem(trial.origin.clock, left))
-                    self._check(log, gone)
-                    assert End.recovered(log) == found, f"recovery that crashed, {mode}"
+                    self._check(log, removed)
+                    assert End.recovered(log) == result, f"recovery that crashed, {mode}"
             number += 1
 
 

@@ -79,11 +79,11 @@ class Machine:
 
     def seen(self):
         """Return which partitions show a reader of committed data each transaction."""
-        found = {}
+        result = {}
         for number in PARTITIONS:
             for record in self.broker.read("t", number, isolation="read_committed"):
-                found.setdefault(record.value, []).append(number)
-        return found
+                result.setdefault(record.value, []).append(number)
+        return result
 
 
 def prepare(machine):

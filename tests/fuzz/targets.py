@@ -383,7 +383,7 @@ def _judge(
     return OK
 
 
-def _is_same(source: RecordBatch, output: bytes, sentence: cleaner_oracle.Sentence) -> bool:
+def _is_same(source: RecordBatch, output: bytes, sentence: cleaner_oracle.BatchVerdict) -> bool:
     """Tell whether two rebuilt batches differ only in how a number is spelled.
 
     What is longer than it need be (no producer writes such) is copied, the oracle spells it anew.

@@ -18,11 +18,11 @@ def agree(judge: Judge, written: Written, scratch: Path, *, clean: bool | None =
     ours = view_of(
         written.path, scratch, written.topic, written.config, written.now_ms, clean=clean
     )
-    found = differences(theirs, ours)
+    result = differences(theirs, ours)
     for segment in theirs["segments"]:
-        found += segment["sanity"]
+        result += segment["sanity"]
     if written.is_sound and theirs["was_clean"] and clean is not False:
-        found += complaints(theirs["dump"], ours)
+        result += complaints(theirs["dump"], ours)
     # A directory that was not closed cleanly can be dumped only after a recovery.
-    found += complaints(theirs["dump_closed"], ours)
-    return found
+    result += complaints(theirs["dump_closed"], ours)
+    return result

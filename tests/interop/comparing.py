@@ -292,9 +292,9 @@ def _check_indexes(place: str, folder: Path, base: int, interval_bytes: int) -> 
     data = (folder / f"{base:020}.log").read_bytes()
     expected = expected_indexes(data, base, interval_bytes)
     for suffix, wanted in zip((".index", ".timeindex"), expected, strict=True):
-        found = (folder / f"{base:020}{suffix}").read_bytes()
-        if found != wanted:
+        result = (folder / f"{base:020}{suffix}").read_bytes()
+        if result != wanted:
             raise Difference(
                 f"{place}: {folder.parent.name}/{base:020}{suffix} does not follow from its log: "
-                f"{found[:96].hex()}, expected {wanted[:96].hex()}"
+                f"{result[:96].hex()}, expected {wanted[:96].hex()}"
             )

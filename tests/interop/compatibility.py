@@ -58,9 +58,9 @@ def _cell(counts: dict[str, int] | None) -> str:
 
 def _dump_tool_version() -> str:
     text = (PROJECT / "dump-tool.xml").read_text()
-    found = re.search(r"<artifactId>kafka-tools</artifactId>\s*<version>(.*?)</version>", text)
-    assert found is not None
-    return found[1]
+    result = re.search(r"<artifactId>kafka-tools</artifactId>\s*<version>(.*?)</version>", text)
+    assert result is not None
+    return result[1]
 
 
 def insert(page: str, made: str) -> str:

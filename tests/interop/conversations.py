@@ -25,7 +25,14 @@ from logstore.record.batch import build_batch
 from logstore.record.codecs import Codec
 from logstore.record.records import Record
 from tests.support.interop import real_broker
-from tests.support.interop.answers import FIRST_MS, Closed, Side, differences, errors_in, told
+from tests.support.interop.answers import (
+    FIRST_MS,
+    Closed,
+    Side,
+    differences,
+    errors_in,
+    response_data,
+)
 from tests.support.interop.caller import Caller, ClosedByPeer
 from tests.support.interop.judge import RELEASES, Release, fast_scratch
 from tests.support.interop.real_broker import RealBroker
@@ -184,7 +191,7 @@ class Conversation:
 
     def _receive(self, side: Side, api: str, version: int, connection: str) -> Any:
         try:
-            return told(side, api, version, side.caller(connection).receive())
+            return response_data(side, api, version, side.caller(connection).receive())
         except ClosedByPeer:
             side.forget(connection)
             return "closed"
@@ -194,9 +201,9 @@ class Conversation:
         self.tally.requests[api] += 1
         self.tally.versions.add((api, version))
         self.tally.errors.update(code for code in errors_in(kafka) if code)
-        found = [each for each in differences(kafka, ours) if not self.closed.allows(api, *each)]
-        if found:
-            lines = [f"  {path}: Kafka {one!r}, here {other!r}" for path, one, other in found[:20]]
+        result = [each for each in differences(kafka, ours) if not self.closed.allows(api, *each)]
+        if result:
+            lines = [f"  {path}: Kafka {one!r}, here {other!r}" for path, one, other in result[:20]]
             lines.append(f"  asked: {str(build(self.sides[0]))[:500]}")
             raise Difference(
                 "\n".join([f"seed {self.seed}, {api} {version}", *lines, *self.steps[-12:]])
@@ -207,7 +214,9 @@ class Conversation:
         delay."""
         for side in self.sides:
             deadline = time.monotonic() + SETTLED_WITHIN_S
-            while not done(told(side, api, version, side.caller().call(api, version, fields))):
+            while not done(
+                response_data(side, api, version, side.caller().call(api, version, fields))
+            ):
                 if time.monotonic() > deadline:
                     raise Difference(
                         f"seed {self.seed}: {side.name} does not settle: {api} {fields}"
@@ -216,7 +225,7 @@ class Conversation:
 
     # -- a history -----------------------------------------------------------------------------
 
-    def tell(self, rounds: int) -> None:
+    def run(self, rounds: int) -> None:
         """Run the history; topics, transactions and groups are removed in the end.
 
         Raises
@@ -237,7 +246,7 @@ class Conversation:
             (self.group, 14),
             (self.commit_offsets, 6),
             (self.fetch_offsets, 6),
-            (self.groups_told, 4),
+            (self.describe_and_delete_groups, 4),
             (self.delete_records, 4),
             (self.alter_configs, 4),
             (self.describe_configs, 3),
@@ -247,7 +256,7 @@ class Conversation:
             (self.metadata, 4),
             (self.epochs, 3),
             (self.cluster, 2),
-            (self.producers_told, 3),
+            (self.describe_producers_and_transactions, 3),
             (self.delete_topic, 1),
         ]
         acts, weights = zip(*deeds, strict=True)
@@ -317,7 +326,7 @@ class Conversation:
         self._await_partitions(name, partitions)
 
     def _await_partitions(self, name: str, partitions: int) -> None:
-        asked = {
+        request = {
             "replica_id": -1,
             "topics": [
                 {
@@ -329,7 +338,7 @@ class Conversation:
                 }
             ],
         }
-        self.settle("ListOffsets", 1, asked, lambda answer: not any(errors_in(answer)))
+        self.settle("ListOffsets", 1, request, lambda answer: not any(errors_in(answer)))
 
     def create_wrongly(self) -> None:
         """Request invalid topics."""
@@ -480,7 +489,7 @@ class Conversation:
     def records(self, topic: str, count: int | None = None) -> list[Record]:
         """Draw records; the keys are few."""
         rng = self.rng
-        found = []
+        result = []
         for offset in range(rng.randint(1, 5) if count is None else count):
             self.now_ms += rng.randint(0, 1000)
             key = b"k%d" % rng.randrange(4)
@@ -488,8 +497,8 @@ class Conversation:
                 key = None
             value = None if rng.random() < 0.15 else rng.randbytes(rng.randint(0, 60))
             headers = (("h", b"1"),) if rng.random() < 0.1 else ()
-            found.append(Record(offset, self.now_ms, key, value, headers))
-        return found
+            result.append(Record(offset, self.now_ms, key, value, headers))
+        return result
 
     def produce(self) -> None:
         """Produce without transactions; now and then a batch that was sent before."""
@@ -631,12 +640,12 @@ class Conversation:
             stamps.append(EARLIEST_LOCAL)
         if topic in self.log_append:
             stamps = [EARLIEST, LATEST]
-        asked = {"partition_index": partition, "timestamp": rng.choice(stamps)}
+        request = {"partition_index": partition, "timestamp": rng.choice(stamps)}
         if version >= 4 and rng.random() < 0.2:
-            asked["current_leader_epoch"] = rng.choice((0, 9))
+            request["current_leader_epoch"] = rng.choice((0, 9))
         fields: dict[str, Any] = {
             "replica_id": -1,
-            "topics": [{"name": topic, "partitions": [asked]}],
+            "topics": [{"name": topic, "partitions": [request]}],
         }
         if version >= 2:
             fields["isolation_level"] = rng.randrange(2)
@@ -647,19 +656,19 @@ class Conversation:
         """Request the end offsets of leader epochs."""
         topic, partition = self.rng.choice((self.somewhere(), (f"none{self.seed}", 0)))
         version = self.version("OffsetForLeaderEpoch", least=2)
-        asked = {"partition": partition, "leader_epoch": self.rng.choice((0, 1, 7))}
-        fields = {"topics": [{"topic": topic, "partitions": [asked]}]}
+        request = {"partition": partition, "leader_epoch": self.rng.choice((0, 1, 7))}
+        fields = {"topics": [{"topic": topic, "partitions": [request]}]}
         self.ask("OffsetForLeaderEpoch", version, lambda _: fields)
 
     def delete_records(self) -> None:
         """Delete records before an offset."""
         topic, partition = self.rng.choice((self.somewhere(), (f"none{self.seed}", 0)))
         version = self.version("DeleteRecords")
-        asked = {
+        request = {
             "partition_index": partition,
             "offset": self.rng.choice((0, 1, 2, -1, -2, 10_000)),
         }
-        fields = {"topics": [{"name": topic, "partitions": [asked]}], "timeout_ms": 10_000}
+        fields = {"topics": [{"name": topic, "partitions": [request]}], "timeout_ms": 10_000}
         self.ask("DeleteRecords", version, lambda _: fields)
 
     # -- producers and transactions ------------------------------------------------------------
@@ -795,14 +804,14 @@ class Conversation:
             return
         producer.has_offsets = True
         version = self.version("TxnOffsetCommit", most=4)
-        asked = {
+        request = {
             "partition_index": partition,
             "committed_offset": self.rng.randrange(100),
             "committed_metadata": "in a transaction",
         }
 
         def commit(side: Side) -> Fields:
-            return {**add(side), "topics": [{"name": topic, "partitions": [asked]}]}
+            return {**add(side), "topics": [{"name": topic, "partitions": [request]}]}
 
         self.ask("TxnOffsetCommit", version, commit, until=True)
 
@@ -824,14 +833,14 @@ class Conversation:
         producer.added.clear()
         producer.has_offsets = False
 
-    def producers_told(self) -> None:
+    def describe_producers_and_transactions(self) -> None:
         """Request the active producers and their transactions."""
         topic, partition = self.somewhere()
         fields = {"topics": [{"name": topic, "partition_indexes": [partition]}]}
         self.ask("DescribeProducers", 0, lambda _: fields)
         ids = [each.transactional_id for each in self.producers if each.transactional_id]
-        asked = {"transactional_ids": [*ids, f"nobody{self.seed}"]}
-        self.ask("DescribeTransactions", 0, lambda _: asked)
+        request = {"transactional_ids": [*ids, f"nobody{self.seed}"]}
+        self.ask("DescribeTransactions", 0, lambda _: request)
 
     # -- groups --------------------------------------------------------------------------------
 
@@ -1003,7 +1012,7 @@ class Conversation:
         rng = self.rng
         version = self.version("OffsetCommit", least=2, most=9)
         topic, partition = rng.choice((self.somewhere(), self.somewhere(), (self.topic(), 77)))
-        asked: dict[str, Any] = {
+        request: dict[str, Any] = {
             "partition_index": partition,
             "committed_offset": rng.randrange(1000),
             # A metadata string that is too long creates an empty group in Kafka 3 but not in Kafka
@@ -1011,7 +1020,7 @@ class Conversation:
             "committed_metadata": rng.choice(("", None, "note", "x" * 5000)[: 4 if member else 3]),
         }
         if version >= 6:
-            asked["committed_leader_epoch"] = rng.choice((-1, 0))
+            request["committed_leader_epoch"] = rng.choice((-1, 0))
 
         def build(side: Side) -> Fields:
             name = side.value_of(member.name) if member else ""
@@ -1019,7 +1028,7 @@ class Conversation:
                 "group_id": group,
                 "generation_id_or_member_epoch": generation,
                 "member_id": "nobody" if stranger else name,
-                "topics": [{"name": topic, "partitions": [asked]}],
+                "topics": [{"name": topic, "partitions": [request]}],
             }
             if version >= 7 and member is not None and member.instance is not None:
                 fields["group_instance_id"] = member.instance
@@ -1088,7 +1097,7 @@ class Conversation:
             for each in members
         }
 
-    def groups_told(self) -> None:
+    def describe_and_delete_groups(self) -> None:
         """Describe groups, and delete one."""
         rng = self.rng
         group = rng.choice([f"g{self.seed}.lone", f"nobody{self.seed}", *self.members])
@@ -1145,13 +1154,13 @@ def _produce_fields(
 
 
 def _fetch_fields(version: int, topic: str, partition: int, offset: int) -> dict[str, Any]:
-    asked = {"partition": partition, "fetch_offset": offset, "partition_max_bytes": 1 << 20}
+    request = {"partition": partition, "fetch_offset": offset, "partition_max_bytes": 1 << 20}
     fields: dict[str, Any] = {
         "replica_id": -1,
         "max_wait_ms": 0,
         "min_bytes": 0,
         "max_bytes": 1 << 24,
-        "topics": [{"topic": topic, "partitions": [asked]}],
+        "topics": [{"topic": topic, "partitions": [request]}],
     }
     if version >= 7:
         fields |= {"session_id": 0, "session_epoch": -1}
@@ -1174,8 +1183,8 @@ def warm_up(side: Side) -> None:
     caller = side.caller()
     for key_type in (0, 1):
         _until(lambda kind=key_type: _found(caller, kind))
-    asked = {"group_id": "warm", "topics": []}
-    _until(lambda: caller.call("OffsetFetch", 5, asked).error_code == NO_ERROR)
+    request = {"group_id": "warm", "topics": []}
+    _until(lambda: caller.call("OffsetFetch", 5, request).error_code == NO_ERROR)
     init = {"transactional_id": "warm", "transaction_timeout_ms": 1000}
     _until(lambda: caller.call("InitProducerId", 1, init).error_code == NO_ERROR)
     side.close()
@@ -1210,7 +1219,7 @@ def converse(
         warm_up(side)
     for seed in seeds:
         sides = Side("Kafka", kafka), Side("here", ours)
-        Conversation(seed, *sides, closed, tally).tell(rounds)
+        Conversation(seed, *sides, closed, tally).run(rounds)
     tally.seconds = time.monotonic() - began
     return tally, closed
 
@@ -1232,11 +1241,11 @@ def main(arguments: list[str]) -> None:
         for seed in range(int(first), int(end)):
             try:
                 tally, closed = converse(release, kafka.bootstrap, ours, [seed])
-                told_of = f"{seed}: {tally}; {dict(closed.used)}"
+                summary = f"{seed}: {tally}; {dict(closed.used)}"
             except Difference as error:
                 failed += 1
-                told_of = str(error)
-            sys.stdout.write(f"{told_of}\n")
+                summary = str(error)
+            sys.stdout.write(f"{summary}\n")
         sys.stdout.write(f"{failed} seeds differ\n")
 
 

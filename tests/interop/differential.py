@@ -58,28 +58,28 @@ class Place(NamedTuple):
         return f"seed {self.story.seed}, round {self.round}, sitting {self.sitting}"
 
 
-def run_story(told: Story, judge: Judge, scratch: Path) -> Tally:
+def run_story(report: Story, judge: Judge, scratch: Path) -> Tally:
     """Live through a story; raise at the first difference.
 
     The directories of the failing sitting stay in `scratch`: `before`, `kafka`, `ours`.
     """
-    return _Life(told, judge, scratch).live()
+    return _Life(report, judge, scratch).live()
 
 
 class _Life:
     """One story, lived by Kafka and by this engine."""
 
-    def __init__(self, told: Story, judge: Judge, scratch: Path) -> None:
-        self.told = told
+    def __init__(self, report: Story, judge: Judge, scratch: Path) -> None:
+        self.told = report
         self.judge = judge
         self.before, self.kafka, self.ours, self.view = (
             scratch / name for name in ("before", "kafka", "ours", "view")
         )
         self.tally = Tally(stories=1)
         self.cleaner = CleanerConfig(
-            dedupe_buffer_bytes=told.dedupe_bytes,
-            load_factor=told.load_factor,
-            io_buffer_bytes=told.io_buffer_bytes,
+            dedupe_buffer_bytes=report.dedupe_bytes,
+            load_factor=report.load_factor,
+            io_buffer_bytes=report.io_buffer_bytes,
         )
         self.emptied: dict[int, int] = {}
         """Epochs of the producers whose last batch has only its header left."""
@@ -187,22 +187,22 @@ class _Life:
     # -- a sitting -----------------------------------------------------------------------
 
     def _ask(self, sitting: Sitting) -> dict[str, Any]:
-        told = self.told
+        report = self.told
         return self.judge.ask(
-            "clean", self.kafka, told.topic, config=told.clean_config, now=sitting.start_ms,
-            dedupe_bytes=told.dedupe_bytes, load_factor=told.load_factor,
-            io_buffer=told.io_buffer_bytes, max_io_buffer=told.io_buffer_bytes,
+            "clean", self.kafka, report.topic, config=report.clean_config, now=sitting.start_ms,
+            dedupe_bytes=report.dedupe_bytes, load_factor=report.load_factor,
+            io_buffer=report.io_buffer_bytes, max_io_buffer=report.io_buffer_bytes,
             turns=sitting.turns,
         )  # fmt: skip
 
     def _clean(self, place: Place, sitting: Sitting) -> tuple[list[engine.Cleaned], Rehearsal]:
         """Clean with this engine, each pass after a dry run."""
-        told = self.told
+        report = self.told
         for operations in sitting.turns:
             self._note(operations)
         rehearsal = Rehearsal(self.ours, self.cleaner)
         passes = engine.clean_in_turns(
-            self.ours, told.topic, told.clean_config, sitting.start_ms, self.cleaner,
+            self.ours, report.topic, report.clean_config, sitting.start_ms, self.cleaner,
             sitting.turns, rehearsal,
         )  # fmt: skip
         done = [each.stats for each in passes if each.stats is not None]
@@ -210,7 +210,7 @@ class _Life:
             self.tally.kinds += rehearsal.check(f"{place}, pass {number}", number, stats)
         self.tally.dry_runs += len(done)
         self.tally.kinds["pass without a restart"] += max(0, len(done) - 1)
-        folder = self.ours / f"{told.topic}-0"
+        folder = self.ours / f"{report.topic}-0"
         self.tally.kinds["emptied end of a round"] += rehearsal.ends_emptied(folder)
         return passes, rehearsal
 
@@ -222,8 +222,8 @@ class _Life:
         passes: Sequence[engine.Cleaned],
     ) -> None:
         """Compare a sitting, every pass of it, and the final files."""
-        told = self.told
-        config, topic = told.clean_config, told.topic
+        report = self.told
+        config, topic = report.clean_config, report.topic
         for number, (kafka, ours) in enumerate(zip(theirs, passes, strict=True)):
             self._compare_decision(f"{place}, turn {number}", kafka, ours)
         bases = _bases(self.before / f"{topic}-0")
@@ -284,15 +284,15 @@ class _Life:
 
     def _judge(self, place: Place, sitting: Sitting) -> None:
         """Where Kafka's result differs, this one must leave a log that both engines read alike."""
-        told = self.told
+        report = self.told
         now_ms = sitting.start_ms + sum(
             each.get("ms", 0) for operations in sitting.turns for each in operations
         )
-        theirs = self.judge.ask("judge", self.ours, told.topic, config=told.config, now=now_ms)
-        ours = view_of(self.ours, self.view, told.topic, told.config, now_ms)
-        found = differences(theirs, ours) + complaints(theirs["dump"], ours)
-        if found:
-            raise Difference(f"{place}, after our cleaning alone: {found}\n{told.title}")
+        theirs = self.judge.ask("judge", self.ours, report.topic, config=report.config, now=now_ms)
+        ours = view_of(self.ours, self.view, report.topic, report.config, now_ms)
+        result = differences(theirs, ours) + complaints(theirs["dump"], ours)
+        if result:
+            raise Difference(f"{place}, after our cleaning alone: {result}\n{report.title}")
 
     # -- coverage ------------------------------------------------------------------------
 

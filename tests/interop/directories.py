@@ -469,16 +469,16 @@ def _cleaned_unclean(path: Path) -> Written:
 
 def _random(path: Path, seed: int) -> Written:
     """A story of the differential driver, executed by this engine alone."""
-    told = story(seed)
-    cleaner = CleanerConfig(dedupe_buffer_bytes=told.dedupe_bytes, load_factor=told.load_factor)
+    report = story(seed)
+    cleaner = CleanerConfig(dedupe_buffer_bytes=report.dedupe_bytes, load_factor=report.load_factor)
     now_ms = START_MS
-    for number, each in enumerate(told.rounds):
-        config = told.fill_config if number == 0 else told.config
-        engine.write(path, told.topic, config, each.start_ms, each.operations)
+    for number, each in enumerate(report.rounds):
+        config = report.fill_config if number == 0 else report.config
+        engine.write(path, report.topic, config, each.start_ms, each.operations)
         for sitting in each.sittings:
             now_ms = sitting.start_ms
-            engine.clean_in_turns(path, told.topic, told.config, now_ms, cleaner, sitting.turns)
-    return Written(path, told.config, now_ms, told.topic)
+            engine.clean_in_turns(path, report.topic, report.config, now_ms, cleaner, sitting.turns)
+    return Written(path, report.config, now_ms, report.topic)
 
 
 for _seed in range(1000, 1012):

@@ -101,7 +101,7 @@ class Historian:
         self.earlier.append((state["recovery_point"], _log_start_checkpoint(state)))
         kinds = [kind for kind in self.kinds() if kind.possible(self)]
         kind = self.rng.choices(kinds, [each.weight for each in kinds])[0]
-        return {"op": kind.name, **kind.tell(self, state)}
+        return {"op": kind.name, **kind.generate(self, state)}
 
     def _append(self, state: State) -> Operation:
         """Append a batch as a producer sends it, from offset 0."""
@@ -287,7 +287,7 @@ class Kind(NamedTuple):
 
     name: str
     weight: int
-    tell: Callable[[Any, State], Mapping[str, Any]]
+    generate: Callable[[Any, State], Mapping[str, Any]]
     possible: Callable[[Any], bool] = lambda _: True
 
 

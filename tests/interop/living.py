@@ -148,8 +148,8 @@ class History:
             if NO_ROOM.search(str(error)):
                 self.tally.no_room = 1
                 return self.tally
-            told = "\n  ".join(self.told[-12:])
-            raise Difference(f"seed {self.historian.seed}, after\n  {told}\n{error}") from error
+            report = "\n  ".join(self.told[-12:])
+            raise Difference(f"seed {self.historian.seed}, after\n  {report}\n{error}") from error
         self.tally.seconds = time.perf_counter() - started
         return self.tally
 
@@ -158,8 +158,8 @@ class History:
     def _open(self, left: Left) -> State:
         self.told.append(f"open {left} {self.historian.config}")
         self.step = Step({"op": "open"})
-        told = (self.historian.config, self.historian.now_ms, left)
-        theirs, ours = self._both(lambda: self.kafka.open(*told), lambda: self.ours.open(*told))
+        report = (self.historian.config, self.historian.now_ms, left)
+        theirs, ours = self._both(lambda: self.kafka.open(*report), lambda: self.ours.open(*report))
         self.loaded, self.cut = {base for base, _ in ours["segments"]}, set()
         # Kafka keeps files that loading drops for another file.delete.delay.ms.
         self._forgive_late()
@@ -169,7 +169,7 @@ class History:
     def _both(theirs: Callable[[], Any], ours: Callable[[], Any]) -> tuple[Any, Any]:
         """Load a log with both; both must refuse a contradictory one."""
         try:
-            found = theirs()
+            result = theirs()
         except JudgeError as error:
             if partings.CONTRADICTION not in str(error):
                 raise
@@ -179,7 +179,7 @@ class History:
                 if refusal.check == "transaction_state":
                     raise Parted(partings.REFUSED) from None
             raise
-        return found, ours()
+        return result, ours()
 
     def _step(self, operation: Operation, before: State) -> State:
         self.told.append(f"{_short(operation)}  on {_short(before)}")
@@ -200,8 +200,8 @@ class History:
             self.tally.errors[state["error"]] += 1
         elif operation["op"] == "append":
             self.tally.duplicates += state["log_end_offset"] == before["log_end_offset"]
-        gone = {base for base, _ in before["segments"]} - {base for base, _ in state["segments"]}
-        self.tally.segments_gone += len(gone)
+        removed = {base for base, _ in before["segments"]} - {base for base, _ in state["segments"]}
+        self.tally.segments_gone += len(removed)
         return state
 
     def _stop(self, state: State) -> Left:
@@ -254,13 +254,13 @@ class History:
         self._date_alike()
         for live in (self.kafka, self.ours):
             _write_checkpoints(live.data_dir, state)
-            found = self._judge(live.data_dir)
-            if found:
-                raise Difference(f"what {type(live).__name__} left is read differently: {found}")
+            result = self._judge(live.data_dir)
+            if result:
+                raise Difference(f"what {type(live).__name__} left is read differently: {result}")
 
     def _judge(self, data_dir: Path) -> list[str]:
         """Open a copy with both, as after a clean and after an unclean stop; read everything."""
-        found = []
+        result = []
         now_ms, config = self.historian.now_ms, self.historian.config
         for clean in (True, False):
             theirs, ours = self._both(
@@ -271,10 +271,10 @@ class History:
                 partial(view_of, data_dir, self.scratch, TOPIC, config, now_ms, clean=clean),
             )  # fmt: skip
             theirs = bounded(self.judge, theirs)
-            found += differences(theirs, ours) + complaints(theirs["dump_closed"], ours)
+            result += differences(theirs, ours) + complaints(theirs["dump_closed"], ours)
         if self.tally.damages["damaged snapshot"]:
-            found = [line for line in found if not line.startswith(DAMAGED_SNAPSHOT)]
-        return found
+            result = [line for line in result if not line.startswith(DAMAGED_SNAPSHOT)]
+        return result
 
     # -- comparing -----------------------------------------------------------------------
 
@@ -450,9 +450,9 @@ def encoded(batches: bytes) -> str:
     return base64.b64encode(batches).decode()
 
 
-def _short(told: Mapping[str, Any]) -> str:
+def _short(report: Mapping[str, Any]) -> str:
     """Return an operation or a state on one line."""
-    shown = {key: value for key, value in told.items() if key != "producers"}
+    shown = {key: value for key, value in report.items() if key != "producers"}
     if "batches" in shown:
         shown["batches"] = f"{len(shown['batches']) * 3 // 4} bytes"
     return str(shown)

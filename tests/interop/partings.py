@@ -113,12 +113,12 @@ def batches_in(folder: Path) -> list[BatchHeader]:
 
 def headers_in(path: Path) -> list[BatchHeader]:
     """Return the headers of a segment's batches, which zeros may follow."""
-    data, at, found = path.read_bytes(), 0, []
+    data, at, result = path.read_bytes(), 0, []
     while length := int.from_bytes(data[at + 8 : at + LOG_OVERHEAD]):
         end = at + LOG_OVERHEAD + length
-        found.append(RecordBatch(data[at:end]).header)
+        result.append(RecordBatch(data[at:end]).header)
         at = end
-    return found
+    return result
 
 
 def _knew_nobody(step: Step) -> bool:

@@ -106,10 +106,14 @@ class ProducersHistorian(Historian):
     def next(self, state: State) -> Operation:
         if not state["epochs"]:
             return {"op": "append", "what": "plain", **self._plain(state)}
-        told = super().next(state)
-        if "batches" not in told:
-            return told
-        return {**told, "op": "end_transaction" if _is_end(told) else "append", "what": told["op"]}
+        report = super().next(state)
+        if "batches" not in report:
+            return report
+        return {
+            **report,
+            "op": "end_transaction" if _is_end(report) else "append",
+            "what": report["op"],
+        }
 
     def _plain(self, state: State) -> Operation:
         """Append without a producer: never refused, and so free to bring a new leader epoch."""

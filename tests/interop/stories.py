@@ -131,7 +131,7 @@ def story(seed: int, *, plain: bool = False) -> Story:
     unkeyed = rng.random() < 0.12
     # Batches may be larger than the topic's current limit.
     shrunk = {"max.message.bytes": "100"} if rng.random() < 0.1 else {}
-    told = Story(
+    report = Story(
         seed=seed,
         topic="diff",
         config=config,
@@ -142,8 +142,8 @@ def story(seed: int, *, plain: bool = False) -> Story:
         io_buffer_bytes=rng.choice(shape.io_buffer_bytes),
         compressed=rng.random() < 0.3 and not plain,
     )
-    _Teller(rng, shape, told, unkeyed=unkeyed, plain=plain).tell()
-    return told
+    _Generator(rng, shape, report, unkeyed=unkeyed, plain=plain).generate()
+    return report
 
 
 def _config(rng: random.Random, shape: Shape) -> dict[str, str]:
@@ -171,15 +171,15 @@ def _config(rng: random.Random, shape: Shape) -> dict[str, str]:
     return config
 
 
-class _Teller:
+class _Generator:
     """Fills a story's rounds; counts offsets, so that batches may have explicit ones."""
 
     def __init__(
-        self, rng: random.Random, shape: Shape, told: Story, *, unkeyed: bool, plain: bool
+        self, rng: random.Random, shape: Shape, report: Story, *, unkeyed: bool, plain: bool
     ) -> None:
         self.rng = rng
         self.shape = shape
-        self.told = told
+        self.told = report
         self.unkeyed = unkeyed
         self.plain = plain
         self.now_ms = START_MS
@@ -191,14 +191,14 @@ class _Teller:
         self.headers = rng.choice((0.0, 0.0, 0.2))
         self.times = rng.choice(("rising", "near", "wild"))
         self.follows = rng.random() < 0.2
-        self.segment_bytes = int(told.config["segment.bytes"])
-        codecs = tuple(Codec.from_name(name) for name in CODECS) if told.compressed else ()
+        self.segment_bytes = int(report.config["segment.bytes"])
+        codecs = tuple(Codec.from_name(name) for name in CODECS) if report.compressed else ()
         self.clients = Clients(rng, (Codec.NONE, *codecs)) if rng.random() < 0.8 else None
         self.may_lack_keys = False
         self.alone = False
         """Whether only one engine appends, and so may compress."""
 
-    def tell(self) -> None:
+    def generate(self) -> None:
         for number in range(self.rng.randint(2, 4)):
             start_ms = self.now_ms
             operations = self._round(number)
@@ -429,12 +429,12 @@ class _Teller:
         return rng.choice((self.now_ms, self.now_ms - rng.randint(0, 10**9), self.now_ms, 0, -1))
 
 
-_WRITES: Mapping[str, Callable[[_Teller], list[Operation]]] = {
-    "append": _Teller._append,
-    "replicate": _Teller._replicate,
-    "produce": _Teller._produce,
-    "end": _Teller._end,
-    "end_nothing": _Teller._end_nothing,
+_WRITES: Mapping[str, Callable[[_Generator], list[Operation]]] = {
+    "append": _Generator._append,
+    "replicate": _Generator._replicate,
+    "produce": _Generator._produce,
+    "end": _Generator._end,
+    "end_nothing": _Generator._end_nothing,
 }
 """Generator of each kind of write."""
 

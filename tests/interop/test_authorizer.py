@@ -94,7 +94,7 @@ def plain(values):
     return {name: getattr(each, "name", each) for name, each in values.items()}
 
 
-def told(authorizer, asked, by_type, filters):
+def case_json(authorizer, asked, by_type, filters):
     names = ("principal", "host", "operation", "resource_type", "resource_name")
     return {
         "acls": [plain(asdict(acl)) for acl in authorizer.acls()],
@@ -120,14 +120,14 @@ def our_answer(authorizer, asked, by_type, filters):
 def test_kafka_decides_the_same(judge, scratch, row):
     cases = [case(seed) for seed in range(CASES)]
     given, answers = scratch / "given", scratch / "answers"
-    given.write_text("".join(json.dumps(told(*each)) + "\n" for each in cases))
+    given.write_text("".join(json.dumps(case_json(*each)) + "\n" for each in cases))
     judge.ask("authorize", scratch, "-", input=str(given), output=str(answers))
     different, decisions = [], 0
     for seed, (each, line) in enumerate(zip(cases, answers.read_text().splitlines(), strict=True)):
         kafkas, ours = json.loads(line), our_answer(*each)
         decisions += sum(map(len, ours.values()))
         different += [
-            (seed, told(*each)["acls"], kind, asked, theirs)
+            (seed, case_json(*each)["acls"], kind, asked, theirs)
             for kind, questions in zip(ours, each[1:], strict=True)
             for asked, mine, theirs in zip(questions, ours[kind], kafkas[kind], strict=True)
             if mine != theirs

@@ -106,11 +106,11 @@ def test_a_deleted_key_reappears_in_kafka(judge, scratch):
         ROLL,
     ]
     later = [_put(b"z", b"1"), ROLL, {"op": "advance", "ms": RETENTION_MS}]
-    found = {}
+    result = {}
     for passes, turns in enumerate(([[], []], [[], [], later]), 2):
         folders = _clean(judge, scratch / str(passes), operations, turns, slots=2)
-        found[passes] = [_values(folder, b"k") for folder in folders]
-    assert found == {2: [[(0, b"v"), (4, None)], [(4, None)]], 3: [[(0, b"v")], []]}
+        result[passes] = [_values(folder, b"k") for folder in folders]
+    assert result == {2: [[(0, b"v"), (4, None)], [(4, None)]], 3: [[(0, b"v")], []]}
 
 
 def test_kafka_4_drops_an_emptied_batch_at_the_end_of_a_round(judge, scratch):
@@ -126,5 +126,5 @@ def test_kafka_4_drops_an_emptied_batch_at_the_end_of_a_round(judge, scratch):
         [each.header for each in _batches(folder)]
         for folder in _clean(judge, scratch, operations, [[ROLL]])
     ]
-    kept = [[each.base_offset for each in found if not each.record_count] for found in headers]
+    kept = [[each.base_offset for each in result if not each.record_count] for result in headers]
     assert kept == [[] if judge.kafka_version.startswith("4.") else [1], [1]]

@@ -26,7 +26,7 @@ def kafka(request, tmp_path_factory):
         yield request.param, broker
 
 
-def told(kafka, scratch, seeds, say):
+def run_histories(kafka, scratch, seeds, say):
     """Run histories on both; return the numbers."""
     release, broker = kafka
     with our_broker(scratch / "ours") as ours:
@@ -36,7 +36,7 @@ def told(kafka, scratch, seeds, say):
 
 
 def test_every_request_is_answered_as_kafka_answers_it(kafka, scratch, say):
-    tally = told(kafka, scratch, range(25), say)
+    tally = run_histories(kafka, scratch, range(25), say)
     assert tally.histories == 25
     assert len(tally.requests) > 25
     assert len(tally.errors) > 15
@@ -45,7 +45,7 @@ def test_every_request_is_answered_as_kafka_answers_it(kafka, scratch, say):
 @pytest.mark.long
 @pytest.mark.timeout(3600)
 def test_five_hundred_histories_are_answered_as_kafka_answers_them(kafka, scratch, say):
-    assert told(kafka, scratch, range(1000, 1500), say).histories == 500
+    assert run_histories(kafka, scratch, range(1000, 1500), say).histories == 500
 
 
 def epochs_to_their_end(bootstrap):
@@ -54,12 +54,12 @@ def epochs_to_their_end(bootstrap):
     caller = Caller(bootstrap)
     fields = {"transactional_id": "worn", "transaction_timeout_ms": 60_000}
 
-    def told(answer):
+    def epoch_of(answer):
         return answer.error_code, answer.producer_id, answer.producer_epoch
 
     def init(known=None):
         given = {} if known is None else {"producer_id": known[1], "producer_epoch": known[2]}
-        return told(caller.call("InitProducerId", 4, fields | given))
+        return epoch_of(caller.call("InitProducerId", 4, fields | given))
 
     first = init()
     epoch = first[2]
@@ -67,14 +67,14 @@ def epochs_to_their_end(bootstrap):
         for _ in range(min(200, LAST_EPOCH - 3 - epoch)):
             caller.send("InitProducerId", 4, fields)
             epoch += 1
-        while (newest := told(caller.receive()))[2] != epoch:
+        while (newest := epoch_of(caller.receive()))[2] != epoch:
             assert newest[0] == 0, "nothing is pending for one who asks in turn"
-    found = [init() for _ in range(3)]
-    last = found[-1]
+    result = [init() for _ in range(3)]
+    last = result[-1]
     renewed = init(last)
-    found += [renewed, init(last), init(renewed), init(last), init()]
+    result += [renewed, init(last), init(renewed), init(last), init()]
     caller.close()
-    return [(error, number and number - first[1], epoch) for error, number, epoch in found]
+    return [(error, number and number - first[1], epoch) for error, number, epoch in result]
 
 
 @pytest.mark.long

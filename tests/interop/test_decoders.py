@@ -37,7 +37,7 @@ def test_share_groups_are_printed_as_by_the_tool_of_kafka_4(kafka4, tmp_path, mo
     )
     (tmp_path / SEGMENT).write_bytes(segment_of(list(pairs(SHARE_GROUP_STATE_TOPIC, Random(1)))))
     tool = ("java", "-cp", classes, "org.apache.kafka.tools.DumpLogSegments")
-    said = subprocess.run(
+    output = subprocess.run(
         [*tool, "--share-group-state-decoder", "--files", SEGMENT],
         cwd=tmp_path,
         env=os.environ | {"LC_ALL": "C.UTF-8"},
@@ -47,25 +47,25 @@ def test_share_groups_are_printed_as_by_the_tool_of_kafka_4(kafka4, tmp_path, mo
     monkeypatch.chdir(tmp_path)
     options = DumpOptions(decoder=SHARE_GROUP_STATE_TOPIC)
     lines = dump_files(ReadOnlyFileSystem(DiskFileSystem()), [SEGMENT], options)
-    assert [line.text for line in lines] == said.stdout.decode().split("\n")[:-1]
+    assert [line.text for line in lines] == output.stdout.decode().split("\n")[:-1]
 
 
 @pytest.mark.parametrize("topic", FLAGS)
 def test_the_text_is_that_of_kafkas_tool(topic, tmp_path, monkeypatch):
-    found = [pair for seed in range(20) for pair in pairs(topic, Random(f"{topic}{seed}"))]
+    result = [pair for seed in range(20) for pair in pairs(topic, Random(f"{topic}{seed}"))]
     folder = tmp_path / f"{topic}-0"
     folder.mkdir()
-    (folder / SEGMENT).write_bytes(segment_of(found))
+    (folder / SEGMENT).write_bytes(segment_of(result))
     name = f"{folder.name}/{SEGMENT}"
     try:
-        said = kafka_dump([FLAGS[topic]], [name], tmp_path)
+        output = kafka_dump([FLAGS[topic]], [name], tmp_path)
     except Unavailable as error:
         if REQUIRED:
             pytest.fail(f"LOGSTORE_INTEROP_REQUIRED=1, but: {error}")
         pytest.skip(str(error))
     monkeypatch.chdir(tmp_path)
     lines = dump_files(ReadOnlyFileSystem(DiskFileSystem()), [name], DumpOptions(decoder=topic))
-    assert [line.text for line in lines] == said.output.split("\n")[:-1]
+    assert [line.text for line in lines] == output.output.split("\n")[:-1]
 
 
 @pytest.mark.parametrize("package", (DECODER_PACKAGE, DEPRECATED_PACKAGE))
@@ -79,15 +79,15 @@ def test_the_text_is_that_of_kafkas_tool(topic, tmp_path, monkeypatch):
     ),
 )
 def test_decoders_by_class(package, key, value, tmp_path, monkeypatch):
-    found = [(b"\0\0\0\7 and more", b"\xff" * 8), (None, b"12345678"), (b"\x80" * 8, None)]
+    result = [(b"\0\0\0\7 and more", b"\xff" * 8), (None, b"12345678"), (b"\x80" * 8, None)]
     flags, names = [], []
     for name, chosen in (("key", key), ("value", value)):
         flags += [] if chosen is None else [f"--{name}-decoder-class", f"{package}{chosen}"]
     for number in range(2):
         names.append(f"{number * 10:020}.log")
-        (tmp_path / names[-1]).write_bytes(segment_of(found, number * 10))
+        (tmp_path / names[-1]).write_bytes(segment_of(result, number * 10))
     try:
-        said = kafka_dump(flags, names, tmp_path)
+        output = kafka_dump(flags, names, tmp_path)
     except Unavailable as error:
         unavailable(error)
     monkeypatch.chdir(tmp_path)
@@ -99,7 +99,7 @@ def test_decoders_by_class(package, key, value, tmp_path, monkeypatch):
         )
     options = DumpOptions(decoder_classes=classes)
     lines = dump_files(ReadOnlyFileSystem(DiskFileSystem()), names, options)
-    assert [line.text for line in lines] == said.output.split("\n")[:-1]
+    assert [line.text for line in lines] == output.output.split("\n")[:-1]
 
 
 def test_what_kafkas_own_coordinators_and_controller_wrote(scratch, monkeypatch):
@@ -116,16 +116,16 @@ def test_what_kafkas_own_coordinators_and_controller_wrote(scratch, monkeypatch)
     monkeypatch.chdir(broker.data_dir)
     fs = ReadOnlyFileSystem(DiskFileSystem())
     for topic in (GROUP_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC, CLUSTER_METADATA_TOPIC):
-        found = sorted(
+        result = sorted(
             str(path.relative_to(broker.data_dir))
             for pattern in ("*.log", "*.checkpoint")
             for path in broker.data_dir.glob(f"{topic}-*/{pattern}")
             if path.stat().st_size
         )
         if topic == CLUSTER_METADATA_TOPIC:
-            found.append("bootstrap.checkpoint")
-        said = kafka_dump([FLAGS[topic]], found, broker.data_dir)
-        lines = dump_files(fs, found, DumpOptions(decoder=topic))
-        told = [line.text for line in lines if line.stream is Stream.OUTPUT]
-        assert told == said.output.split("\n")[:-1]
-        assert sum("payload: " in text for text in told) > 10
+            result.append("bootstrap.checkpoint")
+        output = kafka_dump([FLAGS[topic]], result, broker.data_dir)
+        lines = dump_files(fs, result, DumpOptions(decoder=topic))
+        report = [line.text for line in lines if line.stream is Stream.OUTPUT]
+        assert report == output.output.split("\n")[:-1]
+        assert sum("payload: " in text for text in report) > 10

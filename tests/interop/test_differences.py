@@ -182,15 +182,15 @@ def test_a_producer_that_returns_to_an_epoch_within_a_replayed_segment(pair):
 
 def test_kafka_does_not_replay_a_truncated_log_if_it_knows_no_producer(pair):
     """The transaction whose marker was truncated is open, but only here."""
-    found = []
+    result = []
     for live in pair:
         for batches in (data_batch(0, 1, 5), commit(2, 5)):
             _replicate(live, batches)
         live.apply({"op": "advance", "ms": PRODUCER_ID_EXPIRATION_MS})
         live.apply({"op": "expire"})
         state = live.apply({"op": "truncate_to", "offset": 2})
-        found.append((state["last_stable_offset"], len(state["producers"])))
-    assert found == [(2, 0), (0, 1)]
+        result.append((state["last_stable_offset"], len(state["producers"])))
+    assert result == [(2, 0), (0, 1)]
 
 
 def test_both_refuse_a_log_that_contradicts_itself(pair):
@@ -226,15 +226,15 @@ def test_kafka_loses_the_largest_timestamp_of_a_truncated_log_after_a_start(pair
 
 def test_kafka_answers_the_log_end_where_a_transaction_is_open_and_nothing_follows(kafka3, scratch):
     """3.9.2 searches for the batch at the log start, which a truncation removed."""
-    found = []
+    result = []
     for live in (KafkaLive(kafka3, scratch / "kafka"), OurLive(scratch / "ours")):
         live.open(CONFIG, START_MS, Left())
         for batches in (data_batch(0, 1, 5), batch(2, 5)):
             _replicate(live, batches)
         live.apply({"op": "truncate_to", "offset": 5})
         state = live.apply({"op": "increment_log_start", "offset": 3})
-        found.append((state["last_stable_offset"], state["log_end_offset"]))
-    assert found == [(5, 5), (3, 5)]
+        result.append((state["last_stable_offset"], state["log_end_offset"]))
+    assert result == [(5, 5), (3, 5)]
 
 
 def test_another_version_in_the_transaction_index(pair):
@@ -324,8 +324,8 @@ def test_kafka_empties_a_log_whose_checkpointed_start_it_never_reached(judge, sc
 
 def test_kafka_splits_no_overflowed_segment_after_a_clean_stop(judge, scratch):
     written = overflowed(scratch / "log", 0, 2**31 + 5, indexed=True, clean=True)
-    found = agree(judge, written, scratch)
-    assert any(line.startswith("files") for line in found)
+    result = agree(judge, written, scratch)
+    assert any(line.startswith("files") for line in result)
 
 
 def test_kafka_keeps_an_overflowed_segment_that_it_splits_while_loading_it(judge, scratch):
@@ -345,11 +345,11 @@ def test_kafka_4_reads_committed_records_up_to_below_the_log_start(kafka4, scrat
     """The log start is inside a batch of an open transaction: 4.4.0 uses the batch's base."""
     kafka, ours = KafkaLive(kafka4, scratch / "kafka"), OurLive(scratch / "ours")
     encoded = base64.b64encode(data_batch(0, 5, 5)).decode()
-    found = []
+    result = []
     for live in (kafka, ours):
         live.open(CONFIG, START_MS, Left())
         live.apply({"op": "replicate", "batches": encoded, "epoch": 0})
         state = live.apply({"op": "increment_log_start", "offset": 3})
-        found.append(state["last_stable_offset"])
-    assert found[1] == 3
+        result.append(state["last_stable_offset"])
+    assert result[1] == 3
     assert kafka.unbounded["last_stable_offset"] == 0

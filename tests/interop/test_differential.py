@@ -80,16 +80,16 @@ def test_the_logs_leave_nothing_out(total):
 def test_both_append_the_same(seed, judge, scratch, row):
     """The same operations by both engines write the same files if no codec is involved."""
     row("random logs appended to by both, to the byte", judge)
-    told = story(seed, plain=True)
+    reported = story(seed, plain=True)
     directories = scratch / "kafka", scratch / "ours"
-    for number, each in enumerate(told.rounds):
-        config = told.fill_config if number == 0 else told.config
+    for number, each in enumerate(reported.rounds):
+        config = reported.fill_config if number == 0 else reported.config
         judge.ask(
-            "write", directories[0], told.topic, config=config, now=each.start_ms,
+            "write", directories[0], reported.topic, config=config, now=each.start_ms,
             operations=each.operations,
         )  # fmt: skip
-        engine.write(directories[1], told.topic, config, each.start_ms, each.operations)
-    compare_directories(f"seed {seed}", told.config, *directories, told.topic, -1)
+        engine.write(directories[1], reported.topic, config, each.start_ms, each.operations)
+    compare_directories(f"seed {seed}", reported.config, *directories, reported.topic, -1)
 
 
 @pytest.mark.parametrize("seed", BROKER_SEEDS)
@@ -99,40 +99,40 @@ def test_the_broker_cleans_as_far_as_kafka(seed, kafka3, scratch, row):
     Before it, the same command as a dry run: by a broker that only reads, and by this one.
     """
     row("whole cleanings by the broker, all passes, with the checkpoint", kafka3)
-    told = story(seed, plain=True)
-    config = told.config | {"min.compaction.lag.ms": "0"}
+    reported = story(seed, plain=True)
+    config = reported.config | {"min.compaction.lag.ms": "0"}
     # A broker requires more than 1 MiB for its map; the load factor then makes it small.
-    keys = int(told.dedupe_bytes // 24 * told.load_factor)
+    keys = int(reported.dedupe_bytes // 24 * reported.load_factor)
     load_factor = min(1.0, (keys + 0.5) / (BROKER_MAP_BYTES // 24))
     cleaner = {
         "log.cleaner.dedupe.buffer.size": str(BROKER_MAP_BYTES),
         "log.cleaner.io.buffer.load.factor": repr(load_factor),
     }
     theirs, ours = scratch / "kafka", scratch / "ours"
-    for each in told.rounds:
-        fill = config | {"cleanup.policy": told.fill_config["cleanup.policy"]}
-        engine.write(theirs, told.topic, fill, each.start_ms, each.operations)
+    for each in reported.rounds:
+        fill = config | {"cleanup.policy": reported.fill_config["cleanup.policy"]}
+        engine.write(theirs, reported.topic, fill, each.start_ms, each.operations)
         shutil.rmtree(ours, ignore_errors=True)
         shutil.copytree(theirs, ours)
         clean_ms = each.sittings[0].start_ms
         cleaned = kafka3.ask(
-            "clean", theirs, told.topic, config=config, now=clean_ms, passes=10_000,
+            "clean", theirs, reported.topic, config=config, now=clean_ms, passes=10_000,
             dedupe_bytes=BROKER_MAP_BYTES, load_factor=load_factor,
         )  # fmt: skip
         passes = [each for each in cleaned["passes"] if each["stats"] is not None]
         if not passes:
             continue
-        engine.open_broker(ours, told.topic, config, clean_ms).close()
-        dry = [_dry_run(ours, told.topic, clean_ms, cleaner)]
-        with engine.open_broker(ours, told.topic, config, clean_ms, cleaner) as broker:
-            dry.append(broker.clean(told.topic, force=True, dry_run=True))
-            report = broker.clean(told.topic, force=True)
+        engine.open_broker(ours, reported.topic, config, clean_ms).close()
+        dry = [_dry_run(ours, reported.topic, clean_ms, cleaner)]
+        with engine.open_broker(ours, reported.topic, config, clean_ms, cleaner) as broker:
+            dry.append(broker.clean(reported.topic, force=True, dry_run=True))
+            report = broker.clean(reported.topic, force=True)
         assert [p.end_offset for p in report.cleaned] == [p["end_offset"] for p in passes]
-        for said in dry:
-            assert [untimed(each) for each in said.cleaned] == [untimed(report.cleaned[0])]
-            assert said.passes_needed == report.passes_needed
+        for output in dry:
+            assert [untimed(each) for each in output.cleaned] == [untimed(report.cleaned[0])]
+            assert output.passes_needed == report.passes_needed
         compare_directories(
-            f"seed {seed}", config, theirs, ours, told.topic, passes[-1]["end_offset"]
+            f"seed {seed}", config, theirs, ours, reported.topic, passes[-1]["end_offset"]
         )
 
 

@@ -30,7 +30,7 @@ FLAGS = {
 def both(flags, files, directory):
     """Return the output of Kafka's tool, and this engine's lines with their streams."""
     try:
-        said = kafka_dump(flags, files, directory)
+        output = kafka_dump(flags, files, directory)
     except Unavailable as error:
         if REQUIRED:
             pytest.fail(f"LOGSTORE_INTEROP_REQUIRED=1, but: {error}")
@@ -39,7 +39,7 @@ def both(flags, files, directory):
     for flag in flags:
         options |= FLAGS[flag]
     lines = list(dump_files(ReadOnlyFileSystem(DiskFileSystem()), files, DumpOptions(**options)))
-    return said, lines
+    return output, lines
 
 
 def text(lines, stream):
@@ -64,12 +64,12 @@ def test_all_golden_files(flags, monkeypatch):
     files = sorted(
         str(path.relative_to(ROOT)) for path in ROOT.rglob("golden-0/*") if path.suffix in SUFFIXES
     )
-    said, lines = both(flags, files, ROOT)
-    assert text(lines, Stream.OUTPUT) == said.output
+    output, lines = both(flags, files, ROOT)
+    assert text(lines, Stream.OUTPUT) == output.output
     assert not text(lines, Stream.FAILURE)
     # With several files the tool's reports have the order of a hash table.
     ours = sorted(text(lines, Stream.REPORT).splitlines())
-    assert ours == sorted(said.reports.splitlines())
+    assert ours == sorted(output.reports.splitlines())
 
 
 @pytest.mark.parametrize("flags", ((), ("--deep-iteration",), ("--print-data-log",)), ids=" ".join)
@@ -90,19 +90,19 @@ def test_messages_of_old_formats(flags, tmp_path, monkeypatch):
     (tmp_path / "golden-0").mkdir()
     name = f"golden-0/{0:020}.log"
     (tmp_path / name).write_bytes(data)
-    said, lines = both(flags, [name], tmp_path)
-    assert text(lines, Stream.OUTPUT) == said.output
+    output, lines = both(flags, [name], tmp_path)
+    assert text(lines, Stream.OUTPUT) == output.output
     assert not text(lines, Stream.FAILURE)
 
 
 def test_recorded_text_equals_the_tools_output():
     for name, (flags, files) in cases().items():
         try:
-            said = kafka_dump(flags, files)
+            output = kafka_dump(flags, files)
         except Unavailable as error:
             pytest.skip(str(error))
-        assert said.output.encode() == (ROOT / "dump" / f"{name}.out").read_bytes()
-        assert said.reports.encode() == (ROOT / "dump" / f"{name}.err").read_bytes()
+        assert output.output.encode() == (ROOT / "dump" / f"{name}.out").read_bytes()
+        assert output.reports.encode() == (ROOT / "dump" / f"{name}.err").read_bytes()
 
 
 def added(kind, at, amount):
@@ -171,7 +171,7 @@ def test_damaged_files(suffix, change, tmp_path, monkeypatch):
     change(data)
     path.write_bytes(bytes(data))
     monkeypatch.chdir(tmp_path)
-    said, lines = both(("--print-data-log",), [path.name], tmp_path)
-    assert text(lines, Stream.OUTPUT) == said.output
-    assert text(lines, Stream.REPORT) == said.reports
+    output, lines = both(("--print-data-log",), [path.name], tmp_path)
+    assert text(lines, Stream.OUTPUT) == output.output
+    assert text(lines, Stream.REPORT) == output.reports
     assert not text(lines, Stream.FAILURE)

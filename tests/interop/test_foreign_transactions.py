@@ -47,8 +47,8 @@ def story(bootstrap):
     def init(name):
         fields = {"transactional_id": name, "transaction_timeout_ms": 600_000}
         ask = lambda: caller.call("InitProducerId", 1, fields)  # noqa: E731  # asked again and again
-        found = until(ask, lambda answer: answer.error_code)
-        return found.producer_id, found.producer_epoch
+        result = until(ask, lambda answer: answer.error_code)
+        return result.producer_id, result.producer_epoch
 
     def produce(topic, name, producer, sequence, *, is_transactional=True):
         producer_id, epoch = producer

@@ -27,26 +27,26 @@ def told_by_kafka(folder):
     """Return key and value of every data record, as Kafka's decoder prints them."""
     files = sorted(str(path) for path in folder.glob("*.log"))
     try:
-        said = kafka_dump(["--offsets-decoder", "--print-data-log"], files, folder)
+        output = kafka_dump(["--offsets-decoder", "--print-data-log"], files, folder)
     except Unavailable as error:
         unavailable(error)
-    assert (said.exit_code, said.reports) == (0, "")
-    found = []
-    for line in said.output.splitlines():
+    assert (output.exit_code, output.reports) == (0, "")
+    result = []
+    for line in output.output.splitlines():
         if line.startswith("|") and "endTxnMarker" not in line:
             offset, key, value = RECORD.fullmatch(line).groups()
             value = None if value == "<DELETE>" else json.loads(value)
-            found.append((int(offset), json.loads(key), value))
-    return found
+            result.append((int(offset), json.loads(key), value))
+    return result
 
 
-def newest(told, kind):
+def newest(report, kind):
     """Return the newest value of each key of a kind that was not deleted."""
-    found = {}
-    for _, key, value in told:
+    result = {}
+    for _, key, value in report:
         if key["type"] == kind:
-            found[tuple(key["data"].values())] = value
-    return {key: value["data"] for key, value in found.items() if value is not None}
+            result[tuple(key["data"].values())] = value
+    return {key: value["data"] for key, value in result.items() if value is not None}
 
 
 def story(broker, rng):
@@ -109,20 +109,20 @@ def test_kafka_reads_every_record_as_it_was_meant(seed, tmp_path):
     for consumer in consumers:
         consumer.crash()
     broker.log(GROUP_OFFSETS_TOPIC).flush()
-    told = told_by_kafka(tmp_path / f"{GROUP_OFFSETS_TOPIC}-0")
+    report = told_by_kafka(tmp_path / f"{GROUP_OFFSETS_TOPIC}-0")
     broker.close()
 
-    assert len(told) > 10
-    versions = {(key["type"], value["version"]) for _, key, value in told if value is not None}
+    assert len(report) > 10
+    versions = {(key["type"], value["version"]) for _, key, value in report if value is not None}
     assert versions == {(OFFSET, "3"), (GROUP, "3")}
-    offsets = newest(told, OFFSET)
+    offsets = newest(report, OFFSET)
     for group, partitions in committed.items():
         for tp, offset in partitions.items():
             value = offsets[group, tp.topic, tp.partition]
             assert value["offset"] == offset.offset
             assert value["leaderEpoch"] == offset.leader_epoch
             assert value["metadata"] == offset.metadata
-    stored = newest(told, GROUP)
+    stored = newest(report, GROUP)
     for group, now in described.items():
         value = stored.get((group,))
         if now.state != "Stable" or value is None:
@@ -149,6 +149,6 @@ def test_a_group_that_was_deleted_leaves_tombstones(tmp_path):
         with broker.consumer("t", group_id="g", auto_offset_reset="earliest") as consumer:
             consumer.poll()
         broker.groups.delete(["g"])
-    told = told_by_kafka(tmp_path / f"{GROUP_OFFSETS_TOPIC}-0")
-    assert newest(told, OFFSET) == newest(told, GROUP) == {}
-    assert [value for _, _, value in told[-3:]] == [None] * 3
+    report = told_by_kafka(tmp_path / f"{GROUP_OFFSETS_TOPIC}-0")
+    assert newest(report, OFFSET) == newest(report, GROUP) == {}
+    assert [value for _, _, value in report[-3:]] == [None] * 3

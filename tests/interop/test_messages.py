@@ -66,23 +66,23 @@ def instances():
 
 def ask(judge, scratch, rows):
     """Return Kafka's response to each row of name, version and bytes."""
-    given, told = scratch / "given", scratch / "told"
+    given, report = scratch / "given", scratch / "told"
     with given.open("w") as file:
         for name, version, data in rows:
             text = base64.b64encode(data).decode()
             file.write(json.dumps({"name": name, "version": version, "bytes": text}) + "\n")
-    judge.ask("messages", scratch, "-", input=str(given), output=str(told))
-    return [json.loads(line) for line in told.read_text().splitlines()]
+    judge.ask("messages", scratch, "-", input=str(given), output=str(report))
+    return [json.loads(line) for line in report.read_text().splitlines()]
 
 
-def without(told, names):
+def without(report, names):
     """Return JSON without the fields of some names, at any depth."""
-    match told:
+    match report:
         case dict():
-            return {key: without(each, names) for key, each in told.items() if key not in names}
+            return {key: without(each, names) for key, each in report.items() if key not in names}
         case list():
-            return [without(each, names) for each in told]
-    return told
+            return [without(each, names) for each in report]
+    return report
 
 
 def disagreement(row, answer, unnamed):
@@ -107,16 +107,16 @@ def test_kafka_reads_and_writes_the_same(kafka3, kafka4, scratch, row):
     releases = (kafka3, CHANGED_SINCE_KAFKA_3, NAMED_OTHERWISE_IN_KAFKA_3), (kafka4, set(), {})
     for judge, changed, renamed in releases:
         answers = ask(judge, scratch, [(name, version, data) for name, version, _, data in rows])
-        found = {}
+        result = {}
         for each, answer in zip(rows, answers, strict=True):
             name, version, message, _ = each
             if not answer or (name, version) in changed:
                 continue
             judged.add((name, version))
             if (differs := disagreement(each, answer, renamed.get(name, ()))) is not None:
-                found.setdefault((name, version), (differs, message))
+                result.setdefault((name, version), (differs, message))
         row("messages of every version", judge, sum(map(bool, answers)))
-        assert found == {}
+        assert result == {}
     known = {(name, version) for name in definitions() for version in schema(name).versions}
     assert known - judged == set()
 

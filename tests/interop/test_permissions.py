@@ -101,14 +101,14 @@ def prepare(bootstrap):
         "permission_type": 1,
     }
 
-    def told():
-        found = admin.call("DescribeAcls", 3, every).resources
-        return sum(len(each.acls) for each in found) == len(given)
+    def is_reported():
+        result = admin.call("DescribeAcls", 3, every).resources
+        return sum(len(each.acls) for each in result) == len(given)
 
-    until(told)
+    until(is_reported)
     for key_type in (0, 1):  # Kafka makes the coordinators' topics when they are asked for
-        asked = {"key": "g", "key_type": key_type}
-        until(lambda asked=asked: admin.call("FindCoordinator", 3, asked).error_code == 0)
+        request = {"key": "g", "key_type": key_type}
+        until(lambda request=request: admin.call("FindCoordinator", 3, request).error_code == 0)
     admin.close()
 
 
@@ -122,15 +122,15 @@ def versions_of(bootstrap):
 
 def refusals(bootstrap, versions):
     """Return the authorizer's refusals for each user of each API."""
-    found = {}
+    result = {}
     for api, (fields, _) in CASES.items():
         for user in (NOBODY, api):
             caller = logged_in(bootstrap, user)
             version = versions[api]
             errors = errors_of(caller.call(api, version, fields), version)
-            found[api, user == NOBODY] = errors & REFUSALS
+            result[api, user == NOBODY] = errors & REFUSALS
             caller.close()
-    return found
+    return result
 
 
 @pytest.mark.parametrize("release", RELEASES, ids=lambda release: release.profile)

@@ -61,24 +61,24 @@ def checked(path, *, wanted=()):
 def test_nothing_is_found_in_a_brokers_directory_however_it_ended(broker, scratch):
     broker.start()
     broker.traffic(seed=1, rounds=30, kill_after=7)
-    found, counts = checked(broker.data_dir)
-    assert found <= LEFT_BEHIND
+    result, counts = checked(broker.data_dir)
+    assert result <= LEFT_BEHIND
     assert counts.segments > 40
     assert counts.records > 500
     broker.start()
     broker.traffic(seed=2, rounds=5)
     broker.stop()
-    found, _ = checked(broker.data_dir)
-    assert found <= LEFT_BEHIND
+    result, _ = checked(broker.data_dir)
+    assert result <= LEFT_BEHIND
     copies = scratch / "alone"
     names = {path.name for path in broker.data_dir.glob("*-[0-9]")} - {METADATA_LOG_DIR}
     assert {"plain-1", "compacted-0", "both-1", "__transaction_state-0"} <= names
     for name in names:
         shutil.copytree(broker.data_dir / name, copies / name)
-        found, _ = checked(copies / name)
+        result, _ = checked(copies / name)
         # Without its checkpoint the position of the cleaner is unknown.
-        assert found <= {*LEFT_BEHIND, "offset_gap"}, name
-        assert "offset_gap" not in found or not name.startswith("__")
+        assert result <= {*LEFT_BEHIND, "offset_gap"}, name
+        assert "offset_gap" not in result or not name.startswith("__")
 
 
 def test_a_broker_knows_partitions_made_here_by_their_topic_id(broker):
@@ -102,12 +102,12 @@ def test_a_broker_knows_partitions_made_here_by_their_topic_id(broker):
     broker.stop()
     strays = [path.name for path in broker.data_dir.glob("*-stray")]
     assert [name.partition(".")[0] for name in strays] == ["unheard-0"]
-    found, _ = checked(broker.data_dir, wanted=[("topics_partition", "a folder unheard-0")])
-    assert found <= LEFT_BEHIND
+    result, _ = checked(broker.data_dir, wanted=[("topics_partition", "a folder unheard-0")])
+    assert result <= LEFT_BEHIND
     with Broker(broker.data_dir, read_only=True) as ours:
-        found = [each.value for each in ours.read("plain", 1)]
-    assert found[:5] == values
-    assert len(found) > 5, "and the broker wrote after them"
+        result = [each.value for each in ours.read("plain", 1)]
+    assert result[:5] == values
+    assert len(result) > 5, "and the broker wrote after them"
 
 
 def values_served(broker, topic, partition):
@@ -122,14 +122,14 @@ def values_served(broker, topic, partition):
         }
     )
     consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING)])
-    found = []
+    result = []
     while (message := consumer.poll(60)) is not None:
         if message.error() is not None:
             assert message.error().code() == KafkaError._PARTITION_EOF, message.error()
             break
-        found.append((message.offset(), message.value()))
+        result.append((message.offset(), message.value()))
     consumer.close()
-    return found
+    return result
 
 
 def gap_in(served):
@@ -215,10 +215,10 @@ def test_clients_end_up_where_a_consumer_in_the_process_does(release, scratch):
         assert expected["read_committed"]["bare_end"] == 3
         broker.start()
         for level in levels:
-            found = {
+            result = {
                 shape: position_of_kafka_python(broker.bootstrap, shape, level) for shape in shapes
             }
-            assert found == expected[level]
+            assert result == expected[level]
             command = java(
                 class_path(release), "broker.Positions", broker.bootstrap, level, *shapes
             )

@@ -27,8 +27,8 @@ TIMEOUT_S = 300
 def example(language: str) -> str:
     """Return the page's one block of code in a language."""
     page = (ROOT / "docs" / "WIRE.md").read_text(encoding="utf-8")
-    (found,) = re.findall(rf"^```{language}\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)
-    return found
+    (result,) = re.findall(rf"^```{language}\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)
+    return result
 
 
 def run(command: list[str], cwd: Path, **environment: str) -> str:
@@ -57,8 +57,8 @@ def test_go_recipe_works(tmp_path):
     for name in ("go.mod", "go.sum"):
         shutil.copy(module / name, tmp_path)
     (tmp_path / "users_test.go").write_text(example("go"))
-    said = run(["go", "test", "-v", "."], tmp_path)
-    assert "--- PASS: TestUserIsStored" in said
+    output = run(["go", "test", "-v", "."], tmp_path)
+    assert "--- PASS: TestUserIsStored" in output
 
 
 def test_node_recipe_works(tmp_path):
@@ -67,5 +67,5 @@ def test_node_recipe_works(tmp_path):
     except Unavailable as error:
         unavailable(error)
     (tmp_path / "users.test.js").write_text(example("js"))
-    said = run(["node", "--test", "users.test.js"], tmp_path, NODE_PATH=str(packages))
-    assert re.search(r"^\S+ pass 1$", said, re.MULTILINE), said
+    output = run(["node", "--test", "users.test.js"], tmp_path, NODE_PATH=str(packages))
+    assert re.search(r"^\S+ pass 1$", output, re.MULTILINE), output

@@ -77,7 +77,7 @@ def story(bootstrap):
         return caller.call("Produce", 9, fields).responses[0].partition_responses[0].error_code
 
     def denies(count):
-        asked = {
+        request = {
             "resource_type_filter": TOPIC,
             "resource_name_filter": "t",
             "pattern_type_filter": LITERAL,
@@ -86,8 +86,8 @@ def story(bootstrap):
             "operation": WRITE,
             "permission_type": DENY,
         }
-        found = caller.call("DescribeAcls", 3, asked).resources
-        return sum(len(each.acls) for each in found) == count
+        result = caller.call("DescribeAcls", 3, request).resources
+        return sum(len(each.acls) for each in result) == count
 
     errors = [produce(0)]
     caller.call("CreateAcls", 3, {"creations": [DENIED]})

@@ -141,13 +141,13 @@ def test_nothing_acknowledged_is_lost_or_doubled(way, tmp_path):
 
 def consumed(bootstrap: str, count: int) -> dict[int, list[int]]:
     """Return the records that a consumer of a group reads, by partition."""
-    found: dict[int, list[int]] = defaultdict(list)
+    result: dict[int, list[int]] = defaultdict(list)
     configs = {"bootstrap.servers": bootstrap, "group.id": "g", "auto.offset.reset": "earliest"}
     with closing(Consumer(configs)) as consumer:
         consumer.subscribe(["orders"])
-        while sum(map(len, found.values())) < count:
+        while sum(map(len, result.values())) < count:
             # It waits for all of them or for its time: a short one, again and again.
             for message in consumer.consume(1000, 0.1):
                 assert message.error() is None
-                found[message.partition()].append(int(message.value()))
-    return found
+                result[message.partition()].append(int(message.value()))
+    return result

@@ -58,16 +58,16 @@ SCENARIOS = {
 
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_a_simulation_equals_kafkas_result(name, kafka3, scratch, row):
-    told = SCENARIOS[name]
+    report = SCENARIOS[name]
     topic = {
         "name": "simulated", "records": 15_000, "values": {"bytes": 80},
         "batches": {"min_records": 5, "max_records": 40},
-        **{key: value for key, value in told.items() if key != "days"},
+        **{key: value for key, value in report.items() if key != "days"},
     }  # fmt: skip
     topic["configs"] = {"segment.bytes": str(64 * KIB), **topic["configs"]}
-    diary, scenario = simulated.live({"days": told["days"], "topics": [topic]})
+    diary, scenario = simulated.live({"days": report["days"], "topics": [topic]})
     days = simulated.follow(diary, scenario, kafka3, scratch)
-    assert days == told["days"]
+    assert days == report["days"]
     assert diary.passes > 2
     assert diary.removals > 2 or name != "compact and delete"
     row("days of simulations lived by Kafka's log and cleaner, to the byte", kafka3, days)

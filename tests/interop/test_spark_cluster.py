@@ -92,12 +92,12 @@ def workers_with_tasks(cluster) -> list[set[int]]:
         for number, work in enumerate(sorted(cluster.folder.glob("work-*")))
         for place in work.glob("app-*/*")
     }
-    found = []
+    result = []
     for log in sorted(cluster.events.iterdir()):
         events = [json.loads(line) for line in log.read_text().splitlines()]
         ended = [each for each in events if each["Event"] == "SparkListenerTaskEnd"]
-        found.append({home[log.name, each["Task Info"]["Executor ID"]] for each in ended})
-    return found
+        result.append({home[log.name, each["Task Info"]["Executor ID"]] for each in ended})
+    return result
 
 
 def test_two_workers_write_the_same_bytes_and_reach_the_same_verdict(cluster, tmp_path):

@@ -17,7 +17,7 @@ from tests.interop.conftest import unavailable
 from tests.interop.directories import Written
 from tests.support.interop.foreign_clients import ABSENT, CLIENTS
 from tests.support.interop.judge import KAFKA_3, KAFKA_4, Unavailable, fast_scratch
-from tests.support.interop.sweep import ACTIONS, EXPECTED, LEFT, TABLES, TOPICS, Swept, sweeps
+from tests.support.interop.sweep import ACTIONS, EXPECTED, LEFT, TABLES, TOPICS, SweepResult, sweeps
 
 pytestmark = pytest.mark.interop
 
@@ -28,7 +28,7 @@ def swept():
     home = Path(tempfile.mkdtemp(prefix="interop-", dir=fast_scratch()))
     results = sweeps(CLIENTS, home)
 
-    def of(client: str, table: str) -> Swept:
+    def of(client: str, table: str) -> SweepResult:
         result = results[client, table]
         if isinstance(result, Unavailable):
             unavailable(result)

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.interop
 PATIENCE_S = 120
 """Timeout for cleaners, which check ten times a second."""
 
-NOT_SO = {
+FALSE_TRUTHS = {
     "logstore-memory": set(),
     "logstore-disk": set(),
     "kafka": set(),
@@ -35,7 +35,7 @@ def result():
     return result
 
 
-@pytest.mark.parametrize("name", NOT_SO)
+@pytest.mark.parametrize("name", FALSE_TRUTHS)
 def test_each_broker_has_all_figures(result, name):
     (side,) = (side for side in result.sides if side.name == name)
     for figure in FIGURES:
@@ -45,10 +45,12 @@ def test_each_broker_has_all_figures(result, name):
     assert side.samples["kept_percent"] == [100]
 
 
-@pytest.mark.parametrize("name", NOT_SO)
+@pytest.mark.parametrize("name", FALSE_TRUTHS)
 def test_what_is_true_of_a_broker(result, name):
     (side,) = (side for side in result.sides if side.name == name)
-    assert {truth for truth, said in side.truths.items() if said != YES} == NOT_SO[name], side
+    assert {truth for truth, output in side.truths.items() if output != YES} == FALSE_TRUTHS[
+        name
+    ], side
 
 
 def test_result_is_restored_from_its_file(result, tmp_path):

@@ -39,8 +39,8 @@ def citations(name: str, text: str) -> Iterator[tuple[str | None, str]]:
     cited, end = own, 0
     for match in SECTION.finditer(text):
         before = text[: match.start()]
-        if found := CITED_PAGE.search(before):
-            cited = found[1].lower()
+        if result := CITED_PAGE.search(before):
+            cited = result[1].lower()
         elif OTHER_DOCUMENT.search(before):
             continue
         elif not (end and CONNECTION.fullmatch(text, end, match.start())):
@@ -61,13 +61,13 @@ def test_each_cited_section_exists() -> None:
 
 
 def test_no_document_outside_the_repository_is_cited() -> None:
-    found = {
+    result = {
         name: lines
         for name, text in texts().items()
         if not name.endswith(THIS)
         if (lines := [line for line in text.splitlines() if UNKNOWN_DOCUMENT.search(line)])
     }
-    assert found == {}
+    assert result == {}
 
 
 @pytest.mark.parametrize(

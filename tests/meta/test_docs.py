@@ -76,14 +76,14 @@ def test_options_that_issue_templates_name_exist():
 
 def signature(name: str, value: object) -> str:
     """Return a callable's signature as PYTHON.md shows it: without parameter types."""
-    found = inspect.signature(value)
+    result = inspect.signature(value)
     parameters = [
         parameter.replace(annotation=inspect.Parameter.empty)
-        for parameter in found.parameters.values()
+        for parameter in result.parameters.values()
     ]
     text = re.sub(r"<(\w+\.\w+): .*?>", r"\1", f"{name}{inspect.Signature(parameters)}")
     text = text.replace("<factory>", "…")
-    returned = found.return_annotation
+    returned = result.return_annotation
     if returned in (inspect.Signature.empty, "None", None):
         return text
     return f"{text} -> {returned if isinstance(returned, str) else returned.__name__}"

@@ -153,10 +153,10 @@ def test_no_text_names_a_path_of_the_machine_it_was_written_on() -> None:
     report(
         "machine paths",
         [
-            f"{place(path)}:{number}: {found.group()}"
+            f"{place(path)}:{number}: {result.group()}"
             for path in sorted(texts)
             for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
-            if (found := machine.search(line))
+            if (result := machine.search(line))
         ],
     )
 
@@ -193,23 +193,23 @@ def test_every_kernel_is_named_in_a_test() -> None:
         path.read_text(encoding="utf-8") for path in sources("tests", outside=("tests/meta",))
     )
     named = set(re.findall(r"\w+", text))
-    found = list(kernels())
-    covered = {node.name for _, node in found if node.name in named}
+    result = list(kernels())
+    covered = {node.name for _, node in result if node.name in named}
     reached = True
     while reached:
         called = {
             name.id
-            for _, node in found
+            for _, node in result
             if node.name in covered
             for name in ast.walk(node)
             if isinstance(name, ast.Name)
         }
-        private = {node.name for _, node in found if node.name.startswith("_")}
+        private = {node.name for _, node in result if node.name.startswith("_")}
         reached = bool(new := (private & called) - covered)
         covered |= new
     report(
         "kernels that no test names",
-        [f"{place(path, node)} {node.name}" for path, node in found if node.name not in covered],
+        [f"{place(path, node)} {node.name}" for path, node in result if node.name not in covered],
     )
 
 

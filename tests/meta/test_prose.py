@@ -9,12 +9,12 @@ MATCHES, _ = prose.found()
 
 @pytest.mark.parametrize("package", sorted(MATCHES))
 def test_package_has_no_more_hits_than_its_limit(package):
-    found = MATCHES[package]
+    result = MATCHES[package]
     limit = prose.limits().get(package, 0)
-    if len(found) > limit and prose.rate(package) > prose.AIM:
-        shown = "\n".join(f"{hit.file}:{hit.line}: {hit.name}: {hit.text}" for hit in found[-20:])
+    if len(result) > limit and prose.rate(package) > prose.AIM:
+        shown = "\n".join(f"{hit.file}:{hit.line}: {hit.name}: {hit.text}" for hit in result[-20:])
         pytest.fail(
-            f"{len(found)} hits, limit {limit}; rewrite until they are fewer "
+            f"{len(result)} hits, limit {limit}; rewrite until they are fewer "
             f"(python -m tools.prose {package} lists all):\n{shown}"
         )
 
@@ -26,7 +26,7 @@ def test_limits_are_of_packages_that_exist():
 def test_exceptions_are_still_used():
     texts = [(passage.file, passage.text) for passage in prose.passages()]
     for file, text, _ in prose.EXCEPTIONS:
-        assert any(name.startswith(file) and text in found for name, found in texts), text
+        assert any(name.startswith(file) and text in result for name, result in texts), text
 
 
 @pytest.mark.parametrize(

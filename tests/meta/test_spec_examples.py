@@ -41,13 +41,13 @@ def block(page: str, name: str) -> list[str]:
 
 def files(lines: list[str]) -> dict[str, list[str]]:
     """Return the indented lines below each name of a block."""
-    found: dict[str, list[str]] = {}
+    result: dict[str, list[str]] = {}
     for line in lines:
         if line.startswith(" "):
-            next(reversed(found.values())).append(line.strip())
+            next(reversed(result.values())).append(line.strip())
         else:
-            found[line] = []
-    return found
+            result[line] = []
+    return result
 
 
 def hex_files(page: str, name: str) -> dict[str, bytes]:

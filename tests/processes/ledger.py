@@ -161,11 +161,11 @@ class Ledger:
                 with broker.producer(transactional_id=transactional_id) as producer:
                     producer.init_transactions()
             self._verify_topics(broker)
-            found = {
+            result = {
                 name: self._verify_partition(broker, name, own, background=background)
                 for name, own in self.partitions.items()
             }
-            self._verify_transactions(found)
+            self._verify_transactions(result)
         self._verify_files()
         self.tally["verifications"] += 1
 
@@ -197,7 +197,7 @@ class Ledger:
         assert own.start <= start <= start_max, (
             f"{name} starts at {start}: {own.start} was acknowledged, {start_max} is the most"
         )
-        found: dict[int, Stored] = {}
+        result: dict[int, Stored] = {}
         latest: dict[str, int] = {}
         previous = -1
         for record in broker.read(*tp, isolation="read_committed"):
@@ -206,35 +206,35 @@ class Ledger:
             serial = int(dict(record.headers)[SERIAL])
             sent = own.sent.get(serial)
             assert sent is not None, f"{name}: record {serial} at {record.offset} was never sent"
-            assert serial not in found, f"{name}: record {serial} is there twice"
+            assert serial not in result, f"{name}: record {serial} is there twice"
             assert serial not in own.forbidden, f"{name}: record {serial} is back"
             assert record.key == sent.key.encode(), (name, record, sent)
             text = None if sent.is_tombstone else b"%s=%d;" % (record.key, serial)
             assert (record.value is None) == (text is None), (name, record, sent)
             assert record.value is None or record.value.startswith(text or b""), (record, sent)
-            found[serial] = Stored(record.offset, sent)
+            result[serial] = Stored(record.offset, sent)
             latest[sent.key] = record.offset
             known = own.offsets.get(serial, record.offset)
             assert known == record.offset, f"{name}: {serial} moved from {known}"
         is_compacted = tp.topic != "events"
         for serial, offset in own.offsets.items():
             assert offset < end, f"{name}: acknowledged at {offset}, the log ends at {end}"
-            if offset < start or serial in found:
+            if offset < start or serial in result:
                 continue
             superseded = is_compacted and latest.get(own.sent[serial].key, -1) > offset
             assert superseded, f"{name}: record {own.sent[serial]} at offset {offset} is lost"
-        self._settle(own, found, start)
-        return found
+        self._settle(own, result, start)
+        return result
 
-    def _settle(self, own: PartitionLedger, found: dict[int, Stored], start: int) -> None:
+    def _settle(self, own: PartitionLedger, result: dict[int, Stored], start: int) -> None:
         """Treat records that were read as acknowledged; missing ones must never appear later."""
-        own.forbidden |= own.sent.keys() - found.keys()
-        own.offsets = {serial: each.offset for serial, each in found.items()}
-        own.sent = {serial: each.sent for serial, each in found.items()}
+        own.forbidden |= own.sent.keys() - result.keys()
+        own.offsets = {serial: each.offset for serial, each in result.items()}
+        own.sent = {serial: each.sent for serial, each in result.items()}
         own.start = own.start_max = start
-        self.tally["compared"] += len(found)
+        self.tally["compared"] += len(result)
 
-    def _verify_transactions(self, found: dict[str, dict[int, Stored]]) -> None:
+    def _verify_transactions(self, result: dict[str, dict[int, Stored]]) -> None:
         """Check that a transaction without a reported end is present as a whole or not at all.
 
         Records may be missing if later ones superseded them or if they are below the log start
@@ -242,7 +242,7 @@ class Ledger:
         """
         for own in self.transactions.values():
             last = {(tp, sent.key): sent.serial for tp, sent in own}
-            there = {serial in found[tp] for (tp, _), serial in last.items()}
+            there = {serial in result[tp] for (tp, _), serial in last.items()}
             starts = {self.partitions[tp].start for tp, _ in own}
             if len(there) > 1:
                 assert any(starts), f"half of a transaction is there: {own}"

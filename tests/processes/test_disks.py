@@ -54,10 +54,10 @@ def small_disk(tmp_path) -> Iterator[SmallDisk]:
     try:
         disk = SmallDisk(place)
     except (FileNotFoundError, subprocess.CalledProcessError) as error:
-        told = str(getattr(error, "stderr", error))
-        if os.geteuid() == 0 and "denied" not in told and "permitted" not in told:
+        report = str(getattr(error, "stderr", error))
+        if os.geteuid() == 0 and "denied" not in report and "permitted" not in report:
             raise
-        pytest.skip(f"no disk of a chosen size can be mounted here: {told.strip()}")
+        pytest.skip(f"no disk of a chosen size can be mounted here: {report.strip()}")
     yield disk
     disk.unmount()
 

@@ -121,7 +121,7 @@ class Worker:
 
     Parameters
     ----------
-    tell : callable
+    report : callable
         Writes a line.
     serials : iterator of int
         Numbers for records, shared by all threads.
@@ -132,13 +132,13 @@ class Worker:
         broker: Broker,
         life: Life,
         name: str,
-        tell: Callable[..., None],
+        report: Callable[..., None],
         serials: itertools.count[int],
     ) -> None:
         self._broker = broker
         self._life = life
         self._name = name
-        self._tell = tell
+        self._report = report
         self._serials = serials
         self._rng = random.Random(f"{life.seed} {life.number} {name}")
         self._producer: Producer | None = None
@@ -172,11 +172,11 @@ class Worker:
     # -- records -------------------------------------------------------------------------
 
     def _records(self, count: int) -> list[Sent]:
-        found = []
+        matches = []
         for _ in range(count):
             key = f"{self._name}.{self._rng.randrange(30)}"
-            found.append(Sent(next(self._serials), key, self._rng.random() < 0.15))
-        return found
+            matches.append(Sent(next(self._serials), key, self._rng.random() < 0.15))
+        return matches
 
     def _value(self, sent: Sent) -> bytes | None:
         filler = b"x" * self._rng.choice((0, 20, 20, 300))
@@ -191,10 +191,10 @@ class Worker:
         return self._rng.choice(PARTITIONS)
 
     def _will_append(self, tp: TopicPartition, sent: Sequence[Sent]) -> None:
-        self._tell("will", "append", str(tp), [list(each) for each in sent])
+        self._report("will", "append", str(tp), [list(each) for each in sent])
 
     def _did_append(self, tp: TopicPartition, sent: Sequence[Sent], offsets: list[int]) -> None:
-        self._tell("did", "append", str(tp), [each.serial for each in sent], offsets)
+        self._report("did", "append", str(tp), [each.serial for each in sent], offsets)
 
     def _append(self) -> None:
         tp, sent = self._some_partition(), self._records(1)
@@ -262,8 +262,8 @@ class Worker:
         places = [self._some_partition() for _ in range(self._rng.choice((1, 3)))]
         sent = [(tp, record) for tp in places for record in self._records(2)]
         commits = self._rng.random() < 0.6
-        told = [[str(tp), *record] for tp, record in sent]
-        self._tell("will", "transaction", self._name, told, commits)
+        report = [[str(tp), *record] for tp, record in sent]
+        self._report("will", "transaction", self._name, report, commits)
         producer.begin_transaction()
         futures = []
         for tp, record in sent:
@@ -283,7 +283,7 @@ class Worker:
         else:
             producer.abort_transaction()
             offsets = []
-        self._tell("did", "transaction", self._name, [r.serial for _, r in sent], offsets)
+        self._report("did", "transaction", self._name, [r.serial for _, r in sent], offsets)
 
     # -- deletion and housekeeping -------------------------------------------------------
 
@@ -292,11 +292,11 @@ class Worker:
         log = self._broker.log(*tp)
         start = log.log_start_offset
         target = start + int((log.high_watermark - start) * self._rng.random())
-        self._tell("will", "start", str(tp), target)
+        self._report("will", "start", str(tp), target)
         result = self._broker.delete_records({tp: target})[tp]
         raise_storage_error(result)
         if result.error is None:
-            self._tell("did", "start", str(tp), result.low_watermark)
+            self._report("did", "start", str(tp), result.low_watermark)
         elif result.error != "OFFSET_OUT_OF_RANGE":  # another thread deleted more
             raise AssertionError(result)
 
@@ -304,14 +304,14 @@ class Worker:
         """Apply retention; in the background its deletions are not reported."""
         for tp in PARTITIONS:
             if tp.topic != "kept":
-                self._tell("will", "start", str(tp), self._broker.log(*tp).log_end_offset)
+                self._report("will", "start", str(tp), self._broker.log(*tp).log_end_offset)
         self._broker.retain()
 
     def _clean(self) -> None:
         topic = self._rng.choice(("kept", "mixed"))
-        self._tell("will", "clean", topic)
+        self._report("will", "clean", topic)
         self._broker.clean(topic, force=True, roll=self._rng.random() < 0.5)
-        self._tell("did", "clean", topic)
+        self._report("did", "clean", topic)
 
     def _roll(self) -> None:
         self._broker.roll(*self._some_partition())
@@ -326,25 +326,25 @@ class Worker:
     def _move(self) -> None:
         tp = self._some_partition()
         target = self._rng.choice(self._life.directories)
-        self._tell("will", "move", str(tp), target)
+        self._report("will", "move", str(tp), target)
         result = self._broker.alter_replica_log_dirs({tp: target})[tp]
         raise_storage_error(result)
         assert result.error is None, result
-        self._tell("did", "move", str(tp), target)
+        self._report("did", "move", str(tp), target)
 
     def _change_topics(self) -> None:
         """Create a topic, or delete the one that was created; its name is never used again."""
         if self._volatile is None:
             name = self._volatile = f"v{next(self._serials)}"
-            self._tell("will", "create", name)
+            self._report("will", "create", name)
             self._broker.create_topic(name, 1, CONFIGS)
             self._broker.append(name, key=b"k", value=b"v")
-            self._tell("did", "create", name)
+            self._report("did", "create", name)
         else:
             name, self._volatile = self._volatile, None
-            self._tell("will", "delete", name)
+            self._report("will", "delete", name)
             self._broker.delete_topic(name)
-            self._tell("did", "delete", name)
+            self._report("did", "delete", name)
 
 
 def raise_storage_error(result: DeleteRecordsResult | AlterReplicaLogDirsResult) -> None:
@@ -356,7 +356,7 @@ def raise_storage_error(result: DeleteRecordsResult | AlterReplicaLogDirsResult)
 # -- one life ------------------------------------------------------------------------------
 
 
-def tell(*items: Any) -> None:
+def report(*items: Any) -> None:
     """Write one line, as a whole or not at all."""
     line = json.dumps([os.getpid(), *items], separators=(",", ":")).encode() + b"\n"
     assert len(line) <= 4096, "longer than what a pipe takes in one piece"
@@ -380,7 +380,7 @@ def live(life: Life) -> int:
             resource.setrlimit(resource.RLIMIT_FSIZE, (life.file_bytes_max,) * 2)
         if isinstance(fs, FailingFileSystem):
             fs.fail_at(life.failing)
-        tell("open")
+        report("open")
         run_threads(broker, life)
         broker.close()
     except (LogStoreError, OSError) as error:
@@ -389,7 +389,7 @@ def live(life: Life) -> int:
             broker is None or broker.manager.directories[0].is_online
         ):
             raise
-        tell("disk", str(error)[:500])
+        report("disk", str(error)[:500])
         return DISK_FULL
     return 0
 
@@ -408,7 +408,7 @@ def run_threads(broker: Broker, life: Life) -> None:
 
     def run(name: str) -> None:
         try:
-            Worker(broker, life, name, tell, serials).run()
+            Worker(broker, life, name, report, serials).run()
         except BaseException as error:
             failures.append(error)
 
@@ -439,11 +439,11 @@ def nursery() -> None:
             except BaseException:
                 text = traceback.format_exc()[-3500:]
                 with suppress(OSError):
-                    tell("failed", text)
+                    report("failed", text)
             os._exit(code)
-        tell("born", child)
+        report("born", child)
         _, status = os.waitpid(child, 0)
-        tell("ended", child, os.waitstatus_to_exitcode(status))
+        report("ended", child, os.waitstatus_to_exitcode(status))
 
 
 def warm_up() -> None:

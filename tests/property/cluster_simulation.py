@@ -560,8 +560,8 @@ class Simulation:
         for at in sorted(self.committed):
             marker = self.committed[at]
             if at > offset and marker.is_control and marker.producer_id == known.producer_id:
-                found = end_txn_marker_of(RecordBatch(marker.batch))
-                return found is not None and found.is_abort
+                matches = end_txn_marker_of(RecordBatch(marker.batch))
+                return matches is not None and matches.is_abort
         return False
 
     def _check_acknowledged(self, leader: int) -> None:
@@ -590,9 +590,15 @@ class Simulation:
         claim(low <= min(starts.values()), "the low watermark is too high", low, starts)
         role = self.cluster.replicas(leader).role(TP)
         assert isinstance(role, Leadership)
-        told = [each.log_start_offset for each in role.followers.values() if each.replica in logs]
+        reported = [
+            each.log_start_offset for each in role.followers.values() if each.replica in logs
+        ]
         claim(
-            low == min([starts[leader], *told]), "the low watermark is another", low, starts, told
+            low == min([starts[leader], *reported]),
+            "the low watermark is another",
+            low,
+            starts,
+            reported,
         )
 
 
@@ -658,7 +664,7 @@ def _what(error: BaseException | None) -> str | None:
     return error and f"{type(error).__name__} {str(error).partition(':')[0]}"
 
 
-def tell(seed: int, numbers: Sequence[int]) -> Iterator[str]:
+def steps_of(seed: int, numbers: Sequence[int]) -> Iterator[str]:
     """Yield each step as it is executed; raises when one fails."""
     steps = plan(seed)
     with Simulation(seed) as simulation:
@@ -694,7 +700,7 @@ def main(arguments: Sequence[str]) -> None:
     numbers = range(len(plan(options.seed)))
     if options.steps is not None:
         numbers = [int(number) for number in options.steps.split(",")]
-    for line in tell(options.seed, numbers):
+    for line in steps_of(options.seed, numbers):
         print(line)  # noqa: T201  # for whoever repeats a seed
 
 

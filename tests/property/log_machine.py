@@ -143,8 +143,8 @@ class LogMachine(AppendingMachine):
         else:
             low_watermark = self.log.delete_records(offset)
             model.raise_start(target)
-            gone = model.expired(self.now, self.mtime_of, start_only=True)
-            model.remove_oldest(len(gone), self.now, self.uptime_ms)
+            removed = model.expired(self.now, self.mtime_of, start_only=True)
+            model.remove_oldest(len(removed), self.now, self.uptime_ms)
             assert low_watermark == model.start >= target
 
     @several_batches
@@ -247,7 +247,7 @@ class LogMachine(AppendingMachine):
         self.half_known |= {p for p, first in transactions.items() if first < self.model.start}
 
     def find_what_is_left(self):
-        found = [
+        result = [
             (segment.base_offset, [(at.header.base_offset, at.header.last_offset) for at in walk])
             for segment in self.log.segments
             for walk in [segment.batches()]
@@ -255,9 +255,9 @@ class LogMachine(AppendingMachine):
         before = len(self.model.batches)
         if any(finding.action == "reset_log" for finding in self.log.findings):
             self.tally["begun anew at the log start"] += 1
-            self.model.lose_all_below_the_start(found)
+            self.model.lose_all_below_the_start(result)
         else:
-            self.model.lose(found)
+            self.model.lose(result)
         self.tally["lost something in a crash"] += len(self.model.batches) < before
 
     @rule(mode=crash_modes)
@@ -324,10 +324,10 @@ class LogMachine(AppendingMachine):
         """Raw bytes of any size: whole batches but for the last, which may be torn."""
         start = data.draw(st.integers(self.model.start, self.model.end))
         size = data.draw(st.integers(0, 600))
-        found = self.log.reader.read(start, size)
-        assert len(found.data) <= size
+        result = self.log.reader.read(start, size)
+        assert len(result.data) <= size
         whole = self.log.reader.read(start, size, min_one_message=True)
-        assert whole.data.startswith(found.data)
+        assert whole.data.startswith(result.data)
         assert not whole.first_entry_incomplete
 
     @rule(data=st.data())
@@ -393,10 +393,10 @@ class LogMachine(AppendingMachine):
 
     def read_everything(self):
         model = self.model
-        found = list(self.log.reader.records(model.start))
-        assert [record for _, record in found] == model.readable(model.high_watermark)
+        result = list(self.log.reader.records(model.start))
+        assert [record for _, record in result] == model.readable(model.high_watermark)
         epochs = {r.offset: b.epoch for b in model.batches for r in b.records}
-        assert all(b.header.partition_leader_epoch == epochs[r.offset] for b, r in found)
+        assert all(b.header.partition_leader_epoch == epochs[r.offset] for b, r in result)
 
 
 class DiskLogMachine(LogMachine):

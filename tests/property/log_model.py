@@ -322,7 +322,7 @@ class LogModel:
         """Return the segments that a retention run deletes, oldest first (storage-format §13.1)."""
         config = self.config
         left = list(self.segments)
-        gone: list[Expired] = []
+        removed: list[Expired] = []
         rules = ["log_start_offset"]
         if "delete" in config.cleanup_policy and not start_only:
             rules += ["retention.bytes", "retention.ms"]
@@ -341,29 +341,29 @@ class LogModel:
                 if not goes or upper > self.high_watermark or (is_last and not oldest.batches):
                     break
                 excess -= oldest.size_bytes
-                gone.append(Expired(oldest.base_offset, rule))
+                removed.append(Expired(oldest.base_offset, rule))
                 del left[0]
-        return gone
+        return removed
 
     def remove_oldest(self, count: int, now_ms: int, uptime_ms: int) -> None:
         """Remove segments; the log keeps at least an empty one."""
         if count == len(self.segments):
             self.roll(now_ms)
         begun = self.open_transactions()
-        gone, self.segments = self.segments[:count], self.segments[count:]
+        removed, self.segments = self.segments[:count], self.segments[count:]
         self.hidden_transactions |= {
             producer: first
             for producer, first in begun.items()
             if first < self.segments[0].base_offset
         }
-        if gone:
+        if removed:
             self.raise_start(self.segments[0].base_offset)
-        self._await_deletion(gone, uptime_ms)
+        self._await_deletion(removed, uptime_ms)
 
-    def _await_deletion(self, gone: Sequence[Segment], uptime_ms: int) -> None:
+    def _await_deletion(self, removed: Sequence[Segment], uptime_ms: int) -> None:
         due = uptime_ms + self.config.file_delete_delay_ms
-        self._deletions += [(due, segment.base_offset) for segment in gone]
-        self.awaiting |= {segment.base_offset for segment in gone}
+        self._deletions += [(due, segment.base_offset) for segment in removed]
+        self.awaiting |= {segment.base_offset for segment in removed}
 
     def delete_files(self, uptime_ms: int) -> int:
         """Drop the files whose delay has elapsed; return the number of segments."""
@@ -385,9 +385,9 @@ class LogModel:
             return True
         self.generation += 1
         ended = self._ends_without_data()
-        gone = [segment for segment in self.segments if segment.base_offset > offset]
-        del self.segments[len(self.segments) - len(gone) :]
-        self._await_deletion(gone, uptime_ms)
+        removed = [segment for segment in self.segments if segment.base_offset > offset]
+        del self.segments[len(self.segments) - len(removed) :]
+        self._await_deletion(removed, uptime_ms)
         active = self.active
         active.batches = [batch for batch in active.batches if batch.last_offset < offset]
         if not active.batches:
@@ -441,7 +441,7 @@ class LogModel:
         below = self.start <= self.segments[0].base_offset
         self.checkpoint = (0 if below else self.start, self.flushed)
 
-    def lose(self, found: Sequence[tuple[int, list[tuple[int, int]]]]) -> None:
+    def lose(self, result: Sequence[tuple[int, list[tuple[int, int]]]]) -> None:
         """Drop the records that a crash lost, and assert that it was allowed to lose them.
 
         Parameters
@@ -449,16 +449,16 @@ class LogModel:
         found : sequence of (int, list of (int, int))
             Base of each segment, with the first and last offsets of its batches.
         """
-        assert found, "a log has at least one segment"
-        bases = [base for base, _ in found]
+        assert result, "a log has at least one segment"
+        bases = [base for base, _ in result]
         assert bases == self.bases[: len(bases)], f"segments {bases} were {self.bases}"
         kept = [list(segment.batches) for segment in self.segments]
         ended = self._ends_without_data()
-        for segment, (_, extents) in zip(self.segments, found, strict=False):
+        for segment, (_, extents) in zip(self.segments, result, strict=False):
             there = [(batch.base_offset, batch.last_offset) for batch in segment.batches]
             assert extents == there[: len(extents)], f"batches {extents} were {there}"
             del segment.batches[len(extents) :]
-        del self.segments[len(found) :]
+        del self.segments[len(result) :]
         lost = [batch for batches in kept for batch in batches][len(self.batches) :]
         durable = [batch for batch in lost if batch.last_offset < self.durable]
         assert not durable, f"lost below {self.durable}: {durable}"
@@ -466,10 +466,10 @@ class LogModel:
         assert self.batches == whole, "a batch is missing before another one"
         self._open_again(ended)
 
-    def lose_all_below_the_start(self, found: Sequence[tuple[int, list[object]]]) -> None:
+    def lose_all_below_the_start(self, result: Sequence[tuple[int, list[object]]]) -> None:
         """Drop all records where a start had to reset the log to the stored log start."""
         start, _ = self.checkpoint
-        assert found == [(start, [])]
+        assert result == [(start, [])]
         durable = [batch for batch in self.batches if start <= batch.last_offset < self.durable]
         assert not durable, f"lost below {self.durable}: {durable}"
         assert self.segments[0].base_offset < start

@@ -112,8 +112,8 @@ class PartitionModel:
         self.allowed_start = min(self.allowed_start, offset)
         lost = set(self.records) if restarted else set()
         lost |= {each.offset for each in self.records.values() if each.batch_end >= offset}
-        found = [self.records[each].transaction for each in lost]
-        cut = {each.producer_id for each in found if each is not None}
+        result = [self.records[each].transaction for each in lost]
+        cut = {each.producer_id for each in result if each is not None}
         for each in lost:
             del self.records[each]
         self.gone -= lost
@@ -163,10 +163,10 @@ class PartitionModel:
             return
         self.seen = view
         self._check_start(log, now)
-        found = self._read(log)
-        self._check_missing(log, found, now)
+        result = self._read(log)
+        self._check_missing(log, result, now)
         if checkpoint is not None and config.compact:
-            self._check_clean(found, checkpoint)
+            self._check_clean(result, checkpoint)
 
     @staticmethod
     def _check_checkpoint(log: Log, checkpoint: int | None) -> None:
@@ -189,7 +189,7 @@ class PartitionModel:
 
     def _read(self, log: Log) -> set[int]:
         """Read everything; each record was appended there and was never removed before."""
-        found: set[int] = set()
+        result: set[int] = set()
         previous = -1
         for _, record in log.reader.records(self.start, isolation=Isolation.LOG_END):
             assert record.offset > previous, "offsets rise, none is there twice"
@@ -198,10 +198,10 @@ class PartitionModel:
             assert known is not None, f"offset {record.offset} was never appended"
             assert (record.key, record.value) == (known.key, known.value)
             assert record.offset not in self.gone, f"offset {record.offset} came back"
-            found.add(record.offset)
-        return found
+            result.add(record.offset)
+        return result
 
-    def _check_missing(self, log: Log, found: set[int], now: int) -> None:
+    def _check_missing(self, log: Log, result: set[int], now: int) -> None:
         """See that each record that went had a reason to."""
         active = log.active_segment.base_offset
         latest_cleaned = {
@@ -209,7 +209,7 @@ class PartitionModel:
             for _, each in sorted(self.records.items())
             if each.is_decided and each.offset < active
         }
-        missing = {o for o in self.records if o >= self.start} - found - self.gone
+        missing = {o for o in self.records if o >= self.start} - result - self.gone
         for offset in missing:
             record = self.records[offset]
             assert offset < active, f"offset {offset} is lost from the active segment"
@@ -221,10 +221,10 @@ class PartitionModel:
             assert now >= record.timestamp + self.shortest_horizon_ms, "a tombstone went too soon"
         self.gone |= missing
 
-    def _check_clean(self, found: set[int], checkpoint: int) -> None:
+    def _check_clean(self, result: set[int], checkpoint: int) -> None:
         """Below the checkpoint each key has at most one record, and none is aborted."""
         keys: dict[bytes, int] = {}
-        for offset in sorted(found):
+        for offset in sorted(result):
             if offset < checkpoint:
                 record = self.records[offset]
                 transaction = record.transaction
@@ -263,11 +263,11 @@ class ModelReader:
     def read(self, count: int) -> bool:
         """Read some records on; False at the end, where all must have been seen."""
         for _ in range(count):
-            found = next(self._records, None)
-            if found is None:
+            result = next(self._records, None)
+            if result is None:
                 self._finish()
                 return False
-            _, record = found
+            _, record = result
             if self.is_disturbed:
                 continue
             assert record.offset > self._previous, "offsets rise"

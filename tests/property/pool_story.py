@@ -284,18 +284,18 @@ class PoolStory:
 
     def append(self) -> None:
         for _ in range(3):
-            if (found := self.some_log()) is None:
+            if (result := self.some_log()) is None:
                 return
-            _, model, log = found
+            _, model, log = result
             records = self.some_records()
             info = log.writer.append_records([NewRecord(*record) for record in records])
             model.append(info.first_offset, records, self.now)
 
     def transact(self) -> None:
         """Begin a transaction, continue an open one, or end it."""
-        if (found := self.some_log()) is None:
+        if (result := self.some_log()) is None:
             return
-        _, model, log = found
+        _, model, log = result
         going_on = model.open_transactions()
         if not going_on or (len(going_on) < 2 and self.rng.random() < 0.3):
             model.transactions.append(self.some_producer(model, log.log_start_offset))
@@ -346,14 +346,14 @@ class PoolStory:
         model.end_transaction(info.first_offset, transaction, commit=commit)
 
     def roll(self) -> None:
-        if (found := self.some_log()) is not None:
-            found[2].writer.roll()
+        if (result := self.some_log()) is not None:
+            result[2].writer.roll()
 
     # -- reading -------------------------------------------------------------------------
 
     def begin_to_read(self) -> None:
-        if (found := self.some_log()) is not None and len(self.readers) < 3:
-            _, model, log = found
+        if (result := self.some_log()) is not None and len(self.readers) < 3:
+            _, model, log = result
             self.readers.append(ModelReader(model, log, self.rng.random() < 0.5))
             self.read_on()
 
@@ -382,9 +382,9 @@ class PoolStory:
 
     def truncate(self) -> None:
         """Truncate, perhaps inside a batch; a cleaning of the removed part is stopped first."""
-        if (found := self.some_log()) is None:
+        if (result := self.some_log()) is None:
             return
-        tp, model, log = found
+        tp, model, log = result
         offset = self.rng.randrange(max(0, model.start), model.end + 1)
         self.tally["truncations of closed segments"] += offset < log.active_segment.base_offset
         try:
@@ -393,9 +393,9 @@ class PoolStory:
             assert model.is_deleted
 
     def truncate_fully(self) -> None:
-        if (found := self.some_log()) is None:
+        if (result := self.some_log()) is None:
             return
-        tp, model, _ = found
+        tp, model, _ = result
         offset = max(0, model.end + self.rng.choice((-3, 0, 2)))
         try:
             self.broker.manager.truncate_fully_and_start_at(tp, offset)
@@ -403,10 +403,10 @@ class PoolStory:
             assert model.is_deleted
 
     def delete_records(self) -> None:
-        found = self.some_log()
-        if found is None or not found[2].config.delete:
+        result = self.some_log()
+        if result is None or not result[2].config.delete:
             return
-        tp, model, log = found
+        tp, model, log = result
         offset = self.rng.randrange(model.start, log.high_watermark + 1)
         model.allowed_start = max(model.allowed_start, offset)
         self.broker.delete_records({tp: offset})

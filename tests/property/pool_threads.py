@@ -243,7 +243,7 @@ def reader(crew: Crew, name: str, rng: random.Random) -> Callable[[], None]:
             with ledger.lock:
                 generation, known = ledger.generation, dict(ledger.latest)
                 stable = log.last_stable_offset
-            found = read_all(log, tp, isolation)
+            result = read_all(log, tp, isolation)
         except (*GONE, OffsetOutOfRangeError):
             return
         with ledger.lock:
@@ -253,7 +253,7 @@ def reader(crew: Crew, name: str, rng: random.Random) -> Callable[[], None]:
         crew.tally["comparisons"] += 1
         for key, each in known.items():
             if max(log.log_start_offset, 0) <= each.offset < stable:
-                check_key(tp, key, each, found.get(key), now[key])
+                check_key(tp, key, each, result.get(key), now[key])
         crew.pause(0.01)
 
     return turn
@@ -263,7 +263,7 @@ def read_all(
     log: Log, tp: TopicPartition, isolation: Isolation
 ) -> dict[bytes, tuple[int, bytes | None]]:
     """Return the last record of each key; offsets rise, and no value is there twice."""
-    found: dict[bytes, tuple[int, bytes | None]] = {}
+    result: dict[bytes, tuple[int, bytes | None]] = {}
     values: set[bytes] = set()
     previous = -1
     for _, record in log.reader.records(log.log_start_offset, isolation=isolation):
@@ -275,24 +275,24 @@ def read_all(
             assert value.startswith(key + b"="), f"{tp}: {value!r} is not of {key!r}"
             assert value not in values or log.generation, f"{tp}: {value!r} is there twice"
             values.add(value)
-        found[key] = (record.offset, value)
-    return found
+        result[key] = (record.offset, value)
+    return result
 
 
 def check_key(
     tp: TopicPartition,
     key: bytes,
     known: Acknowledged,
-    found: tuple[int, bytes | None] | None,
+    result: tuple[int, bytes | None] | None,
     now: Acknowledged,
 ) -> None:
     """See that a record or a later one of its key was met, unless the key was deleted."""
-    if found is not None and found[0] >= known.offset:
-        if found[0] == known.offset:
-            assert found[1] == known.value, f"{tp}: {key!r} at {known.offset} has another value"
+    if result is not None and result[0] >= known.offset:
+        if result[0] == known.offset:
+            assert result[1] == known.value, f"{tp}: {key!r} at {known.offset} has another value"
         return
     assert known.value is None or now.value is None or now.offset > known.offset, (
-        f"{tp}: {key!r} at {known.offset} is lost; {found} was met, and the latest is {now}"
+        f"{tp}: {key!r} at {known.offset} is lost; {result} was met, and the latest is {now}"
     )
 
 

@@ -19,15 +19,15 @@ def outcome(records, configs, **options):
     with Broker(clock=VirtualClock(), seed=0) as broker:
         broker.create_topic("t", configs=configs)
         try:
-            told = broker.append_many("t", records, **options)
+            report = broker.append_many("t", records, **options)
         except LogStoreError as error:
-            told = (type(error), str(error), getattr(error, "record_errors", None))
+            report = (type(error), str(error), getattr(error, "record_errors", None))
         segments = broker.log("t").segments
         files = [
             (segment.file.read(0, segment.size_bytes), [*segment.offset_index], last_times(segment))
             for segment in segments
         ]
-        return files, [segment.base_offset for segment in segments], told
+        return files, [segment.base_offset for segment in segments], report
 
 
 def last_times(segment):
@@ -117,8 +117,8 @@ def test_queued_records_are_sent_first():
         writer = broker.batch_writer("t")
         writer.add_all(records[:1])
         writer.add_all(records[1:])
-        (told,) = writer.finish()
-        assert told.records == 100
+        (report,) = writer.finish()
+        assert report.records == 100
         assert [record.key for record in broker.read("t")] == [key for key, _ in records]
 
 

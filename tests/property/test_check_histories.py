@@ -133,9 +133,9 @@ class History:
         self.broker = self.open()
 
     def findings(self):
-        found = list(Checker(ReadOnlyFileSystem(self.fs)).data_dirs(["/data"]))
-        note(str(found))
-        return found
+        result = list(Checker(ReadOnlyFileSystem(self.fs)).data_dirs(["/data"]))
+        note(str(result))
+        return result
 
     def take(self, step) -> None:
         name, *details = step
@@ -165,9 +165,9 @@ class History:
                 self.crash()
 
     def check_open(self) -> None:
-        found = [each for each in self.findings() if each.check not in self.explained]
-        assert {each.check for each in found} <= OPEN
-        assert {each.severity for each in found} <= {INFO}
+        result = [each for each in self.findings() if each.check not in self.explained]
+        assert {each.check for each in result} <= OPEN
+        assert {each.severity for each in result} <= {INFO}
 
 
 def data_of(pairs, first, time, **fields) -> bytes:

@@ -224,12 +224,12 @@ class CleanedLog(RuleBasedStateMachine):
         )
         self.log = compacted(self.world, clean=False, **self.settings)
         assert not [n for n in self.world.files() if n.endswith((".cleaned", ".swap"))]
-        found = physical(self.log)
+        result = physical(self.log)
         possible = [
             self.rewritten(copy.deepcopy(self.oracle), offsets, latest, below, upper_bound)
             for below in bases
         ]
-        matching = [each for each in possible if each.items == found]
+        matching = [each for each in possible if each.items == result]
         note(f"{len(possible)} states of the pass, {len(matching)} match")
         assert matching, "whole groups were swapped, from the first one on"
         ends, horizons = ends_in(self.log), self.horizons()

@@ -79,8 +79,8 @@ pytestmark = pytest.mark.skipif(
     k1=st.integers(0, 2**64 - 1),
 )
 def test_siphash128(data, lead, k0, k1):
-    found = siphash128(array(bytes(lead) + data), lead, len(data), np.uint64(k0), np.uint64(k1))
-    assert tuple(map(int, found)) == oracle.siphash128(data, k0, k1, 1, 3)
+    result = siphash128(array(bytes(lead) + data), lead, len(data), np.uint64(k0), np.uint64(k1))
+    assert tuple(map(int, result)) == oracle.siphash128(data, k0, k1, 1, 3)
 
 
 @given(

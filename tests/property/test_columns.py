@@ -74,11 +74,11 @@ def test_columns_are_the_records(taken, data):
             (each.header.base_offset, record)
             for each, record in log.reader.records(start, end, isolation=isolation)
         ]
-        found = []
+        result = []
         for each, columns in log.reader.columns(start, end, isolation=isolation):
             assert len(columns)
             assert columns.keys.sizes.tolist() == [
                 -1 if record.key is None else len(record.key) for record in columns.to_records()
             ]
-            found += [(each.header.base_offset, record) for record in columns.to_records()]
-        assert found == expected
+            result += [(each.header.base_offset, record) for record in columns.to_records()]
+        assert result == expected

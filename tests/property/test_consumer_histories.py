@@ -62,14 +62,14 @@ class Story:
         self.check_offsets()
 
     def check_offsets(self):
-        found = {tp: each.offset for tp, each in self.broker.groups.committed("g").items()}
+        result = {tp: each.offset for tp, each in self.broker.groups.committed("g").items()}
         for tp, offset in self.committed.items():
-            assert found[tp] >= offset, (tp, offset)
-        self.committed = found
+            assert result[tp] >= offset, (tp, offset)
+        self.committed = result
         read_up_to = {tp: set() for tp in PARTITIONS}
         for tp, offset in self.read:
             read_up_to[tp].add(offset)
-        for tp, offset in found.items():
+        for tp, offset in result.items():
             assert read_up_to[tp] >= set(range(offset)), "what is committed was read"
 
     def act(self):

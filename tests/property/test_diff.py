@@ -29,17 +29,17 @@ def test_a_dry_run_the_real_run_and_the_diff_are_one(history, config, force, rol
     rehearsed = before.clean("t", force=force, roll=roll, dry_run=True)
     done = after.clean("t", force=force, roll=roll)
     diff = PartitionDiff(PartitionView(before, TP), PartitionView(after, TP))
-    told = list(diff)
+    report = list(diff)
     assert diff.is_explained, diff.counts
-    assert diff.counts.total() == len(told) == len(foreseen)
+    assert diff.counts.total() == len(report) == len(foreseen)
     if not done.cleaned:
-        assert {each.fate for each in told} <= {"retained", "below_log_start"}
+        assert {each.fate for each in report} <= {"retained", "below_log_start"}
         assert not rehearsed.cleaned
         return
     if len(done.cleaned) > 1:
         return  # the rehearsal tells of the first one alone
     untouched = ("active", "not_yet_cleanable")
-    assert told == [
+    assert report == [
         each._replace(fate="retained") if each.fate in untouched else each for each in foreseen
     ]
     assert dict(rehearsed.cleaned[0].fates) == dict(done.cleaned[0].fates)

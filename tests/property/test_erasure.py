@@ -87,15 +87,15 @@ def replayed(history, config, fs=None, broker_config=BROKER):
 def offsets_in_files(broker):
     """Return the offsets of the key's records, by the files of the log alone."""
     fs, directory = broker.runtime.fs, broker.log("t").directory
-    found = set()
+    result = set()
     for name in fs.list_dir(directory):
         if name.endswith(".log"):
             file = fs.open(f"{directory}/{name}")
             for batch in walk_buffer(file.read(0, broker.log("t").size_bytes)):
                 if not batch.header.is_control:
-                    found |= {each.offset for each in batch.records() if each.key == KEY}
+                    result |= {each.offset for each in batch.records() if each.key == KEY}
             file.close()
-    return found
+    return result
 
 
 def moments(start_ms):
@@ -110,12 +110,12 @@ def removed(broker, act):
     """Return, by offset, the time at which each record of the key had been removed."""
     log = broker.log("t")
     left, seen = offsets_in_files(broker), log.segments.view
-    gone = {}
+    deleted = {}
     start_ms = broker.clock.now_ms()
-    for moment in (start_ms, *moments(start_ms)):
-        if moment > broker.clock.now_ms():
-            broker.clock.advance(ms=moment - broker.clock.now_ms())
-        elif moment < broker.clock.now_ms():
+    for time_ms in (start_ms, *moments(start_ms)):
+        if time_ms > broker.clock.now_ms():
+            broker.clock.advance(ms=time_ms - broker.clock.now_ms())
+        elif time_ms < broker.clock.now_ms():
             continue  # what is done late took that long
         goes_on = True
         while goes_on and left:
@@ -123,9 +123,9 @@ def removed(broker, act):
             if log.segments.view != seen:
                 seen = log.segments.view
                 now_left = offsets_in_files(broker)
-                gone |= dict.fromkeys(left - now_left, broker.clock.now_ms())
+                deleted |= dict.fromkeys(left - now_left, broker.clock.now_ms())
                 left = now_left
-    return gone
+    return deleted
 
 
 def let_alone(broker):
@@ -157,7 +157,7 @@ def let_alone_promptly(broker):
     return False
 
 
-def hurry(broker):
+def make_due(broker):
     """Append data that makes a pass due, as old as possible; close its segment, and clean."""
     log = broker.log("t")
     broker.roll("t")  # as an append that does not fit does it
@@ -182,11 +182,11 @@ def check(history, config):
     for offset, place in places.items():
         assert place.latest_ms == alone.get(offset), (place, alone)
     # Under any appends, no record is removed before its earliest time, and some appends achieve it.
-    hurried = removed(replayed(history, config), hurry)
+    removed_early = removed(replayed(history, config), make_due)
     promptly = removed(replayed(history, config), let_alone_promptly)
     for offset, place in places.items():
-        ways = [way[offset] for way in (hurried, promptly) if offset in way]
-        assert place.earliest_ms == min(ways, default=None), (place, hurried, promptly)
+        ways = [way[offset] for way in (removed_early, promptly) if offset in way]
+        assert place.earliest_ms == min(ways, default=None), (place, removed_early, promptly)
         assert place.latest_ms is None or place.earliest_ms <= place.latest_ms
 
 

@@ -74,10 +74,10 @@ def replayed(history, config, fs=None, *, exact=False):
     return broker
 
 
-def at(history, config, moment, *, exact=False):
+def at(history, config, time_ms, *, exact=False):
     """The same history, followed by idle time."""
     broker = replayed(history, config, exact=exact)
-    broker.clock.advance(ms=moment - broker.clock.now_ms())
+    broker.clock.advance(ms=time_ms - broker.clock.now_ms())
     return broker
 
 
@@ -119,13 +119,13 @@ def test_each_gate_opens_at_its_predicted_time(history, config, exact):
         if gate.open:
             assert gate.opens_at_ms == now
             continue
-        moments = [(now + LONG_MS, False)]
+        times_ms = [(now + LONG_MS, False)]
         if gate.opens_at_ms is not None:
             assert now < gate.opens_at_ms <= now + LONG_MS
-            moments = [(gate.opens_at_ms - 1, False), (gate.opens_at_ms, True)]
-        for moment, is_open in moments:
-            later = gates_of(at(history, config, moment, exact=exact))
-            assert later[gate.gate].open is is_open, (gate, moment)
+            times_ms = [(gate.opens_at_ms - 1, False), (gate.opens_at_ms, True)]
+        for time_ms, is_open in times_ms:
+            later = gates_of(at(history, config, time_ms, exact=exact))
+            assert later[gate.gate].open is is_open, (gate, time_ms)
 
 
 @given(steps, configs, st.booleans())
@@ -136,18 +136,18 @@ def test_a_binding_gate_opens_at_its_predicted_time(history, config, exact):
     binding = decision.binding
     if binding is None or not decision.is_candidate:
         return
-    moments = [binding.opens_at_ms]
+    times_ms = [binding.opens_at_ms]
     if binding.gate == "dirty_ratio":
-        moments.append(gates_of(broker)["max_compaction_lag"].opens_at_ms)
-    gives_way = min((moment for moment in moments if moment is not None), default=None)
+        times_ms.append(gates_of(broker)["max_compaction_lag"].opens_at_ms)
+    gives_way = min((time_ms for time_ms in times_ms if time_ms is not None), default=None)
     if gives_way is None:
         later = decided(at(history, config, broker.clock.now_ms() + LONG_MS, exact=exact))
         assert later.binding.gate == binding.gate
         assert decision.opens_at_ms is None
         return
-    for moment, binds in ((gives_way - 1, True), (gives_way, False)):
-        later = decided(at(history, config, moment, exact=exact)).binding
-        assert (later is not None and later.gate == binding.gate) is binds, (binding, moment)
+    for time_ms, binds in ((gives_way - 1, True), (gives_way, False)):
+        later = decided(at(history, config, time_ms, exact=exact)).binding
+        assert (later is not None and later.gate == binding.gate) is binds, (binding, time_ms)
     assert decision.opens_at_ms is None or decision.opens_at_ms >= gives_way
 
 
@@ -278,10 +278,10 @@ def test_an_active_segment_rolls_at_the_predicted_time(history, config, segment_
     for closing in active.closings:
         if closing.at_ms is None:
             continue
-        for moment, closes in ((closing.at_ms - 1, False), (closing.at_ms, True)):
-            if moment < now:
+        for time_ms, closes in ((closing.at_ms - 1, False), (closing.at_ms, True)):
+            if time_ms < now:
                 continue
-            later = at(history, config, moment)
+            later = at(history, config, time_ms)
             if closing.needs_append:
                 later.append("t", key=b"k", value=b"")
             else:

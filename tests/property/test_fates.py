@@ -83,7 +83,7 @@ def test_kernel_list_records_equals_a_read_of_the_batches(
                 by = winners.get(record.key, -1)
             expected.append((record.offset, fate, by, record.key, row))
     facts = np.empty((len(expected), FACT_COLUMNS), np.int64)
-    found = list_records(
+    result = list_records(
         data,
         table,
         np.array(used, np.uint8),
@@ -91,12 +91,12 @@ def test_kernel_list_records_equals_a_read_of_the_batches(
         offset_map.arrays,
         facts,
     )
-    assert found == (OK, len(batches))
-    told = []
+    assert result == (OK, len(batches))
+    reported = []
     for offset, fate, by, start, size, control in facts.tolist():
         key = data[start : start + size].tobytes() if size >= 0 else None
-        told.append((offset, fate, by, key, control))
-    assert told == expected
+        reported.append((offset, fate, by, key, control))
+    assert reported == expected
 
 
 # --- logs of producers, cleaned by passes of any size -----------------------------------------
@@ -111,16 +111,16 @@ def listed(
         first_dirty_offset=model.first_dirty,
         upper_bound_offset=model.upper_bound(),
     )
-    found: list[tuple[int, str, int]] = []
+    result: list[tuple[int, str, int]] = []
     chunks = list_fates(log, config_of(slots), state)
     while True:
         try:
             chunk = next(chunks)
         except StopIteration as done:
-            return found, done.value, state
+            return result, done.value, state
         columns = (chunk.offsets, chunk.fates, chunk.superseded_by)
         for offset, fate, by in zip(*(column.tolist() for column in columns), strict=True):
-            found.append((offset, FATES[fate], by))
+            result.append((offset, FATES[fate], by))
 
 
 def end_of_pass(model: TransactionModel, stats: CleanerStats, upper_bound: int) -> int:
@@ -147,34 +147,34 @@ def test_fates_of_a_pass_match_the_forecast(seed: int, segment_bytes: int) -> No
 
 def check_the_next_pass(model: TransactionModel, slots: int) -> None:
     log = model.log
-    found, told, state = listed(model, slots)
+    result, reported, state = listed(model, slots)
     upper_bound = state.upper_bound_offset
-    below = end_of_pass(model, told, upper_bound)
+    below = end_of_pass(model, reported, upper_bound)
     before = offsets_in(log)
     keys = {item.offset: item.key for item in physical(log)}
     start = log.log_start_offset
     stats = run_pass(log, model.first_dirty, upper_bound, config_of(slots))
     model.first_dirty = stats.end_offset
 
-    assert [offset for offset, _, _ in found] == before, "every record once, in order"
-    assert replace(told, index_ms=0, clean_ms=0) == replace(stats, index_ms=0, clean_ms=0)
-    counts = Counter(fate for offset, fate, _ in found if start <= offset < below)
+    assert [offset for offset, _, _ in result] == before, "every record once, in order"
+    assert replace(reported, index_ms=0, clean_ms=0) == replace(stats, index_ms=0, clean_ms=0)
+    counts = Counter(fate for offset, fate, _ in result if start <= offset < below)
     deleted = sum(offset < min(start, below) for offset in before)
     assert counts["below_log_start"] == 0
     assert counts.total() + deleted == sum(stats.fates.values())
     if not deleted:
         assert {name: counts[name] for name in FATE_NAMES} == stats.fates
-    visible = [(offset, fate) for offset, fate, _ in found if offset >= start]
+    visible = [(offset, fate) for offset, fate, _ in result if offset >= start]
     left = [offset for offset in offsets_in(log) if offset >= start]
     assert left == [offset for offset, fate in visible if fate not in GONE]
 
-    aborted = {offset for offset, fate, _ in found if fate == "aborted"}
+    aborted = {offset for offset, fate, _ in result if fate == "aborted"}
     latest = {
         key: offset
         for offset, key in keys.items()
         if offset < stats.end_offset and offset not in aborted
     }
-    for offset, fate, by in found:
+    for offset, fate, by in result:
         if fate == "superseded":
             assert by == latest[keys[offset]] > offset
         else:
@@ -246,8 +246,8 @@ def test_the_fates_add_up_to_those_of_the_dry_run(
                 broker.alter_configs("t", compact)
                 broker.clean("t", force=argument)
         broker.alter_configs("t", compact)
-        found = broker.fates("t", force=force, roll=roll)
-        records = {each.offset: each for each in found}
+        result = broker.fates("t", force=force, roll=roll)
+        records = {each.offset: each for each in result}
         counts = Counter(each.fate for each in records.values())
         for each in records.values():
             assert (each.superseded_by is not None) == (each.fate == "superseded")
@@ -258,9 +258,9 @@ def test_the_fates_add_up_to_those_of_the_dry_run(
                 assert strategy != "offset" or winner.offset > each.offset
         assert counts.total() == len(offsets_in(broker.log("t")))
         report = broker.clean("t", dry_run=True, force=force, roll=roll)
-        assert report.cleaned == () or found.decision.will_clean
+        assert report.cleaned == () or result.decision.will_clean
         for stats in report.cleaned:
             assert {name: counts[name] for name in FATE_NAMES} == stats.fates
-            assert replace(found.stats, index_ms=0, clean_ms=0) == replace(
+            assert replace(result.stats, index_ms=0, clean_ms=0) == replace(
                 stats, index_ms=0, clean_ms=0
             )

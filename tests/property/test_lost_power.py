@@ -34,11 +34,13 @@ sizes = st.integers(0, 12)
 
 
 def data_of(fs: MemoryFileSystem) -> dict[str, bytes | None]:
-    return {path: None if found is None else found.read(0, found.size) for path, found in fs.walk()}
+    return {
+        path: None if result is None else result.read(0, result.size) for path, result in fs.walk()
+    }
 
 
 def dated(fs: MemoryFileSystem) -> dict[str, tuple[bytes | None, int]]:
-    dates = {path: 0 if found is None else found.mtime_ms for path, found in fs.walk()}
+    dates = {path: 0 if result is None else result.mtime_ms for path, result in fs.walk()}
     return {path: (data, dates[path]) for path, data in data_of(fs).items()}
 
 

@@ -66,12 +66,12 @@ def errors():
 
     Warnings are many, and keeping them would keep the logs that they refer to.
     """
-    found = []
+    result = []
     handler = logging.Handler(logging.ERROR)
-    handler.emit = lambda record: found.append(handler.format(record))
+    handler.emit = lambda record: result.append(handler.format(record))
     logging.getLogger().addHandler(handler)
     logging.disable(logging.WARNING)
-    yield found
+    yield result
     logging.disable(logging.NOTSET)
     logging.getLogger().removeHandler(handler)
 
@@ -79,11 +79,11 @@ def errors():
 def descriptors() -> dict[int, str]:
     """Return the open descriptors of the process, with their files' current or former names."""
     gc.collect()
-    found = {}
+    result = {}
     for each in Path("/proc/self/fd").iterdir():
         with suppress(FileNotFoundError):  # the one that lists them
-            found[int(each.name)] = str(each.readlink())
-    return found
+            result[int(each.name)] = str(each.readlink())
+    return result
 
 
 def engine_threads() -> set[threading.Thread]:
@@ -96,14 +96,14 @@ def compare(broker: Broker, ledgers: dict[TopicPartition, Ledger]) -> None:
     ended."""
     for tp, ledger in ledgers.items():
         log = broker.manager.log(tp)
-        found = read_all(log, tp, Isolation.READ_COMMITTED)
+        result = read_all(log, tp, Isolation.READ_COMMITTED)
         for key, known in ledger.latest.items():
             if known.offset < log.log_start_offset:
                 continue
             if known.value is None:
-                assert found.get(key, (known.offset, None)) == (known.offset, None), (tp, key)
+                assert result.get(key, (known.offset, None)) == (known.offset, None), (tp, key)
             else:
-                assert found.get(key) == (known.offset, known.value), (tp, key)
+                assert result.get(key) == (known.offset, known.value), (tp, key)
 
 
 def settle(broker: Broker, partitions: list[TopicPartition]) -> None:

@@ -160,12 +160,14 @@ def test_positions_end_after_the_last_batch_of_shapes_that_follow_each_other(par
                 holes.fill(broker, shape, topic="t")
             for _ in range(rng.choice((0, 0, 3))):
                 broker.append("t", key=b"%d-0" % rng.randrange(30), value=b"later")
-            found = holes.look(broker, "t")
-            for level, stored in zip(LEVELS, (found.offsets, found.committed_offsets), strict=True):
+            result = holes.look(broker, "t")
+            for level, stored in zip(
+                LEVELS, (result.offsets, result.committed_offsets), strict=True
+            ):
                 size = rng.choice((1, 2, 3, 500))
                 assert drain(broker, level, max_poll_records=size) == list(stored), seed
                 for _ in range(3):
-                    start = rng.randrange(found.log_start_offset, found.log_end_offset + 1)
+                    start = rng.randrange(result.log_start_offset, result.log_end_offset + 1)
                     left = [each for each in stored if each >= start]
                     assert drain(broker, level, start, max_poll_records=size) == left, seed
 

@@ -81,15 +81,15 @@ def test_a_preview_equals_the_result(taken, given_configs, unset):
     unset = sorted(unset - given_configs.keys())
     with history(taken) as broker:
         before, stored = files(broker), broker.topic("t")
-        told = broker.preview("t", set=given_configs, unset=unset)
+        reported = broker.preview("t", set=given_configs, unset=unset)
         assert (files(broker), broker.topic("t")) == (before, stored)
-        (partition,) = told.partitions
+        (partition,) = reported.partitions
         assert partition.unread is None
         after = partition.after.explanation
         quick = broker.preview("t", set=given_configs, unset=unset, quick=True).partitions[0]
 
         with altered(broker, given_configs, unset) as then:
-            assert {each.key for each in told.changed} == {
+            assert {each.key for each in reported.changed} == {
                 key
                 for key, value in then.describe_configs("t").items()
                 if value[:2] != broker.describe_configs("t")[key][:2]
@@ -119,7 +119,7 @@ def test_a_preview_equals_the_result(taken, given_configs, unset):
         with altered(broker, given_configs, unset) as then, broker.fork() as now:
             now.retain("t")
             then.retain("t")
-            assert told.loss.records == max(0, visible(now) - visible(then))
+            assert reported.loss.records == max(0, visible(now) - visible(then))
 
 
 def visible(broker) -> int:
@@ -146,6 +146,6 @@ def test_a_predicted_loss_equals_the_records_that_readers_miss(taken, before_off
         loss = lost_by_delete_records(log, offset)
         broker.delete_records({TopicPartition("t", 0): offset})
         left = list(broker.read("t"))
-        gone = [record.offset for record in records if record not in left]
-        assert loss.records == len(gone)
-        assert bool(loss) == bool(gone)
+        removed = [record.offset for record in records if record not in left]
+        assert loss.records == len(removed)
+        assert bool(loss) == bool(removed)

@@ -71,8 +71,8 @@ def test_big_endian_integers(small, large, lead):
 def test_crc32c_of_any_slice(data, start, end):
     end = min(end, len(data))
     start = min(start, end)
-    found = kernels.crc32c(np.frombuffer(data, np.uint8), start, end)
-    assert found == google_crc32c.value(data[start:end])
+    result = kernels.crc32c(np.frombuffer(data, np.uint8), start, end)
+    assert result == google_crc32c.value(data[start:end])
 
 
 @given(data=st.binary(max_size=120))

@@ -140,5 +140,5 @@ def test_many_small_steps_of_time_are_one_large_one(program, steps, seed):
 @given(programs, st.integers(0, 200), st.integers())
 def test_seeds_change_only_the_order_of_equal_times(program, ms, seed):
     plain, shuffled = runs_of(program, [ms], None), runs_of(program, [ms], seed)
-    assert [moment for moment, _ in shuffled] == [moment for moment, _ in plain]
+    assert [time_ms for time_ms, _ in shuffled] == [time_ms for time_ms, _ in plain]
     assert sorted(shuffled) == sorted(plain)

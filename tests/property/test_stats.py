@@ -22,7 +22,7 @@ ABORTED = [("append", 1, False), ("transaction", 1, False), ("end", 1, False), (
 def test_statistics_are_those_of_a_plain_walk(history, config, keys_max):
     broker = replayed(history, config)
     log = broker.log("t")
-    found = partition_stats(broker, TP, top=3, keys_max=keys_max)
+    result = partition_stats(broker, TP, top=3, keys_max=keys_max)
     committed = list(broker.read("t", isolation="read_committed"))
     seen = list(broker.read("t"))
     stored = [
@@ -30,29 +30,29 @@ def test_statistics_are_those_of_a_plain_walk(history, config, keys_max):
     ]
     winners = {each.key: each for each in committed}
     live = [each for each in winners.values() if each.value is not None]
-    assert found.live_records == found.live_keys == len(live)
+    assert result.live_records == result.live_keys == len(live)
     assert broker.table("t") == {each.key: each.value for each in live}
     assert count_keys(log) == (len(live), sum(each.value is None for each in committed))
-    assert found.dead["tombstone"] == len(winners) - len(live)
-    assert found.dead["superseded"] == len(committed) - len(winners)
+    assert result.dead["tombstone"] == len(winners) - len(live)
+    assert result.dead["superseded"] == len(committed) - len(winners)
     [explained] = broker.explain("t").partitions
     if explained.tombstones is not None:
-        assert explained.tombstones.records == found.dead["tombstone"]
-    uncommitted = found.dead["aborted"] + found.dead["open_transaction"] + found.dead["unstable"]
+        assert explained.tombstones.records == result.dead["tombstone"]
+    uncommitted = result.dead["aborted"] + result.dead["open_transaction"] + result.dead["unstable"]
     assert uncommitted == len(seen) - len(committed)
     visible = [each for each in stored if each.offset >= log.log_start_offset]
-    assert found.dead["control"] == len(visible) - len(seen)
-    assert found.live_records + found.dead_records == found.records
-    assert sum(segment.records for segment in found.segments) == found.records
-    assert sum(segment.bytes for segment in found.segments) == found.bytes == log.size_bytes
-    assert found.tombstones == sum(each.value is None for each in committed)
+    assert result.dead["control"] == len(visible) - len(seen)
+    assert result.live_records + result.dead_records == result.records
+    assert sum(segment.records for segment in result.segments) == result.records
+    assert sum(segment.bytes for segment in result.segments) == result.bytes == log.size_bytes
+    assert result.tombstones == sum(each.value is None for each in committed)
     counts = Counter(each.key for each in seen)
-    assert found.distinct_keys == len(counts)
-    assert [key.records for key in found.top_keys] == sorted(counts.values(), reverse=True)[:3]
-    assert all(counts[key.key] == key.records for key in found.top_keys)
-    assert found.value_sizes.total == sum(len(each.value or b"") for each in seen)
-    assert found.value_sizes.count == sum(each.value is not None for each in seen)
-    by_base = {segment.base_offset: segment.live_records for segment in found.segments}
+    assert result.distinct_keys == len(counts)
+    assert [key.records for key in result.top_keys] == sorted(counts.values(), reverse=True)[:3]
+    assert all(counts[key.key] == key.records for key in result.top_keys)
+    assert result.value_sizes.total == sum(len(each.value or b"") for each in seen)
+    assert result.value_sizes.count == sum(each.value is not None for each in seen)
+    by_base = {segment.base_offset: segment.live_records for segment in result.segments}
     expected = Counter(log.segments.floor(each.offset).base_offset for each in live)
     assert {base: count for base, count in by_base.items() if count} == expected
 
@@ -70,6 +70,6 @@ def test_a_strategy_with_versions_decides_liveness(records, keys_max):
         broker.append("t", key=b"%d" % key, value=value, timestamp=timestamp)
         rank = (timestamp, offset, has_value)
         winners[key] = max(winners.get(key, rank), rank)
-    found = partition_stats(broker, TP, keys_max=keys_max)
-    assert found.live_keys == sum(has_value for _, _, has_value in winners.values())
-    assert found.dead["superseded"] == len(records) - len(winners)
+    result = partition_stats(broker, TP, keys_max=keys_max)
+    assert result.live_keys == sum(has_value for _, _, has_value in winners.values())
+    assert result.dead["superseded"] == len(records) - len(winners)

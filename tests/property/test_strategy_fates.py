@@ -82,12 +82,12 @@ def winners(
     below = [record for record in there if record.offset < end]
     start = first_dirty - (by is not None)
     mapped = {record.key for record in below if record.offset >= start}
-    found: dict[bytes | None, ConsumerRecord] = {}
+    result: dict[bytes | None, ConsumerRecord] = {}
     for record in below:
-        known = found.setdefault(record.key, record)
+        known = result.setdefault(record.key, record)
         if by is None or order_of(record, by) > order_of(known, by):
-            found[record.key] = record
-    return {key: record.offset for key, record in found.items() if key in mapped}
+            result[record.key] = record
+    return {key: record.offset for key, record in result.items() if key in mapped}
 
 
 @given(
@@ -138,8 +138,8 @@ def check_the_next_cleaning(broker: Broker, strategy: str, *, force: bool, roll:
     assert broker.table("t") == table
     before = offsets_in(log)
     fates = broker.fates("t", force=force, roll=roll)
-    told = {each.offset: each for each in fates}
-    assert list(told) == before, "every record once, in order"
+    report = {each.offset: each for each in fates}
+    assert list(report) == before, "every record once, in order"
     dry = broker.clean("t", force=force, roll=roll, dry_run=True)
     assert offsets_in(log) == before
     if not dry.cleaned:
@@ -150,14 +150,14 @@ def check_the_next_cleaning(broker: Broker, strategy: str, *, force: bool, roll:
     limit = min(stats.end_offset, fates.decision.state.upper_bound_offset)
     bases = [segment.base_offset for segment in log.segments]
     below = min((base for base in bases if base >= limit), default=log.log_end_offset)
-    counts = Counter(each.fate for each in told.values() if each.offset < below)
+    counts = Counter(each.fate for each in report.values() if each.offset < below)
     if not counts["below_log_start"]:
         assert {name: counts[name] for name in FATE_NAMES} == stats.fates, "of what is rewritten"
     assert untimed(fates.stats) == untimed(stats)
 
     expected = winners(there, strategy, stats.first_dirty_offset, stats.end_offset)
     for record in there:
-        each = told[record.offset]
+        each = report[record.offset]
         winner = expected.get(record.key, record.offset)
         is_last = record.offset == log.log_end_offset - 1 and strategy != "offset"
         loses = winner != record.offset and record.offset < stats.end_offset and not is_last
@@ -171,8 +171,8 @@ def check_the_next_cleaning(broker: Broker, strategy: str, *, force: bool, roll:
     if not any(each.fates["tombstone_expired"] for each in real.cleaned):
         assert broker.table("t") == table, "which records were there before, nobody can tell"
     if len(real.cleaned) == 1:
-        gone = {offset for offset, each in told.items() if each.fate in FATE_NAMES[1:]}
+        removed = {offset for offset, each in report.items() if each.fate in FATE_NAMES[1:]}
         seen = [
-            offset for offset in before if offset not in gone and offset >= log.log_start_offset
+            offset for offset in before if offset not in removed and offset >= log.log_start_offset
         ]
         assert [offset for offset in offsets_in(log) if offset >= log.log_start_offset] == seen

@@ -30,7 +30,7 @@ MODES = (
 )
 
 
-def lived(seed: int, steps: int = 60) -> VersionModel:
+def run_history(seed: int, steps: int = 60) -> VersionModel:
     """Run one history; a failure names its seed."""
     model = VersionModel(seed, **MODES[seed % len(MODES)])
     try:
@@ -43,7 +43,7 @@ def lived(seed: int, steps: int = 60) -> VersionModel:
 
 def live_all(seeds: range) -> None:
     """Live histories, and see that all came up that should."""
-    models = [lived(seed) for seed in seeds]
+    models = [run_history(seed) for seed in seeds]
     assert sum(model.removed_tombstones for model in models) > len(models) // 4
     assert sum(model.crashes for model in models) > len(models)
     assert sum(model.switched for model in models) > len(models) // 10
@@ -107,7 +107,7 @@ def test_without_one_rule_the_oracle_objects(name: str, monkeypatch: pytest.Monk
     take_out(monkeypatch)
     for seed in seeds:
         try:
-            lived(seed)
+            run_history(seed)
         except AssertionError:
             return
     pytest.fail(f"{len(seeds)} histories did not miss the rule: {name}")

@@ -111,8 +111,8 @@ def test_record_version_equals_the_oracle_and_the_strategy(headers, by, timestam
     stated = (FOUND, timestamp)
     if by.form != "timestamp":
         stated = version_oracle.stated_version(headers, by)
-        found = strategy.version_in(headers)
-        assert (found is not None, found or 0) == (stated[0] == FOUND, stated[1])
+        result = strategy.version_in(headers)
+        assert (result is not None, result or 0) == (stated[0] == FOUND, stated[1])
     assert (STATUSES[status], int(version)) == stated
     assert strategy.order_of(7, timestamp, headers) == version_oracle.order_of(record, by)
 
@@ -127,8 +127,8 @@ orders = st.builds(
 
 @given(one=orders, other=orders)
 def test_is_above_is_the_order_of_tuples(one, other):
-    found = version_kernels.is_above(kernel_order(one), kernel_order(other))
-    assert bool(found) == (one > other)
+    result = version_kernels.is_above(kernel_order(one), kernel_order(other))
+    assert bool(result) == (one > other)
 
 
 # --- the map ----------------------------------------------------------------------------------

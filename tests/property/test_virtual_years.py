@@ -19,8 +19,8 @@ class Work:
     def __init__(self, world, number, plan):
         self.world = world
         self.number = number
-        self.delay_ms, self.period_ms, moments, self.wakes = plan
-        self.moments = sorted(moments)
+        self.delay_ms, self.period_ms, times_ms, self.wakes = plan
+        self.moments = sorted(times_ms)
         self.is_wanted = False
         self.task = None
 
@@ -145,7 +145,7 @@ story = st.lists(
 )
 
 
-def lived(story, split, *, sleep=True):
+def run_story(story, split, *, sleep=True):
     """Return the files, with their times, and the state after a story."""
     clock = VirtualClock()
     fs = MemoryFileSystem(clock)
@@ -183,9 +183,9 @@ def all_tasks(broker):
 @given(story)
 def test_a_broker_in_one_step_equals_one_in_many_and_one_that_never_sleeps(story):
     """Equal files, modification times and state."""
-    once = lived(story, 1)
-    assert lived(story, 3) == once
-    assert lived(story, 1, sleep=False) == once
+    once = run_story(story, 1)
+    assert run_story(story, 3) == once
+    assert run_story(story, 1, sleep=False) == once
 
 
 def test_four_thousand_days_run_no_idle_task():

@@ -250,18 +250,18 @@ def test_records_omitted_by_a_survivors_scan_are_superseded(odd, data, skipped, 
     build(raw, table, base + skipped, a_map)
     kept_last_offset = batches[kept % len(batches)].header.last_offset
     rules = Rules(keep_offset=base + keep)
-    sums, found = scan_survivors(raw, a_map, rules, kept_last_offset)
+    sums, result = scan_survivors(raw, a_map, rules, kept_last_offset)
     assert (sums.status, sums.position) == (OK, len(raw))
     _, every, _ = scan(raw.tobytes())
-    has_row = np.isin(every[:, COL_BASE_OFFSET], found[:, COL_BASE_OFFSET])
-    assert found[:, SCANNED].tolist() == every[has_row][:, SCANNED].tolist()
+    has_row = np.isin(every[:, COL_BASE_OFFSET], result[:, COL_BASE_OFFSET])
+    assert result[:, SCANNED].tolist() == every[has_row][:, SCANNED].tolist()
     status, _, codes, _ = classify(raw, every, a_map, NOW_MS, NOW_MS + 5, rules)
     assert status == OK
     ends = every[:, COL_RECORD_COUNT].cumsum()
     fates = np.split(codes, ends[:-1])
-    gone = [fates[row] for row in np.flatnonzero(~has_row)]
-    assert all((each == SUPERSEDED).all() for each in gone)
-    assert sums.passed_over == sum(map(len, gone))
+    removed = [fates[row] for row in np.flatnonzero(~has_row)]
+    assert all((each == SUPERSEDED).all() for each in removed)
+    assert sums.passed_over == sum(map(len, removed))
     last_offsets = every[:, COL_LAST_OFFSET]
     assert has_row[0]
     assert has_row[last_offsets == kept_last_offset].all()
@@ -295,11 +295,11 @@ def test_every_batch_after_a_possible_chunk_end_has_a_row(first: str) -> None:
         position = len(batches[0].data) + len(batches[1].data)
         count_at = position + RECORD_COUNT_POSITION
         raw[count_at : count_at + 4] = (1000).to_bytes(4, "big")
-    sums, found = scan_survivors(array(bytes(raw)), a_map, Rules())
+    sums, result = scan_survivors(array(bytes(raw)), a_map, Rules())
     assert sums.status == OK
     # The batch before it is removed, and of a producer's batches the next.
     expected = [0, 3, 5] if first == "producer" else [0, 3, 4, 5]
-    assert found[:, COL_BASE_OFFSET].tolist() == expected
+    assert result[:, COL_BASE_OFFSET].tolist() == expected
     assert sums.passed_over == 5 - len(expected)
 
 
@@ -339,8 +339,8 @@ def test_hash_keys_is_siphash_of_each(sizes, behind, seed):
     hash_keys(data, keys, len(sizes), a_map.arrays)
     k0, k1 = a_map.arrays.k0, a_map.arrays.k1
     for start, size, low, high in zip(*(each[:-1].tolist() for each in keys[:4]), strict=True):
-        found = siphash128(data, start, size, k0, k1)
-        assert (low, high) == tuple(map(int, found))
+        result = siphash128(data, start, size, k0, k1)
+        assert (low, high) == tuple(map(int, result))
     assert keys.lows[-1] == keys.highs[-1] == 7
 
 

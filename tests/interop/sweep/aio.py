@@ -64,8 +64,8 @@ async def _send(producer: AIOKafkaProducer, topic: str, *values: str) -> list:
 
 
 async def _read(consumer: AIOKafkaConsumer) -> list[str]:
-    found = await consumer.getmany(timeout_ms=100)
-    return [record.value.decode() for records in found.values() for record in records]
+    result = await consumer.getmany(timeout_ms=100)
+    return [record.value.decode() for records in result.values() for record in records]
 
 
 async def produce() -> object:
@@ -152,8 +152,8 @@ async def configs() -> object:
     async with _admin() as admin:
 
         async def retention() -> str:
-            asked = ConfigResource(ConfigResourceType.TOPIC, "configured")
-            (answer,) = await admin.describe_configs([asked])
+            request = ConfigResource(ConfigResourceType.TOPIC, "configured")
+            (answer,) = await admin.describe_configs([request])
             ((error, message, _, _, entries),) = (resource[:5] for resource in answer.resources)
             if error:
                 raise RuntimeError(message)

@@ -92,12 +92,12 @@ def _member(group: str) -> Consumer:
 
 
 def _polled(consumer: Consumer) -> list[str]:
-    found = []
+    result = []
     for message in consumer.consume(100, 0.1):
         if message.error() is not None:
             raise KafkaException(message.error())
-        found.append(message.value().decode())
-    return found
+        result.append(message.value().decode())
+    return result
 
 
 def group() -> object:
@@ -141,8 +141,8 @@ def _result(futures: dict) -> object:
 def delete_records() -> object:
     admin = AdminClient(SERVER)
     deleted = _result(admin.delete_records([TopicPartition("old", 0, 12)]))
-    asked = {TopicPartition("old", 0): OffsetSpec.earliest()}
-    earliest = _result(admin.list_offsets(asked))
+    request = {TopicPartition("old", 0): OffsetSpec.earliest()}
+    earliest = _result(admin.list_offsets(request))
     return {"low": deleted.low_watermark, "earliest": earliest.offset}
 
 

@@ -61,8 +61,8 @@ def _send(producer: KafkaProducer, topic: str, *values: str) -> list:
 
 
 def _read(consumer: KafkaConsumer) -> list[str]:
-    found = consumer.poll(100)
-    return [record.value.decode() for records in found.values() for record in records]
+    result = consumer.poll(100)
+    return [record.value.decode() for records in result.values() for record in records]
 
 
 def produce() -> object:
@@ -147,14 +147,14 @@ def configs() -> object:
     with closing(_admin()) as admin:
 
         def retention() -> str:
-            asked = ConfigResource(ConfigResourceType.TOPIC, "configured")
+            request = ConfigResource(ConfigResourceType.TOPIC, "configured")
             if IS_OLD:
-                (answer,) = admin.describe_configs([asked])
+                (answer,) = admin.describe_configs([request])
                 ((error, message, _, _, entries),) = (each[:5] for each in answer.resources)
                 if error:
                     raise RuntimeError(message)
                 return next(entry[1] for entry in entries if entry[0] == "retention.ms")
-            answer = admin.describe_configs([asked], config_filter="all")
+            answer = admin.describe_configs([request], config_filter="all")
             return answer["topic"]["configured"]["retention.ms"]["value"]
 
         before = retention()
@@ -182,8 +182,8 @@ def acls() -> object:
             return ACLFilter(principal, None, ACLOperation.ANY, ACLPermissionType.ANY, filtered)
 
         def principals() -> list[str]:
-            found, _ = admin.describe_acls(matching(None))
-            return sorted(acl.principal for acl in found)
+            result, _ = admin.describe_acls(matching(None))
+            return sorted(acl.principal for acl in result)
 
         created = principals()
         admin.delete_acls([matching("User:bob")])

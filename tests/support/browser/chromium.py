@@ -165,17 +165,17 @@ def breaches(page: Page) -> list[str]:
     """Return the violations of axe's rules on a page."""
     from axe_playwright_python.sync_playwright import Axe
 
-    found = Axe().run(page).response["violations"]
+    result = Axe().run(page).response["violations"]
     return [
         f"{rule['id']} ({rule['impact']}): {rule['help']}: "
         + "; ".join(f"{node['target']} {node['failureSummary']}" for node in rule["nodes"][:5])
-        for rule in found
+        for rule in result
     ]
 
 
 def overflow(page: Page) -> list[str]:
     """Return the elements that overflow the page horizontally and force the reader to scroll."""
-    found: list[str] = page.evaluate(
+    result: list[str] = page.evaluate(
         """() => {
         const width = document.documentElement.clientWidth;
         if (document.documentElement.scrollWidth <= width) return [];
@@ -185,12 +185,12 @@ def overflow(page: Page) -> list[str]:
             .slice(0, 10).concat([`the page is ${document.documentElement.scrollWidth} wide`]);
     }"""
     )
-    return found
+    return result
 
 
 def small_texts(page: Page, least_px: float = 11) -> list[str]:
     """Return the texts that are shown in letters smaller than `least_px`."""
-    found: list[str] = page.evaluate(
+    result: list[str] = page.evaluate(
         r"""least => [...document.body.querySelectorAll('*')]
         .filter(e => [...e.childNodes].some(
             n => n.nodeType === Node.TEXT_NODE && /\p{L}|\p{N}/u.test(n.data)))
@@ -200,7 +200,7 @@ def small_texts(page: Page, least_px: float = 11) -> list[str]:
         .map(([tag, size, text]) => `${tag} ${size} px: ${text.slice(0, 40)}`)""",
         least_px,
     )
-    return found
+    return result
 
 
 def photograph(

@@ -15,9 +15,9 @@ PROGRAM = Path(__file__).with_name("front.mjs")
 
 def find_node() -> str | None:
     """Return the path of Node.js: the system's, or the one inside the package playwright."""
-    found = shutil.which("node")
-    if found is not None:
-        return found
+    result = shutil.which("node")
+    if result is not None:
+        return result
     try:
         from playwright._impl._driver import compute_driver_executable
     except ImportError:

@@ -194,7 +194,7 @@ PARTINGS = [
 """Known differences from Kafka; no others are allowed."""
 
 
-def told(side: Side, name: str, version: int, answer: Message) -> Any:
+def response_data(side: Side, name: str, version: int, answer: Message) -> Any:
     """Return a response as plain data, with each side's ids replaced by names."""
     data = to_json(answer, version)
     if name == "Fetch":
@@ -204,12 +204,14 @@ def told(side: Side, name: str, version: int, answer: Message) -> Any:
 
 def _tell_records(side: Side, answer: Message, data: dict[str, Any]) -> None:
     for topic, topic_data in zip(answer.responses, data["responses"], strict=True):
-        for partition, told_of in zip(topic.partitions, topic_data["partitions"], strict=True):
-            told_of.pop("recordsSizeInBytes", None)
+        for partition, partition_data in zip(
+            topic.partitions, topic_data["partitions"], strict=True
+        ):
+            partition_data.pop("recordsSizeInBytes", None)
             records = partition.records
             if records is not None:
                 whole = b"".join(records) if isinstance(records, list) else bytes(records)
-                told_of["records"] = [_batch(side, batch) for batch in _batches(whole)]
+                partition_data["records"] = [_batch(side, batch) for batch in _batches(whole)]
 
 
 def _batches(data: bytes) -> Iterator[RecordBatch]:

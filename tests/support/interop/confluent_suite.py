@@ -97,16 +97,16 @@ def run(checkout: Path) -> dict[str, str]:
         return run_pytest(python, checkout, [*ignored, "tests/integration"], environment, report)
 
 
-def surprises(outcomes: dict[str, str]) -> list[str]:
+def unexpected_outcomes(outcomes: dict[str, str]) -> list[str]:
     """Return a line for each test whose result is not the one in `FAILING`."""
-    found = []
+    result = []
     for test, outcome in outcomes.items():
         is_known = test in FAILING
         if outcome == "failed" and not is_known:
-            found.append(f"{test} failed")
+            result.append(f"{test} failed")
         elif outcome == "passed" and is_known:
-            found.append(f"{test} passes now: take it out of FAILING")
-    return found if outcomes else ["no test was run"]
+            result.append(f"{test} passes now: take it out of FAILING")
+    return result if outcomes else ["no test was run"]
 
 
 def main() -> int:
@@ -127,7 +127,7 @@ def main() -> int:
             print(f"{outcome}  {test}{reason}")
     states = [outcome.partition(":")[0] for outcome in outcomes.values()]
     print(", ".join(f"{states.count(state)} {state}" for state in sorted(set(states))))
-    unexpected = surprises(outcomes)
+    unexpected = unexpected_outcomes(outcomes)
     if unexpected:
         print(*unexpected, sep="\n")
         print(f"What they print: {BUILDS / 'confluent-suite.log'}")

@@ -100,9 +100,9 @@ def _group_pairs(rng: Random) -> Iterator[Pair]:
         group = random_message(rng, "GroupMetadataValue", number, absent=0)
         group.protocol_type = "consumer"
         for member in group.members:
-            told = rng.randint(0, 3)
-            member.subscription = _told(rng, "ConsumerProtocolSubscription", told)
-            member.assignment = _told(rng, "ConsumerProtocolAssignment", told)
+            report = rng.randint(0, 3)
+            member.subscription = _told(rng, "ConsumerProtocolSubscription", report)
+            member.assignment = _told(rng, "ConsumerProtocolAssignment", report)
         yield key, encode_versioned(group, number)
     for number, kind in GROUP_KINDS.items():
         key = encode_versioned(random_message(rng, f"{kind}Key", number), number)
@@ -230,11 +230,11 @@ def _remote_pairs(rng: Random) -> Iterator[Pair]:
         )
 
 
-def segment_of(found: list[Pair], offset: int = 0) -> bytes:
+def segment_of(result: list[Pair], offset: int = 0) -> bytes:
     """Return a segment with some keys and values from an offset on, a batch for each ten."""
     records = [
         Record(number, 1_700_000_000_000 + number, key, value)
-        for number, (key, value) in enumerate(found, offset)
+        for number, (key, value) in enumerate(result, offset)
     ]
     return b"".join(
         build_batch(records[first : first + 10]) for first in range(0, len(records), 10)
@@ -258,7 +258,7 @@ def raft_snapshot(rng: Random) -> bytes:
             )
         ]
     )
-    found: list[tuple[int, Message]] = [
+    result: list[tuple[int, Message]] = [
         (2, types.LeaderChangeMessage(leader_id=1)),
         (3, header),
         (5, types.KRaftVersionRecord(k_raft_version=1)),
@@ -270,19 +270,19 @@ def raft_snapshot(rng: Random) -> bytes:
             [Record(offset, 7, struct.pack(">hh", 0, number), encode_bytes(message, 0))],
             is_control=True,
         )
-        for offset, (number, message) in enumerate(found)
+        for offset, (number, message) in enumerate(result)
     )
-    return controls + segment_of(list(_cluster_pairs(rng))[:3], offset=len(found))
+    return controls + segment_of(list(_cluster_pairs(rng))[:3], offset=len(result))
 
 
 def segments() -> dict[str, bytes]:
     """Return the path and bytes of each recorded file."""
-    found = {
+    result = {
         f"{topic}-0/{SEGMENT}": segment_of(list(pairs(topic, Random(topic)))) for topic in FLAGS
     }
     snapshot = raft_snapshot(Random(1))
     folder = f"{CLUSTER_METADATA_TOPIC}-0"
-    return found | {f"{folder}/{name}": snapshot for name in SNAPSHOTS}
+    return result | {f"{folder}/{name}": snapshot for name in SNAPSHOTS}
 
 
 def main() -> None:

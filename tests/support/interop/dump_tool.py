@@ -22,7 +22,7 @@ WORKING_DIR = "DIR"
 MAIN_CLASS = "kafka.tools.DumpLogSegments"
 
 
-class Said(NamedTuple):
+class ToolOutput(NamedTuple):
     """Output of a call of the tool, with `DIR` for its directory."""
 
     output: str
@@ -36,7 +36,7 @@ def cases() -> dict[str, tuple[list[str], list[str]]]:
     return {name: (case["flags"], case["files"]) for name, case in stored.items()}
 
 
-def kafka_dump(flags: Sequence[str], files: Sequence[str], directory: Path = ROOT) -> Said:
+def kafka_dump(flags: Sequence[str], files: Sequence[str], directory: Path = ROOT) -> ToolOutput:
     """Run Kafka's tool in a directory.
 
     Raises
@@ -54,17 +54,17 @@ def kafka_dump(flags: Sequence[str], files: Sequence[str], directory: Path = ROO
         check=False,
     )
     reports = done.stderr.decode().replace(str(directory), WORKING_DIR)
-    return Said(done.stdout.decode(), reports, done.returncode)
+    return ToolOutput(done.stdout.decode(), reports, done.returncode)
 
 
 def record() -> None:
     """Record the output of the tool for every case."""
     for name, (flags, files) in cases().items():
-        said = kafka_dump(flags, files)
-        assert said.exit_code == 0, said.reports
-        (RECORDED / f"{name}.out").write_bytes(said.output.encode())
-        (RECORDED / f"{name}.err").write_bytes(said.reports.encode())
-        sys.stdout.write(f"{name}: {len(said.output)} and {len(said.reports)} bytes\n")
+        reply = kafka_dump(flags, files)
+        assert reply.exit_code == 0, reply.reports
+        (RECORDED / f"{name}.out").write_bytes(reply.output.encode())
+        (RECORDED / f"{name}.err").write_bytes(reply.reports.encode())
+        sys.stdout.write(f"{name}: {len(reply.output)} and {len(reply.reports)} bytes\n")
 
 
 if __name__ == "__main__":

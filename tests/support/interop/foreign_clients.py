@@ -45,8 +45,8 @@ Prepared = tuple[Sequence[str], Mapping[str, str]]
 
 def locked_version(path: Path, pattern: str) -> str:
     """Return the version that a file of requirements names, the group of a pattern."""
-    (found,) = re.findall(pattern, path.read_text(encoding="utf-8"))
-    return found
+    (result,) = re.findall(pattern, path.read_text(encoding="utf-8"))
+    return result
 
 
 def _python(program: str, *folders: Path) -> Prepared:

@@ -112,7 +112,7 @@ def run_pytest(
 
 
 def _outcomes(report: Path) -> list[tuple[str, str]]:
-    found = []
+    result = []
     for case in ET.parse(report).iter("testcase"):
         state = "passed"
         for kind in ("failure", "error"):
@@ -122,5 +122,5 @@ def _outcomes(report: Path) -> list[tuple[str, str]]:
         if skipped is not None:
             state = f"skipped: {skipped.get('message')}"
         place = case.get("classname", "").rpartition(".")[2]
-        found.append((f"{place}::{case.get('name')}", state))
-    return found
+        result.append((f"{place}::{case.get('name')}", state))
+    return result

@@ -134,10 +134,10 @@ def make(project: Path, folder: Path, sources: list[str], maven: list[str]) -> N
     except subprocess.TimeoutExpired as error:
         raise Unavailable(f"Maven did not finish within {MAVEN_TIMEOUT_S} s") from error
     if done.returncode:
-        said = (done.stdout + done.stderr).strip()
-        if "COMPILATION ERROR" in said:
-            raise RuntimeError(said)
-        first = next((line for line in said.splitlines() if "ERROR" in line), said)
+        reply = (done.stdout + done.stderr).strip()
+        if "COMPILATION ERROR" in reply:
+            raise RuntimeError(reply)
+        first = next((line for line in reply.splitlines() if "ERROR" in line), reply)
         raise Unavailable(f"Maven failed: {first}")
     stamp.write_text(digest)
 

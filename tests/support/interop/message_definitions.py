@@ -71,7 +71,7 @@ class Message:
 
 def definitions_of(class_path: str) -> dict[str, Message]:
     """Return the messages that the jars of a class path define."""
-    found: dict[str, Message] = {}
+    result: dict[str, Message] = {}
     for jar in sorted(class_path.split(":")):
         if not _JARS.search(jar):
             continue
@@ -81,9 +81,9 @@ def definitions_of(class_path: str) -> dict[str, Message]:
                     text = archive.read(name).decode()
                     definition = json.loads(re.sub(r"(?m)^\s*//.*$", "", text))
                     message = parse(definition)
-                    assert message.name not in found, message.name
-                    found[message.name] = message
-    return found
+                    assert message.name not in result, message.name
+                    result[message.name] = message
+    return result
 
 
 def parse(definition: Mapping[str, Any]) -> Message:
@@ -123,11 +123,11 @@ def _collect(
     valid: set[int],
 ) -> None:
     assert name not in message.structs, f"{message.name}: {name} twice"
-    found = message.structs[name] = []
+    result = message.structs[name] = []
     for each in fields:
         tagged = ranges(each.get("taggedVersions", "none")) & valid
         versions = ranges(each["versions"]) & valid if "versions" in each else tagged
-        found.append(
+        result.append(
             Field(
                 each["name"],
                 each["type"],
@@ -165,9 +165,9 @@ def _default(each: Mapping[str, Any]) -> str | None:
 def united(old: Message | None, new: Message | None) -> Message:
     """Unite two releases' definitions; versions that both know are as in the new one."""
     if old is None or new is None or not new.versions:
-        found = old or new
-        assert found is not None
-        return found
+        result = old or new
+        assert result is not None
+        return result
     assert new.name == old.name, (new.name, old.name)
     only_old = old.versions - new.versions
     if not only_old:
@@ -195,20 +195,20 @@ def _united_field(old: Field | None, new: Field | None, only_old: set[int]) -> F
     if old is None:
         assert new is not None
         return new
-    found = new or old
-    assert (old.type, old.default, old.flexible) == (found.type, found.default, found.flexible)
-    assert old.tag == found.tag or not old.tagged & only_old, found.name
+    result = new or old
+    assert (old.type, old.default, old.flexible) == (result.type, result.default, result.flexible)
+    assert old.tag == result.tag or not old.tagged & only_old, result.name
     return Field(
-        found.name,
-        found.type,
+        result.name,
+        result.type,
         (old.versions & only_old) | (new.versions if new else set()),
         (old.null & only_old) | (new.null if new else set()),
         (old.tagged & only_old) | (new.tagged if new else set()),
-        found.tag,
-        found.default,
-        found.ignorable or old.ignorable,
-        found.flexible,
-        found.zero_copy,
+        result.tag,
+        result.default,
+        result.ignorable or old.ignorable,
+        result.flexible,
+        result.zero_copy,
     )
 
 
@@ -291,7 +291,7 @@ def files() -> dict[Path, str]:
         parts["wire" if of_wire else "records"].append(message)
     messages = sorted((each for part in parts.values() for each in part), key=lambda m: m.name)
     return {
-        DEFINITIONS / f"{part}.txt": _table(UNIONS[part], found) for part, found in parts.items()
+        DEFINITIONS / f"{part}.txt": _table(UNIONS[part], result) for part, result in parts.items()
     } | {TYPES: _stub(messages)}
 
 
@@ -326,14 +326,14 @@ def _stub(messages: Iterable[Message]) -> str:
         "from logstore.messages.compiler import Buffer, Message",
     ]
     for message in messages:
-        found = parse_schema("\n".join(written(message)))
-        lines += ["", "@dataclass(kw_only=True)", f"class {found.name}(Message):"]
-        own, *others = found.structs
+        result = parse_schema("\n".join(written(message)))
+        lines += ["", "@dataclass(kw_only=True)", f"class {result.name}(Message):"]
+        own, *others = result.structs
         for name in others:
             lines += ["    @dataclass(kw_only=True)", f"    class {name}(Message):"]
-            lines += [f"        {_annotation(found.name, each)}" for each in found.structs[name]]
-            lines += ["" if found.structs[name] else "        ..."]
-        lines += [f"    {_annotation(found.name, each)}" for each in found.structs[own]]
+            lines += [f"        {_annotation(result.name, each)}" for each in result.structs[name]]
+            lines += ["" if result.structs[name] else "        ..."]
+        lines += [f"    {_annotation(result.name, each)}" for each in result.structs[own]]
         if len(lines[-1]) and lines[-1].endswith(":"):
             lines[-1] += " ..."
     return "\n".join([*lines, ""])

@@ -238,8 +238,8 @@ class JavaClients:
     def ensure_content(self, broker_said: str = "") -> None:
         """Check that they ended without an error."""
         code = self._process.wait(timeout=STOP_TIMEOUT_S)
-        said = self._errors.read_text(errors="replace")[-2000:]
-        assert code == 0, said + broker_said
+        reply = self._errors.read_text(errors="replace")[-2000:]
+        assert code == 0, reply + broker_said
 
 
 def class_path(release: Release) -> str:

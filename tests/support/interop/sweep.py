@@ -125,7 +125,7 @@ class Client(NamedTuple):
     prepare: Callable[[], tuple[Sequence[str], Mapping[str, str]]]
 
 
-class Swept(NamedTuple):
+class SweepResult(NamedTuple):
     """The result of a sweep.
 
     Attributes
@@ -146,7 +146,7 @@ class Swept(NamedTuple):
     said: str
 
 
-def sweep(client: Client, table: str, path: Path) -> Swept:
+def sweep(client: Client, table: str, path: Path) -> SweepResult:
     """Run a client's program against a listener over a new data directory.
 
     Raises
@@ -173,7 +173,7 @@ def sweep(client: Client, table: str, path: Path) -> Swept:
     for line in printed.splitlines():
         report = json.loads(line)
         reports[report.pop("action")] = report
-    return Swept(reports, left, path, said[-3000:])
+    return SweepResult(reports, left, path, said[-3000:])
 
 
 def _run(command: Sequence[str], environment: Mapping[str, str]) -> tuple[str, str]:
@@ -189,10 +189,12 @@ def _run(command: Sequence[str], environment: Mapping[str, str]) -> tuple[str, s
         return printed, f"{said}\nIt was ended after {PROGRAM_TIMEOUT_S} s."
 
 
-def sweeps(clients: Sequence[Client], home: Path) -> dict[tuple[str, str], Swept | Unavailable]:
+def sweeps(
+    clients: Sequence[Client], home: Path
+) -> dict[tuple[str, str], SweepResult | Unavailable]:
     """Sweep with all clients and both tables, some side by side: they wait most of their time."""
 
-    def one(client: Client, table: str) -> Swept | Unavailable:
+    def one(client: Client, table: str) -> SweepResult | Unavailable:
         try:
             return sweep(client, table, home / f"{client.name}-{table}")
         except Unavailable as error:

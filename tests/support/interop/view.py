@@ -156,15 +156,15 @@ def _segment(segment: LogSegment) -> dict[str, Any]:
 
 
 def _aborted(log: Log) -> list[list[int]]:
-    found = []
+    result = []
     for segment in log.segments.from_offset(log.log_start_offset):
         transactions, complete = segment.collect_aborted_txns(
             log.log_start_offset, log.log_end_offset
         )
-        found += [[each.producer_id, each.first_offset] for each in transactions]
+        result += [[each.producer_id, each.first_offset] for each in transactions]
         if complete:
             break
-    return found
+    return result
 
 
 def _records(log: Log) -> Iterable[dict[str, Any]]:
@@ -232,7 +232,7 @@ _ONE_SIDED = ("kafka_version", "dump", "dump_closed", "gaps", "emptied")
 
 def differences(theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> list[str]:
     """Return one line for each differing field, with the first difference."""
-    found = []
+    result = []
     for name in theirs.keys() | ours.keys():
         if name in _ONE_SIDED:
             continue
@@ -243,8 +243,8 @@ def differences(theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> list[str]
             left, right = _comparable(left), _comparable(right)
         place = _first_difference(left, right, name)
         if place is not None:
-            found.append(place)
-    return sorted(found)
+            result.append(place)
+    return sorted(result)
 
 
 def _without_file_times(segments: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
@@ -283,7 +283,7 @@ def complaints(dump: Mapping[str, Any], ours: Mapping[str, Any]) -> list[str]:
     exactly those of `ours` (Kafka 4 also counts from -1 to a segment's first), and the time of a
     batch with only its header left, which the tool searches among the records.
     """
-    found: list[str] = []
+    result: list[str] = []
     gaps: dict[str, set[tuple[int, int]]] = {}
     lines = iter(dump["complaints"])
     name = about = None
@@ -300,15 +300,15 @@ def complaints(dump: Mapping[str, Any], ours: Mapping[str, Any]) -> list[str]:
         elif about is _TIMES and (times := _OTHER_TIME.fullmatch(line)):
             indexed, stored = map(int, times.groups())
             if stored != -1 or indexed not in ours["emptied"].get(name, ()):
-                found.append(f"{name}: {line.strip()}")
+                result.append(f"{name}: {line.strip()}")
         else:
             about = None
-            found.append(line)
+            result.append(line)
     if gaps != ours["gaps"]:
-        found.append(f"offsets missing: the tool says {gaps}, this engine {ours['gaps']}")
+        result.append(f"offsets missing: the tool says {gaps}, this engine {ours['gaps']}")
     if dump["indexes_passed"] != dump["indexes"]:
-        found.append(f"{dump['indexes_passed']} of {dump['indexes']} indexes passed their check")
-    return found
+        result.append(f"{dump['indexes_passed']} of {dump['indexes']} indexes passed their check")
+    return result
 
 
 def gaps_of(log: Log) -> dict[str, set[tuple[int, int]]]:

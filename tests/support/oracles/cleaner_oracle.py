@@ -147,7 +147,7 @@ def map_batches(
     return KeyMap(offsets, latest, messages, full=False)
 
 
-class Sentence(NamedTuple):
+class BatchVerdict(NamedTuple):
     """The result for one batch: a fate for each parsed record, and its remaining bytes."""
 
     fates: list[str]
@@ -164,7 +164,7 @@ def judge(
     retain_empty: bool = False,
     aborted: bool = False,
     marker_done: bool = False,
-) -> Sentence:
+) -> BatchVerdict:
     """Decide about one batch (cleaner §8.2 to §8.4).
 
     `aborted` marks data of an aborted transaction, `marker_done` a control batch whose
@@ -184,12 +184,12 @@ def judge(
     kept = [r for r, fate in zip(records, fates, strict=True) if fate == "retained"]
     if not kept:
         if retain_empty:
-            return Sentence(fates, "empty", empty_batch(header))
-        return Sentence(fates, "dropped", b"")
+            return BatchVerdict(fates, "empty", empty_batch(header))
+        return BatchVerdict(fates, "dropped", b"")
     tombstones = any(record.value is None for record in kept)
     needs_horizon = horizon is None and (tombstones or marker_done)
     if len(kept) == header.record_count and not needs_horizon:
-        return Sentence(fates, "verbatim", batch.data)
+        return BatchVerdict(fates, "verbatim", batch.data)
     if needs_horizon:
         horizon = new_horizon_ms
     append_time = header.timestamp_type is TimestampType.LOG_APPEND_TIME
@@ -213,7 +213,7 @@ def judge(
         is_control=header.is_control,
         has_delete_horizon=horizon is not None,
     )
-    return Sentence(fates, "rebuilt", output)
+    return BatchVerdict(fates, "rebuilt", output)
 
 
 # --- transactions -----------------------------------------------------------------------------
@@ -248,7 +248,7 @@ def aborted_by(header: BatchHeader, transactions: Sequence[AbortedTxn]) -> Abort
     return None
 
 
-class Marked(NamedTuple):
+class BatchState(NamedTuple):
     """The transactional state of a batch, and the transaction that its marker keeps."""
 
     aborted: bool = False
@@ -256,7 +256,7 @@ class Marked(NamedTuple):
     kept: AbortedTxn | None = None
 
 
-def mark(batches: Sequence[RecordBatch], transactions: Sequence[AbortedTxn]) -> list[Marked]:
+def mark(batches: Sequence[RecordBatch], transactions: Sequence[AbortedTxn]) -> list[BatchState]:
     """Return, for each batch, whether its transaction was aborted or its marker is needed.
 
     A marker is needed as long as data of its transaction precedes it: for an abort, the data that
@@ -276,15 +276,15 @@ def mark(batches: Sequence[RecordBatch], transactions: Sequence[AbortedTxn]) -> 
             ]
             seen = [aborted_by(each.header, ended) for each in before]
             kept = next((each for each in seen if each is not None), None)
-            marked.append(Marked(done=kept is None, kept=kept))
+            marked.append(BatchState(done=kept is None, kept=kept))
         elif kind == "commit":
             kinds = [control_type(each) for each in before]
             since = len(kinds) - kinds[::-1].index("commit") if "commit" in kinds else 0
             data = [each.header for each in before[since:] if is_transactional_data(each.header)]
-            marked.append(Marked(done=all(aborted_by(each, transactions) for each in data)))
+            marked.append(BatchState(done=all(aborted_by(each, transactions) for each in data)))
         else:
             is_aborted = aborted_by(header, transactions) is not None
-            marked.append(Marked(aborted=is_aborted, done=kind == "empty"))
+            marked.append(BatchState(aborted=is_aborted, done=kind == "empty"))
     return marked
 
 
@@ -329,8 +329,8 @@ class Outcome(NamedTuple):
 
 def _transactions(sources: Sequence[Source], log_start_offset: int) -> list[AbortedTxn]:
     """Return the relevant aborted transactions, without those that ended below the log start."""
-    found = [each for source in sources for each in source.transactions]
-    return [each for each in found if each.last_offset >= log_start_offset]
+    result = [each for source in sources for each in source.transactions]
+    return [each for each in result if each.last_offset >= log_start_offset]
 
 
 def build_map(
@@ -351,8 +351,8 @@ def build_map(
             continue
         batches = [each for each in source.batches if each.header.last_offset >= first_dirty]
         aborted = {n for n, each in enumerate(batches) if aborted_by(each.header, transactions)}
-        found = map_batches(batches, first_dirty, limit, done.latest_offset, aborted, done.offsets)
-        done = found._replace(messages=done.messages + found.messages)
+        result = map_batches(batches, first_dirty, limit, done.latest_offset, aborted, done.offsets)
+        done = result._replace(messages=done.messages + result.messages)
         if done.full:
             return done
         done = done._replace(latest_offset=min(source.end_offset, upper_bound) - 1)
@@ -406,12 +406,12 @@ def clean(
     return Outcome(mapped.latest_offset + 1, mapped, outputs, kept, fates)
 
 
-def are_equal(found: RecordBatch, output: bytes) -> bool:
+def are_equal(result: RecordBatch, output: bytes) -> bool:
     """Return whether a batch equals the oracle's, regardless of the codec's output."""
-    return found.data == output or (found.header.codec_id != 0 and are_alike(found, output))
+    return result.data == output or (result.header.codec_id != 0 and are_alike(result, output))
 
 
-def are_alike(found: RecordBatch, output: bytes, limit: int = DEFAULT_LIMIT) -> bool:
+def are_alike(result: RecordBatch, output: bytes, limit: int = DEFAULT_LIMIT) -> bool:
     """Return whether two batches have equal contents, perhaps in different sizes.
 
     A codec may be better than another, and a batch encoded at length stays so. `limit` is the
@@ -419,7 +419,7 @@ def are_alike(found: RecordBatch, output: bytes, limit: int = DEFAULT_LIMIT) -> 
     """
     other = RecordBatch(output)
     plain = {"crc": 0, "batch_length": 0}
-    return found.data == output or (
-        found.header._replace(**plain) == other.header._replace(**plain)
-        and found.records(limit) == other.records(limit)
+    return result.data == output or (
+        result.header._replace(**plain) == other.header._replace(**plain)
+        and result.records(limit) == other.records(limit)
     )

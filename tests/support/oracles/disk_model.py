@@ -59,10 +59,10 @@ class DiskModel:
             directory.durable[name] = directory.names[name]
 
     def _find(self, path: str) -> FileModel | DirectoryModel | None:
-        found: FileModel | DirectoryModel | None = self.root
+        result: FileModel | DirectoryModel | None = self.root
         for name in filter(None, path.split("/")):
-            found = found.names.get(name) if isinstance(found, DirectoryModel) else None
-        return found
+            result = result.names.get(name) if isinstance(result, DirectoryModel) else None
+        return result
 
     def _place(self, path: str) -> tuple[DirectoryModel, str]:
         above, _, name = path.rpartition("/")

@@ -140,8 +140,8 @@ class TransactionModel:
         client = self.clients[number]
         transactional = client.is_open or not plain
         start = self.log.log_end_offset
-        found = client.producer.send(*batch, transactional=transactional, codec=codec)
-        assert (found.first_offset, found.last_offset) == (start, start + len(batch) - 1)
+        result = client.producer.send(*batch, transactional=transactional, codec=codec)
+        assert (result.first_offset, result.last_offset) == (start, start + len(batch) - 1)
         items = [Item(start + at, *pair) for at, pair in enumerate(batch)]
         if transactional:
             client.pending += items
@@ -218,10 +218,10 @@ class TransactionModel:
         assert stats.end_offset == outcome.end_offset
         assert stats.map_entries == len(outcome.mapped.offsets)
         assert dict(stats.fates) == {name: outcome.fates[name] for name in stats.fates}
-        found = batches_in(self.log)
+        result = batches_in(self.log)
         ends = [RecordBatch(each).header.last_offset for each in outcome.batches]
-        assert [each.header.last_offset for each in found] == ends
-        assert all(map(oracle.are_equal, found, outcome.batches))
+        assert [each.header.last_offset for each in result] == ends
+        assert all(map(oracle.are_equal, result, outcome.batches))
         assert txn_entries(self.log) == outcome.transactions
         self.first_dirty = outcome.end_offset
         below = min(outcome.end_offset, upper_bound)
@@ -333,25 +333,25 @@ class TransactionModel:
         self._check_producers()
 
     def _check_readers_of_committed_data(self) -> None:
-        found = [Item(*each) for each in committed(self.log)]
+        result = [Item(*each) for each in committed(self.log)]
         stable = self.log.last_stable_offset
         start = self.log.log_start_offset
         visible = sorted(item for item in self.decided if start <= item.offset < stable)
-        assert set(found) <= set(visible)
-        assert latest_values(found) == latest_values(visible)
+        assert set(result) <= set(visible)
+        assert latest_values(result) == latest_values(visible)
         last = {item.key: item for item in visible}
-        missing = [item for item in last.values() if item not in found]
+        missing = [item for item in last.values() if item not in result]
         assert all(item.value is None for item in missing), "only tombstones go"
         middle = (start + stable) // 2
         from_middle = [Item(*each) for each in committed(self.log, middle)]
-        assert from_middle == [item for item in found if item.offset >= middle]
+        assert from_middle == [item for item in result if item.offset >= middle]
 
     def _check_readers_of_everything(self) -> None:
         start = self.log.log_start_offset
-        found = [Item(r.offset, r.key, r.value) for _, r in self.log.reader.records(start)]
-        assert found == [item for item in physical(self.log) if item.offset >= start]
+        result = [Item(r.offset, r.key, r.value) for _, r in self.log.reader.records(start)]
+        assert result == [item for item in physical(self.log) if item.offset >= start]
         pending = [item for client in self.clients.values() for item in client.pending]
-        assert set(pending) <= set(found)
+        assert set(pending) <= set(result)
 
     def _check_markers(self) -> None:
         """Data precedes its marker, and is aborted by the index; entries have markers."""

@@ -121,12 +121,12 @@ class VersionModel:
 
     def horizons(self) -> dict[int, int]:
         """Return the delete horizon of each record that has one, by offset."""
-        found = {}
+        result = {}
         for batch in batches_in(self.log):
             horizon = batch.header.delete_horizon_ms
             if horizon is not None and not batch.header.is_control:
-                found |= {record.offset: horizon for record in batch.records()}
-        return found
+                result |= {record.offset: horizon for record in batch.records()}
+        return result
 
     def check(self, horizons: dict[int, int], now_ms: int) -> None:
         """Compare the log with the oracle.

@@ -295,8 +295,8 @@ def read_offsets(
     segment: LogSegment, start: int, max_size: int = 300, **options: object
 ) -> list[int] | None:
     """Return the offsets of the records that a segment's read gives, None for none."""
-    found = segment.read(start, max_size, **options)
-    return None if found is None else offsets_of(found.data)
+    result = segment.read(start, max_size, **options)
+    return None if result is None else offsets_of(result.data)
 
 
 LOG_APPEND_TIME = TimestampType.LOG_APPEND_TIME

@@ -205,19 +205,19 @@ def txn_entries(log: Log) -> list[tuple[int, int, int, int]]:
 
 def aborted_list(log: Log) -> list[tuple[int, int]]:
     """Aborted transactions in a read_committed fetch from the log start."""
-    found: dict[tuple[int, int], None] = {}
+    matches: dict[tuple[int, int], None] = {}
     for segment in log.segments:
         start = max(segment.base_offset, log.log_start_offset)
         result = log.reader.read(start, 1 << 30, isolation=Isolation.READ_COMMITTED)
-        found.update(dict.fromkeys(tuple(each) for each in result.aborted))
-    return list(found)
+        matches.update(dict.fromkeys(tuple(each) for each in result.aborted))
+    return list(matches)
 
 
 def committed(log: Log, start: int | None = None) -> list[tuple[int, bytes | None, bytes | None]]:
     """(offset, key, value) of all records for a read_committed reader."""
     start = log.log_start_offset if start is None else start
-    found = log.reader.records(start, isolation=Isolation.READ_COMMITTED)
-    return [(record.offset, record.key, record.value) for _, record in found]
+    matches = log.reader.records(start, isolation=Isolation.READ_COMMITTED)
+    return [(record.offset, record.key, record.value) for _, record in matches]
 
 
 def closed_size(log: Log) -> int:

@@ -127,7 +127,7 @@ def cleaned_history(
                 broker.roll(TOPIC, number)
         stream.write(broker, 0.8, 1.0)
         if hasty >= 0:
-            stream.hurry(broker)
+            stream.make_due(broker)
     shutil.copytree(after, root / "before")
     cleaned = {}
     with Broker(after, clock=clock) as broker:
@@ -208,7 +208,7 @@ class _Stream:
                     1000 + int(producer), 0, 0, commit=bool(commit)
                 )
 
-    def hurry(self, broker: Broker) -> None:
+    def make_due(self, broker: Broker) -> None:
         """Write keys twice, then one more record into the active segment."""
         now = broker.runtime.clock.now_ms()
         for value in (b"first", b"second"):

@@ -125,11 +125,11 @@ def broker_config_of(case: str) -> BrokerConfig:
 
 def tree(fs: FileSystem, path: str = "/data") -> dict[str, bytes]:
     """Return the contents of all files below a directory by their paths below it."""
-    found = {}
+    result = {}
     for name in fs.list_dir(path):
         if fs.is_dir(f"{path}/{name}"):
             below = tree(fs, f"{path}/{name}")
-            found.update({f"{name}/{inner}": data for inner, data in below.items()})
+            result.update({f"{name}/{inner}": data for inner, data in below.items()})
         else:
-            found[name] = read_bytes(fs, f"{path}/{name}")
-    return found
+            result[name] = read_bytes(fs, f"{path}/{name}")
+    return result

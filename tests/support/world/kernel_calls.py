@@ -43,20 +43,20 @@ def array(data: bytes) -> np.ndarray:
 def scan(data: bytes, *, check_crc: bool = True, rows: int = 200):
     """Status, table of the whole batches, and the position after them."""
     table = np.empty((rows, TABLE_COLUMNS), np.int64)
-    found = Scan(*scan_batches(array(data), len(data), check_crc, 0, INT64_MAX, table))
-    return found.status, table[: found.rows], found.position
+    result = Scan(*scan_batches(array(data), len(data), check_crc, 0, INT64_MAX, table))
+    return result.status, table[: result.rows], result.position
 
 
 def scan_survivors(data: np.ndarray, key_map: KeyMap, rules: Rules, kept_last_offset: int = -1):
     """The result of the scan, and the table of the batches that may stay."""
     table = np.empty((200, TABLE_COLUMNS), np.int64)
     by = rules.for_kernels(0, 0, by_winners=True)
-    found = Scan(
+    result = Scan(
         *ranges.scan_survivors(
             data, len(data), 0, INT64_MAX, kept_last_offset, table, key_map.arrays, by
         )
     )
-    return found, table[: found.rows]
+    return result, table[: result.rows]
 
 
 def unfolded(data: bytes, table: np.ndarray, sections: list[bytes]) -> np.ndarray:

@@ -28,18 +28,18 @@ class Bench(NamedTuple):
         """Run tasks until `predicate` is true, at most a minute, far more than any test needs."""
         assert self.scheduler.wait_until(predicate, timeout_ms=60_000)
 
-    def schedule_told(self, name, action, **times) -> ScheduledTask:
+    def schedule_with_task(self, name, action, **times) -> ScheduledTask:
         """Schedule an action that receives its own task, which a thread may start too early."""
         known = threading.Event()
-        told = []
+        report = []
 
         def run():
             assert known.wait(60)
-            action(*told)
+            action(*report)
 
-        told.append(self.scheduler.schedule(name, run, **times))
+        report.append(self.scheduler.schedule(name, run, **times))
         known.set()
-        return told[0]
+        return report[0]
 
     def let_pass(self, delay_ms: int) -> None:
         """Run tasks until one that is scheduled now for that time has run."""
@@ -57,33 +57,33 @@ class SchedulerSuite:
     # --- tasks ------------------------------------------------------------------------------
 
     def test_a_task_runs_once_and_not_before_its_delay(self, bench):
-        moments = []
+        times_ms = []
         before = bench.clock.monotonic_ns()
         task = bench.scheduler.schedule(
-            "once", lambda: moments.append(bench.clock.monotonic_ns()), delay_ms=15
+            "once", lambda: times_ms.append(bench.clock.monotonic_ns()), delay_ms=15
         )
         assert task.name == "once"
         bench.reach(lambda: task.runs == 1)
         bench.let_pass(20)
-        assert len(moments) == 1
-        assert moments[0] - before >= 15 * MS
+        assert len(times_ms) == 1
+        assert times_ms[0] - before >= 15 * MS
         assert (task.runs, task.failures, task.last_error) == (1, 0, None)
         assert not task.is_running
         assert not task.cancelled
 
     def test_a_periodic_task_runs_at_its_first_delay_and_then_each_period(self, bench):
-        moments = []
+        times_ms = []
         before = bench.clock.monotonic_ns()
         task = bench.scheduler.schedule(
             "tick",
-            lambda: moments.append(bench.clock.monotonic_ns()),
+            lambda: times_ms.append(bench.clock.monotonic_ns()),
             delay_ms=7,
             period_ms=3,
         )
-        bench.reach(lambda: len(moments) >= 6)
+        bench.reach(lambda: len(times_ms) >= 6)
         task.cancel()
-        for number, moment in enumerate(moments):
-            assert moment - before >= (7 + 3 * number) * MS
+        for number, time_ms in enumerate(times_ms):
+            assert time_ms - before >= (7 + 3 * number) * MS
 
     def test_periods_do_not_drift_with_the_length_or_lateness_of_runs(self, bench):
         dues = []
@@ -92,7 +92,7 @@ class SchedulerSuite:
             dues.append(task._due_ns)
             bench.clock.sleep(0.001 * len(dues))
 
-        task = bench.schedule_told("tick", action, delay_ms=1, period_ms=2)
+        task = bench.schedule_with_task("tick", action, delay_ms=1, period_ms=2)
         bench.reach(lambda: len(dues) >= 6)
         task.cancel()
         steps = [(due - dues[0]) / (2 * MS) for due in dues]
@@ -193,7 +193,7 @@ class SchedulerSuite:
                 assert task.is_running
                 task.cancel()
 
-        task = bench.schedule_told("tick", action, delay_ms=1, period_ms=1)
+        task = bench.schedule_with_task("tick", action, delay_ms=1, period_ms=1)
         bench.reach(lambda: task.cancelled and not task.is_running)
         bench.let_pass(5)
         assert (task.runs, task.failures) == (3, 0)
@@ -244,7 +244,7 @@ class SchedulerSuite:
             assert task.is_running
 
         other = bench.scheduler.schedule("other", lambda: None, delay_ms=10_000)
-        task = bench.schedule_told("last", action, delay_ms=1, period_ms=1)
+        task = bench.schedule_with_task("last", action, delay_ms=1, period_ms=1)
         bench.reach(lambda: task.runs == 1)
         assert (task.failures, task.cancelled, other.cancelled) == (0, True, True)
         assert not bench.scheduler.is_started

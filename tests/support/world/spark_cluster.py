@@ -128,12 +128,12 @@ class Cluster:
     def members(self) -> list[int]:
         """Return the processes with the mark."""
         mark = f"{MARK}={self.environ[MARK]}".encode()
-        found = []
+        result = []
         for entry in Path("/proc").glob("[0-9]*"):
             with suppress(OSError):
                 if mark in (entry / "environ").read_bytes().split(b"\0"):
-                    found.append(int(entry.name))
-        return found
+                    result.append(int(entry.name))
+        return result
 
     def _launch(self, name: str, *command: str) -> Path:
         log = self.folder / f"{name}.log"
@@ -153,13 +153,13 @@ class Cluster:
 
     def _wait_for(self, log: Path, pattern: re.Pattern[str], count: int) -> list[str]:
         deadline = time.monotonic() + START_SECONDS_MAX
-        while len(found := pattern.findall(log.read_text(errors="replace"))) < count:
-            gone = [process for process in self._processes if process.poll() is not None]
-            if gone or time.monotonic() > deadline:
+        while len(result := pattern.findall(log.read_text(errors="replace"))) < count:
+            removed = [process for process in self._processes if process.poll() is not None]
+            if removed or time.monotonic() > deadline:
                 logs = "\n".join(each.read_text() for each in sorted(self.folder.glob("*.log")))
                 raise RuntimeError(f"the cluster did not start:\n{logs}")
             time.sleep(0.05)
-        return found
+        return result
 
     def _reap(self) -> None:
         for process in self._processes:

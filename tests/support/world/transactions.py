@@ -99,12 +99,12 @@ class Bench:
 
 def markers(log: Log) -> list[tuple[int, int, int, str, int]]:
     """Return (offset, producer id, epoch, kind, coordinator epoch) of a log's markers."""
-    found = []
+    result = []
     for batch in log.reader.batches(log.log_start_offset):
         marker = end_txn_marker_of(batch)
         if marker is not None:
             header = batch.header
-            found.append(
+            result.append(
                 (
                     header.base_offset,
                     header.producer_id,
@@ -113,7 +113,7 @@ def markers(log: Log) -> list[tuple[int, int, int, str, int]]:
                     marker.coordinator_epoch,
                 )
             )
-    return found
+    return result
 
 
 def stamps(log: Log) -> list[tuple[int, int, int, int, bool]]:

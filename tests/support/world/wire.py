@@ -115,11 +115,11 @@ def versions(api: str, *also: int) -> pytest.MarkDecorator:
 def fetch_of(topic: str, offset: int, partition: int = 0, **fields: Any) -> FetchRequest:
     """Return a request for one partition; the arguments are the request's fields."""
     options = {"max_bytes": 1 << 20, "min_bytes": 1, "max_wait_ms": 0} | fields
-    asked = FetchRequest.FetchPartition(
+    requested = FetchRequest.FetchPartition(
         partition=partition, fetch_offset=offset, partition_max_bytes=1 << 20
     )
     return FetchRequest(
-        topics=[FetchRequest.FetchTopic(topic=topic, partitions=[asked])], **options
+        topics=[FetchRequest.FetchTopic(topic=topic, partitions=[requested])], **options
     )
 
 

@@ -20,15 +20,15 @@ NOBODY = ProducerIdAndEpoch(-1, -1)
 
 def init(client, version=4, transactional_id="x", timeout_ms=1000, known=NOBODY):
     """Return the error, and the producer."""
-    asked = InitProducerIdRequest(
+    request = InitProducerIdRequest(
         transactional_id=transactional_id,
         transaction_timeout_ms=timeout_ms,
         producer_id=known.producer_id,
         producer_epoch=known.producer_epoch,
     )
-    answer = client.ask(asked, version)
-    found = ProducerIdAndEpoch(answer.producer_id, answer.producer_epoch)
-    return name_of(answer.error_code), found
+    answer = client.ask(request, version)
+    result = ProducerIdAndEpoch(answer.producer_id, answer.producer_epoch)
+    return name_of(answer.error_code), result
 
 
 def add(client, producer, *partitions, version=3, transactional_id="x"):
@@ -37,7 +37,7 @@ def add(client, producer, *partitions, version=3, transactional_id="x"):
     for topic, number in partitions:
         topics.setdefault(topic, []).append(number)
     of_topic = AddPartitionsToTxnRequest.AddPartitionsToTxnTopic
-    asked = AddPartitionsToTxnRequest(
+    request = AddPartitionsToTxnRequest(
         v3_and_below_transactional_id=transactional_id,
         v3_and_below_producer_id=producer.producer_id,
         v3_and_below_producer_epoch=producer.producer_epoch,
@@ -45,7 +45,7 @@ def add(client, producer, *partitions, version=3, transactional_id="x"):
     )
     return [
         name_of(each.partition_error_code)
-        for topic in client.ask(asked, version).results_by_topic_v3_and_below
+        for topic in client.ask(request, version).results_by_topic_v3_and_below
         for each in topic.results_by_partition
     ]
 
@@ -69,14 +69,14 @@ def produced(
         is_transactional=is_transactional,
     )
     data = ProduceRequest.PartitionProduceData(index=partition, records=batch)
-    asked = ProduceRequest(
+    request = ProduceRequest(
         transactional_id=transactional_id,
         acks=-1,
         timeout_ms=1000,
         topic_data=[ProduceRequest.TopicProduceData(name="t", partition_data=[data])],
     )
-    ((found,),) = [topic.partition_responses for topic in client.ask(asked, version).responses]
-    return found
+    ((result,),) = [topic.partition_responses for topic in client.ask(request, version).responses]
+    return result
 
 
 def produce(client, producer):
@@ -84,23 +84,23 @@ def produce(client, producer):
 
 
 def end(client, producer, *, commit=True, version=3, transactional_id="x"):
-    asked = EndTxnRequest(
+    request = EndTxnRequest(
         transactional_id=transactional_id,
         producer_id=producer.producer_id,
         producer_epoch=producer.producer_epoch,
         committed=commit,
     )
-    return name_of(client.ask(asked, version).error_code)
+    return name_of(client.ask(request, version).error_code)
 
 
 def add_offsets(client, producer, version=3, group="g"):
-    asked = AddOffsetsToTxnRequest(
+    request = AddOffsetsToTxnRequest(
         transactional_id="x",
         producer_id=producer.producer_id,
         producer_epoch=producer.producer_epoch,
         group_id=group,
     )
-    return name_of(client.ask(asked, version).error_code)
+    return name_of(client.ask(request, version).error_code)
 
 
 def commit_offsets(client, producer, *rows, version=3, **fields):
@@ -114,7 +114,7 @@ def commit_offsets(client, producer, *rows, version=3, **fields):
         )
         for topic, number, offset, text in rows
     ]
-    asked = TxnOffsetCommitRequest(
+    request = TxnOffsetCommitRequest(
         transactional_id="x",
         group_id="g",
         producer_id=producer.producer_id,
@@ -122,7 +122,7 @@ def commit_offsets(client, producer, *rows, version=3, **fields):
         topics=topics,
         **fields,
     )
-    answer = client.ask(asked, version)
+    answer = client.ask(request, version)
     return [name_of(each.error_code) for topic in answer.topics for each in topic.partitions]
 
 
@@ -132,9 +132,9 @@ def fetch_offsets(client, *partitions, group="g", require_stable=True, version=7
         OffsetFetchRequest.OffsetFetchRequestTopic(name=topic, partition_indexes=[number])
         for topic, number in partitions
     ]
-    asked = OffsetFetchRequest(group_id=group, topics=topics, require_stable=require_stable)
+    request = OffsetFetchRequest(group_id=group, topics=topics, require_stable=require_stable)
     return [
         (name_of(each.error_code), each.committed_offset)
-        for topic in client.ask(asked, version).topics
+        for topic in client.ask(request, version).topics
         for each in topic.partitions
     ]

@@ -92,5 +92,5 @@ def run_commands(
         timeout=seconds,
     )
     assert done.returncode == 0, done.stderr
-    told = json.loads(done.stdout)
-    return Ran([code for code, _ in told], [out for _, out in told], done.stderr)
+    report = json.loads(done.stdout)
+    return Ran([code for code, _ in report], [out for _, out in report], done.stderr)

@@ -430,7 +430,9 @@ def test_a_broken_invariant_or_a_crash_goes_to_the_hook_for_threads(scheduler, m
         if task.runs == 0:
             raise error
 
-    task = Bench(scheduler, SystemClock()).schedule_told("broken", action, delay_ms=1, period_ms=1)
+    task = Bench(scheduler, SystemClock()).schedule_with_task(
+        "broken", action, delay_ms=1, period_ms=1
+    )
     assert scheduler.wait_until(lambda: task.runs >= 3, timeout_ms=60_000)
     assert (task.failures, task.last_error) == (1, error)
     (arguments,) = hooked

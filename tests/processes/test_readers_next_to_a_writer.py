@@ -61,7 +61,7 @@ def call(directories: tuple[str, ...], line: str) -> tuple[int, str, str]:
     return result.exit_code, result.stdout, result.stderr
 
 
-def run_beside(
+def run_next_to_writer(
     worker: Worker,
     ledger: Ledger,
     rng: random.Random,
@@ -102,7 +102,7 @@ def run(
     with working(nursery, ledger, life) as worker:
         while worker.told < 100:
             worker.listen(10)
-        tally, failures = run_beside(worker, ledger, random.Random(seed), is_over)
+        tally, failures = run_next_to_writer(worker, ledger, random.Random(seed), is_over)
     ledger.verify(background=True)
     return tally + ledger.tally, failures
 
