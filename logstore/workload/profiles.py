@@ -1,4 +1,4 @@
-"""Profiles: how much comes in each part of a time, once or again and again. NumPy only."""
+"""Profiles: relative arrival rates over time, once or periodically. NumPy only."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
 
 MONDAY_MS = 4 * DAY_MS
-"""Midnight, UTC, of a Monday: where profiles that begin again begin."""
+"""Midnight UTC of a Monday, where periodic profiles begin."""
 
 
 @lru_cache(maxsize=16)
 def profile_curve(time: Time) -> tuple[Floats, Floats]:
-    """Return moments, in ms after the start, and how many even days' worth has come by each.
+    """Return times in ms after the start, and the amount that has arrived by each.
 
-    The first is the start and the last the end; between two of them the rate stays the same. At a
-    rate that does not vary a day's worth comes in a day; a profile shifts it, and one that begins
-    again may give a part of its length more or less than that.
+    The amounts are in days at the mean rate. The times run from the start to the end; the rate is
+    constant between two of them. If a periodic profile is cut off, its total can differ from the
+    number of days.
     """
     weights = np.asarray(time.profile, np.float64)
     weights = weights / weights.mean()
@@ -43,5 +43,5 @@ def profile_curve(time: Time) -> tuple[Floats, Floats]:
 
 
 def even_days(time: Time) -> float:
-    """Return how many days at the mean rate bring as much as all of a time does."""
+    """Return the number of days at the mean rate that yield the same amount."""
     return float(profile_curve(time)[1][-1]) if time.profile else time.days

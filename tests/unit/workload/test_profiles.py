@@ -42,7 +42,7 @@ def test_records_come_as_the_profile_says():
 @pytest.mark.parametrize(
     ("time", "told"),
     (
-        ("profile_days = 7", "time.profile_days 7 needs a time.profile"),
+        ("profile_days = 7", "time.profile_days 7 needs time.profile"),
         ("days = 36_500, profile = [1, 2], profile_days = 0.01", "time.profile has 7300000 parts"),
     ),
 )
