@@ -12,7 +12,7 @@ import numpy as np
 from logstore.manager.topics import Topic
 from logstore.runtime import Runtime
 from logstore.spark.datasource.commit import WriteJob
-from logstore.spark.generation.log_files import MadePartition, write_partitions
+from logstore.spark.generation.log_files import GeneratedPartition, write_partitions
 from logstore.storage.checkpoint.topic_id import PARTITION_METADATA
 from logstore.workload.blocks import MALFORMED_VERSION, NO_VERSION, Block, block_of
 from logstore.workload.parcels import PARCEL_BYTES, Parcel, parcels_of
@@ -38,7 +38,9 @@ def all_parcels(spec: Spec, parcel_bytes: int = PARCEL_BYTES) -> list[Parcel]:
     return sorted(made, key=lambda each: (each.partition, each.block, each.part))
 
 
-def make_topic(spec: Spec, path: Path, parcel_bytes: int = PARCEL_BYTES) -> list[MadePartition]:
+def make_topic(
+    spec: Spec, path: Path, parcel_bytes: int = PARCEL_BYTES
+) -> list[GeneratedPartition]:
     """Write a workload's topic into a data directory."""
     job = WriteJob.begin(str(path), [spec.topic], overwrite=False)
     made = list(write_partitions(spec, iter(all_parcels(spec, parcel_bytes)), job.task_dir()))

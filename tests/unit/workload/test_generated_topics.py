@@ -15,7 +15,7 @@ from logstore import Broker
 from logstore.errors import InvalidTimestampError
 from logstore.inspect.check import Checker
 from logstore.runtime import DiskFileSystem, Runtime, VirtualClock, random_source
-from logstore.spark.datasource.commit import new_log
+from logstore.spark.datasource.commit import create_log
 from logstore.storage.checkpoint.topic_id import read_partition_metadata
 from logstore.storage.producers.snapshot import SnapshotFiles
 from logstore.types import TopicPartition, decode_topic_id
@@ -162,7 +162,7 @@ def test_a_broker_would_have_written_the_same_files(tmp_path, producers, configs
         rng = random_source(spec.seed * spec.partitions + number)
         runtime = Runtime(clock, DiskFileSystem(clock), rng)
         tp = TopicPartition(spec.topic, number)
-        log = new_log(runtime, f"{tmp_path}/again/{tp}", tp, spec.topic_configs)
+        log = create_log(runtime, f"{tmp_path}/again/{tp}", tp, spec.topic_configs)
         entries = [
             entry
             for parcel in all_parcels(spec)
