@@ -161,7 +161,7 @@ class Block:
         return Ragged(whole[taken], _ends(sizes))
 
 
-def block_of(
+def build_block(
     spec: Spec,
     number: int,
     recorded: Recorded | None = None,
@@ -196,22 +196,22 @@ def block_of(
     events = np.arange(first, first + count, dtype=np.int64)
     if recorded is None:
         followers = _followers(spec, number, count)
-        numbers, tombstone = _changes(spec, number, events, followers, population)
-        arrival, lags = draws.arrival_ms(spec, number, events), _lags(spec, number, count)
-        moments = None
+        numbers, tombstone = _draw_changes(spec, number, events, followers, population)
+        arrival, lags = draws.arrival_ms(spec, number, events), _draw_lags(spec, number, count)
+        arrivals_ms = None
     else:
         followers = np.zeros(0, dtype=np.int64)
-        numbers, tombstone = _recorded_changes(spec, number, events, recorded)
-        moments = recorded.arrivals(events)
-        arrival, lags = spec.time.start_ms + moments, recorded.lag_ms[recorded.rows(events)]
+        numbers, tombstone = _replay_changes(spec, number, events, recorded)
+        arrivals_ms = recorded.arrivals(events)
+        arrival, lags = spec.time.start_ms + arrivals_ms, recorded.lag_ms[recorded.rows(events)]
     if population is None:
         keys = draws.key_bytes(spec, numbers)
         partition = draws.partitions_of(keys, spec.partitions)
     else:
         keys = np.empty((count, 0), np.uint8)
         partition = population.partitions(numbers)
-    version, form = _versions(spec, number, events)
-    sent = _sent(spec, number, partition, followers, moments)
+    version, form = _draw_versions(spec, number, events)
+    sent = _send(spec, number, partition, followers, arrivals_ms)
     order = sent.order
     sizes = np.where(tombstone, 0, draws.value_sizes(spec, number, count))[order]
     ends = _ends(sizes)
@@ -239,7 +239,7 @@ def block_of(
     )
 
 
-def rest_of(block: Block, after_ms: int, partitions: int) -> Block:
+def repartition_block(block: Block, after_ms: int, partitions: int) -> Block:
     """Return the records of a block that are sent after a time, repartitioned.
 
     Partitions may be added to a topic while a producer fills a batch. Its records are then split
@@ -284,11 +284,11 @@ def rest_of(block: Block, after_ms: int, partitions: int) -> Block:
         transaction=transaction,
         aborted=block.aborted[rows],
         batch=block.number * BLOCK_RECORDS + np.cumsum(begins) - 1,
-        markers=_markers_of_rest(block, rows, sequence, partition, sent),
+        markers=_remaining_markers(block, rows, sequence, partition, sent),
     )
 
 
-def _markers_of_rest(
+def _remaining_markers(
     block: Block, rows: Ints, sequence: Ints, partition: NDArray[np.int32], sent: Ints
 ) -> Markers:
     """Return the end markers of the unfinished transactions, in the order of writing."""
@@ -297,10 +297,10 @@ def _markers_of_rest(
     last = np.full(len(names), -1, dtype=np.int64)
     np.maximum.at(last, number, inside)
     before = last[np.searchsorted(names, block.transaction[sent])]
-    found = np.concatenate(
+    ends = np.concatenate(
         (last[number] * INT32_SPAN + partition[inside], before * INT32_SPAN + block.partition[sent])
     )
-    row, where = np.divmod(np.unique(found), INT32_SPAN)
+    row, where = np.divmod(np.unique(ends), INT32_SPAN)
     return Markers(
         after=sequence[row],
         partition=where.astype(np.int32),
@@ -311,7 +311,7 @@ def _markers_of_rest(
     )
 
 
-def _changes(
+def _draw_changes(
     spec: Spec, block: int, events: Ints, followers: Ints, population: Population | None
 ) -> tuple[Ints, Bools]:
     """Return the key number of each event, and whether the event deletes the key."""
@@ -324,7 +324,7 @@ def _changes(
         deletes = np.zeros(len(events), dtype=np.bool_)
         deletes[followers] = True
     else:
-        deletes = _deletes_drawn(spec, block, len(events))
+        deletes = _draw_deletes(spec, block, len(events))
     if spec.deletes.on_expiry:
         start = draws.hot_set_start(spec, events)
         leaves = start > draws.hot_set_start(spec, events - 1)
@@ -334,19 +334,17 @@ def _changes(
     return numbers, deletes
 
 
-def _recorded_changes(
-    spec: Spec, block: int, events: Ints, recorded: Recorded
-) -> tuple[Ints, Bools]:
-    """Return the same as `_changes`; columns that were not recorded are drawn."""
+def _replay_changes(spec: Spec, block: int, events: Ints, recorded: Recorded) -> tuple[Ints, Bools]:
+    """Return the same as `_draw_changes`; columns that were not recorded are drawn."""
     rows = recorded.rows(events)
     key, deletes = recorded.key, recorded.tombstone
     return (
         draws.key_numbers(spec, block, events) if key is None else key[rows],
-        _deletes_drawn(spec, block, len(events)) if deletes is None else deletes[rows],
+        _draw_deletes(spec, block, len(events)) if deletes is None else deletes[rows],
     )
 
 
-def _deletes_drawn(spec: Spec, block: int, count: int) -> Bools:
+def _draw_deletes(spec: Spec, block: int, count: int) -> Bools:
     return Stream(spec.seed, block, draws.DELETES).chance(spec.deletes.share, count)
 
 
@@ -358,20 +356,20 @@ def _followers(spec: Spec, block: int, count: int) -> Ints:
     """
     if not spec.deletes.with_event:
         return np.zeros(0, dtype=np.int64)
-    drawn = _deletes_drawn(spec, block, count)
-    place = np.arange(count)
+    drawn = _draw_deletes(spec, block, count)
+    index = np.arange(count)
     begins = drawn & ~np.append(False, drawn[:-1])
-    rank = place - np.maximum.accumulate(np.where(begins, place, 0))
+    rank = index - np.maximum.accumulate(np.where(begins, index, 0))
     return np.flatnonzero(drawn[:-1] & (rank[:-1] % 2 == 0)) + 1
 
 
-def _lags(spec: Spec, block: int, count: int) -> Ints:
+def _draw_lags(spec: Spec, block: int, count: int) -> Ints:
     stream = Stream(spec.seed, block, draws.LATENESS)
     late = stream.chance(spec.time.late_share, count)
     return np.where(late, 1 + stream.below(spec.time.late_ms, count), 0)
 
 
-def _versions(spec: Spec, block: int, events: Ints) -> tuple[Ints, NDArray[np.uint8]]:
+def _draw_versions(spec: Spec, block: int, events: Ints) -> tuple[Ints, NDArray[np.uint8]]:
     """Return each event's version (at least `first` unless late) and the form of its header."""
     versions, count = spec.versions, len(events)
     if not versions.header:
@@ -389,7 +387,7 @@ def _versions(spec: Spec, block: int, events: Ints) -> tuple[Ints, NDArray[np.ui
     return version, form
 
 
-class _Sent(NamedTuple):
+class _Sending(NamedTuple):
     """How a block's events are sent: columns by event, and the order of arrival."""
 
     producer: NDArray[np.int32]
@@ -400,13 +398,13 @@ class _Sent(NamedTuple):
     order: Ints  # events in order of arrival
 
 
-def _sent(
+def _send(
     spec: Spec,
     block: int,
     partition: NDArray[np.int32],
     followers: Ints,
-    moments: Ints | None,
-) -> _Sent:
+    arrivals_ms: Ints | None,
+) -> _Sending:
     count = len(partition)
     producers = spec.producers
     producer = Stream(spec.seed, block, draws.PRODUCERS).below(producers.count, count)
@@ -421,8 +419,8 @@ def _sent(
     cut = np.searchsorted(np.cumsum(sizes), rank, side="right")
     begins = np.ones(count, dtype=np.bool_)
     begins[1:] = (parcel[by_parcel][1:] != parcel[by_parcel][:-1]) | (cut[1:] != cut[:-1])
-    if moments is not None:
-        begins[1:] |= np.diff(moments[by_parcel]) != 0
+    if arrivals_ms is not None:
+        begins[1:] |= np.diff(arrivals_ms[by_parcel]) != 0
     ends = np.append(np.flatnonzero(begins)[1:], count) - 1
     flush = np.empty(count, dtype=np.int64)
     flush[by_parcel] = by_parcel[ends][np.cumsum(begins) - 1]
@@ -431,7 +429,7 @@ def _sent(
     batch[order] = np.cumsum(np.append(True, flush[order][1:] != flush[order][:-1])) - 1
     aborts = Stream(spec.seed, block, draws.TRANSACTIONS).chance(producers.abort_share, count)
     aborted = (transaction >= 0) & aborts[transaction]
-    return _Sent(producer.astype(np.int32), transaction, aborted, batch, flush, order)
+    return _Sending(producer.astype(np.int32), transaction, aborted, batch, flush, order)
 
 
 def _transactions(spec: Spec, producer: Ints) -> Ints:
@@ -452,7 +450,7 @@ def _transactions(spec: Spec, producer: Ints) -> Ints:
 
 
 def _markers(
-    sent: _Sent,
+    sent: _Sending,
     sequence: Ints,
     partition: NDArray[np.int32],
     appended: Ints,

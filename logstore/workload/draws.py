@@ -138,48 +138,48 @@ def _dictionary() -> Bytes:
 def arrival_ms(spec: specs.Spec, block: int, events: Ints) -> Ints:
     """Return the arrival time of each event of a block, in ms since the epoch; never decreases."""
     time, span = spec.time, spec.time.days * DAY_MS
-    places: Floats = events.astype(np.float64)
+    positions: Floats = events.astype(np.float64)
     if time.arrival == specs.POISSON:
-        places = _by_chance(spec, block, events)
-    even = places * (span / spec.records)
+        positions = _poisson_positions(spec, block, events)
+    even = positions * (span / spec.records)
     if time.profile:
-        even = _by_profile(time, even / span)
+        even = _apply_profile(time, even / span)
     # Slowing down time at noon puts more events there; the derivative stays positive.
     day = 2.0 * np.pi / DAY_MS
     phase = day * (time.start_ms % DAY_MS)
     swing = time.daily_swing / day
     warped = even + swing * (np.sin(day * even + phase) - np.sin(phase))
     if time.burst_share:
-        warped = _in_bursts(time, warped)
+        warped = _apply_bursts(time, warped)
     arrivals: Ints = time.start_ms + np.floor(warped).astype(np.int64)
     return arrivals
 
 
-def _by_chance(spec: specs.Spec, block: int, events: Ints) -> Floats:
+def _poisson_positions(spec: specs.Spec, block: int, events: Ints) -> Floats:
     """Return positions of the block's events from a Poisson process conditioned on their count."""
     drawn = np.sort(Stream(spec.seed, block, ARRIVALS).uniform(len(events)))
-    places: Floats = events[0] + drawn * len(events)
-    return places
+    positions: Floats = events[0] + drawn * len(events)
+    return positions
 
 
-def _by_profile(time: specs.Time, shares: Floats) -> Floats:
+def _apply_profile(time: specs.Time, shares: Floats) -> Floats:
     """Return when each share of all events has arrived, in ms after the start."""
-    moments, reached = profile_curve(time)
+    times, reached = profile_curve(time)
     if not reached[-1]:  # the profile is zero in the whole time span
-        reached = moments
-    found: Floats = np.interp(shares * reached[-1], reached, moments)
-    return found
+        reached = times
+    arrivals: Floats = np.interp(shares * reached[-1], reached, times)
+    return arrivals
 
 
-def _in_bursts(time: specs.Time, moments: Floats) -> Floats:
+def _apply_bursts(time: specs.Time, times: Floats) -> Floats:
     """Return the times with the first ones of each period compressed into a burst."""
     period, burst, share = time.burst_every_ms, time.burst_ms, time.burst_share
-    number, place = np.divmod(moments, period)
-    place /= period
-    quiet = (place - share) / max(1.0 - share, 1e-12)
-    crowded = np.where(place < share, place / share * burst, burst + quiet * (period - burst))
-    moved: Floats = number * period + crowded
-    return moved
+    number, position = np.divmod(times, period)
+    position /= period
+    quiet = (position - share) / max(1.0 - share, 1e-12)
+    crowded = np.where(position < share, position / share * burst, burst + quiet * (period - burst))
+    shifted: Floats = number * period + crowded
+    return shifted
 
 
 def key_bytes(spec: specs.Spec, numbers: Ints) -> Bytes:
@@ -195,7 +195,7 @@ def key_bytes(spec: specs.Spec, numbers: Ints) -> Bytes:
     return keys
 
 
-def numbers_of(spec: specs.Spec, keys: Bytes) -> Ints:
+def parse_key_numbers(spec: specs.Spec, keys: Bytes) -> Ints:
     """Return the numbers of keys, (n,); the inverse of `key_bytes`."""
     digits = keys[:, len(spec.keys.prefix.encode()) :].astype(np.int64) - ord("0")
     numbers: Ints = digits @ 10 ** np.arange(digits.shape[1] - 1, -1, -1, dtype=np.int64)

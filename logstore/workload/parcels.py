@@ -23,7 +23,7 @@ from logstore.workload.blocks import (
     MALFORMED_VERSION,
     VERSION,
     Block,
-    block_of,
+    build_block,
 )
 from logstore.workload.spec import Spec
 
@@ -63,7 +63,7 @@ class Parcel(NamedTuple):
     batches: bytes
 
 
-def parcels_of(spec: Spec, number: int, parcel_bytes: int = PARCEL_BYTES) -> Iterator[Parcel]:
+def build_parcels(spec: Spec, number: int, parcel_bytes: int = PARCEL_BYTES) -> Iterator[Parcel]:
     """Yield the parcels of a block, in order within each partition.
 
     Parameters
@@ -78,17 +78,17 @@ def parcels_of(spec: Spec, number: int, parcel_bytes: int = PARCEL_BYTES) -> Ite
     InvalidTimestampError, MessageSizeTooLargeError
         The topic's configuration refuses a batch.
     """
-    return parcels_of_block(spec, block_of(spec, number), parcel_bytes)
+    return pack_block(spec, build_block(spec, number), parcel_bytes)
 
 
-def parcels_of_block(
+def pack_block(
     spec: Spec,
     block: Block,
     parcel_bytes: int = PARCEL_BYTES,
     *,
     keys: BytesColumn | None = None,
 ) -> Iterator[Parcel]:
-    """Yield the parcels of a generated block; see `parcels_of`.
+    """Yield the parcels of a generated block; see `build_parcels`.
 
     Parameters
     ----------
@@ -106,8 +106,8 @@ def parcels_of_block(
 def _partitions(spec: Spec, block: Block) -> list[int]:
     if block.number == 0:
         return list(range(spec.partitions))
-    found: list[int] = np.unique(block.partition).tolist()
-    return found
+    partitions: list[int] = np.unique(block.partition).tolist()
+    return partitions
 
 
 class _Draft:
@@ -214,8 +214,8 @@ def version_headers(name: str, block: Block) -> BytesColumn:
         size = len(before) + value_size
         encoded = np.empty((len(rows), size), np.uint8)
         encoded[:, : len(before)] = before
-        places = versions.ends[rows][:, None] + np.arange(value_size)
-        encoded[:, len(before) :] = versions.data[places]
+        positions = versions.ends[rows][:, None] + np.arange(value_size)
+        encoded[:, len(before) :] = versions.data[positions]
         pieces.append(encoded.reshape(-1))
         starts[rows] = used + size * np.arange(len(rows))
         sizes[rows] = size

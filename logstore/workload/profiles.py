@@ -32,14 +32,14 @@ def profile_curve(time: Time) -> tuple[Floats, Floats]:
     weights = weights / weights.mean()
     span = time.days * DAY_MS
     if not time.profile_days:
-        moments = np.linspace(0.0, span, len(weights) + 1)
-        return moments, np.append(0.0, np.cumsum(weights)) * (time.days / len(weights))
+        times = np.linspace(0.0, span, len(weights) + 1)
+        return times, np.append(0.0, np.cumsum(weights)) * (time.days / len(weights))
     part = time.profile_days * DAY_MS / len(weights)
     first, phase = divmod((time.start_ms - MONDAY_MS) % (time.profile_days * DAY_MS), part)
     edges = np.arange(1, int(np.ceil((span + phase) / part))) * part - phase
-    moments = np.concatenate(([0.0], edges, [span]))
-    rates = weights[(int(first) + np.arange(len(moments) - 1)) % len(weights)]
-    return moments, np.append(0.0, np.cumsum(np.diff(moments) * rates)) / DAY_MS
+    times = np.concatenate(([0.0], edges, [span]))
+    rates = weights[(int(first) + np.arange(len(times) - 1)) % len(weights)]
+    return times, np.append(0.0, np.cumsum(np.diff(times) * rates)) / DAY_MS
 
 
 def even_days(time: Time) -> float:

@@ -20,7 +20,14 @@ from logstore.names import validate_topic_name
 from logstore.record.layout import HEADER_SIZE
 from logstore.types import DAY_MS
 from logstore.workload.presets import PRESETS
-from logstore.workload.tables import Allowed, dotted, laid_over, read_table, read_toml, setting
+from logstore.workload.tables import (
+    Allowed,
+    flatten_configs,
+    merge_tables,
+    read_table,
+    read_toml,
+    setting,
+)
 
 BLOCK_RECORDS = 65_536
 """Records of a block, the unit of generation; part of the meaning of a seed."""
@@ -157,10 +164,10 @@ class Time:
     @property
     def start_ms(self) -> int:
         """Start in milliseconds since the epoch; a time without a zone is in UTC."""
-        moment = datetime.fromisoformat(self.start)
-        if moment.tzinfo is None:
-            moment = moment.replace(tzinfo=UTC)
-        since = moment - datetime(1970, 1, 1, tzinfo=UTC)
+        start = datetime.fromisoformat(self.start)
+        if start.tzinfo is None:
+            start = start.replace(tzinfo=UTC)
+        since = start - datetime(1970, 1, 1, tzinfo=UTC)
         return (since.days * DAY_MS) + since.seconds * 1000 + since.microseconds // 1000
 
 
@@ -434,13 +441,15 @@ def from_mapping(tree: Mapping[str, Any], *, must_compact: bool = True) -> Spec:
                 f"unknown preset {name!r}; presets are {', '.join(PRESETS)}"
                 f"{and_nearest(str(name), PRESETS)}"
             )
-        values = laid_over(PRESETS[name], values)
+        values = merge_tables(PRESETS[name], values)
     values = {
         name: read_table(TABLES[name], value, f"{name}.") if name in TABLES else value
         for name, value in values.items()
     }
     _refuse_ineffective(tree, values)
-    values["configs"], _ = altered_overrides(DEFAULT_CONFIGS, dotted(values.get("configs", {})), ())
+    values["configs"], _ = altered_overrides(
+        DEFAULT_CONFIGS, flatten_configs(values.get("configs", {})), ()
+    )
     if must_compact:
         _check_compacts(values["configs"])
     return read_table(Spec, values, "", also=("preset",), ready=(*TABLES, "configs"))

@@ -159,20 +159,22 @@ def _checked(
     return value
 
 
-def dotted(table: object, name: str = "configs") -> dict[str, object]:
-    """Return a table of dotted configuration keys, which may be quoted or nested tables."""
+def flatten_configs(table: object, name: str = "configs") -> dict[str, object]:
+    """Flatten a table of dotted configuration keys, which may be quoted or nested tables."""
     if not isinstance(table, Mapping):
         raise InvalidConfigurationError(f"{name} must be a table, not {table!r}")
-    found: dict[str, object] = {}
+    configs: dict[str, object] = {}
     for word, value in table.items():
         if isinstance(value, Mapping):  # TOML parses an unquoted segment.bytes as a table
-            found |= {f"{word}.{below}": each for below, each in dotted(value, name).items()}
+            configs |= {
+                f"{word}.{below}": each for below, each in flatten_configs(value, name).items()
+            }
         else:
-            found[word] = value
-    return found
+            configs[word] = value
+    return configs
 
 
-def laid_over(base: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
+def merge_tables(base: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
     """Return a tree of tables with the values of another one merged in."""
     merged = dict(base)
     for name, value in values.items():

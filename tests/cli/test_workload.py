@@ -6,7 +6,7 @@ import os
 import pytest
 
 from logstore.errors import InvalidConfigurationError
-from logstore.spark.commands.generate import spec_of
+from logstore.spark.commands.generate import load_spec
 from logstore.spark.commands.workload import (
     SparkOptions,
     default_heap,
@@ -34,11 +34,11 @@ def test_the_command_is_listed_with_its_help(run):
 def test_a_workload_is_a_file_or_a_preset_with_values_laid_over_it(tmp_path):
     file = tmp_path / "own.toml"
     file.write_text('topic = "own"\nrecords = 5\n[keys]\ncount = 3\n')
-    spec = spec_of(str(file), ("keys.count=4", "seed = 9", "keys.prefix=k-", "records=7"))
+    spec = load_spec(str(file), ("keys.count=4", "seed = 9", "keys.prefix=k-", "records=7"))
     assert (spec.topic, spec.records, spec.seed) == ("own", 7, 9)
     assert (spec.keys.count, spec.keys.prefix) == (4, "k-")
-    assert spec_of("cdc-table", ()).topic == "cdc-table"
-    spec = spec_of("cdc-table", ("configs.segment.bytes=10000000",))
+    assert load_spec("cdc-table", ()).topic == "cdc-table"
+    spec = load_spec("cdc-table", ("configs.segment.bytes=10000000",))
     assert spec.configs["segment.bytes"] == "10000000"
 
 

@@ -307,7 +307,7 @@ def test_only_where_age_alone_moved_the_log_start_retention_is_judged(
     assert verdict.unproven == unproven
     assert [note.split(":")[0] for note in verdict.notes] == [
         "never cleaned, expected to be unchanged",
-        "the log start moved, so that what lies below is only counted",
+        "the log start moved, records below it are only counted",
     ]
     asked.clear()
     verdict = verify_directories(None, *dirs)

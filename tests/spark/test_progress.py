@@ -91,7 +91,7 @@ def test_a_command_shows_the_projects_bar_and_not_sparks(spark, monkeypatch):
     )
     monkeypatch.setattr(f"{sessions}.stop_session", lambda session: None)
     monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
-    monkeypatch.setattr(SparkProgress, "look", lambda self: looks.append(self._name))
+    monkeypatch.setattr(SparkProgress, "refresh", lambda self: looks.append(self._name))
     monkeypatch.setattr(progress_module, "PERIOD_S", 0.001)
     with SparkOptions(None, "1g").session("generate t") as session:
         assert session.range(3).count() == 3

@@ -54,7 +54,7 @@ def spec_options(function: _F) -> _F:
     "--parquet",
     metavar="DIR",
     help="Directory for the rows as Parquet, in the columns of Spark's Kafka source. "
-    "Default: DATA_DIR.parquet/TOPIC.",
+    "[default: DATA_DIR.parquet/TOPIC]",
 )
 @click.option("--no-parquet", is_flag=True, help="Generate the topic only.")
 @click.option("--overwrite", is_flag=True, help="Replace an existing topic and its Parquet files.")
@@ -62,7 +62,7 @@ def spec_options(function: _F) -> _F:
     "--splits",
     type=click.IntRange(min=1),
     metavar="N",
-    help="Tasks that generate records; does not affect the output. Default: 4 a core.",
+    help="Tasks that generate records; does not affect the output. [default: 4 a core]",
 )
 @config_option("Topic configuration, stored with the topic; repeatable.")
 @spark_options
@@ -88,7 +88,7 @@ def generate(
     """
     if parquet is not None and no_parquet:
         raise click.UsageError("--parquet and --no-parquet are mutually exclusive")
-    chosen = spec_of(spec, values)
+    chosen = load_spec(spec, values)
     data_dir = _data_dir(settings)
     overrides = topic_overrides(configs)
     with SparkOptions(master, driver_memory).session(f"generate {chosen.topic}") as spark:
@@ -119,7 +119,7 @@ def _data_dir(settings: Settings) -> str:
     return directories[0]
 
 
-def spec_of(name: str, values: Sequence[str]) -> Spec:
+def load_spec(name: str, values: Sequence[str]) -> Spec:
     """Return the workload of a file or preset, with the overrides of --set.
 
     Raises

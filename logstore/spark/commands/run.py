@@ -12,7 +12,7 @@ import click
 
 from logstore.cli.options import Settings, command
 from logstore.cli.show.output import emit, emit_json, format_count, format_size, plural
-from logstore.spark.commands.generate import print_stages, spec_of, spec_options
+from logstore.spark.commands.generate import load_spec, print_stages, spec_options
 from logstore.spark.commands.verify import STRATEGIES, print_verdict
 from logstore.spark.commands.workload import SparkOptions, spark_options
 
@@ -31,19 +31,19 @@ if TYPE_CHECKING:
 @click.option(
     "--strategy",
     type=click.Choice(STRATEGIES),
-    help="Compaction strategy of the topic. Default: the workload's own.",
+    help="Compaction strategy of the topic. [default: the workload's own]",
 )
 @click.option(
     "--threads",
     type=click.IntRange(min=1),
     metavar="N",
-    help="Partitions to clean concurrently. Default: the number of cores.",
+    help="Partitions to clean concurrently. [default: the number of cores]",
 )
 @click.option(
     "--out",
     metavar="DIR",
     help="Keep the output in DIR/before, DIR/before.parquet/TOPIC and DIR/after. "
-    "Default: a temporary directory that is removed afterwards.",
+    "[default: a temporary directory that is removed afterwards]",
 )
 @spark_options
 def run(
@@ -60,7 +60,7 @@ def run(
 
     SPEC is a TOML file or the name of a preset. The exit code is 1 if there are violations.
     """
-    chosen = spec_of(spec, values)
+    chosen = load_spec(spec, values)
     options = SparkOptions(master, driver_memory)
     with _directory(out) as directory, options.session(f"run {chosen.topic}") as spark:
         from logstore.spark.commands.pipeline import run_pipeline

@@ -48,26 +48,26 @@ ENCODINGS = TOPIC_KEYS["logstore.compaction.strategy.header.encoding"].values
 @click.option(
     "--strategy",
     type=click.Choice(STRATEGIES),
-    help="Strategy that selects the survivors. Default: each topic's compaction.strategy.",
+    help="Strategy that selects the survivors. [default: each topic's compaction.strategy]",
 )
 @click.option(
     "--header",
     metavar="NAME",
-    help="Name of the version header. Default: each topic's compaction.strategy.header.",
+    help="Name of the version header. [default: each topic's compaction.strategy.header]",
 )
 @click.option(
     "--encoding",
     type=click.Choice(ENCODINGS),
-    help="Encoding of the version header. Default: each topic's configuration.",
+    help="Encoding of the version header. [default: each topic's configuration]",
 )
-@click.option("--topic", metavar="TOPIC", help="Verify only this topic. Default: all topics.")
-@partition_option("Verify only this partition of the topic. Default: all partitions.")
+@click.option("--topic", metavar="TOPIC", help="Verify only this topic. [default: all topics]")
+@partition_option("Verify only this partition of the topic. [default: all partitions]")
 @click.option(
     "--since",
     "since_ms",
     callback=to_time,
     metavar="TIME",
-    help=f"Start of the first cleaning: {TIME_HELP}. Default: --now, if given.",
+    help=f"Start of the first cleaning: {TIME_HELP}. [default: --now, if given]",
 )
 @click.option(
     "--forced",

@@ -203,15 +203,15 @@ def spark_options(function: _F) -> _F:
             default=default_heap,
             callback=_heap,
             metavar="SIZE",
-            help="Heap of the Java process, such as 4g. Default: a quarter of the machine's "
-            f"memory, from {HEAP_GIB_MIN}g to {HEAP_GIB_MAX}g.",
+            help="Heap of the Java process, such as 4g. [default: a quarter of the machine's "
+            f"memory, from {HEAP_GIB_MIN}g to {HEAP_GIB_MAX}g]",
         ),
         click.option(
             "--master",
             callback=_master,
             metavar="URL",
-            help="Spark master: local[N], spark://HOST:PORT … Default: the master of "
-            "spark-submit, else local[*].",
+            help="Spark master: local[N], spark://HOST:PORT … [default: the master of "
+            "spark-submit, else local[*]]",
         ),
     ):
         function = option(function)

@@ -229,16 +229,16 @@ def _headers(rows: _Rows, kind: pa.DataType) -> pa.Array:
     offsets = np.concatenate(([0], np.cumsum(remaining)))
     null = remaining == 0
     some, position = some[~null[some]], position[~null[some]]
-    found: list[tuple[NDArray[np.int64], ...]] = []
+    headers: list[tuple[NDArray[np.int64], ...]] = []
     while len(some):
         key_sizes, key_starts = _varints(data, position)
         value_sizes, value_starts = _varints(data, key_starts + key_sizes)
-        found.append((some, key_starts, key_sizes, value_starts, value_sizes))
+        headers.append((some, key_starts, key_sizes, value_starts, value_sizes))
         position = value_starts + np.maximum(value_sizes, 0)
         remaining[some] -= 1
         more = remaining[some] > 0
         some, position = some[more], position[more]
-    fields = [np.concatenate(parts) for parts in zip(*found, strict=True)]
+    fields = [np.concatenate(parts) for parts in zip(*headers, strict=True)]
     fields = fields or [np.empty(0, np.int64)] * 5
     order = np.argsort(fields[0], kind="stable")
     _, key_starts, key_sizes, value_starts, value_sizes = (field[order] for field in fields)

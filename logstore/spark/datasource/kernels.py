@@ -40,7 +40,7 @@ def digest_strings(
     data: NDArray[np.uint8],
     starts: NDArray[np.int64],
     sizes: NDArray[np.int64],
-    found: NDArray[np.int64],
+    digests: NDArray[np.int64],
 ) -> None:
     """Compute the XXH64 digest of each byte string.
 
@@ -50,7 +50,7 @@ def digest_strings(
         Bytes of all strings.
     starts, sizes : (m,) int64
         Positions and lengths in bytes, all inside `data`; a negative length counts as 0.
-    found : (m,) int64, out
+    digests : (m,) int64, out
         Digests.
 
     Notes
@@ -89,4 +89,4 @@ def digest_strings(
             at += 1
         total = (total ^ (total >> np.uint64(33))) * _P2
         total = (total ^ (total >> np.uint64(29))) * _P3
-        found[row] = np.int64(total ^ (total >> np.uint64(32)))
+        digests[row] = np.int64(total ^ (total >> np.uint64(32)))

@@ -33,7 +33,7 @@ def refuse_unknown(options: Mapping[str, str], known: Sequence[str], prefix: str
             )
 
 
-def one_of(options: Mapping[str, str], *names: str) -> str | None:
+def resolve_synonyms(options: Mapping[str, str], *names: str) -> str | None:
     """Return the value of an option that has synonyms, or None if it is not given.
 
     Raises
@@ -47,21 +47,21 @@ def one_of(options: Mapping[str, str], *names: str) -> str | None:
     return options[named[0]] if named else None
 
 
-def names_of(text: str | None) -> list[str] | None:
+def parse_names(text: str | None) -> list[str] | None:
     """Return the items of a comma-separated option, or None if it is not given."""
     if text is None:
         return None
     return [part.strip() for part in text.split(",") if part.strip()]
 
 
-def number_of(option: str, text: str) -> int:
+def parse_number(option: str, text: str) -> int:
     """Return an option's value as a non-negative integer."""
     if not text.strip().isdecimal():
         raise InvalidConfigurationError(f"{option}: {text!r} is not a non-negative integer")
     return int(text)
 
 
-def json_of(option: str, text: str, form: str) -> dict[str, object]:
+def parse_json(option: str, text: str, form: str) -> dict[str, object]:
     """Return an option's value as a JSON object; `form` is an example for the message."""
     try:
         value = json.loads(text)

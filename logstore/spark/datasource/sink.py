@@ -77,7 +77,7 @@ from logstore.spark.datasource.commit import (
     close_log,
     create_log,
 )
-from logstore.spark.datasource.options import number_of, refuse_unknown
+from logstore.spark.datasource.options import parse_number, refuse_unknown
 from logstore.spark.datasource.schema import KAFKA_SCHEMA
 from logstore.storage.log.drafts import RecordArrays
 from logstore.types import INT32_MAX, TopicPartition
@@ -156,7 +156,7 @@ class WriteOptions:
             _positive("batchRecords", options.get("batchRecords")) or BATCH_RECORDS,
             Codec.from_name(options.get("compression", Codec.NONE.kafka_name)),
             configs,
-            number_of("now", options["now"]) if "now" in options else None,
+            parse_number("now", options["now"]) if "now" in options else None,
         )
 
     def runtime(self) -> Runtime:
@@ -168,7 +168,7 @@ class WriteOptions:
 def _positive(name: str, text: str | None) -> int | None:
     if text is None:
         return None
-    number = number_of(name, text)
+    number = parse_number(name, text)
     if not 1 <= number <= INT32_MAX:
         raise InvalidConfigurationError(f"{name}: {number} is not in [1, {INT32_MAX}]")
     return number

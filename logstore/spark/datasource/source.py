@@ -57,19 +57,19 @@ from logstore.broker import Broker
 from logstore.errors import InvalidConfigurationError
 from logstore.spark.datasource.arrow import Stored, record_batch
 from logstore.spark.datasource.options import (
-    json_of,
-    names_of,
-    number_of,
-    one_of,
+    parse_json,
+    parse_names,
+    parse_number,
     refuse_unknown,
+    resolve_synonyms,
 )
 from logstore.spark.datasource.schema import KAFKA_SCHEMA, MORE_COLUMNS
 from logstore.spark.datasource.splits import (
     SegmentSplit,
     Task,
-    splits_of,
+    plan_splits,
+    plan_tasks,
     stored_batches,
-    tasks_of,
 )
 from logstore.storage.log.reader import Isolation
 
@@ -119,7 +119,7 @@ class LogstoreDataSource(DataSource):
 
     def schema(self) -> StructType:
         """Return the requested columns; by default the columns of Spark's Kafka source."""
-        names = names_of(self.options.get("columns"))
+        names = parse_names(self.options.get("columns"))
         if names is None:
             return KAFKA_SCHEMA
         known = {field.name: field for field in (*KAFKA_SCHEMA, *MORE_COLUMNS)}
@@ -145,13 +145,13 @@ class LogstoreDataSource(DataSource):
             raise InvalidConfigurationError(
                 "the schema of the data source is fixed; the option columns selects from it"
             )
-        return LogstoreReader(paths_of(self.options), self.options, schema)
+        return LogstoreReader(parse_paths(self.options), self.options, schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """Return the writer of one job."""
         from logstore.spark.datasource.sink import LogstoreWriter
 
-        return LogstoreWriter(path_of(self.options), self.options, schema, overwrite=overwrite)
+        return LogstoreWriter(parse_path(self.options), self.options, schema, overwrite=overwrite)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """Return a reader that refuses to stream.
@@ -203,13 +203,13 @@ class LogstoreReader(DataSourceReader):
     def __init__(self, paths: list[str], options: Mapping[str, str], schema: StructType) -> None:
         self.paths = paths
         self.columns = schema
-        self.topics = names_of(one_of(options, "topic", "subscribe"))
-        numbers = names_of(options.get("partitions"))
-        self.numbers = None if numbers is None else [number_of("partitions", n) for n in numbers]
+        self.topics = parse_names(resolve_synonyms(options, "topic", "subscribe"))
+        numbers = parse_names(options.get("partitions"))
+        self.numbers = None if numbers is None else [parse_number("partitions", n) for n in numbers]
         self.assigned = _assigned(options)
         self.start_offset = _offsets(options, ("startOffset", "startingOffsets"), "earliest")
         self.end_offset = _offsets(options, ("endOffset", "endingOffsets"), "latest")
-        self.split_bytes = number_of("splitBytes", options.get("splitBytes", str(SPLIT_BYTES)))
+        self.split_bytes = parse_number("splitBytes", options.get("splitBytes", str(SPLIT_BYTES)))
         self.isolation = _isolation(options.get("isolation", Isolation.READ_UNCOMMITTED.value))
         self.as_stored = _as_stored(options.get("order", "checked"))
 
@@ -231,7 +231,7 @@ class LogstoreReader(DataSourceReader):
                 for tp in self._partitions_of(broker)
                 for split in self._splits(broker.log(tp.topic, tp.partition))
             )
-            return tasks_of(splits, self.split_bytes)
+            return plan_tasks(splits, self.split_bytes)
 
     def _partitions_of(self, broker: Broker) -> Iterator[TopicPartition]:
         assigned = self.assigned
@@ -258,7 +258,7 @@ class LogstoreReader(DataSourceReader):
         needs_transactions = self._is_committed or "aborted" in self.columns.names
         if start >= end:
             return iter(())
-        return splits_of(log, start, end, self.split_bytes, transactions=needs_transactions)
+        return plan_splits(log, start, end, self.split_bytes, transactions=needs_transactions)
 
     @property
     def _is_committed(self) -> bool:
@@ -298,18 +298,18 @@ class LogstoreReader(DataSourceReader):
             yield record_batch(schema, topic, number, parts)
 
 
-def paths_of(options: Mapping[str, str]) -> list[str]:
+def parse_paths(options: Mapping[str, str]) -> list[str]:
     """Return the data directories of `load`; Spark passes several as JSON."""
     several = options.get("paths")
     if several is None:
-        return [path_of(options)]
+        return [parse_path(options)]
     paths = json.loads(several)
     if options.get("path"):
         raise InvalidConfigurationError("path and paths are both set: use load([DIR, DIR])")
-    return [path_of({"path": path}) for path in paths] or [path_of({})]
+    return [parse_path({"path": path}) for path in paths] or [parse_path({})]
 
 
-def path_of(options: Mapping[str, str]) -> str:
+def parse_path(options: Mapping[str, str]) -> str:
     """Return the single data directory of `load` or `save`."""
     path = options.get("path")
     if not path:
@@ -320,21 +320,21 @@ def path_of(options: Mapping[str, str]) -> str:
 
 def _offsets(options: Mapping[str, str], names: tuple[str, str], default: str) -> _Offsets:
     """Return the start or end offsets, for all partitions or by partition."""
-    text = one_of(options, *names)
+    text = resolve_synonyms(options, *names)
     if text is None:
         return _Offsets(default, {})
     name = next(option for option in names if options.get(option) is not None)
     if not text.lstrip().startswith("{"):
-        return _Offsets(text if text in _EDGES.values() else number_of(name, text), {})
+        return _Offsets(text if text in _EDGES.values() else parse_number(name, text), {})
     form = '{"topic": {"0": 23, "1": -1}}'
     offsets: dict[tuple[str, int], int | str] = {}
-    for topic, by_partition in json_of(name, text, form).items():
+    for topic, by_partition in parse_json(name, text, form).items():
         if not isinstance(by_partition, dict):
             raise InvalidConfigurationError(f"{name}: {text!r} is not of the form {form}")
         for number, offset in by_partition.items():
             if type(offset) is not int or offset < min(_EDGES):
                 raise InvalidConfigurationError(f"{name}: {offset!r} is not an offset, -1 or -2")
-            offsets[topic, number_of(name, number)] = _EDGES.get(offset, offset)
+            offsets[topic, parse_number(name, number)] = _EDGES.get(offset, offset)
     return _Offsets(default, offsets)
 
 
@@ -361,7 +361,7 @@ def _assigned(options: Mapping[str, str]) -> dict[str, list[int]] | None:
         )
     form = '{"topic": [0, 1]}'
     assigned = {}
-    for topic, numbers in json_of("assign", text, form).items():
+    for topic, numbers in parse_json("assign", text, form).items():
         if not isinstance(numbers, list) or not all(type(number) is int for number in numbers):
             raise InvalidConfigurationError(f"assign: {text!r} is not of the form {form}")
         assigned[topic] = numbers

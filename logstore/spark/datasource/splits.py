@@ -110,7 +110,7 @@ class FileChangedError(KafkaStorageError):
 # --- planning -----------------------------------------------------------------------------------
 
 
-def splits_of(
+def plan_splits(
     log: Log, start_offset: int, end_offset: int, split_bytes: int, *, transactions: bool
 ) -> Iterator[SegmentSplit]:
     """Yield splits of [start, end): whole segments, up to `split_bytes` in total.
@@ -153,7 +153,7 @@ def splits_of(
             return
 
 
-def tasks_of(splits: Iterable[SegmentSplit], task_bytes: int) -> list[Task]:
+def plan_tasks(splits: Iterable[SegmentSplit], task_bytes: int) -> list[Task]:
     """Combine consecutive splits into tasks of up to `task_bytes`.
 
     A topic of many small partitions is thus read by few tasks. A split of unknown size counts as

@@ -24,7 +24,7 @@ from logstore.spark.datasource.commit import WriteJob, WrittenPartition, refuse_
 from logstore.spark.generation.log_files import GeneratedPartition, write_partitions
 from logstore.spark.generation.parquet import ParquetTarget
 from logstore.spark.stages import timed
-from logstore.workload.parcels import Parcel, parcels_of
+from logstore.workload.parcels import Parcel, build_parcels
 from logstore.workload.spec import Spec
 
 if TYPE_CHECKING:
@@ -173,7 +173,7 @@ def _parcels(spark: SparkSession, spec: Spec, splits: int | None) -> DataFrame:
 def _parcel_rows(spec: Spec, blocks: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for batch in blocks:
         for number in batch.column(0).to_pylist():
-            for parcel in parcels_of(spec, number):
+            for parcel in build_parcels(spec, number):
                 yield pa.RecordBatch.from_pydict(
                     {
                         "partition": pa.array([parcel.partition], pa.int32()),

@@ -16,13 +16,13 @@ from logstore.runtime import DiskFileSystem, Runtime, VirtualClock, random_sourc
 from logstore.spark.datasource.commit import WrittenPartition, close_log, create_log
 from logstore.types import TopicPartition
 from logstore.workload.parcels import COMMIT, DATA, ENTRY, Parcel
-from logstore.workload.placing import (
+from logstore.workload.placement import (
     GROUP_BATCHES,
-    Placed,
-    Placing,
+    BatchPlacer,
+    PlacedBatch,
+    append_batches,
     append_marker,
-    append_placed,
-    fit_the_segment,
+    fit_segment,
 )
 from logstore.workload.spec import Spec
 
@@ -57,9 +57,9 @@ class PartitionFiles:
         )
         tp = TopicPartition(spec.topic, partition)
         self._log = create_log(runtime, folder, tp, spec.topic_configs)
-        self._placing = Placing(spec.producers)
+        self._placing = BatchPlacer(spec.producers)
         self._last_ms: dict[int, int] = {}  # last timestamp of each known producer
-        self._pending: list[Placed] = []
+        self._pending: list[PlacedBatch] = []
         self._check_ms = BrokerConfig().producer_id_expiration_check_interval_ms
         self._next_check_ms = spec.time.start_ms + self._check_ms
         self._records = self._batches = self._markers = 0
@@ -124,10 +124,10 @@ class PartitionFiles:
         if not self._pending:
             return
         pending, self._pending = self._pending, []
-        fits = fit_the_segment(self._log, [batch.data for batch in pending], pending[-1].at_ms)
+        fits = fit_segment(self._log, [batch.data for batch in pending], pending[-1].at_ms)
         for group in [pending] if fits else [[batch] for batch in pending]:
             self._clock.set_ms(group[-1].at_ms)
-            append_placed(self._log, group)
+            append_batches(self._log, group)
         assert self._log.log_end_offset == self._placing.next_offset, (
             "all batches were complete and appended"
         )

@@ -97,7 +97,7 @@ def summarize_partitions(
         F.bit_or("seen").alias("seen"),
         F.max("there_horizon").alias("there_horizon"),
     ]
-    found = (
+    rows_by_partition = (
         rows.groupBy(*_KEY)
         .agg(*of_key)
         .withColumn("wrong", ~_is_as_expected(horizons=horizons))
@@ -109,7 +109,7 @@ def summarize_partitions(
         )
         .collect()
     )
-    return {(topic, partition): _summary(*row) for topic, partition, *row in found}
+    return {(topic, partition): _summary(*row) for topic, partition, *row in rows_by_partition}
 
 
 def _summary(before: int, after: int, front: int, wrong: bool, seen: int) -> PartitionSummary:

@@ -175,7 +175,7 @@ def example(
     }
 
 
-def in_order(examples: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+def sort_examples(examples: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     """Sort examples by kind, topic, partition and offset."""
     rank = list(KINDS).index
     return sorted(

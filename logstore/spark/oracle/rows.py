@@ -19,7 +19,7 @@ from pyspark.sql.types import (
 
 from logstore.spark.oracle.kinds import RECORD_ID
 from logstore.spark.oracle.rules import Begin, Cleaned, Rules
-from logstore.spark.oracle.versions import HEADER, OFFSET, version_of
+from logstore.spark.oracle.versions import HEADER, OFFSET, parse_version
 from logstore.types import INT64_MAX
 
 if TYPE_CHECKING:
@@ -72,13 +72,13 @@ class Orders(NamedTuple):
         present, version = F.lit(False), F.lit(0).cast("bigint")
         for number, order in enumerate(self.rules):
             here = F.col("order_by") == number
-            stated, number_stated = version_of(*order)
+            stated, number_stated = parse_version(*order)
             present = F.when(here, stated).otherwise(present)
             version = F.when(here & stated, number_stated).otherwise(version)
         return F.coalesce(present, F.lit(False)), F.coalesce(version, F.lit(0))
 
 
-def ranges_of(
+def build_ranges(
     frame: DataFrame,
     rules: Mapping[tuple[str, int], Rules],
     cleaned: CleanedRanges,

@@ -25,13 +25,20 @@ from pyspark.sql.types import IntegerType, StringType, StructField, StructType
 from pyspark.sql.window import Window
 
 from logstore.spark.oracle.by_key import summarize_partitions
-from logstore.spark.oracle.kinds import MASKED, RECORD_ID, classify_violations, example, in_order
+from logstore.spark.oracle.kinds import (
+    MASKED,
+    RECORD_ID,
+    classify_violations,
+    example,
+    sort_examples,
+)
 from logstore.spark.oracle.order import RecordId, records_out_of_order
 from logstore.spark.oracle.rows import (
     FORBIDDEN,
     REQUIRED,
     CleanedRanges,
     Orders,
+    build_ranges,
     competes,
     fixed_expectation,
     in_front,
@@ -41,7 +48,6 @@ from logstore.spark.oracle.rows import (
     new_rows,
     old_rows,
     order_column,
-    ranges_of,
     removed_early,
     small_table,
     superseded_expectation,
@@ -101,7 +107,7 @@ class Verdict:
             counts.update(one.violations)
         for kind in KINDS:
             rows = [e for verdict in verdicts for e in verdict.examples if e["kind"] == kind]
-            shown += in_order(rows)[:examples]
+            shown += sort_examples(rows)[:examples]
         return cls(
             {kind: counts[kind] for kind in KINDS if counts[kind]},
             shown,
@@ -178,17 +184,17 @@ def verify(
     transactions beyond the cleaned range are optional if their segment was rewritten.
     """
     begun = begun or {}
-    by_place = rules if isinstance(rules, Mapping) else dict.fromkeys(cleaned, rules)
-    orders = Orders.of(by_place)
-    ranges = ranges_of(before, by_place, cleaned, begun)
+    rules_by_partition = rules if isinstance(rules, Mapping) else dict.fromkeys(cleaned, rules)
+    orders = Orders.of(rules_by_partition)
+    ranges = build_ranges(before, rules_by_partition, cleaned, begun)
     old = old_rows(before, ranges, orders)
     first = old if folded is None else old_rows(folded, ranges, orders)
     new = new_rows(after, ranges)
     if any(
-        place in begun
-        and begun[place].log_start_offset < each.log_start_offset
-        and by_place[place].strategy != OFFSET
-        for place, each in cleaned.items()
+        partition in begun
+        and begun[partition].log_start_offset < each.log_start_offset
+        and rules_by_partition[partition].strategy != OFFSET
+        for partition, each in cleaned.items()
     ):
         # `folded` omits no records under version strategies, so the winners are the same.
         winners = _winners(first, orders)
@@ -220,7 +226,7 @@ def verify(
         shown += [example(kind, *record) for record in records]
     return Verdict(
         violations={kind: counts[kind] for kind in KINDS if counts.get(kind)},
-        examples=in_order(shown),
+        examples=sort_examples(shown),
         records_before=sum(each.before for each in summaries.values()),
         records_after=sum(each.after for each in summaries.values()),
         gone_from_front=sum(each.gone_from_front for each in summaries.values()),

@@ -26,7 +26,7 @@ _WHOLE_VARLONG = f"^([89A-F][0-9A-F]){{0,{_VARLONG_BYTES - 1}}}[0-7][0-9A-F]$"
 """A complete varlong in hexadecimal: all bytes but the last have the continuation bit."""
 
 
-def version_of(strategy: str, header: str, encoding: str) -> tuple[Column, Column]:
+def parse_version(strategy: str, header: str, encoding: str) -> tuple[Column, Column]:
     """Return whether a record has a version, and the version, from the source's columns.
 
     The second column is valid only where the first is true.
@@ -38,16 +38,16 @@ def version_of(strategy: str, header: str, encoding: str) -> tuple[Column, Colum
     named = F.filter("headers", lambda each: each["key"] == header)
     # The last header of the name counts, even if only an earlier one is well-formed.
     value = F.try_element_at(named, F.lit(-1))["value"]
-    return varlong(value) if encoding == VARLONG else big_endian(value)
+    return parse_varlong(value) if encoding == VARLONG else parse_long(value)
 
 
-def big_endian(value: Column) -> tuple[Column, Column]:
+def parse_long(value: Column) -> tuple[Column, Column]:
     """Return whether a value has 8 bytes, and their signed big-endian number."""
     present = F.coalesce(F.length(value) == _LONG_BYTES, F.lit(False))
     return present, _word(F.hex(F.when(present, value)))
 
 
-def varlong(value: Column) -> tuple[Column, Column]:
+def parse_varlong(value: Column) -> tuple[Column, Column]:
     """Return whether a value is one complete varlong, and its signed number.
 
     A varlong has 7 bits per byte, least significant first, in at most 10 bytes. Redundant bytes

@@ -14,8 +14,8 @@ from logstore.runtime import Runtime
 from logstore.spark.datasource.commit import WriteJob
 from logstore.spark.generation.log_files import GeneratedPartition, write_partitions
 from logstore.storage.checkpoint.topic_id import PARTITION_METADATA
-from logstore.workload.blocks import MALFORMED_VERSION, NO_VERSION, Block, block_of
-from logstore.workload.parcels import PARCEL_BYTES, Parcel, parcels_of
+from logstore.workload.blocks import MALFORMED_VERSION, NO_VERSION, Block, build_block
+from logstore.workload.parcels import PARCEL_BYTES, Parcel, build_parcels
 from logstore.workload.spec import Spec, from_mapping
 
 SEGMENT_FILES = (".log", ".index", ".timeindex", ".txnindex", ".snapshot")
@@ -29,12 +29,12 @@ def preset(name: str, **overrides: Any) -> Spec:
 def blocks_of(spec: Spec, numbers: range | None = None) -> Iterator[Block]:
     """Yield blocks in order; all of them without `numbers`."""
     for number in range(spec.blocks) if numbers is None else numbers:
-        yield block_of(spec, number)
+        yield build_block(spec, number)
 
 
 def all_parcels(spec: Spec, parcel_bytes: int = PARCEL_BYTES) -> list[Parcel]:
     """Return the parcels of all blocks as the writing tasks get them."""
-    made = (each for n in range(spec.blocks) for each in parcels_of(spec, n, parcel_bytes))
+    made = (each for n in range(spec.blocks) for each in build_parcels(spec, n, parcel_bytes))
     return sorted(made, key=lambda each: (each.partition, each.block, each.part))
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from logstore.errors import InvalidConfigurationError
-from logstore.workload.parcels import ENTRY, parcels_of
+from logstore.workload.parcels import ENTRY, build_parcels
 from logstore.workload.presets import PRESETS
 from logstore.workload.spec import BLOCK_RECORDS, Spec, parse
 from tests.support.world.generated import preset
@@ -176,7 +176,7 @@ def test_no_batch_is_larger_than_the_largest(codec: str) -> None:
         batches = {{min_records = 500, max_records = 500, codec = "{codec}"}}
         """
     )
-    sizes = [np.frombuffer(each.entries, ENTRY)["size"].max() for each in parcels_of(spec, 0)]
+    sizes = [np.frombuffer(each.entries, ENTRY)["size"].max() for each in build_parcels(spec, 0)]
     assert 500 * 5_000 < max(sizes) < spec.largest_batch_bytes
 
 

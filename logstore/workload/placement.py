@@ -20,7 +20,7 @@ GROUP_BATCHES = 64
 """Most batches of one append; in smaller groups, each batch costs up to twice as much."""
 
 
-class Placed(NamedTuple):
+class PlacedBatch(NamedTuple):
     """A batch as it will be in the log, with its time of arrival and largest timestamp, in ms."""
 
     data: bytes
@@ -29,7 +29,7 @@ class Placed(NamedTuple):
     records: int
 
 
-class Placing:
+class BatchPlacer:
     """The next offset of a partition, and the next sequence of each producer in it.
 
     Parameters
@@ -44,14 +44,14 @@ class Placing:
         self._sequences: dict[int, int] = {}
         self.next_offset = 0
 
-    def copy(self) -> Placing:
+    def copy(self) -> BatchPlacer:
         """Return a copy, for an append that may be refused."""
-        twin = Placing(self._producers, self._first_id)
+        twin = BatchPlacer(self._producers, self._first_id)
         twin._sequences = dict(self._sequences)
         twin.next_offset = self.next_offset
         return twin
 
-    def place(self, producer: int, at_ms: int, batch: bytes) -> Placed:
+    def place(self, producer: int, at_ms: int, batch: bytes) -> PlacedBatch:
         """Assign offset, producer id and sequence to a sealed batch."""
         header = BatchHeader.unpack_from(batch)._replace(base_offset=self.next_offset)
         if producer < self._producers.with_id:
@@ -68,14 +68,14 @@ class Placing:
         crc = crc32c(body, crc32c(header.pack()[layout.ATTRIBUTES_POSITION :]))
         self.next_offset = header.next_offset
         data = header._replace(crc=crc).pack() + body
-        return Placed(data, at_ms, header.max_timestamp, header.record_count)
+        return PlacedBatch(data, at_ms, header.max_timestamp, header.record_count)
 
     def place_marker(self) -> None:
         """Assign an offset to a transaction's marker."""
         self.next_offset += 1
 
 
-def append_placed(log: Log, placed: Sequence[Placed]) -> None:
+def append_batches(log: Log, placed: Sequence[PlacedBatch]) -> None:
     """Append consecutive placed batches at the current time."""
     data = b"".join([batch.data for batch in placed])
     log.writer.append_batches(data, AppendOrigin.REPLICATION)
@@ -86,7 +86,7 @@ def append_marker(log: Log, producer: int, *, commit: bool) -> None:
     log.writer.append_end_txn_marker(producer, PRODUCER_EPOCH, COORDINATOR_EPOCH, commit=commit)
 
 
-def fit_the_segment(log: Log, batches: Sequence[bytes], at_ms: int) -> bool:
+def fit_segment(log: Log, batches: Sequence[bytes], at_ms: int) -> bool:
     """Return whether the active segment takes all sealed batches without rolling.
 
     Checks them as one append with their total size, largest timestamp and last offset. Returns
