@@ -1,4 +1,4 @@
-"""A consumer of kafka-python's shape: subscriptions, positions, commits, groups in one thread."""
+"""The consumer: subscriptions, positions, commits, and groups in one thread."""
 
 import threading
 from collections import namedtuple
@@ -67,7 +67,7 @@ class Listener:
 
 
 def rounds(*consumers, count=6, timeout_ms=100):
-    """Let members in one thread poll in turn, and return what each got."""
+    """Poll members in one thread by turns, and return the records of each."""
     got = [[] for _ in consumers]
     for _ in range(count):
         for number, consumer in enumerate(consumers):
@@ -354,7 +354,7 @@ def test_offsets_are_committed_by_the_way(broker):
 
 @pytest.mark.parametrize("timeout_ms", (60_000, float("inf")))
 def test_offsets_are_committed_while_a_long_poll_waits(broker, timeout_ms):
-    """When they are due, and not once the poll ends: a poll without a timeout never does."""
+    """They are committed when due, not when the poll ends: a poll without timeout never does."""
     fill(broker)
     consumer = reader(broker, group_id="g", auto_commit_interval_ms=5000)
     consumer.poll()
@@ -379,7 +379,7 @@ def test_a_poll_that_nothing_can_end_is_a_deadlock_with_offsets_to_commit_too(br
     consumer.poll()
     with pytest.raises(Deadlock):
         consumer.poll(float("inf"))
-    assert broker.groups.committed("g")[T0].offset == 5, "this was due before"
+    assert broker.groups.committed("g")[T0].offset == 5, "the automatic commit was already due"
 
 
 def test_commits_that_do_not_wait_tell_a_callback(broker):
@@ -457,7 +457,7 @@ def test_two_members_in_one_thread_share_a_topic(broker, strategy):
 
 
 def test_cooperative_members_keep_what_they_have(broker):
-    """Only what moves is revoked, and its reader goes on meanwhile (KIP-429)."""
+    """Only partitions that move are revoked; members continue to read the others (KIP-429)."""
     configs = {"group_id": "g", "partition_assignment_strategy": ["cooperative-sticky"]}
     listener, other = Listener(), Listener()
     first, second = broker.consumer(**configs), broker.consumer(**configs)
@@ -516,7 +516,7 @@ def test_a_member_that_has_to_join_again_cannot_commit(broker):
     fill(broker)
     first.poll()
     second.poll()
-    first.commit()  # what was read until now still counts
+    first.commit()  # commits of the old generation are still accepted
     first.poll()
     with pytest.raises(RebalanceInProgressError):
         second.commit({T0: OffsetAndMetadata(1)})
@@ -559,7 +559,7 @@ def test_a_leader_sees_new_partitions_and_a_subscription_new_topics(broker):
 
 
 def test_a_consumer_in_a_transaction_is_fenced_by_its_generation(broker):
-    """Exactly once: read, process, write, and commit what was read with what was written."""
+    """Exactly-once processing: commit consumed offsets together with produced records."""
     broker.create_topic("out")
     fill(broker)
     consumer = broker.consumer(
@@ -585,7 +585,7 @@ def test_a_consumer_in_a_transaction_is_fenced_by_its_generation(broker):
 
 
 def test_members_with_threads_of_their_own(tmp_path):
-    """On the machine's clock a poll blocks, and is woken by what comes."""
+    """With the system clock, a poll blocks until a record is appended."""
     with Broker(broker_config={"offsets.topic.num.partitions": 1}) as broker:
         broker.create_topic("t", 2)
         got = []
@@ -619,7 +619,7 @@ def test_members_with_threads_of_their_own(tmp_path):
 
 @contextmanager
 def polling(consumer):
-    """Let another thread be inside a poll that only `wakeup` ends; give its errors."""
+    """Start a thread with a poll that only `wakeup` ends; yield the list of its errors."""
     errors, is_inside = [], threading.Event()
 
     def work():
@@ -662,7 +662,7 @@ USES = {
 
 
 def test_another_thread_is_refused_while_one_uses_the_consumer():
-    """As Java's consumer refuses it; only `wakeup` is for other threads."""
+    """Like Java's consumer, refuse other threads' calls except `wakeup`."""
     with Broker(broker_config={"offsets.topic.num.partitions": 1}) as broker:
         broker.create_topic("t", 2)
         consumer = reader(broker, group_id="g")
@@ -673,14 +673,14 @@ def test_another_thread_is_refused_while_one_uses_the_consumer():
                 ) as raised:
                     use(consumer)
                 assert "wakeup" in str(raised.value), name
-            assert consumer.metrics() is not None, "for whoever watches"
+            assert consumer.metrics() is not None, "any thread may read metrics"
         assert [type(error) for error in errors] == [WakeupError]
         broker.append("t", value=b"x", partition=0)
-        assert values(consumer.poll()) == [b"x"], "the consumer goes on in this thread"
+        assert values(consumer.poll()) == [b"x"], "the consumer remains usable in this thread"
 
 
 def test_records_are_given_to_one_thread_alone():
-    """Threads that share a consumer without a lock hear of it, and no record is given twice."""
+    """Threads that share a consumer without a lock get an error, and no record is read twice."""
     with Broker() as broker:
         broker.create_topic("t")
         fill(broker, 400)

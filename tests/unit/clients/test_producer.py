@@ -1,4 +1,4 @@
-"""The producer's shape: sending, futures, batches, lingering, partitions, serializers, closing."""
+"""The producer: sending, futures, batches, lingering, partitions, serializers and closing."""
 
 import logging
 import threading
@@ -304,7 +304,7 @@ def test_a_record_of_exactly_the_largest_request_is_sent(broker):
 
 
 def test_a_producer_that_closes_while_a_record_is_made_does_not_send_it(broker):
-    """Another thread may close it between the first look and the lock; so may a serializer."""
+    """Another thread or a serializer may close it between the first check and the lock."""
     producer = broker.producer(value_serializer=lambda value: (producer.close(), value)[1])
     with pytest.raises(IllegalStateError, match="closed"):
         producer.send("t", b"v", partition=0)
@@ -341,13 +341,13 @@ def test_lingering_records_gather_until_the_time_is_over(broker):
 
 @pytest.mark.parametrize(("linger_ms", "delay_ms"), ((0.5, 1), (1.2, 2), (3, 3)))
 def test_lingering_for_part_of_a_millisecond_ends(broker, monkeypatch, linger_ms, delay_ms):
-    """The scheduler knows whole ones: rounded down, the task would come too early for ever."""
+    """The scheduler uses whole ms: rounded down, the task would always run too early."""
     delays = []
     schedule = DeterministicScheduler.schedule
 
     def counted(self, name, *args, **options):
         delays.append(options["delay_ms"])
-        assert len(delays) < 5, "it is armed again and again"
+        assert len(delays) < 5, "the task is scheduled again and again"
         return schedule(self, name, *args, **options)
 
     monkeypatch.setattr(DeterministicScheduler, "schedule", counted)
@@ -388,7 +388,7 @@ def test_who_asks_for_it_makes_a_batch_go_at_once(broker, ask):
     assert "waiting" in repr(other)
     if ask == "get":
         assert futures[1].get(timeout=0).offset == 1
-        assert not other.is_done, "another partition's batch is not asked for"
+        assert not other.is_done, "another partition's batch is not sent"
     else:
         getattr(producer, ask)()
         assert other.is_done
@@ -397,7 +397,7 @@ def test_who_asks_for_it_makes_a_batch_go_at_once(broker, ask):
 
 
 def test_a_batch_goes_when_it_is_full(broker):
-    """Sizes are upper bounds: 61 of the header, and 21 more than key and value a record."""
+    """Sizes are upper bounds: 61 bytes for the header, and 21 per record plus key and value."""
     producer = broker.producer(linger_ms=1000, batch_size=61 + 3 * 121)
     futures = [producer.send("t", b"x" * 100, partition=0) for _ in range(3)]
     assert [future.is_done for future in futures] == [True] * 3
@@ -449,7 +449,7 @@ def test_a_batch_that_got_too_large_meanwhile_is_split(broker, idempotent):
 @pytest.mark.parametrize("records", (1, 64, 65, 200))
 @pytest.mark.parametrize("name", (None, "gzip", "snappy", "lz4", "zstd"))
 def test_batches_are_compressed_as_asked_however_many_records_they_have(broker, records, name):
-    """Up to 64 in plain Python, more by a kernel."""
+    """Up to 64 records are encoded in plain Python, more by a kernel."""
     producer = broker.producer(linger_ms=1000, compression_type=name, batch_size=1 << 20)
     expected = []
     for number in range(records):
@@ -477,7 +477,7 @@ def test_each_part_of_a_batch_that_is_split_has_its_own_outcome(broker):
     assert ["key" in str(future.exception) for future in futures[2:6]] == [False, True, True, False]
 
 
-# -- the rest of the shape ---------------------------------------------------------------------
+# -- other methods -----------------------------------------------------------------------------
 
 
 def test_partitions_connection_and_names(broker):

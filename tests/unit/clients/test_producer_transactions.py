@@ -1,4 +1,4 @@
-"""Transactional producers: order of calls, what readers of committed data see, errors, fencing."""
+"""Transactional producers: order of calls, visibility of records, errors and fencing."""
 
 import threading
 from collections import Counter
@@ -262,7 +262,7 @@ def test_a_refused_record_lets_the_transaction_only_be_aborted(bench):
     producer.send("t", b"next", partition=0)
     producer.commit_transaction()
     assert bench.seen() == [b"next"]
-    assert bench.coordinator.transactions()["x"].producer == (0, 0), "no other epoch was needed"
+    assert bench.coordinator.transactions()["x"].producer == (0, 0), "the epoch was not bumped"
 
 
 def test_after_a_sequence_that_was_not_expected_the_next_transaction_has_the_next_epoch(bench):
@@ -286,7 +286,9 @@ def test_after_a_sequence_that_was_not_expected_the_next_transaction_has_the_nex
         producer.begin_transaction()
         producer.send("t", value, partition=0)
         producer.commit_transaction()
-    assert bench.coordinator.transactions()["x"].producer == (0, 1), "one error, one epoch"
+    assert bench.coordinator.transactions()["x"].producer == (0, 1), (
+        "the epoch is bumped once per error"
+    )
 
 
 def test_an_unknown_topic_is_no_reason_to_abort(bench):
@@ -386,7 +388,7 @@ def test_time_outside_a_transaction_does_not_count(bench):
     for _ in range(3):
         bench.clock.advance(days=1)
         producer.begin_transaction()
-        bench.clock.advance(hours=1)  # begun by its first record only
+        bench.clock.advance(hours=1)  # the timeout starts with the first record
         producer.send("t", b"v", partition=0)
         bench.clock.advance(ms=1000)
         producer.commit_transaction()
@@ -430,7 +432,7 @@ def test_closing_a_producer_that_cannot_abort_is_no_error(bench, caplog):
 
 
 def test_producers_in_threads_keep_their_transactions_whole():
-    """Each transaction is in both partitions or in none, whatever a reader sees on the way."""
+    """Each transaction is in both partitions or in none, even for concurrent readers."""
     broker = Broker(clock=SystemClock(), fs=MemoryFileSystem(), background=True)
     broker.create_topic("t", 2)
     committed = set()
@@ -440,7 +442,7 @@ def test_producers_in_threads_keep_their_transactions_whole():
         producer = broker.producer(
             transactional_id=f"thread {thread}",
             linger_ms=thread % 2,
-            transaction_timeout_ms=900_000,  # by the real clock: none runs out on a busy machine
+            transaction_timeout_ms=900_000,  # system clock: avoid timeouts on a busy machine
         )
         producer.init_transactions()
         for number in range(12):

@@ -1,4 +1,4 @@
-"""How partitions are dealt out: what Kafka's assignors give, and what sticky ones promise."""
+"""Assignors: Kafka's assignments, and the guarantees of the sticky assignors."""
 
 import random
 
@@ -26,7 +26,7 @@ from logstore.types import TopicPartition
 
 
 def tps(text):
-    """Return partitions from `t0 t1 u0`."""
+    """Parse partitions such as `t0 t1 u0`."""
     return [TopicPartition(each[0], int(each[1:])) for each in text.split()]
 
 
@@ -73,7 +73,7 @@ def test_topics_that_nobody_wants_and_members_that_want_none(name):
     assert ASSIGNORS[name].assign({"t": 2}, {}) == {}
 
 
-# -- sticky ones ------------------------------------------------------------------------------
+# -- sticky assignors -------------------------------------------------------------------------
 
 
 def test_sticky_moves_only_what_evens_the_shares():
@@ -108,7 +108,7 @@ def test_an_owner_that_no_longer_subscribes_gives_up_what_others_still_read():
 @pytest.mark.parametrize("name", ASSIGNORS)
 @pytest.mark.parametrize("seed", range(10))
 def test_nobody_gets_what_it_does_not_subscribe_to(name, seed):
-    """Members change their topics from one generation to the next, each in its own way."""
+    """Members change their topics at random from one generation to the next."""
     rng = random.Random(seed)
     counts = {topic: rng.randrange(1, 5) for topic in "tuv"}
     owned = {f"m{number}": () for number in range(4)}
@@ -137,7 +137,7 @@ def test_cooperative_members_get_nothing_that_another_still_has():
 
 @pytest.mark.parametrize("seed", range(40))
 def test_sticky_shares_are_complete_even_and_still(seed):
-    """Every partition once, to somebody who wants it; nothing moves when nothing changed."""
+    """Each partition has one subscribed owner; nothing moves without a change."""
     rng = random.Random(seed)
     counts = {name: rng.randrange(1, 7) for name in "tuv"}
     is_alike = rng.random() < 0.5
@@ -173,11 +173,11 @@ def test_sticky_shares_are_complete_even_and_still(seed):
         assert sum(len(set(after[name]) - set(found[name])) for name in left) == len(lost)
 
 
-# -- bytes ------------------------------------------------------------------------------------
+# -- consumer protocol ------------------------------------------------------------------------
 
 
 def test_subscriptions_and_assignments_are_the_clients_bytes():
-    """As Kafka 3.9's clients write them, and as older and newer ones do."""
+    """The bytes of Kafka 3.9's clients, and of older and newer versions."""
     subscription = Subscription(("t", "u"), b"\1", tuple(tps("t0 t2 u1")), 7, "rack")
     data = encode_subscription(subscription)
     assert data.hex() == (

@@ -1,4 +1,4 @@
-"""Offsets that groups commit outside transactions: who may, what is remembered, what expires."""
+"""Offsets committed outside transactions: permissions, caching and expiration."""
 
 import pytest
 
@@ -30,7 +30,7 @@ def bench():
 
 
 def stay(member, ms):
-    """Let time pass while a member reports."""
+    """Let time pass while a member sends heartbeats."""
     for _ in range(-(-ms // (SESSION_MS // 2))):
         member.bench.clock.advance(ms=SESSION_MS // 2)
         assert member.beat() is None
@@ -41,7 +41,7 @@ def tombstones(bench):
     return [record.key for _, record in log.reader.records(0) if record.value is None]
 
 
-# -- who may ---------------------------------------------------------------------------------
+# -- permissions -----------------------------------------------------------------------------
 
 
 def test_whoever_assigns_itself_commits_without_a_member(bench):
@@ -62,7 +62,7 @@ def test_a_member_commits_in_its_generation(bench):
     assert bench.groups.commit("g", {T0: FIVE}) == {T0: "UNKNOWN_MEMBER_ID"}
     assert second.commit({T0: FIVE}) == {T0: "UNKNOWN_MEMBER_ID"}
     second.join()
-    assert first.commit({T0: OffsetAndMetadata(6)}) == {T0: None}  # what it has read until now
+    assert first.commit({T0: OffsetAndMetadata(6)}) == {T0: None}  # still allowed
     first.join()
     assert first.commit({T0: FIVE}) == {T0: "REBALANCE_IN_PROGRESS"}
     first.generation = 1
@@ -111,7 +111,7 @@ def test_a_topic_that_refuses_the_record(bench):
 
 
 def test_a_member_sends_offsets_in_a_transaction(bench):
-    """With the generation of the consumer that read them, which fences others (KIP-447)."""
+    """The consumer's generation fences other members (KIP-447)."""
     member = bench.member()
     settle(member)
     producer = bench.broker.producer(transactional_id="x")
@@ -132,7 +132,7 @@ def test_a_member_sends_offsets_in_a_transaction(bench):
     producer.abort_transaction()
 
 
-# -- what is remembered ----------------------------------------------------------------------
+# -- caching ---------------------------------------------------------------------------------
 
 
 def test_what_is_committed_is_told_without_reading_again(bench, monkeypatch):
@@ -146,7 +146,7 @@ def test_what_is_committed_is_told_without_reading_again(bench, monkeypatch):
 
 
 def test_what_others_wrote_is_seen(bench):
-    """And what a cleaner took out is not missed."""
+    """Records removed by the cleaner are not needed."""
     from logstore.coordinator.groups.records import encode_key, encode_value
 
     bench.groups.commit("g", {T0: FIVE})
@@ -213,7 +213,7 @@ def test_a_read_only_broker_tells_and_changes_nothing(bench):
     bench.open()
 
 
-# -- what expires ----------------------------------------------------------------------------
+# -- expiration ------------------------------------------------------------------------------
 
 
 def test_offsets_of_nobody_expire_after_their_commit(bench):
@@ -229,11 +229,11 @@ def test_offsets_of_nobody_expire_after_their_commit(bench):
     bench.clock.advance(ms=DAY_MS)
     assert bench.groups.remove_expired() == ["g"]
     assert bench.groups.list_groups() == []
-    assert len(tombstones(bench)) == 2  # two offsets; such a group has no record of its own
+    assert len(tombstones(bench)) == 2  # two offsets; the group has no group record
 
 
 def stored_by_an_old_client(bench, partition, commit_ms, expire_ms):
-    """Write an offset with a moment of its own, as clients did before version 2 of the value."""
+    """Write an offset with an expiry time, as clients did before version 2 of the value."""
     value = OffsetCommitValue(
         offset=5, metadata="", commit_timestamp=commit_ms, expire_timestamp=expire_ms
     )
@@ -262,7 +262,7 @@ def test_the_moment_that_an_old_client_stored_wins_over_the_retention(bench, ret
 
 
 def test_a_group_stays_for_a_member_to_whom_an_id_was_given(bench):
-    """Though its last offset expires before the member joins with it."""
+    """The group's last offset expires before the member joins with its id."""
     bench.groups.commit("g", {T0: FIVE})
     bench.clock.advance(ms=WEEK_MS - 1000)
     member = bench.member(requires_member_id=True)
@@ -318,7 +318,7 @@ def test_offsets_that_a_transaction_is_about_to_replace_stay(bench):
 
 
 def test_expiry_is_looked_for_on_kafka_s_interval():
-    """In the background by a task; else whenever the coordinator is asked something."""
+    """Either in a background task, or during calls of the coordinator."""
     bench = GroupBench()
     bench.broker.create_topic("t")
     bench.groups.commit("g", {T0: FIVE})

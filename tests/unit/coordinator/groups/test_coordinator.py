@@ -1,6 +1,6 @@
-"""The group coordinator: the classic protocol, its states, its refusals and its clocks.
+"""The group coordinator: states, errors and timeouts of the classic protocol.
 
-What is expected is Kafka's: `GroupCoordinatorTest` and the code of GroupCoordinator, 3.9.
+Expected results are Kafka's: `GroupCoordinatorTest` and GroupCoordinator of version 3.9.
 """
 
 import threading
@@ -57,20 +57,20 @@ def test_a_new_member_is_given_an_id_to_join_with(bench):
 
 
 def test_no_member_gets_the_id_of_another(bench, monkeypatch):
-    """Two members of this broker are as good as one that an earlier broker of the seed had."""
+    """The second member simulates a member of an earlier broker with the same seed."""
     drawn = iter((7, 7, 8, 7, 9))
     monkeypatch.setattr(bench.broker.runtime.rng, "getrandbits", lambda bits: next(drawn))
     first, second = (bench.member(requires_member_id=True) for _ in range(2))
-    ids = [member.join().member_id for member in (first, second)]  # given out, not joined
+    ids = [member.join().member_id for member in (first, second)]  # pending ids
     first.join()
     third = bench.member()
-    third.join()  # of a member that has joined
+    third.join()  # has the id of a joined member
     assert len({*ids, third.member_id}) == 3
     assert next(drawn, None) is None
 
 
 def test_an_id_that_does_not_come_back_is_forgotten(bench):
-    """Until then nobody's rebalance ends without it."""
+    """Until then, no rebalance completes without it."""
     first, second = bench.member(), bench.member(requires_member_id=True)
     settle(first)
     second.join()
@@ -123,7 +123,7 @@ def test_a_retry_of_a_join_is_answered_with_the_same(bench):
     second.sync()
     assert second.join().generation_id == 2
     assert bench.state() == "Stable"
-    assert first.join() is None  # a leader does so to have the group rebalanced
+    assert first.join() is None  # a leader rejoins to trigger a rebalance
     assert second.join().generation_id == 3
 
 
@@ -198,7 +198,7 @@ def test_a_group_has_a_largest_size():
     assert third.join().error == "GROUP_MAX_SIZE_REACHED"
     assert bench.state() == "Stable"
     first.join()
-    assert third.join() is None  # of a rebalance the first two have it
+    assert third.join() is None  # in a rebalance, the first two to join are admitted
     assert second.join().error == "GROUP_MAX_SIZE_REACHED"
     assert first.joined.generation_id == 3
     assert third.joined.error is None
@@ -211,7 +211,7 @@ def test_the_first_rebalance_waits_for_more_members_if_it_is_told_to():
     bench.clock.advance(ms=2000)
     assert second.join() is None
     bench.clock.advance(ms=1000)
-    assert first.joined is None  # who came meanwhile prolongs it
+    assert first.joined is None  # a member that joined in the meantime extends the delay
     bench.clock.advance(ms=3000)
     assert (first.joined.generation_id, second.joined.generation_id) == (1, 1)
     first.leave()
@@ -220,7 +220,7 @@ def test_the_first_rebalance_waits_for_more_members_if_it_is_told_to():
 
 
 def test_a_rebalance_waits_for_as_long_as_the_most_patient_member_asks_for(bench):
-    """Members differ, and the longest of their rebalance timeouts counts."""
+    """The longest rebalance timeout of the members counts."""
     hasty = bench.member(rebalance_ms=5_000, session_ms=300_000)
     patient = bench.member(rebalance_ms=60_000, session_ms=300_000)
     third = bench.member(rebalance_ms=20_000, session_ms=300_000)
@@ -233,7 +233,7 @@ def test_a_rebalance_waits_for_as_long_as_the_most_patient_member_asks_for(bench
     bench.clock.advance(ms=1)
     assert third.joined.error is None
     assert [each.member_id for each in bench.groups.describe("g").members] == [third.member_id]
-    # The most patient one is out: the next wait is that of the one who is left.
+    # The member with the longest timeout is removed: the remaining member's timeout counts.
     fourth = bench.member(rebalance_ms=5_000, session_ms=300_000)
     third.sync()
     assert fourth.join() is None
@@ -460,7 +460,7 @@ def test_a_static_leader_that_comes_back_assigns_nothing(bench):
     older = bench.member(instance="a", can_skip_assignment=False)
     joined = older.join()
     assert not joined.skip_assignment
-    assert joined.leader == again.member_id  # not its own, so that it does not assign
+    assert joined.leader == again.member_id  # not its own id, so that it does not assign
     assert joined.members == ()
     assert first.beat() == "FENCED_INSTANCE_ID"
 
@@ -486,7 +486,7 @@ def test_a_static_member_keeps_its_place_until_its_session_ends(bench):
 
 
 def test_a_static_member_that_does_not_join_again_stays_a_member(bench):
-    """The rebalance ends without it, and its session goes on."""
+    """The rebalance completes without it, and its session continues."""
     first, second = two_static(bench, session_ms=REBALANCE_MS * 2)
     third = bench.member()
     third.join()
@@ -508,7 +508,7 @@ def test_a_second_process_under_one_instance_id_fences_the_one_that_waits(bench)
     assert other.joined.error is None
 
 
-# -- a broker that ends, and one that begins ---------------------------------------------------
+# -- restarts ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("end", (GroupBench.restart, GroupBench.reopen))
@@ -600,25 +600,25 @@ def test_a_group_that_everybody_left_before_its_first_rebalance_takes_others():
 
 
 def test_members_in_other_programs_live_in_machine_time(bench):
-    """A jump of the clock in hand expels nobody, and no wait hangs on one."""
+    """A jump of the virtual clock expires no session, and no wait depends on it."""
     member = bench.member()
     settle(member)
-    bench.broker.groups.live_in_machine_time()
+    bench.broker.groups.use_system_clock()
     bench.clock.advance(days=30)
     assert member.beat() is None
     assert bench.state() == "Stable"
     scheduler = bench.broker.groups.scheduler
     assert isinstance(scheduler, ThreadScheduler)
-    bench.broker.groups.live_in_machine_time()
+    bench.broker.groups.use_system_clock()
     assert bench.broker.groups.scheduler is scheduler
 
 
 LONG_MS = 20 * 60_000
-"""What nobody here waits for."""
+"""A timeout that is never reached."""
 
 
 def until(condition):
-    """Wait for what a thread of the machine's time is about to do."""
+    """Wait for a change by a thread on the system clock."""
     pause = threading.Event()
     for _ in range(6000):
         if condition():
@@ -633,10 +633,10 @@ def test_a_rebalance_under_way_ends_in_machine_time():
     silent, newcomer = bench.member(**options), bench.member(**options)
     settle(silent)
     assert newcomer.join() is None
-    bench.broker.groups.live_in_machine_time()
+    bench.broker.groups.use_system_clock()
     until(lambda: newcomer.joined)
     assert [each.member_id for each in newcomer.joined.members] == [newcomer.member_id]
-    until(lambda: bench.state() == "Empty")  # nor does a wait for its sync last for ever
+    until(lambda: bench.state() == "Empty")  # the wait for its sync ends too
     bench.broker.close()
 
 
@@ -644,7 +644,7 @@ def test_a_first_rebalance_under_way_ends_in_machine_time():
     bench = GroupBench(**{"group.initial.rebalance.delay.ms": 50})
     member = bench.member(session_ms=LONG_MS, rebalance_ms=LONG_MS)
     assert member.join() is None
-    bench.broker.groups.live_in_machine_time()
+    bench.broker.groups.use_system_clock()
     until(lambda: member.joined)
     bench.broker.close()
 
@@ -657,8 +657,8 @@ def test_who_was_told_an_id_and_did_not_join_is_forgotten_in_machine_time():
     settle(first)
     pending.join()
     assert second.join() is None
-    assert first.join() is None, "one who was told an id may come yet"
-    bench.broker.groups.live_in_machine_time()
+    assert first.join() is None, "the pending member may still join"
+    bench.broker.groups.use_system_clock()
     until(lambda: first.joined and second.joined)
     bench.broker.close()
 
@@ -673,7 +673,7 @@ def test_nothing_of_before_happens_by_the_clock_in_hand(background):
         )
         settle(silent)
         assert newcomer.join() is None
-        broker.groups.live_in_machine_time()
+        broker.groups.use_system_clock()
         clock.advance(days=1)
         assert newcomer.joined is None
         assert broker.groups.describe("g").state == "PreparingRebalance"

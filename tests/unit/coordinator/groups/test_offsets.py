@@ -116,7 +116,7 @@ def test_records_that_nobody_knows():
     ("group", "number"), (("g", 3), ("gé😀", 35), ("payments", 13), ("polygenelubricants", 0))
 )
 def test_a_group_has_the_partition_that_it_has_in_kafka(group, number):
-    """The hash of the last one is the smallest number, whose absolute value Java has not."""
+    """The hash of the last group is the smallest int, whose absolute value overflows in Java."""
     bench = Bench()
     partition = bench.broker.groups.partition_of(group)
     assert partition == TopicPartition("__consumer_offsets", number)
@@ -151,7 +151,7 @@ def test_offsets_of_an_aborted_transaction_count_for_nothing(bench):
 
 
 def test_a_marker_counts_though_another_group_has_a_transaction_open(bench):
-    """And of two transactions of one group the later record holds, whichever is ended last."""
+    """Of a group's two transactions, the later record counts, whichever ends last."""
     first, second = bench.transactional("x"), bench.transactional("y")
     first.begin_transaction()
     first.send_offsets_to_transaction({T0: OffsetAndMetadata(1), T1: OffsetAndMetadata(2)}, "h")
@@ -168,7 +168,7 @@ def test_a_marker_counts_though_another_group_has_a_transaction_open(bench):
 
 
 def test_a_call_is_one_batch_whose_sequences_do_not_count(bench):
-    """As Kafka's group coordinator writes it: always from sequence 0."""
+    """Kafka's group coordinator also writes each batch with sequence 0."""
     producer = bench.transactional()
     producer.begin_transaction()
     for offset in (1, 2):
@@ -251,7 +251,7 @@ def test_offsets_outlive_a_cleaning(bench):
     assert committed(bench) == {T0: OffsetAndMetadata(3), T1: OffsetAndMetadata(7)}
 
 
-# -- who ends it -----------------------------------------------------------------------------
+# -- fencing and timeouts --------------------------------------------------------------------
 
 
 def test_a_transaction_that_a_crash_left_open_is_aborted(bench):
@@ -279,7 +279,7 @@ def test_a_fenced_producer_commits_no_offsets(bench):
 
 
 def test_a_producer_that_took_too_long_commits_no_more_offsets(bench):
-    """Its partition was taken in before, so that it is the log that refuses it."""
+    """Its partition was added before, so the log rejects the batch."""
     producer = bench.transactional(transaction_timeout_ms=60_000)
     producer.begin_transaction()
     producer.send_offsets_to_transaction({T0: OffsetAndMetadata(5)}, "g")
@@ -293,7 +293,7 @@ def test_a_producer_that_took_too_long_commits_no_more_offsets(bench):
     assert offsets_log(bench).log_end_offset == 2
 
 
-# -- what is refused -------------------------------------------------------------------------
+# -- errors ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -401,7 +401,7 @@ def test_other_arguments_change_nothing(bench, group, offsets, error):
 
 
 def test_what_kafka_python_hands_in(bench):
-    """Its own tuples, the older one without a leader epoch too, and None for no metadata."""
+    """kafka-python's tuples, including the older one without a leader epoch, and metadata None."""
     partition = namedtuple("TopicPartition", ("topic", "partition"))
     older = namedtuple("OffsetAndMetadata", ("offset", "metadata"))
     newer = namedtuple("OffsetAndMetadata", ("offset", "metadata", "leader_epoch"))
@@ -419,7 +419,7 @@ def test_what_kafka_python_hands_in(bench):
 
 
 def test_a_copied_topic_is_taken_over_by_the_first_offsets(bench):
-    """A copy from a broker has folders only, and perhaps not all of them."""
+    """A copy from a broker has only partition folders, and maybe not all of them."""
     producer = bench.transactional()
     producer.begin_transaction()
     producer.send_offsets_to_transaction({T0: OffsetAndMetadata(5)}, "g")

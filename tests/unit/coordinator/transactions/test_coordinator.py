@@ -1,4 +1,4 @@
-"""The transaction coordinator: states, fencing, timeouts, and what it stores about them."""
+"""The transaction coordinator: states, fencing, timeouts, and its records."""
 
 import pytest
 
@@ -33,7 +33,7 @@ DAY_MS = 86_400_000
 
 
 def stored(bench, partition=0):
-    """Return what the records of a partition of the state topic say, oldest first."""
+    """Return the records of a partition of the state topic, oldest first."""
     log = bench.log(TRANSACTION_STATE_TOPIC, partition)
     return [
         record.value and decode_value(decode_key(record.key), record.value)
@@ -64,7 +64,7 @@ def test_the_state_topic_is_made_as_kafka_makes_it_and_not_before_it_is_needed()
         "segment.bytes": "104857600",
         "unclean.leader.election.enable": "false",
     }
-    assert len(stored(bench, 35)) == 1, "Java's hash of 'copy-job' names the partition"
+    assert len(stored(bench, 35)) == 1, "the partition of Java's hash of 'copy-job'"
 
 
 def test_a_new_id_gets_a_producer_id_and_epoch_0_then_the_next_epochs(bench):
@@ -101,7 +101,7 @@ def test_epochs_end_at_32766_and_a_new_producer_id_follows(bench):
 
 
 def test_a_producer_with_the_last_epoch_can_still_be_fenced(bench):
-    """Its transaction is aborted with 32767, which no producer ever gets."""
+    """Its transaction is aborted with epoch 32767, which is never assigned to a producer."""
     bench.coordinator.init_producer_id("x", MINUTE_MS)
     give_epoch(bench, LAST_EPOCH - 1)
     producer = bench.coordinator.init_producer_id("x", MINUTE_MS)
@@ -113,7 +113,7 @@ def test_a_producer_with_the_last_epoch_can_still_be_fenced(bench):
 
 
 def give_epoch(bench, epoch):
-    """Let what is stored of 'x' have an epoch, as after so many restarts."""
+    """Set the stored epoch of 'x', as after many restarts."""
     from dataclasses import replace
 
     coordinator = bench.coordinator
@@ -122,7 +122,7 @@ def give_epoch(bench, epoch):
     bench.reopen()
 
 
-# -- a transaction's way -----------------------------------------------------------------
+# -- states of a transaction -------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("commit", "name"), ((True, "Commit"), (False, "Abort")))
@@ -196,12 +196,12 @@ def test_a_partition_that_was_deleted_meanwhile_needs_no_marker(bench):
 
 
 def test_a_log_that_knows_a_newer_producer_needs_no_marker(bench, caplog):
-    """As somebody else would have written it; that one's end is the end of both."""
+    """Another coordinator has ended both transactions."""
     producer = bench.coordinator.init_producer_id("x", MINUTE_MS)
     bench.coordinator.add_partitions("x", producer, [T0, T1])
     bench.log().writer.append_end_txn_marker(producer.producer_id, 5, 0, commit=False)
     bench.coordinator.end_transaction("x", producer, commit=True)
-    assert "out of date" in caplog.text
+    assert "is outdated" in caplog.text
     assert bench.state() == "CompleteCommit"
     assert [kind for *_, kind, _ in markers(bench.log())] == ["ABORT"]
     assert [kind for *_, kind, _ in markers(bench.log("t", 1))] == ["COMMIT"]
@@ -215,7 +215,7 @@ def test_another_producer_aborts_what_is_open_and_fences_who_opened_it(bench):
     older = coordinator.init_producer_id("x", MINUTE_MS)
     coordinator.add_partitions("x", older, [T0])
     newer = coordinator.init_producer_id("x", MINUTE_MS)
-    assert newer == (older.producer_id, 2), "epoch 1 was for the abort, and nobody gets it"
+    assert newer == (older.producer_id, 2), "epoch 1 was only used for the abort"
     assert markers(bench.log()) == [(0, 0, 1, "ABORT", 0)]
     assert states(bench) == ["Empty", "Ongoing", "PrepareAbort", "CompleteAbort", "Empty"]
     for call in (
@@ -242,7 +242,7 @@ def test_a_producer_may_ask_for_another_epoch_itself(bench):
 
 
 def test_who_did_not_hear_of_its_next_epoch_asks_again_and_gets_the_same(bench):
-    """A retry, as long as nobody else came between (KIP-360)."""
+    """A retry returns the same epoch, unless another producer came in between (KIP-360)."""
     coordinator = bench.coordinator
     first = coordinator.init_producer_id("x", MINUTE_MS)
     second = coordinator.init_producer_id("x", MINUTE_MS, expected=first)
@@ -259,20 +259,20 @@ def test_who_did_not_hear_of_its_next_epoch_asks_again_and_gets_the_same(bench):
             coordinator.init_producer_id("x", MINUTE_MS, expected=expected)
     fourth = coordinator.init_producer_id("x", MINUTE_MS, expected=third)
     bench.reopen()
-    with pytest.raises(ProducerFencedError):  # nothing on the disk says who asked
+    with pytest.raises(ProducerFencedError):  # the previous epoch is not stored
         bench.coordinator.init_producer_id("x", MINUTE_MS, expected=third)
     assert bench.coordinator.init_producer_id("x", MINUTE_MS, expected=fourth) == (0, 4)
 
 
 def test_who_asks_for_an_epoch_in_the_midst_of_a_transaction_loses_it_and_is_fenced(bench):
-    """As with Kafka: clients abort what is open before they ask."""
+    """As in Kafka: clients end their transaction before they request a new epoch."""
     coordinator = bench.coordinator
     first = coordinator.init_producer_id("x", MINUTE_MS)
     second = coordinator.init_producer_id("x", MINUTE_MS, expected=first)
     coordinator.add_partitions("x", second, [T0])
     with pytest.raises(ProducerFencedError):
         coordinator.init_producer_id("x", MINUTE_MS, expected=ProducerIdAndEpoch(5, 1))
-    assert states(bench)[-1] == "Ongoing", "a stranger's id changes nothing"
+    assert states(bench)[-1] == "Ongoing", "an unknown producer id changes nothing"
     for expected in (second, first):
         with pytest.raises(ProducerFencedError):
             coordinator.init_producer_id("x", MINUTE_MS, expected=expected)
@@ -323,7 +323,7 @@ def test_who_has_no_or_another_producer_id_is_refused(bench):
 
 
 def test_a_transaction_is_aborted_at_the_next_call_after_its_timeout(bench):
-    """Not when it is exactly as old as that; counted from its first partition."""
+    """Its age counts from the first partition and must exceed the timeout."""
     coordinator = bench.coordinator
     producer = coordinator.init_producer_id("x", MINUTE_MS)
     bench.clock.advance(hours=1)
@@ -331,7 +331,7 @@ def test_a_transaction_is_aborted_at_the_next_call_after_its_timeout(bench):
     bench.clock.advance(ms=MINUTE_MS)
     coordinator.add_partitions("x", producer, [T1])
     bench.clock.advance(ms=1)
-    assert bench.state() == "Ongoing", "nothing happens by itself"
+    assert bench.state() == "Ongoing", "timeouts are only checked during calls"
     coordinator.init_producer_id("y", MINUTE_MS)
     assert bench.state() == "CompleteAbort"
     assert markers(bench.log("t", 1)) == [(0, 0, 1, "ABORT", 0)]
@@ -359,7 +359,7 @@ def test_in_the_background_timeouts_are_looked_for_every_ten_seconds():
 
 @pytest.mark.parametrize("is_alone", (True, False))
 def test_after_an_idle_hour_a_transaction_that_nobody_ends_is_aborted(is_alone):
-    """Whether or not the coordinator had slept from the start, or since a transaction before."""
+    """The task wakes up whether it was idle from the start or since an earlier transaction."""
     with Broker(clock=VirtualClock(), background=True) as broker:
         broker.create_topic("t")
         if not is_alone:

@@ -1,4 +1,4 @@
-"""How a transaction ended, from the states that the transaction log still has."""
+"""Outcomes of transactions, from the states in the transaction log."""
 
 import pytest
 
@@ -26,7 +26,7 @@ def state(kind, start_ms, update_ms, partitions=(MINE,), producer_id=7):
 
 
 def ended(start_ms, end_ms, *, commit):
-    """Return the states of a whole transaction."""
+    """Return the states of a complete transaction."""
     return [
         state(TransactionState.ONGOING, start_ms, start_ms),
         state(PREPARE[commit], start_ms, end_ms),
@@ -92,7 +92,7 @@ def test_completion_does_not_extend_the_time_of_a_decision():
     (
         ((MINE,), 30, OPEN),
         ((MINE,), 35, OPEN),
-        ((MINE,), 29, OPEN),  # in no other transaction; its clock may have been set back
+        ((MINE,), 29, OPEN),  # not in another transaction; the clock may have been set back
         ((MINE,), 15, COMMITTED),
         ((OTHER,), 35, ABORTED),
         ((OTHER,), 15, COMMITTED),

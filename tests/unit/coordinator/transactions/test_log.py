@@ -1,4 +1,4 @@
-"""What `__transaction_state` still tells of the past."""
+"""The history of producer ids in `__transaction_state`."""
 
 from logstore.coordinator.transactions.log import TransactionLog
 from logstore.coordinator.transactions.state import (

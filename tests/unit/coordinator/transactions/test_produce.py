@@ -1,4 +1,4 @@
-"""The door of clients: a batch of a transaction is taken only if the coordinator knows of it."""
+"""Appends of clients: transactional batches are verified by the coordinator."""
 
 import threading
 
@@ -27,7 +27,7 @@ VERIFICATION = "transaction.partition.verification.enable"
 
 
 class Client:
-    """Somebody who speaks to the coordinator and sends ready-made batches."""
+    """A client that calls the coordinator and sends encoded batches."""
 
     def __init__(self, bench, transactional_id="x"):
         self.bench = bench
@@ -66,7 +66,7 @@ class Client:
 
 
 def refuses(bench, error, send, match=None):
-    """Check that a batch is refused with exactly that error, and changes nothing."""
+    """Assert that a batch is rejected with exactly this error, and nothing changes."""
     log = bench.log()
 
     def state():
@@ -80,20 +80,20 @@ def refuses(bench, error, send, match=None):
 
 
 def settled(bench):
-    """Check that no transaction is open in the log."""
+    """Assert that no transaction is open in the log."""
     log = bench.log()
     assert log.last_stable_offset == log.log_end_offset
 
 
-# -- transactions that nobody began --------------------------------------------------------
+# -- transactions that were not begun ------------------------------------------------------
 
 
 def test_a_transaction_that_nobody_began_is_refused():
-    """Nobody would ever end it: the last stable offset would stand there for ever."""
+    """It would never end, and the last stable offset would never advance."""
     with Broker(clock=VirtualClock()) as broker:
         broker.create_topic("t")
         data = batch(0, producer_id=7, producer_epoch=0, base_sequence=0, is_transactional=True)
-        with pytest.raises(InvalidTxnStateError, match="no transactional id has producer 7") as no:
+        with pytest.raises(InvalidTxnStateError, match="producer 7 has no transactional id") as no:
             broker.append_batches("t", data)
         assert no.value.kafka_error == "INVALID_TXN_STATE"
         with pytest.raises(InvalidProducerIdMappingError, match="transactional id 'x'"):
@@ -101,8 +101,8 @@ def test_a_transaction_that_nobody_began_is_refused():
         log = broker.log("t")
         assert (log.log_end_offset, log.last_stable_offset) == (0, 0)
         assert log.producer_state.is_empty
-        assert [topic.name for topic in broker.topics()] == ["t"], "nothing is made for the answer"
-        assert log.writer.append_batches(data).first_offset == 0, "a bare log takes what it is told"
+        assert [topic.name for topic in broker.topics()] == ["t"], "the state topic is not created"
+        assert log.writer.append_batches(data).first_offset == 0, "a bare log does not verify"
         assert log.last_stable_offset == 0 < log.log_end_offset
         log.writer.append_end_txn_marker(7, 0, 0, commit=False)
 
@@ -127,7 +127,7 @@ def test_a_batch_that_comes_after_the_end_is_refused(bench, is_commit):
     client.send()
     client.end(commit=is_commit)
     refuses(bench, InvalidTxnStateError, client.send)
-    # Sent again, as its answer got lost; Kafka verifies first, too.
+    # A retry after a lost response; Kafka also verifies before it checks for duplicates.
     refuses(bench, InvalidTxnStateError, lambda: bench.broker.append_batches("t", sent))
     client.add(T1)
     refuses(bench, InvalidTxnStateError, client.send)
@@ -146,7 +146,7 @@ def test_a_batch_that_is_sent_again_in_its_transaction_is_answered(bench):
 
 
 def test_an_older_epoch_is_told_so(bench):
-    """ProducerFencedError is the coordinator's word; a batch is answered as Kafka's brokers do."""
+    """The coordinator raises ProducerFencedError; a batch gets the error of Kafka's brokers."""
     client = Client(bench)
     client.add(T0)
     bench.coordinator.init_producer_id("x", MINUTE_MS)
@@ -178,12 +178,12 @@ def test_a_transactional_id_must_be_the_producers(bench):
         bench,
         InvalidTxnStateError,
         lambda: client.send(producer_id=99),
-        "no transactional id has producer 99",
+        "producer 99 has no transactional id",
     )
 
 
 def test_a_producer_whose_transaction_was_ended_by_others_writes_no_more(bench):
-    """It has added its partitions, so that only the door can know."""
+    """It has added its partitions already, so only the append can detect this."""
     producer = bench.transactional()
     producer.begin_transaction()
     producer.send("t", b"1", partition=0)
@@ -211,7 +211,7 @@ def test_offsets_of_a_transaction_that_was_ended_by_others_are_refused():
     bench.broker.close()
 
 
-# -- what is not in a transaction ----------------------------------------------------------
+# -- batches outside transactions ----------------------------------------------------------
 
 
 def test_other_batches_pass_unasked(bench):
@@ -223,7 +223,7 @@ def test_other_batches_pass_unasked(bench):
 
 
 def test_a_batch_outside_the_transaction_of_its_producer(bench):
-    """As in Kafka it is refused once the transaction has data here, and not verified before."""
+    """As in Kafka, it is rejected once the transaction has data here, and not verified before."""
     client = Client(bench)
     client.add(T0)
     assert client.send(is_transactional=False).first_offset == 0
@@ -253,7 +253,7 @@ def test_the_log_judges_the_rest(bench, data, error):
 
 def test_the_brokers_own_topics_are_not_for_clients(bench):
     Client(bench)
-    with pytest.raises(InvalidTopicError, match="not for producers"):
+    with pytest.raises(InvalidTopicError, match="cannot produce to the internal topic"):
         bench.broker.append_batches(TRANSACTION_STATE_TOPIC, batch(0))
 
 
@@ -263,7 +263,7 @@ def test_a_producer_s_records_do_not_go_to_the_broker_s_own_topics(bench, idempo
     producer = bench.broker.producer(enable_idempotence=idempotent)
     sent = producer.send(TRANSACTION_STATE_TOPIC, b"v", b"k", partition=0)
     producer.flush()
-    with pytest.raises(InvalidTopicError, match="not for producers"):
+    with pytest.raises(InvalidTopicError, match="cannot produce to the internal topic"):
         sent.get()
 
 
@@ -293,7 +293,7 @@ def test_later_batches_are_held_to_the_owner_of_the_producer_id(bench, verificat
     client.add(T0)
     refuses(bench, InvalidProducerEpochError, lambda: client.send("x", producer_epoch=0))
     client.send("x")
-    assert client.send().first_offset == 4, "in this process it need not be given"
+    assert client.send().first_offset == 4, "in this process the id may be omitted"
 
 
 def test_later_batches_do_not_wait_for_the_coordinator(bench):
@@ -344,7 +344,7 @@ def test_a_transaction_that_cannot_be_completed_yet_takes_no_more(bench, monkeyp
 
 @pytest.mark.parametrize("batches_before", (0, 1))
 def test_no_marker_comes_between_the_answer_and_the_append(bench, batches_before, monkeypatch):
-    """Whoever writes a marker needs a lock that is held until the batch is written."""
+    """Writing a marker needs a lock that is held until the batch is written."""
     client = Client(bench)
     client.add(T0)
     for _ in range(batches_before):

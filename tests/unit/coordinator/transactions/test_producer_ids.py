@@ -1,4 +1,4 @@
-"""Producer ids: unique over restarts, reserved by the thousand, above all that is known."""
+"""Producer ids: unique across restarts, reserved in blocks, above all ids in the logs."""
 
 import errno
 import json
@@ -64,7 +64,7 @@ def test_the_first_block_begins_above_what_the_logs_know(fs):
 
 
 def test_the_logs_count_though_there_is_a_file(fs):
-    """An older one, as of a directory into which newer partitions were copied."""
+    """The file may be older than partitions copied into the directory."""
     assert open_ids(fs).take() == 0
     assert open_ids(fs, largest_known=5000).take() == 5001
     assert stored(fs)["next_producer_id"] == 6001

@@ -82,7 +82,7 @@ FLEXIBLE = {
     "0000018bcfe56b150000018bcfe569c800": 2,
     "0001000000000000000000000000000105010000018bcfe56be70000018bcfe569c800": 3,
 }
-"""The same four values in version 1, by their place in `VALUES`."""
+"""The same four values in version 1, by their index in `VALUES`."""
 
 
 @pytest.mark.parametrize(("transactional_id", "expected"), KEYS.items())
@@ -144,7 +144,7 @@ def test_a_later_key_is_told_apart_and_a_later_value_refused():
 
 @pytest.mark.parametrize("version", (0, 1))
 def test_damaged_values_are_refused_and_nothing_else_happens(version):
-    """Every prefix, and bytes turned at random: an error that says so, or another value."""
+    """Every prefix and random corruption yields an error for malformed bytes, or another value."""
     values = VALUES if version == 0 else FLEXIBLE
     rng = random.Random(version)
     for text in values:
