@@ -209,7 +209,7 @@ class AdminClient:
             }
 
         results = _each(wanted, create, raise_errors=raise_errors)
-        return {"topics": [{"name": new.name, **found} for new, found in results]}
+        return {"topics": [{"name": new.name, **fields} for new, fields in results]}
 
     def delete_topics(
         self, topics: Iterable[str], timeout_ms: float | None = None, raise_errors: bool = True
@@ -229,7 +229,7 @@ class AdminClient:
             return {"topic_id": topic_id}
 
         results = _each(_names(topics), delete, raise_errors=raise_errors)
-        return {"topics": [{"name": name, **found} for name, found in results]}
+        return {"topics": [{"name": name, **fields} for name, fields in results]}
 
     def create_partitions(
         self,
@@ -263,7 +263,7 @@ class AdminClient:
             return {}
 
         results = _each(list(topic_partitions), create, raise_errors=raise_errors)
-        return {"results": [{"name": name, **found} for name, found in results]}
+        return {"results": [{"name": name, **fields} for name, fields in results]}
 
     # -- configurations ------------------------------------------------------------------------
 
@@ -286,17 +286,17 @@ class AdminClient:
         UnknownTopicOrPartitionError
         """
         self._check_open()
-        found: dict[str, dict[str, dict[str, dict[str, Any]]]] = {}
+        configs: dict[str, dict[str, dict[str, dict[str, Any]]]] = {}
         for resource in config_resources:
             kind, name = _resource(resource)
             rows = self._configs_of(kind, name)
             keys = resource.configs
-            found.setdefault(kind, {})[name] = {
+            configs.setdefault(kind, {})[name] = {
                 key: row if include_synonyms else {**row, "synonyms": []}
                 for key, row in rows.items()
                 if (keys is None or key in keys) and _is_wanted(row, str(config_filter))
             }
-        return found
+        return configs
 
     def alter_configs(
         self,
@@ -311,16 +311,16 @@ class AdminClient:
         with its message.
         """
         self._check_writable("alter configs")
-        found: dict[str, dict[str, str | None]] = {}
+        errors: dict[str, dict[str, str | None]] = {}
         for resource in config_resources:
             kind, name = _resource(resource)
-            results = found.setdefault(kind, {})
+            by_name = errors.setdefault(kind, {})
             try:
                 self._alter(kind, name, resource.configs, validate_only=validate_only)
-                results[name] = None
+                by_name[name] = None
             except LogStoreError as error:
-                results[name] = error.kafka_error
-        return found
+                by_name[name] = error.kafka_error
+        return errors
 
     def reset_configs(
         self,
@@ -368,8 +368,8 @@ class AdminClient:
     ) -> dict[str, dict[str, Any]]:
         """Describe groups, with each member's subscription and assignment."""
         self._check_open()
-        found = (self._coordinator.describe(each) for each in _names(group_ids))
-        return {each.group_id: _describe_group(each) for each in found}
+        groups = (self._coordinator.describe(each) for each in _names(group_ids))
+        return {each.group_id: _describe_group(each) for each in groups}
 
     def delete_groups(
         self, group_ids: Iterable[str], group_coordinator_id: int | None = None
@@ -406,14 +406,14 @@ class AdminClient:
         else:
             names = [group_specs] if isinstance(group_specs, str) else group_specs
             specs = dict.fromkeys(_names(names))
-        found = {}
+        offsets = {}
         for group_id, partitions in specs.items():
             selected = None if partitions is None else [TopicPartition(*tp) for tp in partitions]
-            found[group_id] = {
+            offsets[group_id] = {
                 tp: each.committed or OffsetAndMetadata(NO_OFFSET)
                 for tp, each in self._coordinator.fetch(group_id, selected).items()
             }
-        return found
+        return offsets
 
     def alter_group_offsets(
         self,
@@ -499,7 +499,7 @@ class AdminClient:
             return {"partition_index": tp.partition, "low_watermark": low_watermark}
 
         results = _each(list(wanted), delete, raise_errors=True)
-        return {tp: {**found, "error_code": 0} for tp, found in results}
+        return {tp: {**fields, "error_code": 0} for tp, fields in results}
 
     def list_partition_offsets(
         self,
@@ -511,19 +511,19 @@ class AdminClient:
         self._check_open()
         level = str(getattr(isolation_level, "name", isolation_level)).lower()
         isolation = Isolation(level)
-        found = {}
+        offsets = {}
         for each, spec in topic_partition_specs.items():
             tp = TopicPartition(*each)
             reader = self._manager.log(tp).reader
             listed = reader.offset_for_timestamp(int(spec))
             if listed is None:
-                found[tp] = OffsetAndTimestamp(NO_OFFSET, NO_TIMESTAMP, -1)
+                offsets[tp] = OffsetAndTimestamp(NO_OFFSET, NO_TIMESTAMP, -1)
                 continue
             offset = listed.offset
             if int(spec) == LATEST_TIMESTAMP:
                 offset = reader.upper_offset(isolation)
-            found[tp] = OffsetAndTimestamp(offset, listed.timestamp, listed.leader_epoch)
-        return found
+            offsets[tp] = OffsetAndTimestamp(offset, listed.timestamp, listed.leader_epoch)
+        return offsets
 
     def describe_cluster(self) -> dict[str, Any]:
         """Describe the cluster: one broker, without a listener, which is its own controller."""
@@ -568,7 +568,8 @@ class AdminClient:
                     "error_code": 0,
                     "log_dir": directory.path,
                     "topics": [
-                        {"name": name, "partitions": found} for name, found in topics.items()
+                        {"name": name, "partitions": partitions}
+                        for name, partitions in topics.items()
                     ],
                     "total_bytes": -1,
                     "usable_bytes": -1,
@@ -582,10 +583,10 @@ class AdminClient:
         """Move replicas, given as (topic, partition, broker id), to other log directories."""
         self._check_writable("alter replica log dirs")
         by_partition = {TopicPartition(*each[:2]): each for each in replica_assignments}
-        moved = admin.alter_replica_log_dirs(
+        results = admin.alter_replica_log_dirs(
             self._manager, {tp: replica_assignments[each] for tp, each in by_partition.items()}
         )
-        return {by_partition[tp]: result.error for tp, result in moved.items()}
+        return {by_partition[tp]: result.error for tp, result in results.items()}
 
     # -- inside --------------------------------------------------------------------------------
 
@@ -704,7 +705,9 @@ class AdminClient:
 
     def _wanted(self, given: object) -> set[TopicPartition]:
         if isinstance(given, Mapping):
-            return {TopicPartition(name, each) for name, found in given.items() for each in found}
+            return {
+                TopicPartition(name, each) for name, numbers in given.items() for each in numbers
+            }
         everything = self._manager.catalog.partitions()
         if given is None:
             return set(everything)
@@ -720,11 +723,11 @@ def _each(
     first: LogStoreError | None = None
     for item in items:
         try:
-            found = {**do(item), "error_code": 0, "error_message": None}
+            fields = {**do(item), "error_code": 0, "error_message": None}
         except LogStoreError as error:
             first = first or error
-            found = {"error_code": error.code, "error_message": str(error)}
-        results.append((item, found))
+            fields = {"error_code": error.code, "error_message": str(error)}
+        results.append((item, fields))
     if first is not None and raise_errors:
         raise first
     return results
@@ -732,18 +735,18 @@ def _each(
 
 def _new_topics(given: object) -> list[NewTopic]:
     if isinstance(given, Mapping):
-        options = {"num_partitions", "replication_factor", "assignments", "configs"}
-        for name, found in given.items():
-            check_names(f"topic '{name}'", found, options, ())
+        option_names = {"num_partitions", "replication_factor", "assignments", "configs"}
+        for name, fields in given.items():
+            check_names(f"topic '{name}'", fields, option_names, ())
         return [
             NewTopic(
                 name,
-                found.get("num_partitions", -1),
-                found.get("replication_factor", -1),
-                found.get("assignments"),
-                found.get("configs"),
+                fields.get("num_partitions", -1),
+                fields.get("replication_factor", -1),
+                fields.get("assignments"),
+                fields.get("configs"),
             )
-            for name, found in given.items()
+            for name, fields in given.items()
         ]
     if isinstance(given, str) or not isinstance(given, Iterable):
         raise TypeError(f"new_topics must be a list or a mapping, not {given!r}")
@@ -848,19 +851,19 @@ def _describe_group(group: GroupDescription) -> dict[str, Any]:
     is_consumers = group.protocol_type == CONSUMER_PROTOCOL_TYPE
     members = []
     for member in group.members:
-        wants: object = member.metadata
-        has: object = member.assignment
+        metadata: object = member.metadata
+        assignment: object = member.assignment
         if is_consumers and member.metadata:
-            wants = decode_subscription(member.metadata)
-            has = decode_assignment(member.assignment)
+            metadata = decode_subscription(member.metadata)
+            assignment = decode_assignment(member.assignment)
         members.append(
             {
                 "member_id": member.member_id,
                 "group_instance_id": member.group_instance_id,
                 "client_id": member.client_id,
                 "client_host": member.client_host,
-                "member_metadata": wants,
-                "member_assignment": has,
+                "member_metadata": metadata,
+                "member_assignment": assignment,
             }
         )
     return {

@@ -41,10 +41,10 @@ def topic_and_partition(
     """
     if topic is None or isinstance(topic, str):
         return topic, partition
-    found = to_topic_partition(topic)
-    if partition not in (None, 0, found.partition):
-        raise InvalidConfigurationError(f"{found} conflicts with the partition given: {partition}")
-    return found
+    tp = to_topic_partition(topic)
+    if partition not in (None, 0, tp.partition):
+        raise InvalidConfigurationError(f"{tp} conflicts with the partition given: {partition}")
+    return tp
 
 
 def offset_of(value: int | str | None, log: Log, isolation: Isolation) -> int | None:

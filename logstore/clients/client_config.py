@@ -60,7 +60,7 @@ DataFunction = Callable[[str, list[tuple[str, bytes]], Any], Any]
 
 
 def check_names(
-    who: str, configs: Mapping[str, Any], known: Collection[str], idle: Collection[str]
+    client: str, configs: Mapping[str, Any], known: Collection[str], idle: Collection[str]
 ) -> None:
     """Raise an error for a config unknown to kafka-python, and suggest the closest name.
 
@@ -70,8 +70,8 @@ def check_names(
     """
     for name in configs:
         if name not in known and name not in idle:
-            meant = and_nearest(name, [*known, *sorted(idle)])
-            raise InvalidConfigurationError(f"unknown {who} configuration {name!r}{meant}")
+            hint = and_nearest(name, [*known, *sorted(idle)])
+            raise InvalidConfigurationError(f"unknown {client} configuration {name!r}{hint}")
 
 
 def number(

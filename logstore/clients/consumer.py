@@ -2,8 +2,8 @@
 
 `Membership` talks to the group coordinator, `Position` reads a partition. Only `poll` waits. On a
 virtual clock it advances the time by at most its timeout and runs the tasks that become due, so
-that several members in one thread can rebalance poll by poll. On other clocks, and while the broker
-listens, it blocks until there are records or other work.
+that several members in one thread can rebalance poll by poll. On other clocks, and once the broker
+has listened, it blocks until there are records or other work.
 """
 
 from __future__ import annotations
@@ -304,7 +304,8 @@ class Consumer:
         ----------
         timeout_ms : float
             Time to wait for records. On a virtual clock, the call advances the time by at most
-            this much instead of sleeping. While the broker listens, the call blocks in any case.
+            this much, without sleeping. Once the broker has listened, the call blocks instead, and
+            the virtual clock follows the system clock.
         max_records : int, optional
             Maximum number of records. [default: `max_poll_records`]
 
@@ -361,13 +362,13 @@ class Consumer:
         """Return the next record; stop after `consumer_timeout_ms` without a record.
 
         Without a timeout on a virtual clock, raise `Deadlock` once no scheduled task can bring
-        another record. While the broker listens, the call blocks instead.
+        another record. Once the broker has listened, the call blocks instead.
         """
         if self._closed:
             raise StopIteration
-        records = self.poll(self.config.consumer_timeout_ms, max_records=1)
-        for found in records.values():
-            return found[0]
+        by_partition = self.poll(self.config.consumer_timeout_ms, max_records=1)
+        for records in by_partition.values():
+            return records[0]
         raise StopIteration
 
     def position(self, partition: TopicPartition, timeout_ms: float | None = None) -> int:
@@ -552,8 +553,8 @@ class Consumer:
         self._check_open()
         if self.config.group_id is None:
             raise IllegalStateError("the consumer has no group_id")
-        found = self._coordinator.fetch(self.config.group_id, [tp])[tp].committed
-        return found if metadata or found is None else found.offset
+        committed = self._coordinator.fetch(self.config.group_id, [tp])[tp].committed
+        return committed if metadata or committed is None else committed.offset
 
     def group_metadata(self) -> ConsumerGroupMetadata:
         """Return the consumer's identity in its group, for `send_offsets_to_transaction`.
@@ -704,9 +705,9 @@ class Consumer:
     def _call_listener(
         self, name: str, partitions: Iterable[TopicPartition], *, even_none: bool = False
     ) -> None:
-        found = set(partitions)
-        if self._listener is not None and (found or even_none):
-            getattr(self._listener, name)(found)
+        partition_set = set(partitions)
+        if self._listener is not None and (partition_set or even_none):
+            getattr(self._listener, name)(partition_set)
 
     def _has_to_commit(self) -> bool:
         """Return whether positions changed since the last automatic commit."""
@@ -754,7 +755,7 @@ class Consumer:
                 unsubscribe()
 
     def _fetch(self, limit: int) -> dict[TopicPartition, list[ConsumedRecord]]:
-        found: dict[TopicPartition, list[ConsumedRecord]] = {}
+        fetched: dict[TopicPartition, list[ConsumedRecord]] = {}
         left = limit
         for tp, position in list(self._positions.items()):
             if left == 0:
@@ -763,13 +764,13 @@ class Consumer:
                 continue
             records = self._read(position, left)
             if records:
-                found[tp] = records
+                fetched[tp] = records
                 self._metrics.record_fetch(len(records), sum(map(_size_of, records)))
                 left -= len(records)
         # Move the partitions just read to the end, so that no partition starves.
-        for tp in found:
+        for tp in fetched:
             self._positions[tp] = self._positions.pop(tp)
-        return found
+        return fetched
 
     def _read(self, position: Position, limit: int) -> list[ConsumedRecord]:
         try:

@@ -202,13 +202,13 @@ def _assignors(value: object) -> tuple[Assignor, ...]:
         raise InvalidConfigurationError(
             f"partition_assignment_strategy must be a list of assignors, not {value!r}"
         )
-    found = tuple(_assignor(each) for each in value)
-    if len({each.is_cooperative for each in found}) > 1:
+    assignors = tuple(_assignor(each) for each in value)
+    if len({each.is_cooperative for each in assignors}) > 1:
         raise InvalidConfigurationError(
             "partition_assignment_strategy mixes eager and cooperative assignors:"
-            f" {', '.join(each.name for each in found)}"
+            f" {', '.join(each.name for each in assignors)}"
         )
-    return found
+    return assignors
 
 
 def _assignor(given: object) -> Assignor:

@@ -155,8 +155,10 @@ class Membership:
     @property
     def must_join(self) -> bool:
         """Whether the next `advance` joins or rejoins, so that the consumer must prepare for it."""
-        wants = self.phase is Phase.OUTSIDE or (self.phase is Phase.MEMBER and self._wants_rejoin)
-        return wants and not self._is_backing_off
+        needs_join = self.phase is Phase.OUTSIDE or (
+            self.phase is Phase.MEMBER and self._wants_rejoin
+        )
+        return needs_join and not self._is_backing_off
 
     @property
     def _is_backing_off(self) -> bool:
@@ -303,7 +305,9 @@ class Membership:
     def _assign(self, answer: JoinResult) -> dict[str, bytes]:
         """Assign the subscribed topics' partitions to all members, as the leader."""
         members = {each.member_id: decode_subscription(each.metadata) for each in answer.members}
-        self._all_topics = {topic for wants in members.values() for topic in wants.topics}
+        self._all_topics = {
+            topic for subscription in members.values() for topic in subscription.topics
+        }
         self._counts_assigned = self._partition_counts(self._all_topics)
         shares = self._protocol.assign(self._counts_assigned, members)
         return {

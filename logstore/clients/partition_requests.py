@@ -23,15 +23,15 @@ def offsets_for_times(
     manager: LogManager, times: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
     """Return the first record at or after a timestamp in each partition; see `Broker`."""
-    found: dict[TopicPartition, OffsetAndTimestamp | None] = {}
+    offsets: dict[TopicPartition, OffsetAndTimestamp | None] = {}
     for tp, time in times.items():
         if time < 0:
             raise ValueError(f"the timestamp for {tp} is negative: {time}")
         listed = manager.log(tp).reader.offset_for_timestamp(time)
-        found[tp] = listed and OffsetAndTimestamp(
+        offsets[tp] = listed and OffsetAndTimestamp(
             listed.offset, listed.timestamp, listed.leader_epoch
         )
-    return found
+    return offsets
 
 
 def delete_records(

@@ -120,14 +120,14 @@ class Position:
         CorruptRecordError
             A batch is corrupt; the position stays before it.
         """
-        found: list[ConsumedRecord] = []
-        while len(found) < limit:
+        consumed: list[ConsumedRecord] = []
+        while len(consumed) < limit:
             if not self._records and not self._next_batch(log, config.isolation):
                 break
             record = self._records.popleft()
-            found.append(self._to_consumed_record(record, config))
+            consumed.append(self._to_consumed_record(record, config))
             self.offset = record.offset + 1 if self._records else self._next_offset
-        return found
+        return consumed
 
     def _next_batch(self, log: Log, isolation: Isolation) -> bool:
         """Decode the next batch with records to return; return False at the end."""

@@ -80,5 +80,5 @@ class CoordinatorTopic:
         topic = self.topic
         if topic is None:
             return self._partitions
-        found = topic.partitions[-1] + 1
-        return max(found, self._partitions) if topic.adopted else found
+        count = topic.partitions[-1] + 1
+        return max(count, self._partitions) if topic.adopted else count

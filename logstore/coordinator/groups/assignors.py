@@ -45,11 +45,13 @@ def assign_range(
     """Assign each member a range of each topic's partitions; the first members may get one more."""
     shares: Shares = {member_id: [] for member_id in members}
     for topic, count in sorted(partition_counts.items()):
-        wanting = sorted(each for each, wants in members.items() if topic in wants.topics)
-        if wanting:
-            size, rest = divmod(count, len(wanting))
+        subscribers = sorted(
+            each for each, subscription in members.items() if topic in subscription.topics
+        )
+        if subscribers:
+            size, rest = divmod(count, len(subscribers))
             start = 0
-            for slot, member_id in enumerate(wanting):
+            for slot, member_id in enumerate(subscribers):
                 end = start + size + (slot < rest)
                 shares[member_id] += [TopicPartition(topic, each) for each in range(start, end)]
                 start = end
@@ -64,7 +66,7 @@ def assign_round_robin(
     order = sorted(members)
     slot = 0
     for tp in _all_partitions(partition_counts):
-        if any(tp.topic in wants.topics for wants in members.values()):
+        if any(tp.topic in subscription.topics for subscription in members.values()):
             while tp.topic not in members[order[slot % len(order)]].topics:
                 slot += 1
             shares[order[slot % len(order)]].append(tp)
@@ -77,15 +79,17 @@ def assign_sticky(
 ) -> Shares:
     """Balance the shares while moving as few partitions as possible."""
     everything = _all_partitions(partition_counts)
-    wanted = [
-        tp for tp in everything if any(tp.topic in wants.topics for wants in members.values())
+    subscribed = [
+        tp
+        for tp in everything
+        if any(tp.topic in subscription.topics for subscription in members.values())
     ]
-    owners = _owners(set(wanted), members)
+    owners = _owners(set(subscribed), members)
     shares: Shares = {member_id: [] for member_id in sorted(members)}
-    for tp in wanted:
+    for tp in subscribed:
         if tp in owners:
             shares[owners[tp]].append(tp)
-    for tp in wanted:
+    for tp in subscribed:
         if tp not in owners:
             shares[_poorest(shares, members, tp)].append(tp)
     while (move := _next_move(shares, members)) is not None:
@@ -104,9 +108,13 @@ def assign_cooperatively(
     (KIP-429).
     """
     shares = assign_sticky(partition_counts, members)
-    held = {tp: member_id for member_id, wants in members.items() for tp in wants.owned_partitions}
+    owners = {
+        tp: member_id
+        for member_id, subscription in members.items()
+        for tp in subscription.owned_partitions
+    }
     return {
-        member_id: [tp for tp in share if held.get(tp, member_id) == member_id]
+        member_id: [tp for tp in share if owners.get(tp, member_id) == member_id]
         for member_id, share in shares.items()
     }
 
@@ -123,18 +131,18 @@ def _owners(
     partitions: set[TopicPartition], members: Mapping[str, Subscription]
 ) -> dict[TopicPartition, str]:
     """Return the last owner of each partition; the claim of the latest generation is valid."""
-    found: dict[TopicPartition, tuple[int, str]] = {}
-    for member_id, wants in sorted(members.items()):
-        owned, generation = owned_before(wants)
+    claims: dict[TopicPartition, tuple[int, str]] = {}
+    for member_id, subscription in sorted(members.items()):
+        owned, generation = owned_before(subscription)
         for tp in owned:
-            if tp in partitions and tp.topic in wants.topics:
-                found[tp] = max(found.get(tp, (generation, member_id)), (generation, member_id))
-    return {tp: member_id for tp, (_, member_id) in found.items()}
+            if tp in partitions and tp.topic in subscription.topics:
+                claims[tp] = max(claims.get(tp, (generation, member_id)), (generation, member_id))
+    return {tp: member_id for tp, (_, member_id) in claims.items()}
 
 
 def _poorest(shares: Shares, members: Mapping[str, Subscription], tp: TopicPartition) -> str:
-    wanting = [each for each in shares if tp.topic in members[each].topics]
-    return min(wanting, key=lambda member_id: (len(shares[member_id]), member_id))
+    subscribers = [each for each in shares if tp.topic in members[each].topics]
+    return min(subscribers, key=lambda member_id: (len(shares[member_id]), member_id))
 
 
 def _next_move(
@@ -154,31 +162,31 @@ def _next_move(
 
 def sticky_user_data(partitions: tuple[TopicPartition, ...], generation_id: int) -> bytes:
     """Encode a member's user data for the sticky assignor: its last share and generation."""
-    numbers = by_topic(partitions)
-    parts = [_INT.pack(len(numbers))]
-    for topic, found in numbers.items():
+    numbers_by_topic = by_topic(partitions)
+    parts = [_INT.pack(len(numbers_by_topic))]
+    for topic, numbers in numbers_by_topic.items():
         name = topic.encode()
         parts.append(struct.pack(f">h{len(name)}s", len(name), name))
-        parts.append(struct.pack(f">i{len(found)}i", len(found), *found))
+        parts.append(struct.pack(f">i{len(numbers)}i", len(numbers), *numbers))
     return b"".join([*parts, _INT.pack(generation_id)])
 
 
-def owned_before(wants: Subscription) -> tuple[tuple[TopicPartition, ...], int]:
+def owned_before(subscription: Subscription) -> tuple[tuple[TopicPartition, ...], int]:
     """Return the last share of a member and its generation, or -1 if the generation is unknown.
 
     They are in the subscription itself, or else in its user data, unless these are another
     assignor's.
     """
-    if wants.owned_partitions or not wants.user_data:
-        return wants.owned_partitions, wants.generation_id
+    if subscription.owned_partitions or not subscription.user_data:
+        return subscription.owned_partitions, subscription.generation_id
     try:
-        return _read_user_data(wants.user_data)
+        return _read_user_data(subscription.user_data)
     except (InvalidRecordError, struct.error, UnicodeDecodeError):
         return (), -1
 
 
 def _read_user_data(data: bytes) -> tuple[tuple[TopicPartition, ...], int]:
-    found: list[TopicPartition] = []
+    owned: list[TopicPartition] = []
     position = _INT.size
     for _ in range(min(_INT.unpack_from(data)[0], len(data))):
         (size,) = struct.unpack_from(">h", data, position)
@@ -188,10 +196,10 @@ def _read_user_data(data: bytes) -> tuple[tuple[TopicPartition, ...], int]:
         if not 0 <= count <= len(data):
             raise InvalidRecordError(f"{count} partitions do not fit in {len(data)} bytes")
         numbers = struct.unpack_from(f">{count}i", data, position + _INT.size)
-        found += [TopicPartition(topic, number) for number in numbers]
+        owned += [TopicPartition(topic, number) for number in numbers]
         position += _INT.size * (1 + count)
     has_generation = len(data) >= position + _INT.size
-    return tuple(found), _INT.unpack_from(data, position)[0] if has_generation else -1
+    return tuple(owned), _INT.unpack_from(data, position)[0] if has_generation else -1
 
 
 ASSIGNORS = {

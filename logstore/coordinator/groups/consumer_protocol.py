@@ -135,4 +135,6 @@ def by_topic(partitions: Iterable[TopicPartition]) -> Mapping[str, list[int]]:
 
 
 def _partitions(numbers: Mapping[str, Iterable[int]]) -> tuple[TopicPartition, ...]:
-    return tuple(TopicPartition(topic, each) for topic, found in numbers.items() for each in found)
+    return tuple(
+        TopicPartition(topic, number) for topic, of_topic in numbers.items() for number in of_topic
+    )

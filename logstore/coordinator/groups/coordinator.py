@@ -1094,22 +1094,22 @@ class GroupCoordinator:
     def _load(self, number: int) -> OffsetsPartition | None:
         """Read new records of a partition; if its log was replaced, reload all its groups."""
         before = self._sources.get(number)
-        found = self._store.partition(number)
-        if found is before:
-            if found is not None:
-                self._create_groups_with_offsets(found)
-            return found
+        source = self._store.partition(number)
+        if source is before:
+            if source is not None:
+                self._create_groups_with_offsets(source)
+            return source
         for group_id in [*self._groups, *self._damaged]:
             if before is not None and self._store.partition_of(group_id).partition == number:
                 self._drop(group_id)
-        if found is None:
+        if source is None:
             del self._sources[number]
             return None
-        self._sources[number] = found
-        for group_id, value in list(found.groups.items()):
+        self._sources[number] = source
+        for group_id, value in list(source.groups.items()):
             self._load_group(group_id, value)
-        self._create_groups_with_offsets(found)
-        return found
+        self._create_groups_with_offsets(source)
+        return source
 
     def _create_groups_with_offsets(self, source: OffsetsPartition) -> None:
         """Create groups that have offsets but no group record."""

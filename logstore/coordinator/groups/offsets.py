@@ -56,10 +56,10 @@ def to_group_metadata(group: object) -> ConsumerGroupMetadata:
     group_id, generation_id, member_id, _ = fields
     if not isinstance(group_id, str) or not _is_int(generation_id):
         raise TypeError(f"expected a ConsumerGroupMetadata or a group id, not {group!r}")
-    found = ConsumerGroupMetadata._make(fields)
-    if found.generation_id > 0 and not member_id:
+    metadata = ConsumerGroupMetadata._make(fields)
+    if metadata.generation_id > 0 and not member_id:
         raise ValueError(f"generation {generation_id} requires a member id: {group}")
-    return found
+    return metadata
 
 
 def to_offsets(offsets: object) -> dict[TopicPartition, OffsetAndMetadata]:
@@ -74,13 +74,13 @@ def to_offsets(offsets: object) -> dict[TopicPartition, OffsetAndMetadata]:
     """
     if not isinstance(offsets, Mapping):
         raise TypeError(f"offsets must be a mapping by TopicPartition, not {offsets!r}")
-    found = {}
+    converted = {}
     for key, value in offsets.items():
         topic, partition = getattr(key, "topic", None), getattr(key, "partition", None)
         if not isinstance(topic, str) or not _is_int(partition):
             raise TypeError(f"a key of offsets must be a TopicPartition, not {key!r}")
-        found[TopicPartition(topic, partition)] = _to_offset(value)
-    return found
+        converted[TopicPartition(topic, partition)] = _to_offset(value)
+    return converted
 
 
 def _to_offset(value: object) -> OffsetAndMetadata:

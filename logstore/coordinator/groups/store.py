@@ -118,17 +118,17 @@ class OffsetsPartition:
         InvalidRecordError, UnsupportedFormatError
             A value is malformed, or has an unknown version.
         """
-        held = self._offsets.get(group_id, {})
+        records = self._offsets.get(group_id, {})
         return {
             tp: decode_value(each.value)
-            for tp, each in sorted(held.items())
+            for tp, each in sorted(records.items())
             if each.value is not None
         }
 
     def has_offsets(self, group_id: str) -> bool:
         """Return whether a group has offsets, including pending ones of open transactions."""
-        held = self._offsets.get(group_id, {}).values()
-        return any(each.value is not None for each in held) or bool(self.pending_of(group_id))
+        records = self._offsets.get(group_id, {}).values()
+        return any(each.value is not None for each in records) or bool(self.pending_of(group_id))
 
     def pending_of(self, group_id: str) -> set[TopicPartition]:
         """Return the partitions of a group with pending offsets of open transactions."""
@@ -148,8 +148,8 @@ class OffsetsPartition:
             marker = end_txn_marker_of(batch)
             if marker is not None:
                 ended = self._pending.pop(header.producer_id, [])
-                for group_id, tp, held in () if marker.is_abort else ended:
-                    self._supersede(group_id, tp, held)
+                for group_id, tp, update in () if marker.is_abort else ended:
+                    self._supersede(group_id, tp, update)
             return
         producer_id = header.producer_id if header.is_transactional else NO_PRODUCER_ID
         for record in batch.records():
@@ -159,12 +159,12 @@ class OffsetsPartition:
     def _apply(self, offset: int, key: bytes | None, value: bytes | None, producer_id: int) -> None:
         group_and_partition = decode_key(key)
         if group_and_partition is not None:
-            held = _OffsetRecord(offset, value)
+            update = _OffsetRecord(offset, value)
             self._changed.add(group_and_partition[0])
             if producer_id == NO_PRODUCER_ID:
-                self._supersede(*group_and_partition, held)
+                self._supersede(*group_and_partition, update)
             else:
-                self._pending.setdefault(producer_id, []).append((*group_and_partition, held))
+                self._pending.setdefault(producer_id, []).append((*group_and_partition, update))
             return
         group_id = decode_group_key(key)
         if group_id is None:
@@ -175,13 +175,13 @@ class OffsetsPartition:
             self.groups[group_id] = value
 
     def _supersede(
-        self, group_id: str, topic_partition: TopicPartition, held: _OffsetRecord
+        self, group_id: str, topic_partition: TopicPartition, record: _OffsetRecord
     ) -> None:
         """Replace a record with a later one, by the order of records rather than of markers."""
         of_group = self._offsets.setdefault(group_id, {})
         known = of_group.get(topic_partition)
-        if known is None or known.record_offset < held.record_offset:
-            of_group[topic_partition] = held
+        if known is None or known.record_offset < record.record_offset:
+            of_group[topic_partition] = record
 
 
 class GroupStore:
@@ -231,7 +231,7 @@ class GroupStore:
 
     def logs_with_open_transactions(self) -> list[Log]:
         """Return the logs with an open transaction; none if the topic was copied from a broker."""
-        found: list[Log] = []
+        logs: list[Log] = []
         for number in self.numbers() if self.is_stored else ():
             try:
                 log = self._topic.log(number)
@@ -239,8 +239,8 @@ class GroupStore:
                 logger.warning("%s-%d cannot be opened: %s", GROUP_OFFSETS_TOPIC, number, error)
                 continue
             if log.producer_state.open_producers():
-                found.append(log)
-        return found
+                logs.append(log)
+        return logs
 
     def partition(self, number: int) -> OffsetsPartition | None:
         """Return the current contents of a partition; None if the partition does not exist.
@@ -256,12 +256,12 @@ class GroupStore:
         log = self._topic.log(number)
         if log.is_offline:
             raise KafkaStorageError(f"{log.topic_partition} is offline: its disk failed")
-        found = self._partitions.get(number)
-        if found is None or not found.is_of(log):
-            found = OffsetsPartition(log)
-        found.follow()
-        self._partitions[number] = found
-        return found
+        contents = self._partitions.get(number)
+        if contents is None or not contents.is_of(log):
+            contents = OffsetsPartition(log)
+        contents.follow()
+        self._partitions[number] = contents
+        return contents
 
     def of_group(self, group_id: str) -> OffsetsPartition | None:
         """Return the current contents of a group's partition. Raises the errors of `partition`."""

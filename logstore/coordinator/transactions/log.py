@@ -168,7 +168,7 @@ class TransactionLog:
         in a partition that cannot be read, are omitted.
         """
         topic = self._topic.topic
-        found: list[TransactionMetadata] = []
+        history: list[TransactionMetadata] = []
         for number in () if topic is None else topic.partitions:
             states: dict[str, list[TransactionMetadata]] = {}
             damaged: set[str] = set()
@@ -186,8 +186,8 @@ class TransactionLog:
             except LogStoreError:
                 continue  # `read` reports it
             for transactional_id in states.keys() - damaged:
-                found += states[transactional_id]
-        return found
+                history += states[transactional_id]
+        return history
 
     def append(self, metadata: TransactionMetadata, *, now_ms: int, durable: bool) -> None:
         """Store the state of an id.
@@ -220,13 +220,13 @@ class TransactionLog:
             log.local.flush()
 
     def _newest_values(self, number: int) -> dict[str, bytes]:
-        found: dict[str, bytes] = {}
+        newest: dict[str, bytes] = {}
         for transactional_id, value in self._values(number):
             if value is None:
-                found.pop(transactional_id, None)
+                newest.pop(transactional_id, None)
             else:
-                found[transactional_id] = value
-        return found
+                newest[transactional_id] = value
+        return newest
 
     def _values(self, number: int) -> Iterator[tuple[str, bytes | None]]:
         """Yield transactional id and value of each record of a partition."""

@@ -109,7 +109,7 @@ def test_deserializers_of_each_shape(broker):
     assert three.closed
 
 
-def test_a_poll_gives_so_many_records_and_the_next_goes_on(broker):
+def test_a_poll_is_limited_and_the_next_continues(broker):
     fill(broker, 5)
     fill(broker, 5, partition=1)
     consumer = reader(broker, T0, T1, max_poll_records=3)
@@ -149,7 +149,7 @@ def test_a_poll_moves_virtual_time_up_to_its_timeout(broker):
     assert broker.clock.now_ms() - before == 700
 
 
-def test_a_poll_gives_what_comes_while_it_waits(broker):
+def test_a_poll_returns_records_appended_while_it_waits(broker):
     consumer = reader(broker)
     producer = broker.producer(linger_ms=300)
     producer.send("t", b"late", partition=0)
@@ -159,7 +159,7 @@ def test_a_poll_gives_what_comes_while_it_waits(broker):
 
 
 @pytest.mark.parametrize("level", ("read_uncommitted", "read_committed"))
-def test_what_is_not_decided_and_what_was_aborted(level):
+def test_open_and_aborted_transactions(level):
     bench = Bench(broker_config={"offsets.topic.num.partitions": 1})
     bench.broker.create_topic("t")
     producer = bench.transactional()
@@ -185,7 +185,7 @@ def test_what_is_not_decided_and_what_was_aborted(level):
     assert consumer.highwater(T0) == 6
 
 
-def test_a_damaged_batch_is_named_and_the_position_stands_before_it():
+def test_a_damaged_batch_is_named_and_the_position_stays_before_it():
     bench = Bench(broker_config={"offsets.topic.num.partitions": 1})
     bench.broker.create_topic("t")
     producer = bench.transactional()
@@ -382,7 +382,7 @@ def test_a_poll_that_nothing_can_end_is_a_deadlock_with_offsets_to_commit_too(br
     assert broker.groups.committed("g")[T0].offset == 5, "the automatic commit was already due"
 
 
-def test_commits_that_do_not_wait_tell_a_callback(broker):
+def test_commit_async_calls_a_callback(broker):
     fill(broker)
     told = []
     consumer = reader(
@@ -456,7 +456,7 @@ def test_two_members_in_one_thread_share_a_topic(broker, strategy):
     assert second.assignment() == {T0, T1}
 
 
-def test_cooperative_members_keep_what_they_have(broker):
+def test_cooperative_members_keep_their_partitions(broker):
     """Only partitions that move are revoked; members continue to read the others (KIP-429)."""
     configs = {"group_id": "g", "partition_assignment_strategy": ["cooperative-sticky"]}
     listener, other = Listener(), Listener()
@@ -489,7 +489,7 @@ def test_a_member_that_crashed_is_missed_after_its_session(broker):
     assert second.assignment() == {T0, T1}
 
 
-def test_a_member_that_does_not_poll_is_out_and_comes_back(broker):
+def test_a_member_that_does_not_poll_is_removed_and_rejoins(broker):
     listener = Listener()
     lost = []
     listener.on_partitions_lost = lambda partitions: lost.append(sorted(partitions))
@@ -525,7 +525,7 @@ def test_a_member_that_has_to_join_again_cannot_commit(broker):
     assert broker.groups.committed("g")[T0].offset == 5
 
 
-def test_a_static_member_comes_back_to_what_it_had(broker):
+def test_a_static_member_returns_to_its_partitions(broker):
     configs = {"group_id": "g", "session_timeout_ms": 30_000}
     first = broker.consumer("t", **configs, group_instance_id="a")
     second = broker.consumer("t", **configs, group_instance_id="b")
@@ -723,7 +723,7 @@ def test_a_wakeup_ends_an_iteration_and_a_wait_in_virtual_time(broker):
     assert broker.clock.now_ms() - before_ms == 500
 
 
-def test_a_listener_of_rebalances_uses_the_consumer_that_tells_it(broker):
+def test_a_rebalance_listener_may_use_its_consumer(broker):
     fill(broker)
 
     class Seeking(Listener):
@@ -759,7 +759,7 @@ def test_a_broker_closes_while_another_thread_polls():
 # -- configs and other arguments --------------------------------------------------------------
 
 
-def test_names_of_kafka_python_are_taken_and_others_refused(broker):
+def test_configs_of_kafka_python_are_accepted_and_others_refused(broker):
     broker.consumer(**dict.fromkeys(WITHOUT_MEANING))
     with pytest.raises(InvalidConfigurationError, match="'groupid'; the nearest is 'group_id'"):
         broker.consumer(groupid="g")
@@ -786,12 +786,12 @@ def test_names_of_kafka_python_are_taken_and_others_refused(broker):
         {"consumer_timeout_ms": "1"},
     ),
 )
-def test_configs_that_cannot_be_obeyed(broker, configs):
+def test_unsupported_configs(broker, configs):
     with pytest.raises(InvalidConfigurationError):
         broker.consumer(**configs)
 
 
-def test_kafka_python_s_own_types_are_taken(broker):
+def test_kafka_python_s_types_are_accepted(broker):
     fill(broker)
     partition = namedtuple("TopicPartition", ("topic", "partition"))
     offset = namedtuple("OffsetAndMetadata", ("offset", "metadata", "leader_epoch"))

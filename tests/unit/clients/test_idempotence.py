@@ -102,7 +102,7 @@ def test_a_batch_may_span_the_wrap(broker):
     assert log.writer.append_batches(first).is_duplicate
 
 
-def test_after_a_sequence_that_was_not_expected_the_next_epoch_goes_on(broker):
+def test_after_an_unexpected_sequence_the_epoch_is_bumped(broker):
     """The log was truncated: the next records are stored nevertheless."""
     producer = broker.producer()
     send(producer, b"1", b"2", b"3")
@@ -119,7 +119,7 @@ def test_after_a_sequence_that_was_not_expected_the_next_epoch_goes_on(broker):
     assert producer.metrics(raw=True)["record-retry-total"] == 1
 
 
-def test_when_epochs_are_used_up_a_new_id_goes_on(broker):
+def test_after_the_last_epoch_a_new_id_is_used(broker):
     producer = broker.producer()
     send(producer, b"1")
     producer._session._restart(ProducerIdAndEpoch(0, INT16_MAX))
@@ -140,7 +140,7 @@ def test_an_epoch_that_the_log_knows_a_newer_one_of_makes_way_for_a_new_id(broke
     assert stamps(broker.log("t"))[-2:] == [(2, 2, 0, 0, False), (3, 2, 0, 1, False)]
 
 
-def test_what_a_log_refuses_uses_no_sequences(broker):
+def test_a_refused_batch_uses_no_sequences(broker):
     broker.alter_configs("t", {"cleanup.policy": "compact"})
     producer = broker.producer()
     for key in (b"1", None, b"2"):
@@ -148,7 +148,7 @@ def test_what_a_log_refuses_uses_no_sequences(broker):
     assert [stamp[3] for stamp in stamps(broker.log("t"))] == [0, 1]
 
 
-def test_a_producer_that_the_log_forgot_goes_on(broker):
+def test_a_producer_expired_in_the_log_continues(broker):
     """After a day without records, the log accepts any sequence."""
     producer = broker.producer()
     send(producer, b"1", b"2")
@@ -158,7 +158,7 @@ def test_a_producer_that_the_log_forgot_goes_on(broker):
     assert stamps(broker.log("t"))[-1] == (2, 0, 0, 2, False)
 
 
-def test_a_topic_that_was_made_anew_goes_on(broker):
+def test_a_producer_continues_in_a_recreated_topic(broker):
     producer = broker.producer()
     send(producer, b"1", b"2")
     broker.delete_topic("t")

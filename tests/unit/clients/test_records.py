@@ -72,12 +72,12 @@ def test_records_are_given_by_name(broker):
         (b"kv", "not a record"),
     ),
 )
-def test_what_is_no_record_is_told_by_its_fault(broker, record, text):
+def test_invalid_records_are_refused_with_the_reason(broker, record, text):
     with pytest.raises(InvalidRecordError, match=text):
         broker.append_many("t", [record])
 
 
-def test_an_unknown_isolation_is_told_those_there_are(broker):
+def test_an_unknown_isolation_is_refused_with_the_valid_ones(broker):
     names = "isolation 'committed' is none of read_uncommitted, read_committed, log_end"
     with pytest.raises(InvalidConfigurationError, match=names):
         broker.read("t", isolation="committed")
@@ -85,7 +85,7 @@ def test_an_unknown_isolation_is_told_those_there_are(broker):
         broker.table("t", isolation="committed")
 
 
-def test_a_new_look_gives_what_the_first_did_not():
+def test_a_retry_continues_after_the_last_record():
     """Records read before the failure are not read again."""
     damaged, sound = memory_world(), memory_world()
     for world in (damaged, sound):
@@ -107,7 +107,7 @@ def test_a_new_look_gives_what_the_first_did_not():
     assert looks == [1]
 
 
-def test_a_log_that_goes_in_the_midst_of_a_batch_is_gone_on_with(world):
+def test_reading_continues_after_a_log_is_replaced_within_a_batch(world):
     log = world.log()
     log.writer.append_records([NewRecord(b"k", b"%d" % row, 5) for row in range(9)])
     looks = []
@@ -124,7 +124,7 @@ def test_a_log_that_goes_in_the_midst_of_a_batch_is_gone_on_with(world):
     assert looks == [1]
 
 
-def test_as_many_records_are_read_as_are_asked_for(broker):
+def test_max_records_limits_a_read(broker):
     broker.append_many("t", [(b"k", b"%d" % row) for row in range(9)], batch_records=3)
     for most in (0, -1, 1, 3, 5, 9, 20):
         found = broker.read("t", max_records=most)

@@ -193,7 +193,7 @@ def test_an_epoch_that_ended_counts_too(group):
     assert group.offsets() == {0: 5, 1: 1}
 
 
-def test_a_transactional_id_that_was_forgotten_meanwhile_counts_too(group):
+def test_transactions_of_an_expired_id_count_too(group):
     group.commit({0: 5})
     group.clock.advance(days=8)
     assert group.coordinator.remove_expired() == ["x"]
@@ -464,7 +464,7 @@ COMMIT = ((PREPARE_COMMIT, 10, 20), (COMPLETE_COMMIT, 10, 30))
         ((*COMMIT, (ONGOING, 40, 40)), 39, -1, Outcome.OPEN),
     ),
 )
-def test_the_outcome_of_a_batch_is_that_of_the_transaction_at_its_time(
+def test_the_outcome_of_a_batch_follows_from_the_transaction_at_its_time(
     states, written_ms, marked_ms, expected
 ):
     assert history(*states).outcome_of(7, HERE, written_ms, marked_ms) is expected

@@ -88,7 +88,7 @@ def settled(bench):
 # -- transactions that were not begun ------------------------------------------------------
 
 
-def test_a_transaction_that_nobody_began_is_refused():
+def test_a_transaction_that_was_not_begun_is_refused():
     """It would never end, and the last stable offset would never advance."""
     with Broker(clock=VirtualClock()) as broker:
         broker.create_topic("t")
@@ -120,7 +120,7 @@ def test_a_batch_is_refused_before_its_partition_is_part_of_the_transaction(benc
 
 
 @pytest.mark.parametrize("is_commit", (True, False))
-def test_a_batch_that_comes_after_the_end_is_refused(bench, is_commit):
+def test_a_batch_after_the_end_is_refused(bench, is_commit):
     client = Client(bench)
     client.add(T0)
     sent = client.batch()
@@ -145,7 +145,7 @@ def test_a_batch_that_is_sent_again_in_its_transaction_is_answered(bench):
     assert bench.broker.append_batches("t", sent).is_duplicate
 
 
-def test_an_older_epoch_is_told_so(bench):
+def test_an_older_epoch_is_refused_as_such(bench):
     """The coordinator raises ProducerFencedError; a batch gets the error of Kafka's brokers."""
     client = Client(bench)
     client.add(T0)
@@ -182,7 +182,7 @@ def test_a_transactional_id_must_be_the_producers(bench):
     )
 
 
-def test_a_producer_whose_transaction_was_ended_by_others_writes_no_more(bench):
+def test_a_producer_cannot_write_after_others_ended_its_transaction(bench):
     """It has added its partitions already, so only the append can detect this."""
     producer = bench.transactional()
     producer.begin_transaction()
@@ -214,7 +214,7 @@ def test_offsets_of_a_transaction_that_was_ended_by_others_are_refused():
 # -- batches outside transactions ----------------------------------------------------------
 
 
-def test_other_batches_pass_unasked(bench):
+def test_batches_outside_transactions_are_not_verified(bench):
     assert bench.broker.append_batches("t", batch(0, 2)).last_offset == 2
     idempotent = batch(0, producer_id=4, producer_epoch=0, base_sequence=0)
     assert bench.broker.append_batches("t", idempotent).first_offset == 3
@@ -247,18 +247,18 @@ def test_a_batch_outside_the_transaction_of_its_producer(bench):
     ),
     ids=("two batches", "base offset", "marker", "CRC", "magic"),
 )
-def test_the_log_judges_the_rest(bench, data, error):
+def test_the_log_validates_malformed_batches(bench, data, error):
     refuses(bench, error, lambda: bench.broker.append_batches("t", data))
 
 
-def test_the_brokers_own_topics_are_not_for_clients(bench):
+def test_clients_cannot_produce_to_internal_topics(bench):
     Client(bench)
     with pytest.raises(InvalidTopicError, match="cannot produce to the internal topic"):
         bench.broker.append_batches(TRANSACTION_STATE_TOPIC, batch(0))
 
 
 @pytest.mark.parametrize("idempotent", (False, True))
-def test_a_producer_s_records_do_not_go_to_the_broker_s_own_topics(bench, idempotent):
+def test_producers_cannot_send_to_internal_topics(bench, idempotent):
     bench.broker.producer(transactional_id="x").init_transactions()
     producer = bench.broker.producer(enable_idempotence=idempotent)
     sent = producer.send(TRANSACTION_STATE_TOPIC, b"v", b"k", partition=0)
@@ -267,7 +267,7 @@ def test_a_producer_s_records_do_not_go_to_the_broker_s_own_topics(bench, idempo
         sent.get()
 
 
-def test_a_broker_that_only_reads_takes_nothing(tmp_path):
+def test_a_read_only_broker_refuses_appends(tmp_path):
     with Broker(tmp_path) as broker:
         broker.create_topic("t")
     with (
@@ -311,7 +311,7 @@ def test_later_batches_do_not_wait_for_the_coordinator(bench):
 # -- restarts and races ----------------------------------------------------------------------
 
 
-def test_what_was_verified_is_verified_again_after_a_restart(bench):
+def test_transactions_are_verified_again_after_a_restart(bench):
     client = Client(bench)
     client.add(T0, T1)
     client.send(partition=1)
@@ -327,7 +327,7 @@ def test_what_was_verified_is_verified_again_after_a_restart(bench):
     settled(bench)
 
 
-def test_a_transaction_that_cannot_be_completed_yet_takes_no_more(bench, monkeypatch):
+def test_a_transaction_that_cannot_be_completed_yet_accepts_no_batches(bench, monkeypatch):
     client = Client(bench)
     client.add(T0, T1)
 
@@ -343,7 +343,7 @@ def test_a_transaction_that_cannot_be_completed_yet_takes_no_more(bench, monkeyp
 
 
 @pytest.mark.parametrize("batches_before", (0, 1))
-def test_no_marker_comes_between_the_answer_and_the_append(bench, batches_before, monkeypatch):
+def test_no_marker_is_written_between_check_and_append(bench, batches_before, monkeypatch):
     """Writing a marker needs a lock that is held until the batch is written."""
     client = Client(bench)
     client.add(T0)
