@@ -150,18 +150,19 @@ bench-wire: $(DEV) ## this broker beside Kafka, kfake and librdkafka's mock over
 	@$(BIN)/python -m logstore.bench.wire $(BENCH_ARGS)
 
 docs: $(DEV) ## write again what docs/ has from the code: commands, keys, APIs, packages, answers
-	@PYTHONPATH=. $(BIN)/python tests/support/docs/cli_docs.py
-	@PYTHONPATH=. $(BIN)/python tests/support/docs/config_docs.py
-	@PYTHONPATH=. $(BIN)/python tests/support/docs/wire_docs.py
-	@PYTHONPATH=. $(BIN)/python tests/support/docs/workload_docs.py
-	@PYTHONPATH=. $(BIN)/python tests/support/docs/layers.py
-	@PYTHONPATH=. $(BIN)/python tests/support/docs/performance_docs.py
-	@PYTHONPATH=. $(BIN)/python tests/support/docs/permission_docs.py
-	@PYTHONPATH=. $(BIN)/python tests/support/docs/question_pages.py
-	@PYTHONPATH=. $(BIN)/python tests/support/docs/scenario_docs.py
+	@PYTHONPATH=. $(BIN)/python tools/cli_docs.py
+	@PYTHONPATH=. $(BIN)/python tools/config_docs.py
+	@PYTHONPATH=. $(BIN)/python tools/wire_docs.py
+	@PYTHONPATH=. $(BIN)/python tools/workload_docs.py
+	@PYTHONPATH=. $(BIN)/python tools/layers.py
+	@PYTHONPATH=. $(BIN)/python tools/performance_docs.py
+	@PYTHONPATH=. $(BIN)/python tools/permission_docs.py
+	@PYTHONPATH=. $(BIN)/python tools/reason_docs.py
+	@PYTHONPATH=. $(BIN)/python tools/question_pages.py
+	@PYTHONPATH=. $(BIN)/python tools/scenario_docs.py
 
 pictures: $(DEV) ## photograph the page again for docs/PAGE.md (needs Chromium)
-	@$(BIN)/python -m tests.support.docs.page_shots
+	@$(BIN)/python -m tools.page_shots
 
 # --- upkeep -----------------------------------------------------------------------------------
 

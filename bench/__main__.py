@@ -10,6 +10,7 @@ from pathlib import Path
 
 from logstore.bench.micro.logs import MIB
 from logstore.bench.micro.setting import Setting
+from logstore.bench.report.files import add_file_options, keep, write_page
 from logstore.bench.report.page import page
 from logstore.bench.report.result import Result, read_result
 from logstore.bench.report.terminal import table_lines
@@ -27,7 +28,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         emit_lines(name for job in all_jobs() for name in job.names)
         return 0
     if options.page is not None:
-        write_page(options.page)
+        write_page(options.page, _page, ".html")
         return 0
     try:
         jobs = chosen(options.only, full=options.full)
@@ -52,8 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     emit_lines(table_lines(result))
     out = options.out or (_default_out(result) if kind != "part" else None)
     if out is not None:
-        result.write(out)
-        write_page(out)
+        keep(result, out, _page, ".html")
     return 0
 
 
@@ -62,17 +62,9 @@ def _default_out(result: Result) -> Path:
     return RESULTS / f"{result.made_at[:10]}-{result.kind}.json"
 
 
-def write_page(out: Path) -> None:
-    """Write a page of what a result's file has, beside it; without matplotlib say how to get it."""
-    tell(f"written: {out}")
-    try:
-        text = page(read_result(out))
-    except ModuleNotFoundError as error:
-        tell(f"no page: {error}; pip install 'kafka-logstore[bench]', then --page {out}")
-        return
-    target = out.with_suffix(".html")
-    target.write_text(text, encoding="utf-8")
-    tell(f"written: {target}")
+def _page(path: Path) -> str:
+    """Return the page of a result's file."""
+    return page(read_result(path))
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -90,17 +82,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--repeats", type=int, default=3, help="samples a line (default 3)")
     parser.add_argument("--warmups", type=int, default=2, help="runs before them (default 2)")
     parser.add_argument("--no-peers", action="store_true", help="measure this engine alone")
-    parser.add_argument("--scratch", metavar="DIR", help="where logs are made (default: temporary)")
-    parser.add_argument(
-        "--out",
-        type=Path,
-        metavar="FILE",
-        help="write the result as JSON, and its page beside it "
-        "(default: bench/results/DATE-SET.json; nothing with --only)",
-    )
-    parser.add_argument(
-        "--page", type=Path, metavar="FILE", help="write a result's page anew, only"
-    )
+    add_file_options(parser, "bench/results/DATE-SET.json")
     return parser
 
 

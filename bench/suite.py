@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 import logging
-import time
 from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime
 
 from logstore import jit
 from logstore.bench.micro import (
@@ -22,7 +20,7 @@ from logstore.bench.micro import (
     starting,
 )
 from logstore.bench.micro.setting import Job, Setting
-from logstore.bench.report.machine import load_average, machine, versions
+from logstore.bench.report.machine import RunTimer
 from logstore.bench.report.result import Line, Result
 from logstore.bench.report.terminal import short
 
@@ -69,18 +67,11 @@ def measure(jobs: Sequence[Job], setting: Setting) -> Iterator[Line]:
 def run(jobs: Sequence[Job], setting: Setting, *, kind: str) -> Result:
     """Run jobs and return their result; peers are left running."""
     jit.compile_always()  # what is measured is what runs when there is much to do
-    began, load = time.perf_counter(), load_average()
-    made_at = datetime.now(UTC).isoformat(timespec="seconds")
+    watch = RunTimer()
     lines = []
     for line in measure(jobs, setting):
         setting.say(short(line))
         lines.append(line)
-    return Result(
-        made_at=made_at,
-        kind=kind,
-        seconds=time.perf_counter() - began,
-        machine=machine(),
-        versions=versions() | setting.kafka_versions,
-        load=[load, load_average()],
-        lines=lines,
-    )
+    facts = watch.facts()
+    facts["versions"] |= setting.kafka_versions
+    return Result(kind=kind, lines=lines, **facts)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -26,8 +25,6 @@ from logstore.cli.show.tables import Cell, Styled, Table, can_print
 if TYPE_CHECKING:
     from logstore.bench.commands.short import Measured
 
-_SIZE = re.compile(r"(\d+)\s*([kmgt]?)(i?b)?", re.IGNORECASE)
-_UNITS = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
 SIZE_MIN = 1 << 16
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 STRATEGIES = ("offset", "timestamp", "header")
@@ -40,10 +37,12 @@ _OF_GENERATED = ("size", "value_size", "survivors", "partitions", "codec", "in_m
 
 def to_size(ctx: click.Context, param: click.Parameter, value: str) -> int:
     """Return the bytes of a SIZE option."""
-    match = _SIZE.fullmatch(value.strip())
-    if match is None:
-        raise click.BadParameter(f"{value!r} is no size such as 4096, 64MiB or 1g", ctx, param)
-    return int(match[1]) << _UNITS[match[2].lower()]
+    from logstore.config.units import parse_loose_size
+
+    try:
+        return parse_loose_size(value)
+    except ValueError as error:
+        raise click.BadParameter(str(error), ctx, param) from error
 
 
 def _log_size(ctx: click.Context, param: click.Parameter, value: str) -> int:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import platform
 import re
+import time
+from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from logstore.runtime.processes import usable_cores
+from logstore.runtime.environment import usable_cores
 
 _PACKAGES = (
     "kafka-logstore",
@@ -23,6 +25,24 @@ _PACKAGES = (
     "kafka-python",
     "confluent-kafka",
 )
+
+
+class RunTimer:
+    """Times a run of the harness from its creation on, and says on what it ran."""
+
+    def __init__(self) -> None:
+        self._began, self._load = time.perf_counter(), load_average()
+        self._made_at = datetime.now(UTC).isoformat(timespec="seconds")
+
+    def facts(self) -> dict[str, Any]:
+        """Return the fields of `Run`, as of now."""
+        return {
+            "made_at": self._made_at,
+            "seconds": round(time.perf_counter() - self._began, 1),
+            "machine": machine(),
+            "versions": versions(),
+            "load": [self._load, load_average()],
+        }
 
 
 def machine() -> dict[str, Any]:

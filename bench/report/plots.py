@@ -1,94 +1,126 @@
-"""Plots of a result, as SVG that stands by itself: text stays text, nothing is fetched."""
+"""Plots of a result as standalone SVG: text stays text, nothing is fetched."""
 
 from __future__ import annotations
 
-import io
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+import math
+from collections.abc import Callable, Sequence
+from pathlib import Path
 
 from logstore.bench.report.result import MISSED, REACHED, STRETCH, UNJUDGED, Line
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+from logstore.bench.report.terminal import number
+from logstore.simulate.pages import template
 
 COLOURS = {MISSED: "#c8553d", REACHED: "#588157", STRETCH: "#2f5d3a", UNJUDGED: "#6c7a89"}
 PEER_COLOUR = "#b9c0c8"
-ROW_INCHES = 0.42
-STYLE = {
-    "svg.fonttype": "none",  # text can be read, found and copied
-    "svg.hashsalt": "logstore",  # the same ids, and so the same file, for the same result
-    "font.family": "sans-serif",
-    "font.size": 9,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-}
+WIDTH, LEFT, RIGHT, TOP, ROW = 800, 200, 720, 40, 26
+WIDE = 30
+"""Figures that differ by more than this factor are drawn on a logarithmic axis."""
 
 
 def ratio_plot(lines: Sequence[Line], title: str) -> str:
     """Draw how many times as fast as its peer each line is, with its goals as marks."""
     drawn = [line for line in lines if line.ratio is not None]
-    figure, axes = _figure(len(drawn), title)
-    axes.set_xscale("log", base=2)
-    at_the_right = axes.get_yaxis_transform()  # x as a share of the width, y by rows
-    for row, line in enumerate(drawn):
-        ratio, goal = line.ratio, line.goal
-        axes.barh(row, ratio - 1, left=1, color=COLOURS[line.verdict], height=0.6)
-        axes.text(1.01, row, f"{ratio:.2f}×", va="center", transform=at_the_right)
-        if goal is not None and goal.is_ratio:
-            axes.plot([goal.least] * 2, [row - 0.4, row + 0.4], color="black", linewidth=1.5)
-            if goal.stretch is not None:
-                marks = {"color": "black", "linewidth": 1, "linestyle": ":"}
-                axes.plot([goal.stretch] * 2, [row - 0.4, row + 0.4], **marks)
-    axes.axvline(1, color="black", linewidth=1)
-    axes.xaxis.set_major_formatter(lambda ratio, _: f"{ratio:g}×")
-    axes.set_xlabel("times as fast as the peer, on a scale that doubles; bar: goal, dots: stretch")
-    return _finish(figure, axes, [line.name for line in drawn])
+    values = [1.0, *(line.ratio for line in drawn)]
+    values += [goal for line in drawn for goal, _ in _goals(line, is_ratio=True)]
+    axis = _Axis(values, base=2)
+    rows = [
+        {
+            "name": line.name,
+            "bars": [axis.bar(1, line.ratio, COLOURS[line.verdict], dy=5, height=16)],
+            "samples": [],
+            "marks": axis.marks(_goals(line, is_ratio=True)),
+            "text": f"{line.ratio:.2f}×",
+        }
+        for line in drawn
+    ]
+    legend = "times as fast as the peer, on a scale that doubles; bar: goal, dots: stretch"
+    return _draw(title, rows, legend, axis, lambda ratio: f"{ratio:g}×", start=1)
 
 
 def figure_plot(lines: Sequence[Line], title: str) -> str:
-    """Draw figures of one unit, each with its samples, its peer and its goals."""
-    figure, axes = _figure(len(lines), title)
-    for row, line in enumerate(lines):
-        axes.barh(row - 0.17, line.here.median, color=COLOURS[line.verdict], height=0.34)
-        judged = line.here.judged
-        axes.plot(judged, [row - 0.17] * len(judged), "|", color="black", markersize=5)
+    """Draw figures of one unit, each with its samples, its peer and its goal."""
+    values = [line.here.median for line in lines]
+    values += [line.peer.median for line in lines if line.peer is not None]
+    is_wide = max(values) > WIDE * max(min(values), 1e-9)
+    values += [each for line in lines for each in line.here.judged]
+    values += [goal for line in lines for goal, _ in _goals(line, is_ratio=False)]
+    axis = _Axis(values, base=10 if is_wide else None)
+    rows = []
+    for line in lines:
+        bars = [axis.bar(0, line.here.median, COLOURS[line.verdict], dy=3, height=9)]
         if line.peer is not None:
-            axes.barh(row + 0.2, line.peer.median, color=PEER_COLOUR, height=0.34)
-        goal = line.goal
-        if goal is not None and not goal.is_ratio:
-            axes.plot([goal.least] * 2, [row - 0.4, row + 0.4], color="black", linewidth=1.5)
+            bars.append(axis.bar(0, line.peer.median, PEER_COLOUR, dy=14, height=9))
+        rows.append(
+            {
+                "name": line.name,
+                "bars": bars,
+                "samples": [axis.x(each) for each in line.here.judged],
+                "marks": axis.marks(_goals(line, is_ratio=False)[:1]),
+                "text": number(line.here.median),
+            }
+        )
     better = "more" if lines[0].higher_is_better else "less"
-    axes.set_xlabel(f"{lines[0].unit}, {better} is better; grey: the peer; bar: goal")
-    if _is_wide(lines):
-        axes.set_xscale("log")
-    return _finish(figure, axes, [line.name for line in lines])
+    legend = f"{lines[0].unit}, {better} is better; grey: the peer; bar: goal"
+    return _draw(title, rows, legend, axis, number)
 
 
-def _is_wide(lines: Sequence[Line]) -> bool:
-    figures = [line.here.median for line in lines]
-    figures += [line.peer.median for line in lines if line.peer is not None]
-    return max(figures) > 30 * max(min(figures), 1e-9)
+def _goals(line: Line, *, is_ratio: bool) -> list[tuple[float, bool]]:
+    """Return the goal of a line and its stretch goal, with whether it is the latter."""
+    if line.goal is None or line.goal.is_ratio != is_ratio:
+        return []
+    both = ((line.goal.least, False), (line.goal.stretch, True))
+    return [(value, is_stretch) for value, is_stretch in both if value is not None]
 
 
-def _figure(rows: int, title: str) -> tuple[Figure, Axes]:
-    import matplotlib as mpl
-    from matplotlib.figure import Figure
+class _Axis:
+    """A horizontal scale from values to pixels, linear or logarithmic, and its ticks."""
 
-    with mpl.rc_context(STYLE):
-        figure = Figure(figsize=(8, 1.1 + ROW_INCHES * rows), layout="constrained")
-        axes = figure.add_subplot()
-    axes.set_title(title, loc="left", fontweight="bold")
-    return figure, axes
+    def __init__(self, values: Sequence[float], base: int | None) -> None:
+        self._base = base
+        if base is None:
+            step = 10.0 ** math.floor(math.log10(max(values) or 1))
+            step *= next(n for n in (0.2, 0.5, 1, 2) if max(values) / (n * step) <= 6)
+            self.ticks = [step * n for n in range(math.ceil(max(values) / step) + 1)]
+        else:
+            positive = [value for value in values if value > 0] or [1.0]
+            first = math.floor(math.log(min(positive), base))
+            last = max(math.ceil(math.log(max(positive), base)), first + 1)
+            self.ticks = [float(base) ** n for n in range(first, last + 1)]
+        self._low, self._high = self._place(self.ticks[0]), self._place(self.ticks[-1])
+
+    def _place(self, value: float) -> float:
+        return value if self._base is None else math.log(value, self._base)
+
+    def x(self, value: float) -> float:
+        """Return the pixel of a value."""
+        place = self._place(max(value, self.ticks[0]))
+        return round(LEFT + (RIGHT - LEFT) * (place - self._low) / (self._high - self._low), 1)
+
+    def bar(self, start: float, stop: float, colour: str, *, dy: int, height: int) -> dict:
+        """Return a bar between two values, at least a pixel wide."""
+        left, right = sorted((self.x(start), self.x(stop)))
+        width = max(round(right - left, 1), 1)
+        return {"x": left, "width": width, "colour": colour, "dy": dy, "height": height}
+
+    def marks(self, goals: Sequence[tuple[float, bool]]) -> list[dict]:
+        """Return the marks of goals."""
+        return [{"x": self.x(value), "is_dotted": is_stretch} for value, is_stretch in goals]
 
 
-def _finish(figure: Figure, axes: Axes, names: Sequence[str]) -> str:
-    import matplotlib as mpl
-
-    axes.set_yticks(range(len(names)), names)
-    axes.invert_yaxis()
-    axes.margins(x=0.12, y=0.01)
-    file = io.StringIO()
-    with mpl.rc_context(STYLE):
-        figure.savefig(file, format="svg", metadata={"Date": None, "Creator": None})
-    return file.getvalue()
+def _draw(
+    title: str,
+    rows: Sequence[dict],
+    legend: str,
+    axis: _Axis,
+    text_of: Callable[[float], str],
+    start: float = 0,
+) -> str:
+    for place, row in enumerate(rows):
+        row["y"] = TOP + ROW * place
+    bottom = TOP + ROW * len(rows)
+    drawing = template(Path(__file__).with_name("templates") / "bars.svg")
+    ticks = [{"x": axis.x(value), "text": text_of(value)} for value in axis.ticks]
+    return drawing.render(
+        title=title, rows=rows, legend=legend, ticks=ticks, axis=axis.x(start), width=WIDTH,
+        height=bottom + 48, left=LEFT, right=RIGHT, top=TOP, bottom=bottom,
+    ).rstrip() + "\n"  # fmt: skip

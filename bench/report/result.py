@@ -177,55 +177,27 @@ def _rounded(value: float | None) -> float | None:
     return None if value is None else float(f"{value:.5g}")
 
 
-@dataclass(frozen=True)
-class Result:
-    """A run of the harness.
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """When and where a benchmark ran, and how its file is written.
 
     Attributes
     ----------
-    kind : str
-        Which set of lines: `quick`, `full`, or `part` where some were left out.
     machine, versions : dict
-        Where it ran, and on what.
+        The machine, and the versions of what ran.
     load : list of float
         Load averages over a minute before and after: a result on a busy machine says so.
     """
 
     made_at: str
-    kind: str
     seconds: float
     machine: dict[str, Any]
     versions: dict[str, str]
     load: list[float]
-    lines: Sequence[Line]
 
     def as_json(self) -> dict[str, Any]:
         """Return the file's object."""
-        return {
-            "schema": SCHEMA_VERSION,
-            "made_at": self.made_at,
-            "kind": self.kind,
-            "seconds": round(self.seconds, 1),
-            "machine": self.machine,
-            "versions": self.versions,
-            "load": self.load,
-            "lines": [line.as_json() for line in self.lines],
-        }
-
-    @classmethod
-    def from_json(cls, stored: dict[str, Any]) -> Result:
-        """Return the result of a file's object.
-
-        Raises
-        ------
-        ValueError
-            It is of another version.
-        """
-        if stored.get("schema") != SCHEMA_VERSION:
-            raise ValueError(f"a result of schema {stored.get('schema')}, not {SCHEMA_VERSION}")
-        facts = {name: stored[name] for name in ("made_at", "kind", "seconds", "machine", "load")}
-        lines = [Line.from_json(line) for line in stored["lines"]]
-        return cls(versions=stored["versions"], lines=lines, **facts)
+        return {"schema": SCHEMA_VERSION, **asdict(self)}
 
     def write(self, path: Path) -> None:
         """Write the file."""
@@ -234,12 +206,49 @@ class Result:
         path.write_text(f"{text}\n", encoding="utf-8")
 
 
-def read_result(path: Path) -> Result:
-    """Read a file that `Result.write` wrote.
+def read_fields(path: Path) -> dict[str, Any]:
+    """Read the object of a file that `Run.write` wrote, without its version.
 
     Raises
     ------
     ValueError
         It is of another version, or no JSON.
     """
-    return Result.from_json(json.loads(path.read_text(encoding="utf-8")))
+    stored: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    if (schema := stored.pop("schema", None)) != SCHEMA_VERSION:
+        raise ValueError(f"a result of schema {schema}, not {SCHEMA_VERSION}")
+    return stored
+
+
+@dataclass(frozen=True, kw_only=True)
+class Result(Run):
+    """A run of the harness's lines.
+
+    Attributes
+    ----------
+    kind : str
+        Which set of lines: `quick`, `full`, or `part` where some were left out.
+    """
+
+    kind: str
+    lines: Sequence[Line]
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the file's object."""
+        return {
+            "schema": SCHEMA_VERSION,
+            "made_at": self.made_at,
+            "kind": self.kind,
+            "seconds": self.seconds,
+            "machine": self.machine,
+            "versions": self.versions,
+            "load": self.load,
+            "lines": [line.as_json() for line in self.lines],
+        }
+
+
+def read_result(path: Path) -> Result:
+    """Read a file that `Result.write` wrote; the errors of `read_fields`."""
+    stored = read_fields(path)
+    lines = [Line.from_json(line) for line in stored.pop("lines")]
+    return Result(**stored, lines=lines)

@@ -5,13 +5,12 @@ from __future__ import annotations
 import argparse
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from datetime import UTC, datetime
 from pathlib import Path
 
-from logstore.bench.report.machine import load_average, machine, versions
+from logstore.bench.report.files import add_file_options, keep, write_page
+from logstore.bench.report.machine import RunTimer
 from logstore.bench.rivals.brokers import contestants
 from logstore.bench.rivals.kafka import Unavailable
 from logstore.bench.wire.measuring import Runner, Shape
@@ -27,7 +26,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Measure, write the result's file and its page, and show the tables."""
     options = _parser().parse_args(arguments)
     if options.page is not None:
-        _write_page(options.page)
+        write_page(options.page, _page, ".md")
         return 0
     shape = Shape(options.messages, options.message_bytes, options.rounds)
     try:
@@ -38,9 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     emit_lines(lines(result))
     out = options.out or (None if options.only else RESULTS / f"{result.made_at[:10]}.json")
     if out is not None:
-        result.write(out)
-        tell(f"written: {out}")
-        _write_page(out)
+        keep(result, out, _page, ".md")
     return 0
 
 
@@ -65,8 +62,7 @@ def measure(
     if unknown:
         names = ", ".join(each.name for each in chosen)
         raise LookupError(f"no broker {', '.join(sorted(unknown))}; there are: {names}")
-    began, load = time.perf_counter(), load_average()
-    made_at = datetime.now(UTC).isoformat(timespec="seconds")
+    watch = RunTimer()
     missing = {}
     with ExitStack() as stack:
         home = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=scratch)))
@@ -95,11 +91,7 @@ def measure(
             name, title = runner.contestant.name, runner.contestant.title
             sides.append(Side(name, title, samples, found))
     return Result(
-        made_at=made_at,
-        seconds=round(time.perf_counter() - began, 1),
-        machine=machine(),
-        versions=versions(),
-        load=[load, load_average()],
+        **watch.facts(),
         messages=shape.messages,
         message_bytes=shape.message_bytes,
         rounds=shape.rounds,
@@ -108,12 +100,9 @@ def measure(
     )
 
 
-def _write_page(path: Path) -> None:
-    """Write the tables of a result's file beside it."""
-    target = path.with_suffix(".md")
-    text = "\n".join(("# Brokers side by side over the wire", "", *lines(read_result(path)), ""))
-    target.write_text(text, encoding="utf-8")
-    tell(f"written: {target}")
+def _page(path: Path) -> str:
+    """Return the tables of a result's file."""
+    return "\n".join(("# Brokers side by side over the wire", "", *lines(read_result(path)), ""))
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -132,17 +121,7 @@ def _parser() -> argparse.ArgumentParser:
         metavar="SECONDS",
         help="how long to wait for a cleaning that may never come",
     )
-    parser.add_argument("--scratch", metavar="DIR", help="where data go (default: temporary)")
-    parser.add_argument(
-        "--out",
-        type=Path,
-        metavar="FILE",
-        help="write the result as JSON, and its page beside it "
-        "(default: bench/results/wire/DATE.json; nothing with --only)",
-    )
-    parser.add_argument(
-        "--page", type=Path, metavar="FILE", help="write a result's page anew, only"
-    )
+    add_file_options(parser, "bench/results/wire/DATE.json")
     return parser
 
 

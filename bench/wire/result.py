@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
+from logstore.bench.report.result import Run, read_fields
 from logstore.bench.wire.truths import TRUTHS, YES
-
-SCHEMA_VERSION = 1
 
 FIGURES: Mapping[str, tuple[str, str]] = {
     "start_ms": ("start of the process to the first answer", "ms"),
@@ -46,15 +43,10 @@ class Side:
     truths: Mapping[str, str]
 
 
-@dataclass(frozen=True)
-class Result:
-    """A run: where and when, how much was sent, every broker, and who could not come and why."""
+@dataclass(frozen=True, kw_only=True)
+class Result(Run):
+    """A run: how much was sent, the brokers, and which of them could not run and why."""
 
-    made_at: str
-    seconds: float
-    machine: Mapping[str, Any]
-    versions: Mapping[str, str]
-    load: Sequence[float]
     messages: int
     message_bytes: int
     rounds: int
@@ -66,24 +58,10 @@ class Result:
         """Whether others worked on the machine when it began."""
         return self.load[0] > 0.5 * self.machine["cores"]
 
-    def write(self, path: Path) -> None:
-        """Write the file."""
-        path.parent.mkdir(parents=True, exist_ok=True)
-        text = json.dumps({"schema": SCHEMA_VERSION, **asdict(self)}, indent=1, ensure_ascii=False)
-        path.write_text(f"{text}\n", encoding="utf-8")
-
 
 def read_result(path: Path) -> Result:
-    """Read a file that `Result.write` wrote.
-
-    Raises
-    ------
-    ValueError
-        It is of another version, or no JSON.
-    """
-    stored = json.loads(path.read_text(encoding="utf-8"))
-    if stored.pop("schema", None) != SCHEMA_VERSION:
-        raise ValueError(f"{path} is no result of schema {SCHEMA_VERSION}")
+    """Read a file that `Result.write` wrote; the errors of `read_fields`."""
+    stored = read_fields(path)
     sides = [Side(**side) for side in stored.pop("sides")]
     return Result(**stored, sides=sides)
 

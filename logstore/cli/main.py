@@ -31,7 +31,7 @@ _HELP = {
     "read": "Read records in offset order.",
     "roll": "Start a new active segment.",
     "clean": "Compact partitions by key.",
-    "explain": "Say why partitions are cleaned, or not.",
+    "explain": "Explain why partitions are cleaned, or not.",
     "retain": "Remove old segments as retention says.",
     "delete-records": "Delete what lies below an offset.",
     "offsets": "Find offsets by time, or the ends of a log.",

@@ -6,14 +6,13 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial, wraps
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar, cast
 
 import click
 from click.core import ParameterSource
 
 from logstore.cli.completing import DATA_DIR_VARIABLE, DEFAULT_DATA_DIR, complete_names
 from logstore.cli.times import TIME_HELP, parse_time
-from logstore.named import NamedTuple
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -143,8 +142,7 @@ class Settings(NamedTuple):
     def broker_config(self) -> BrokerConfig:
         """Read the broker's properties; what has no effect is told once."""
         from logstore.cli.show.output import note
-        from logstore.config.broker_config import BrokerConfig
-        from logstore.config.properties import read_properties
+        from logstore.config.broker_config import BrokerConfig, read_properties
 
         if self.config_file is None:
             return BrokerConfig.from_properties({})
@@ -223,7 +221,7 @@ class Settings(NamedTuple):
                 background=background,
                 on_damage=on_damage,
                 shown=shown,
-                metadata_log=metadata_log and read_only,
+                metadata_log=metadata_log,
                 on_load=partial(_show_load, bar) if bar.visible else None,
             )
         if read_only:
@@ -694,9 +692,10 @@ def choose(
 
 def warn_of_strategy(broker: Broker, *topics: str) -> None:
     """Say what KIP-280 advises against in the configurations of topics."""
+    from logstore.analysis.broker_state import topic_config
     from logstore.cleaner.strategy import recommendations
     from logstore.cli.show.output import note
 
     for name in topics:
-        for text in recommendations(broker.manager.catalog.config(name)):
+        for text in recommendations(topic_config(broker, name)):
             note(f"topic {name}: {text}")

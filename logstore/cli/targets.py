@@ -8,12 +8,11 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 import click
 
 from logstore.cli.options import Settings, checked_partition, unknown_topic
-from logstore.named import NamedTuple
 from logstore.names import parse_partition_dir
 from logstore.types import TopicPartition
 
@@ -231,7 +230,7 @@ def _file_target(
     settings: Settings, fs: FileSystem, target: str, path: str, opening: _Opening
 ) -> Target:
     from logstore.analysis.places import partition_of_folder
-    from logstore.config.limits import ReadLimits
+    from logstore.config.overrides import ReadLimits
     from logstore.inspect.files import source_of_file
     from logstore.manager.directories.directory import ShownFolder
     from logstore.names import LOG_SUFFIX, is_raft_snapshot

@@ -9,18 +9,21 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from logstore.clients import partition_requests as admin
 from logstore.clients.client_config import NETWORK_CONFIGS, check_names
 from logstore.clients.results import OffsetAndTimestamp
 from logstore.config.dynamic import Layer, is_reconfigurable, reconfigured
 from logstore.config.inert_keys import STORED_BROKER_KEYS, STORED_TOPIC_KEYS
-from logstore.config.keys import ConfigKey
-from logstore.config.layers import LayeredValue, describe_broker, describe_cluster_wide
-from logstore.config.operations import Operation, applied_operations
-from logstore.config.origins import KAFKA_ORIGINS
-from logstore.config.overrides import altered_overrides, describe
+from logstore.config.keys import KAFKA_ORIGINS, ConfigKey, Operation, applied_operations
+from logstore.config.overrides import (
+    LayeredValue,
+    altered_overrides,
+    describe,
+    describe_broker,
+    describe_cluster_wide,
+)
 from logstore.coordinator.groups.consumer_protocol import (
     CONSUMER_PROTOCOL_TYPE,
     decode_assignment,
@@ -41,7 +44,6 @@ from logstore.errors import (
     TopicAlreadyExistsError,
     UnknownTopicOrPartitionError,
 )
-from logstore.named import NamedTuple
 from logstore.names import INTERNAL_COMPACTED_TOPICS, validate_topic_name
 from logstore.storage.log.reader import (
     EARLIEST_LOCAL_TIMESTAMP,
@@ -617,7 +619,7 @@ class AdminClient:
                     "leader_id": node_id,
                     "leader_epoch": self._manager.log(
                         TopicPartition(topic.name, number)
-                    ).local.leader_epoch,
+                    ).leader_epoch,
                     "replica_nodes": [node_id],
                     "isr_nodes": [node_id],
                     "offline_replicas": [],

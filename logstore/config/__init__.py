@@ -1,8 +1,14 @@
 """Configuration of topics and of the engine, with Kafka's keys, defaults and precedence."""
 
-from logstore.config.broker_config import MIN_DEDUPE_BYTES_PER_THREAD, BrokerConfig, TopicDefault
+from logstore.config.broker_config import (
+    MIN_DEDUPE_BYTES_PER_THREAD,
+    BrokerConfig,
+    TopicDefault,
+    parse_properties,
+    read_properties,
+)
+from logstore.config.keys import ORIGIN_BROKER, ORIGIN_DEFAULT, ORIGIN_TOPIC
 from logstore.config.log_config import LogConfig
-from logstore.config.origins import ORIGIN_BROKER, ORIGIN_DEFAULT, ORIGIN_TOPIC
 from logstore.config.overrides import (
     ConfigValue,
     Overrides,
@@ -11,7 +17,6 @@ from logstore.config.overrides import (
     effective_config,
     parse_overrides,
 )
-from logstore.config.properties import parse_properties, read_properties
 
 __all__ = [
     "MIN_DEDUPE_BYTES_PER_THREAD",

@@ -7,19 +7,17 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from logstore.config.broker_keys import BROKER_KEYS
-from logstore.config.ignored import has_no_effect
-from logstore.config.keys import Value, render, to_texts
-from logstore.config.legacy import translate_broker
-from logstore.config.log_config import MAX_LAG, MIN_LAG, LagSetting, check_lags
-from logstore.config.origins import ORIGIN_BROKER
-from logstore.config.settings import Settings
+from logstore.config.inert_keys import has_no_effect, translate_broker
+from logstore.config.keys import ORIGIN_BROKER, Value, render, to_texts
+from logstore.config.log_config import MAX_LAG, MIN_LAG, LagSetting, Settings, check_lags
 from logstore.config.suggest import nearest_broker_key, suggesting
 from logstore.config.topic_keys import TOPIC_KEYS
 from logstore.errors import InvalidConfigurationError
-from logstore.named import NamedTuple
+from logstore.runtime.fs import read_input
+from logstore.types import LINE_END
 
 MIN_DEDUPE_BYTES_PER_THREAD = 1 << 20
 """Each cleaner thread needs more than this for its offset map."""
@@ -285,3 +283,56 @@ def _directories(key: str, paths: Value) -> tuple[str, ...]:
     if not named:
         raise InvalidConfigurationError(f"{key} is set, but names no directory")
     return named
+
+
+def read_properties(path: str) -> dict[str, str]:
+    """Read a Java properties file, or a pipe that yields one.
+
+    Raises
+    ------
+    InvalidConfigurationError
+        There is no such file, or it is malformed.
+    """
+    try:
+        data = read_input(path)
+    except FileNotFoundError as error:
+        raise InvalidConfigurationError(f"there is no configuration file {path}") from error
+    return parse_properties(data, path)
+
+
+def parse_properties(data: bytes, path: str) -> dict[str, str]:
+    """Return what a Java properties file says; `path` names it in errors.
+
+    Raises
+    ------
+    InvalidConfigurationError
+        It is malformed.
+    """
+    # Few commands are given a file, and the library takes its time to load.
+    import javaproperties
+
+    try:
+        return javaproperties.loads(_joined(data.decode("latin-1")))
+    except ValueError as error:
+        raise InvalidConfigurationError(f"{path} is no properties file: {error}") from error
+
+
+def _joined(text: str) -> str:
+    """Return properties with each logical line in one line; the library's time to join is squared.
+
+    A line goes on in the next one if it ends in an odd number of backslashes, but for comments.
+    """
+    lines: list[str] = []
+    parts: list[str] = []
+    for line in LINE_END.split(text):
+        piece = line.lstrip(" \t\f")
+        if not parts and piece.startswith(("#", "!")):
+            continue
+        if (len(piece) - len(piece.rstrip("\\"))) % 2:
+            parts.append(piece[:-1])
+            continue
+        whole = "".join([*parts, piece])
+        # A line that begins so only once it is joined is a key, no comment.
+        lines.append(f"\\{whole}" if parts and whole.startswith(("#", "!")) else whole)
+        parts.clear()
+    return "\n".join([*lines, "".join(parts)])

@@ -22,10 +22,15 @@ from logstore.config.inert_keys import (
     UNKNOWN_KEYS_MAX,
     UNKNOWN_VALUE_CHARACTERS_MAX,
     is_unknown_broker_key,
+    translate_broker,
 )
-from logstore.config.keys import Value, render, to_text
-from logstore.config.legacy import translate_broker
-from logstore.config.origins import ORIGIN_DYNAMIC_BROKER, ORIGIN_DYNAMIC_DEFAULT
+from logstore.config.keys import (
+    ORIGIN_DYNAMIC_BROKER,
+    ORIGIN_DYNAMIC_DEFAULT,
+    Value,
+    render,
+    to_text,
+)
 from logstore.config.suggest import nearest_broker_key, suggesting
 from logstore.config.topic_keys import TOPIC_KEYS
 from logstore.config.units import without_unit

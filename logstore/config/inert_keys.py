@@ -1,20 +1,265 @@
-"""Kafka's keys that are stored and described but change nothing in this engine.
+"""Keys without an effect of their own: ignored, old and inert ones.
 
-Tools set them on any topic or broker: MirrorMaker copies topic configurations, and
-`kafka-reassign-partitions` sets and removes throttles. A value is checked as Kafka checks it. A
-value that asks for a missing feature is refused. Types, defaults and ranges are those of Kafka 3.9;
-keys that later releases added follow the release that did.
+Inert keys are stored and described but change nothing in this engine. Tools set them on any topic
+or broker: MirrorMaker copies topic configurations, and `kafka-reassign-partitions` sets and removes
+throttles. A value is checked as Kafka checks it. A value that asks for a missing feature is
+refused. Types, defaults and ranges are those of Kafka 3.9; keys that later releases added follow
+the release that did.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import NamedTuple
 
 from logstore.config.broker_keys import BROKER_KEYS
-from logstore.config.ignored import has_no_effect
 from logstore.config.keys import ConfigKey, Form, Kind
-from logstore.config.topic_keys import AT_LEAST_0, AT_LEAST_1, TOPIC_KEYS
-from logstore.types import INT32_MAX, INT64_MAX
+from logstore.config.topic_keys import AT_LEAST_0, AT_LEAST_1, COMPACT, TOPIC_KEYS
+from logstore.types import INT32_MAX, INT64_MAX, MINUTE_MS
+
+# -- ignored keys: those of Kafka that mean nothing to one node -----------------------------------
+# A broker's `server.properties` is full of them. They are listed in one line, while misspelt keys
+# are warned about one by one. Topic keys of this kind are refused, with the reason.
+
+PREFIXES = (
+    "add.partitions.to.txn.",
+    "advertised.",
+    "alter.",
+    "authorizer.",
+    "auto.leader.",
+    "broker.heartbeat.",
+    "broker.id.",
+    "broker.rack",
+    "broker.session.",
+    "client.quota.",
+    "confluent.",
+    "connection.",
+    "connections.max.reauth.",
+    "control.plane.",
+    "controlled.shutdown.",
+    "controller.",
+    "delegation.token.",
+    "delete.records.purgatory.",
+    "early.start.",
+    "eligible.leader.",
+    "errors.deadletterqueue.",
+    "fetch.purgatory.",
+    "follower.fetch.",
+    "group.consumer.",
+    "group.coordinator.",
+    "group.share.",
+    "group.streams.",
+    "initial.broker.",
+    "inter.broker.",
+    "internal.metadata.",
+    "kafka.",
+    "leader.imbalance.",
+    "listener.",
+    "log.remote.",
+    "metadata.",
+    "metric.",
+    "metrics.",
+    "num.replica.",
+    "offsets.commit.",
+    "offsets.load.",
+    "offsets.topic.compression.",
+    "offsets.topic.replication.",
+    "password.encoder.",
+    "principal.",
+    "quota.",
+    "remote.",
+    "replica.",
+    "replication.",
+    "request.",
+    "reserved.broker.",
+    "sasl.client.",
+    "sasl.enabled.",
+    "sasl.jaas.",
+    "sasl.kerberos.",
+    "sasl.login.",
+    "sasl.mechanism.",
+    "sasl.oauthbearer.",
+    "sasl.server.callback.",
+    "security.",
+    "share.",
+    "socket.connection.",
+    "socket.listen.",
+    "socket.receive.",
+    "socket.send.",
+    "ssl.",
+    "transaction.state.log.load.",
+    "transaction.state.log.replication.",
+    "transaction.two.phase.",
+    "unclean.leader.election.interval.",
+    "unstable.",
+    "zookeeper.",
+)
+
+NAMES = frozenset(
+    (
+        "auto.create.topics.enable",
+        "auto.include.jmx.reporter",
+        "background.threads",
+        "config.providers",
+        "cordoned.log.dirs",
+        "create.topic.policy.class.name",
+        "delete.topic.enable",
+        "follower.replication.throttled.rate",
+        "host.name",
+        "leader.replication.throttled.rate",
+        "listeners",
+        "log.deletion.max.segments.per.run",
+        "log.local.retention.bytes",
+        "log.local.retention.ms",
+        "log.message.downconversion.enable",
+        "log.message.format.version",
+        "max.connection.creation.rate",
+        "max.connections.per.ip.overrides",
+        "max.decompressed.message.bytes",
+        "max.incremental.fetch.session.cache.slots",
+        "max.request.partition.size.limit",
+        "num.io.threads",
+        "num.network.threads",
+        "port",
+        "process.roles",
+        "queued.max.requests",
+        "producer.purgatory.purge.interval.requests",
+        "server.max.startup.time.ms",
+        "telemetry.max.bytes",
+    )
+)
+
+
+def has_no_effect(key: str) -> bool:
+    """Tell whether `key` is a broker key of Kafka's that this engine has no use for."""
+    return key in NAMES or key.startswith(PREFIXES)
+
+
+NOT_OFFERED_TO_TOPICS = {
+    "errors.deadletterqueue.group.enable": "there are no share groups",
+    "max.decompressed.message.bytes": "logstore.decompression.max.bytes has its place",
+}
+"""Kafka's topic keys that a topic cannot have here, and why."""
+
+
+# -- old names of keys and values ------------------------------------------------------------------
+# KAFKA-631 proposed `topic.cleanup.policy` with the policy `dedupe`, a pool of cleaner threads with
+# a buffer each and two throughput limits; operators' guides know `log.cleanup.interval.mins`.
+
+OLD_POLICY_KEY = "topic.cleanup.policy"
+OLD_COMPACT = "dedupe"
+
+
+class OldName(NamedTuple):
+    """An old broker key, today's key, and what its value means for that one."""
+
+    old: str
+    current: str
+    reading: str
+
+
+OLD_BROKER_NAMES = (
+    OldName(OLD_POLICY_KEY, "log.cleanup.policy", f"the same; {OLD_COMPACT} is {COMPACT}"),
+    OldName("cleaner.thread.pool.size", "log.cleaner.threads", "the same"),
+    OldName(
+        "cleaner.buffer.size.bytes",
+        "log.cleaner.dedupe.buffer.size",
+        "bytes of one thread, so times the threads",
+    ),
+    OldName(
+        "cleaner.max.read.throughput",
+        "logstore.cleaner.max.read.bytes.per.second",
+        "the same, in bytes a second",
+    ),
+    OldName(
+        "cleaner.max.write.throughput",
+        "logstore.cleaner.max.write.bytes.per.second",
+        "the same, in bytes a second",
+    ),
+    OldName("log.cleanup.interval.mins", "log.retention.check.interval.ms", "minutes, times 60000"),
+)
+
+_TODAY = {name.old: name.current for name in OLD_BROKER_NAMES}
+
+
+def translate_policy(key: str, text: str, current: str, notes: list[str]) -> tuple[str, str]:
+    """Return a key and its value with old names of the cleanup policy replaced.
+
+    Parameters
+    ----------
+    key, text : str
+        As given.
+    current : str
+        Today's name of the policy: cleanup.policy, or log.cleanup.policy for a broker.
+    notes : list of str
+        Takes a note on each translation.
+    """
+    if key == OLD_POLICY_KEY:
+        notes.append(f"{OLD_POLICY_KEY} is an old name of {current}")
+        key = current
+    if key == current and OLD_COMPACT in (parts := [part.strip() for part in text.split(",")]):
+        notes.append(f"{current}: {OLD_COMPACT} is an old name of {COMPACT}")
+        text = ",".join(COMPACT if part == OLD_COMPACT else part for part in parts)
+    return key, text
+
+
+def translate_broker(texts: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
+    """Return broker properties under today's names, and notes on what was translated.
+
+    A key given under both names keeps the value of today's.
+
+    Raises
+    ------
+    InvalidConfigurationError
+        A number under an old name does not parse or is below 1.
+    """
+    current = dict(texts)
+    notes: list[str] = []
+
+    def replace(old: str, text: str, remark: str = "") -> None:
+        key = _TODAY[old]
+        if key in current:
+            notes.append(f"{old}: ignored, since {key} is set")
+            return
+        current[key] = text
+        notes.append(f"{old}: old, read as {key} = {text}{remark}")
+
+    if (threads := current.pop("cleaner.thread.pool.size", None)) is not None:
+        replace("cleaner.thread.pool.size", threads)
+    if (minutes := current.pop("log.cleanup.interval.mins", None)) is not None:
+        interval_ms = MINUTE_MS * _old_number("log.cleanup.interval.mins", minutes)
+        replace("log.cleanup.interval.mins", str(interval_ms))
+    if (buffer := current.pop("cleaner.buffer.size.bytes", None)) is not None:
+        per_thread = _old_number("cleaner.buffer.size.bytes", buffer)
+        threads_row = BROKER_KEYS["log.cleaner.threads"]
+        count = threads_row.parse(current.get(threads_row.key, str(threads_row.default)))
+        assert isinstance(count, int)
+        replace(
+            "cleaner.buffer.size.bytes",
+            str(per_thread * max(count, 1)),
+            f" ({per_thread} for each thread)",
+        )
+    for old in ("cleaner.max.read.throughput", "cleaner.max.write.throughput"):
+        if (limit := current.pop(old, None)) is not None:
+            _old_number(old, limit)
+            replace(old, limit)
+    if (policy := current.pop(OLD_POLICY_KEY, None)) is not None:
+        replace(OLD_POLICY_KEY, policy)
+    if "log.cleanup.policy" in current:
+        _, current["log.cleanup.policy"] = translate_policy(
+            "log.cleanup.policy", current["log.cleanup.policy"], "log.cleanup.policy", notes
+        )
+    return current, notes
+
+
+def _old_number(key: str, text: str) -> int:
+    row = ConfigKey(key, Kind.LONG, 1, "", AT_LEAST_1)
+    value = row.parse(text)
+    assert isinstance(value, int)
+    return value
+
+
+# -- inert and unknown keys ----------------------------------------------------------------------
 
 UNKNOWN_KEYS_MAX = 100
 """Most unknown broker keys that one layer may hold."""

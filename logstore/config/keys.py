@@ -1,4 +1,4 @@
-"""Configuration keys: type, range and synonyms, and how values are read.
+"""Configuration keys: types, ranges, synonyms, origins, releases, and how values are read.
 
 The keys themselves are the rows of `topic_keys` and `broker_keys`.
 """
@@ -8,12 +8,33 @@ from __future__ import annotations
 import enum
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import timedelta
+from enum import IntEnum
+from typing import NamedTuple
 
 from logstore.errors import InvalidConfigurationError
-from logstore.named import NamedTuple
-from logstore.types import INT32_MAX, INT64_MAX, TimestampType
+from logstore.types import HOUR_MS, INT32_MAX, INT64_MAX, TimestampType
+
+# -- origins: the layers that can set a key, as `topic describe` names them ----------------------
+
+ORIGIN_TOPIC = "topic"
+ORIGIN_DYNAMIC_BROKER = "dynamic broker"
+ORIGIN_DYNAMIC_DEFAULT = "dynamic default"
+ORIGIN_BROKER = "broker"
+ORIGIN_DEFAULT = "default"
+
+KAFKA_ORIGINS = {
+    ORIGIN_TOPIC: "DYNAMIC_TOPIC_CONFIG",
+    ORIGIN_DYNAMIC_BROKER: "DYNAMIC_BROKER_CONFIG",
+    ORIGIN_DYNAMIC_DEFAULT: "DYNAMIC_DEFAULT_BROKER_CONFIG",
+    ORIGIN_BROKER: "STATIC_BROKER_CONFIG",
+    ORIGIN_DEFAULT: "DEFAULT_CONFIG",
+}
+"""Kafka's names of the origins (ConfigEntry.ConfigSource)."""
+
+
+# -- keys and their values -----------------------------------------------------------------------
 
 Value = bool | int | float | str | tuple[str, ...] | TimestampType
 """A parsed value; `Kind` says which of these a key has."""
@@ -234,3 +255,93 @@ def _range_text(bounds: tuple[float | None, float | None]) -> str:
 def to_texts(values: Mapping[str, object]) -> dict[str, str]:
     """Return values as text by the keys they were given under, without blanks around them."""
     return {key.strip(): to_text(value) for key, value in values.items()}
+
+
+# -- changes in later releases of Kafka ----------------------------------------------------------
+
+
+class ReleaseChange(NamedTuple):
+    """A change of a key in a later release of Kafka; None where it left things as they were.
+
+    Attributes
+    ----------
+    since : str
+        The release, as `4.0`.
+    removed : bool
+        Whether the release knows the key no more.
+    """
+
+    key: str
+    since: str
+    default: Value | None = None
+    ranges: Ranges | None = None
+    removed: bool = False
+
+
+LATER_RELEASES = (
+    ReleaseChange("node.id", "4.0", ranges=((0, None),)),
+    ReleaseChange("segment.bytes", "4.0", ranges=((1 << 20, None),)),
+    ReleaseChange("message.timestamp.after.max.ms", "4.0", default=HOUR_MS),
+    ReleaseChange("message.timestamp.difference.max.ms", "4.0", removed=True),
+    ReleaseChange("num.recovery.threads.per.data.dir", "4.0", default=2),
+)
+"""By topic key, for its broker keys as well; else by broker key. As of Kafka 4.4."""
+
+
+# -- operations of IncrementalAlterConfigs (KIP-339) ---------------------------------------------
+
+
+class Operation(IntEnum):
+    """What is done to a key; the numbers are the protocol's.
+
+    DELETE gives it back to its default, APPEND and SUBTRACT change the elements of a list.
+    """
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+def applied_operations(
+    operations: Iterable[tuple[str, Operation, object]],
+    keys: Mapping[str, ConfigKey],
+    now: Mapping[str, str],
+) -> tuple[dict[str, object], list[str]]:
+    """Return the values to set and the keys to unset.
+
+    Parameters
+    ----------
+    operations : iterable
+        Key, operation, value.
+    keys : mapping
+        Those that there are.
+    now : mapping
+        The values in force as text, to which lists are added; defaults may be left out.
+
+    Raises
+    ------
+    InvalidConfigurationError
+        A key is no list that could be added to.
+    """
+    values: dict[str, object] = {}
+    unset = []
+    for key, operation, value in operations:
+        if operation is Operation.SET:
+            values[key] = value
+        elif operation is Operation.DELETE:
+            unset.append(key)
+        else:
+            if key not in keys or keys[key].kind is not Kind.LIST:
+                raise InvalidConfigurationError(
+                    f"Can't {operation.name} to key {key} because its type is not LIST."
+                )
+            in_force = now.get(key, render(keys[key].default))
+            before = [each for each in in_force.split(",") if each]
+            changed = [each for each in str(value).split(",") if each]
+            if operation is Operation.APPEND:
+                after = [*before, *(each for each in changed if each not in before)]
+            else:
+                after = [each for each in before if each not in changed]
+            values[key] = ",".join(after)
+    return values, unset

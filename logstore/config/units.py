@@ -16,6 +16,7 @@ UNITS_MS = {
 _PART = re.compile(r"(\d+)(ms|[smhdw])")
 _DURATION = re.compile(r"(?:\d+(?:ms|[smhdw]))+")
 _SIZE = re.compile(r"(\d+) ?([KMGT]i)?B")
+_LOOSE_SIZE = re.compile(r"(\d+)\s*([kmgt]?)(?:i?b)?", re.IGNORECASE)
 _UNITS_BYTES = {None: 1, "Ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30, "Ti": 1 << 40}
 
 
@@ -50,6 +51,20 @@ def parse_size(text: str) -> int:
     if match is None:
         raise ValueError(f"{text!r} is no size: give bytes, or 512KiB, 10MiB, 1GiB")
     return int(match[1]) * _UNITS_BYTES[match[2]]
+
+
+def parse_loose_size(text: str) -> int:
+    """Return bytes of `4096`, `64MiB`, `64mb` or `1g`: units are powers of 1024 in any spelling.
+
+    Raises
+    ------
+    ValueError
+    """
+    match = _LOOSE_SIZE.fullmatch(text.strip())
+    if match is None:
+        raise ValueError(f"{text!r} is no size such as 4096, 64MiB or 1g")
+    unit = match[2].upper()
+    return int(match[1]) * _UNITS_BYTES[f"{unit}i" if unit else None]
 
 
 def unit_of(key: str) -> str | None:

@@ -13,8 +13,9 @@ import enum
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
-from logstore.config.limits import ReadLimits
+from logstore.config.overrides import ReadLimits
 from logstore.errors import (
     CorruptSnapshotError,
     InvalidRecordError,
@@ -30,7 +31,6 @@ from logstore.inspect.decoders import (
     java_text,
     raft_control_text,
 )
-from logstore.named import NamedTuple
 from logstore.names import (
     INDEX_SUFFIX,
     LOG_SUFFIX,

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from logstore.messages.compiler import Message, classes
-from logstore.messages.schema import parse
+from logstore.messages.schema import parse, wire_definitions
 
 API_VERSIONS = 18
 CONTROLLED_SHUTDOWN = 7
@@ -56,12 +56,10 @@ class Api:
 @cache
 def apis() -> dict[int, Api]:
     """Return all APIs by key."""
-    from logstore.messages.definitions.wire import DEFINITIONS
-
-    # The first line tells enough; fields are parsed when a message is.
+    # The first line is enough here; fields are parsed together with their message.
     heads = (
         parse(text.partition("\n")[0])
-        for name, text in DEFINITIONS.items()
+        for name, text in wire_definitions().items()
         if name.endswith("Request")
     )
     found = (

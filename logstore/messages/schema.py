@@ -1,6 +1,6 @@
 """Message schemas: the fields of each message in each version, and the text that tells them.
 
-The tables in `logstore.messages.definitions` hold one text a message::
+The tables in the folder `definitions` hold one text per message, separated by empty lines::
 
     DeleteRecordsRequest request 21 0-2 flexible=2+
       Topics []DeleteRecordsTopic 0+
@@ -23,6 +23,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from functools import cache, cached_property
+from pathlib import Path
 
 from logstore.errors import UnsupportedFormatError
 
@@ -138,21 +139,34 @@ class Schema:
             raise UnsupportedFormatError(f"{self.name} has no version {version}, only {known}")
 
 
-def definitions() -> dict[str, str]:
-    """Return name → text of every message."""
-    from logstore.messages.definitions import records, wire
+@cache
+def wire_definitions() -> dict[str, str]:
+    """Return the text of each request, response and header, by name."""
+    return _read_table("wire.txt")
 
-    return wire.DEFINITIONS | records.DEFINITIONS
+
+@cache
+def record_definitions() -> dict[str, str]:
+    """Return the text of each message in records, by name."""
+    return _read_table("records.txt")
+
+
+def _read_table(file_name: str) -> dict[str, str]:
+    text = Path(__file__).with_name("definitions").joinpath(file_name).read_text("utf-8")
+    _, *messages = text.split("\n\n")  # the first block is a comment
+    return {message.partition(" ")[0]: message for message in messages}
+
+
+def definitions() -> dict[str, str]:
+    """Return the text of every message, by name."""
+    return wire_definitions() | record_definitions()
 
 
 @cache
 def schema(name: str) -> Schema:
     """Return a message's schema; KeyError if there is none of this name."""
-    if name.endswith(("Request", "Response", "Header")):
-        from logstore.messages.definitions.wire import DEFINITIONS
-    else:
-        from logstore.messages.definitions.records import DEFINITIONS
-    return parse(DEFINITIONS[name])
+    is_wire = name.endswith(("Request", "Response", "Header"))
+    return parse((wire_definitions() if is_wire else record_definitions())[name])
 
 
 def parse(text: str) -> Schema:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import html
 import importlib.util
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from logstore.simulate import pages
 from logstore.simulate.outcome import REGULAR_EVENTS, bytes_of
+from logstore.simulate.pages import Part
 from logstore.types import DAY_MS
 
 if TYPE_CHECKING:
@@ -84,63 +85,10 @@ RATIOS = ("_ratio", "_load", "_amplification")
 TOPICS_MAX = 12
 """Topics that get curves of their own; the largest ones."""
 
-_STYLE = """
-:root { color-scheme: light dark; --ink: #1d2733; --soft: #4a5765; --rule: #d5dbe1; --paper: #fff }
-@media screen and (prefers-color-scheme: dark) {
-  :root { --ink: #e3e8ee; --soft: #a9b4c0; --rule: #3a444f; --paper: #14181d }
-}
-body { font: 16px/1.55 system-ui, sans-serif; max-width: 68rem; margin: 0 auto; padding: 1rem;
-       color: var(--ink); background: var(--paper); overflow-wrap: break-word }
-h1 { font-size: 1.6rem; line-height: 1.2 } h2 { margin-top: 2.2rem; font-size: 1.2rem }
-.story { font-size: 1.05rem } .scroll { overflow-x: auto }
-table { border-collapse: collapse; font-size: .9rem; min-width: 18rem }
-th, td { text-align: left; padding: .25rem .7rem .25rem 0; border-bottom: 1px solid var(--rule);
-         vertical-align: top }
-td { font-variant-numeric: tabular-nums }
-tr.front td { font-weight: 600 } code { font-size: .85em; overflow-wrap: anywhere }
-.plot { margin: .5rem 0 1.2rem; break-inside: avoid } figcaption, small { color: var(--soft) }
-figcaption { font-size: .9rem; line-height: 1.4 } figcaption b { color: var(--ink) }
-.js-plotly-plot text { fill: var(--ink) !important }
-.js-plotly-plot :is(.gridlayer, .zerolinelayer) path { stroke: var(--rule) !important }
-.js-plotly-plot :is(.legend .bg, .hoverlayer path) { fill: var(--paper) !important }
-@media (max-width: 40rem) { body { padding: .6rem; font-size: 15px } }
-@media print { body { max-width: none; padding: 0 } h2, h3 { break-after: avoid } }
-"""
-
-_SCRIPT = """
-const moment = text => Date.parse(text.includes(' ') ? text.replace(' ', 'T') + 'Z' : text);
-const all = [...document.querySelectorAll('.js-plotly-plot')];
-for (const group of document.querySelectorAll('[data-shared]')) {
-  const plots = [...group.querySelectorAll('.js-plotly-plot')];
-  const curves = plots.filter(plot => plot.layout.hovermode === 'x unified');
-  let next = 0;
-  const others = (plot, act) => {
-    cancelAnimationFrame(next);
-    next = requestAnimationFrame(() => curves.filter(other => other !== plot).forEach(act));
-  };
-  for (const plot of curves) {
-    plot.on('plotly_hover', told =>
-      others(plot, other => Plotly.Fx.hover(other, {xval: moment(told.xvals[0])})));
-    plot.on('plotly_unhover', () => others(plot, other => Plotly.Fx.unhover(other)));
-  }
-  for (const plot of plots) plot.on('plotly_relayout', () => {
-    const range = plot.layout.xaxis.range;
-    for (const other of plots)  // each tells of its own change: equal ones end it
-      if (String(other.layout.xaxis.range) !== String(range))
-        Plotly.relayout(other, {'xaxis.range': [...range]});
-  });
-}
-const PAPER_PX = 680;  // what A4 and Letter leave between their margins
-addEventListener('beforeprint', () =>
-  all.forEach(plot => Plotly.relayout(plot, {width: PAPER_PX, autosize: false})));
-addEventListener('afterprint', () =>
-  all.forEach(plot => Plotly.relayout(plot, {width: null, autosize: true})));
-"""
-
 
 def can_draw() -> bool:
-    """Tell whether plotly is installed (the extra `report`)."""
-    return importlib.util.find_spec("plotly") is not None
+    """Return whether plotly and Jinja2 are installed (the extra `report`)."""
+    return all(importlib.util.find_spec(name) is not None for name in ("plotly", "jinja2"))
 
 
 def page(run: Run, sweep: Sweep | None = None) -> str:
@@ -154,27 +102,21 @@ def page(run: Run, sweep: Sweep | None = None) -> str:
     Raises
     ------
     ImportError
-        plotly is missing.
+        plotly or Jinja2 is missing.
     """
     from plotly.offline import get_plotlyjs
 
     plan = run.scenario
     parts = [
-        "<!doctype html><html lang=en><head><meta charset=utf-8>",
-        '<meta name=viewport content="width=device-width, initial-scale=1">',
-        f"<title>{html.escape(plan.title)}</title><style>{_STYLE}</style>",
-        f"<script>{get_plotlyjs()}</script></head><body><main>",
-        f"<h1>{html.escape(plan.title)}</h1>",
-        *(f"<p class=story>{html.escape(text)}</p>" for text in (plan.about, story(run)) if text),
+        *(pages.paragraph(text, "story") for text in (plan.about, story(run)) if text),
         *_sweep_parts(sweep),
         *_curves(run),
-        "<h2>What it cost</h2>",
-        _table("Costs", ("cost", "value"), list(_costs_said(run.costs()))),
+        pages.heading("What it cost"),
+        pages.table("Costs", ("cost", "value"), list(_costs_said(run.costs()))),
         *_notes(run),
         *_settings(run),
-        f"</main><script>{_SCRIPT}</script></body></html>",
     ]
-    return "\n".join(parts)
+    return pages.render(plan.title, parts, get_plotlyjs())
 
 
 # -- words ---------------------------------------------------------------------------------
@@ -252,32 +194,15 @@ def _span(duration_ms: float) -> str:
 # -- tables --------------------------------------------------------------------------------
 
 
-def _table(
-    label: str, heads: Sequence[str], rows: Sequence[Sequence[str]], front: Sequence[int] = ()
-) -> str:
-    top = "".join(f"<th scope=col>{html.escape(head)}</th>" for head in heads)
-    body = "".join(
-        f"<tr{' class=front' if number in front else ''}>"
-        + "".join(f"<td>{html.escape(cell)}</td>" for cell in row)
-        + "</tr>"
-        for number, row in enumerate(rows)
-    )
-    # It scrolls sideways where it must; so it can be reached with the keyboard.
-    return (
-        f'<div class=scroll tabindex=0 role=region aria-label="{html.escape(label)}">'
-        f"<table><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table></div>"
-    )
-
-
-def _notes(run: Run) -> Iterator[str]:
+def _notes(run: Run) -> Iterator[Part]:
     if run.notes:
-        yield "<h2>What happened</h2>"
-        yield "<ul>" + "".join(f"<li>{html.escape(text)}</li>" for text in run.notes) + "</ul>"
+        yield pages.heading("What happened")
+        yield pages.items(run.notes)
 
 
-def _settings(run: Run) -> Iterator[str]:
+def _settings(run: Run) -> Iterator[Part]:
     plan = run.scenario
-    yield "<h2>Settings</h2>"
+    yield pages.heading("Settings")
     rows = [("broker", name, value) for name, value in sorted(plan.broker.items())]
     rows += [
         (topic.name, name, value)
@@ -285,11 +210,11 @@ def _settings(run: Run) -> Iterator[str]:
         for name, value in sorted(topic.configs.items())
     ]
     if rows:
-        yield _table("Settings", ("of", "key", "value"), rows)
-    yield f"<p><small>Everything else is Kafka's default. Seed {plan.seed}.</small></p>"
+        yield pages.table("Settings", ("of", "key", "value"), rows)
+    yield pages.paragraph("", small=f"Everything else is Kafka's default. Seed {plan.seed}.")
 
 
-def _sweep_parts(sweep: Sweep | None) -> Iterator[str]:
+def _sweep_parts(sweep: Sweep | None) -> Iterator[Part]:
     if sweep is None:
         return
     front = sweep.front()
@@ -301,9 +226,12 @@ def _sweep_parts(sweep: Sweep | None) -> Iterator[str]:
         for number, each in enumerate(sweep.variants)
         for mark in ["not beaten" if number in numbers else ""]
     ]
-    yield "<h2>What the settings cost</h2>"
-    yield "<p>No other variant is better in every respect than those that are not beaten.</p>"
-    yield _table("Costs of the settings", (*names, *shown, "verdict"), rows, numbers)
+    yield pages.heading("What the settings cost")
+    yield pages.paragraph(
+        "No other variant is better in every respect than those that are not beaten."
+    )
+    heads = (*names, *shown, "verdict")
+    yield pages.table("Costs of the settings", heads, rows, front=numbers)
     words = f"{len(numbers)} of {len(sweep.variants)} variants are not beaten."
     yield _plot(_front_figure(sweep, numbers), "front", "Space and writes of each variant", words)
 
@@ -325,34 +253,36 @@ def _shown(run: Run, topic: str | None = None) -> Columns:
     return {name: values[is_drawn] for name, values in series.items()}
 
 
-def _curves(run: Run) -> Iterator[str]:
+def _curves(run: Run) -> Iterator[Part]:
     by_topic = {topic.name: _shown(run, topic.name) for topic in run.scenario.topics}
     if len(by_topic) > 1:
-        yield "<h2>All topics</h2>"
+        yield pages.heading("All topics")
         yield from _plots(run, "all", _shown(run), ("Bytes",))
     largest = sorted(by_topic, key=lambda name: -bytes_of(by_topic[name]).max())[:TOPICS_MAX]
     for name in largest:
-        yield f'<h2>{html.escape(name)}</h2><div data-shared="{html.escape(name)}">'
-        yield from _plots(run, f"topic-{name}", by_topic[name], PANELS)
-        if (run.segments["topic"] == name).any() if len(run.segments) else False:
-            number = int(run.segments.where(topic=name)["partition"].min())
-            words = (
-                f"The segments of {name}-{number} over time, the oldest at the bottom: for each, "
-                "its offsets with a record, and on top of them as many as have none."
-            )
-            figure = _segments_figure(run, name, number)
-            yield _plot(figure, f"segments-{name}", "Segments (offsets)", words)
-        yield "</div>"
+        yield pages.heading(name)
+        yield pages.group(name, _topic_plots(run, name, by_topic[name]))
     left = len(by_topic) - len(largest)
     if left:
-        yield f"<p>{left} more topics are in the series.</p>"
+        yield pages.paragraph(f"{left} more topics are in the series.")
     if len(run.consumers):
-        yield "<h2>Consumers</h2><div data-shared=consumers>"
-        yield from _consumer_plots(run)
-        yield "</div>"
+        yield pages.heading("Consumers")
+        yield pages.group("consumers", _consumer_plots(run))
 
 
-def _plots(run: Run, name: str, columns: Columns, panels: Iterable[str]) -> Iterator[str]:
+def _topic_plots(run: Run, name: str, columns: Columns) -> Iterator[Part]:
+    yield from _plots(run, f"topic-{name}", columns, PANELS)
+    if len(run.segments) and (run.segments["topic"] == name).any():
+        number = int(run.segments.where(topic=name)["partition"].min())
+        words = (
+            f"The segments of {name}-{number} over time, the oldest at the bottom: for each, "
+            "its offsets with a record, and on top of them as many as have none."
+        )
+        drawing = _segments_figure(run, name, number)
+        yield _plot(drawing, f"segments-{name}", "Segments (offsets)", words)
+
+
+def _plots(run: Run, name: str, columns: Columns, panels: Iterable[str]) -> Iterator[Part]:
     """Draw one panel after another, so that each has its words, and print breaks between them."""
     from plotly.graph_objects import Scatter
 
@@ -442,7 +372,7 @@ def _segments_figure(run: Run, name: str, number: int) -> Figure:
     return figure
 
 
-def _consumer_plots(run: Run) -> Iterator[str]:
+def _consumer_plots(run: Run) -> Iterator[Part]:
     from plotly.graph_objects import Scatter
 
     for column, title in (
@@ -519,14 +449,10 @@ def _finish(figure: Figure) -> Figure:
     return figure
 
 
-def _plot(figure: Figure, name: str, title: str, words: str) -> str:
-    """Return a figure of the page: drawn, and told in words to those who do not see it."""
+def _plot(figure: Figure, name: str, title: str, words: str) -> Part:
+    """Return a figure of the page, with words for those who do not see it."""
     drawn: str = figure.to_html(
         full_html=False, include_plotlyjs=False, div_id=name,
         config={"responsive": True, "displaylogo": False, "displayModeBar": False},
     )  # fmt: skip
-    return (
-        f'<figure class=plot><figcaption id="{name}-words"><b>{html.escape(title)}.</b> '
-        f'{html.escape(words)}</figcaption><div role=img aria-labelledby="{name}-words">'
-        f"{drawn}</div></figure>"
-    )
+    return pages.figure(name, title, words, drawn)

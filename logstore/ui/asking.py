@@ -10,7 +10,7 @@ import json
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from starlette.requests import ClientDisconnect
 from starlette.responses import Response
@@ -30,7 +30,6 @@ from logstore.errors import (
     TopicAlreadyExistsError,
     TopicAuthorizationFailedError,
 )
-from logstore.named import NamedTuple
 from logstore.security.acls import CLUSTER_NAME, AclOperation, ResourceType, word_of
 from logstore.types import INT32_MAX, INT64_MAX, TopicPartition
 from logstore.ui.errors import (

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from logstore.analysis.strip import Strips
-from logstore.named import NamedTuple
+from logstore.analysis.broker_state import is_replicated
+from logstore.analysis.segment_map import SegmentMaps
 from logstore.runtime import VirtualClock
 from logstore.ui.errors import ReadOnlyError
 from logstore.ui.live import Live
@@ -51,7 +51,7 @@ class Site:
         The rows of the list.
     live : Live
         What happens, and what was.
-    strips : Strips
+    strips : SegmentMaps
         The segments of its partitions.
     deeds : tuple of Deed
         What its routes can do at all.
@@ -75,13 +75,13 @@ class Site:
         self.principal = principal
         self.deeds: tuple[Deed, ...] = ()
         self.live = Live(broker, loops, self.clock_json)
-        self.partitions = PartitionList(broker, loops.beside, self.live.note_measured)
-        self.strips = Strips(broker)
+        self.partitions = PartitionList(broker, loops.submit, self.live.note_measured)
+        self.strips = SegmentMaps(broker)
         self.turns, self.passes = Turns(), Turns()
         self.read_only_because: str | None = None
         if broker.read_only:
             self.read_only_because = "the directory is only looked at: nothing in it can be changed"
-        elif broker.is_replicated:
+        elif is_replicated(broker):
             self.read_only_because = (
                 "this is one broker of a cluster, whose controller decides: it is only looked at"
             )

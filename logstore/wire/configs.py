@@ -17,22 +17,25 @@ from logstore.config.inert_keys import (
     STORED_TOPIC_KEYS,
     is_unknown_broker_key,
 )
-from logstore.config.keys import ConfigKey, Kind
-from logstore.config.layers import (
-    BrokerSetting,
-    LayeredValue,
-    describe_broker,
-    describe_cluster_wide,
-)
-from logstore.config.operations import Operation, applied_operations
-from logstore.config.origins import (
+from logstore.config.keys import (
     ORIGIN_BROKER,
     ORIGIN_DEFAULT,
     ORIGIN_DYNAMIC_BROKER,
     ORIGIN_DYNAMIC_DEFAULT,
     ORIGIN_TOPIC,
+    ConfigKey,
+    Kind,
+    Operation,
+    applied_operations,
 )
-from logstore.config.overrides import altered_overrides, describe
+from logstore.config.overrides import (
+    BrokerSetting,
+    LayeredValue,
+    altered_overrides,
+    describe,
+    describe_broker,
+    describe_cluster_wide,
+)
 from logstore.errors import LogStoreError, UnknownTopicOrPartitionError
 from logstore.messages.types import (
     AlterConfigsRequest,

@@ -1,13 +1,12 @@
-"""An application tested with the plugin's fixtures, and with nothing that the tester wrote."""
+"""The application in process, in virtual time, with faults below it; `test_story` has the rest."""
 
 from collections import Counter
 from datetime import timedelta
 
 import pytest
 
-from logstore import LogStoreError, TopicPartition
+from logstore import LogStoreError
 from logstore.testing import (
-    assert_committed,
     assert_compacted,
     history,
     holes,
@@ -24,7 +23,6 @@ from tests.application.services import (
 from tests.application.stories import (
     SMALL,
     assert_all_booked,
-    assert_bob_leaves_the_disk,
     balances,
     events_topic,
     orders_topics,
@@ -55,12 +53,6 @@ def broker(logstore_broker):
     return logstore_broker
 
 
-def test_an_order_is_placed(broker):
-    service = OrderService(broker.producer())
-    assert service.place(b"1", {"item": "tea"}) == 0
-    assert history(broker, "orders", b"1") == [b'{"item": "tea"}']
-
-
 @pytest.mark.parametrize("is_done", (False, True), ids=("refused", "answer lost"))
 @pytest.mark.parametrize("error", ("NOT_LEADER_OR_FOLLOWER", "REQUEST_TIMED_OUT"))
 def test_what_passes_costs_time_and_no_duplicate(broker, error, is_done):
@@ -82,14 +74,6 @@ def test_what_does_not_pass_is_told_after_the_time_limit(broker):
     assert values(broker, "orders") == []
 
 
-def test_an_order_that_is_too_large_is_rejected(broker):
-    service = OrderService(broker.producer())
-    with pytest.raises(OrderNotPlacedError, match="too large"):
-        service.place(b"1", {"note": "x" * 1000})
-    assert history(broker, "orders", b"1") == []
-    assert history(broker, "rejected", b"1") == [b"1012"]
-
-
 @on_both
 def test_a_full_disk_places_nothing_and_takes_nothing_away(broker, storage):
     service = OrderService(broker.producer())
@@ -102,31 +86,7 @@ def test_a_full_disk_places_nothing_and_takes_nothing_away(broker, storage):
         assert OrderService(again.producer()).place(b"2", {}) == 1
 
 
-@on_both
-def test_an_order_that_was_confirmed_survives_a_loss_of_power(broker, storage):
-    service = OrderService(broker.producer())
-    for number in range(5):
-        service.place(b"%d" % number, {})
-    broker.append("rejected", key=None, value=b"not flushed")
-    with broker.crash() as again:
-        assert len(values(again, "orders")) == 5
-        assert values(again, "rejected") == []
-
-
 # --- a cache that is warmed up from a compacted topic ------------------------------------------
-
-
-@on_both
-def test_cache_is_the_table(logstore_broker, storage):
-    users_topic(logstore_broker)
-    assert_compacted(logstore_broker, "users")
-    cache = TableCache(logstore_broker.consumer(), "users")
-    cache.warm_up()
-    assert cache.rows == logstore_broker.table("users")
-    logstore_broker.append("users", key=b"u1", value=None)
-    logstore_broker.append("users", key=b"new", value=b"x")
-    cache.refresh()
-    assert cache.rows == logstore_broker.table("users")
 
 
 @pytest.mark.parametrize("isolation", ("read_committed", "read_uncommitted"))
@@ -193,16 +153,6 @@ def erasure_world(broker):
     )
 
 
-@pytest.mark.logstore(background=True, storage="disk")
-def test_an_erased_user_leaves_the_disk_by_itself(logstore_broker, logstore_data_dir):
-    broker = logstore_broker
-    job = erasure_world(broker)
-    broker.append("erasure-requests", key=b"bob", value=b"")
-    assert job.run() == 1
-    assert_committed(broker, "erasure", {TopicPartition("erasure-requests", 0): 1})
-    assert_bob_leaves_the_disk(broker, logstore_data_dir)
-
-
 def test_a_job_that_dies_before_its_commit_does_the_request_again(logstore_broker):
     broker = logstore_broker
     job = erasure_world(broker)
@@ -238,12 +188,6 @@ def finish(broker, service):
     for _ in range(40):
         service.step()
     assert_all_booked(broker)
-
-
-def test_transfers_are_booked_once(logstore_broker):
-    expected = transfers_topic(logstore_broker)
-    finish(logstore_broker, service_of(logstore_broker))
-    assert balances(logstore_broker) == expected
 
 
 @pytest.mark.parametrize("nth", range(1, 9))

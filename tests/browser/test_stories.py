@@ -186,5 +186,5 @@ def test_what_loses_data_names_it_and_asks_once(open_page, visitor, logstore_bro
     dialog.get_by_role("button", name="Yes, lose them for good").click()
     expect(dialog).to_have_count(0)
     expect(page.get_by_role("main")).to_contain_text(re.compile(r"Log start offset\s*4"))
-    assert logstore_broker.beginning_offsets([USERS]) == {USERS: 4}
+    assert logstore_broker.log(USERS).log_start_offset == 4
     visitor.watch_of(page).expect("409 (Conflict)")

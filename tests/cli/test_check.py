@@ -73,8 +73,8 @@ def test_findings_beyond_the_limit_are_counted(run, golden):
     assert len(shown.stdout.splitlines()) == 3 + 3 + 100 + 100 + 1 + 2 + 1
     assert shown.stdout.splitlines()[2:4] == [
         "warning   checkpoint_duplicate            149  a checkpoint names a partition twice",
-        "warning   checkpoint_unknown_partition    150  a checkpoint names a partition that is not"
-        " there",
+        "warning   checkpoint_unknown_partition    150  a checkpoint names a partition that does"
+        " not exist",
     ]
     assert shown.stdout.splitlines()[-1].endswith(": 299 warnings, 1 info")
 
@@ -101,7 +101,13 @@ def test_findings_as_json(run, golden):
         "expected",
         "found",
         "severity",
+        "code",
+        "values",
+        "text",
     ]
+    crc = found["findings"][0]
+    assert (crc["code"], crc["text"]) == ("check.crc", "a batch's CRC does not match")
+    assert crc["values"] == {"expected": crc["expected"], "found": crc["found"]}
     assert run("check", directory, "--format", "jsonl", code=1).jsonl == found["findings"]
 
 

@@ -122,7 +122,7 @@ def test_a_partition_that_cannot_be_cleaned_exits_with_1(run, golden, out):
     ("arguments", "message"),
     (
         (("--out", "{full}"), "is not empty: a copy goes into a new directory"),
-        (("--out", "{file}"), "is no directory"),
+        (("--out", "{file}"), "is not a directory"),
         (("--out", "{data}"), "lies in the data directory"),
         (("--out", "{data}/copy"), "lies in the data directory"),
         (("--out", "{link}/copy"), "lies in the data directory"),

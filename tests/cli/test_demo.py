@@ -340,11 +340,11 @@ def test_kafkas_directory_is_the_golden_one() -> None:
 
 def test_accounts_are_json_and_skewed() -> None:
     accounts = Accounts(20_000, 3, DAY_MS)
-    columns = accounts.columns(slice(0, 2000))
+    keys, values = accounts.columns(0, 2000)
     for row in range(0, 2000, 7):
         user = int(accounts.users[row])
-        value = json.loads(columns.values[row] or b"")
-        assert columns.keys[row] == accounts.key(user)
+        value = json.loads(values[row] or b"")
+        assert keys[row] == accounts.key(user)
         assert value["name"] == accounts.name(user)
         assert value["email"].encode() == accounts.email(user)
         assert value["revision"] == row + 1
@@ -355,12 +355,11 @@ def test_accounts_are_json_and_skewed() -> None:
 
 def test_rows_are_the_same_in_any_company() -> None:
     accounts = Accounts(10_000, 3, DAY_MS)
-    rows = np.array([9_999, 17, 8_700])
-    some, many = accounts.columns(rows), accounts.columns(slice(0, 10_000))
-    for place, row in enumerate(rows.tolist()):
-        assert some.keys[place] == many.keys[row]
-        assert some.values[place] == many.values[row]
-        assert some.timestamps[place] == many.timestamps[row]
+    keys, values = accounts.columns(0, 10_000)
+    for row in (9_999, 17, 8_700, int(np.flatnonzero(accounts.tombstones)[0])):
+        assert accounts.record(row) == (int(accounts.timestamps[row]), keys[row], values[row])
+    some_keys, some_values = accounts.columns(17, 19)
+    assert [some_keys[1], some_values[1]] == [keys[18], values[18]]
 
 
 def test_closed_accounts_end_with_their_tombstone() -> None:

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from logstore.cli import main as program
-from tests.support.docs import cli_docs
+from tools import cli_docs
 
 ALL = {path: (command, context) for path, command, context in cli_docs.commands()}
 

@@ -5,8 +5,8 @@ import shutil
 
 import pytest
 
-from tests.support.docs import question_pages, question_story
-from tests.support.docs.question_pages import PAGES, Shell, agrees, steps
+from tools import question_pages, question_story
+from tools.question_pages import PAGES, Shell, agrees, steps
 
 
 @pytest.fixture(scope="module")
@@ -18,7 +18,7 @@ def story(tmp_path_factory):
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.stem)
 def test_commands_print_what_the_page_shows(path, story, tmp_path):
-    """If the new output is right: `python tests/support/docs/question_pages.py` writes it."""
+    """If the new output is right: `python tools/question_pages.py` writes it."""
     shutil.copytree(story, tmp_path, dirs_exist_ok=True)
     page = path.read_text(encoding="utf-8")
     assert question_pages.written(page, tmp_path) == page

@@ -49,6 +49,12 @@ RUN = ("simulate", "kip-354", "--samples", "5")
             ("no report is written: it needs plotly",),
         ),
         (
+            ("jinja2",),
+            "series",
+            "table and series",
+            ("no report is written: it needs plotly and Jinja2",),
+        ),
+        (
             ("plotly", "pyarrow"),
             "series",
             "table and series",
@@ -69,7 +75,7 @@ def test_what_was_not_written_is_named_with_the_reason(
     for text in not_written:
         assert text in found.stderr
     assert ("is written: it needs" in found.stderr) == bool(not_written)
-    assert (out / "report.html").exists() == ("plotly" not in missing)
+    assert (out / "report.html").exists() == {"plotly", "jinja2"}.isdisjoint(missing)
     assert (out / "partitions.parquet").exists() == ("pyarrow" not in missing)
     sweep = ("--sweep", "segment.bytes=1MiB", "--jobs", "1")
     last = run(*RUN, "--out", str(out), *sweep).stdout.splitlines()[-1]

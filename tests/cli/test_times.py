@@ -3,12 +3,8 @@ from __future__ import annotations
 import pytest
 
 from logstore import Broker, VirtualClock
-from logstore.cli.times import (
-    format_duration,
-    format_span,
-    format_time,
-    parse_time,
-)
+from logstore.cli.times import parse_time
+from logstore.reasons.formats import format_duration, format_span, format_time
 
 
 @pytest.mark.parametrize(

@@ -17,8 +17,9 @@ from logstore.testing import (
     Names,
     SimulatedCrash,
 )
-from tests.crash.harness import KEPT, Profile, fingerprint, modes, run
+from tests.crash.harness import KEPT, fingerprint, run
 from tests.crash.journal import check_log, found_in, open_broker
+from tests.support.world.brokers import write_file
 from tests.support.world.builders import batch, log_name
 from tests.support.world.crafted import (
     FAR,
@@ -29,6 +30,7 @@ from tests.support.world.crafted import (
     overflowed_from_the_start,
     without,
 )
+from tests.support.world.crashes import Profile, modes
 
 PROFILE = Profile(cuts=1, seeds=2)
 DIRECTORY = "/disk/data/t-0"
@@ -86,25 +88,17 @@ def damage(fs, name, position):
     file.close()
 
 
-def put(fs, name, data):
-    file = fs.open(name, create=True)
-    file.truncate(0)
-    file.write_at([data], 0)
-    file.sync()
-    file.close()
-
-
 def craft(stopped, files, *, clean, recovery_point=0, log_start_offset=0):
     """Let the partition hold these files, durably, as if left so; return disk and clock."""
     fs, clock = stopped
     for name in fs.list_dir(DIRECTORY):
         fs.remove(f"{DIRECTORY}/{name}")
     for name, data in files.items():
-        put(fs, f"{DIRECTORY}/{name}", data)
+        write_file(fs, f"{DIRECTORY}/{name}", data)
     if not clean:
         fs.remove(f"/disk/data/{CLEAN_SHUTDOWN}")
-    put(fs, f"/disk/data/{RECOVERY_POINTS}", b"0\n1\nt 0 %d\n" % recovery_point)
-    put(fs, f"/disk/data/{LOG_START_OFFSETS}", b"0\n1\nt 0 %d\n" % log_start_offset)
+    write_file(fs, f"/disk/data/{RECOVERY_POINTS}", b"0\n1\nt 0 %d\n" % recovery_point)
+    write_file(fs, f"/disk/data/{LOG_START_OFFSETS}", b"0\n1\nt 0 %d\n" % log_start_offset)
     return FaultyFileSystem(clock, fs.crash(KEPT)), clock
 
 
@@ -123,7 +117,7 @@ def test_a_torn_end_behind_a_clean_stop_does_not_come_back(stopped):
     fs, clock = stopped
     name = f"{DIRECTORY}/{log_name(12)}"
     data = read_bytes(fs, name)
-    put(fs, name, data + batch(13)[:40])
+    write_file(fs, name, data + batch(13)[:40])
     fs = FaultyFileSystem(clock, fs.crash(KEPT))
     assert open_broker(fs, clock).log("t").log_end_offset == 13
     assert [each.kind for each in fs.operations if each.path == name] == [Kind.TRUNCATE, Kind.SYNC]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 
-from logstore.config.limits import ReadLimits
+from logstore.config.overrides import ReadLimits
 from logstore.inspect.check import CHECKS, ERROR, INFO, WARNING, Checker, CheckFinding
 from logstore.runtime import ReadOnlyFileSystem
 from logstore.storage.checkpoint.shutdown import CLEAN_SHUTDOWN

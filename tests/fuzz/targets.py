@@ -29,9 +29,8 @@ from logstore.cleaner.passes.offset_map import KeyMap, OffsetMap
 from logstore.cleaner.passes.rewrite import Rules
 from logstore.cleaner.passes.version_map import VersionMap
 from logstore.cleaner.strategy import Strategy
-from logstore.config.broker_config import BrokerConfig
+from logstore.config.broker_config import BrokerConfig, parse_properties
 from logstore.config.overrides import effective_config
-from logstore.config.properties import parse_properties
 from logstore.errors import (
     CorruptCheckpointError,
     CorruptIndexError,

@@ -13,7 +13,7 @@ import pytest
 
 from logstore.messages import decode, encode_bytes, schema, to_json, types
 from logstore.messages.schema import definitions
-from tests.support.interop.message_definitions import modules
+from tests.support.interop.message_definitions import files
 from tests.support.world.random_messages import random_message
 
 pytestmark = pytest.mark.interop
@@ -122,6 +122,6 @@ def test_kafka_reads_and_writes_the_same(kafka3, kafka4, scratch, row):
 
 
 def test_the_tables_are_what_the_jars_define():
-    for path, text in modules().items():
-        if path.suffix == ".py":
+    for path, text in files().items():
+        if path.suffix == ".txt":
             assert path.read_text() == text, path

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.docs.tracked import ROOT, texts
+from tools.tracked import ROOT, texts
 
 THIS = Path(__file__).name
 SPEC = ROOT / "docs" / "spec"

@@ -147,7 +147,7 @@ def test_no_text_names_a_path_of_the_machine_it_was_written_on() -> None:
         *(path for path in (ROOT / ".ci").glob("*") if path.is_file()),
         *(path for path in (ROOT / "requirements").glob("*") if path.is_file()),
         *(ROOT / "docs").rglob("*.md"),
-        *sources("logstore", "cleaner", "bench", "tests"),
+        *sources("logstore", "cleaner", "bench", "tests", "tools"),
     ]
     machine = re.compile(r"(?<![\w.)}])/(?:work|root|Users|opt/wheels)/\S*|/home/(?!kafka)\w+")
     report(
@@ -218,7 +218,7 @@ def test_nobody_imports_the_cleaner_or_bench_by_the_names_of_their_folders() -> 
     statement = re.compile(r"^[ \t]*(?:import|from) (?:bench|cleaner)\b", re.MULTILINE)
     offences = [
         place(path)
-        for path in sources("logstore", "cleaner", "bench", "pyspark_logstore", "tests")
+        for path in sources("logstore", "cleaner", "bench", "pyspark_logstore", "tests", "tools")
         if statement.search(text_of(path))
     ]
     report("imports go by logstore.cleaner and logstore.bench", offences)

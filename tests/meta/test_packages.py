@@ -60,4 +60,10 @@ def test_what_commands_left_in_a_checkout_is_not_packed(tmp_path):
     assert wanted <= {str(path) for path in inside}
     assert "logstore/py.typed" in map(str, inside)
     assert any(path.match("cli/demo/data/kafka-3.9/*") for path in inside)
+    for data in (
+        "messages/definitions/wire.txt",
+        "simulate/templates/page.html",
+        "bench/report/templates/bars.svg",
+    ):
+        assert any(path.match(data) for path in inside), data
     assert wanted <= {str(path) for path in sources}

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tests.support.docs import scenario_docs
-from tests.support.docs.scenario_docs import (
+from tools import scenario_docs
+from tools.scenario_docs import (
     SCENARIO,
     TARGET,
     coverage,
@@ -14,7 +14,7 @@ from tests.support.docs.scenario_docs import (
     numbers_in,
     page,
 )
-from tests.support.docs.tracked import texts
+from tools.tracked import texts
 
 if TYPE_CHECKING:
     import pytest

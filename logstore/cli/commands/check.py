@@ -43,18 +43,18 @@ _FOLDERS_MAX = 5
 def check(settings: Settings, path: str | None) -> int:
     """Verify a data directory, a partition's directory or a single file, offline.
 
-    Every byte is read and nothing is changed. Without PATH all data directories are verified.
+    Reads every byte and changes nothing. Without PATH all data directories are verified.
     First comes how often each check found something, then every finding, the gravest first.
     Where there is nothing to check the program exits with 2.
 
     \b
     error    data, or finding it, is wrong: the program exits with 1
     warning  unusual, and perhaps a trace of damage
-    info     nothing is wrong, or the next opening mends it by itself
+    info     harmless, or repaired by the next opening
 
     docs/CHECKS.md lists the checks by name.
     """  # noqa: D301  # click's marker is the backspace itself
-    from logstore.config.limits import ReadLimits
+    from logstore.config.overrides import ReadLimits
     from logstore.inspect.check import CheckCounts, Checker, confirmed
     from logstore.runtime import DiskFileSystem, ReadOnlyFileSystem
 
@@ -67,7 +67,7 @@ def check(settings: Settings, path: str | None) -> int:
             raise click.UsageError(f"there is no file or directory {each}")
     if not any(Path(each).is_file() or checker.has_anything(_absolute(each)) for each in paths):
         raise click.UsageError(_nothing_in(paths, checker))
-    # Made absolute, since what a directory is shows in its name and in the one above it.
+    # Absolute, since the kind of a directory shows in its name and in its parent's.
     absolute = None if path is None else _absolute(path)
 
     def look() -> Iterator[CheckFinding]:
@@ -105,7 +105,7 @@ def _nothing_in(paths: Sequence[str], checker: Checker) -> str:
 
 
 def _directories_around(path: str) -> list[str]:
-    """Return what may be the data directory of a path: itself, or one of the two above it."""
+    """Return the possible data directories of a path: itself and the two above it."""
     above = [path, *map(str, Path(path).parents)]
     return above[:3]
 
@@ -115,7 +115,7 @@ def _absolute(path: str) -> str:
 
 
 def _as_given(found: str, path: str) -> str:
-    """Return an absolute path in the user's spelling, where it lies below what was asked for."""
+    """Return an absolute path in the user's spelling, if it is below the given path."""
     absolute = _absolute(path)
     if found == absolute or found.startswith(f"{absolute.rstrip('/')}/"):
         return f"{path.rstrip('/') or '/'}{found[len(absolute.rstrip('/')) :]}"
@@ -134,7 +134,7 @@ def _print(settings: Settings, findings: list[CheckFinding], counts: CheckCounts
         emit_lines(_line(finding) for finding in findings)
         _summary(counts)
     elif settings.as_items:
-        emit_values((finding._asdict() for finding in findings), output=settings.output)
+        emit_values((finding.to_json() for finding in findings), output=settings.output)
     else:
         checks = [
             {"check": check, "severity": severity, "count": counts.findings[severity, check]}
@@ -143,7 +143,7 @@ def _print(settings: Settings, findings: list[CheckFinding], counts: CheckCounts
         emit_json(
             {
                 "checks": checks,
-                "findings": [finding._asdict() for finding in findings],
+                "findings": [finding.to_json() for finding in findings],
                 "segments": counts.segments,
                 "batches": counts.batches,
                 "records": counts.records,
@@ -176,27 +176,27 @@ def _line(found: CheckFinding) -> str:
         place += f" at position {found.position}"
     if found.offset is not None:
         place += f" (offset {found.offset})"
-    told = [
+    compared = [
         f"{name} {display_text(str(value))}"
         for name, value in (("expected", found.expected), ("found", found.found))
         if value is not None
     ]
     severity = paint(f"{found.severity:7}", _STYLES[found.severity])
-    return f"{severity} {found.check}: {place}{': ' if told else ''}{', '.join(told)}"
+    return f"{severity} {found.check}: {place}{': ' if compared else ''}{', '.join(compared)}"
 
 
 def _summary(counts: CheckCounts) -> None:
-    looked_at = (
+    scanned = (
         f"{plural(counts.segments, 'segment')}, {plural(counts.batches, 'batch', 'batches')}, "
         f"{plural(counts.records, 'record')}"
     )
-    told = [
+    totals = [
         plural(total, name, names)
         for name, names in (("error", "errors"), ("warning", "warnings"), ("info", "infos"))
         if (total := counts.total(name))
     ]
     if not (counts.total("error") or counts.total("warning")):
-        told = ["nothing found", *(f"but {text}" for text in told)]
-        emit(f"{looked_at}: {' '.join(told)}")
+        totals = ["nothing found", *(f"but {text}" for text in totals)]
+        emit(f"{scanned}: {' '.join(totals)}")
         return
-    emit(f"{looked_at}: {', '.join(told)}")
+    emit(f"{scanned}: {', '.join(totals)}")

@@ -31,6 +31,7 @@ from logstore.cli.show.output import (
     plural,
 )
 from logstore.cli.show.progress import ProgressBar, watched
+from logstore.cli.show.prose import words
 from logstore.cli.show.tables import Table, can_print, paint
 from logstore.cli.targets import open_target, refuse_path
 from logstore.names import META_PROPERTIES
@@ -38,25 +39,10 @@ from logstore.storage.checkpoint.offsets import CHECKPOINTS
 
 if TYPE_CHECKING:
     from logstore.analysis.copies import CopyProgress
-    from logstore.analysis.reports import CleanReport
     from logstore.cleaner.passes.clean import PassProgress
+    from logstore.cleaner.stats import CleanReport
     from logstore.manager.directories.directory import LogDirectory
     from logstore.types import TopicPartition
-
-REASONS = {
-    "policy": "its cleanup.policy does not compact",
-    "cleaner_disabled": "log.cleaner.enable is false",
-    "empty": "it is empty",
-    "dirty_ratio": "not dirty enough",
-    "min_compaction_lag": "its dirty data is too young",
-    "max_compaction_lag": "not overdue",
-    "last_stable_offset": "a transaction is open",
-    "active_segment": "nothing to clean below the active segment",
-    "uncleanable": "cleaning it failed",
-    "paused": "cleaning is paused",
-    "offset_map": "the offset map is too small",
-}
-"""Gates in words."""
 
 PHASES = {"map": "mapping", "seed": "comparing", "rewrite": "rewriting"}
 
@@ -120,14 +106,14 @@ def clean(
     With --dry-run or --out, TOPIC_OR_PATH may be a path, as for explain: a partition directory or a
     data directory, which stays as it is.
 
-    Without --force what is due is cleaned, the most urgent first, until nothing is. A cleaning
-    never touches the active segment, nor anything from the last stable offset on. What was not
-    cleaned is listed with the reason.
+    Without --force, partitions that are due are cleaned, the most urgent first, until none is
+    due. A cleaning never touches the active segment, nor records from the last stable offset on.
+    Partitions that were not cleaned are listed with the reason.
 
     With --out the copy is a data directory of its own: the partitions with their checkpoints and
     configurations. If the original was not closed cleanly, the copy is recovered, and the
-    original stays as it is. A run that is interrupted removes its copy; what a killed one leaves is
-    removed by the next with the same --out.
+    original stays as it is. A run that is interrupted removes its copy; the next run with the same
+    --out removes the copy of a killed one.
     """
     if partition is not None and target is None:
         raise click.UsageError("--partition needs a topic")
@@ -181,7 +167,7 @@ def _copy(
     out: str,
     copying: ExitStack,
 ) -> tuple[str, str | None, int | None]:
-    """Copy what is to be cleaned, once it is known to be right.
+    """Copy the partitions to be cleaned, once they are known to be right.
 
     Returns
     -------
@@ -193,7 +179,7 @@ def _copy(
     from logstore.cli.show.messages import Recovery, show_messages
     from logstore.runtime import DiskFileSystem
 
-    show_messages(Recovery.MENDED)  # by the copy's opening; nothing of the original is recovered
+    show_messages(Recovery.MENDED)  # by the copy's opening; the original is not recovered
     copy = os.path.abspath(out)  # noqa: PTH100  # strings are the paths of the engine
     with open_target(settings, target, partition) as found:
         source = found.opened()
@@ -219,7 +205,7 @@ def _copy(
 
 
 def _is_beside_the_folder(path: str, directory: LogDirectory, tp: TopicPartition) -> bool:
-    """Return whether a path is beside a partition's folder in what is no broker's directory."""
+    """Return whether a path is next to a partition's folder, outside any broker's directory."""
     fs = directory.runtime.fs
     is_of_broker = any(
         fs.exists(f"{directory.path}/{name}") for name in (META_PROPERTIES, *CHECKPOINTS)
@@ -228,7 +214,7 @@ def _is_beside_the_folder(path: str, directory: LogDirectory, tp: TopicPartition
 
 
 def is_within(path: str, directory: str) -> bool:
-    """Tell whether a path is a directory or lies in it, links followed."""
+    """Return whether a path is a directory or is inside it, links followed."""
     resolved = os.path.realpath(path)
     above = os.path.realpath(directory)
     return os.path.commonpath([resolved, above]) == above
@@ -299,7 +285,7 @@ def _show(report: CleanReport) -> None:
             table.lines(
                 (
                     f"{obstacle.topic}-{obstacle.partition}",
-                    REASONS.get(obstacle.reason, obstacle.reason),
+                    words("refusal", obstacle.reason),
                     obstacle.text,
                 )
                 for obstacle in report.not_cleaned
@@ -324,7 +310,7 @@ def _pass_row(item: dict[str, Any], *, has_passes: bool) -> tuple[str, ...]:
 
 
 def _versions_missing(passes: list[dict[str, Any]]) -> Iterator[str]:
-    """Yield what a strategy by header found without a version: such records lose."""
+    """Yield how many records had no version under a strategy by header: versions supersede them."""
     for item in passes:
         if item["unversioned_records"]:
             malformed = item["malformed_versions"]

@@ -142,7 +142,7 @@ def dump(
     written by appends of several batches is reported there although it is sound. `check`
     judges; `inspect --batches` gives JSON.
     """
-    from logstore.config.limits import ReadLimits
+    from logstore.config.overrides import ReadLimits
     from logstore.inspect.decoders import DECODERS
     from logstore.inspect.dump import DumpOptions, dump_files
     from logstore.runtime import DiskFileSystem, ReadOnlyFileSystem

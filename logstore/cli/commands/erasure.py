@@ -1,4 +1,4 @@
-"""`logstore erasure`: where the bytes of a key lie, and when each of them can vanish."""
+"""`logstore erasure`: the places that hold bytes of a key, and when each can be removed."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from logstore.cli.show.output import (
     plural,
 )
 from logstore.cli.show.progress import ProgressBar
-from logstore.cli.show.prose import said, with_times, wrapped
+from logstore.cli.show.prose import said, wrapped
 from logstore.cli.show.tables import Cell, Styled, Table, paint
 from logstore.cli.targets import open_target
-from logstore.cli.times import format_span, format_time
+from logstore.reasons.formats import format_span, format_time
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -57,20 +57,20 @@ def erasure(
     partition: int | None,
     configs: tuple[tuple[str, str], ...],
 ) -> int:
-    """Find every place where the bytes of a key lie, and when each can vanish, by which rule.
+    """Find every place that holds bytes of a key, and when each can be removed, by which rule.
 
-    All files of the partitions are read as they lie: the log, what lies below its start, files that
-    wait for their removal (.deleted), that an unfinished cleaning left (.cleaned, .swap), torn
-    ends, and what is inside of compressed batches. The exit code is 0 if the key is gone from all
-    of them, 1 if it was found.
+    All files of the partitions are read as they are: the log, records below its start, files that
+    wait for their removal (.deleted), files that an unfinished cleaning left (.cleaned, .swap),
+    torn ends, and compressed batches. The exit code is 0 if the key is in none of them, 1 if it was
+    found.
 
-    The earliest moment is the first at which a record can go: before it nothing removes it,
-    whatever is appended for other keys. At the latest moment it has gone if a broker with this
-    configuration runs from now on and nothing is appended any more, however late its checks come;
-    there is none if nothing removes it by itself. An open transaction ends after its timeout if the
-    directory has its state (__transaction_state), else never. Both moments are rehearsed by the
-    cleaner and by retention themselves, in memory: as much of it as a cleaning keeps of a partition
-    that has the key. Nothing is changed.
+    The earliest time is the first at which a record can be removed: until then it is kept, whatever
+    is appended for other keys. By the latest time it has been removed if a broker with this
+    configuration runs from now on and nothing is appended, however late its checks run; there is
+    no latest time if nothing removes the record by itself. An open transaction ends after its
+    timeout if the directory has its state (__transaction_state), otherwise never. Both times come
+    from a rehearsal of cleanings and retention in memory, which holds as much as a cleaning keeps
+    of a partition that has the key. Changes nothing.
     """
     wanted = key_of(key, key_base64)
     if wanted is None:
@@ -85,12 +85,12 @@ def erasure(
         from logstore.analysis.erasure import erasure as find
 
         number = found.partitions[0].partition if found.is_one else None
-        tell = bar.update if bar.visible else None
-        report = find(broker, topics.pop(), wanted, number, progress=tell)
+        progress = bar.update if bar.visible else None
+        report = find(broker, topics.pop(), wanted, number, progress=progress)
     if settings.as_table:
         emit_lines(_lines(report))
     elif settings.output == "jsonl":
-        emit_lines(json.dumps(place._asdict()) for place in report.places)
+        emit_lines(json.dumps(place.to_json()) for place in report.places)
     else:
         emit_json(report.to_json())
     return int(not report.gone)
@@ -112,17 +112,17 @@ def _lines(report: ErasureReport) -> Iterator[str]:
     table = Table(("state", "offset", "earliest", "latest", "where"), right=("offset",), wrap=True)
     yield from table.lines(rows)
     rules = dict.fromkeys(f"{_words(each.state)}: {each.rule}" for each in report.places)
-    yield from said("rules", [with_times(rule) for rule in rules], "bold")
+    yield from said("rules", list(rules), "bold")
     yield from said("assumed", report.assumed, "dim")
 
 
 def _outlook(report: ErasureReport) -> Iterator[str]:
-    """Say when all of it is gone, at the earliest and at the latest."""
+    """Yield when all of it is gone, at the earliest and at the latest."""
     earliest = [place.earliest_ms for place in report.places]
     latest = [place.latest_ms for place in report.places]
     if None in earliest:
         yield from wrapped(
-            "not all of it can go before something else happens: see the rules", "  "
+            "not all of it can be removed before something else happens: see the rules", "  "
         )
     else:
         moment = max(each for each in earliest if each is not None)

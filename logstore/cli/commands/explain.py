@@ -1,9 +1,8 @@
-"""`logstore explain`: what stands between a partition and its cleaning, and until when."""
+"""`logstore explain`: every gate between a partition and its cleaning, and when it opens."""
 
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -30,10 +29,10 @@ from logstore.cli.show.output import (
     plural,
 )
 from logstore.cli.show.progress import watched
-from logstore.cli.show.prose import said, with_times, wrapped
+from logstore.cli.show.prose import said, sentence, sentences, words, wrapped
 from logstore.cli.show.tables import Styled, Table, can_print, output_width, paint
 from logstore.cli.targets import Target, open_target
-from logstore.cli.times import format_duration, format_span, format_time
+from logstore.reasons.formats import format_span, format_time
 
 if TYPE_CHECKING:
     from logstore.analysis.key_story import KeyExplanation
@@ -46,22 +45,8 @@ if TYPE_CHECKING:
 
     Failures = list[tuple[TopicPartition, LogStoreError]]
 
-CONDITIONS = {
-    "policy": "compacted",
-    "cleaner_disabled": "cleaner enabled",
-    "uncleanable": "cleanable",
-    "paused": "free",
-    "empty": "filled",
-    "active_segment": "closed segments",
-    "last_stable_offset": "stable offsets",
-    "min_compaction_lag": "old enough",
-    "dirty_ratio": "dirty enough",
-    "max_compaction_lag": "or overdue",
-}
-"""The gates in words."""
-
 _ROOMY = 110
-"""Columns from which on there is room for moments beside spans."""
+"""Width in columns from which on a table has room for times next to spans."""
 
 EITHER = ("dirty_ratio", "max_compaction_lag")
 """Of these gates one is enough."""
@@ -98,22 +83,24 @@ def explain(
     key_base64: str | None,
     as_recovered: bool,
 ) -> int:
-    """Say why partitions would be cleaned now, or why not, and what helps.
+    """Explain why partitions are due for cleaning now, or why not, and what helps.
 
     A cleaning has to pass every gate; of the dirty ratio and the maximum lag one is enough. A
-    closed gate that time alone opens says when: one millisecond earlier nothing is cleaned.
-    Each gate in the way comes with its cause and what opens it. Tombstones are counted, and it is
-    said whether anything makes the pass due that drops them. A partition that will be cleaned is
-    cleaned in thought, so that damage shows now. With --key the records of a key are listed, when
-    each can go, and what must happen first. Changes nothing.
+    closed gate that time alone opens shows when: one millisecond earlier nothing is cleaned.
+    Each closed gate is listed with its cause and what opens it. Tombstones are counted, with
+    whether a pass is due that removes them. Partitions that are due are cleaned in a dry run, so
+    damage is found now. With --key the records of a key are listed: when each can be removed, and
+    what must happen first. Changes nothing.
     """
+    from logstore.analysis.broker_state import topic_config
+
     wanted = key_of(key, key_base64)
     overrides = topic_overrides(configs)
     with open_target(settings, target, partition, as_recovered=as_recovered) as found:
         broker = found.opened()
         found.override(overrides)
         topics = {tp.topic for tp in found.partitions}
-        compacted = [name for name in topics if broker.manager.catalog.config(name).compact]
+        compacted = [name for name in topics if topic_config(broker, name).compact]
         warn_of_strategy(broker, *sorted(compacted))
         failures: Failures = []
         is_damaged = False
@@ -177,7 +164,7 @@ def _lines(
 ) -> Iterator[str]:
     """Yield the lines of one partition after another, as they are looked at.
 
-    What is assumed is listed once: with the first partition that it is about.
+    Each assumption is listed once, with the first partition that it concerns.
     """
     listed: dict[str, None] = {}
     is_first = True
@@ -223,20 +210,20 @@ def _headline(each: PartitionExplanation, now_ms: int) -> Iterator[str]:
 
 
 def _notes(each: PartitionExplanation) -> Iterator[str]:
-    """Yield what helps, and what the open segment and the tombstones wait for."""
+    """Yield remedies, and the events that the active segment and the tombstones wait for."""
     for remedy in _pressing(each):
         yield ""
-        name = CONDITIONS.get(remedy.gate, remedy.gate)
-        yield from wrapped(f"not {name}: {with_times(remedy.cause)}", "", "bold")
-        yield from wrapped(f"what helps: {with_times(remedy.cure)}", "  ")
+        name = words("condition", remedy.gate)
+        yield from wrapped(f"not {name}: {sentences(remedy.causes)}", "", "bold")
+        yield from wrapped(f"what helps: {sentences(remedy.cures, '; or ')}", "  ")
     active = each.active_segment
-    ways = [with_times(closing.text) for closing in active.closings]
+    ways = [sentence(closing.reason) for closing in active.closings]
     if ways and not any(remedy.gate == "active_segment" for remedy in each.remedies):
-        name = f"open segment {active.base_offset} ({format_size(active.size_bytes)}) closes with"
+        name = f"active segment {active.base_offset} ({format_size(active.size_bytes)}) closes with"
         yield from said(name, ways)
-    if each.tombstones is not None and each.tombstones.records and each.tombstones_text:
+    if each.tombstones is not None and each.tombstones.records:
         name = plural(each.tombstones.records, "tombstone")
-        yield from said(name, with_times(each.tombstones_text).split("; "))
+        yield from said(name, [sentence(reason) for reason in each.tombstone_reasons])
     if each.key is not None:
         yield from _key(each.key)
     yield from said("damage", each.damages, "red")
@@ -249,7 +236,7 @@ def _when(moment_ms: int | None, now_ms: int, none: str) -> str:
 
 
 def _key(story: KeyExplanation) -> Iterator[str]:
-    """Yield the records of a key, and what must happen until it is gone."""
+    """Yield the records of a key, and the steps until it is removed."""
     name = display_bytes(story.key)
     yield ""
     yield paint(f"key {name}: {plural(len(story.records), 'record')} in the log", "bold")
@@ -267,7 +254,7 @@ def _key(story: KeyExplanation) -> Iterator[str]:
         )
         columns = ("offset", "state", "section", "horizon", "earliest", "latest")
         yield from Table(columns, right=("offset",)).lines(rows)
-    yield from said(f"until {name} is gone", [with_times(step) for step in story.steps])
+    yield from said(f"until {name} is gone", [sentence(step) for step in story.steps])
 
 
 def _pressing(each: PartitionExplanation) -> list[Remedy]:
@@ -295,12 +282,4 @@ def _row(gate: Gate, decision: CleaningDecision, now_ms: int) -> tuple[str | Sty
             opens = f"in {format_span(gate.opens_at_ms - now_ms)}"
             if output_width() >= _ROOMY:
                 opens = f"{format_time(gate.opens_at_ms)}, {opens}"
-    return mark, CONDITIONS.get(gate.gate, gate.gate), opens, _legible(gate)
-
-
-def _legible(gate: Gate) -> str:
-    """Return a gate's text with its milliseconds in words."""
-    if not gate.gate.endswith("_lag"):
-        return gate.text
-    text = re.sub(r"\b(\d+) ms\b", lambda found: format_span(int(found[1])), gate.text)
-    return re.sub(r"(lag\.ms )(\d+)", lambda found: found[1] + format_duration(int(found[2])), text)
+    return mark, words("condition", gate.gate), opens, gate.text

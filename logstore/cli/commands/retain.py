@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -28,10 +27,9 @@ from logstore.cli.show.output import (
     plural,
 )
 from logstore.cli.show.progress import watched
-from logstore.cli.show.prose import with_times
 from logstore.cli.show.tables import Cell, Styled, Table, paint
 from logstore.cli.targets import open_target, refuse_path
-from logstore.cli.times import format_span, format_time
+from logstore.reasons.formats import format_span, format_time
 
 if TYPE_CHECKING:
     from logstore.analysis.reports import RetainReport
@@ -39,8 +37,6 @@ if TYPE_CHECKING:
     from logstore.errors import LogStoreError
     from logstore.storage.log.retention import RetentionDecision, SegmentVerdict
     from logstore.types import TopicPartition
-
-_SPAN_MS = re.compile(r"\b(\d+) ms\b")
 
 Failures = list[tuple["TopicPartition", "LogStoreError"]]
 
@@ -57,7 +53,11 @@ Failures = list[tuple["TopicPartition", "LogStoreError"]]
 )
 @click.argument("target", required=False, metavar="[TOPIC_OR_PATH]")
 @partition_option("Which one of the topic's. Default: all.")
-@click.option("--dry-run", is_flag=True, help="Change nothing: only show what would go, and why.")
+@click.option(
+    "--dry-run",
+    is_flag=True,
+    help="Change nothing: only show which segments would be removed, and why.",
+)
 @config_option(
     "A topic configuration for this run; repeatable. Times may be 7d or 12h, sizes 1GiB."
 )
@@ -69,19 +69,19 @@ def retain(
     dry_run: bool,
     configs: tuple[tuple[str, str], ...],
 ) -> int:
-    """Remove the old segments of a topic, or of all topics, as its retention rules say.
+    """Remove the old segments of a topic, or of all topics, by its retention rules.
 
     With --dry-run, TOPIC_OR_PATH may be a path, as for explain: a partition directory or a data
     directory.
 
-    The rules are asked in Kafka's order, each from the oldest segment up to the first that it
-    keeps: what lies below the log start, then retention.bytes, then retention.ms. The last two
-    are asked only if cleanup.policy includes delete. Segments go as a whole, the active one
-    too if nothing else is left: then the log is rolled first.
+    The rules apply in Kafka's order, each from the oldest segment up to the first that it keeps:
+    the log start, then retention.bytes, then retention.ms. The last two apply only if
+    cleanup.policy includes delete. Segments are removed as a whole. If the active one is removed
+    too, the log is rolled first.
 
-    Every segment is shown, those that stay with what keeps them, and with the time from which
-    their age alone would let them go. Under compact,delete that time moves on when cleaning
-    merges old records with younger ones (KIP-354), which is said where it happened.
+    Every segment is listed, those that stay with the reason, and with the time at which their age
+    alone lets retention remove them. Under compact,delete that time moves when a cleaning merges
+    old records with younger ones (KIP-354); the reason shows where that happened.
     """
     if partition is not None and target is None:
         raise click.UsageError("--partition needs a topic")
@@ -161,19 +161,14 @@ def _rows(decision: RetentionDecision, now_ms: int, *, dry_run: bool) -> Iterato
     for verdict in decision.segments:
         if verdict.rule is not None:
             fate = Styled("would go" if dry_run else "removed", "yellow")
-            why = f"{verdict.rule}: {legible(verdict.reason)}"
+            why = f"{verdict.rule}: {verdict.reason}"
         else:
             fate = Styled("stays", "green")
-            why = f"{legible(verdict.reason)}{_expiry(verdict, now_ms)}"
+            why = f"{verdict.reason}{_expiry(verdict, now_ms)}"
         yield (name, _offsets(verdict), format_size(verdict.size_bytes), fate, why)
     if decision.rolls:
         end = str(decision.log_start_offset)
         yield (name, end, format_size(0), Styled("new", "cyan"), "no segment was left to append to")
-
-
-def legible(reason: str) -> str:
-    """Return a reason of retention's with its milliseconds as times and spans of time."""
-    return _SPAN_MS.sub(lambda found: format_span(int(found[1])), with_times(reason))
 
 
 def _offsets(verdict: SegmentVerdict) -> str:
@@ -184,7 +179,7 @@ def _offsets(verdict: SegmentVerdict) -> str:
 
 
 def _expiry(verdict: SegmentVerdict, now_ms: int) -> str:
-    """Say when a segment's age will let it go, if that is still to come."""
+    """Return when a segment's age lets retention remove it, if that is in the future."""
     from logstore.types import INT64_MAX
 
     at_ms = verdict.expires_at_ms

@@ -50,17 +50,16 @@ def salvage(settings: Settings, target: str | None, out: str, partition: int | N
     folders in the place of its own. The program exits with 0 if something was lost, too: the list
     says so.
     """  # noqa: D301  # click's marker is the backspace itself
+    from logstore.analysis.broker_state import data_dirs
     from logstore.analysis.salvage import salvage as save
     from logstore.runtime import DiskFileSystem
 
     path = os.path.abspath(out)  # noqa: PTH100  # strings are the paths of the engine
     with open_target(settings, target, partition) as found:
         broker = found.opened()
-        for directory in broker.manager.directories:
-            if is_within(path, directory.path):
-                raise click.UsageError(
-                    f"--out {out} lies in the data directory {directory.path} itself"
-                )
+        for data_dir in data_dirs(broker):
+            if is_within(path, data_dir):
+                raise click.UsageError(f"--out {out} lies in the data directory {data_dir} itself")
         with ProgressBar("partitions") as bar:
             report = save(
                 broker,

@@ -24,7 +24,7 @@ from logstore.cli.show.output import (
 )
 from logstore.cli.show.progress import ProgressBar
 from logstore.cli.show.tables import Table
-from logstore.cli.times import format_span, format_time
+from logstore.reasons.formats import format_span, format_time
 from logstore.types import DAY_MS
 
 if TYPE_CHECKING:
@@ -353,7 +353,7 @@ def _sweep(
     samples: int,
     recording: Recording | None = None,
 ) -> int:
-    from logstore.runtime.processes import usable_cores
+    from logstore.runtime.environment import usable_cores
     from logstore.simulate.files import save
     from logstore.simulate.sweep import sweep
 
@@ -392,7 +392,9 @@ def _report(outcome: Run, swept: Sweep | None) -> str | None:
     if not can_write_parquet():
         note("no Parquet is written: it needs pyarrow; pip install 'kafka-logstore[export]'")
     if not can_draw():
-        note("no report is written: it needs plotly; pip install 'kafka-logstore[report]'")
+        note(
+            "no report is written: it needs plotly and Jinja2; pip install 'kafka-logstore[report]'"
+        )
         return None
     return page(outcome, swept)
 

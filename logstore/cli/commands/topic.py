@@ -29,7 +29,7 @@ from logstore.cli.show.output import (
 )
 from logstore.cli.show.settings import emit_changes, emit_settings
 from logstore.cli.show.tables import Styled, Table, paint
-from logstore.config.origins import ORIGIN_DEFAULT
+from logstore.config.keys import ORIGIN_DEFAULT
 
 if TYPE_CHECKING:
     from logstore.config.overrides import ConfigValue

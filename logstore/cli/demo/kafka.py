@@ -1,6 +1,6 @@
-"""The demo's other half: a directory that Apache Kafka wrote, cleaned here and by Kafka.
+"""The other half of the demo: a directory that Apache Kafka wrote, cleaned here and by Kafka.
 
-`data/README.md` tells where the bytes come from.
+`data/README.md` describes the origin of the bytes.
 """
 
 from __future__ import annotations
@@ -9,9 +9,8 @@ import hashlib
 import json
 import os
 import shutil
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from logstore.broker import Broker
 from logstore.names import SEGMENT_SUFFIXES
@@ -23,20 +22,21 @@ if TYPE_CHECKING:
 DATA = Path(__file__).with_name("data") / "kafka-3.9"
 
 
-@dataclass(frozen=True, slots=True)
-class KafkaCase:
-    """One cleaning by Kafka, as its manifest tells it.
+class KafkaCase(NamedTuple):
+    """One cleaning by Kafka.
 
     Attributes
     ----------
-    topic : str
-        Its only topic, of one partition.
+    version, topic : str
+        Kafka's version, and the only topic, of one partition.
     config : mapping
         The topic's configuration.
     cleaning_time_ms : int
         Kafka's clock while it cleaned; delete horizons depend on it.
     counters : mapping
         `CleanerStats` of Kafka's pass.
+    mtimes_ms : mapping
+        Modification time of each file before the cleaning.
     digests : mapping
         SHA-256 by file, of every segment file that Kafka left.
     """
@@ -51,22 +51,22 @@ class KafkaCase:
 
     @classmethod
     def load(cls) -> KafkaCase:
-        """Read what the package ships."""
+        """Read the case that the package ships."""
         manifest = json.loads((DATA / "manifest.json").read_bytes())
         lines = (DATA / "after.sha256").read_text("ascii").splitlines()
         return cls(
-            version=manifest["kafka_version"],
-            topic=manifest["topic"],
-            config=manifest["config"],
-            cleaning_time_ms=manifest["cleaning_time_ms"],
-            counters=manifest["stats"],
-            mtimes_ms=manifest["before"]["mtime_ms"],
-            digests={name: digest for digest, name in (line.split("  ") for line in lines)},
+            manifest["kafka_version"],
+            manifest["topic"],
+            manifest["config"],
+            manifest["cleaning_time_ms"],
+            manifest["stats"],
+            manifest["before"]["mtime_ms"],
+            {name: digest for digest, name in (line.split("  ") for line in lines)},
         )
 
     @property
     def cleaned(self) -> tuple[int, int]:
-        """Cleaned segments, and their files; the last segment was active and is none of them."""
+        """The number of cleaned segments and of their files; the active segment is not cleaned."""
         stems = [Path(name).stem for name in self.digests]
         active = max(stems)
         return len(set(stems)) - 1, sum(stem != active for stem in stems)
@@ -83,7 +83,7 @@ class KafkaCase:
             os.utime(directory / f"{self.topic}-0" / name, ns=(mtime_ns, mtime_ns))
 
     def clean(self, directory: Path) -> CleanerStats:
-        """Clean it once with the clock where Kafka's stood, and close it."""
+        """Clean the directory once, at the time of Kafka's cleaning, and close it."""
         with Broker(directory, clock=FixedWallClock(self.cleaning_time_ms)) as broker:
             broker.create_topic(self.topic, 1, self.config)
             (stats,) = broker.clean(self.topic, force=True).cleaned

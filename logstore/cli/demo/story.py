@@ -1,4 +1,4 @@
-"""The demo's doing, without a word printed: write, let time pass, clean, look, verify."""
+"""The actions of the demo, without its output: write, let time pass, clean, inspect."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from logstore import jit
 from logstore.analysis.summary import PartitionSummary, inspect_partition
 from logstore.broker import Broker
 from logstore.cli.demo.accounts import Accounts, Chapter
-from logstore.named import NamedTuple
 from logstore.runtime import SystemClock
+from logstore.storage.log.drafts import RecordArrays
 from logstore.types import DAY_MS, TopicPartition
 
 if TYPE_CHECKING:
@@ -29,23 +29,21 @@ BATCH_RECORDS = 224
 SEGMENT_BYTES_A_RECORD = 8 * (1 << 20) / 1_000_000
 """Makes 8 MiB segments for a million records, and as many segments for any other number."""
 
-ROWS_AT_ONCE = BATCH_RECORDS * 50
-
 Progress = Callable[[str, int, int | None], None]
-"""Told a task's name, and how many of how many bytes are done."""
+"""Receives the name of a task, and how many of how many bytes are done."""
 
 
-def _tell_nobody(task: str, done: int, total: int | None) -> None:
+def _ignore_progress(task: str, done: int, total: int | None) -> None:
     pass
 
 
-def _tell(progress: Progress, step: PassProgress) -> None:
+def _report(progress: Progress, step: PassProgress) -> None:
     task = "reading keys" if step.phase == "map" else "compacting"
     progress(task, step.bytes_done, step.bytes_total)
 
 
 class StoryClock(SystemClock):
-    """Wall time stands where the story stands; monotonic time runs, so passes are measured."""
+    """A clock with the wall time of the story and real monotonic time, which measures passes."""
 
     follows_system = False
 
@@ -57,7 +55,7 @@ class StoryClock(SystemClock):
         return self._wall_ms
 
     def move_to(self, wall_ms: int) -> None:
-        """Let time pass up to a moment; never back."""
+        """Advance to a time; never go back."""
         self._wall_ms = max(self._wall_ms, wall_ms)
 
 
@@ -108,28 +106,27 @@ class Story:
         """Inspect the topic's partition."""
         return inspect_partition(self.broker, TopicPartition(TOPIC, 0))
 
-    def write(self, chapter: Chapter, progress: Progress = _tell_nobody) -> Written:
+    def write(self, chapter: Chapter, progress: Progress = _ignore_progress) -> Written:
         """Append a chapter's records, each batch at the time of its last record."""
         log = self.broker.log(TOPIC)
         size = batches = 0
         seconds = 0.0
-        for start in range(chapter.start, chapter.stop, ROWS_AT_ONCE):
-            stop = min(start + ROWS_AT_ONCE, chapter.stop)
-            columns = self.accounts.columns(slice(start, stop))
+        timestamps = self.accounts.timestamps
+        for start in range(chapter.start, chapter.stop, BATCH_RECORDS):
+            stop = min(start + BATCH_RECORDS, chapter.stop)
+            keys, values = self.accounts.columns(start, stop)
+            self.clock.move_to(int(timestamps[stop - 1]))
             before = time.perf_counter()
-            for first in range(0, stop - start, BATCH_RECORDS):
-                batch = columns.slice(first, min(first + BATCH_RECORDS, stop - start))
-                self.clock.move_to(int(batch.timestamps[-1]))
-                info = log.writer.append_columns(batch.keys, batch.values, batch.timestamps)
-                size += info.size_bytes
-                batches += 1
+            records = RecordArrays(keys, values, timestamps[start:stop])
+            info = log.writer.append_records(records)
             seconds += time.perf_counter() - before
-            done = stop - chapter.start
-            progress("writing", size, size * chapter.records // done)
+            size += info.size_bytes
+            batches += 1
+            progress("writing", size, size * chapter.records // (stop - chapter.start))
         self.sleep_until(chapter.last_day)
         return Written(chapter.records, size, batches, seconds)
 
-    def clean_when_due(self, progress: Progress = _tell_nobody) -> list[Look]:
+    def clean_when_due(self, progress: Progress = _ignore_progress) -> list[Look]:
         """Let the cleaner look once a day, until it cleans; the last look has the numbers.
 
         Raises
@@ -141,7 +138,7 @@ class Story:
         while len(looks) <= MAX_LAG_DAYS + 1:
             day = round(self.day)
             why = self._why_due()
-            report = self.broker.clean(TOPIC, progress=lambda _, step: _tell(progress, step))
+            report = self.broker.clean(TOPIC, progress=lambda _, step: _report(progress, step))
             if report.cleaned:
                 looks.append(Look(day, why, report.cleaned[0]))
                 self._remove_old_files()
@@ -172,7 +169,7 @@ class Story:
         log = self.broker.log(TOPIC)
         self.clock.move_to(self.clock.now_ms() + log.config.file_delete_delay_ms)
         # The delay counts in monotonic time, which runs at its own pace here.
-        log.local.delete_expired_files(force=True)
+        log.delete_expired_files(force=True)
 
     def sleep_until(self, day: float) -> None:
         """Let time pass up to a day of the story."""

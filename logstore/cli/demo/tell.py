@@ -1,4 +1,4 @@
-"""The demo's words: each chapter does a step of the story and says what came of it."""
+"""The text of the demo: each chapter takes a step of the story and reports its outcome."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from logstore.cli.demo.view import Narrator
 from logstore.cli.show.output import format_count, format_size, plural
 from logstore.cli.show.progress import ProgressBar
 from logstore.cli.show.tables import can_print
-from logstore.cli.times import format_time
+from logstore.reasons.formats import format_time
 from logstore.types import TopicPartition
 
 ACCOUNTS, KAFKA, KAFKA_BEFORE = DIRECTORIES = ("accounts", "kafka", "kafka-before")
@@ -91,13 +91,11 @@ class Teller:
     def _introduce(self) -> None:
         say = self.narrator
         say.title("KIP-354: data that must be gone in time")
-        say.gap()
         say.text(
             f"The topic {TOPIC} keeps the state of each user's account. The key is the user, the "
             "value has name, e-mail and phone. The topic is compacted: only the latest record of "
             "each key stays, and nothing of a key whose latest record is a tombstone (null value)."
         )
-        say.gap()
         say.rows(
             ("configuration", "value", "meaning"),
             (
@@ -110,7 +108,6 @@ class Teller:
         with say.waiting("Compiling the kernels, once on this machine ..."):
             seconds = compile_kernels()
         self._numbers["kernels_s"] = round(seconds, 3)
-        say.gap()
         if seconds > 3:
             say.text(f"The kernels were compiled in {seconds:.1f} s; from now on they are cached.")
         else:
@@ -127,25 +124,24 @@ class Teller:
         with self._progress() as bar:
             written = story.write(chapter, bar.update)
         self._written = written
+        records_per_s = round(written.records / written.seconds)
+        mib_per_s = written.size_bytes / MIB / written.seconds
         self._numbers["write"] = {
             "records": written.records,
             "bytes": written.size_bytes,
             "batches": written.batches,
             "seconds": round(written.seconds, 3),
-            "records_per_s": round(written.records / written.seconds),
-            "mib_per_s": round(written.size_bytes / MIB / written.seconds, 1),
+            "records_per_s": records_per_s,
+            "mib_per_s": round(mib_per_s, 1),
         }
         say.text(
             f"{format_size(written.size_bytes)} in {plural(written.batches, 'batch', 'batches')}, "
-            f"written in {written.seconds:.2f} s: "
-            f"{format_count(round(written.records / written.seconds))} records/s, "
-            f"{written.size_bytes / MIB / written.seconds:.0f} MiB/s."
+            f"written in {written.seconds:.2f} s: {format_count(records_per_s)} records/s, "
+            f"{mib_per_s:.0f} MiB/s."
         )
-        say.gap()
         summary = story.look()
         self._scale_bytes = max(segment.size_bytes for segment in summary.segments)
         say.picture(summary, self._scale_bytes)
-        say.gap()
         say.text(
             f"Some users are updated more often than others. One is {self._holder}; this is how "
             "often the e-mail address and the key stand in the files:"
@@ -156,12 +152,9 @@ class Teller:
         say = self.narrator
         say.step("Clean")
         say.text("Nothing was cleaned yet, so all closed segments are dirty: the topic is due.")
-        say.gap()
         before = story.look().section_bytes()
         self._clean(story)
-        say.gap()
-        say.sizes((("before", before), ("after", story.look().section_bytes())))
-        say.gap()
+        say.sizes(("before", before), ("after", story.look().section_bytes()))
         self._search()
 
     def _close_accounts(self, story: Story) -> None:
@@ -177,9 +170,7 @@ class Teller:
             f"{self._holder} too, and want their data erased. But old values stay on disk until "
             "compaction runs."
         )
-        say.gap()
         say.picture(story.look(), self._scale_bytes)
-        say.gap()
         self._search()
 
     def _wait_for_max_lag(self, story: Story) -> None:
@@ -189,10 +180,8 @@ class Teller:
             "Nobody writes any more, so the dirty ratio stays too low. Before KIP-354 the old "
             "values would have stayed for as long. The cleaner looks once a day."
         )
-        say.gap()
         look = self._clean(story)
         assert look.stats is not None
-        say.gap()
         say.text(
             "The values of closed accounts are gone. The tombstones stay for delete.retention.ms, "
             "so that readers hear of them: their batches got a delete horizon, "
@@ -220,13 +209,11 @@ class Teller:
             "max.compaction.lag.ms rolls it. This cleaning comes after the delete horizon and "
             "drops the tombstones, too."
         )
-        say.gap()
         story.sleep_until(self._passes[-1].day + 1)
         self._clean(story)
         self._search()
         chapter = self._accounts.latest
         self._written += story.write(chapter)
-        say.gap()
         say.text(
             f"Life goes on: {format_count(chapter.records)} more updates by day {story.day:g}."
         )
@@ -238,14 +225,7 @@ class Teller:
             after = inspect_partition(broker, TopicPartition(TOPIC, 0))
             left = self._accounts.count_users(offsets_left(broker, TOPIC))
         say.picture(after, self._scale_bytes)
-        say.gap()
-        say.sizes(
-            (
-                ("written", {"dirty": self._written.size_bytes}),
-                ("left", after.section_bytes()),
-            )
-        )
-        say.gap()
+        say.sizes(("written", {"dirty": self._written.size_bytes}), ("left", after.section_bytes()))
         keys = self._accounts.count_users(slice(None))
         pairs = (
             ("records", self._written.records, after.records, format_count),
@@ -260,21 +240,16 @@ class Teller:
             ],
             right=("written", "left", "gone"),
         )
-        say.gap()
         say.rows(
             ("pass", "day", "read", "superseded", "expired", "retained", "segments", "MiB/s"),
             [_pass_row(number, look) for number, look in enumerate(self._passes, 1)],
             right=("pass", "day", "read", "superseded", "expired", "retained", "MiB/s"),
         )
-        self._numbers["before"] = {
-            "records": self._written.records,
-            "bytes": self._written.size_bytes,
-            "keys": keys,
-        }
+        names = ("records", "bytes", "keys")
+        before, now = zip(*(pair[1:3] for pair in pairs), strict=True)
+        self._numbers["before"] = dict(zip(names, before, strict=True))
         self._numbers["after"] = {
-            "records": after.records,
-            "bytes": after.size_bytes,
-            "keys": left,
+            **dict(zip(names, now, strict=True)),
             "segments": len(after.segments),
         }
         self._numbers["saved_ratio"] = round(1 - after.size_bytes / self._written.size_bytes, 4)
@@ -291,10 +266,8 @@ class Teller:
         case.place(self.out / KAFKA)
         before = _inspect(self.out / KAFKA, case.topic)
         scale = max(segment.size_bytes for segment in before.segments)
-        say.gap()
         say.picture(before, scale)
         stats = case.clean(self.out / KAFKA)
-        say.gap()
         say.picture(_inspect(self.out / KAFKA, case.topic), scale)
         problem = case.problem(self.out / KAFKA, stats)
         segments, files = case.cleaned
@@ -304,7 +277,6 @@ class Teller:
             "segments": segments,
             "files": files,
         }
-        say.gap()
         self._judge(
             f"identical to Kafka's own cleaner: {plural(segments, 'segment')}, "
             f"{plural(files, 'file')}, byte for byte",
@@ -319,18 +291,18 @@ class Teller:
             "The directory is opened anew. What it must hold follows from what was written, by a "
             "dict of the last record of each key; the cleaner is not asked."
         )
-        say.gap()
         expected = expected_offsets(accounts, accounts.latest.start, with_tombstones=False)
+        keys = accounts.count_users(expected)
         with (
             Broker(self.out / ACCOUNTS, read_only=True) as broker,
             say.waiting("Reading every record back ..."),
         ):
-            verdict = verify_records(broker, TOPIC, accounts, expected)
-        self._numbers["verified_records"] = verdict.records
+            checked, problem = verify_records(broker, TOPIC, accounts, expected)
+        self._numbers["verified_records"] = checked
         self._judge(
-            f"{plural(verdict.records, 'record')} of {plural(verdict.keys, 'key')} read back: "
+            f"{plural(checked, 'record')} of {plural(keys, 'key')} read back: "
             "offset, timestamp, key and value are right, none is missing, none too many",
-            verdict.problem and f"reading back, after {verdict.records}: {verdict.problem}",
+            problem and f"reading back, after {checked}: {problem}",
         )
         with say.waiting("Searching the files ..."):
             traces = search_files(self.out / ACCOUNTS, accounts)
@@ -338,7 +310,7 @@ class Teller:
         problem = None
         if traces.closed:
             problem = f"{traces.closed} of {closed} can still be found, one in {traces.where}"
-        elif traces.accounts != accounts.count_users(expected):
+        elif traces.accounts != keys:
             problem = f"the files hold {format_count(traces.accounts)} accounts, not as expected"
         self._judge(
             f"{plural(traces.files, 'file')} searched, {format_size(traces.size_bytes)}: no key "
@@ -346,12 +318,8 @@ class Teller:
             f"{format_count(traces.accounts)} others",
             problem,
         )
-        self._numbers["search"] = {
-            "files": traces.files,
-            "bytes": traces.size_bytes,
-            "accounts": traces.accounts,
-            "closed_accounts": traces.closed,
-        }
+        names = ("files", "bytes", "accounts", "closed_accounts")
+        self._numbers["search"] = dict(zip(names, traces[:4], strict=True))
 
     def _explore(self) -> None:
         say = self.narrator
@@ -361,7 +329,6 @@ class Teller:
             say.step(f"Done in {time.perf_counter() - self._started:.0f} s. Explore what is left:")
         erased = self._accounts.key(self._accounts.erased).decode()
         case = KafkaCase.load()
-        logstore = _program()
         accounts, kafka, before = (
             f"--data-dir {shlex.quote(str(self.out / name))}" for name in DIRECTORIES
         )
@@ -370,31 +337,19 @@ class Teller:
             for key, value in case.config.items()
             if key != "delete.retention.ms"
         )
-        say.commands(
-            (
-                ("the segments, and what is in them", f"{logstore} inspect {TOPIC} {accounts}"),
-                (
-                    "the first records left",
-                    f"{logstore} read {TOPIC} {accounts} --max-records 3",
-                ),
-                (
-                    f"nothing of {self._holder}",
-                    f"{logstore} read {TOPIC} {accounts} --key {erased}",
-                ),
-                ("why it is not due now", f"{logstore} clean {TOPIC} {accounts}"),
-                (
-                    "clean it all the same, the active segment too",
-                    f"{logstore} clean {TOPIC} {accounts} --force --roll",
-                ),
-                ("what Kafka wrote", f"{logstore} inspect {case.topic} {before}"),
-                (
-                    "clean it as Kafka did",
-                    f"{logstore} clean {case.topic} {before} --force "
-                    f"--now {case.cleaning_time_ms} {configs}",
-                ),
-                ("the same after the demo's cleaning", f"{logstore} inspect {case.topic} {kafka}"),
-            )
-        )
+        ours, theirs = f"{TOPIC} {accounts}", f"{case.topic} {before}"
+        by_kafka = f"--force --now {case.cleaning_time_ms} {configs}"
+        commands = {
+            "the segments, and what is in them": f"inspect {ours}",
+            "the first records left": f"read {ours} --max-records 3",
+            f"nothing of {self._holder}": f"read {ours} --key {erased}",
+            "why it is not due now": f"clean {ours}",
+            "clean it all the same, the active segment too": f"clean {ours} --force --roll",
+            "what Kafka wrote": f"inspect {theirs}",
+            "clean it as Kafka did": f"clean {theirs} {by_kafka}",
+            "the same after the demo's cleaning": f"inspect {case.topic} {kafka}",
+        }
+        say.commands([(meaning, f"{_program()} {line}") for meaning, line in commands.items()])
 
     # -- steps ---------------------------------------------------------------------------
 
@@ -410,20 +365,15 @@ class Teller:
             looks = story.clean_when_due(bar.update)
         last = looks[-1]
         self._passes.append(last)
-        waited = [look for look in looks if look.stats is None]
-        lines = []
-        if waited:
-            days = f"day {waited[0].day}"
-            if len(waited) > 1:
-                days += f" to {waited[-1].day}"
-            lines.append((days, f"left alone: {waited[-1].why}"))
-        lines.append((f"day {last.day}", f"cleaned: {last.why}"))
+        lines = [(f"day {last.day}", f"cleaned: {last.why}")]
+        if waited := looks[:-1]:
+            days = " to ".join(dict.fromkeys(str(look.day) for look in (waited[0], waited[-1])))
+            lines.insert(0, (f"day {days}", f"left alone: {waited[-1].why}"))
         say.pairs(lines)
         stats = last.stats
         assert stats is not None
         fates = stats.fates
         expired = fates["tombstone_expired"]
-        say.gap()
         say.text(
             f"{plural(stats.messages_read, 'record')} read: "
             f"{format_count(fates['superseded'])} superseded by a later one of their key, "
@@ -435,15 +385,15 @@ class Teller:
         return last
 
     def _search(self) -> None:
-        """Count how often the erased user's e-mail address and key stand in the files."""
+        """Count the erased user's e-mail address and key in the files."""
         accounts = self._accounts
-        email, key = accounts.email(accounts.erased), accounts.key(accounts.erased)
-        found = {
-            needle.decode(): occurrences(self.out / ACCOUNTS, needle) for needle in (email, key)
-        }
-        self._found.append({"email": found[email.decode()], "key": found[key.decode()]})
+        needles = {"email": accounts.email, "key": accounts.key}
+        texts = {name: text(accounts.erased) for name, text in needles.items()}
+        found = {name: occurrences(self.out / ACCOUNTS, text) for name, text in texts.items()}
+        self._found.append(found)
         self.narrator.text(
-            "On disk: " + ", ".join(f"{name} {plural(n, 'time')}" for name, n in found.items()),
+            "On disk: "
+            + ", ".join(f"{texts[name].decode()} {plural(n, 'time')}" for name, n in found.items()),
             style="yellow" if any(found.values()) else "green",
         )
 

@@ -1,14 +1,10 @@
-"""The demo checks its own result: from what was written alone, never from the cleaner.
-
-What must be left is computed by the definition of compaction with a dict; what is left is read
-like any consumer reads it, and like anybody reads files.
-"""
+"""The demo's checks: they compare the result with the input and do not ask the cleaner."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -19,18 +15,6 @@ if TYPE_CHECKING:
 
     from logstore.broker import Broker
     from logstore.cli.demo.accounts import Accounts
-    from logstore.record.columns import BytesColumn
-
-ROWS_AT_ONCE = 10_000
-
-
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """A check: what it compared, and the first thing it found wrong; None if nothing."""
-
-    records: int
-    keys: int
-    problem: str | None
 
 
 def expected_offsets(
@@ -41,9 +25,9 @@ def expected_offsets(
     Parameters
     ----------
     cleaned_to : int
-        Below it each key keeps its last record only; from it on everything stays.
+        Below this offset only the last record of each key is kept.
     with_tombstones : bool
-        Whether a last record without a value stays too (before its delete horizon).
+        Whether a last record without a value is kept as well (before its delete horizon).
     """
     latest = dict(zip(accounts.users[:cleaned_to].tolist(), range(cleaned_to), strict=True))
     kept = np.sort(np.fromiter(latest.values(), np.int64, len(latest)))
@@ -54,50 +38,33 @@ def expected_offsets(
 
 def verify_records(
     broker: Broker, topic: str, accounts: Accounts, expected: NDArray[np.int64]
-) -> Verdict:
-    """Read a topic from its start and compare offset, time, key and value of every record."""
-    keys = accounts.count_users(expected)
+) -> tuple[int, str | None]:
+    """Read a topic from its start and compare offset, time, key and value of every record.
+
+    Returns
+    -------
+    checked : int
+        Number of records that are as expected.
+    problem : str or None
+        The first difference.
+    """
     checked = 0
     try:
-        found = broker.read(topic, 0)
-        for start in range(0, len(expected), ROWS_AT_ONCE):
-            rows = expected[start : start + ROWS_AT_ONCE]
-            columns = accounts.columns(rows)
-            for offset, timestamp, key, value in zip(
-                rows.tolist(),
-                columns.timestamps.tolist(),
-                _texts(columns.keys),
-                _texts(columns.values),
-                strict=True,
-            ):
-                record = next(found, None)
-                if record is None:
-                    return Verdict(
-                        checked, keys, f"the log ends where the record of offset {offset} belongs"
-                    )
-                if record.offset != offset:
-                    return Verdict(
-                        checked, keys, f"expected offset {offset}, read offset {record.offset}"
-                    )
-                wanted = (timestamp, key, value, ())
-                got = (record.timestamp, record.key, record.value, record.headers)
-                if got != wanted:
-                    return Verdict(checked, keys, f"offset {offset}: {got!r} is not {wanted!r}")
-                checked += 1
-        extra = next(found, None)
+        for row, record in zip_longest(expected.tolist(), broker.read(topic, 0)):
+            if record is None:
+                return checked, f"the log ends where the record of offset {row} belongs"
+            if row is None:
+                return checked, f"the log holds offset {record.offset}, which must be gone"
+            if record.offset != row:
+                return checked, f"expected offset {row}, read offset {record.offset}"
+            wanted = (*accounts.record(row), ())
+            got = (record.timestamp, record.key, record.value, record.headers)
+            if got != wanted:
+                return checked, f"offset {row}: {got!r} is not {wanted!r}"
+            checked += 1
     except LogStoreError as error:
-        return Verdict(checked, keys, str(error))
-    if extra is not None:
-        return Verdict(checked, keys, f"the log holds offset {extra.offset}, which must be gone")
-    return Verdict(checked, keys, None)
-
-
-def _texts(column: BytesColumn) -> list[bytes | None]:
-    raw = column.data.tobytes()
-    return [
-        None if size < 0 else raw[start : start + size]
-        for start, size in zip(column.starts.tolist(), column.sizes.tolist(), strict=True)
-    ]
+        return checked, str(error)
+    return checked, None
 
 
 def offsets_left(broker: Broker, topic: str) -> NDArray[np.int64]:
@@ -107,20 +74,19 @@ def offsets_left(broker: Broker, topic: str) -> NDArray[np.int64]:
     return np.concatenate([batch.columns().offsets for batch in batches])
 
 
-@dataclass(frozen=True, slots=True)
-class Traces:
+class Traces(NamedTuple):
     """The outcome of a search of files for accounts.
 
     Attributes
     ----------
     files, size_bytes : int
-        The files that were searched.
+        Files searched.
     accounts : int
         Accounts of which a key or an e-mail address was found.
     closed : int
-        The closed ones of them.
+        Closed accounts among them.
     where : str or None
-        A file that holds one of a closed account.
+        The first file with a trace of a closed account.
     """
 
     files: int
@@ -136,7 +102,7 @@ def search_files(directory: Path, accounts: Accounts) -> Traces:
     seen: set[int] = set()
     files = size = 0
     where = None
-    for path in sorted(file for file in directory.rglob("*") if file.is_file()):
+    for path in _files(directory):
         data = path.read_bytes()
         files += 1
         size += len(data)
@@ -148,6 +114,9 @@ def search_files(directory: Path, accounts: Accounts) -> Traces:
 
 
 def occurrences(directory: Path, needle: bytes) -> int:
-    """Count how often some bytes stand in the files of a directory."""
-    paths = sorted(file for file in directory.rglob("*") if file.is_file())
-    return sum(path.read_bytes().count(needle) for path in paths)
+    """Count the occurrences of some bytes in the files of a directory."""
+    return sum(path.read_bytes().count(needle) for path in _files(directory))
+
+
+def _files(directory: Path) -> list[Path]:
+    return sorted(file for file in directory.rglob("*") if file.is_file())

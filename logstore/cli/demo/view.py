@@ -1,192 +1,151 @@
-"""The look of the demo: short paragraphs, pictures of the segments, small tables."""
+"""The look of the demo: paragraphs, segments as bars, and small tables, indented alike."""
 
 from __future__ import annotations
 
-import os
-import re
 import sys
+import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from io import StringIO
 from typing import TYPE_CHECKING
 
-from rich import box
-from rich.console import Console
-from rich.padding import Padding
-from rich.table import Table
-from rich.text import Text
-
-from logstore.cli.show.inspect import STYLES, section_glyphs
-from logstore.cli.show.output import format_count, format_size, plural
-from logstore.cli.show.tables import can_print
+from logstore.cli.show.inspect import STYLES, section_bar, section_glyphs
+from logstore.cli.show.output import emit, format_count, format_size, plural
+from logstore.cli.show.tables import Cell, Styled, Table, can_print, is_bounded, output_width, paint
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
-
     from logstore.analysis.summary import PartitionSummary
 
 PIPED_WIDTH = 80
 WIDTH_MAX = 96
-INDENT = 3
-
-_FILLING = re.compile(r" +((?:\x1b\[0m)?)$", re.MULTILINE)
+INDENT = " " * 3
+_SEGMENT_COLUMNS = 3 + 11 + 9 + 11 + 3 * 2 + 12
+"""Columns of a segment's line without its bar."""
 
 
 class Narrator:
-    """Tells the story on standard output, or keeps quiet.
-
-    Parameters
-    ----------
-    quiet : bool
-        Print nothing: the caller wants JSON.
-    """
+    """Prints the story on standard output, or nothing if `quiet` (the caller wants JSON)."""
 
     def __init__(self, *, quiet: bool) -> None:
-        stream = StringIO() if quiet else sys.stdout
-        found = Console(file=stream, highlight=False, emoji=False)
-        if "COLUMNS" not in os.environ and not stream.isatty():
-            found = Console(file=stream, highlight=False, emoji=False, width=PIPED_WIDTH)
-        self._console = found
         self._quiet = quiet
         self._steps = 0
-        self.width = min(found.width, WIDTH_MAX)
-        self._bars = section_glyphs()
+        self._last_block = ""
+        self.width = min(output_width() if is_bounded() else PIPED_WIDTH, WIDTH_MAX)
+
+    def _line(self, text: str) -> None:
+        if not self._quiet:
+            emit(text)
+            sys.stdout.flush()
+
+    def _begin(self, block: str) -> None:
+        """Print an empty line before a block, except below a heading and between checks."""
+        if self._last_block and (block, self._last_block) != ("check", "check"):
+            self._line("")
+        self._last_block = block
 
     @contextmanager
     def waiting(self, text: str) -> Iterator[None]:
-        """Show on a terminal that something takes time."""
-        if self._quiet or not self._console.is_terminal:
+        """Show a spinner on a terminal."""
+        if self._quiet or not sys.stdout.isatty():
             yield
             return
-        spinner = "dots" if can_print("⠋") else "line"
-        with self._console.status(text, spinner=spinner):
+        from rich.console import Console
+
+        with Console().status(text, spinner="dots" if can_print("⠋") else "line"):
             yield
 
     def title(self, text: str) -> None:
         """Begin the story."""
-        self._print(Text(text, "bold"))
+        self._begin("title")
+        self._line(paint(text, "bold"))
 
     def step(self, text: str) -> None:
         """Begin a chapter."""
         self._steps += 1
-        self._print("")
-        self._print(Text.assemble((f"{self._steps}  ", "bold cyan"), (text, "bold")))
+        self._begin("step")
+        self._line(f"{paint(f'{self._steps}', 'bold cyan')}  {paint(text, 'bold')}")
+        self._last_block = ""
 
     def text(self, text: str, style: str = "") -> None:
         """Print a paragraph."""
-        self._print(Text(text, style), INDENT)
+        self._begin("text")
+        self._wrapped(text, style)
 
-    def pairs(self, lines: Sequence[tuple[str, str]]) -> None:
-        """Print lines that each begin with a few words, in a column of their own."""
-        grid = Table.grid(padding=(0, 2, 0, 0))
-        grid.add_column(no_wrap=True)
-        grid.add_column()
-        for first, second in lines:
-            grid.add_row(Text(first, "bold"), Text(second))
-        self._print(grid, INDENT)
+    def _wrapped(
+        self, text: str, style: str = "", lead: str = "", lead_style: str = "bold"
+    ) -> None:
+        """Print text in lines, indented to the right of its lead."""
+        blank = INDENT + " " * len(lead)
+        before = INDENT + paint(lead, lead_style)
+        for line in textwrap.wrap(text, self.width - len(blank), break_on_hyphens=False):
+            self._line(before + paint(line, style))
+            before = blank
 
-    def gap(self) -> None:
-        """Print an empty line."""
-        self._print("")
+    def pairs(self, pairs: Sequence[tuple[str, str]]) -> None:
+        """Print texts to the right of their leads, which form a column."""
+        self._begin("pairs")
+        width = max(len(lead) for lead, _ in pairs) + 2
+        for lead, text in pairs:
+            self._wrapped(text, lead=lead.ljust(width))
 
     def passed(self, text: str) -> None:
         """Report a check that found nothing wrong."""
-        mark = "✓" if can_print("✓") else "ok"
-        self._marked(f"{mark} ", "bold green", text)
+        self._begin("check")
+        self._wrapped(text, lead="✓ " if can_print("✓") else "ok ", lead_style="bold green")
 
     def failed(self, text: str) -> None:
         """Report a check that found something wrong."""
-        mark = "✗" if can_print("✗") else "FAILED"
-        self._marked(f"{mark} ", "bold red", text)
-
-    def _marked(self, mark: str, style: str, text: str) -> None:
-        line = Table.grid(padding=0)
-        line.add_column(no_wrap=True)
-        line.add_column()
-        line.add_row(Text(mark, style), Text(text))
-        self._print(line, INDENT)
+        self._begin("check")
+        self._wrapped(text, lead="✗ " if can_print("✗") else "FAILED ", lead_style="bold red")
 
     def commands(self, lines: Sequence[tuple[str, str]]) -> None:
-        """Print command lines that may be copied, each with what it shows above it."""
+        """Print command lines to copy, unwrapped, each below its meaning."""
         for meaning, line in lines:
-            self._print(Text(f"# {meaning}", "dim"), INDENT)
-            # Never wrapped: a line copied from the terminal must stay one command.
-            self._console.print(Text(" " * INDENT + line, "cyan"), soft_wrap=True)
+            self._line(INDENT + paint(f"# {meaning}", "dim"))
+            self._line(INDENT + paint(line, "cyan"))
 
     def rows(
-        self, columns: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[str] = ()
+        self, columns: Sequence[str], rows: Sequence[Sequence[Cell]], right: Sequence[str] = ()
     ) -> None:
         """Print a table."""
-        grid = Table(
-            box=box.SIMPLE_HEAD if can_print("─") else box.ASCII,
-            header_style="bold",
-            pad_edge=False,
-            show_edge=False,
-        )
-        for column in columns:
-            grid.add_column(column, justify="right" if column in right else "left")
-        for row in rows:
-            grid.add_row(*row)
-        self._print(grid, INDENT)
+        self._begin("rows")
+        for line in Table(columns, right=right).lines(rows):
+            self._line(INDENT + line)
 
     def picture(self, summary: PartitionSummary, scale_bytes: int) -> None:
-        """Draw a bar a segment, as long as its bytes; `scale_bytes` is the longest one."""
-        offsets = [format_count(segment.base_offset) for segment in summary.segments]
-        counts = [format_count(segment.records) for segment in summary.segments]
-        sizes = [format_size(segment.size_bytes) for segment in summary.segments]
-        left = max(map(len, ["base offset", *offsets]))
-        middle = max(map(len, ["records", *counts]))
-        right = max(map(len, ["size", *sizes]))
-        longest = max(8, self.width - INDENT - left - middle - right - len("  uncleanable") - 8)
-        grid = Table.grid(padding=(0, 2, 0, 0))
-        for justify in ("right", "right", "right", "left"):
-            grid.add_column(justify=justify, no_wrap=True)
-        grid.add_row(
-            *(Text(text, "dim") for text in ("base offset".rjust(left), "records", "size", ""))
-        )
-        for segment, offset, count, size in zip(
-            summary.segments, offsets, counts, sizes, strict=True
-        ):
-            style = STYLES[segment.section]
-            cells = min(longest, round(longest * segment.size_bytes / max(scale_bytes, 1)))
-            if segment.size_bytes:
-                cells = max(cells, 1)
-            bar = self._bars[segment.section] * cells
-            grid.add_row(
-                offset,
-                count,
-                size,
-                Text.assemble((f"{bar} " if bar else "", style), (segment.section, style)),
+        """Draw a bar for each segment; a segment of `scale_bytes` has the longest bar."""
+        longest = max(8, self.width - _SEGMENT_COLUMNS)
+        rows = []
+        for segment in summary.segments:
+            size = segment.size_bytes
+            cells = max(1, min(longest, round(longest * size / max(scale_bytes, 1)))) if size else 0
+            bar = section_glyphs()[segment.section] * cells
+            rows.append(
+                (
+                    format_count(segment.base_offset),
+                    format_count(segment.records),
+                    format_size(size),
+                    Styled(f"{bar} {segment.section}".lstrip(), STYLES[segment.section]),
+                )
             )
-        self._print(grid, INDENT)
+        numbers = ("base offset", "records", "size")
+        self.rows((*numbers, "section"), rows, right=numbers)
         sections = ", ".join(
             f"{format_size(size)} {name}" for name, size in summary.section_bytes().items() if size
         )
-        self.text(
+        self._wrapped(
             f"{plural(len(summary.segments), 'segment')}, {format_size(summary.size_bytes)}"
             + (f": {sections}" if sections else "")
         )
 
-    def sizes(self, lines: Sequence[tuple[str, Mapping[str, int]]]) -> None:
-        """Draw totals below each other: a name and bytes by section each, to one scale."""
-        totals = {name: sum(sections.values()) for name, sections in lines}
-        names = max(map(len, totals))
-        longest = self.width - INDENT - names - len("  1,023.9 KiB") - 3
-        grid = Table.grid(padding=(0, 2, 0, 0))
-        for name, sections in lines:
-            bar = Text()
-            for section, size in sections.items():
-                cells = max(1, round(longest * size / max(totals.values()))) if size else 0
-                bar.append(self._bars[section] * cells, STYLES[section])
-            bar.append(f" {format_size(totals[name])}")
-            grid.add_row(Text(name, "bold"), bar)
-        self._print(grid, INDENT)
-
-    def _print(self, what: RenderableType, indent: int = 0) -> None:
-        if indent:
-            what = Padding(what, (0, 0, 0, indent))
-        with self._console.capture() as captured:
-            self._console.print(what, width=self.width)
-        # Rich fills lines up with spaces, which nobody wants in a log.
-        self._console.file.write(_FILLING.sub(r"\1", captured.get()))
-        self._console.file.flush()
+    def sizes(
+        self, before: tuple[str, Mapping[str, int]], *after: tuple[str, Mapping[str, int]]
+    ) -> None:
+        """Draw named totals, by section, in proportion to the first."""
+        self._begin("sizes")
+        totals = [(name, sum(sections.values()), sections) for name, sections in (before, *after)]
+        names = max(len(name) for name, _, _ in totals) + 2
+        longest = self.width - len(INDENT) - names - len(" 1,023.9 KiB")
+        for name, total, sections in totals:
+            width = max(1, round(longest * total / totals[0][1]))
+            bar = next(section_bar(sections, width=width))
+            self._line(f"{INDENT}{paint(name.ljust(names), 'bold')}{bar} {format_size(total)}")

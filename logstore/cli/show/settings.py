@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from logstore.cli.show.output import emit_lines
 from logstore.cli.show.tables import Styled, Table
-from logstore.config.origins import ORIGIN_DEFAULT, ORIGIN_TOPIC
+from logstore.config.keys import ORIGIN_DEFAULT, ORIGIN_TOPIC
 
 if TYPE_CHECKING:
     from logstore.analysis.reports import ConfigChange

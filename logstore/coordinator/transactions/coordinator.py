@@ -678,7 +678,7 @@ class TransactionCoordinator:
                 log = self._logs.log(tp)
             except UnknownTopicOrPartitionError:
                 continue  # deleted with its data
-            log.local.flush()
+            log.flush()
 
     def _complete(self, metadata: TransactionMetadata) -> TransactionMetadata:
         """Write missing markers of a prepared transaction; complete it if all succeed."""
@@ -723,7 +723,7 @@ class TransactionCoordinator:
             # The log knows a newer producer or coordinator: this transaction already ended there.
             logger.error("%s: the marker of %s is outdated: %s", tp, producer, error)  # noqa: TRY400  # known, not a surprise
             return
-        log.local.flush()
+        log.flush()
         self._logs.await_marker(log, info.last_offset)
 
     def _store(

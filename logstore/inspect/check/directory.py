@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
+from typing import NamedTuple
 
 from logstore.config.broker_config import BrokerConfig
-from logstore.config.limits import ReadLimits
-from logstore.config.overrides import effective_config
+from logstore.config.overrides import ReadLimits, effective_config
 from logstore.errors import CorruptCheckpointError, InvalidConfigurationError, InvalidTopicError
 from logstore.inspect.check.findings import (
     ERROR,
@@ -34,7 +34,6 @@ from logstore.manager.directories.nesting import (
     is_data_directory,
 )
 from logstore.manager.topics.store import TOPICS_FILE, Topic, TopicStore
-from logstore.named import NamedTuple
 from logstore.names import (
     BROKER_DIRS,
     DELETE_DIR_SUFFIX,

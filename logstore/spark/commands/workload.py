@@ -10,14 +10,13 @@ import os
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
 
 from logstore import errors
 from logstore.cli.options import Group
 from logstore.errors import InvalidConfigurationError, LogStoreError
-from logstore.named import NamedTuple
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -29,11 +28,10 @@ HEAP_GIB_MIN, HEAP_GIB_MAX = 1, 6
 SHUFFLE_PARTITIONS = 16
 """Tasks of a shuffle on one machine; a cluster's settings come with `spark-submit`."""
 
-HEAP_MIB_MIN = 512
+HEAP_BYTES_MIN = 512 << 20
 """Spark does not start with less."""
 
-_SIZE = re.compile(r"(\d+)([mgt])")
-_UNITS = {"m": 1, "g": 1 << 10, "t": 1 << 20}
+_HEAP = re.compile(r"\d+[mgt]")
 _MASTER = re.compile(
     r"local(\[(\d+|\*)(, *\d+)?\])?$|local-cluster\[|spark://[^/]+:\d+|yarn$|k8s://."
 )
@@ -176,11 +174,12 @@ def missing_module(text: str) -> LogStoreError | None:
 
 
 def _heap(ctx: click.Context, param: click.Parameter, value: str) -> str:
-    match = _SIZE.fullmatch(value.lower())
-    if match is None:
+    from logstore.config.units import parse_loose_size
+
+    if not _HEAP.fullmatch(value.lower()):
         raise click.BadParameter(f"{value!r} is no size such as 512m or 4g", ctx, param)
-    if int(match[1]) * _UNITS[match[2]] < HEAP_MIB_MIN:
-        raise click.BadParameter(f"{value} is below {HEAP_MIB_MIN}m, the least", ctx, param)
+    if parse_loose_size(value) < HEAP_BYTES_MIN:
+        raise click.BadParameter(f"{value} is below {HEAP_BYTES_MIN >> 20}m, the least", ctx, param)
     return value
 
 

@@ -11,15 +11,13 @@ from logstore.config.inert_keys import (
     STORED_TOPIC_KEYS,
     unknown_broker_key,
 )
-from logstore.config.keys import ConfigKey, Kind, render
-from logstore.config.origins import KAFKA_ORIGINS
+from logstore.config.keys import KAFKA_ORIGINS, ConfigKey, Kind, render
 from logstore.config.units import unit_of
 from logstore.types import INT32_MAX, INT64_MAX
 from logstore.ui.asking import get
 
 if TYPE_CHECKING:
-    from logstore.config.layers import LayeredValue
-    from logstore.config.overrides import ConfigValue
+    from logstore.config.overrides import ConfigValue, LayeredValue
     from logstore.ui.asking import Ask
 
 _LARGEST = {Kind.INT: INT32_MAX, Kind.LONG: INT64_MAX}

@@ -5,8 +5,9 @@ import { html, useEffect, useLayoutEffect, useRef, useState } from "./vendor/htm
 import { ApiError, deleteJson, getJson, path as pathOf, postJson, withQuery } from "./api.js";
 import { Field } from "./bytes.js";
 import { Dialog, keepFocus, useIdentity } from "./dialog.js";
-import { formatBytes, formatCount, plural, withTimes } from "./format.js";
+import { formatBytes, formatCount, plural } from "./format.js";
 import { Command, Facts, Failure, Time } from "./parts.js";
+import { render, renderAll } from "./reasons.js";
 import { FateCounts } from "./records.js";
 import { hashOf } from "./routes.js";
 
@@ -460,7 +461,7 @@ export function cleaningInWords(done) {
   const would = done.dry_run ? "would be " : "";
   if (done.cleaned.length === 0) {
     const [obstacle] = done.not_cleaned;
-    return `Nothing ${would || "was "}cleaned${obstacle ? `: ${obstacle.text ?? obstacle.reason}` : ""}.`;
+    return `Nothing ${would || "was "}cleaned${obstacle ? `: ${render(obstacle)}` : ""}.`;
   }
   const before = sum(done.cleaned, "bytes_read");
   const after = sum(done.cleaned, "bytes_written");
@@ -481,7 +482,7 @@ export function Retention({ done }) {
     <tbody>
       ${done.removed.map(
         (each) => html`<tr key=${each.base_offset}><td>${each.base_offset}</td>
-          <td class="number">${formatBytes(each.size_bytes)}</td><td>${withTimes(each.reason)}</td></tr>`,
+          <td class="number">${formatBytes(each.size_bytes)}</td><td>${renderAll(each.reasons)}</td></tr>`,
       )}
     </tbody>
   </table>`;

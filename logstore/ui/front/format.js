@@ -1,7 +1,5 @@
 // Numbers and times as the command line prints them, so that a person may compare the two.
 
-import { typed } from "./units.js";
-
 const BINARY = ["KiB", "MiB", "GiB", "TiB"];
 const SPANS = [["d", 86_400_000], ["h", 3_600_000], ["m", 60_000], ["s", 1_000], ["ms", 1]];
 
@@ -107,15 +105,4 @@ export function isLocalOther(ms) {
 
 function pad(number) {
   return String(Math.floor(number)).padStart(2, "0");
-}
-
-/** A sentence of the server with its times (`Unix ms 1700000000000`) as dates and the milliseconds
- * of its settings in words, as the command line prints it. */
-export function withTimes(text) {
-  return text
-    .replace(/\bUnix ms (\d+)\b/g, (_, ms) => formatTime(Number(ms)))
-    .replace(
-      /\b((?:segment|lag|retention|delay)\.ms) (\d+)\b/g,
-      (_, key, ms) => `${key} ${typed(ms, "ms").replace(/\d$/, "$&ms")}`,
-    );
 }

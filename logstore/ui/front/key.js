@@ -1,9 +1,10 @@
-// One key: where its bytes lie in a partition's files, and when each of them can vanish.
+// One key: which files of a partition hold its bytes, and when each of them can be removed.
 
 import { html, useEffect, useState } from "./vendor/htm-preact.js";
 import { path, useAnswer, withQuery } from "./api.js";
-import { formatBytes, formatCount, formatDuration, plural, withTimes } from "./format.js";
+import { formatBytes, formatCount, formatDuration, plural } from "./format.js";
 import { Answered, Badge, Command, Time, directoryOption, quoted } from "./parts.js";
+import { renderAll } from "./reasons.js";
 import { Rows } from "./records.js";
 import { hashOf, replaceHash } from "./routes.js";
 
@@ -26,8 +27,8 @@ export function KeyPlaces({ topic, partition, query, about, isMeant }) {
   };
   return html`
     <p class="dim">
-      Where the bytes of a key lie in the files, files that wait for their removal among them, and
-      from when on, and by when, each can be gone.
+      Which files hold bytes of a key, including files that wait for their removal, and when each can
+      be removed at the earliest and at the latest.
     </p>
     <form class="tools" onSubmit=${submit}>
       <label class="field is-wide">
@@ -64,7 +65,7 @@ function Found({ answer, about, topic, partition, asked }) {
             <td>${moment(place.earliest_ms, "never by itself")}</td>
             <td>${moment(place.latest_ms, "nothing says when")}</td>
             <td><code>${place.path.split("/").at(-1)}</code><span class="explanation">at ${formatCount(place.position)}</span></td>
-            <td class="is-value">${withTimes(place.rule)}</td>
+            <td class="is-value">${renderAll(place.reasons)}</td>
           </tr>
         `)}
       </${Rows}>

@@ -1,11 +1,12 @@
-// What a change of settings would do, before it is set: the decision about each partition today
-// and after the change, what cleaning and retention would remove, and when.
+// Preview of a change of settings: the decision about each partition today and after the change,
+// what cleaning and retention would remove, and when.
 
 import { html, useEffect, useState } from "./vendor/htm-preact.js";
 import { path, postJson, subscribe, useAnswer, withQuery } from "./api.js";
 import { Commands } from "./deeds.js";
-import { formatBytes, formatCount, plural, withTimes } from "./format.js";
+import { formatBytes, formatCount, plural } from "./format.js";
 import { Time } from "./parts.js";
+import { render, renderAll } from "./reasons.js";
 import { FateCounts } from "./records.js";
 import { Strip } from "./strip.js";
 
@@ -14,7 +15,7 @@ const BUCKETS = 120;
 const OPEN_MAX = 3;
 
 /**
- * Ask what a draft would do, once typing pauses: `{answer, error, busy, deepen}`.
+ * Request the effect of a draft once typing pauses: `{answer, error, busy, deepen}`.
  *
  * `draft` is `{topic, set, unset}`, its topic null for the broker's settings; null asks nothing.
  * The last answer stays while the next is on its way. `deepen()` has all records read for this
@@ -51,7 +52,7 @@ export function usePreview(draft) {
   return { ...state, deepen: () => setDeepened(text) };
 }
 
-/** A number that is another one once what a preview tells of may have changed. */
+/** A number that changes when the state behind a preview may have changed. */
 function useChanges() {
   const [round, setRound] = useState(0);
   useEffect(() => {
@@ -64,7 +65,7 @@ function useChanges() {
 
 const NOTHING = { answer: null, error: null, busy: false };
 
-/** The panel beside the fields; `judgement` is what `usePreview` answered. */
+/** The panel next to the fields; `judgement` is the answer of `usePreview`. */
 export function Preview({ judgement }) {
   const { answer, busy, deepen } = judgement;
   return html`<section class="preview" aria-label="What it would do" aria-busy=${busy}>
@@ -123,9 +124,9 @@ function Folded({ item, isOpen, onDeepen }) {
 function PartitionPreview({ item, onDeepen }) {
   const { before, after } = item;
   const rows = [
-    ["Decision", (outlook) => outlook.headline],
+    ["Decision", (outlook) => render(outlook.reason)],
     ["Cleaned", (outlook) => (outlook.will_clean ? "now" : outlook.opens_at_ms), "not by time alone"],
-    ["Tombstones", (outlook) => outlook.tombstones?.text, "not looked at"],
+    ["Tombstones", (outlook) => outlook.tombstones && renderAll(outlook.tombstones.reasons), "not looked at"],
     ["Tombstones stay until", (outlook) => outlook.horizon_ms],
     ["Retention now", (outlook) => retentionInWords(outlook.retention)],
     ["Next deletion by age", (outlook) => outlook.retention.next_expiry_ms, "none by time alone"],
@@ -162,10 +163,10 @@ function TodaysStrip({ topic, partition }) {
   return html`<${Strip} buckets=${answer.buckets} label=${`Segments of ${topic}-${partition} today`} />`;
 }
 
-/** A moment, or a sentence; what there is none of is told by `none`. */
+/** A time or a sentence; `none` replaces a missing value. */
 function Told({ value, none = "–" }) {
   if (value === null || value === undefined) return none;
-  return typeof value === "number" ? html`<${Time} ms=${value} />` : withTimes(value);
+  return typeof value === "number" ? html`<${Time} ms=${value} />` : value;
 }
 
 function retentionInWords({ segments, size_bytes: bytes, reasons }) {

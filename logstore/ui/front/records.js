@@ -3,15 +3,9 @@
 import { html, useEffect, useRef, useState } from "./vendor/htm-preact.js";
 import { path, useAnswer, withQuery } from "./api.js";
 import { Field, Headers } from "./bytes.js";
-import {
-  formatBytes,
-  formatCount,
-  formatDuration,
-  formatRatio,
-  plural,
-  withTimes,
-} from "./format.js";
+import { formatBytes, formatCount, formatDuration, formatRatio, plural } from "./format.js";
 import { Answered, Badge, Bar, Empty, Facts, Time, quoted } from "./parts.js";
+import { render } from "./reasons.js";
 import { hashOf, replaceHash } from "./routes.js";
 
 const PAGE = 50;
@@ -302,7 +296,7 @@ function TombstoneFacts({ answer, nowMs }) {
         answer.delete_retention_ms != null && ["delete.retention.ms", formatDuration(answer.delete_retention_ms)],
       ]}
     />
-    ${found.text && html`<ul class="plain-list">${withTimes(found.text).split("; ").map((text) => html`<li>${text}</li>`)}</ul>`}
+    <ul class="plain-list">${found.reasons.map((reason) => html`<li>${render(reason)}</li>`)}</ul>
     ${answer.segments?.length > 0 && html`
       <h3>Where they lie</h3>
       <${Rows} label="Segments with tombstones" headings=${HORIZONS} numbers=${HORIZONS.slice(0, 4)}>
@@ -332,7 +326,7 @@ export const FATES = {
   control_expired: ["marker, expired", "a marker that nothing needs any more"],
   null_key: ["no key", "a compacted topic keeps none without"],
   below_log_start: ["below the log start", "deleted already for readers"],
-  active: ["in the open segment", "no cleaning touches it"],
+  active: ["in the active segment", "no cleaning touches it"],
   not_yet_cleanable: ["not cleanable yet", "too young, or behind an open transaction"],
 };
 

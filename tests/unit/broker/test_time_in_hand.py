@@ -7,6 +7,7 @@ import pytest
 from logstore import Broker, InvalidConfigurationError, TopicPartition, VirtualClock
 from logstore.runtime import Deadlock
 from logstore.runtime.clock import VIRTUAL_EPOCH_MS
+from tests.support.world.brokers import values
 
 T0 = TopicPartition("t", 0)
 
@@ -18,14 +19,10 @@ def broker():
         yield broker
 
 
-def values(broker):
-    return [record.value for record in broker.read("t")]
-
-
 def test_time_passes_until_something_holds(broker):
     producer = broker.producer(linger_ms=1500)
     producer.send("t", b"late")
-    assert broker.run_until(lambda: values(broker) == [b"late"], timeout=timedelta(hours=3))
+    assert broker.run_until(lambda: values(broker, "t") == [b"late"], timeout=timedelta(hours=3))
     assert broker.clock.now_ms() == VIRTUAL_EPOCH_MS + 1500
     assert not broker.run_until(lambda: False, timeout=timedelta(seconds=2))
     assert not broker.run_until(lambda: False, timeout=500)
@@ -43,7 +40,7 @@ def test_time_passes_up_to_a_moment(broker):
     moment = datetime(2024, 1, 2, tzinfo=UTC)
     assert broker.run_until(moment)
     assert broker.clock.now_ms() == VIRTUAL_EPOCH_MS + 86_400_000
-    assert values(broker) == [b"late"]
+    assert values(broker, "t") == [b"late"]
     assert broker.run_until(VIRTUAL_EPOCH_MS)  # long over
     assert not broker.run_until(broker.clock.now_ms() + 5000, timeout=1000)
     assert broker.clock.now_ms() == VIRTUAL_EPOCH_MS + 86_401_000
@@ -52,15 +49,14 @@ def test_time_passes_up_to_a_moment(broker):
 
 
 def test_time_moves_from_event_to_event(broker):
-    assert broker.next_event() is None
+    assert not broker.clock.step()
     producer = broker.producer(linger_ms=1500)
     producer.send("t", b"late")
-    assert broker.next_event() == VIRTUAL_EPOCH_MS + 1500
-    assert values(broker) == [b"late"]
-    assert broker.next_event() is None
+    assert broker.clock.step()
     assert broker.clock.now_ms() == VIRTUAL_EPOCH_MS + 1500
-    with Broker() as other, pytest.raises(InvalidConfigurationError):
-        other.next_event()
+    assert values(broker, "t") == [b"late"]
+    assert not broker.clock.step()
+    assert broker.clock.now_ms() == VIRTUAL_EPOCH_MS + 1500
 
 
 def test_the_machine_s_time_passes_too():
@@ -68,7 +64,9 @@ def test_the_machine_s_time_passes_too():
         broker.create_topic("t")
         producer = broker.producer(linger_ms=5)
         producer.send("t", b"late")
-        assert broker.run_until(lambda: values(broker) == [b"late"], timeout=timedelta(minutes=1))
+        assert broker.run_until(
+            lambda: values(broker, "t") == [b"late"], timeout=timedelta(minutes=1)
+        )
         assert not broker.run_until(lambda: False, timeout=1)
 
 
@@ -77,14 +75,14 @@ def test_a_fork_goes_its_own_way(broker):
     broker.clock.advance(hours=1)
     with broker.fork() as fork:
         assert fork.clock.now_ms() == broker.clock.now_ms()
-        assert values(fork) == values(broker)
+        assert values(fork, "t") == values(broker, "t")
         fork.append("t", value=b"there")
         broker.append("t", value=b"here")
         fork.clock.advance(days=1)
-        assert (values(fork)[-1], values(broker)[-1]) == (b"there", b"here")
+        assert (values(fork, "t")[-1], values(broker, "t")[-1]) == (b"there", b"here")
         assert broker.clock.now_ms() == VIRTUAL_EPOCH_MS + 3_600_000
         assert fork.topic("t").id == broker.topic("t").id
-    assert values(broker)[-1] == b"here"
+    assert values(broker, "t")[-1] == b"here"
 
 
 def test_a_fork_has_what_was_open(broker):
@@ -115,7 +113,7 @@ def test_many_brokers_are_made_of_one_snapshot_alike(broker):
     left = []
     for _ in range(2):
         with snapshot.broker() as each:
-            assert values(each) == [b"first"]
+            assert values(each, "t") == [b"first"]
             consumer = each.consumer("t", group_id="g", client_id="c")
             consumer.poll()
             each.clock.advance(seconds=1)

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
 from pathlib import Path
 
 import pytest
 
 from logstore import Broker, TopicPartition, VirtualClock
 from logstore.cleaner.errors import CleaningAbortedError
-from logstore.cleaner.manager import PassResult
+from logstore.cleaner.stats import CleanerStats
 from logstore.cleaner.strategy import Strategy
 from logstore.errors import InvalidConfigurationError, KafkaStorageError
 from logstore.runtime import MemoryFileSystem
 from logstore.types import AppendOrigin
+from tests.support.world.brokers import cleaner_checkpoint, fill
 from tests.support.world.builders import bases_of, batch
 from tests.support.world.cleaning import contents, map_of, offsets_in
 
@@ -30,17 +30,6 @@ def new_broker(**options: object) -> Broker:
 def topic(broker: Broker, name: str = "users", **configs: object) -> None:
     texts = {"cleanup_policy": "compact", "file_delete_delay_ms": 0} | configs
     broker.create_topic(name, 1, {key.replace("_", "."): v for key, v in texts.items()})
-
-
-def fill(broker: Broker, name: str = "users", *, count: int = 20, keys: int = 5) -> None:
-    """Append records one a batch, then roll."""
-    for number in range(count):
-        broker.append(name, value=b"v%d" % number, key=b"k%d" % (number % keys), partition=0)
-    broker.roll(name, 0)
-
-
-def stored(broker: Broker) -> dict[TopicPartition, int]:
-    return broker.manager.directories[0].checkpoint("cleaner-offset-checkpoint").read()
 
 
 def write_checkpoint(broker: Broker, offsets: dict[TopicPartition, int]) -> None:
@@ -60,11 +49,11 @@ def test_a_pass_stores_its_end_offset() -> None:
     fill(broker)
     (stats,) = broker.clean("users").cleaned
     assert (stats.first_dirty_offset, stats.end_offset) == (0, 20)
-    assert stored(broker) == {USERS: 20}
+    assert cleaner_checkpoint(broker) == {USERS: 20}
     fill(broker, count=7)
     (stats,) = broker.clean("users", force=True).cleaned
     assert (stats.first_dirty_offset, stats.end_offset) == (20, 27)
-    assert stored(broker) == {USERS: 27}
+    assert cleaner_checkpoint(broker) == {USERS: 27}
 
 
 def test_other_partitions_entries_stay_and_unknown_ones_go() -> None:
@@ -75,7 +64,7 @@ def test_other_partitions_entries_stay_and_unknown_ones_go() -> None:
     fill(broker, "other")
     write_checkpoint(broker, {TopicPartition("other", 0): 9, TopicPartition("gone", 3): 4})
     broker.clean("users")
-    assert stored(broker) == {USERS: 20, TopicPartition("other", 0): 9}
+    assert cleaner_checkpoint(broker) == {USERS: 20, TopicPartition("other", 0): 9}
 
 
 def test_a_damaged_checkpoint_counts_as_none() -> None:
@@ -88,7 +77,7 @@ def test_a_damaged_checkpoint_counts_as_none() -> None:
     assert broker.cleaner.checkpoints.of(USERS) is None
     assert broker.cleaner.chooser.state_of(broker.log("users")).first_dirty_offset == 0
     broker.clean("users")
-    assert stored(broker) == {USERS: 20}
+    assert cleaner_checkpoint(broker) == {USERS: 20}
 
 
 @pytest.mark.parametrize("force", (False, True))
@@ -100,7 +89,7 @@ def test_s204_s205_a_checkpoint_outside_the_log_is_replaced_even_if_nothing_is_c
     broker.append("users", value=b"v", key=b"k", partition=0)
     write_checkpoint(broker, {USERS: 500})
     assert reasons(broker.clean("users", force=force)) == {"users": "active_segment"}
-    assert stored(broker) == {USERS: 0}
+    assert cleaner_checkpoint(broker) == {USERS: 0}
 
 
 def test_a_log_of_another_policy_keeps_its_checkpoint() -> None:
@@ -109,7 +98,7 @@ def test_a_log_of_another_policy_keeps_its_checkpoint() -> None:
     fill(broker)
     write_checkpoint(broker, {USERS: 500})
     assert reasons(broker.clean("users")) == {"users": "policy"}
-    assert stored(broker) == {USERS: 500}
+    assert cleaner_checkpoint(broker) == {USERS: 500}
 
 
 # --- passes -----------------------------------------------------------------------------------
@@ -127,7 +116,7 @@ def test_partial_passes_repeat_until_done(force: bool) -> None:
     assert [stats.pass_number for stats in report.cleaned] == [*range(1, len(report.cleaned) + 1)]
     assert report.to_json()["passes_needed"] == {"users-0": len(report.cleaned)}
     assert offsets_in(broker.log("users")) == list(range(48, 60))
-    assert stored(broker) == {USERS: 60}
+    assert cleaner_checkpoint(broker) == {USERS: 60}
 
 
 def test_without_force_passes_end_when_the_ratio_is_reached() -> None:
@@ -155,7 +144,7 @@ def test_a_forced_clean_of_an_empty_dirty_range_rewrites_once() -> None:
     (stats,) = broker.clean("users", force=True).cleaned
     assert (stats.first_dirty_offset, stats.end_offset) == (21, 21)
     assert offsets_in(log) == [16, 17, 18, 19]
-    assert stored(broker) == {USERS: 21}
+    assert cleaner_checkpoint(broker) == {USERS: 21}
 
 
 def test_a_forced_clean_never_touches_the_active_segment() -> None:
@@ -170,7 +159,7 @@ def test_a_forced_clean_never_touches_the_active_segment() -> None:
     broker.clean("users", force=True)
     assert log.active_segment is active
     assert offsets_in(log)[-5:] == [20, 21, 22, 23, 24]
-    assert stored(broker) == {USERS: 23}
+    assert cleaner_checkpoint(broker) == {USERS: 23}
 
 
 def test_roll_first_cleans_everything_written_so_far() -> None:
@@ -268,7 +257,7 @@ def test_a_map_too_small_for_a_strategy_stops_the_command_and_changes_nothing() 
     broker.cleaner.config = map_of(2)
     with pytest.raises(InvalidConfigurationError, match="no progress is possible"):
         broker.clean()
-    assert stored(broker) == {}
+    assert cleaner_checkpoint(broker) == {}
     broker.alter_configs("users", {"compaction.strategy": "offset"})
     assert len(broker.clean(force=True).cleaned) == 20
 
@@ -297,7 +286,7 @@ def test_a_corrupt_batch_makes_a_partition_uncleanable_and_no_other(force: bool)
     assert reasons(report) == {"users": "uncleanable"}
     (failed,) = report.not_cleaned
     assert "00000000000000000000.log" in failed.text
-    assert stored(broker) == {USERS: 0, TopicPartition("other", 0): 20}
+    assert cleaner_checkpoint(broker) == {USERS: 0, TopicPartition("other", 0): 20}
     assert [r.value for r in broker.read("users", 0, offset=20)] == [b"later"]
     broker.append("users", value=b"still", key=b"k", partition=0)
     assert [r.value for r in broker.read("users", 0, offset=20)] == [b"later", b"still"]
@@ -325,7 +314,7 @@ def test_damage_in_the_clean_section_fails_the_rewrite() -> None:
     fill(broker)
     damage(broker, 70)
     assert reasons(broker.clean("users", force=True)) == {"users": "uncleanable"}
-    assert stored(broker) == {USERS: 20}
+    assert cleaner_checkpoint(broker) == {USERS: 20}
     assert any(name.endswith(".cleaned") for name in broker.runtime.fs.list_dir("/memory/users-0"))
     broker.close()
     Broker(clock=broker.clock, fs=broker.runtime.fs).log("users")
@@ -346,7 +335,7 @@ def test_a_failing_disk_is_a_storage_error_and_moves_no_checkpoint(
     monkeypatch.setattr(type(first.file), "read_into", fail)
     with pytest.raises(KafkaStorageError, match="users-0: cannot clean"):
         broker.clean("users")
-    assert stored(broker) == {}
+    assert cleaner_checkpoint(broker) == {}
 
 
 @pytest.mark.parametrize("error", (CleaningAbortedError, KeyboardInterrupt, ValueError))
@@ -365,7 +354,7 @@ def test_what_a_listener_raises_ends_the_pass_like_a_stop(error: type[BaseExcept
     assert caught.tb is not None, "which keeps the pass alive, if nobody ended it"
     assert not [n for n in broker.runtime.fs.list_dir("/memory/users-0") if "cleaned" in n]
     assert offsets_in(broker.log("users")) == list(range(20))
-    assert stored(broker) == {USERS: 0}, "the first dirty offset, as before"
+    assert cleaner_checkpoint(broker) == {USERS: 0}, "the first dirty offset, as before"
     assert len(broker.clean("users").cleaned) == 1
 
 
@@ -386,15 +375,6 @@ def test_a_hundred_logs_are_measured_once_each(monkeypatch: pytest.MonkeyPatch) 
 
 
 # --- segments that must be split first --------------------------------------------------------
-
-
-def result_of(steps: Generator[object, None, PassResult]) -> PassResult:
-    """Run a pass to its end."""
-    while True:
-        try:
-            next(steps)
-        except StopIteration as done:
-            return done.value
 
 
 def overflowed_broker() -> Broker:
@@ -418,11 +398,11 @@ def overflowed_broker() -> Broker:
 def test_s225_a_segment_that_overflows_is_split_and_the_checkpoint_stays() -> None:
     broker = overflowed_broker()
     log, manager = broker.log("users"), broker.cleaner
-    steps = manager.run_pass(log, manager.chooser.state_of(log))
-    assert result_of(steps) == (None, None), "nothing was in the way, and nothing cleaned"
+    result = manager.clean(log, manager.chooser.state_of(log))
+    assert result is None, "nothing was in the way, and nothing cleaned"
     assert bases_of(log) == [0, 2**31, 2**40]
     assert offsets_in(log) == [0, 2**31, 2**40]
-    assert stored(broker) == {USERS: 0}
+    assert cleaner_checkpoint(broker) == {USERS: 0}
     assert manager.states.of(USERS) is None
     broker.close()
 
@@ -434,7 +414,7 @@ def test_a_command_goes_on_after_a_split(force: bool) -> None:
     assert [stats.end_offset for stats in report.cleaned] == [2**40]
     assert report.not_cleaned == ()
     assert offsets_in(broker.log("users")) == [2**31, 2**40]
-    assert stored(broker) == {USERS: 2**40}
+    assert cleaner_checkpoint(broker) == {USERS: 2**40}
 
 
 def test_a_dry_run_says_that_a_split_comes_first() -> None:
@@ -450,8 +430,10 @@ def test_s225_the_end_is_stored_even_inside_a_segment() -> None:
     fill(broker, count=10, keys=10)
     broker.cleaner.config = map_of(10, 0.5)
     log, manager = broker.log("users"), broker.cleaner
-    assert result_of(manager.run_pass(log, manager.chooser.state_of(log))).stats.end_offset == 5
-    assert stored(broker) == {USERS: 5}
+    result = manager.clean(log, manager.chooser.state_of(log))
+    assert isinstance(result, CleanerStats)
+    assert result.end_offset == 5
+    assert cleaner_checkpoint(broker) == {USERS: 5}
     assert bases_of(log) == [0, 10]
 
 
@@ -496,7 +478,7 @@ def test_a_dry_run_stores_no_checkpoint(ends: str) -> None:
         file.close()
     report = broker.clean(dry_run=True)
     assert [len(report.cleaned), len(report.not_cleaned)] == ([1, 0] if ends == "well" else [0, 1])
-    assert stored(broker) == {}
+    assert cleaner_checkpoint(broker) == {}
     assert broker.cleaner.uncleanable() == ()
     assert broker.cleaner.states.of(USERS) is None
 

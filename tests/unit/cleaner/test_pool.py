@@ -13,6 +13,7 @@ from logstore.cleaner.stats import CleanerStats
 from logstore.cleaner.strategy import Strategy
 from logstore.errors import InvalidConfigurationError
 from logstore.runtime import MemoryFileSystem, SystemClock
+from tests.support.world.brokers import fill
 
 USERS = TopicPartition("users", 0)
 HOUR_MS = 3_600_000
@@ -33,16 +34,6 @@ def new_broker(**configs: object) -> Broker:
 def topic(broker: Broker, name: str = "users", partitions: int = 1, **configs: object) -> None:
     texts = {"cleanup_policy": "compact", "file_delete_delay_ms": 0} | configs
     broker.create_topic(name, partitions, {key.replace("_", "."): v for key, v in texts.items()})
-
-
-def fill(
-    broker: Broker, name: str = "users", partition: int = 0, *, count: int = 20, keys: int = 5
-) -> None:
-    """Append records one a batch, then roll."""
-    for number in range(count):
-        key, value = b"k%d" % (number % keys), b"v%d" % number
-        broker.append(name, value=value, key=key, partition=partition)
-    broker.roll(name, partition)
 
 
 def offsets(broker: Broker, name: str = "users", partition: int = 0) -> list[int]:

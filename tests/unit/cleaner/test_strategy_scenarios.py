@@ -19,38 +19,30 @@ from logstore.record.records import Record
 from logstore.runtime import MemoryFileSystem
 from logstore.storage.log import Log
 from logstore.types import TimestampType
-from tests.support.world.builders import World, memory_world
+from tests.support.world.builders import memory_world
 from tests.support.world.cleaning import (
+    RETENTION_MS,
     Producer,
     batches_in,
     compacted,
     contents,
     offsets_in,
+    opened,
     put,
     put_batches,
     put_each,
     run_pass,
     snapshot,
+    versioned,
 )
 
 HEADER = {"compaction_strategy": "header", "compaction_strategy_header": "v"}
-RETENTION_MS = 1000
 LOWEST, HIGHEST = -(2**63), 2**63 - 1
 
 
 def room_for(keys: int) -> CleanerConfig:
     """A cleaner whose map takes so many keys with versions."""
     return CleanerConfig(dedupe_buffer_bytes=32 * keys, load_factor=1.0)
-
-
-def opened(**config: object) -> tuple[World, Log]:
-    world = memory_world()
-    return world, compacted(world, **{"delete_retention_ms": RETENTION_MS} | HEADER | config)
-
-
-def rec(key: bytes, version: int | None, value: bytes | None = b"x") -> tuple:
-    headers = () if version is None else (("v", version.to_bytes(8, "big", signed=True)),)
-    return key, value, None, headers
 
 
 def fill(log: Log, *records: tuple) -> int:
@@ -62,7 +54,7 @@ def fill(log: Log, *records: tuple) -> int:
 
 def close_with_another(log: Log, key: bytes = b"other") -> None:
     """Append one more record of another key to a segment of its own."""
-    fill(log, rec(key, 1))
+    fill(log, versioned(key, 1))
 
 
 def horizon_of(log: Log, offset: int) -> int | None:
@@ -76,9 +68,9 @@ def horizon_of(log: Log, offset: int) -> int | None:
 
 def survivors(*records: tuple, **config: object) -> list[int]:
     """What one pass leaves of records, an active record of another key behind them."""
-    _, log = opened(**config)
+    _, log = opened(**HEADER | config)
     fill(log, *records)
-    put(log, rec(b"active", 1))
+    put(log, versioned(b"active", 1))
     run_pass(log)
     return offsets_in(log)[:-1]
 
@@ -116,7 +108,7 @@ def random_log(seed: int, **config: object) -> list[object]:
     slots = rng.choice((3, 1000))
     for _ in range(6):
         for _ in range(rng.randint(3, 12)):
-            draft = rec(
+            draft = versioned(
                 b"%d" % rng.randint(0, 5),
                 rng.choice((None, 1, rng.randint(-5, 5))),
                 rng.choice((None, b"x", b"y" * 60)),
@@ -125,7 +117,7 @@ def random_log(seed: int, **config: object) -> list[object]:
                 producer.send(draft[:2])
                 producer.abort() if rng.random() < 0.5 else producer.commit()
             else:
-                put(log, draft, rec(b"k", 7))
+                put(log, draft, versioned(b"k", 7))
         log.writer.roll()
         world.clock.advance(ms=rng.randint(0, 30))
         end = log.active_segment.base_offset
@@ -195,7 +187,7 @@ def test_s245_the_topics_value_overrides_the_brokers() -> None:
     (((5, 9, 7), 1), ((-3, -2), 1), ((HIGHEST, LOWEST), 0), ((LOWEST, HIGHEST), 1), ((5, 5), 1)),
 )
 def test_s246_the_highest_signed_version_is_kept(versions: tuple[int, ...], kept: int) -> None:
-    assert survivors(*(rec(b"a", version) for version in versions)) == [kept]
+    assert survivors(*(versioned(b"a", version) for version in versions)) == [kept]
 
 
 @pytest.mark.parametrize(
@@ -210,18 +202,18 @@ def test_s246_the_highest_signed_version_is_kept(versions: tuple[int, ...], kept
 def test_s247_the_last_of_several_headers_counts(first: list, kept: int) -> None:
     values = [v.to_bytes(8, "big") if isinstance(v, int) else v for v in first]
     duplicates = (b"a", b"x", None, tuple(("v", value) for value in values))
-    assert survivors(duplicates, rec(b"a", 5)) == [kept]
+    assert survivors(duplicates, versioned(b"a", 5)) == [kept]
 
 
 @pytest.mark.parametrize("last", (None, b"1234"))
 def test_s247_a_bad_last_header_counts_as_missing_and_is_counted(last: bytes | None) -> None:
     """Present beats missing, whatever the version; of two without one the later wins."""
     bad = (b"a", b"x", None, (("v", (9).to_bytes(8, "big")), ("v", last)))
-    assert survivors(rec(b"a", LOWEST), bad) == [0]
-    assert survivors(bad, rec(b"a", None)) == [1]
-    assert survivors(rec(b"a", None), bad) == [1]
-    _, log = opened()
-    fill(log, bad, rec(b"a", None), rec(b"a", 1))
+    assert survivors(versioned(b"a", LOWEST), bad) == [0]
+    assert survivors(bad, versioned(b"a", None)) == [1]
+    assert survivors(versioned(b"a", None), bad) == [1]
+    _, log = opened(**HEADER)
+    fill(log, bad, versioned(b"a", None), versioned(b"a", 1))
     stats = run_pass(log)
     assert (stats.unversioned_records, stats.malformed_versions) == (2, 0 if last is None else 1)
 
@@ -230,10 +222,10 @@ def test_s247_a_bad_last_header_counts_as_missing_and_is_counted(last: bytes | N
 
 
 def test_s248_a_late_arrival_across_the_checkpoint_is_dropped() -> None:
-    _, log = opened()
-    assert fill(log, *(rec(b"k%d" % n, 1) for n in range(3)), rec(b"a", 9)) == 4
+    _, log = opened(**HEADER)
+    assert fill(log, *(versioned(b"k%d" % n, 1) for n in range(3)), versioned(b"a", 9)) == 4
     assert run_pass(log).end_offset == 4
-    fill(log, rec(b"a", 5), rec(b"b", 1))
+    fill(log, versioned(b"a", 5), versioned(b"b", 1))
     stats = run_pass(log, 4)
     assert offsets_in(log) == [0, 1, 2, 3, 5]
     assert stats.end_offset == 6, "M = 5"
@@ -242,11 +234,11 @@ def test_s248_a_late_arrival_across_the_checkpoint_is_dropped() -> None:
 
 
 def test_s249_a_clean_winner_lies_below_all_that_is_mapped() -> None:
-    _, log = opened()
-    fill(log, *(rec(b"k%d" % n, 1) for n in range(3)), rec(b"a", 9))
+    _, log = opened(**HEADER)
+    fill(log, *(versioned(b"k%d" % n, 1) for n in range(3)), versioned(b"a", 9))
     run_pass(log)
-    fill(log, rec(b"a", 5), rec(b"a", 2))
-    put(log, rec(b"active", 1))
+    fill(log, versioned(b"a", 5), versioned(b"a", 2))
+    put(log, versioned(b"active", 1))
     stats = run_pass(log, 4)
     assert offsets_in(log) == [0, 1, 2, 3, 6]
     assert stats.fates["superseded"] == 2
@@ -256,12 +248,12 @@ def test_s249_a_clean_winner_lies_below_all_that_is_mapped() -> None:
 
 
 def test_s250_a_winning_tombstone_outlives_its_losers_until_its_horizon() -> None:
-    world, log = opened()
-    fill(log, *(rec(b"k%d" % n, 1) for n in range(3)), rec(b"a", 9, None))
+    world, log = opened(**HEADER)
+    fill(log, *(versioned(b"k%d" % n, 1) for n in range(3)), versioned(b"a", 9, None))
     end = run_pass(log).end_offset
     horizon = horizon_of(log, 3)
     assert horizon == world.clock.now_ms() + RETENTION_MS
-    fill(log, rec(b"a", 5), rec(b"b", 1))
+    fill(log, versioned(b"a", 5), versioned(b"b", 1))
     assert horizon > world.clock.now_ms()
     end = run_pass(log, end).end_offset
     assert offsets_in(log) == [0, 1, 2, 3, 5]
@@ -274,11 +266,11 @@ def test_s250_a_winning_tombstone_outlives_its_losers_until_its_horizon() -> Non
 
 def test_s250_the_pass_that_drops_the_last_loser_keeps_an_expired_tombstone() -> None:
     """A crash between two groups must not leave the loser without it (cleaner §13.6)."""
-    world, log = opened()
-    fill(log, rec(b"a", 9, None), rec(b"k", 1))
+    world, log = opened(**HEADER)
+    fill(log, versioned(b"a", 9, None), versioned(b"k", 1))
     end = run_pass(log).end_offset
     world.clock.advance(ms=RETENTION_MS)
-    fill(log, rec(b"a", 5), rec(b"b", 1))
+    fill(log, versioned(b"a", 5), versioned(b"b", 1))
     horizon = horizon_of(log, 0)
     assert horizon is not None
     assert horizon <= world.clock.now_ms()
@@ -293,9 +285,9 @@ def test_s250_the_pass_that_drops_the_last_loser_keeps_an_expired_tombstone() ->
 
 
 def test_s251_a_losing_tombstone_is_dropped_at_once() -> None:
-    _, log = opened()
-    fill(log, rec(b"a", 9, b"x"), rec(b"a", 5, None))
-    put(log, rec(b"active", 1))
+    _, log = opened(**HEADER)
+    fill(log, versioned(b"a", 9, b"x"), versioned(b"a", 5, None))
+    put(log, versioned(b"active", 1))
     stats = run_pass(log)
     assert contents(log) == [(0, b"a", b"x"), (2, b"active", b"x")]
     assert (stats.fates["superseded"], stats.fates["tombstone_expired"]) == (1, 0)
@@ -304,11 +296,11 @@ def test_s251_a_losing_tombstone_is_dropped_at_once() -> None:
 
 def test_s252_a_tombstone_waits_until_a_late_record_was_compared() -> None:
     """Passes of a map of two keys: whatever is above the tail's beginning is not yet compared."""
-    world, log = opened()
+    world, log = opened(**HEADER)
     small = room_for(2)
-    put(log, rec(b"a", 9, None))
-    put_each(log, *(rec(b"%c" % (ord("a") + number), 1) for number in range(1, 9)))
-    put_each(log, rec(b"a", 5), rec(b"z", 1))
+    put(log, versioned(b"a", 9, None))
+    put_each(log, *(versioned(b"%c" % (ord("a") + number), 1) for number in range(1, 9)))
+    put_each(log, versioned(b"a", 5), versioned(b"z", 1))
     log.writer.roll()
     end = run_pass(log, config=small).end_offset
     assert end == 2, "a and b"
@@ -333,15 +325,15 @@ def test_s252_a_tombstone_waits_until_a_late_record_was_compared() -> None:
 def test_s253_a_tombstone_waits_for_a_segment_closed_at_its_horizon(
     closed_ms: int, goes: bool
 ) -> None:
-    world, log = opened()
-    fill(log, rec(b"a", 9, None), rec(b"k", 1))
+    world, log = opened(**HEADER)
+    fill(log, versioned(b"a", 9, None), versioned(b"k", 1))
     end = run_pass(log).end_offset
     horizon = horizon_of(log, 0)
     assert horizon is not None
     world.clock.advance(ms=1)
-    fill(log, rec(b"b", 1))  # its last append lies before the horizon
+    fill(log, versioned(b"b", 1))  # its last append lies before the horizon
     world.clock.advance(ms=horizon + 1 - world.clock.now_ms())
-    put(log, rec(b"a", 5))  # late, and in the active segment: nobody compares it
+    put(log, versioned(b"a", 5))  # late, and in the active segment: nobody compares it
     active = log.active_segment.base_offset
     stats = run_pass(log, end)
     assert stats.end_offset == active
@@ -351,23 +343,23 @@ def test_s253_a_tombstone_waits_for_a_segment_closed_at_its_horizon(
     closed = log.active_segment
     log.writer.roll()
     closed.set_last_modified_ms(horizon + closed_ms)
-    put(log, rec(b"c", 1))
+    put(log, versioned(b"c", 1))
     end = run_pass(log, active).end_offset
     assert offsets_in(log) == [0, 1, 2, 4], "a@3 has lost; its winner stays for this pass"
     newest = log.active_segment
     log.writer.roll()
     newest.set_last_modified_ms(horizon + closed_ms)
-    put(log, rec(b"d", 1))
+    put(log, versioned(b"d", 1))
     run_pass(log, end)
     assert offsets_in(log) == ([1, 2, 4, 5] if goes else [0, 1, 2, 4, 5])
 
 
 def test_s253_with_nothing_behind_the_map_the_clock_is_what_counts() -> None:
-    world, log = opened()
-    fill(log, rec(b"a", 9, None), rec(b"k", 1))
+    world, log = opened(**HEADER)
+    fill(log, versioned(b"a", 9, None), versioned(b"k", 1))
     end = run_pass(log).end_offset
     horizon = horizon_of(log, 0)
-    fill(log, rec(b"b", 1))
+    fill(log, versioned(b"b", 1))
     world.clock.advance(ms=RETENTION_MS)
     modified_ms = max(s.last_modified_ms for s in log.segments)
     assert horizon is not None
@@ -381,8 +373,8 @@ def test_s253_with_nothing_behind_the_map_the_clock_is_what_counts() -> None:
 
 
 def test_s254_the_logs_last_record_stays_though_it_loses() -> None:
-    world, log = opened()
-    fill(log, rec(b"a", 9), rec(b"b", 1), rec(b"a", 1))
+    world, log = opened(**HEADER)
+    fill(log, versioned(b"a", 9), versioned(b"b", 1), versioned(b"a", 1))
     assert (log.active_segment.size_bytes, log.log_end_offset) == (0, 3)
     end = run_pass(log).end_offset
     assert end == 3
@@ -390,7 +382,7 @@ def test_s254_the_logs_last_record_stays_though_it_loses() -> None:
     log.close()
     log = compacted(world, **HEADER)
     assert log.log_end_offset == 3
-    put_each(log, rec(b"c", 1), rec(b"d", 1))
+    put_each(log, versioned(b"c", 1), versioned(b"d", 1))
     log.writer.roll()
     stats = run_pass(log, end)
     assert b"a" not in [key for offset, key, _ in contents(log) if offset >= end]
@@ -401,18 +393,18 @@ def test_s254_the_logs_last_record_stays_though_it_loses() -> None:
 
 def test_s254_its_winner_does_not_go_before_it() -> None:
     """An expired tombstone that wins against the log's last record, cleaned again and again."""
-    world, log = opened()
-    fill(log, rec(b"a", 9, None), rec(b"b", 1), rec(b"a", 1))
+    world, log = opened(**HEADER)
+    fill(log, versioned(b"a", 9, None), versioned(b"b", 1), versioned(b"a", 1))
     end = run_pass(log).end_offset
     for _ in range(3):
         world.clock.advance(ms=2 * RETENTION_MS)
         stats = run_pass(log, end)
         assert stats.end_offset == end
         assert offsets_in(log) == [0, 1, 2]
-    fill(log, rec(b"c", 1))
+    fill(log, versioned(b"c", 1))
     end = run_pass(log, end).end_offset
     assert offsets_in(log) == [0, 1, 3], "first the loser goes"
-    fill(log, rec(b"d", 1))
+    fill(log, versioned(b"d", 1))
     run_pass(log, end)
     assert offsets_in(log) == [1, 3, 4], "then the winner"
 
@@ -441,8 +433,8 @@ def test_s254_a_follower_one_record_behind_sees_the_same_offsets() -> None:
 
 @pytest.mark.parametrize("wins", (True, False))
 def test_s255_the_logs_last_record_stays_though_it_is_an_expired_tombstone(wins: bool) -> None:
-    world, log = opened()
-    fill(log, rec(b"a", 5), rec(b"b", 1), rec(b"a", 9 if wins else 1, None))
+    world, log = opened(**HEADER)
+    fill(log, versioned(b"a", 5), versioned(b"b", 1), versioned(b"a", 9 if wins else 1, None))
     end = run_pass(log).end_offset
     horizon = horizon_of(log, 2)
     assert horizon == world.clock.now_ms() + RETENTION_MS
@@ -452,7 +444,7 @@ def test_s255_the_logs_last_record_stays_though_it_is_an_expired_tombstone(wins:
         assert stats.fates["tombstone_expired"] == 0
         assert offsets_in(log) == ([1, 2] if wins else [0, 1, 2])
         assert horizon_of(log, 2) == horizon
-    fill(log, rec(b"c", 1))
+    fill(log, versioned(b"c", 1))
     run_pass(log, end)
     assert offsets_in(log) == ([1, 3] if wins else [0, 1, 3])
 
@@ -541,7 +533,7 @@ def test_s258_a_new_strategy_takes_what_the_old_one_left() -> None:
 
 
 def test_s259_a_producers_last_batch_of_losers_keeps_its_header() -> None:
-    world, log = opened(compaction_strategy="timestamp")
+    world, log = opened(**HEADER | {"compaction_strategy": "timestamp"})
     later_ms = world.clock.now_ms() + 1
     put(log, (b"0", b"new", later_ms), (b"1", b"new", later_ms))
     producer = Producer(log, 7)

@@ -9,27 +9,20 @@ import pytest
 from logstore import Broker, VirtualClock
 from logstore.storage.log import Log
 from logstore.types import INT64_MAX
-from tests.support.world.builders import World, memory_world
 from tests.support.world.cleaning import (
+    RETENTION_MS,
     batches_in,
-    compacted,
     contents,
     ends_in,
     map_of,
     offsets_in,
+    opened,
     put,
     put_each,
     run_pass,
 )
 
-RETENTION_MS = 1000
 YEAR_MS = 365 * 86_400_000
-
-
-def opened(**config: object) -> tuple[World, Log]:
-    world = memory_world()
-    config.setdefault("delete_retention_ms", RETENTION_MS)
-    return world, compacted(world, **config)
 
 
 def key(number: int) -> bytes:
@@ -100,7 +93,7 @@ def test_s169_a_horizon_once_written_rules_whatever_the_config_says_later() -> N
     put_each(log, (b"a", b"v"), (b"a", None), (b"b", b"v"))
     end = roll_and_clean(log)
     before = horizons(log)
-    log.local.set_config(replace(log.config, delete_retention_ms=10))
+    log.set_config(replace(log.config, delete_retention_ms=10))
     world.clock.advance(ms=RETENTION_MS - 1)
     run_pass(log, end)
     assert offsets_in(log) == [1, 2]

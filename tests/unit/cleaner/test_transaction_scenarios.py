@@ -11,8 +11,9 @@ from logstore.record.control import ControlType, encode_control_key
 from logstore.storage.index import TransactionIndex
 from logstore.storage.log import Log
 from logstore.types import TimestampType
-from tests.support.world.builders import World, bases_of, memory_world
+from tests.support.world.builders import World, bases_of
 from tests.support.world.cleaning import (
+    RETENTION_MS,
     Producer,
     aborted_list,
     batch_bases_in,
@@ -23,6 +24,7 @@ from tests.support.world.cleaning import (
     keys_in,
     map_of,
     offsets_in,
+    opened,
     put,
     put_each,
     run_pass,
@@ -30,14 +32,6 @@ from tests.support.world.cleaning import (
     snapshot,
     txn_entries,
 )
-
-RETENTION_MS = 1000
-
-
-def opened(**config: object) -> tuple[World, Log]:
-    world = memory_world()
-    config.setdefault("delete_retention_ms", RETENTION_MS)
-    return world, compacted(world, **config)
 
 
 def producers_of(log: Log, count: int) -> list[Producer]:

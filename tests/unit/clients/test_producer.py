@@ -22,6 +22,7 @@ from logstore.errors import IllegalStateError, KafkaTimeoutError, RequestError
 from logstore.record.codecs import Codec
 from logstore.record.layout import HEADER_SIZE
 from logstore.runtime import DeterministicScheduler, MemoryFileSystem, SystemClock
+from tests.support.world.brokers import values
 from tests.support.world.transactions import stamps
 
 T = 1_700_000_000_000
@@ -41,10 +42,6 @@ def batches(broker, topic="t", partition=0):
 
 def counts(broker, topic="t", partition=0):
     return [batch.header.record_count for batch in batches(broker, topic, partition)]
-
-
-def values(broker, topic="t", partition=0):
-    return [record.value for record in broker.read(topic, partition)]
 
 
 # -- sending and futures -------------------------------------------------------------------
@@ -164,7 +161,7 @@ def test_an_interrupted_send_fails_with_a_timeout_since_the_record_may_be_stored
     results = []
     future = producer.send("t", b"v", partition=0).add_both(results.append)
     failing = Mock(side_effect=[KeyboardInterrupt])
-    monkeypatch.setattr(type(broker.log("t").writer), "append_stamped", failing)
+    monkeypatch.setattr(type(broker.log("t").writer), "append_records", failing)
     with pytest.raises(KeyboardInterrupt):
         producer.flush()
     assert results == [future.exception]
@@ -195,7 +192,7 @@ def test_a_callback_may_use_the_producer(broker):
     producer.flush()
     with pytest.raises(IllegalStateError):
         producer.send("t", b"4")
-    assert values(broker) == [b"1", b"2", b"3"]
+    assert values(broker, "t") == [b"1", b"2", b"3"]
 
 
 @pytest.mark.parametrize(
@@ -284,7 +281,7 @@ def test_with_acks_0_futures_have_neither_offset_nor_error(broker):
     refused = producer.send("compacted", b"no key")
     assert refused.succeeded()
     assert (refused.value.offset, refused.value.timestamp) == (-1, T)
-    assert values(broker) == [b"v"]
+    assert values(broker, "t") == [b"v"]
     assert values(broker, "compacted") == []
     waiting = broker.producer(acks=0, linger_ms=1000)
     futures = [waiting.send("t", b"v", partition=0) for _ in range(2)]
@@ -308,7 +305,7 @@ def test_a_producer_that_closes_while_a_record_is_made_does_not_send_it(broker):
     producer = broker.producer(value_serializer=lambda value: (producer.close(), value)[1])
     with pytest.raises(IllegalStateError, match="closed"):
         producer.send("t", b"v", partition=0)
-    assert values(broker) == []
+    assert values(broker, "t") == []
 
 
 def test_without_lingering_each_record_is_a_batch(broker):
@@ -353,9 +350,9 @@ def test_lingering_for_part_of_a_millisecond_ends(broker, monkeypatch, linger_ms
     monkeypatch.setattr(DeterministicScheduler, "schedule", counted)
     broker.producer(linger_ms=linger_ms).send("t", b"v", partition=0)
     broker.clock.advance(ms=delay_ms - 0.01)
-    assert values(broker) == []
+    assert values(broker, "t") == []
     broker.clock.advance(ms=0.01)
-    assert values(broker) == [b"v"]
+    assert values(broker, "t") == [b"v"]
     assert delays == [delay_ms]
 
 
@@ -437,7 +434,7 @@ def test_a_batch_above_a_lowered_limit_is_split(broker, idempotent):
     producer.flush()
     assert [list(record.headers) for record in broker.read("t")] == headers
     assert [future.value.offset for future in futures] == list(range(10))
-    assert [value[:3] for value in values(broker)] == [b"%03d" % n for n in range(10)]
+    assert [value[:3] for value in values(broker, "t")] == [b"%03d" % n for n in range(10)]
     assert max(counts(broker)) == 2
     if idempotent:
         assert [stamp[3] for stamp in stamps(broker.log("t"))] == [

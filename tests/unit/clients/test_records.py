@@ -118,7 +118,7 @@ def test_reading_continues_after_a_log_is_replaced_within_a_batch(world):
 
     found = read_records(log, None, None, Isolation.READ_UNCOMMITTED, None, reopen)
     values = [next(found).value for _ in range(4)]
-    log.local.abandon("went", KafkaStorageError)
+    log.abandon("went", KafkaStorageError)
     values += [record.value for record in found]
     assert values == [b"%d" % row for row in range(9)]
     assert looks == [1]

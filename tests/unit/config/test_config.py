@@ -8,12 +8,11 @@ import threading
 import pytest
 
 from logstore import Broker
-from logstore.config.broker_config import BrokerConfig
+from logstore.config.broker_config import BrokerConfig, read_properties
 from logstore.config.broker_keys import BROKER_KEYS
 from logstore.config.keys import ConfigKey, Kind, render
 from logstore.config.log_config import LogConfig
 from logstore.config.overrides import ConfigValue, describe, effective_config, parse_overrides
-from logstore.config.properties import read_properties
 from logstore.config.suggest import and_nearest, nearest
 from logstore.config.topic_keys import TOPIC_KEYS
 from logstore.errors import InvalidConfigurationError

@@ -1,9 +1,9 @@
 """docs/CONFIG.md is what the table says."""
 
 from logstore.config.broker_keys import BROKER_KEYS
-from logstore.config.releases import LATER_RELEASES
+from logstore.config.keys import LATER_RELEASES
 from logstore.config.topic_keys import TOPIC_KEYS
-from tests.support.docs import config_docs
+from tools import config_docs
 
 
 def test_the_page_is_current():

@@ -7,8 +7,13 @@ import pytest
 from logstore.config.broker_config import BrokerConfig
 from logstore.config.dynamic import RECONFIGURABLE_KEYS, Layer, layered, reconfigured
 from logstore.config.inert_keys import INERT_BROKER_KEYS
-from logstore.config.layers import describe_broker, describe_cluster_wide
-from logstore.config.overrides import describe, describe_broker_values, effective_config
+from logstore.config.overrides import (
+    describe,
+    describe_broker,
+    describe_broker_values,
+    describe_cluster_wide,
+    effective_config,
+)
 from logstore.errors import InvalidConfigurationError
 
 

@@ -10,11 +10,15 @@ import pytest
 
 from logstore.config.broker_config import BrokerConfig
 from logstore.config.broker_keys import BROKER_KEYS
-from logstore.config.ignored import NOT_OFFERED_TO_TOPICS, has_no_effect
-from logstore.config.inert_keys import INERT_BROKER_KEYS, INERT_TOPIC_KEYS, STORED_TOPIC_KEYS
-from logstore.config.keys import ConfigKey, Kind, render
+from logstore.config.inert_keys import (
+    INERT_BROKER_KEYS,
+    INERT_TOPIC_KEYS,
+    NOT_OFFERED_TO_TOPICS,
+    STORED_TOPIC_KEYS,
+    has_no_effect,
+)
+from logstore.config.keys import LATER_RELEASES, ConfigKey, Kind, ReleaseChange, render
 from logstore.config.overrides import altered_overrides, describe, effective_config
-from logstore.config.releases import LATER_RELEASES, ReleaseChange
 from logstore.config.topic_keys import TOPIC_KEYS
 from logstore.errors import InvalidConfigurationError
 

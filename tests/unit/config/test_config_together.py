@@ -6,8 +6,8 @@ import pytest
 
 from logstore.config.broker_config import BrokerConfig, TopicDefault
 from logstore.config.broker_keys import BROKER_KEYS
+from logstore.config.inert_keys import OLD_BROKER_NAMES
 from logstore.config.keys import Kind, render
-from logstore.config.legacy import OLD_BROKER_NAMES
 from logstore.config.log_config import LogConfig
 from logstore.config.overrides import altered_overrides, describe, effective_config
 from logstore.config.topic_keys import TOPIC_KEYS

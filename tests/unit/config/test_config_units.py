@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from logstore.config.units import parse_duration, parse_size
+from logstore.config.units import parse_duration, parse_loose_size, parse_size
 
 
 @pytest.mark.parametrize(
@@ -43,3 +43,16 @@ def test_size_is_bytes_or_with_a_unit(text, expected):
 def test_what_is_no_size_is_refused(text):
     with pytest.raises(ValueError, match="is no size"):
         parse_size(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "size"), (("4096", 4096), ("64MiB", 64 << 20), (" 64 mb", 64 << 20), ("1G", 1 << 30))
+)
+def test_loose_sizes_have_any_spelling(text, size):
+    assert parse_loose_size(text) == size
+
+
+@pytest.mark.parametrize("text", ("big", "-1", "1.5g", ""))
+def test_other_texts_are_no_loose_sizes(text):
+    with pytest.raises(ValueError, match="is no size"):
+        parse_loose_size(text)

@@ -26,6 +26,7 @@ from kafka.structs import TopicPartition
 
 from logstore import Broker, Cluster
 from logstore.wire.versions import MINIMUM
+from tests.support.world.brokers import values
 
 TIMEOUT_S = 30
 
@@ -37,10 +38,6 @@ def server(request):
     with Broker() as broker, broker.listen(versions=versions) as listener:
         broker.create_topic("t", 2)
         yield broker, listener
-
-
-def values(broker, partition=0):
-    return [record.value for record in broker.read("t", partition)]
 
 
 # -- confluent-kafka (librdkafka) --------------------------------------------------------------
@@ -62,7 +59,7 @@ def test_confluent_writes_and_reads(server, codec):
         )
     assert producer.flush(TIMEOUT_S) == 0
     assert delivered == [(None, number) for number in range(100)]
-    assert values(broker) == [b"%d" % number for number in range(100)]
+    assert values(broker, "t") == [b"%d" % number for number in range(100)]
     configs = {"group.id": "g", "enable.auto.commit": False}
     with closing(Consumer({"bootstrap.servers": listener.bootstrap, **configs})) as consumer:
         consumer.assign([ConfluentPartition("t", 0, 40)])
@@ -113,7 +110,7 @@ def test_kafka_python_writes_reads_and_administers(server):
     with closing(KafkaProducer(bootstrap_servers=address, enable_idempotence=False)) as producer:
         sent = [producer.send("t", b"%d" % number, partition=1) for number in range(50)]
         assert [each.get(TIMEOUT_S).offset for each in sent] == list(range(50))
-    assert values(broker, 1) == [b"%d" % number for number in range(50)]
+    assert values(broker, "t", 1) == [b"%d" % number for number in range(50)]
     tp = TopicPartition("t", 1)
     with closing(KafkaConsumer(bootstrap_servers=address, group_id=None)) as consumer:
         consumer.assign([tp])
@@ -121,7 +118,7 @@ def test_kafka_python_writes_reads_and_administers(server):
         found = []
         while len(found) < 50:
             found += consumer.poll(1000).get(tp, [])
-        assert [record.value for record in found] == values(broker, 1)
+        assert [record.value for record in found] == values(broker, "t", 1)
         assert consumer.beginning_offsets([tp]) == {tp: 0}
         assert consumer.end_offsets([tp]) == {tp: 50}
         assert consumer.offsets_for_times({tp: 0})[tp].offset == 0

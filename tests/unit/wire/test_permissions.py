@@ -11,10 +11,10 @@ from logstore.record.records import Record
 from logstore.wire.permissions import NEEDS
 from logstore.wire.session import Session
 from logstore.wire.versions import SERVED
-from tests.support.docs import permission_docs
 from tests.support.interop.answers import errors_in
 from tests.support.interop.caller import made
 from tests.support.world.wire import Client
+from tools import permission_docs
 
 TOPIC = "TOPIC_AUTHORIZATION_FAILED"
 GROUP = "GROUP_AUTHORIZATION_FAILED"

@@ -3,7 +3,7 @@
 from logstore.messages.apis import apis_by_name
 from logstore.wire.registry import handlers
 from logstore.wire.versions import MINIMUM, SERVED
-from tests.support.docs import wire_docs
+from tools import wire_docs
 
 
 def test_versions_are_those_that_the_messages_have():

@@ -6,8 +6,8 @@ import tomllib
 
 from logstore.workload.presets import PRESETS
 from logstore.workload.spec import parse
-from tests.support.docs import workload_docs
 from tests.support.world.generated import preset
+from tools import workload_docs
 
 
 def test_the_page_is_that_of_the_code():

@@ -59,7 +59,7 @@ def test_a_narrow_screen_gets_figures_that_bear_their_names(text):
     heads = re.findall(r"<th[^>]*>(.*?)</th>", text)[:9]
     (row,) = re.findall(r'<tr id="clean/1KiB-2">.*?</tr>', text, re.DOTALL)
     assert re.findall(r'title="(.*?)"', row) == heads[1:]
-    assert '<meta name="viewport" content="width=device-width">' in text
+    assert '<meta name="viewport" content="width=device-width, initial-scale=1">' in text
 
 
 def test_every_line_is_in_a_plot(text):

@@ -15,6 +15,7 @@ from logstore.runtime import MemoryFileSystem, ReadOnlyFileSystem
 from logstore.storage.checkpoint.atomic import read_bytes
 from logstore.storage.checkpoint.topic_id import read_partition_metadata
 from logstore.types import TopicPartition, decode_topic_id
+from tests.support.world.brokers import write_file
 
 TOPICS = "/data/logstore-topics.json"
 ID, OTHER = "AAAAAAAAAAEAAAAAAAAAAg", "AAAAAAAAAAEAAAAAAAAAAw"
@@ -33,17 +34,10 @@ def folder_id(fs, partition, data_dir="/data"):
     return read_partition_metadata(fs, f"{data_dir}/{partition}")
 
 
-def write(fs, path, data):
-    file = fs.open(path, write=True, create=True)
-    file.truncate(0)
-    file.append([data])
-    file.close()
-
-
 def put_id(fs, partition, topic_id, data_dir="/data"):
     fs.make_dirs(f"{data_dir}/{partition}")
     text = f"version: 0\ntopic_id: {topic_id}"
-    write(fs, f"{data_dir}/{partition}/partition.metadata", text.encode())
+    write_file(fs, f"{data_dir}/{partition}/partition.metadata", text.encode())
 
 
 def stored(fs):
@@ -203,7 +197,7 @@ def test_adopted_folders_that_disagree_are_refused(fs):
 def test_damaged_file_is_replaced_by_what_the_topic_knows(fs, data, caplog):
     with opened(fs) as broker:
         topic = broker.create_topic("t")
-    write(fs, "/data/t-0/partition.metadata", data)
+    write_file(fs, "/data/t-0/partition.metadata", data)
     with caplog.at_level(logging.WARNING), opened(fs) as broker:
         broker.append("t", value=b"x")
     assert folder_id(fs, "t-0") == decode_topic_id(topic.id)
@@ -212,7 +206,7 @@ def test_damaged_file_is_replaced_by_what_the_topic_knows(fs, data, caplog):
 
 def test_damaged_file_of_an_adopted_topic_is_left_alone(fs):
     fs.make_dirs("/data/t-0")
-    write(fs, "/data/t-0/partition.metadata", b"x")
+    write_file(fs, "/data/t-0/partition.metadata", b"x")
     with opened(fs) as broker:
         broker.append("t", value=b"x")
         assert broker.topic("t").id is None
@@ -224,7 +218,7 @@ def test_damaged_file_of_an_adopted_topic_is_left_alone(fs):
 
 def write_version_1(fs):
     topics = {"t": {"partitions": [0, 1], "configs": {}}, "u": {"partitions": [0], "configs": {}}}
-    write(fs, TOPICS, json.dumps({"version": 1, "topics": topics}).encode())
+    write_file(fs, TOPICS, json.dumps({"version": 1, "topics": topics}).encode())
 
 
 def test_topics_of_version_1_get_ids_from_their_folders_or_new_ones(fs):
@@ -249,7 +243,7 @@ def test_topics_of_version_1_get_ids_from_their_folders_or_new_ones(fs):
 def test_stored_id_that_is_none_is_refused(fs, topic_id):
     fs.make_dirs("/data")
     topics = {"t": {"partitions": [0], "configs": {}, "id": topic_id}}
-    write(fs, TOPICS, json.dumps({"version": 2, "topics": topics}).encode())
+    write_file(fs, TOPICS, json.dumps({"version": 2, "topics": topics}).encode())
     with pytest.raises(Exception, match="not a topics file"):
         opened(fs)
 

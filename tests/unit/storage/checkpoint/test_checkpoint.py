@@ -30,6 +30,7 @@ from logstore.testing import (
     SimulatedCrash,
 )
 from logstore.types import TopicPartition, decode_topic_id, encode_topic_id
+from tests.support.world.brokers import write_file
 
 PATH = "data/" + RECOVERY_POINTS
 F7 = b'{"version":0,"brokerEpoch":-1}'
@@ -42,13 +43,6 @@ def fs():
     fs = MemoryFileSystem()
     fs.make_dirs("data")
     return fs
-
-
-def put(fs, path, data):
-    file = fs.open(path, create=True)
-    file.truncate(0)
-    file.append([data.encode() if isinstance(data, str) else data])
-    file.close()
 
 
 def test_names_are_kafkas():
@@ -95,7 +89,7 @@ def test_entries_are_written_in_order_and_survive_a_round_trip(fs):
 )
 def test_lenient_forms_are_read(fs, text):
     """S-123: extra spaces, and what Kafka's reader tolerates besides."""
-    put(fs, PATH, text)
+    write_file(fs, PATH, text)
     assert OffsetCheckpoint(fs, PATH).read() == {TopicPartition("foo", 0): 5}
 
 
@@ -103,9 +97,9 @@ def test_a_missing_or_empty_file_has_no_entries_and_reading_creates_nothing(fs):
     """S-123."""
     assert OffsetCheckpoint(fs, PATH).read() == {}
     assert fs.list_dir("data") == []
-    put(fs, PATH, "")
+    write_file(fs, PATH, "")
     assert OffsetCheckpoint(fs, PATH).read() == {}
-    put(fs, PATH, "0\n")
+    write_file(fs, PATH, "0\n")
     assert OffsetCheckpoint(fs, PATH).read() == {}
 
 
@@ -134,7 +128,7 @@ def test_a_missing_or_empty_file_has_no_entries_and_reading_creates_nothing(fs):
 )
 def test_damage_is_reported_with_file_and_line(fs, text, complaint):
     """S-123."""
-    put(fs, PATH, text)
+    write_file(fs, PATH, text)
     with pytest.raises(CorruptCheckpointError, match=complaint) as caught:
         OffsetCheckpoint(fs, PATH).read()
     assert caught.value.path == PATH
@@ -142,7 +136,7 @@ def test_damage_is_reported_with_file_and_line(fs, text, complaint):
 
 
 def test_bytes_that_are_no_text_are_damage(fs):
-    put(fs, PATH, b"0\n1\nf\xffo 0 5\n")
+    write_file(fs, PATH, b"0\n1\nf\xffo 0 5\n")
     with pytest.raises(CorruptCheckpointError, match="at position 5: not UTF-8"):
         OffsetCheckpoint(fs, PATH).read()
 
@@ -156,7 +150,7 @@ def test_a_leftover_tmp_file_is_ignored_and_overwritten(fs):
     """S-124: it is longer than what replaces it."""
     checkpoint = OffsetCheckpoint(fs, PATH)
     checkpoint.write({TopicPartition("foo", 0): 5})
-    put(fs, PATH + ".tmp", "0\n1\nfoo 0 6\n" + "x" * 100)
+    write_file(fs, PATH + ".tmp", "0\n1\nfoo 0 6\n" + "x" * 100)
     assert checkpoint.read() == {TopicPartition("foo", 0): 5}
     checkpoint.write({TopicPartition("foo", 0): 7})
     assert checkpoint.read() == {TopicPartition("foo", 0): 7}
@@ -293,7 +287,7 @@ def test_partition_metadata_round_trip(fs):
     write_partition_metadata(fs, "data", F8_ID)
     assert read_bytes(fs, "data/partition.metadata") == F8
     assert read_partition_metadata(fs, "data") == F8_ID
-    put(fs, "data/partition.metadata", F8.replace(b"version: 0", b"version: 3") + b"\n")
+    write_file(fs, "data/partition.metadata", F8.replace(b"version: 0", b"version: 3") + b"\n")
     assert read_partition_metadata(fs, "data") == F8_ID
 
 
@@ -313,7 +307,7 @@ def test_partition_metadata_round_trip(fs):
 )
 def test_damaged_partition_metadata_is_refused(fs, text, complaint):
     """S-126: zero id, version -1."""
-    put(fs, "data/partition.metadata", text)
+    write_file(fs, "data/partition.metadata", text)
     with pytest.raises(CorruptCheckpointError, match=complaint):
         read_partition_metadata(fs, "data")
 

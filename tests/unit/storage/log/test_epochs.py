@@ -6,6 +6,7 @@ from logstore.errors import CorruptCheckpointError
 from logstore.runtime import MemoryFileSystem
 from logstore.storage.checkpoint.atomic import read_bytes
 from logstore.storage.log.epochs import EpochEndOffset, EpochEntry, LeaderEpochCache
+from tests.support.world.brokers import write_file
 
 PATH = "t-0/leader-epoch-checkpoint"
 
@@ -27,12 +28,6 @@ def fill(cache, *entries):
         cache.assign(epoch, start_offset)
     cache._check()
     return cache
-
-
-def put(fs, text):
-    file = fs.open(PATH, create=True)
-    file.append([text.encode()])
-    file.close()
 
 
 def test_a_new_cache_is_empty_and_has_no_file(fs, cache):
@@ -186,7 +181,7 @@ def test_end_offset_for_with_nothing_known(cache):
     ),
 )
 def test_a_damaged_file_is_the_callers_decision(fs, text, complaint):
-    put(fs, text)
+    write_file(fs, PATH, text)
     with pytest.raises(CorruptCheckpointError, match=complaint):
         LeaderEpochCache(fs, "t-0")
     empty = LeaderEpochCache(fs, "t-0", load=False)

@@ -1,0 +1,249 @@
+"""The segment map of a partition: location, content and holes of each segment.
+
+Segments are cached while they exist: in a growing log only the newest is read again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
+
+from logstore.analysis.summary import SegmentSummary
+from logstore.analysis.view import PartitionView
+from logstore.cleaner.selection import section_of
+from logstore.errors import CorruptionError, UnsupportedFormatError
+from logstore.names import DELETED_SUFFIX, LOG_SUFFIX, parse_segment_file
+from logstore.record.walk import BatchTotals, batch_totals
+from logstore.types import NO_TIMESTAMP
+
+if TYPE_CHECKING:
+    from logstore.analysis.explaining import Cleaned
+    from logstore.runtime import FileSystem
+    from logstore.storage.log.log import Log
+    from logstore.storage.segment.segment import LogSegment
+    from logstore.types import TopicPartition
+
+DELETED = "deleted"
+"""Section of files that wait for their removal; readers do not see them."""
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentMapItem:
+    """A segment, or several neighbours of one section combined.
+
+    Attributes
+    ----------
+    first, segments : int
+        Index of the first segment in the map, and number of segments.
+    summary : SegmentSummary
+        As in `logstore inspect`, summed.
+    holes : int
+        Offsets without a record, up to the next segment or the end of the last one.
+    delete_horizon_ms : int or None
+        First time at which its tombstones or markers may be removed; None before a cleaning has set
+        any.
+    deleted : bool
+        Whether its file waits for its removal.
+    error : str or None
+        The damage; then its batches are not counted.
+    """
+
+    first: int
+    segments: int
+    summary: SegmentSummary
+    holes: int
+    delete_horizon_ms: int | None
+    deleted: bool
+    error: str | None = None
+
+    @classmethod
+    def of(
+        cls,
+        place: int,
+        summary: SegmentSummary,
+        next_offset: int,
+        sums: BatchTotals,
+        error: str | None,
+    ) -> SegmentMapItem:
+        """Return the item of one segment; `next_offset` is the base of the following one."""
+        offsets = next_offset - summary.base_offset
+        holes = max(0, offsets - summary.records) if error is None else 0
+        return cls(place, 1, summary, holes, sums.delete_horizon_ms, False, error)
+
+    def joined(self, other: SegmentMapItem) -> SegmentMapItem:
+        """Return this item combined with the next one, of the same section."""
+        horizons = [
+            ms for ms in (self.delete_horizon_ms, other.delete_horizon_ms) if ms is not None
+        ]
+        one, two = self.summary, other.summary
+        return SegmentMapItem(
+            self.first,
+            self.segments + other.segments,
+            SegmentSummary(
+                one.base_offset,
+                max(one.last_offset, two.last_offset),
+                one.size_bytes + two.size_bytes,
+                one.batches + two.batches,
+                one.records + two.records,
+                max(one.max_timestamp, two.max_timestamp),
+                one.section,
+            ),
+            self.holes + other.holes,
+            min(horizons, default=None),
+            self.deleted,
+            self.error or other.error,
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the members of `inspect --format json` for a segment, and further ones."""
+        return {
+            **self.summary._asdict(),
+            "first": self.first,
+            "segments": self.segments,
+            "holes": self.holes,
+            "tombstones": None,  # `tombstones` counts them by reading records
+            "delete_horizon_ms": self.delete_horizon_ms,
+            "deleted": self.deleted,
+            "error": self.error,
+        }
+
+
+class SegmentMaps:
+    """The segment maps of a broker's partitions.
+
+    Notes
+    -----
+    Thread-safe. About 0.5 µs for each batch of segments that were not read yet.
+    """
+
+    def __init__(self, broker: Cleaned) -> None:
+        self._broker = broker
+        self._sums: WeakKeyDictionary[LogSegment, tuple[int, int, BatchTotals]] = (
+            WeakKeyDictionary()
+        )
+
+    def items(
+        self, topic_partition: TopicPartition, first: int = 0, count: int | None = None
+    ) -> tuple[int, list[SegmentMapItem]]:
+        """Return the number of segments, and some of them, in order of their bases.
+
+        Raises
+        ------
+        UnknownTopicOrPartitionError, KafkaStorageError
+        CorruptionError, UnsupportedFormatError
+            The partition cannot be opened. Damage inside a segment is in its item.
+        """
+        view = PartitionView(self._broker, topic_partition)
+        try:
+            return view.look(lambda log: self._items(view, log, first, count, collects=False))
+        except (CorruptionError, UnsupportedFormatError):  # the damage cannot be skipped
+            return self._items(view, view.log, first, count, collects=True)
+
+    def buckets(
+        self, topic_partition: TopicPartition, buckets: int, first: int, count: int | None
+    ) -> tuple[int, list[SegmentMapItem]]:
+        """Return `items`, with neighbours of one section combined into about so many."""
+        total, items = self.items(topic_partition, first, count)
+        each = -(-len(items) // max(1, buckets))
+        return total, list(_joined(items, each))
+
+    def _items(
+        self, view: PartitionView, log: Log, first: int, count: int | None, *, collects: bool
+    ) -> tuple[int, list[SegmentMapItem]]:
+        state = self._broker.cleaner.chooser.state_of(log)
+        found: list[LogSegment | tuple[int, int]] = [
+            *log.segments.view,
+            *deleted_files(view.files, log.directory),
+        ]
+        found.sort(key=_base_offset)
+        end = None if count is None else first + count
+        items = []
+        for place, each in enumerate(found[first:end], first):
+            if isinstance(each, tuple):
+                items.append(_deleted(place, *each))
+                continue
+            sums, error = BatchTotals(), None
+            try:
+                sums = self.sums(log, each)
+            except (CorruptionError, UnsupportedFormatError) as damage:
+                if not collects:
+                    raise
+                error = str(damage)
+            summary = SegmentSummary.of(each, sums, section_of(log, each, state))
+            following = log.segments.higher(each.base_offset)
+            next_offset = log.log_end_offset if following is None else following.base_offset
+            items.append(SegmentMapItem.of(place, summary, next_offset, sums, error))
+        return len(found), items
+
+    def sums(self, log: Log, segment: LogSegment) -> BatchTotals:
+        """Return the totals of a segment's batch headers; reads only new batches.
+
+        Raises
+        ------
+        CorruptionError, UnsupportedFormatError
+        """
+        size, generation = segment.size_bytes, log.generation
+        known = self._sums.get(segment)
+        if known is not None and known[0] != generation:  # truncated, and maybe grown again
+            known = None
+        if known is not None and known[1] == size:
+            return known[2]
+        start = None if known is None else known[2]
+        sums = batch_totals(segment.file, segment.log_path, size, start=start)
+        self._sums[segment] = generation, size, sums
+        return sums
+
+
+def _base_offset(each: LogSegment | tuple[int, int]) -> int:
+    return each[0] if isinstance(each, tuple) else each.base_offset
+
+
+def deleted_files(fs: FileSystem, directory: str) -> list[tuple[int, int]]:
+    """Return base offset and bytes of the `.log` files of a folder that wait for their removal."""
+    return log_files(fs, directory, DELETED_SUFFIX)
+
+
+def log_files(fs: FileSystem, directory: str, state: str = "") -> list[tuple[int, int]]:
+    """Return base offset and bytes of the `.log` files of a folder with a suffix.
+
+    Without a suffix, of the live files. Skips files that vanish meanwhile. Empty if the folder
+    cannot be read.
+    """
+    found = []
+    try:
+        for name in fs.list_dir(directory):
+            if not name.endswith(state or LOG_SUFFIX):
+                continue
+            parts = parse_segment_file(name)
+            if parts is not None and parts.kind == LOG_SUFFIX and parts.state == state:
+                try:
+                    found.append((parts.base_offset, fs.stat(f"{directory}/{name}").size))
+                except FileNotFoundError:
+                    continue
+    except OSError:
+        return found
+    return found
+
+
+def _deleted(place: int, base_offset: int, size_bytes: int) -> SegmentMapItem:
+    summary = SegmentSummary(base_offset, base_offset - 1, size_bytes, 0, 0, NO_TIMESTAMP, DELETED)
+    return SegmentMapItem(place, 1, summary, 0, None, True)
+
+
+def _joined(items: Sequence[SegmentMapItem], each: int) -> Iterator[SegmentMapItem]:
+    joined: SegmentMapItem | None = None
+    for item in items:
+        if (
+            joined is not None
+            and joined.segments < each
+            and joined.summary.section == item.summary.section
+        ):
+            joined = joined.joined(item)
+            continue
+        if joined is not None:
+            yield joined
+        joined = item
+    if joined is not None:
+        yield joined

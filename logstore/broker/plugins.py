@@ -1,0 +1,75 @@
+"""Servers for a broker that live in higher layers, found by entry point instead of imported."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol, Self
+
+from logstore.errors import InvalidConfigurationError
+
+ENTRY_POINTS = "logstore.doors"
+
+
+class Closable(Protocol):
+    """A server that is closed together with its broker."""
+
+    def close(self) -> None:
+        """Stop serving."""
+
+
+class Page(Protocol):
+    """The page of a broker, as `Broker.ui` returns it.
+
+    Attributes
+    ----------
+    url : str
+        The address to open, including the token.
+    token : str
+        The secret part of the address, which authorizes its holder.
+    address : tuple of str and int
+        Host and port of the server.
+    """
+
+    @property
+    def url(self) -> str:
+        """The address to open, including the token."""
+
+    @property
+    def token(self) -> str:
+        """The secret part of the address."""
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """Host and port of the server."""
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether the server was closed."""
+
+    def close(self) -> None:
+        """Stop serving."""
+
+    def __enter__(self) -> Self:
+        """Return the page."""
+
+    def __exit__(self, *_: object) -> None:
+        """Close the page."""
+
+
+def find_plugin(name: str) -> Callable[..., Any]:
+    """Return the function that opens the server of an entry point.
+
+    Raises
+    ------
+    InvalidConfigurationError
+        No installed package has the entry point.
+    """
+    from importlib.metadata import entry_points
+
+    for point in entry_points(group=ENTRY_POINTS, name=name):
+        opener: Callable[..., Any] = point.load()
+        return opener
+    raise InvalidConfigurationError(
+        f"no installed package has the entry point '{name}' of {ENTRY_POINTS}:"
+        " reinstall kafka-logstore"
+    )

@@ -1,1 +1,0 @@
-"""Tables of all messages, written by `make messages`."""
