@@ -53,7 +53,7 @@ EPOCH_ERRORS = (OutOfOrderSequenceNumberError, InvalidProducerEpochError)
 
 
 class SessionState(enum.Enum):
-    """State of a producer. Without a transactional id, only the first two states occur."""
+    """State of a producer. Without a transactional id, it remains UNINITIALIZED."""
 
     UNINITIALIZED = "not initialized"
     READY = "outside a transaction"

@@ -77,7 +77,7 @@ class PartitionLogs:
         Returns a partition's log; in a cluster, the leader's.
     await_marker : callable, optional
         Waits until the marker at an offset of a log is replicated, and raises an error if it may
-        be lost. By default, there is no replication.
+        be lost. By default, logs are not replicated.
     """
 
     def __init__(
