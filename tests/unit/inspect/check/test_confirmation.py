@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from logstore import VirtualClock
-from logstore.inspect.check import ERROR, INFO, WARNING, CheckCounts, CheckFinding, confirmed
-from logstore.inspect.check.again import LOOKS_MAX
-from logstore.inspect.check.findings import finding, limited
+from logstore.inspect.check import ERROR, INFO, WARNING, CheckCounts, CheckFinding, confirm_findings
+from logstore.inspect.check.confirmation import MAX_PASSES
+from logstore.inspect.check.findings import finding, limit_findings
 
 
 def damage(path: str, found: int) -> CheckFinding:
@@ -28,9 +28,9 @@ def run(
         nonlocal done
         done += 1
         counts.batches += done
-        return limited(iter(looks[min(done, len(looks)) - 1]), counts.findings)
+        return limit_findings(iter(looks[min(done, len(looks)) - 1]), counts.findings)
 
-    told = list(confirmed(look, counts, lambda: is_written, VirtualClock()))
+    told = list(confirm_findings(look, counts, lambda: is_written, VirtualClock()))
     return told, counts, done
 
 
@@ -54,7 +54,7 @@ def test_what_two_looks_find_is_told():
 
 def test_a_process_that_never_rests_is_not_called_damage():
     told, counts, looks = run([[STAYS, damage("a.log", number)] for number in range(9)])
-    assert (told, looks) == ([STAYS], LOOKS_MAX)
+    assert (told, looks) == ([STAYS], MAX_PASSES)
     assert counts.findings == {(ERROR, "crc"): 1}
 
 
