@@ -1,7 +1,7 @@
-"""Assumptions: what a directory does not say and an answer about it takes for granted.
+"""Assumptions about facts that a directory does not contain.
 
-Each is one sentence that names what is missing, what is assumed in its place, and what says
-otherwise: an option of the command line, or the file to be copied along.
+Each is a sentence that names the missing fact, the assumption, and how to override it: an option
+of the command line, or a file to copy along.
 """
 
 from __future__ import annotations
@@ -24,25 +24,25 @@ if TYPE_CHECKING:
 def assumptions(
     manager: LogManager, topic_partition: TopicPartition, *, cleaning: bool = False
 ) -> tuple[str, ...]:
-    """Return what is assumed of a partition that is open.
+    """Return the assumptions about an open partition.
 
     Parameters
     ----------
     cleaning : bool
-        The answer is about cleaning, so that the cleaner checkpoint counts.
+        Whether the answer depends on the cleaner checkpoint.
     """
     return tuple(_assumed(manager, topic_partition, cleaning=cleaning))
 
 
 def assumed_clock(now_text: str) -> str:
-    """Return the assumption of whoever was not told a time."""
+    """Return the assumption made if no time was given."""
     return f"the time is this machine's, {now_text}; --now TIME says otherwise"
 
 
 def _assumed(manager: LogManager, tp: TopicPartition, *, cleaning: bool) -> Iterator[str]:
     topic = manager.catalog.topic(tp.topic)
     if not topic.adopted:
-        return  # this engine stored its topics, and writes the rest when it has something to say
+        return  # created by this engine, which writes the other files only when needed
     policy = ",".join(manager.catalog.config(tp.topic).cleanup_policy) or "empty"
     laid = manager.catalog.temporary_overrides(tp.topic)
     if "cleanup.policy" not in laid:

@@ -76,8 +76,8 @@ def copy_partitions(
     CorruptRecordError
         A `.log` file exceeds the largest segment size, as a sparse file may; nothing was copied.
     KafkaStorageError
-        A file could not be read or written, or a partition changed meanwhile. The copy was removed
-        again (`unfinished`).
+        A file could not be read or written, or a partition changed during the copy. The copy was
+        removed (`unfinished`).
 
     Notes
     -----
@@ -234,7 +234,7 @@ class _Copy:
                 done += self._bytes_done
                 self._progress(CopyProgress(topic_partition, done, self._bytes_total))
 
-        # A file that is truncated meanwhile is found by the second listing of the folder.
+        # The second listing of the folder detects a file truncated during the copy.
         copy_file(self._source.runtime.fs, source, stat, self._fs, target, progress=tell)
         self._bytes_done += stat.size
 

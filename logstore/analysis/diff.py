@@ -1,7 +1,7 @@
-"""Differences between two copies of a partition: what became of each record between them.
+"""Differences between two copies of a partition: the fate of each record.
 
-Told from the two copies alone, by the rules and without the cleaner: an independent judge of what
-it did. Memory: the hash and the order of each key, about 200 bytes.
+Derived from the copies and the rules alone, without the cleaner's code, to verify the cleaner
+independently. Memory: the hash and order of each key, about 200 bytes.
 """
 
 from __future__ import annotations
@@ -32,31 +32,31 @@ EXPLAINED = (
 """Fates that cleaning, retention and appends explain."""
 
 UNEXPLAINED = ("lost", "changed", "foreign")
-"""Fates that nothing explains.
+"""Unexplained fates.
 
-`lost`: gone though it wins its key, or though it is not committed yet. `changed`: another content
-at its offset. `foreign`: in the second copy, below the end of the first, which does not have it.
+`lost`: missing although it survives its key, or is not committed yet. `changed`: another content
+at its offset. `foreign`: only in the second copy, but below the end of the first.
 """
 
 DIFFERENCES = (*EXPLAINED, *UNEXPLAINED)
 
 DiffProgress = Callable[[str, int, int], None]
-"""Told of the task, and of bytes done and all."""
+"""Called with the task, the bytes done and the bytes in total."""
 
 
 class Place(NamedTuple):
-    """A record and the batch that it lies in."""
+    """A record and its batch."""
 
     stored: StoredBatch
     record: Record
 
 
 class _CommitStates:
-    """The commit state of the first copy's data, as of the second copy.
+    """Commit states of the first copy's data at the time of the second copy.
 
-    A transaction that is open in the first copy may have ended when the second was made. Then its
-    marker in the second copy says how: the transaction indexes do not, once a cleaning has removed
-    all data of an aborted one.
+    A transaction that is open in the first copy may have ended before the second. Its marker in
+    the second copy decides: an aborted transaction is not in the transaction indexes any more once
+    cleaning has removed all its data.
     """
 
     def __init__(self, before: PartitionView, after: PartitionView) -> None:
@@ -104,19 +104,19 @@ class PartitionDiff:
     Parameters
     ----------
     before, after : PartitionView
-        The copies; the strategy is that of the first one's topic.
+        The copies; the topic of the first copy defines the strategy.
     cleaned_until : int, optional
-        Up to where the second copy is clean: no record from there on supersedes any. By default
-        what its cleaner checkpoint says, else the end of its log.
+        End of the clean section of the second copy: records from there on supersede none. By
+        default the offset in its cleaner checkpoint, or the end of its log.
     progress : callable, optional
-        Told before each batch of the first copy.
+        Called before each batch of the first copy.
 
     Attributes
     ----------
     counts : Counter of str
-        Records by fate, of what was yielded so far.
+        Records by fate, of those yielded so far.
     assumed : tuple of str
-        What was taken for granted.
+        Assumptions about missing files.
     """
 
     def __init__(
@@ -146,7 +146,7 @@ class PartitionDiff:
 
     @property
     def is_explained(self) -> bool:
-        """Whether cleaning, retention and appends explain all that was yielded so far."""
+        """Whether cleaning, retention and appends explain all fates yielded so far."""
         return not any(self.counts[fate] for fate in UNEXPLAINED)
 
     def __iter__(self) -> Iterator[RecordFate]:
@@ -160,7 +160,7 @@ class PartitionDiff:
             yield found
 
     def _winners(self, states: _CommitStates) -> dict[bytes, Order]:
-        """Return the highest order of each key below the end of what was cleaned."""
+        """Return the highest order of each key below the end of the clean section."""
         winners: dict[bytes, Order] = {}
         for record in self._committed(states):
             if record.offset >= self._cleaned_until:
@@ -174,7 +174,7 @@ class PartitionDiff:
         return winners
 
     def _committed(self, states: _CommitStates) -> Iterator[Record]:
-        """Yield the committed records of the first copy, and what was appended to the second."""
+        """Yield the committed records of the first copy, then those appended in the second."""
         for stored, record in self._places(self._before, "reading keys"):
             header = stored.batch.header
             if not header.is_control and states.of_before(header) == COMMITTED:
@@ -222,7 +222,7 @@ class PartitionDiff:
         return self._places(self._after, "")
 
     def _places(self, view: PartitionView, task: str) -> Iterator[Place]:
-        """Yield all records of a copy, those below its log start too."""
+        """Yield all records of a copy, including those below its log start."""
         log = view.log
         done, position = 0, -1
         for stored, record in view.records(log.segments.first.base_offset):

@@ -1,8 +1,8 @@
-"""Erasure: every place that holds bytes of a key, and when each can vanish.
+"""Erasure: all locations of a key's bytes, and when each can be removed.
 
-The files are read as they are, those that no log counts any more too. When a record can be removed
-is not computed from the rules but rehearsed by the engine itself (`rehearsal`): at the earliest if
-other appends make passes due, at the latest without further appends.
+The files are read as they are, including files that no longer belong to a log. Removal times are
+not computed from the rules; the engine itself rehearses them (`rehearsal`): the earliest if other
+appends make passes due, the latest without further appends.
 """
 
 from __future__ import annotations
@@ -85,30 +85,30 @@ STATES = (
     DELETED_PARTITION,
     FOREIGN,
 )
-"""Where bytes of a key can be; the reason `location.STATE` explains each."""
+"""States of a key's locations; the reason `location.STATE` explains each."""
 
 _IN_THE_LOG = (LIVE, TOMBSTONE, SUPERSEDED, ABORTED, OPEN_TRANSACTION, UNSTABLE, BELOW_LOG_START)
 _STATES_BY_SUFFIX = {DELETED_SUFFIX: DELETED, SWAP_SUFFIX: SWAP, CLEANED_SUFFIX: CLEANED}
 _BLOCK = 1 << 20
 
 ErasureProgress = Callable[[str, int, int], None]
-"""Told of a task, and of bytes done and all."""
+"""Called with a task, the bytes done and the bytes in total."""
 
 
 class Erasable(HasLogs, Protocol):
-    """A broker, as far as erasure is concerned."""
+    """The parts of a broker that erasure needs."""
 
     @property
     def broker_config(self) -> BrokerConfig:
-        """Its settings."""
+        """The broker's settings."""
 
     @property
     def clock(self) -> Clock:
-        """Its clock."""
+        """The broker's clock."""
 
 
 def rule_json(reasons: Sequence[Reason]) -> dict[str, Any]:
-    """Return the reasons of a place as JSON: all of them, and the rule by itself."""
+    """Return the reasons of a location as JSON: all of them, and the rule by itself."""
     rule = reasons[1]
     return {
         "rule": text_of(reasons),
@@ -119,26 +119,26 @@ def rule_json(reasons: Sequence[Reason]) -> dict[str, Any]:
 
 
 class ErasurePlace(NamedTuple):
-    """A place that holds bytes of a key.
+    """A location of a key's bytes.
 
     Attributes
     ----------
     position : int
-        Of the batch; of the bytes themselves if they are not in a valid batch.
+        Position of the batch, or of the bytes themselves outside a valid batch.
     offset : int or None
-        Of the record; None if it is not in a valid batch.
+        Offset of the record; None outside a valid batch.
     state : str
         One of `STATES`.
     earliest_ms : int or None
-        First Unix ms at which it can be gone: whatever is appended for other keys, a broker under
-        the present configuration keeps it until then. None if it is never removed unless something
-        happens first, which `reasons` name.
+        Earliest removal, Unix ms: whatever is appended for other keys, a broker with the current
+        configuration keeps the bytes until then. None if they are only removed after an event
+        that `reasons` name.
     latest_ms : int or None
-        Unix ms by which it is gone if a broker runs from now on without further appends,
-        its checks coming as late as their intervals allow, and files going
-        `file.delete.delay.ms` after they are renamed. None if nothing removes it by itself.
+        Latest removal, Unix ms, if a broker runs from now on without further appends, checks as
+        late as its intervals allow, and deletes files `file.delete.delay.ms` after renaming them.
+        None if nothing removes the bytes without an event.
     reasons : tuple of Reason
-        The meaning of the state, then the rule that removes the bytes, then its conditions.
+        Explanation of the state, then the rule that removes the bytes, then its conditions.
     """
 
     path: str
@@ -163,7 +163,7 @@ class ErasurePlace(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ErasureReport:
-    """The answer of `erasure`, as of `now_ms`; `gone` if no place is left."""
+    """The result of `erasure` at `now_ms`; `gone` if no location is left."""
 
     topic: str
     key: bytes
@@ -175,7 +175,7 @@ class ErasureReport:
 
     @property
     def gone(self) -> bool:
-        """Whether the bytes of the key lie nowhere any more."""
+        """Whether no bytes of the key are left."""
         return not self.places
 
     def to_json(self) -> dict[str, Any]:
@@ -212,15 +212,15 @@ class Found(NamedTuple):
 def scan_file(file: File, path: str, base_offset: int, key: bytes, limit: int) -> Iterator[Found]:
     """Yield the positions of a key in a `.log`, in valid batches and in the bytes between them.
 
-    Outside valid batches the key counts as found if its bytes follow its length as
-    they do in a record, or may do so inside of a batch that is compressed and damaged.
+    Outside valid batches the key is found where its bytes follow its length, as in a record. A
+    compressed and damaged batch may contain any key.
     """
     size = file.size()
     position = 0
     while position < size:
         found = _valid_batch(file, path, position, size)
         if found is None and size > INT32_MAX:
-            # No segment is that large, and a sparse file would take hours to search.
+            # Segments cannot be this large; searching a sparse file would take hours.
             yield Found(path, position, None, None, UNREADABLE)
             return
         if found is None:
@@ -235,7 +235,7 @@ def scan_file(file: File, path: str, base_offset: int, key: bytes, limit: int) -
 
 
 def _valid_batch(file: File, path: str, position: int, size: int) -> RecordBatch | None:
-    """Return the batch at a position, None if there is none whose CRC is right."""
+    """Return the batch at a position; None without a valid CRC."""
     head = file.read(position, layout.HEADER_SIZE)
     if len(head) < layout.HEADER_SIZE:
         return None
@@ -277,7 +277,7 @@ def _raw(file: File, path: str, position: int, end: int, key: bytes, state: str)
             return
         start = at - len(before)
         for found in _raw_bytes(before + data, path, start, at + len(data), key, state):
-            # A key that ends before this block was found in the one before.
+            # A key that ends before this block was found in the previous one.
             if found.state == UNREADABLE or found.position + len(key) > at:
                 yield found
         at += len(data)
@@ -285,7 +285,7 @@ def _raw(file: File, path: str, position: int, end: int, key: bytes, state: str)
 
 
 def _patterns(key: bytes) -> tuple[bytes, ...]:
-    """Return a key as records of magic 2, and messages of magic 0 and 1, have it."""
+    """Return a key as encoded in records of magic 2 and in messages of magic 0 and 1."""
     return (encode_varint(len(key)) + key, len(key).to_bytes(4, "big") + key)
 
 
@@ -338,7 +338,7 @@ def _log_files(fs: FileSystem, folder: str) -> Iterator[tuple[str, int, str]]:
             yield f"{folder}/{name}", parts.base_offset, parts.state
 
 
-# -- places and their moments ------------------------------------------------------------------
+# -- locations and removal times ---------------------------------------------------------------
 
 
 def erasure(
@@ -349,7 +349,7 @@ def erasure(
     *,
     progress: ErasureProgress | None = None,
 ) -> ErasureReport:
-    """Find every place of a key in the partitions of a topic; see `Broker.erasure`."""
+    """Find all locations of a key in the partitions of a topic; see `Broker.erasure`."""
     fs = broker.manager.runtime.fs
     base = fs.base if isinstance(fs, OverlayFileSystem) else fs
     now_ms = broker.clock.now_ms()
@@ -394,7 +394,7 @@ class _Transactions:
     def ends(self, tp: TopicPartition) -> tuple[TransactionEnd, ...]:
         """Return how and when the open transactions of a partition end by themselves.
 
-        Those that no coordinator knows are left out: they stay open.
+        Transactions unknown to the coordinator are left out: they stay open.
         """
         producers = self._broker.manager.log(tp).producer_state
         if producers.first_undecided_offset() is None:
@@ -421,7 +421,7 @@ def _end_of(metadata: TransactionMetadata) -> TransactionEnd:
 
 
 class _Moments(NamedTuple):
-    """When the bytes of a place can be removed, and why then."""
+    """Earliest and latest removal of a location's bytes, and the reasons."""
 
     earliest_ms: int | None
     latest_ms: int | None
@@ -429,7 +429,7 @@ class _Moments(NamedTuple):
 
 
 class _Partition:
-    """The places of one partition."""
+    """The locations in one partition."""
 
     def __init__(
         self,
@@ -449,10 +449,10 @@ class _Partition:
         self._key = key
         self._log: Log = broker.manager.log(topic_partition)
         self._now_ms = now_ms
-        self._sizes: dict[str, int] | None = None  # of the segments that a start leaves
+        self._sizes: dict[str, int] | None = None  # segment sizes after a broker's start
 
     def places(self, found: list[tuple[_Folder, Found]]) -> Iterator[ErasurePlace]:
-        """Yield the places with their states and moments, in the order of the files."""
+        """Yield the locations with their states and removal times, in file order."""
         states = self._states([each for folder, each in found if not folder.state])
         offsets = sorted(
             {
@@ -513,7 +513,7 @@ class _Partition:
         )
 
     def _moments(self, offsets: list[int]) -> dict[int, tuple[Watch, Watch, Watch]]:
-        """Rehearse: hurried, left alone, and left alone with all that is late."""
+        """Rehearse with helpful appends, without appends, and without appends but late."""
         if not offsets:
             return {}
         run = partial(watch, self._rehearsal, self._key, offsets)
@@ -521,14 +521,14 @@ class _Partition:
         hurried = prompt = run(lambda rehearsal, wanted: rehearsal.hurried(self._key, wanted))
         config = self._log.config
         if config.compact and config.delete:
-            # A cleaning joins segments, and so may put off what retention would remove.
+            # Cleaning merges segments, which can delay their retention.
             prompt = run(lambda rehearsal, _: rehearsal.left_alone(late=False))
         return dict.fromkeys(offsets, (hurried, prompt, late))
 
     def _removal(
         self, found: Found, state: str, moments: Mapping[int, tuple[Watch, Watch, Watch]]
     ) -> _Moments:
-        """Return when the bytes of a place can be removed, and by which rule."""
+        """Return when the bytes of a location can be removed, and by which rule."""
         now_ms, delay_ms = self._now_ms, self._log.config.file_delete_delay_ms
         if found.offset is not None and (state in _IN_THE_LOG or state == SWAP):
             return self._record_removal(found.offset, state, moments[found.offset])
@@ -586,7 +586,7 @@ class _Partition:
         return _Moments(earliest_ms, latest_ms, tuple(reasons))
 
     def _has_hanging_transaction(self) -> bool:
-        """Return whether a transaction is open that nothing ends by itself."""
+        """Return whether an open transaction will not end by itself."""
         known = {end.producer_id for end in self._ends}
         return any(
             entry.current_txn_first_offset is not None and entry.producer_id not in known
@@ -594,12 +594,12 @@ class _Partition:
         )
 
     def _is_kept_as_last(self, offset: int) -> bool:
-        """Return whether a cleaning retains a record only because the log ends with it."""
+        """Return whether cleaning retains a record only as the last one of the log."""
         log = self._log
         return Strategy.of(log.config).has_versions and offset == log.log_end_offset - 1
 
     def _missing(self, state: str) -> Reason:
-        """Return the condition without which a record cannot be removed at all."""
+        """Return the missing condition that keeps a record forever."""
         config = self._log.config
         if not config.compact and not config.delete:
             return Reason.of("erasure.empty_policy")
@@ -620,7 +620,7 @@ class _Partition:
         return holder is not None or not self._broker.manager.read_only
 
     def _removal_ms(self, path: str, default_ms: int) -> int:
-        """Return when a file that was renamed goes, as far as this process knows."""
+        """Return when a renamed file is deleted, as far as this process knows."""
         if self._broker.manager.read_only:
             return default_ms
         due_ms = self._log.deletion_due_ms(path)
@@ -629,7 +629,7 @@ class _Partition:
         return self._now_ms + max(0, due_ms - self._broker.clock.monotonic_ns() // 1_000_000)
 
     def _is_cut(self, found: Found) -> bool:
-        """Return whether a broker's start cuts off bytes that are not a valid batch."""
+        """Return whether a broker's start truncates bytes that are not a valid batch."""
         if self._sizes is None:
             self._sizes = {}
             with suppress(LogStoreError), closing(self._rehearsal()) as rehearsal:

@@ -38,23 +38,23 @@ _UNREAD = "every batch is assumed to be sound: its records were not read; withou
 
 
 class Cleaned(HasLogs, Protocol):
-    """A broker, as far as cleaning is concerned."""
+    """The parts of a broker that cleaning needs."""
 
     @property
     def broker_config(self) -> BrokerConfig:
-        """Its settings."""
+        """The broker's settings."""
 
     @property
     def cleaner(self) -> LogCleanerManager:
-        """Its cleaner."""
+        """The broker's cleaner."""
 
     @property
     def clock(self) -> Clock:
-        """Its clock."""
+        """The broker's clock."""
 
     @property
     def read_only(self) -> bool:
-        """Whether it changes nothing."""
+        """Whether the broker is read-only."""
 
 
 class Look(NamedTuple):
@@ -80,7 +80,7 @@ def explain(
     """Explain the gates between partitions and their cleaning; see `Broker`."""
     found = []
     for tp in partitions:
-        with suppress(UnknownTopicOrPartitionError):  # deleted meanwhile
+        with suppress(UnknownTopicOrPartitionError):  # deleted in the meantime
             found.append(explain_partition(broker, tp, quick=quick, key=key))
     return ExplainReport(tuple(found))
 
@@ -105,7 +105,7 @@ def explain_partition(
         assumed = (*assumed, _UNREAD)
     elif log.config.compact:
         look = look_at(broker, topic_partition, decision)
-        log = broker.manager.log(topic_partition)  # another one, if damage was met
+        log = broker.manager.log(topic_partition)  # reopened if damage was met
         if look.obstacle is not None:
             decision = decision.stopped_by(Gate.closed_by("uncleanable", look.obstacle))
         elif decision.will_clean:
@@ -137,7 +137,7 @@ def explanation(
     assumed: Sequence[str],
     kafka_exact: bool,
 ) -> PartitionExplanation:
-    """Explain a decision that foresaw, with the facts from its records."""
+    """Explain a decision made with foresight, using facts from reading the records."""
     active = ActiveSegment.of(log, kafka_exact=kafka_exact)
     tombstones = None
     tombstone_reasons: tuple[Reason, ...] = ()
@@ -193,17 +193,18 @@ def _stops(broker: Cleaned, log: Log, decision: CleaningDecision, path: str | No
 def rehearse(
     cleaner: LogCleanerManager, log: Log, decision: CleaningDecision, *, whenever: bool = False
 ) -> tuple[CleaningDecision, CleanerStats | None, int]:
-    """Run a cleaning as a dry run does; what stops it closes its gate.
+    """Run a cleaning as a dry run; an obstacle closes its gate in the decision.
 
     Parameters
     ----------
     whenever : bool
-        That which comes once it is due, as if it was now: forced, with the active segment rolled.
+        Run the next cleaning even if it is not due: forced, with the active segment rolled.
 
     Returns
     -------
     CleaningDecision, CleanerStats or None, int
-        With the number of passes; an upper bound without the numbers of the first.
+        The decision, the statistics of the first pass and the number of passes, which is an upper
+        bound without statistics.
     """
     passes_needed = cleaner.passes_bound(log, decision.state)
     try:

@@ -116,7 +116,7 @@ class PartitionFates:
     -----
     Iterating raises `CorruptRecordError`, `UnsupportedFormatError` and `SegmentOverflowError` if a
     cleaning would find the partition uncleanable, and `KafkaStorageError` if the disk fails. The
-    log must not be truncated meanwhile. Memory: the map and the I/O buffers.
+    log must not be truncated during an iteration. Memory: the map and the I/O buffers.
     """
 
     def __init__(

@@ -26,9 +26,9 @@ class KeyRecord(NamedTuple):
     Attributes
     ----------
     section : str
-        Of its segment: `clean`, `dirty`, `uncleanable`, `active`.
+        Section of its segment: `clean`, `dirty`, `uncleanable`, `active`.
     delete_horizon_ms : int or None
-        Of its batch.
+        Delete horizon of its batch.
     """
 
     offset: int

@@ -1,4 +1,4 @@
-"""Places: which data directories, and which folder in them, a path stands for."""
+"""Resolution of paths to data directories or partition folders."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ _ILLEGAL = re.compile(r"[^a-zA-Z0-9._-]")
 
 
 class Place(NamedTuple):
-    """A place that can be opened to be read.
+    """Data directories to open for reading, or one folder in them.
 
     Attributes
     ----------
     directories : tuple of str
         The data directories.
     shown : ShownFolder or None
-        The only folder in them that is meant, whatever its name.
+        The only folder to show, whatever its name; None for all.
     """
 
     directories: tuple[str, ...]
@@ -40,19 +40,20 @@ class Place(NamedTuple):
 
 
 def place_of(fs: FileSystem, path: str, called: str | None = None) -> Place:
-    """Return what an absolute path of a directory stands for.
+    """Resolve the absolute path of a directory.
 
-    A data directory, one that holds some, or a partition's folder under whatever name.
+    It may be a data directory, a directory of data directories, or a partition's folder under any
+    name.
 
     Parameters
     ----------
     called : str, optional
-        What messages call it.
+        Name of the path in messages.
 
     Raises
     ------
     InvalidConfigurationError
-        There is no such directory, nothing of that kind in it, or it is a cluster's.
+        The directory does not exist, holds no partitions, or is a cluster's.
     """
     called = path if called is None else called
     if not fs.is_dir(path):
@@ -79,10 +80,10 @@ def place_of(fs: FileSystem, path: str, called: str | None = None) -> Place:
 
 
 def partition_of_folder(name: str) -> TopicPartition:
-    """Return the partition that a folder holds, as far as its name tells.
+    """Return the partition in a folder, according to its name.
 
-    That of a copy may have been changed: `users-3.bak` is partition 3 of users, `orders.bak` the
-    only one of a topic of that name.
+    A copy may have another name: `users-3.bak` is partition 3 of users, `orders.bak` partition 0
+    of a topic of that name.
     """
     named = parse_log_dir(name)
     if named is not None and not named.state:
@@ -103,7 +104,7 @@ def _holds_partitions(fs: FileSystem, path: str) -> bool:
 
 
 def _is_data_directory(fs: FileSystem, path: str) -> bool:
-    """Tell whether a folder below the one that was named holds partitions, and says so itself."""
+    """Return whether a subdirectory is recognizable as a data directory with partitions."""
     try:
         return fs.exists(f"{path}/meta.properties") or any(
             parse_log_dir(child) is not None
@@ -111,7 +112,7 @@ def _is_data_directory(fs: FileSystem, path: str) -> bool:
             and _has_segments(fs, f"{path}/{child}")
             for child in fs.list_dir(path)
         )
-    except OSError:  # it is not ours to look into
+    except OSError:  # not readable
         return False
 
 

@@ -62,7 +62,7 @@ class Supposition(NamedTuple):
     ----------
     broker_config : BrokerConfig
     configs : mapping of str to LogConfig
-        Of the topics whose settings change.
+        Configurations of the topics whose settings change.
     changed : tuple of ConfigChange
         The keys whose value or origin changes.
     notes : tuple of str
@@ -175,7 +175,7 @@ class PartitionPreview:
     Attributes
     ----------
     size_bytes, segments : int
-        Of the partition now.
+        Current sizes of the partition.
     before, after : Outlook
         `before` has no statistics of a cleaning.
     unread : str or None

@@ -73,11 +73,11 @@ class TransactionEnd(NamedTuple):
     Attributes
     ----------
     producer_epoch : int
-        Of the marker.
+        Producer epoch of the marker.
     commit : bool
-        Whether the transaction is committed: only if that was decided already.
+        Whether the transaction is committed: only if already decided.
     due_ms : int
-        Unix ms; a check of the coordinator may come later.
+        Unix ms; the coordinator may check later.
     """
 
     producer_id: int
@@ -97,7 +97,7 @@ class Rehearsal:
     configs : mapping
         Override the topic's own settings.
     now_ms : int
-        When the copy is opened, as at the start of a broker.
+        Time at which the copy is opened, as at the start of a broker.
     ends : sequence of TransactionEnd
         Ends of the partition's open transactions that a coordinator knows; others stay open.
     progress : callable, optional

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from logstore.types import TopicPartition
 
 DELETED = "deleted"
-"""Section of files that wait for their removal; readers do not see them."""
+"""Section of files that await removal; readers do not see them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,14 +38,14 @@ class SegmentMapItem:
     first, segments : int
         Index of the first segment in the map, and number of segments.
     summary : SegmentSummary
-        As in `logstore inspect`, summed.
+        Sums of the values in `logstore inspect`.
     holes : int
         Offsets without a record, up to the next segment or the end of the last one.
     delete_horizon_ms : int or None
         First time at which its tombstones or markers may be removed; None before a cleaning has set
         any.
     deleted : bool
-        Whether its file waits for its removal.
+        Whether its file awaits removal.
     error : str or None
         The damage; then its batches are not counted.
     """
@@ -127,7 +127,7 @@ class SegmentMaps:
     def items(
         self, topic_partition: TopicPartition, first: int = 0, count: int | None = None
     ) -> tuple[int, list[SegmentMapItem]]:
-        """Return the number of segments, and some of them, in order of their bases.
+        """Return the number of segments, and some of them, by base offset.
 
         Raises
         ------
@@ -144,7 +144,7 @@ class SegmentMaps:
     def buckets(
         self, topic_partition: TopicPartition, buckets: int, first: int, count: int | None
     ) -> tuple[int, list[SegmentMapItem]]:
-        """Return `items`, with neighbours of one section combined into about so many."""
+        """Return `items`, with neighbours of one section combined into about `buckets` items."""
         total, items = self.items(topic_partition, first, count)
         each = -(-len(items) // max(1, buckets))
         return total, list(_joined(items, each))
@@ -201,15 +201,15 @@ def _base_offset(each: LogSegment | tuple[int, int]) -> int:
 
 
 def deleted_files(fs: FileSystem, directory: str) -> list[tuple[int, int]]:
-    """Return base offset and bytes of the `.log` files of a folder that wait for their removal."""
+    """Return base offset and size of a folder's `.log` files that await removal."""
     return log_files(fs, directory, DELETED_SUFFIX)
 
 
 def log_files(fs: FileSystem, directory: str, state: str = "") -> list[tuple[int, int]]:
-    """Return base offset and bytes of the `.log` files of a folder with a suffix.
+    """Return base offset and size of a folder's `.log` files with a suffix.
 
-    Without a suffix, of the live files. Skips files that vanish meanwhile. Empty if the folder
-    cannot be read.
+    Without a suffix, lists live files. Skips files that vanish in the meantime. Empty if the
+    folder cannot be read.
     """
     found = []
     try:

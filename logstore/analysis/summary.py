@@ -30,7 +30,7 @@ CORRUPT_BATCH = "corrupt_batch"
 
 
 class SegmentSummary(NamedTuple):
-    """One segment; `last_offset` of an empty one is its base minus 1."""
+    """One segment; the `last_offset` of an empty segment is its base offset minus 1."""
 
     base_offset: int
     last_offset: int

@@ -1,7 +1,7 @@
-"""Tombstones that win their keys: the only ones that wait for a delete horizon.
+"""Surviving tombstones: the only ones that need a delete horizon.
 
-A superseded tombstone is removed like any superseded record, and one that is not committed counts
-for nothing yet.
+A superseded tombstone is removed like any superseded record; a tombstone that is not committed
+does not count yet.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ if TYPE_CHECKING:
 
 
 def live_tombstones(view: PartitionView, config: LogConfig | None = None) -> list[Tombstone]:
-    """Return the committed tombstones that win their keys, in offset order.
+    """Return the committed tombstones that survive their keys, in offset order.
 
     Parameters
     ----------
     config : LogConfig, optional
-        Its compaction strategy decides which record wins; by default the log's own.
+        Configuration whose compaction strategy decides; by default the log's own.
 
     Notes
     -----
-    Reads all records. Memory: some 300 bytes a tombstone that wins; under a strategy with versions
-    also some 200 bytes a key.
+    Reads all records. Memory: about 300 bytes per surviving tombstone; under a strategy with
+    versions also about 200 bytes per key.
     """
     log = view.log
     strategy = Strategy.of(log.config if config is None else config)
