@@ -44,7 +44,7 @@ DiffProgress = Callable[[str, int, int], None]
 """Called with the task, the bytes done and the bytes in total."""
 
 
-class Place(NamedTuple):
+class BatchRecord(NamedTuple):
     """A record and its batch."""
 
     stored: StoredBatch
@@ -66,7 +66,7 @@ class _CommitStates:
         if before.log.producer_state.first_undecided_offset() is not None:
             self._ends = dict(_first_markers(after, before.log.log_end_offset))
 
-    def of_before(self, header: BatchHeader) -> str:
+    def state_before(self, header: BatchHeader) -> str:
         """Return the state of a batch of the first copy; `open_transaction` if unknown."""
         state = self._before.state_of(header)
         if state in (COMMITTED, ABORTED):
@@ -138,8 +138,8 @@ class PartitionDiff:
         if cleaned_until is None:
             cleaned_until = after.log.log_end_offset
             self.assumed = (
-                "the second copy has no cleaner checkpoint: all of it is assumed to be compared,"
-                f" up to {cleaned_until}; copying cleaner-offset-checkpoint along says otherwise",
+                "the second copy has no cleaner checkpoint: it is assumed to be cleaned up to its"
+                f" end {cleaned_until}; copy cleaner-offset-checkpoint along to avoid this",
             )
         self._cleaned_until = cleaned_until
         self.counts: Counter[str] = Counter()
@@ -154,10 +154,10 @@ class PartitionDiff:
         self.counts.clear()
         states = _CommitStates(self._before, self._after)
         winners = self._winners(states)
-        for place, other in _paired(self._places(self._before, "comparing"), self._after_places()):
-            found = self._fate(place, other, winners, states)
-            self.counts[found.fate] += 1
-            yield found
+        for entry, other in _pair(self._records(self._before, "comparing"), self._records_after()):
+            record_fate = self._fate(entry, other, winners, states)
+            self.counts[record_fate.fate] += 1
+            yield record_fate
 
     def _winners(self, states: _CommitStates) -> dict[bytes, Order]:
         """Return the highest order of each key below the end of the clean section."""
@@ -175,9 +175,9 @@ class PartitionDiff:
 
     def _committed(self, states: _CommitStates) -> Iterator[Record]:
         """Yield the committed records of the first copy, then those appended in the second."""
-        for stored, record in self._places(self._before, "reading keys"):
+        for stored, record in self._records(self._before, "reading keys"):
             header = stored.batch.header
-            if not header.is_control and states.of_before(header) == COMMITTED:
+            if not header.is_control and states.state_before(header) == COMMITTED:
                 yield record
         for stored, record in self._after.records(self._before.log.log_end_offset):
             if states.is_committed_after(stored.batch.header):
@@ -185,43 +185,43 @@ class PartitionDiff:
 
     def _fate(
         self,
-        place: Place | None,
-        other: Place | None,
+        entry: BatchRecord | None,
+        other: BatchRecord | None,
         winners: dict[bytes, Order],
         states: _CommitStates,
     ) -> RecordFate:
-        if place is None:
+        if entry is None:
             assert other is not None
             is_new = other.record.offset >= self._before.log.log_end_offset
-            return _told(other, "added" if is_new else "foreign")
-        record, header = place.record, place.stored.batch.header
+            return _build_fate(other, "added" if is_new else "foreign")
+        record, header = entry.record, entry.stored.batch.header
         if record.offset < max(self._before.log.log_start_offset, self._after.log.log_start_offset):
-            return _told(place, "below_log_start")
+            return _build_fate(entry, "below_log_start")
         if other is not None:
-            return _told(place, "retained" if other.record == record else "changed")
+            return _build_fate(entry, "retained" if other.record == record else "changed")
         if header.is_control:
-            return _told(place, "control_expired")
-        state = states.of_before(header)
+            return _build_fate(entry, "control_expired")
+        state = states.state_before(header)
         if state == ABORTED:
-            return _told(place, "aborted")
+            return _build_fate(entry, "aborted")
         if state != COMMITTED:
-            return _told(place, "lost")
+            return _build_fate(entry, "lost")
         if record.key is None:
-            return _told(place, "null_key")
+            return _build_fate(entry, "null_key")
         winner = winners.get(xxhash.xxh3_128_digest(record.key))
         if winner is None or record.offset >= self._cleaned_until:
-            return _told(place, "lost")
+            return _build_fate(entry, "lost")
         if winner > self._order(record):
-            return _told(place, "superseded", winner.offset)
-        return _told(place, "tombstone_expired" if record.value is None else "lost")
+            return _build_fate(entry, "superseded", winner.offset)
+        return _build_fate(entry, "tombstone_expired" if record.value is None else "lost")
 
     def _order(self, record: Record) -> Order:
         return self._strategy.order_of(record.offset, record.timestamp, record.headers)
 
-    def _after_places(self) -> Iterator[Place]:
-        return self._places(self._after, "")
+    def _records_after(self) -> Iterator[BatchRecord]:
+        return self._records(self._after, "")
 
-    def _places(self, view: PartitionView, task: str) -> Iterator[Place]:
+    def _records(self, view: PartitionView, task: str) -> Iterator[BatchRecord]:
         """Yield all records of a copy, including those below its log start."""
         log = view.log
         done, position = 0, -1
@@ -230,12 +230,12 @@ class PartitionDiff:
                 self._progress(task, done, log.size_bytes)
                 done += stored.size_bytes
                 position = stored.position
-            yield Place(stored, record)
+            yield BatchRecord(stored, record)
 
 
-def _paired(
-    before: Iterator[Place], after: Iterator[Place]
-) -> Iterator[tuple[Place | None, Place | None]]:
+def _pair(
+    before: Iterator[BatchRecord], after: Iterator[BatchRecord]
+) -> Iterator[tuple[BatchRecord | None, BatchRecord | None]]:
     """Join two streams of records by their offsets."""
     left, right = next(before, None), next(after, None)
     while left is not None or right is not None:
@@ -250,9 +250,9 @@ def _paired(
             left, right = next(before, None), next(after, None)
 
 
-def _told(place: Place, fate: str, superseded_by: int | None = None) -> RecordFate:
-    record = place.record
-    if not place.stored.batch.header.is_control:
+def _build_fate(entry: BatchRecord, fate: str, superseded_by: int | None = None) -> RecordFate:
+    record = entry.record
+    if not entry.stored.batch.header.is_control:
         return RecordFate(record.offset, record.key, fate, superseded_by, None)
     kind = "other"
     try:

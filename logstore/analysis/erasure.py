@@ -194,7 +194,7 @@ class ErasureReport:
 # -- the scan ----------------------------------------------------------------------------------
 
 
-class Found(NamedTuple):
+class Occurrence(NamedTuple):
     """Bytes of a key in a file."""
 
     path: str
@@ -209,7 +209,9 @@ class Found(NamedTuple):
         return None if self.record is None else self.record[0]
 
 
-def scan_file(file: File, path: str, base_offset: int, key: bytes, limit: int) -> Iterator[Found]:
+def scan_file(
+    file: File, path: str, base_offset: int, key: bytes, limit: int
+) -> Iterator[Occurrence]:
     """Yield the positions of a key in a `.log`, in valid batches and in the bytes between them.
 
     Outside valid batches the key is found where its bytes follow its length, as in a record. A
@@ -218,20 +220,20 @@ def scan_file(file: File, path: str, base_offset: int, key: bytes, limit: int) -
     size = file.size()
     position = 0
     while position < size:
-        found = _valid_batch(file, path, position, size)
-        if found is None and size > INT32_MAX:
+        batch = _valid_batch(file, path, position, size)
+        if batch is None and size > INT32_MAX:
             # Segments cannot be this large; searching a sparse file would take hours.
-            yield Found(path, position, None, None, UNREADABLE)
+            yield Occurrence(path, position, None, None, UNREADABLE)
             return
-        if found is None:
+        if batch is None:
             following = find_batch(file, position + 1, size, base_offset)
             end = size if following is None else following.position
             state = TORN_TAIL if following is None else DAMAGED
             yield from _raw(file, path, position, end, key, state)
             position = end
             continue
-        yield from _records(found, path, position, key, limit)
-        position += len(found.data)
+        yield from _records(batch, path, position, key, limit)
+        position += len(batch.data)
 
 
 def _valid_batch(file: File, path: str, position: int, size: int) -> RecordBatch | None:
@@ -252,7 +254,7 @@ def _valid_batch(file: File, path: str, position: int, size: int) -> RecordBatch
 
 def _records(
     batch: RecordBatch, path: str, position: int, key: bytes, limit: int
-) -> Iterator[Found]:
+) -> Iterator[Occurrence]:
     header = batch.header
     try:
         if header.is_control or key not in bytes(batch.section(limit)):
@@ -260,13 +262,15 @@ def _records(
         for record in batch.iter_records(limit):
             if record.key == key:
                 known = (record.offset, record.timestamp, record.value is None, record.headers)
-                yield Found(path, position, known, header, "")
+                yield Occurrence(path, position, known, header, "")
     except (CorruptionError, InvalidRecordError):
         end = position + len(batch.data)
         yield from _raw_bytes(batch.data, path, position, end, key, DAMAGED)
 
 
-def _raw(file: File, path: str, position: int, end: int, key: bytes, state: str) -> Iterator[Found]:
+def _raw(
+    file: File, path: str, position: int, end: int, key: bytes, state: str
+) -> Iterator[Occurrence]:
     """Yield the positions of a key in bytes that are not a valid batch."""
     at = position
     overlap = len(key) + 2 * layout.HEADER_SIZE
@@ -291,19 +295,19 @@ def _patterns(key: bytes) -> tuple[bytes, ...]:
 
 def _raw_bytes(
     data: bytes, path: str, start: int, end: int, key: bytes, state: str
-) -> Iterator[Found]:
-    found: dict[int, int] = {}
+) -> Iterator[Occurrence]:
+    occurrences: dict[int, int] = {}
     for pattern in _patterns(key) if key else ():  # an empty key would match everywhere
         at = data.find(pattern)
         while at >= 0:
-            found.setdefault(start + at + len(pattern) - len(key), at)
+            occurrences.setdefault(start + at + len(pattern) - len(key), at)
             at = data.find(pattern, at + 1)
-    for position in sorted(found):
-        yield Found(path, position, None, None, state)
-    if not found and len(data) > layout.HEADER_SIZE:
+    for position in sorted(occurrences):
+        yield Occurrence(path, position, None, None, state)
+    if not occurrences and len(data) > layout.HEADER_SIZE:
         header = BatchHeader.unpack_from(data)
         if header.magic <= layout.MAGIC and header.codec_id in tuple(Codec)[1:]:
-            yield Found(path, start, None, None, UNREADABLE)
+            yield Occurrence(path, start, None, None, UNREADABLE)
 
 
 class _Folder(NamedTuple):
@@ -353,12 +357,12 @@ def erasure(
     fs = broker.manager.runtime.fs
     base = fs.base if isinstance(fs, OverlayFileSystem) else fs
     now_ms = broker.clock.now_ms()
-    places: list[ErasurePlace] = []
+    locations: list[ErasurePlace] = []
     assumed: dict[str, None] = {}
     transactions = _Transactions(broker)
     files = size = 0
     for tp in broker.manager.catalog.partitions(topic, partition):
-        found: list[tuple[_Folder, Found]] = []
+        occurrences: list[tuple[_Folder, Occurrence]] = []
         for folder in _folders(broker, base, tp):
             for path, base_offset, suffix in _log_files(base, folder.path):
                 file = base.open(path)
@@ -371,17 +375,19 @@ def erasure(
                         state = each.state
                         if suffix and state != UNREADABLE:
                             state = _STATES_BY_SUFFIX.get(suffix, FOREIGN)
-                        found.append((folder, each._replace(state=state)))
+                        occurrences.append((folder, each._replace(state=state)))
                 finally:
                     file.close()
                 files += 1
                 size += total
         for text in assumptions(broker.manager, tp, cleaning=True):
             assumed[text] = None
-        if found:
+        if occurrences:
             ends = transactions.ends(tp)
-            places += _Partition(broker, base, tp, key, now_ms, ends, progress).places(found)
-    return ErasureReport(topic, key, tuple(places), files, size, tuple(assumed), now_ms)
+            locations += _Partition(broker, base, tp, key, now_ms, ends, progress).locations(
+                occurrences
+            )
+    return ErasureReport(topic, key, tuple(locations), files, size, tuple(assumed), now_ms)
 
 
 class _Transactions:
@@ -420,7 +426,7 @@ def _end_of(metadata: TransactionMetadata) -> TransactionEnd:
     )
 
 
-class _Moments(NamedTuple):
+class _RemovalTimes(NamedTuple):
     """Earliest and latest removal of a location's bytes, and the reasons."""
 
     earliest_ms: int | None
@@ -451,36 +457,36 @@ class _Partition:
         self._now_ms = now_ms
         self._sizes: dict[str, int] | None = None  # segment sizes after a broker's start
 
-    def places(self, found: list[tuple[_Folder, Found]]) -> Iterator[ErasurePlace]:
+    def locations(self, occurrences: list[tuple[_Folder, Occurrence]]) -> Iterator[ErasurePlace]:
         """Yield the locations with their states and removal times, in file order."""
-        states = self._states([each for folder, each in found if not folder.state])
+        states = self._states([each for folder, each in occurrences if not folder.state])
         offsets = sorted(
             {
                 each.offset
-                for folder, each in found
+                for folder, each in occurrences
                 if each.offset is not None and not folder.state and each.state in ("", SWAP)
             }
         )
-        moments = self._moments(offsets)
-        for folder, each in found:
+        watches = self._rehearse(offsets)
+        for folder, each in occurrences:
             state = each.state or states.get(each.offset, LIVE)
             if folder.state == DELETE_DIR_SUFFIX:
                 state = DELETED_PARTITION
             elif folder.state:
                 state = FOREIGN
-            earliest_ms, latest_ms, reasons = self._removal(each, state, moments)
+            earliest_ms, latest_ms, reasons = self._removal(each, state, watches)
             reasons = (Reason(f"location.{state}", {}), *reasons)
-            place = (each.path, each.position, each.offset, state, earliest_ms, latest_ms)
-            yield ErasurePlace(*place, reasons)
+            fields = (each.path, each.position, each.offset, state, earliest_ms, latest_ms)
+            yield ErasurePlace(*fields, reasons)
 
-    def _states(self, found: list[Found]) -> dict[int | None, str]:
+    def _states(self, occurrences: list[Occurrence]) -> dict[int | None, str]:
         """Return the states of the records in the log, by offset."""
         log = self._log
         committed = CommittedData(log)
         strategy = Strategy.of(log.config)
         states: dict[int | None, str] = {}
         orders: dict[int, Order] = {}
-        for each in found:
+        for each in occurrences:
             if each.state or each.record is None or each.header is None:
                 continue
             offset, timestamp, is_tombstone, headers = each.record
@@ -499,7 +505,7 @@ class _Partition:
             for offset, state in states.items()
         }
 
-    def _rehearsal(self) -> Rehearsal:
+    def _open_rehearsal(self) -> Rehearsal:
         manager = self._broker.manager
         return Rehearsal(
             self._fs,
@@ -512,50 +518,52 @@ class _Partition:
             progress=self._progress,
         )
 
-    def _moments(self, offsets: list[int]) -> dict[int, tuple[Watch, Watch, Watch]]:
+    def _rehearse(self, offsets: list[int]) -> dict[int, tuple[Watch, Watch, Watch]]:
         """Rehearse with helpful appends, without appends, and without appends but late."""
         if not offsets:
             return {}
-        run = partial(watch, self._rehearsal, self._key, offsets)
-        late = run(lambda rehearsal, _: rehearsal.left_alone(late=True))
-        hurried = prompt = run(lambda rehearsal, wanted: rehearsal.hurried(self._key, wanted))
+        run = partial(watch, self._open_rehearsal, self._key, offsets)
+        late = run(lambda rehearsal, _: rehearsal.run_without_appends(late=True))
+        hurried = prompt = run(
+            lambda rehearsal, wanted: rehearsal.run_with_appends(self._key, wanted)
+        )
         config = self._log.config
         if config.compact and config.delete:
             # Cleaning merges segments, which can delay their retention.
-            prompt = run(lambda rehearsal, _: rehearsal.left_alone(late=False))
+            prompt = run(lambda rehearsal, _: rehearsal.run_without_appends(late=False))
         return dict.fromkeys(offsets, (hurried, prompt, late))
 
     def _removal(
-        self, found: Found, state: str, moments: Mapping[int, tuple[Watch, Watch, Watch]]
-    ) -> _Moments:
+        self, occurrence: Occurrence, state: str, watches: Mapping[int, tuple[Watch, Watch, Watch]]
+    ) -> _RemovalTimes:
         """Return when the bytes of a location can be removed, and by which rule."""
         now_ms, delay_ms = self._now_ms, self._log.config.file_delete_delay_ms
-        if found.offset is not None and (state in _IN_THE_LOG or state == SWAP):
-            return self._record_removal(found.offset, state, moments[found.offset])
+        if occurrence.offset is not None and (state in _IN_THE_LOG or state == SWAP):
+            return self._record_removal(occurrence.offset, state, watches[occurrence.offset])
         if state == DELETED:
             latest_ms: int | None = now_ms
             if self._has_writer():
-                latest_ms = self._removal_ms(found.path, now_ms + delay_ms)
+                latest_ms = self._removal_ms(occurrence.path, now_ms + delay_ms)
             reason = Reason.of("erasure.file_delay", delay_ms=delay_ms)
-            return _Moments(now_ms, latest_ms, (reason,))
+            return _RemovalTimes(now_ms, latest_ms, (reason,))
         if state in (CLEANED, SWAP):
             latest_ms = None if self._has_writer() else now_ms
-            return _Moments(now_ms, latest_ms, (Reason.of("erasure.start"),))
+            return _RemovalTimes(now_ms, latest_ms, (Reason.of("erasure.start"),))
         if state == DELETED_PARTITION:
             reason = Reason.of("erasure.folder_delay", delay_ms=delay_ms)
-            return _Moments(now_ms, now_ms + delay_ms, (reason,))
-        if state in (TORN_TAIL, DAMAGED) and self._is_cut(found):
-            return _Moments(now_ms, now_ms, (Reason.of("erasure.cut"),))
-        return _Moments(None, None, (Reason.of("erasure.no_rule"),))
+            return _RemovalTimes(now_ms, now_ms + delay_ms, (reason,))
+        if state in (TORN_TAIL, DAMAGED) and self._is_truncated(occurrence):
+            return _RemovalTimes(now_ms, now_ms, (Reason.of("erasure.cut"),))
+        return _RemovalTimes(None, None, (Reason.of("erasure.no_rule"),))
 
     def _record_removal(
         self, offset: int, state: str, watches: tuple[Watch, Watch, Watch]
-    ) -> _Moments:
+    ) -> _RemovalTimes:
         config = self._log.config
         hurried, prompt, late = watches
         if hurried.failure is not None:
             reason = Reason.of("erasure.not_opened", message=str(hurried.failure))
-            return _Moments(None, None, (reason,))
+            return _RemovalTimes(None, None, (reason,))
         removals = [each.removals[offset] for each in (hurried, prompt)]
         first = min((each for each in removals if each is not None), default=None)
         last = late.removals[offset]
@@ -571,7 +579,7 @@ class _Partition:
         elif earliest_ms is not None:
             reasons.append(Reason.of("erasure.by_size"))
         else:
-            reasons.append(self._missing(state))
+            reasons.append(self._missing_condition(state))
         reasons += (
             Reason.of("erasure.transaction_timeout", producer_id=end.producer_id, at_ms=end.due_ms)
             for end in self._ends
@@ -583,7 +591,7 @@ class _Partition:
             delay_ms = config.file_delete_delay_ms
             latest_ms = last.at_ms + (0 if last.cause is Cause.OPENING else delay_ms)
             reasons.append(Reason(_DUE[last.cause], {"at_ms": last.due_ms, "delay_ms": delay_ms}))
-        return _Moments(earliest_ms, latest_ms, tuple(reasons))
+        return _RemovalTimes(earliest_ms, latest_ms, tuple(reasons))
 
     def _has_hanging_transaction(self) -> bool:
         """Return whether an open transaction will not end by itself."""
@@ -598,7 +606,7 @@ class _Partition:
         log = self._log
         return Strategy.of(log.config).has_versions and offset == log.log_end_offset - 1
 
-    def _missing(self, state: str) -> Reason:
+    def _missing_condition(self, state: str) -> Reason:
         """Return the missing condition that keeps a record forever."""
         config = self._log.config
         if not config.compact and not config.delete:
@@ -628,14 +636,14 @@ class _Partition:
             return default_ms
         return self._now_ms + max(0, due_ms - self._broker.clock.monotonic_ns() // 1_000_000)
 
-    def _is_cut(self, found: Found) -> bool:
+    def _is_truncated(self, occurrence: Occurrence) -> bool:
         """Return whether a broker's start truncates bytes that are not a valid batch."""
         if self._sizes is None:
             self._sizes = {}
-            with suppress(LogStoreError), closing(self._rehearsal()) as rehearsal:
+            with suppress(LogStoreError), closing(self._open_rehearsal()) as rehearsal:
                 segments = rehearsal.log.segments
                 self._sizes = {each.log_path: each.size_bytes for each in segments}
-        return bool(self._sizes) and found.position >= self._sizes.get(found.path, 0)
+        return bool(self._sizes) and occurrence.position >= self._sizes.get(occurrence.path, 0)
 
 
 def _rules(cause: Cause, state: str, config: LogConfig) -> Iterator[Reason]:

@@ -58,7 +58,7 @@ class LostRecords(NamedTuple):
     is_counted: bool
 
     @property
-    def place(self) -> str:
+    def description(self) -> str:
         """Description of partition and offsets."""
         name = f"{self.topic}-{self.partition}"
         if self.first_offset < 0:
@@ -86,7 +86,7 @@ class Loss:
         """Combine several losses."""
         return cls(tuple(part for loss in losses for part in loss.parts))
 
-    def told_to(self, sees: Callable[[str], bool]) -> Loss:
+    def visible_to(self, sees: Callable[[str], bool]) -> Loss:
         """Return this loss without the names of topics that `sees` denies."""
         return replace(
             self, unnamed=frozenset(part.topic for part in self.parts if not sees(part.topic))
@@ -117,19 +117,20 @@ class Loss:
         """The loss in a sentence, with times in Unix ms."""
         if not self.parts:
             return "nothing is lost"
-        count = f"{'' if self.is_counted else 'up to '}{self.records:,}"
-        noun = "record" if self.records == 1 else "records"
+        bound = "" if self.is_counted else "up to "
         if any(part.first_offset < 0 for part in self.parts):
-            count = "records" if not self.records else f"at least {self.records:,}"
-            noun = "" if not self.records else noun
-        places = [part.place for part in self.named[:_NAMED_MAX]]
-        more = len(self.parts) - len(places)
+            bound = "at least "
+        noun = "record" if self.records == 1 else "records"
+        count = f"{bound}{self.records:,} {noun}" if self.records else noun
+        descriptions = ", ".join(part.description for part in self.named[:_NAMED_MAX])
+        more = len(self.parts) - min(len(self.named), _NAMED_MAX)
         if more > 0:
-            other = "more of {} other" if places else "of {}"
-            places.append(f"{other.format(more)} {'partition' if more == 1 else 'partitions'}")
+            others = "partition" if more == 1 else "partitions"
+            named = f"{descriptions} and {more} more" if descriptions else f"of {more}"
+            descriptions = f"{named} {others}"
         return (
-            f"{count} {noun} in {self.size_bytes:,} bytes go for good, which can still be read:"
-            f" {', '.join(places)}"
+            f"{count} in {self.size_bytes:,} bytes that can still be read would be permanently"
+            f" removed: {descriptions}"
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -172,18 +173,20 @@ def _lost_between(log: Log, start_offset: int, end_offset: int) -> Loss:
         return NOTHING_LOST
     segments = log.segments.between(start, end)
     size = sum(segment.size_bytes for segment in segments)
-    found = None
+    part = None
     if size <= COUNTED_BYTES_MAX:
         try:
-            found = _counted(log, segments, start, end)
+            part = _count_records(log, segments, start, end)
         except (CorruptionError, UnsupportedFormatError):  # damaged data is removed too
-            found = _measured(log, segments, start, end)
+            part = _measure(log, segments, start, end)
     else:
-        found = _measured(log, segments, start, end)
-    return NOTHING_LOST if found is None else Loss((found,))
+        part = _measure(log, segments, start, end)
+    return NOTHING_LOST if part is None else Loss((part,))
 
 
-def _counted(log: Log, segments: Sequence[LogSegment], start: int, end: int) -> LostRecords | None:
+def _count_records(
+    log: Log, segments: Sequence[LogSegment], start: int, end: int
+) -> LostRecords | None:
     records = size_bytes = 0
     first_offset = last_offset = None
     oldest, newest = INT64_MAX, -1
@@ -228,7 +231,7 @@ def _counted(log: Log, segments: Sequence[LogSegment], start: int, end: int) -> 
     )
 
 
-def _measured(log: Log, segments: Sequence[LogSegment], start: int, end: int) -> LostRecords:
+def _measure(log: Log, segments: Sequence[LogSegment], start: int, end: int) -> LostRecords:
     newest = max(segment.max_timestamp_so_far.timestamp for segment in segments)
     oldest = min(segment.first_batch_timestamp() for segment in segments)
     return LostRecords(
@@ -297,15 +300,15 @@ def lost_by_forced_cleaning(cleaner: LogCleanerManager, log: Log, *, roll: bool)
     state = forced.state
     if not forced.will_clean or state.upper_bound_offset <= allowed:
         return NOTHING_LOST
-    gone = []
+    removals = []
     for bound in (state.upper_bound_offset, max(allowed, state.first_dirty_offset)):
         stats = cleaner.clean(log, state._replace(upper_bound_offset=bound), dry_run=True)
         if not isinstance(stats, CleanerStats):  # damaged or in use; the cleaning will report it
             return NOTHING_LOST
-        gone.append(
+        removals.append(
             (stats.fates_total - stats.fates["retained"], stats.bytes_read - stats.bytes_written)
         )
-    (records, size_bytes), (before, before_bytes) = gone
+    (records, size_bytes), (before, before_bytes) = removals
     if records <= before:
         return NOTHING_LOST
     first, last = min(allowed, state.first_dirty_offset), state.upper_bound_offset - 1

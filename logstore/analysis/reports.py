@@ -12,7 +12,7 @@ from logstore.names import LOG_SUFFIX
 from logstore.reasons import Reason, reasons_json, text_of
 
 if TYPE_CHECKING:
-    from logstore.analysis.key_story import KeyExplanation
+    from logstore.analysis.key_explanation import KeyExplanation
     from logstore.cleaner.explaining import ActiveSegment, Remedy, Tombstones
     from logstore.cleaner.selection import CleaningDecision, Gate
     from logstore.cleaner.stats import CleanerStats
@@ -138,7 +138,7 @@ class PartitionExplanation:
 
     @classmethod
     def of(
-        cls, decision: CleaningDecision, passes_needed: int, **found: Any
+        cls, decision: CleaningDecision, passes_needed: int, **attributes: Any
     ) -> PartitionExplanation:
         """Explain a decision made with foresight; `found` has the other attributes."""
         state, binding = decision.state, decision.binding
@@ -156,7 +156,7 @@ class PartitionExplanation:
             first_dirty_offset=state.first_dirty_offset,
             first_uncleanable_offset=state.first_uncleanable_offset,
             decision=decision,
-            **found,
+            **attributes,
         )
 
     @property

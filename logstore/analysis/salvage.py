@@ -264,7 +264,7 @@ class _Salvage:
                 topic = catalog.topic(name)
                 if not topic.adopted:
                     numbers = (tp.partition for tp in self._partitions if tp.topic == name)
-                    configs = _understood(topic.configs)
+                    configs = _valid_overrides(topic.configs)
                     partitions = tuple(sorted(numbers))
                     stored.append(replace(topic, partitions=partitions, configs=configs))
             if stored:
@@ -367,7 +367,7 @@ class _Partition:
             assert parts is not None, stored.path
             if stored.magic != layout.MAGIC:
                 self.has_old_formats = True
-                yield parts.base_offset, stored, self._as_it_lies(stored)
+                yield parts.base_offset, stored, self._read_bytes(stored)
                 continue
             batch = stored.batch
             if epoch != header.partition_leader_epoch:
@@ -375,7 +375,7 @@ class _Partition:
                 self.mended += 1
             yield parts.base_offset, stored, batch.data
 
-    def _as_it_lies(self, stored: StoredBatch) -> bytes:
+    def _read_bytes(self, stored: StoredBatch) -> bytes:
         if self._file is None or self._file[0] != stored.path:
             self._close()
             self._file = stored.path, self._view.files.open(stored.path)
@@ -396,17 +396,17 @@ class _Partition:
         return None
 
 
-def _understood(configs: Mapping[str, str]) -> dict[str, str]:
+def _valid_overrides(configs: Mapping[str, str]) -> dict[str, str]:
     """Return the valid overrides of a topic."""
-    kept: dict[str, str] = {}
+    valid: dict[str, str] = {}
     for key, value in configs.items():
         try:
-            effective_config(kept | {key: value}, BrokerConfig())
+            effective_config(valid | {key: value}, BrokerConfig())
         except InvalidConfigurationError as error:
-            logger.warning("a configuration is left out: %s", error)
+            logger.warning("left out an invalid configuration: %s", error)
         else:
-            kept[key] = value
-    return kept
+            valid[key] = value
+    return valid
 
 
 def _append(segment: LogSegment, chunk: list[tuple[BatchExtent, bytes]]) -> None:
@@ -428,28 +428,28 @@ def _with_epochs(
     previous: int | None = None
     waiting: StoredBatch | None = None
 
-    def right(stored: StoredBatch, following: int | None) -> int:
-        found = stored.batch.header.partition_leader_epoch
+    def right_epoch(stored: StoredBatch, following: int | None) -> int:
+        stored_epoch = stored.batch.header.partition_leader_epoch
         low = -1 if previous is None else previous
-        is_odd = found < low or (following is not None and low <= following < found)
+        is_odd = stored_epoch < low or (following is not None and low <= following < stored_epoch)
         if following is None and known is not None and known.latest is not None:
-            is_odd = is_odd or found > max(low, known.latest.epoch)
+            is_odd = is_odd or stored_epoch > max(low, known.latest.epoch)
         if not is_odd:
-            return found
-        told = -1
+            return stored_epoch
+        expected = -1
         for entry in known.entries if known is not None else ():
             if entry.start_offset <= stored.batch.header.base_offset:
-                told = entry.epoch
-        return max(low, told if following is None else min(told, following))
+                expected = entry.epoch
+        return max(low, expected if following is None else min(expected, following))
 
     for stored in view.batches(start_offset):
         if waiting is not None:
-            epoch = right(waiting, stored.batch.header.partition_leader_epoch)
+            epoch = right_epoch(waiting, stored.batch.header.partition_leader_epoch)
             previous = max(epoch, -1 if previous is None else previous)
             yield waiting, epoch
         waiting = stored
     if waiting is not None:
-        yield waiting, right(waiting, None)
+        yield waiting, right_epoch(waiting, None)
 
 
 def _offset_at(fs: FileSystem, error: CorruptRecordError) -> int | None:

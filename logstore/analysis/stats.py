@@ -263,15 +263,15 @@ class PartitionStats:
             "key_sizes": self.key_sizes.to_json(),
             "value_sizes": self.value_sizes.to_json(),
             "headers": [{"name": n, "records": c} for n, c in self.headers.items()],
-            "codecs": [_tallied("codec", name, each) for name, each in self.codecs.items()],
+            "codecs": [_tally_json("codec", name, each) for name, each in self.codecs.items()],
             "producers": [
-                _tallied("producer_id", name, each) for name, each in self.producers.items()
+                _tally_json("producer_id", name, each) for name, each in self.producers.items()
             ],
-            "days": [_tallied("day", name, each) for name, each in self.days.items()],
+            "days": [_tally_json("day", name, each) for name, each in self.days.items()],
         }
 
 
-def _tallied(kind: str, name: object, tally: Tally) -> dict[str, Any]:
+def _tally_json(kind: str, name: object, tally: Tally) -> dict[str, Any]:
     item: dict[str, Any] = {kind: name, "batches": tally.batches, "records": tally.records}
     if kind == "day":
         del item["batches"]
@@ -547,11 +547,11 @@ def partition_stats(
         by_bytes = nlargest(top, (*by_bytes, *nlargest(top, ranks)))
         first_hash = keys.end_hash
         passes += 1
-    return _summed_up(
+    return _build_stats(
         view,
         contents,
-        _named(view, by_records),
-        _named(view, by_bytes),
+        _key_stats(view, by_records),
+        _key_stats(view, by_bytes),
         live_keys,
         distinct,
         passes,
@@ -581,17 +581,17 @@ def _batches(
         yield stored, stored.batch.columns(limit)
 
 
-def _named(view: PartitionView, ranks: Iterable[_Rank]) -> tuple[KeyStats, ...]:
+def _key_stats(view: PartitionView, ranks: Iterable[_Rank]) -> tuple[KeyStats, ...]:
     """Return the statistics of ranked keys; reads a record of each, as only hashes are known."""
-    found = []
+    stats = []
     for rank in ranks:
         at = view.at(rank.key.offset)
         assert at is not None, "the record was counted"
-        found.append(KeyStats(at[1].key or b"", rank.key.records, rank.key.bytes))
-    return tuple(found)
+        stats.append(KeyStats(at[1].key or b"", rank.key.records, rank.key.bytes))
+    return tuple(stats)
 
 
-def _summed_up(
+def _build_stats(
     view: PartitionView,
     contents: _Contents,
     top_keys: tuple[KeyStats, ...],

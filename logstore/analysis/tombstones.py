@@ -37,7 +37,7 @@ def live_tombstones(view: PartitionView, config: LogConfig | None = None) -> lis
     strategy = Strategy.of(log.config if config is None else config)
     contest, committed = Contest(strategy), CommittedData(log)
     start, limit = log.log_start_offset, log.config.logstore_decompression_max_bytes
-    found: dict[bytes, Tombstone] = {}
+    tombstones: dict[bytes, Tombstone] = {}
     for stored in view.batches():
         header = stored.batch.header
         if not committed.has(header):
@@ -45,13 +45,13 @@ def live_tombstones(view: PartitionView, config: LogConfig | None = None) -> lis
         for offset, timestamp, key, value, headers in decode_stored(stored.batch, limit):
             if key is None or offset < start:
                 continue
-            if value is not None and not found and not strategy.has_versions:
+            if value is not None and not tombstones and not strategy.has_versions:
                 continue  # it can neither be a tombstone nor supersede one
             hashed = xxhash.xxh3_128_digest(key)
             if not contest.enter(hashed, offset, timestamp, headers):
                 continue
             if value is None:
-                found[hashed] = Tombstone(offset, header.delete_horizon_ms)
+                tombstones[hashed] = Tombstone(offset, header.delete_horizon_ms)
             else:
-                found.pop(hashed, None)
-    return sorted(found.values())
+                tombstones.pop(hashed, None)
+    return sorted(tombstones.values())

@@ -111,7 +111,7 @@ class PartitionView:
         """
         return self.broker.manager.registry.survey(self.topic_partition)
 
-    def look(self, question: Callable[[Log], Answer]) -> Answer:
+    def evaluate(self, question: Callable[[Log], Answer]) -> Answer:
         """Evaluate a function of the log; repeat it if damage was met and can be skipped.
 
         Raises
@@ -249,4 +249,4 @@ class PartitionView:
             reader = log.reader
             return next(reader.records(offset, offset + 1, isolation=Isolation.LOG_END), None)
 
-        return self.look(find)
+        return self.evaluate(find)

@@ -75,11 +75,11 @@ def share_group_state_texts(record: Record) -> Texts:
 
 def _coordinator_texts(topic: str, record: Record) -> Texts:
     try:
-        found = coordinator_record(topic, record.key, record.value)
-        key = {"type": str(found.key_version), "data": found.key_json()}
-        if found.value is None:
+        decoded = coordinator_record(topic, record.key, record.value)
+        key = {"type": str(decoded.key_version), "data": decoded.key_json()}
+        if decoded.value is None:
             return java_json(key), DELETE
-        value = {"version": str(found.value_version), "data": found.value_json()}
+        value = {"version": str(decoded.value_version), "data": decoded.value_json()}
     except UnknownKindError as error:
         return f"Unknown record type {error.kind} at offset {record.offset}, skipping.", None
     except LogStoreError as error:
@@ -90,16 +90,16 @@ def _coordinator_texts(topic: str, record: Record) -> Texts:
 def transaction_log_texts(record: Record) -> Texts:
     """Return a record of `__transaction_state` as `--transaction-log-decoder` prints it."""
     try:
-        found = coordinator_record(TRANSACTION_STATE_TOPIC, record.key, record.value)
+        decoded = coordinator_record(TRANSACTION_STATE_TOPIC, record.key, record.value)
     except UnknownKindError as error:
         return f"unknown::version={error.kind}", None
     except LogStoreError as error:
         return f"Error at offset {record.offset}, skipping. {error}", None
-    assert isinstance(found.key, types.TransactionLogKey)
-    key = f"transaction_metadata::transactionalId={found.key.transactional_id}"
-    if found.value is None:
+    assert isinstance(decoded.key, types.TransactionLogKey)
+    key = f"transaction_metadata::transactionalId={decoded.key.transactional_id}"
+    if decoded.value is None:
         return key, DELETE
-    state = found.value
+    state = decoded.value
     assert isinstance(state, types.TransactionLogValue)
     named = _named(TRANSACTION_STATES, state.transaction_status)
     batches = (
@@ -118,20 +118,20 @@ def transaction_log_texts(record: Record) -> Texts:
 def cluster_metadata_texts(record: Record) -> Texts:
     """Return a record of `__cluster_metadata` as `--cluster-metadata-decoder` prints it."""
     try:
-        found = framed_record(CLUSTER_METADATA_TOPIC, record.value)
+        decoded = framed_record(CLUSTER_METADATA_TOPIC, record.value)
     except LogStoreError as error:
         return None, f"Error at {record.offset}, skipping. {error}"
-    data = to_json(found.message, found.version)
-    return None, java_json({"type": found.record_type, "version": found.version, "data": data})
+    data = to_json(decoded.message, decoded.version)
+    return None, java_json({"type": decoded.record_type, "version": decoded.version, "data": data})
 
 
 def remote_log_metadata_texts(record: Record) -> Texts:
     """Return a record of `__remote_log_metadata` as `--remote-log-metadata-decoder` prints it."""
     try:
-        found = framed_record(REMOTE_LOG_METADATA_TOPIC, record.value)
+        decoded = framed_record(REMOTE_LOG_METADATA_TOPIC, record.value)
     except LogStoreError as error:
         return None, f"Error at offset {record.offset}, skipping. {error}"
-    return None, _remote_log_text(found.message)
+    return None, _remote_log_text(decoded.message)
 
 
 DECODERS: Mapping[str, Callable[[Record], Texts]] = {

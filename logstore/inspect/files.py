@@ -93,17 +93,17 @@ def describe_batches(source: BatchSource, damages: list[Damage]) -> Iterator[dic
     damages : list of Damage
         Receives the damage met. Damage without a valid batch after it is the end of the file.
     """
-    for found in _walk(source):
-        if isinstance(found, Damage):
-            damages.append(found)
-            if found.check != "crc":
+    for item in _walk(source):
+        if isinstance(item, Damage):
+            damages.append(item)
+            if item.check != "crc":
                 continue
-            data = source.file.read(found.position, found.size_bytes)
-            facts = describe_batch(RecordBatch(data), found.position)
+            data = source.file.read(item.position, item.size_bytes)
+            facts = describe_batch(RecordBatch(data), item.position)
         else:
-            facts = describe_batch(found.batch, found.position)
-            if found.magic != layout.MAGIC:
-                data = source.file.read(found.position, found.end_position - found.position)
+            facts = describe_batch(item.batch, item.position)
+            if item.magic != layout.MAGIC:
+                data = source.file.read(item.position, item.end_position - item.position)
                 facts |= describe_old(legacy.parse_message(data))
         yield {**facts, "segment": source.base_offset}
 
@@ -123,15 +123,15 @@ def stored_records(
 
     `damages` is filled as in `describe_batches`.
     """
-    for found in _walk(source):
-        if isinstance(found, Damage):
-            damages.append(found)
+    for item in _walk(source):
+        if isinstance(item, Damage):
+            damages.append(item)
             continue
-        if found.batch.header.last_offset < start_offset:
+        if item.batch.header.last_offset < start_offset:
             continue
-        for record in decode_stored(found.batch, source.decompression_limit):
+        for record in decode_stored(item.batch, source.decompression_limit):
             if record.offset >= start_offset:
-                yield StoredRecord(found.batch, found.position, record)
+                yield StoredRecord(item.batch, item.position, record)
 
 
 def _walk(source: BatchSource) -> Iterator[ValidBatch | Damage]:

@@ -113,13 +113,13 @@ def coordinator_record(topic: str, key: bytes | None, value: bytes | None) -> Co
 @cache
 def _kinds(topic: str) -> Mapping[int, str]:
     """Return the record types of a topic by the number in the key."""
-    found: dict[int, str] = {}
+    kinds: dict[int, str] = {}
     for name in definitions():
         kind = name.removesuffix("Key")
         # Kafka 4 calls version 0 of OffsetCommit LegacyOffsetCommit.
         if kind != name and not kind.startswith("Legacy") and _topic_of(kind) == topic:
-            found |= dict.fromkeys(schema(name).versions, kind)
-    return found
+            kinds |= dict.fromkeys(schema(name).versions, kind)
+    return kinds
 
 
 def _topic_of(kind: str) -> str:
@@ -202,14 +202,14 @@ def framed_record(topic: str, value: bytes | None) -> FramedRecord:
 @cache
 def framed_kinds(topic: str) -> Mapping[int, str]:
     """Return the record types of one of `FRAMED_TOPICS` by number."""
-    found: dict[int, str] = {}
+    kinds: dict[int, str] = {}
     for name in definitions():
         kind = schema(name)
         of_tiers = name.startswith("Remote")
         if kind.kind == "metadata" and of_tiers == (topic == REMOTE_LOG_METADATA_TOPIC):
             assert kind.key is not None, name
-            found[kind.key] = name
-    return found
+            kinds[kind.key] = name
+    return kinds
 
 
 def decode_internal_record(

@@ -28,8 +28,8 @@ def decoded_member(topic: str | None, record: KeyAndValue) -> dict[str, Any]:
         return {}
     from logstore.inspect.internal_topics import decode_internal_record
 
-    found = decode_internal_record(topic, record.key, record.value)
-    return {} if found is None else {"decoded": found}
+    decoded = decode_internal_record(topic, record.key, record.value)
+    return {} if decoded is None else {"decoded": decoded}
 
 
 def decoded_key_member(topic: str, key: bytes | None) -> dict[str, Any]:
@@ -41,10 +41,10 @@ def decoded_key_member(topic: str, key: bytes | None) -> dict[str, Any]:
         return {}
     from logstore.inspect.internal_topics import decode_internal_record
 
-    found = decode_internal_record(topic, key, None)
-    if found is None or found["key"] is None:
+    decoded = decode_internal_record(topic, key, None)
+    if decoded is None or decoded["key"] is None:
         return {}
-    return {"decoded": {"type": found["type"], "key": found["key"]}}
+    return {"decoded": {"type": decoded["type"], "key": decoded["key"]}}
 
 
 def decodable_topic(topic_partition: TopicPartition | None, batch: RecordBatch) -> str | None:

@@ -47,30 +47,30 @@ def confirm_findings(
     before: set[CheckFinding] = set()
     for number in range(1, MAX_PASSES + 1):
         counts.restart()
-        found = [_downgrade(row, counts) for row in run_pass()]
-        odd = {row for row in found if row.severity != INFO}
+        findings = [_downgrade(row, counts) for row in run_pass()]
+        odd = {row for row in findings if row.severity != INFO}
         if number == MAX_PASSES or not odd or (number > 1 and odd <= before):
             break
         before = odd
         clock.sleep(PAUSE_SECONDS)
-    for each in found:
+    for each in findings:
         if each.severity == INFO or each in before:
             yield each
         else:
             _count(each, counts, -1)
 
 
-def _downgrade(found: CheckFinding, counts: CheckCounts) -> CheckFinding:
-    if found.severity == INFO or found.check not in IN_PROGRESS:
-        return found
-    _count(found, counts, -1)
-    downgraded = found._replace(severity=INFO)
+def _downgrade(row: CheckFinding, counts: CheckCounts) -> CheckFinding:
+    if row.severity == INFO or row.check not in IN_PROGRESS:
+        return row
+    _count(row, counts, -1)
+    downgraded = row._replace(severity=INFO)
     _count(downgraded, counts, 1)
     return downgraded
 
 
-def _count(found: CheckFinding, counts: CheckCounts, change: int) -> None:
-    kind = found.severity, found.check
+def _count(row: CheckFinding, counts: CheckCounts, change: int) -> None:
+    kind = row.severity, row.check
     counts.findings[kind] = counts.findings.get(kind, 0) + change
     if not counts.findings[kind]:
         del counts.findings[kind]

@@ -166,8 +166,8 @@ class Checker:
         path = _trimmed(path)
         if not self._fs.is_dir(path):
             # In this order, a folder moved away in the meantime is not mistaken for a file.
-            found = self._file(path) if self._fs.exists(path) else iter([_missing_path(path)])
-            return limit_findings(found, self.counts.findings)
+            findings = self._file(path) if self._fs.exists(path) else iter([_missing_path(path)])
+            return limit_findings(findings, self.counts.findings)
         try:
             names = self._fs.list_dir(path)
         except FileNotFoundError:
@@ -593,8 +593,8 @@ def _is_suffixed(folder: str) -> bool:
 
 def _suffixed_partition(folder: str) -> TopicPartition | None:
     """Return the partition whose folder name marks it as deleted, moving or stray."""
-    found = parse_log_dir(folder)
-    return found.topic_partition if found is not None and found.state else None
+    parsed = parse_log_dir(folder)
+    return parsed.topic_partition if parsed is not None and parsed.state else None
 
 
 def _is_legal(tp: TopicPartition) -> bool:

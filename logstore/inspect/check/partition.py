@@ -372,13 +372,13 @@ class PartitionCheck:
                     found=found,
                 )
 
-    def _adjust_severity(self, found: CheckFinding) -> CheckFinding:
+    def _adjust_severity(self, row: CheckFinding) -> CheckFinding:
         """Lower the severity for a snapshot that a crash may have damaged before its flush.
 
         Opening removes it and rebuilds the producers from an older snapshot.
         """
-        is_rebuilt = found.offset is not None and self._is_above_recovery_point(found.offset)
-        return found._replace(severity=INFO) if is_rebuilt else found
+        is_rebuilt = row.offset is not None and self._is_above_recovery_point(row.offset)
+        return row._replace(severity=INFO) if is_rebuilt else row
 
     def _is_above_recovery_point(self, offset: int) -> bool:
         """Return whether a crash may have lost data at and above an offset."""

@@ -81,8 +81,8 @@ class ProducerHistory:
         last = known.last_sequence
         if last is not None and last >= 0 and header.base_sequence > 0:
             expected = increment_sequence(last, 1)
-            ahead = (header.base_sequence - expected) % (2 * _HALF)
-            if ahead >= _HALF or (ahead and not gaps_explained):
+            jump = (header.base_sequence - expected) % (2 * _HALF)
+            if jump >= _HALF or (jump and not gaps_explained):
                 yield finding(
                     "sequence_order",
                     path,

@@ -268,9 +268,9 @@ class SegmentCheck:
             if index is not None and index.findings:
                 yield from map(self._adjust_severity, index.take())
 
-    def _adjust_severity(self, found: CheckFinding) -> CheckFinding:
+    def _adjust_severity(self, row: CheckFinding) -> CheckFinding:
         """Lower the severity of an index's finding if recovery rebuilds the index."""
-        return found._replace(severity=INFO) if self._is_recovered else found
+        return row._replace(severity=INFO) if self._is_recovered else row
 
     # -- the walk ----------------------------------------------------------------------------
 

@@ -207,12 +207,12 @@ def _impossible(
 
 def _lines(data: bytes) -> list[tuple[int, str]]:
     """Return the lines with the position of each."""
-    found = []
+    lines = []
     position = 0
     for line in data.splitlines(keepends=True):
-        found.append((position, line.rstrip(b"\r\n").decode("utf-8", "replace")))
+        lines.append((position, line.rstrip(b"\r\n").decode("utf-8", "replace")))
         position += len(line)
-    return found
+    return lines
 
 
 def _is_natural(text: str) -> bool:

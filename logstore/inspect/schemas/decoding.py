@@ -48,16 +48,16 @@ class Decoder:
         A key or value that cannot be decoded is None; `error` gives the reason.
         """
         errors: list[str] = []
-        found: dict[str, Any] = {}
+        decoded: dict[str, Any] = {}
         for name, kind, data in (("key", self._key, key), ("value", self._value, value)):
             try:
-                found[name] = None if data is None else self._decode(kind, data)
+                decoded[name] = None if data is None else self._decode(kind, data)
             except LogStoreError as error:
-                found[name] = None
+                decoded[name] = None
                 errors.append(f"{name}: {error}")
         if errors:
-            found["error"] = "; ".join(errors)
-        return found
+            decoded["error"] = "; ".join(errors)
+        return decoded
 
     def _decode(self, kind: DataFormat, data: bytes) -> Any:  # noqa: ANN401  # whatever JSON holds
         if kind is DataFormat.BYTES:

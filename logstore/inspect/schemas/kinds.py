@@ -193,16 +193,16 @@ class ProtobufSchema:
 
     def _find(self, indexes: tuple[int, ...]) -> Any:  # noqa: ANN401  # a class of messages
         messages = self._messages
-        found = None
+        message = None
         for index in indexes:
             if not 0 <= index < len(messages):
                 raise InvalidRecordError(
                     f"its Protobuf schema has no message at {'.'.join(map(str, indexes))}"
                 )
-            found = messages[index]
-            messages = list(found.nested_types)
-        assert found is not None, "there is an index at least"
-        return self._factory.GetMessageClass(found)
+            message = messages[index]
+            messages = list(message.nested_types)
+        assert message is not None, "there is an index at least"
+        return self._factory.GetMessageClass(message)
 
 
 def _reason(error: Exception) -> str:

@@ -1,4 +1,4 @@
-"""A verification beside a process that writes: two looks in a row must agree."""
+"""Verification while another process writes: two passes in a row must agree."""
 
 from __future__ import annotations
 
@@ -19,47 +19,47 @@ FOREIGN = finding("foreign_file", "x", severity=INFO)
 
 
 def run(
-    looks: Sequence[Sequence[CheckFinding]], *, is_written: bool = True
+    passes: Sequence[Sequence[CheckFinding]], *, is_written: bool = True
 ) -> tuple[list[CheckFinding], CheckCounts, int]:
-    """Return what is told of looks that find such things, one after another."""
+    """Return the findings, counts and number of passes for the given results of passes."""
     counts, done = CheckCounts(), 0
 
-    def look() -> Iterator[CheckFinding]:
+    def run_pass() -> Iterator[CheckFinding]:
         nonlocal done
         done += 1
         counts.batches += done
-        return limit_findings(iter(looks[min(done, len(looks)) - 1]), counts.findings)
+        return limit_findings(iter(passes[min(done, len(passes)) - 1]), counts.findings)
 
-    told = list(confirm_findings(look, counts, lambda: is_written, VirtualClock()))
-    return told, counts, done
-
-
-def test_without_a_writer_one_look_counts():
-    told, _, looks = run([[STAYS, FOREIGN], []], is_written=False)
-    assert (told, looks) == ([STAYS, FOREIGN], 1)
+    findings = list(confirm_findings(run_pass, counts, lambda: is_written, VirtualClock()))
+    return findings, counts, done
 
 
-def test_what_the_next_look_does_not_find_was_no_damage():
-    told, counts, looks = run([[damage("a.log", 1), FOREIGN], [FOREIGN]])
-    assert (told, looks) == ([FOREIGN], 2)
+def test_without_a_writer_there_is_one_pass():
+    findings, _, passes = run([[STAYS, FOREIGN], []], is_written=False)
+    assert (findings, passes) == ([STAYS, FOREIGN], 1)
+
+
+def test_a_finding_of_one_pass_is_not_reported():
+    findings, counts, passes = run([[damage("a.log", 1), FOREIGN], [FOREIGN]])
+    assert (findings, passes) == ([FOREIGN], 2)
     assert counts.findings == {(INFO, "foreign_file"): 1}
-    assert counts.batches == 2, "of the last look"
+    assert counts.batches == 2, "of the last pass"
 
 
-def test_what_two_looks_find_is_told():
-    told, counts, looks = run([[STAYS, damage("a.log", 1)], [STAYS]])
-    assert (told, looks) == ([STAYS], 2)
+def test_a_finding_of_two_passes_is_reported():
+    findings, counts, passes = run([[STAYS, damage("a.log", 1)], [STAYS]])
+    assert (findings, passes) == ([STAYS], 2)
     assert counts.total(ERROR) == 1
 
 
-def test_a_process_that_never_rests_is_not_called_damage():
-    told, counts, looks = run([[STAYS, damage("a.log", number)] for number in range(9)])
-    assert (told, looks) == ([STAYS], MAX_PASSES)
+def test_new_findings_in_every_pass_are_not_reported():
+    findings, counts, passes = run([[STAYS, damage("a.log", number)] for number in range(9)])
+    assert (findings, passes) == ([STAYS], MAX_PASSES)
     assert counts.findings == {(ERROR, "crc"): 1}
 
 
-def test_unfinished_files_of_a_process_at_work_are_no_warning():
+def test_temporary_files_of_a_running_process_are_not_warnings():
     left = finding("leftover_cleaned", "a.log.cleaned", severity=WARNING)
-    told, counts, looks = run([[left]])
-    assert (told, looks) == ([left._replace(severity=INFO)], 1)
+    findings, counts, passes = run([[left]])
+    assert (findings, passes) == ([left._replace(severity=INFO)], 1)
     assert counts.findings == {(INFO, "leftover_cleaned"): 1}

@@ -24,7 +24,7 @@ _RENAMED = re.compile(r"([a-zA-Z0-9._-]+)-([0-9]{1,10})[^0-9a-zA-Z]", re.ASCII)
 _ILLEGAL = re.compile(r"[^a-zA-Z0-9._-]")
 
 
-class Place(NamedTuple):
+class Location(NamedTuple):
     """Data directories to open for reading, or one folder in them.
 
     Attributes
@@ -39,7 +39,7 @@ class Place(NamedTuple):
     shown: ShownFolder | None = None
 
 
-def place_of(fs: FileSystem, path: str, called: str | None = None) -> Place:
+def locate(fs: FileSystem, path: str, display_name: str | None = None) -> Location:
     """Resolve the absolute path of a directory.
 
     It may be a data directory, a directory of data directories, or a partition's folder under any
@@ -47,7 +47,7 @@ def place_of(fs: FileSystem, path: str, called: str | None = None) -> Place:
 
     Parameters
     ----------
-    called : str, optional
+    display_name : str, optional
         Name of the path in messages.
 
     Raises
@@ -55,26 +55,26 @@ def place_of(fs: FileSystem, path: str, called: str | None = None) -> Place:
     InvalidConfigurationError
         The directory does not exist, holds no partitions, or is a cluster's.
     """
-    called = path if called is None else called
+    display_name = path if display_name is None else display_name
     if not fs.is_dir(path):
-        raise InvalidConfigurationError(f"there is no directory {called}")
+        raise InvalidConfigurationError(f"directory {display_name} does not exist")
     parent, _, name = path.rpartition("/")
     named = partition_of_folder(name)
-    folder = Place((parent or "/",), ShownFolder(named, name))
+    folder = Location((parent or "/",), ShownFolder(named, name))
     if _has_segments(fs, path):
         return folder
     nested = find_nested(fs, path)
     check_no_cluster(fs, path, nested)
     if nested:
-        return Place(tuple(f"{path}/{child}" for child in nested))
+        return Location(tuple(f"{path}/{child}" for child in nested))
     if _holds_partitions(fs, path) or is_data_directory(fs, path):
-        return Place((path,))
+        return Location((path,))
     below = [f"{path}/{child}" for child in fs.list_dir(path) if fs.is_dir(f"{path}/{child}")]
     if below := [child for child in below if _is_data_directory(fs, child)]:
-        return Place(tuple(below))
+        return Location(tuple(below))
     if name != str(named):
         raise InvalidConfigurationError(
-            f"{called} is neither a partition directory (TOPIC-NUMBER) nor holds any"
+            f"{display_name} is not a partition directory (TOPIC-NUMBER) and contains none"
         )
     return folder
 
@@ -90,9 +90,9 @@ def partition_of_folder(name: str) -> TopicPartition:
         return named.topic_partition
     if name == METADATA_LOG_DIR:
         return METADATA_LOG
-    found = _RENAMED.match(name)
-    if found is not None and int(found[2]) <= INT32_MAX:
-        return TopicPartition(found[1], int(found[2]))
+    renamed = _RENAMED.match(name)
+    if renamed is not None and int(renamed[2]) <= INT32_MAX:
+        return TopicPartition(renamed[1], int(renamed[2]))
     return TopicPartition(_ILLEGAL.sub("_", name)[:MAX_TOPIC_LENGTH], 0)
 
 
