@@ -100,7 +100,7 @@ class CleanerView(NamedTuple):
     Attributes
     ----------
     uncleanable : UncleanablePartition or None
-        Why the cleaner gave the partition up.
+        Reason why the cleaner gave up on the partition.
     state : CleaningState or None
         The cleaning or the pause in progress.
     """

@@ -106,7 +106,7 @@ class Fates:
             return fates, next(fates, None)
 
         try:
-            self._fates, self._next = self._view.look(look)
+            self._fates, self._next = self._view.evaluate(look)
         except LogStoreError as failure:
             self.failure = failure
             raise

@@ -53,7 +53,7 @@ def test_a_quick_one_reads_no_record(broker):
 def test_more_than_may_be_read_is_left_out_and_told(broker):
     given = {"cleanup.policy": "compact"}
     told = broker.preview("t", set=given, read_bytes_max=100).partitions[0]
-    assert "more than may be read" in told.unread
+    assert "exceed the read limit" in told.unread
     assert told.after.explanation.first_pass is None
     told = broker.preview("t", set=given, partitions_max=1)
     assert (len(told.partitions), told.left_out) == (1, 1)

@@ -465,7 +465,7 @@ def test_a_loss_names_no_topic_that_may_not_be_seen(broker):
         authorizer.add(Acl("User:ann", "describe", "topic", "open"))
         refused = page.post("/api/broker/configs", body)
         assert b"hidden" not in refused.body
-        assert "of open-0, more of 1 other partition;" in refused.json["error"]["message"]
+        assert "of open-0 and 1 more partition;" in refused.json["error"]["message"]
         # Its yes is to all that goes.
         done = page.post("/api/broker/configs", {**body, "confirm": refused.json["confirm"]})
         assert done.status == 200, done.body
