@@ -95,7 +95,7 @@ class PartitionFiles:
             if kind is FileKind.DIRECTORY:
                 continue
             if kind is FileKind.SPECIAL and parts.kind == LOG_SUFFIX and not parts.state:
-                logger.warning("%s is passed over: it is no regular file", path)
+                logger.warning("%s: ignored because it is not a regular file", path)
                 continue
             found.append((path, parts))
         return found
@@ -148,10 +148,10 @@ def remove_leftovers(files: PartitionFiles, *, keeps_cleaned: bool = False) -> N
     if remove_temporary(files.fs, files.directory, (LEADER_EPOCHS, PARTITION_METADATA)):
         files.changed()
     for path, _ in files.listed(state=DELETED_SUFFIX):
-        files.remove(path, "removed_leftover", "its deletion had been scheduled")
+        files.remove(path, "removed_leftover", "it was scheduled for deletion")
     for path, _ in files.listed(state=SWAP_SUFFIX):
         if files.irregular(path) is not None:
-            files.remove(path, "removed_leftover", "no swap makes what is no regular file")
+            files.remove(path, "removed_leftover", "it is not a regular file, so no swap wrote it")
     cleaned = files.listed(state=CLEANED_SUFFIX)
     if keeps_cleaned and not files.listed(state=SWAP_SUFFIX):
         cleaned = []
@@ -159,7 +159,7 @@ def remove_leftovers(files: PartitionFiles, *, keeps_cleaned: bool = False) -> N
         lowest = min(parts.base_offset for _, parts in cleaned)
         for path, parts in files.listed(state=SWAP_SUFFIX):
             if parts.base_offset >= lowest:
-                files.remove(path, "removed_leftover", "its swap had not begun for all files")
+                files.remove(path, "removed_leftover", "its swap did not get to all files")
         files.settle()  # a `.swap` without any `.cleaned` counts as complete
     for path, _ in cleaned:
         files.remove(path, "removed_leftover", "the cleaning that wrote it did not finish")
@@ -190,7 +190,7 @@ def finish_swaps(files: PartitionFiles) -> None:
             elif parts.kind != SNAPSHOT_SUFFIX:
                 continue
             if superseded:
-                files.remove(path, "finished_swap", "complete new segments take its place")
+                files.remove(path, "finished_swap", "complete new segments replace it")
         files.settle()  # superseded files must not reappear next to their successor
     swapped = files.listed(state=SWAP_SUFFIX)
     for bases in from_both_ends({parts.base_offset for _, parts in swapped}):
@@ -217,8 +217,8 @@ def _next_offset(fs: FileSystem, path: str, base_offset: int) -> int:
 def _original_of_split(files: PartitionFiles, lowest: int) -> int | None:
     """Return the base offset of the segment whose split starts at `lowest`, or None.
 
-    The base offset of the first new segment is that of its first batch, and so may be above the
-    old one. No other segment below it begins with that batch.
+    The first new segment is named after its first batch, so its base offset may be above the old
+    one. No other segment below it begins with that batch.
     """
     logs = [(parts.base_offset, path) for path, parts in files.listed(kind=LOG_SUFFIX)]
     base, path = max(((base, path) for base, path in logs if base < lowest), default=(None, ""))

@@ -83,7 +83,7 @@ def survey_files(files: PartitionFiles, config: LogConfig, clean: bool) -> Surve
     A damaged end of the log is a finding, not damage: it is torn or follows an unclean stop.
     """
     fs = files.fs
-    assert isinstance(fs, OverlayFileSystem), "nothing is passed over on a disk"
+    assert isinstance(fs, OverlayFileSystem), "damage is skipped only in an overlay"
     limit = config.logstore_decompression_max_bytes
     origins: dict[str, str] = {}
     for path, parts in files.listed(kind=LOG_SUFFIX, state=SWAP_SUFFIX):
@@ -172,7 +172,7 @@ def _has_sources(files: PartitionFiles, shown: _Shown, limit: int) -> bool:
 def _drop_swap(files: PartitionFiles, base_offset: int) -> None:
     for path, parts in files.listed(state=SWAP_SUFFIX):
         if parts.base_offset == base_offset:
-            detail = "it is damaged, and what it was made of is still there"
+            detail = "it is damaged, and its source segments still exist"
             files.remove(path, "removed_leftover", detail)
 
 
@@ -313,7 +313,7 @@ def _with_following(
 
 def leftover_text(path: str, first_offset: int) -> str:
     """Return the reason why a segment, or its beginning, is a leftover."""
-    return f"{path} holds what a finished swap left of its offsets below {first_offset}"
+    return f"{path} supersedes its offsets below {first_offset} after a finished swap"
 
 
 def _superseded_part(bounds: SegmentBounds, shown: _Shown) -> Damage:

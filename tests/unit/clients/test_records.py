@@ -77,7 +77,7 @@ def test_what_is_no_record_is_told_by_its_fault(broker, record, text):
 
 
 def test_an_unknown_isolation_is_told_those_there_are(broker):
-    names = "isolation 'committed' is none of read_uncommitted, read_committed, log_end"
+    names = "Unknown isolation 'committed'. Use one of read_uncommitted, read_committed, log_end"
     with pytest.raises(InvalidConfigurationError, match=names):
         broker.read("t", isolation="committed")
     with pytest.raises(ValueError, match=names):

@@ -152,7 +152,7 @@ def test_a_log_start_that_the_log_never_reached_is_ignored(world, clean, recover
     before = {n: data for n, data in world.files().items() if n.endswith(".log")}
     log = world.log(clean=clean, recovery_point=recovery_point, log_start_offset=20, **SMALL)
     assert actions_of(log).count("ignored_log_start") == 1
-    assert "20 lies beyond the log end 9" in log.findings[-1].detail
+    assert "20 is beyond the log end 9" in log.findings[-1].detail
     first = log.segments.first.base_offset
     assert (log.log_start_offset, log.log_end_offset) == (first, 9)
     assert offsets_in(log) == list(range(first, 9))

@@ -162,7 +162,7 @@ def test_a_damaged_end_that_is_all_there_is_is_refused(world):
     """No segment can follow one of which nothing is sound."""
     left = {file_name(7, ".index"): b"", file_name(7, ".log"): batch(3)[:-5]}
     world.put(left)
-    with pytest.raises(CorruptRecordError, match="no torn batch") as caught:
+    with pytest.raises(CorruptRecordError, match="not a torn batch") as caught:
         world.log()
     assert (caught.value.path, caught.value.position) == (world.path(file_name(7, ".log")), 0)
     assert {n: d for n, d in world.files().items() if n in left} == left

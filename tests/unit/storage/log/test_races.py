@@ -394,7 +394,7 @@ def test_what_fails_in_a_log_that_always_changes_is_told_in_the_end(world):
 
     with pytest.raises(IndexError, match="a defect"):
         log.reader.steady(look)
-    assert len(looks) == fetch.LOOKS_MAX
+    assert len(looks) == fetch.ATTEMPTS_MAX
 
     def fail():
         fill(log, 1)
@@ -423,7 +423,7 @@ def test_a_log_that_others_change_all_the_time_is_read_in_the_end(world, how):
     def look():
         thread = threading.Thread(target=change)
         thread.start()
-        thread.join(60 if len(looks) < fetch.LOOKS_MAX - 1 else 0.1)
+        thread.join(60 if len(looks) < fetch.ATTEMPTS_MAX - 1 else 0.1)
         looks.append(thread.is_alive())
         if thread.is_alive():
             waiting.append(thread)
@@ -434,9 +434,9 @@ def test_a_log_that_others_change_all_the_time_is_read_in_the_end(world, how):
 
     looks = []
     assert log.reader.steady(look) == "found"
-    assert looks == [False] * (fetch.LOOKS_MAX - 1) + [True]
+    assert looks == [False] * (fetch.ATTEMPTS_MAX - 1) + [True]
     waiting[0].join(60)
-    assert log.log_end_offset == (5 if how == "truncated" else 5 + fetch.LOOKS_MAX)
+    assert log.log_end_offset == (5 if how == "truncated" else 5 + fetch.ATTEMPTS_MAX)
 
 
 @pytest.mark.parametrize("how", ("failed", "answered"))
@@ -448,7 +448,7 @@ def test_a_log_that_is_closed_before_the_last_look_says_so(world, how):
         looks.append(1)
         fill(log, 1)
         log.truncate_to(0)
-        if len(looks) == fetch.LOOKS_MAX - 1:
+        if len(looks) == fetch.ATTEMPTS_MAX - 1:
             log.close()
         if how == "failed":
             raise OSError(5, "closed")
@@ -456,4 +456,4 @@ def test_a_log_that_is_closed_before_the_last_look_says_so(world, how):
 
     with pytest.raises(IllegalStateError, match="closed"):
         log.reader.steady(look)
-    assert len(looks) == fetch.LOOKS_MAX - 1
+    assert len(looks) == fetch.ATTEMPTS_MAX - 1
