@@ -11,7 +11,7 @@ from logstore.cleaner.selection import (
     CleaningDecision,
     decide,
     idle_roll_ms,
-    next_moment_ms,
+    next_change_ms,
     selection_order,
     steady_state,
 )
@@ -123,8 +123,8 @@ class LogChooser:
         """Return whether KIP-354 requires a roll of the active segment without an append."""
         if self.kafka_exact:
             return False
-        moment = log.reader.steady(partial(idle_roll_ms, log))
-        return moment is not None and moment <= self._runtime.clock.now_ms()
+        roll_ms = log.reader.steady(partial(idle_roll_ms, log))
+        return roll_ms is not None and roll_ms <= self._runtime.clock.now_ms()
 
     def repair_checkpoint(self, log: Log, state: CleanableState) -> None:
         """Replace a stored checkpoint that is outside its log, unless the partition is in use."""
@@ -206,14 +206,14 @@ class LogChooser:
         configuration or its partition's state changes. None if never.
         O(logs × dirty segments).
         """
-        moments: list[int | None] = []
+        times: list[int | None] = []
         for log in self.logs_to_clean():
             try:
-                moments.append(self.next_cleaning_ms(log))
-                moments.append(log.reader.steady(log.next_expiry_ms))
+                times.append(self.next_cleaning_ms(log))
+                times.append(log.reader.steady(log.next_expiry_ms))
             except Exception as error:
                 self._marks.leave_alone(log, error)
-        return min((moment for moment in moments if moment is not None), default=None)
+        return min((each for each in times if each is not None), default=None)
 
     def next_cleaning_ms(self, log: Log) -> int | None:
         """Return the first time after now at which a cleaning may become due without an append."""
@@ -221,7 +221,7 @@ class LogChooser:
         now_ms = self._runtime.clock.now_ms()
         exact = self.kafka_exact
         return log.reader.steady(
-            lambda: next_moment_ms(log, first_dirty, now_ms, kafka_exact=exact)
+            lambda: next_change_ms(log, first_dirty, now_ms, kafka_exact=exact)
         )
 
     @property

@@ -194,14 +194,14 @@ def test_what_fails_in_looking_ahead_is_a_mark_too(monkeypatch) -> None:
     """Only in virtual time, where rounds of nothing are slept through."""
     broker = open_broker()
     prepare(broker)
-    real = choosing.next_moment_ms
+    real = choosing.next_change_ms
 
     def failing(log: Log, *arguments: Any, **options: Any) -> int | None:
         if log.topic_partition == USERS:
             raise IndexError("index 7 is out of bounds")
         return real(log, *arguments, **options)
 
-    monkeypatch.setattr(choosing, "next_moment_ms", failing)
+    monkeypatch.setattr(choosing, "next_change_ms", failing)
     broker.pool.start()
     broker.clock.advance(ms=BACKOFF_MS)
     assert [mark.topic_partition for mark in broker.cleaner.uncleanable()] == [USERS]

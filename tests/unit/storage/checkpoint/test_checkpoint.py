@@ -300,9 +300,9 @@ def test_partition_metadata_round_trip(fs):
         ("", "line 1: 'version' and its value"),
         ("version:0\ntopic_id: AAAAAAAAAAEAAAAAAAAAAg", "line 1"),
         ("version: x\ntopic_id: AAAAAAAAAAEAAAAAAAAAAg", "line 1: version 'x'"),
-        ("version: 0\ntopic_id: AAAAAAAAAAEAAAAAAAAA", "is no topic id"),
-        ("version: 0\ntopic_id: AAAAAAAAAAEAAAAAAAAAA+", "is no topic id"),
-        ("version: 0\ntopic_id: AAAAAAAAAAEAAAAAAAAAAgAA", "is no topic id"),
+        ("version: 0\ntopic_id: AAAAAAAAAAEAAAAAAAAA", "is not a topic id"),
+        ("version: 0\ntopic_id: AAAAAAAAAAEAAAAAAAAAA+", "is not a topic id"),
+        ("version: 0\ntopic_id: AAAAAAAAAAEAAAAAAAAAAgAA", "is not a topic id"),
     ),
 )
 def test_damaged_partition_metadata_is_refused(fs, text, complaint):

@@ -284,8 +284,8 @@ def test_errors_name_the_first_records_and_count_all_of_them(way):
 @pytest.mark.parametrize("codec", CODECS)
 def test_a_record_takes_some_tens_of_bytes_while_its_batch_is_appended(codec, monkeypatch):
     """Its offsets are all the same, which asks for another batch."""
-    monkeypatch.setattr(kernels.decode_records.group, "is_hot", True)
-    monkeypatch.setattr(kernels.encode_batches.group, "is_hot", True)
+    monkeypatch.setattr(kernels.decode_records.group, "is_compiled", True)
+    monkeypatch.setattr(kernels.encode_batches.group, "is_compiled", True)
     count = 200_000
     data = large_batch(count, codec)
     log = memory_world().log(max_message_bytes=8 * MIB)
