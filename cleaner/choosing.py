@@ -48,7 +48,7 @@ class LogChooser:
     runtime : Runtime
     logs : LogManager
         Provides the logs.
-    checkpoints, states, marks
+    checkpoints, states, uncleanable
         First dirty offsets, cleaning states and uncleanable partitions.
     broker_config : BrokerConfig
         Whether the cleaner is enabled, and whether Kafka's rules apply exactly.
@@ -65,14 +65,14 @@ class LogChooser:
         logs: LogManager,
         checkpoints: CleanerCheckpoints,
         states: CleaningStates,
-        marks: UncleanablePartitions,
+        uncleanable: UncleanablePartitions,
         broker_config: BrokerConfig,
     ) -> None:
         self._runtime = runtime
         self._logs = logs
         self._checkpoints = checkpoints
         self._states = states
-        self._marks = marks
+        self._uncleanable = uncleanable
         self.broker_config = broker_config
         self._selecting = runtime.lock()
         self._max_dirty_ratio = 0.0
@@ -105,7 +105,7 @@ class LogChooser:
         circumstances = Circumstances(
             cleaner_enabled=self.broker_config.log_cleaner_enable,
             force=force,
-            uncleanable=None if (mark := self._marks.get(tp)) is None else mark.reason,
+            uncleanable=None if (found := self._uncleanable.get(tp)) is None else found.reason,
             paused=None if state is None else f"its cleaning state is {state}",
             kafka_exact=self.kafka_exact,
         )
@@ -183,7 +183,7 @@ class LogChooser:
             if log.config.compact
             and not log.is_offline
             and log.topic_partition.topic not in adopted
-            and log.topic_partition not in self._marks
+            and log.topic_partition not in self._uncleanable
             and self._states.of(log.topic_partition) is None
         ]
 
@@ -195,7 +195,7 @@ class LogChooser:
             decision = self.decision_of(log)
             self.repair_checkpoint(log, decision.state)
         except Exception as error:
-            self._marks.leave_alone(log, error)
+            self._uncleanable.leave_alone(log, error)
             return None
         return decision if decision.state.total_bytes else None
 
@@ -212,7 +212,7 @@ class LogChooser:
                 times.append(self.next_cleaning_ms(log))
                 times.append(log.reader.steady(log.next_expiry_ms))
             except Exception as error:
-                self._marks.leave_alone(log, error)
+                self._uncleanable.leave_alone(log, error)
         return min((each for each in times if each is not None), default=None)
 
     def next_cleaning_ms(self, log: Log) -> int | None:
