@@ -101,7 +101,7 @@ def test_an_aborted_transaction_ends_with_its_marker() -> None:
 
 
 def test_a_batch_counts_from_its_last_offset_on() -> None:
-    """Compaction may have removed the first records; an index may have duplicates after recovery."""
+    """Compaction may have removed the first records; an index may have duplicate entries."""
     state = TransactionState()
     state.add_aborted([aborted(1, 3, 6)])
     assert judged(state, data_batch(0, 1, 1), data_batch(2, 3, 1)) == [NONE, ABORTED]

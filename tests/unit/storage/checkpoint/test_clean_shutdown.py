@@ -77,7 +77,7 @@ def test_s128_the_file_is_there_from_an_orderly_stop_to_the_next_start(mode):
 
 @pytest.mark.parametrize("mode", (DROPPED, KEPT), ids=str)
 def test_s128_nothing_is_changed_while_the_file_still_speaks_for_it(mode):
-    """A start that stops at any operation: if the file exists, nothing else has changed."""
+    """A start that stops at any operation: as long as the file exists, all others are unchanged."""
     clock = VirtualClock()
     image = stopped(clock).crash(KEPT)
     seen = set()

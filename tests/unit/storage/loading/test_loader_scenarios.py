@@ -88,7 +88,7 @@ def test_s131_lost_time_indexes_stay_empty_after_a_clean_stop(world):
 
 
 def test_s132_only_the_segment_without_an_index_is_rebuilt(world):
-    """Of the others only the indexes of the active segment are written, to let them grow."""
+    """In other segments only the active one's indexes are written, to let them grow."""
     crafted = put(world, "S-132")
     victim = bases_of(crafted.files)[1]
     before = mtimes(world)

@@ -37,7 +37,7 @@ def check_split(world, log, bases, offsets):
 
 
 def check_stays(world, bases, offsets):
-    """Close and open again, in every way: nothing is found, nothing changes."""
+    """Close and reopen in every way: there are no findings and no changes."""
     before = world.files(".log", ".txnindex")
     for clean in (True, False, True):
         log = world.log(clean=clean, **WHOLE)
@@ -61,7 +61,7 @@ def check_stays(world, bases, offsets):
     ids=("all", "from the middle", "nothing to verify", "clean"),
 )
 def test_s139_an_overflowed_segment_is_split_when_it_is_loaded(world, circumstances):
-    """Records, transactions and indexes are complete, with the old times, for any recovery point."""
+    """Records, transactions and indexes are complete, with the old times, in all circumstances."""
     files = overflowed(aborted=True)
     world.put(files)
     world.fs.set_mtime(world.path(log_name(0)), 55_000)

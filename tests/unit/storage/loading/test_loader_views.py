@@ -24,7 +24,7 @@ every_directory = pytest.mark.parametrize("name", CRAFTED)
 BROKER = {"log.index.size.max.bytes": "4000", "log.index.interval.bytes": "0"}
 
 STAYS = {"kept_overflow", "overlapping_segments", "ignored_log_start"}
-"""Told by every start, since nothing is done about it, or not by what opens a partition."""
+"""Findings of every start: they are not repaired, or not by opening a partition."""
 
 DAMAGED = {"S-148", "a damaged length in a clean log"}
 """Directories whose records cannot all be read."""

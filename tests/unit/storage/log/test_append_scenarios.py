@@ -69,7 +69,7 @@ def test_s055_a_base_offset_is_for_followers_only(world, log_end):
 
 
 def test_s056_max_message_bytes_binds_clients(world):
-    """The whole batch counts, including its header; nothing of a larger one is written."""
+    """The whole batch counts, including its header; a larger one is not written."""
     fits, exceeds = batch(0, value=b"v" * 500), batch(0, value=b"v" * 501)
     log = world.log(max_message_bytes=len(fits))
     assert len(exceeds) == len(fits) + 1

@@ -56,7 +56,7 @@ class Reader(threading.Thread):
         return self.rng.randint(self.log.log_start_offset, self.log.log_end_offset)
 
     def walk(self):
-        """Read records; nothing was compacted, so there are no holes."""
+        """Read records; without compaction they have no holes."""
         isolation = self.rng.choice(list(Isolation))
         expected = start = self.start_offset()
         for _, record in self.log.reader.records(start, isolation=isolation):

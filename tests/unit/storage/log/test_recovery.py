@@ -111,7 +111,7 @@ def test_recovery_cuts_a_malformed_marker(world):
     ),
 )
 def test_recovery_leaves_offsets_beyond_the_segment_to_a_split(world, batches, next_offset):
-    """Everything up to the torn batch is verified, and nothing is changed."""
+    """Everything up to the torn batch is verified, without a change."""
     torn = batch(next_offset)[:-1]
     world.put({log_name(0): b"".join(batches) + torn, f"{0:020d}.index": bytes(8)})
     before = world.files()
