@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 from logstore.record.batch import RecordBatch, decode_stored, stored_rows
 from logstore.record.walk import check_place, read_batch, walk_headers
 from logstore.runtime import OverlayFileSystem
-from logstore.storage.loading.second_look import TRANSIENT
+from logstore.storage.loading.views import TRANSIENT
 from logstore.storage.log.finding import Finding
 from logstore.storage.log.reader import Isolation
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from logstore.errors import InvalidRecordError
 from logstore.record.records import Header, NewRecord
-from logstore.storage.loading.second_look import TRANSIENT
+from logstore.storage.loading.views import TRANSIENT
 from logstore.types import TimestampType
 
 if TYPE_CHECKING:

@@ -26,7 +26,7 @@ from logstore.cli.show.output import (
 from logstore.cli.show.progress import ProgressBar
 from logstore.cli.show.tables import Cell, Styled, Table, output_width, paint
 from logstore.errors import LogStoreError
-from logstore.storage.loading.second_look import TRANSIENT
+from logstore.storage.loading.views import TRANSIENT
 
 if TYPE_CHECKING:
     from logstore.analysis.fates import PartitionFates, RecordFate

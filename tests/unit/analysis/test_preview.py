@@ -98,7 +98,7 @@ def test_another_limit_of_unfolding_stops_the_cleaning(broker):
 def test_an_uncleanable_partition_stays_so(broker):
     broker.alter_configs("t", {"cleanup.policy": "compact"})
     log = broker.log("t")
-    broker.cleaner.marks.mark(log.topic_partition, ValueError("damage"))
+    broker.cleaner.uncleanable_partitions.add(log.topic_partition, ValueError("damage"))
     told = broker.preview("t", 0, set={"min.cleanable.dirty.ratio": "0"}).partitions[0]
     assert told.after.explanation.binding == "uncleanable"
     assert told.after.later_pass is None

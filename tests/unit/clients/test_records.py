@@ -78,7 +78,7 @@ def test_invalid_records_are_refused_with_the_reason(broker, record, text):
 
 
 def test_an_unknown_isolation_is_refused_with_the_valid_ones(broker):
-    names = "isolation 'committed' is none of read_uncommitted, read_committed, log_end"
+    names = "Unknown isolation 'committed'. Use one of read_uncommitted, read_committed, log_end"
     with pytest.raises(InvalidConfigurationError, match=names):
         broker.read("t", isolation="committed")
     with pytest.raises(ValueError, match=names):

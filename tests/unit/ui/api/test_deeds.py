@@ -258,10 +258,10 @@ def test_a_dry_run_tells_what_would_be_done_and_changes_nothing(steered, deed):
 
 def test_an_uncleanable_partition_is_tried_again(steered):
     broker = steered.site.broker
-    broker.cleaner.marks.mark(TopicPartition("users", 0), ValueError("damage"))
+    broker.cleaner.uncleanable_partitions.add(TopicPartition("users", 0), ValueError("damage"))
     assert steered.post(f"{USERS}/retry", {}).json["done"]["was_uncleanable"] is True
     assert steered.post(f"{USERS}/retry", {}).json["done"]["was_uncleanable"] is False
-    assert broker.cleaner.marks.all() == ()
+    assert broker.cleaner.uncleanable_partitions.all() == ()
 
 
 def test_damage_is_lost_with_its_topic_and_told_so(tmp_path):
