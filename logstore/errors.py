@@ -333,7 +333,7 @@ class FencedInstanceIdError(RequestError):
 
 
 class InvalidSessionTimeoutError(RequestError):
-    """The session timeout is not within `group.min.` and `group.max.session.timeout.ms`."""
+    """The session timeout is outside the limits of the broker."""
 
     kafka_error = "INVALID_SESSION_TIMEOUT"
 

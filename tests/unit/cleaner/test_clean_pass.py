@@ -181,7 +181,7 @@ def test_s158_a_damaged_large_batch_fails_the_pass_and_nothing_else(damage: str)
     assert [r.key for _, r in log.reader.records(2)] == [b"later", b"still"]
 
 
-def test_what_was_not_verified_while_mapping_is_verified_while_rewriting() -> None:
+def test_batches_that_were_not_verified_while_mapping_are_verified_while_rewriting() -> None:
     world = memory_world()
     log = compacted(world)
     put_each(log, *((key(number), b"v" * 100) for number in range(10)))
@@ -378,7 +378,7 @@ def test_of_groups_that_are_swapped_together_none_is_if_one_fails(error: Excepti
     assert offsets_in(log) == [1, 2, 3]
 
 
-def test_a_group_of_which_all_was_deleted_meanwhile_does_not_come_back_with_the_others() -> None:
+def test_a_group_that_was_deleted_meanwhile_is_not_swapped_in_with_the_others() -> None:
     log = three_apart(cleanup_policy=("compact", "delete"))
     steps = clean_pass(log, ALL_KEYS, 0, 3)
     while next(steps).phase != "rewrite":
@@ -453,7 +453,9 @@ def test_the_clean_section_is_rewritten_for_its_expired_tombstones() -> None:
     assert (stats.map_entries, stats.map_bytes_read) == (0, 0)
 
 
-def test_what_lies_at_the_upper_bound_is_never_touched_even_below_the_first_dirty_offset() -> None:
+def test_a_segment_at_the_upper_bound_is_never_rewritten_even_below_the_first_dirty_offset() -> (
+    None
+):
     """As after an unclean leader election: the checkpoint is inside the active segment."""
     world = memory_world()
     log = compacted(world)
@@ -583,7 +585,7 @@ def test_passes_of_a_map_of_one_key() -> None:
 
 
 @pytest.mark.parametrize("offset", (29, 31))
-def test_what_was_read_before_a_truncation_is_never_swapped_in(offset: int) -> None:
+def test_records_read_before_a_truncation_are_never_swapped_in(offset: int) -> None:
     """KAFKA-631's generation check, for a truncation that does not stop the cleaner."""
     world = memory_world()
     log, config, first_dirty, upper_bound = ready(world)

@@ -339,7 +339,7 @@ def test_a_failing_disk_is_a_storage_error_and_moves_no_checkpoint(
 
 
 @pytest.mark.parametrize("error", (CleaningAbortedError, KeyboardInterrupt, ValueError))
-def test_what_a_listener_raises_ends_the_pass_like_a_stop(error: type[BaseException]) -> None:
+def test_an_error_of_a_listener_ends_the_pass_like_a_stop(error: type[BaseException]) -> None:
     broker = new_broker()
     topic(broker)
     fill(broker)

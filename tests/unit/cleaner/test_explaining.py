@@ -160,7 +160,7 @@ def test_an_open_transaction_is_named():
         producer.abort_transaction()
 
 
-def test_what_is_clean_has_nothing_to_clean():
+def test_a_clean_log_has_nothing_to_clean():
     with Broker(clock=VirtualClock()) as broker:
         broker.create_topic("t", configs={"cleanup.policy": "compact"})
         broker.append("t", key=b"k", value=b"v")

@@ -81,7 +81,7 @@ def test_superseded_records_name_the_one_that_takes_their_place() -> None:
 
 
 @pytest.mark.parametrize("compression", ("gzip", "snappy", "lz4", "zstd"))
-def test_compressed_batches_are_told_record_by_record(compression: str) -> None:
+def test_compressed_batches_are_listed_record_by_record(compression: str) -> None:
     with new_broker() as broker:
         topic(broker)
         pairs = [(b"key-%d" % (number % 3), b"v" * 50) for number in range(7)]
@@ -214,7 +214,7 @@ def listing(
     ]
 
 
-def test_control_records_show_what_they_are_instead_of_a_key() -> None:
+def test_control_records_show_their_type_instead_of_a_key() -> None:
     with new_broker() as broker:
         topic(broker)
         producer = broker.producer(transactional_id="x")
@@ -274,7 +274,7 @@ def test_segments_within_the_compaction_lag_are_not_yet_cleanable() -> None:
         assert fates(broker, force=True) == ["superseded", "superseded", "retained", "active"]
 
 
-def test_an_open_transaction_holds_up_its_segment_and_what_follows() -> None:
+def test_an_open_transaction_protects_its_segment_and_later_ones() -> None:
     log = compacted(memory_world())
     put_each(log, (b"a", b"1"), (b"a", b"2"))
     log.writer.roll()
@@ -312,7 +312,7 @@ def test_a_topic_that_is_not_compacted_keeps_its_records() -> None:
         assert found.stats is None
 
 
-def test_what_is_not_due_is_told_all_the_same() -> None:
+def test_fates_are_listed_even_if_no_pass_is_due() -> None:
     with new_broker() as broker:
         topic(broker, min_cleanable_dirty_ratio="1.0")
         append(broker, (b"a", b"1"), (b"a", b"2"))
@@ -363,7 +363,7 @@ def test_the_winner_is_the_last_one_that_the_map_knows() -> None:
     ]
 
 
-def test_a_log_is_told_chunk_by_chunk() -> None:
+def test_fates_are_listed_chunk_by_chunk() -> None:
     """Memory depends on the I/O buffer, not on the log."""
     log = compacted(memory_world())
     put_each(log, *((b"k%d" % (number % 7), b"v" * 20) for number in range(100)))
@@ -404,7 +404,7 @@ def files(directory):
     return sorted(path for path in directory.rglob("*") if path.is_file())
 
 
-def test_a_cleaning_does_what_was_told() -> None:
+def test_a_cleaning_matches_the_listed_fates() -> None:
     log = compacted(memory_world())
     put_each(log, *((b"k%d" % (number % 7), b"v") for number in range(30)))
     log.writer.roll()
@@ -414,7 +414,7 @@ def test_a_cleaning_does_what_was_told() -> None:
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_what_is_told_is_what_kafka_did(case: str, tmp_path) -> None:
+def test_listed_fates_match_kafkas_cleaning(case: str, tmp_path) -> None:
     """Directories before and after a pass of Kafka's own cleaner."""
     expected = manifest(case)
     with open_broker(case, copy_of(case, tmp_path)) as broker:
@@ -493,7 +493,7 @@ def damaged(offset: int, what: str) -> bytes:
     "what", ("crc", "magic", "compression", "count", "record", "place", "control")
 )
 @pytest.mark.parametrize("ahead", (0, 3))
-def test_what_lies_before_the_damage_is_told_first(what: str, ahead: int) -> None:
+def test_records_before_the_damage_are_listed_first(what: str, ahead: int) -> None:
     """All records are in one chunk, in a segment that no pass rewrites."""
     log = compacted(memory_world())
     put_each(log, *((b"k", b"v%d" % at) for at in range(ahead + 2)))

@@ -46,7 +46,7 @@ def test_used_bytes_of_either_index_are_limited() -> None:
     assert groups([segment(0, time_index=36), segment(10, time_index=48)]) == [[0], [10]]
 
 
-def test_the_span_of_offsets_is_limited_by_what_a_segment_may_hold() -> None:
+def test_the_span_of_offsets_is_limited_by_the_range_of_a_segment() -> None:
     """Up to the base of the next segment, or the end of the round."""
     assert groups([segment(5), segment(10), segment(5 + INT32_MAX + 1)]) == [
         [5, 10],
@@ -99,7 +99,7 @@ def test_small_groups_are_swapped_together_as_many_as_may_be() -> None:
     assert batches() == []
 
 
-def test_what_is_swapped_together_is_small() -> None:
+def test_groups_that_are_swapped_together_are_small() -> None:
     assert batches(1, BATCH_BYTES - 1, 1) == [[0, 1], [2]]
     assert batches(1, BATCH_BYTES, 1) == [[0], [1], [2]], "a large one is swapped alone"
     assert batches(BATCH_BYTES * 2, 0, 0) == [[0], [1, 2]]

@@ -171,7 +171,7 @@ def test_scan_batches_takes_nothing_behind_the_largest_offset() -> None:
     assert (status, len(table), position) == (MISPLACED, 1, len(last))
 
 
-def test_scan_batches_sums_up_what_batches_have() -> None:
+def test_scan_batches_sums_up_attributes_of_batches() -> None:
     """The totals determine the size of buffers and the checks that can be skipped."""
     ours = build_batch(
         records((b"c", b"4"), base=8), producer_id=5, producer_epoch=0, is_transactional=True

@@ -77,7 +77,7 @@ def ranges_of(log: Log, size: int) -> list[tuple[int, int]]:
     return [(position // size, count // size) for position, count in log.runtime.fs.reads]
 
 
-def test_batches_of_which_nothing_stays_are_read_once(log: Log) -> None:
+def test_batches_without_survivors_are_read_once(log: Log) -> None:
     size = put_keys(log, "aaabaaaac")
     stats = run_pass(log)
     # The first batch of a chunk is always read, and then the last one of each key.
@@ -97,7 +97,7 @@ def test_each_of_several_segments_is_read_by_the_places_of_its_own_batches(log: 
     assert offsets_in(log) == [1, 5, 6, 7]
 
 
-def test_what_is_not_worth_a_read_of_its_own_is_read_with_the_rest(log: Log, monkeypatch) -> None:
+def test_small_gaps_are_read_with_their_neighbours(log: Log, monkeypatch) -> None:
     size = put_keys(log, "aaabaaaac")
     monkeypatch.setattr(skipping, "LEAST_GAP_BYTES", 3 * size)
     run_pass(log)
@@ -105,9 +105,7 @@ def test_what_is_not_worth_a_read_of_its_own_is_read_with_the_rest(log: Log, mon
     assert offsets_in(log) == [3, 7, 8]
 
 
-def test_a_chunk_stands_for_no_more_than_may_pass_before_a_pass_is_stopped(
-    log: Log, monkeypatch
-) -> None:
+def test_a_chunk_covers_a_limited_part_of_the_file(log: Log, monkeypatch) -> None:
     size = put_keys(log, "aaaaaaaab")
     monkeypatch.setattr(skipping, "SPAN_BYTES", 4 * size)
     run_pass(log)
@@ -162,7 +160,7 @@ def test_of_a_segment_that_is_clean_in_part_all_is_read(log: Log) -> None:
     assert offsets_in(log) == [0, 1, 2, 3, 7, 8]
 
 
-def test_what_changed_since_it_was_mapped_is_named_by_its_place(log: Log) -> None:
+def test_changes_since_the_mapping_are_reported_with_their_location(log: Log) -> None:
     size = put_keys(log, "aaabaaaac")
     path = log.segments.first.log_path
 

@@ -143,7 +143,7 @@ def test_a_full_map_stops_at_a_known_key_too() -> None:
     assert (len(a_map), a_map.latest_offset) == (2, 1)
 
 
-def test_what_is_left_over_when_the_map_is_full_is_not_counted() -> None:
+def test_records_after_the_map_is_full_are_not_counted() -> None:
     log = compacted(memory_world())
     put_each(log, *((key(number % 4), b"x" * 50) for number in range(40)))
     log.writer.roll()

@@ -108,7 +108,7 @@ def test_slots_never_take_more_than_the_buffer_and_a_small_slack() -> None:
     assert OffsetMap(1 << 30, max_entries=10).slots.nbytes < 100_000
 
 
-def test_a_full_map_of_a_small_estimate_still_takes_what_the_slack_holds() -> None:
+def test_a_full_map_of_a_small_estimate_still_takes_keys_into_the_slack() -> None:
     """A damaged batch may repeat offsets, so that there are more keys than offsets."""
     a_map = OffsetMap(1 << 20, max_entries=0)
     taken = SLACK_SLOTS + 1

@@ -355,7 +355,7 @@ def slow(broker: Broker) -> Iterator[list[int]]:
     throttles.observe = real
 
 
-def test_a_stop_gives_up_the_pass_and_removes_what_it_wrote() -> None:
+def test_a_stop_aborts_the_pass_and_removes_its_output() -> None:
     broker = new_broker()
     topic(broker)
     fill(broker)
@@ -375,7 +375,7 @@ def test_a_stop_gives_up_the_pass_and_removes_what_it_wrote() -> None:
     assert len(offsets(broker)) == 5
 
 
-def test_a_reconfiguration_in_mid_pass_begins_it_anew() -> None:
+def test_a_reconfiguration_during_a_pass_restarts_it() -> None:
     broker = new_broker()
     topic(broker)
     fill(broker)
@@ -401,7 +401,7 @@ def test_a_worker_that_was_stopped_is_not_scheduled_again() -> None:
 
 
 @pytest.mark.parametrize("change", ("truncate", "delete", "policy"))
-def test_what_happens_in_mid_pass_waits_for_its_end(change: str) -> None:
+def test_events_during_a_pass_wait_for_its_end(change: str) -> None:
     broker = new_broker()
     topic(broker)
     fill(broker)
@@ -492,7 +492,7 @@ def eventually(condition: Callable[[], bool]) -> None:
         time.sleep(0.01)
 
 
-def test_threads_clean_what_gets_dirty(tmp_path) -> None:
+def test_threads_clean_dirty_logs(tmp_path) -> None:
     config = {"log.cleaner.threads": "2", "log.cleaner.backoff.ms": "10"}
     with Broker(tmp_path, clock=SystemClock(), background=True, broker_config=config) as broker:
         topic(broker, partitions=4, min_cleanable_dirty_ratio=0)
@@ -520,7 +520,7 @@ def test_an_abort_reaches_a_worker_that_is_asleep() -> None:
     assert str(broker.cleaner.states.of(USERS)) == "paused(1)"
 
 
-def test_what_retention_takes_from_a_compacted_log_is_told(caplog) -> None:
+def test_segments_that_retention_removes_from_a_compacted_log_are_reported(caplog) -> None:
     caplog.set_level("INFO", "logstore.manager.housekeeping")
     broker = new_broker()
     topic(broker, cleanup_policy="compact,delete", retention_ms=HOUR_MS)

@@ -190,7 +190,7 @@ def test_a_log_that_is_deleted_while_it_is_looked_at_gets_no_mark(monkeypatch) -
     assert selected.log is broker.log("users")
 
 
-def test_what_fails_in_looking_ahead_is_a_mark_too(monkeypatch) -> None:
+def test_a_failure_in_looking_ahead_makes_the_log_uncleanable_too(monkeypatch) -> None:
     """Only in virtual time, where rounds without work are skipped."""
     broker = open_broker()
     prepare(broker)
@@ -228,7 +228,7 @@ def test_a_memory_too_small_for_a_strategy_stops_no_other_log(broker: Broker) ->
     assert broker.metrics().dead_thread_count == 0
 
 
-def test_what_fails_beside_all_logs_is_tried_again_after_the_back_off(
+def test_a_failure_outside_of_logs_is_retried_after_the_back_off(
     broker: Broker, monkeypatch, caplog
 ) -> None:
     """Such as a user's listener, or the whole selection."""
@@ -302,7 +302,7 @@ def test_a_pass_that_comes_to_nothing_stores_its_first_dirty_offset(monkeypatch,
     assert broker.cleaner.checkpoints.of(USERS) == 0
 
 
-def test_an_aborted_pass_leaves_the_checkpoint_to_whoever_aborted_it() -> None:
+def test_an_aborted_pass_leaves_the_checkpoint_to_the_aborting_caller() -> None:
     broker = open_broker()
     topic(broker)
     fill(broker)

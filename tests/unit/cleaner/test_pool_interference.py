@@ -180,7 +180,7 @@ def test_a_log_whose_segments_a_stopped_pass_joined_is_measured_again(monkeypatc
 
 
 @pytest.mark.parametrize("comes_again", (False, True))
-def test_a_log_that_was_deleted_after_its_choice_is_no_fault_of_the_worker(
+def test_a_log_deleted_after_its_selection_is_not_a_failure_of_the_worker(
     comes_again: bool,
 ) -> None:
     broker = open_broker()
@@ -331,7 +331,7 @@ def test_a_deleted_log_keeps_no_file_open_that_it_removed_before() -> None:
     assert not [each for each in broker.runtime.fs.open_handles() if "users" in each.path]
 
 
-def test_what_was_measured_of_a_deleted_partition_is_not_stored() -> None:
+def test_the_measurement_of_a_deleted_partition_is_not_stored() -> None:
     broker = open_broker()
     topic(broker)
     fill(broker)
@@ -378,7 +378,7 @@ def to_be_repaired() -> tuple[Broker, Log, CleanableState]:
     return broker, log, state
 
 
-def test_a_repair_leaves_a_checkpoint_alone_that_somebody_is_about_to_write() -> None:
+def test_a_repair_does_not_change_a_checkpoint_of_a_claimed_partition() -> None:
     broker, log, state = to_be_repaired()
     broker.cleaner.states.begin(USERS)
     broker.cleaner.chooser.repair_checkpoint(log, state)
@@ -421,7 +421,7 @@ def test_a_repair_for_a_log_that_was_replaced_leaves_its_successor_s_checkpoint_
     assert broker.cleaner.states.of(USERS) is None
 
 
-def test_a_snapshot_need_not_know_what_lies_below_the_log_start() -> None:
+def test_a_snapshot_need_not_know_producers_below_the_log_start() -> None:
     """After a truncation the producer state is rebuilt from the log start on."""
     broker = open_broker()
     topic(broker, cleanup_policy="delete", segment_ms=2**62)

@@ -203,7 +203,7 @@ def test_by_timestamp_nothing_is_read_when_everything_clean_is_older() -> None:
     assert extra == before[-1], "the record before the dirty section"
 
 
-def test_a_driver_is_told_of_the_seed_pass_and_of_its_bytes() -> None:
+def test_the_progress_includes_the_seed_pass_and_its_bytes() -> None:
     log, first_dirty = clean_and_dirty(HEADER)
     steps = list(clean_pass(log, ALL_KEYS, first_dirty, log.active_segment.base_offset))
     assert [step.phase for step in steps] == sorted(

@@ -97,7 +97,7 @@ def test_s207_the_high_watermark_limits_exactly_and_rounds_to_a_segment() -> Non
     assert found.cleanable_bytes == sum(s.size_bytes for s in log.segments.view[:5])
 
 
-def test_an_open_transaction_limits_what_is_clean() -> None:
+def test_an_open_transaction_limits_the_clean_section() -> None:
     log = compacted(memory_world())
     put(log, (b"k", b"v"))
     log.writer.roll()

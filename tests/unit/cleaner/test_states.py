@@ -142,7 +142,7 @@ def test_s219_pauses_are_counted(states):
         states.resume(TP)
 
 
-def test_a_partition_that_somebody_has_is_not_begun(states):
+def test_a_claimed_partition_cannot_be_claimed_again(states):
     states.begin(TP)
     assert not states.begin(TP)
     assert states.pause_idle([TP]) == []
@@ -152,7 +152,7 @@ def test_a_partition_that_somebody_has_is_not_begun(states):
     assert states.begin(TP)
 
 
-def test_an_undisturbed_cleaning_is_told_nothing(states):
+def test_an_undisturbed_cleaning_is_not_aborted(states):
     states.check_not_aborted(TP)
     states.begin(TP)
     states.check_not_aborted(TP)

@@ -83,7 +83,7 @@ def test_the_last_of_several_headers_counts_whatever_the_others_say() -> None:
 
 
 @pytest.mark.parametrize("value", (None, b"", b"1234", bytes(7), bytes(9), bytes(16)))
-def test_any_other_form_than_8_bytes_is_no_version(value: bytes | None) -> None:
+def test_only_8_bytes_are_a_version(value: bytes | None) -> None:
     assert BY_HEADER.version_in([("v", value)]) is None
 
 

@@ -54,7 +54,7 @@ def test_s230_another_limit_holds_at_once(clock, throttle):
     assert throttle.observe(1000) == 190
 
 
-def test_nothing_is_no_reason_to_sleep(clock):
+def test_no_work_does_not_cause_a_sleep(clock):
     unlimited = Throttle(Runtime(clock))
     assert unlimited.bytes_per_second == UNLIMITED
     clock.advance(ms=301)

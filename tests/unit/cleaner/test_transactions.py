@@ -127,7 +127,7 @@ def test_runs_of_a_producer_are_aborted_whole_and_noted_batch_by_batch() -> None
     assert state.discarded == {1, 3, 7}
 
 
-def test_data_outside_transactions_are_nobodys_business() -> None:
+def test_data_outside_transactions_are_ignored() -> None:
     state = TransactionState()
     state.add_aborted([aborted(1, 0, 2)])
     plain = batch(0, producer_id=1, producer_epoch=0, base_sequence=0)
@@ -183,7 +183,7 @@ def test_control_records_of_other_kinds_stay() -> None:
     assert judged(TransactionState(), leader_change) == [NONE]
 
 
-def test_a_transaction_goes_on_from_chunk_to_chunk_and_is_told_again_with_each_segment() -> None:
+def test_a_transaction_continues_across_chunks_and_is_added_again_with_each_segment() -> None:
     state = TransactionState()
     for _ in range(3):
         state.add_aborted([aborted(1, 0, 9)])
@@ -193,7 +193,7 @@ def test_a_transaction_goes_on_from_chunk_to_chunk_and_is_told_again_with_each_s
     assert judged(state, abort(9, 1), data_batch(10, 10, 1)) == [NONE, NONE]
 
 
-def test_what_was_mapped_is_said_to_have_been_unless_it_was_discarded_then() -> None:
+def test_batches_count_as_mapped_unless_they_were_discarded_then() -> None:
     """Also if it is not discarded now because the log starts above its abort marker."""
     mapping = TransactionState()
     mapping.add_aborted([aborted(1, 0, 1)])

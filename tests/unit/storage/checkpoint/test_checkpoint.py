@@ -231,7 +231,7 @@ def test_the_old_content_stays_until_the_rename():
     assert OffsetCheckpoint(fs, PATH).read() == {TopicPartition("foo", 0): 5}
 
 
-def test_what_another_hand_wrote_is_seen_and_the_answer_is_the_callers_own():
+def test_external_changes_are_seen_and_the_result_belongs_to_the_caller():
     """The file is read each time, and parsed once."""
     fs = Tracing()
     fs.make_dirs("data")

@@ -41,7 +41,7 @@ def grow(home, name, size=LIMIT + 1):
 
 
 @pytest.mark.parametrize("name", (RECOVERY_POINTS, LOG_START_OFFSETS, CLEANER_OFFSETS))
-def test_a_checkpoint_that_is_too_large_is_told_once_and_replaced(home, caplog, name):
+def test_a_checkpoint_that_is_too_large_is_reported_once_and_replaced(home, caplog, name):
     told = grow(home, name, 4 << 30)
     for read_only in (True, False):
         caplog.clear()
@@ -66,7 +66,7 @@ def test_a_file_that_nothing_can_do_without_is_named(home, name):
 
 
 @pytest.mark.parametrize("name", (LEADER_EPOCHS, file_name(3, SNAPSHOT_SUFFIX)))
-def test_what_can_be_derived_from_the_batches_is(home, name):
+def test_derived_files_are_rebuilt_from_the_batches(home, name):
     told = grow(home, f"a-0/{name}")
     manager = home.open(**SETTINGS)
     log = manager.log(A0)

@@ -456,7 +456,7 @@ def test_readers_see_only_whole_entries_while_one_writer_appends_and_cuts(place)
 
 
 @pytest.mark.parametrize("moment", ("before the fences", "before the page", "after the page"))
-def test_lookup_overtaken_by_a_cut_finds_what_is_left(place, monkeypatch, moment):
+def test_a_lookup_during_a_truncation_finds_a_remaining_entry(place, monkeypatch, moment):
     """Truncate at each step of a lookup of the last entry: the result is an existing entry."""
     for kept in (0, 1, 63, 64, 65, 150, 191, 192, 193, 199):
         index = make_index(place, max_index_bytes=8 * 200, name=str(kept))

@@ -95,7 +95,7 @@ def test_s038_sanity_check_last_offset_below_base(place):
         (AbortedTxn(1, 31, 35, 37), "last stable offset"),
     ),
 )
-def test_sanity_check_of_what_no_log_says(place, txn, check):
+def test_sanity_check_of_impossible_entries(place, txn, check):
     """An invalid entry after valid ones; the segment ends at 40."""
     fs, _ = place
     index = make_index(place)
@@ -285,7 +285,7 @@ def test_equals_a_list(make_place, txns, ranges, cut):
     verify(kept)
 
 
-def test_what_was_flushed_outlives_a_crash():
+def test_flushed_entries_survive_a_crash():
     """Only the index records that data below the recovery point were aborted."""
     fs = FaultyFileSystem()
     fs.make_dirs("/d")

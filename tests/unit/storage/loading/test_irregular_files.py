@@ -55,7 +55,7 @@ def data(home, *parts):
 # -- deleting ------------------------------------------------------------------------------------
 
 
-def test_deleting_a_topic_removes_links_and_not_what_they_lead_to(home, outside):
+def test_deleting_a_topic_removes_links_and_not_their_targets(home, outside):
     closed(home, "a")
     targets = (outside, outside / "one", outside / "none", data(home, "a-0"), data(home))
     for number, target in enumerate(targets):
@@ -164,7 +164,7 @@ def test_small_files_are_replaced_where_links_stand(home, outside):
 @pytest.mark.parametrize("read_only", (False, True))
 @pytest.mark.parametrize("sort", ("link", "dangling link", "loop", "pipe"))
 @pytest.mark.parametrize("kind", INDEX_SUFFIXES)
-def test_an_index_that_is_no_file_of_its_own_is_built_anew(home, outside, kind, sort, read_only):
+def test_an_index_that_is_not_a_regular_file_is_rebuilt(home, outside, kind, sort, read_only):
     closed(home, "a", count=30)
     path = data(home, "a-0", file_name(0, kind))
     was_there = path.exists()
@@ -306,7 +306,7 @@ def test_a_pipe_in_a_partition_folder_is_damage(home, name):
         manager.close()
 
 
-def test_moving_and_copying_pass_over_what_is_no_file(home, outside, tmp_path):
+def test_moving_and_copying_skip_irregular_files(home, outside, tmp_path):
     closed(home, "a")
     os.mkfifo(data(home, "a-0", "pipe"))
     data(home, "a-0", "link").symlink_to(outside / "none")
@@ -322,7 +322,7 @@ def test_moving_and_copying_pass_over_what_is_no_file(home, outside, tmp_path):
 # -- interrupted writes --------------------------------------------------------------------------
 
 
-def test_what_an_interrupted_write_left_goes_at_the_next_start(home):
+def test_files_of_an_interrupted_write_are_removed_at_the_next_start(home):
     """Only for the engine's own names, and only regular files."""
     closed(home, "a")
     own = [name + TMP_SUFFIX for name in REPLACED_FILES]

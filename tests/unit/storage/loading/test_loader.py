@@ -94,7 +94,7 @@ def test_a_clean_restart_walks_the_end_of_the_log_once(world, monkeypatch):
     assert log.log_end_offset == 20
 
 
-def test_what_a_rebuilt_index_cuts_off_is_not_the_end_that_was_walked(world):
+def test_a_cut_by_an_index_rebuild_replaces_the_walked_end(world):
     """The walk reads headers; recovery, which a damaged index requires, reads all bytes."""
     log = world.log(index_interval_bytes=60)
     fill(log, 5)
@@ -161,7 +161,7 @@ def test_a_log_start_that_the_log_never_reached_is_ignored(world, clean, recover
 
 
 @pytest.mark.parametrize("clean", (True, False))
-def test_what_was_deleted_below_a_log_start_in_a_hole_stays_away(world, clean):
+def test_records_below_a_log_start_in_a_hole_stay_deleted(world, clean):
     """A truncation to an offset in a hole leaves the log end above the last batch."""
     log = world.log(**SMALL)
     fill(log, 5)
@@ -343,7 +343,7 @@ def test_every_flipped_byte_under_the_crc_cuts_there():
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_random_damage_never_loses_what_stands_before_it(seed):
+def test_random_damage_never_loses_records_before_it(seed):
     """Noise, zeros or a hole somewhere in a log of several segments, opened twice."""
     world = memory_world()
     rng = random.Random(seed)
@@ -386,7 +386,7 @@ def test_random_damage_never_loses_what_stands_before_it(seed):
     assert offsets_in(again) == survivors
 
 
-def test_later_segments_go_with_what_was_cut(world):
+def test_a_cut_removes_later_segments(world):
     """Recovery leaves no gap; snapshots and epochs beyond the cut are removed as well."""
     log = world.log(**SMALL)
     for epoch in range(20):
@@ -430,7 +430,7 @@ def test_a_cut_is_the_end_whatever_was_verified_behind_it(world):
 # -- unclean stops ---------------------------------------------------------------------------
 
 
-def test_only_what_lies_beyond_the_recovery_point_is_verified(world):
+def test_only_segments_beyond_the_recovery_point_are_verified(world):
     """Damage below the recovery point is ignored."""
     log = world.log(**SMALL)
     fill(log, 20)
@@ -573,7 +573,7 @@ def test_producers_survive_with_and_without_snapshots(world):
 
 
 @pytest.mark.parametrize("clean", (True, False))
-def test_a_damaged_snapshot_is_told_where_it_is_needed(world, clean):
+def test_a_damaged_snapshot_is_reported_if_it_is_needed(world, clean):
     """At the start of the verified range, or at the end of a cleanly closed log."""
     log = world.log()
     now = {"timestamp": world.clock.now_ms()}
@@ -652,7 +652,7 @@ def test_a_batch_whose_records_compaction_removed_still_tells_its_producer(world
     assert (entry.last_sequence, entry.last_data_offset) == (7, 3)
 
 
-def test_an_index_that_is_built_anew_is_never_believed_half_built():
+def test_a_partly_rebuilt_index_is_never_trusted():
     """On a disk that keeps bytes and loses names, the sound sparse indexes are renamed first.
 
     They are rebuilt because the transaction index is damaged.

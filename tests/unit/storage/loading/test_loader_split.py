@@ -132,7 +132,7 @@ def test_an_overflowed_segment_without_an_offset_index_is_split(world):
             assert world.files(".txnindex") == {file_name(FAR + 5, ".txnindex"): expected}
 
 
-def test_what_is_torn_behind_an_overflow_is_cut_with_all_that_follows(world):
+def test_a_torn_batch_after_an_overflow_is_cut_with_everything_after_it(world):
     crafted = CRAFTED["S-139, torn and followed"]()
     crafted.put(world)
     log = crafted.open(world, index_interval_bytes=0)

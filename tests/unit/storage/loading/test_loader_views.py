@@ -64,7 +64,7 @@ def view_of(log):
 
 
 @every_directory
-def test_looking_finds_what_opening_does_and_changes_nothing(name, world):
+def test_a_read_only_opening_reports_the_same_and_changes_nothing(name, world):
     crafted = CRAFTED[name]()
     crafted.put(world)
     world.clock.advance(days=1)
@@ -80,7 +80,7 @@ def test_looking_finds_what_opening_does_and_changes_nothing(name, world):
 
 
 @every_directory
-def test_a_read_only_broker_sees_what_a_writing_one_makes(name):
+def test_a_read_only_broker_sees_the_result_of_a_writing_one(name):
     """With the checkpoints and the marker of a data directory; no byte, name or time changes."""
     world = memory_world()
     crafted = CRAFTED[name]()

@@ -64,7 +64,7 @@ def read_everywhere(log, end=RECORDS):
 
 
 @pytest.mark.parametrize("lie", LIES)
-def test_every_read_is_right_and_the_index_is_built_anew(world, caplog, lie):
+def test_every_read_is_right_and_the_index_is_rebuilt(world, caplog, lie):
     files = written(world)
     lying = changed(files, ".index", LIES[lie])
     assert lying != files
@@ -85,7 +85,7 @@ def test_every_read_is_right_and_the_index_is_built_anew(world, caplog, lie):
     assert caplog.records == []
 
 
-def test_an_index_that_was_built_anew_is_written_when_the_log_is_closed(world):
+def test_a_rebuilt_index_is_written_when_the_log_is_closed(world):
     files = written(world)
     world.put(changed(files, ".index", LIES["a byte too far"]))
     log = world.log(**SMALL)
@@ -96,7 +96,7 @@ def test_an_index_that_was_built_anew_is_written_when_the_log_is_closed(world):
         assert after[name] == files[name]
 
 
-def test_an_index_that_leads_nowhere_is_told_once_a_segment(world, caplog):
+def test_a_wrong_index_is_reported_once_per_segment(world, caplog):
     files = written(world)
     world.put(changed(files, ".index", LIES["a byte too far"]))
     log = world.log(**SMALL)
@@ -139,7 +139,7 @@ def test_readers_that_meet_a_wrong_entry_at_once_build_one_index(world, caplog):
     assert len([r for r in caplog.records if "the index is rebuilt" in r.getMessage()]) == 1
 
 
-def test_what_lies_behind_a_damaged_batch_is_still_found(world):
+def test_batches_after_a_damaged_batch_are_still_found(world):
     """The walk that rebuilds an index ends at damage; correct entries after it are kept."""
     log = world.log(index_interval_bytes=0)
     fill(log, 20)
@@ -186,7 +186,7 @@ def test_entries_that_this_object_wrote_cost_no_look(world):
     assert log.active_segment.offset_index.loaded_entries == 4
 
 
-def test_what_holds_at_an_index_entry(world):
+def test_the_invariant_of_an_index_entry(world):
     log = world.log(index_interval_bytes=0)
     fill(log, 3)
     segment = log.active_segment
@@ -238,7 +238,7 @@ TXN_LIES = {
 
 
 @pytest.mark.parametrize("lie", TXN_LIES)
-def test_a_transaction_index_that_lies_is_built_anew(world, lie):
+def test_a_wrong_transaction_index_is_rebuilt(world, lie):
     files = with_transactions(world)
     lying = changed(files, ".txnindex", TXN_LIES[lie])
     world.put(lying)

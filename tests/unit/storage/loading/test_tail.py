@@ -73,7 +73,7 @@ def check_appends(world, log, end_offset, *, restarts=(True, False), **options):
 
 @with_and_without_index
 @pytest.mark.parametrize("torn", (1, 16, 17, 18, 60, 70, -1, -5, -54), ids=lambda torn: f"{torn:+}")
-def test_a_torn_end_is_cut_and_told(world, options, torn):
+def test_a_torn_end_is_cut_and_reported(world, options, torn):
     name, data, positions = closed(world, **options)
     left = data[:torn] if torn < 0 else data + batch(20)[:torn]
     kept = 19 if torn < 0 else 20
@@ -113,7 +113,7 @@ def test_a_damaged_batch_before_a_torn_end_stays(world, options):
 
 @with_and_without_index
 @pytest.mark.parametrize("batches", (1, 2, 4))
-def test_a_damaged_length_is_no_torn_end(world, options, batches):
+def test_a_damaged_length_is_not_a_torn_end(world, options, batches):
     """The batches after it were acknowledged; appends go to a new segment."""
     name, data, positions = closed(world, **options)
     at = positions[-batches]
@@ -144,7 +144,7 @@ def test_a_damaged_length_before_a_torn_end(world, options):
     check_appends(world, log, 19, restarts=(True,), **options)
 
 
-def test_what_only_looks_like_the_end_of_a_batch_stays(world):
+def test_foreign_bytes_at_the_end_stay(world):
     """Foreign bytes, or an old message, cannot be a torn batch of this log."""
     name, data, _ = closed(world)
     for foreign in (b"\0" * 10 + b"\xff" * 50, old_message(1, 20)[:-5], batch(5)[:-5]):

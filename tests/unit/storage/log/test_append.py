@@ -132,7 +132,7 @@ def as_stamped(log, records, stamp):
 @pytest.mark.parametrize("is_transactional", (False, True))
 @pytest.mark.parametrize("compression", ("producer", "gzip"))
 @pytest.mark.parametrize("timestamp_type", tuple(TimestampType))
-def test_a_producer_of_this_process_writes_what_a_client_does(
+def test_a_producer_of_this_process_writes_the_same_as_a_client(
     timestamp_type, compression, is_transactional
 ):
     written = []
@@ -189,7 +189,7 @@ def test_a_producer_of_this_process_is_refused_as_a_client_is(name, compression)
     assert refusals[0] == refusals[1]
 
 
-def test_an_append_tells_what_it_did(world):
+def test_the_result_of_an_append(world):
     log = world.log()
     info = log.writer.append_records([NewRecord(b"a", b"1", 5), NewRecord(b"b", b"2", 9)])
     stored = world.files()[log_name(0)]

@@ -87,7 +87,7 @@ def test_a_refused_question_inside_a_change_leaves_the_lock_free(log):
     assert taken == [True]
 
 
-def test_what_was_recovered_is_durable(log):
+def test_recovered_state_is_durable(log):
     """Otherwise a crash could restore truncated records next to later appends."""
     assert log.recovery_point < 3
     interrupt(log)

@@ -94,7 +94,7 @@ def check_times(log, data):
 
 
 @pytest.mark.parametrize("case", READ_CASES)
-def test_reading_gives_what_kafka_read(case):
+def test_reading_returns_the_same_records_as_kafka(case):
     """Without a write: the file system below refuses every one."""
     manager, log = open_read_only(ROOT / case / "data", clock_of(case))
     assert log.findings == ()
@@ -198,7 +198,7 @@ def test_both_sides_of_a_cleaning_open_without_findings(case):
     manager.close()
 
 
-def test_the_transaction_indexes_name_what_the_markers_say():
+def test_the_transaction_indexes_agree_with_the_markers():
     """The golden `.txnindex` files are compared with the aborts in the log."""
     manager, log = open_read_only(ROOT / "transactions" / "data", clock_of("transactions"))
     aborts = []

@@ -133,7 +133,7 @@ def test_several_batches_are_written_one_by_one_if_one_has_too_many_records(log)
     assert info.records == BOUND + 2
 
 
-def test_a_follower_takes_what_its_leader_took(log):
+def test_a_follower_accepts_the_batches_of_its_leader(log):
     data = batch(0, BOUND, leader_epoch=3)
     log.writer.append_batches(data, AppendOrigin.REPLICATION)
     assert log.log_end_offset == BOUND + 1

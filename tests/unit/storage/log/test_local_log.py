@@ -270,7 +270,7 @@ def test_s106_flushing_an_empty_active_segment(world):
     assert list(world.files(".index")) == [f"{0:020d}.index", f"{2:020d}.index"]
 
 
-def test_a_flush_beyond_what_is_known_to_be_durable_syncs_no_more_than_that(world):
+def test_a_flush_beyond_the_recovery_point_syncs_only_the_rest(world):
     fs = FaultyFileSystem(world.fs)
     log = in_segments(world.log(runtime=Runtime(world.clock, fs, world.runtime.rng)))
     log.flush()
@@ -361,7 +361,7 @@ def test_several_segments_take_the_place_of_one_without_a_gap_for_readers(world)
     assert bases_of(log) == [0, 2, 4]
 
 
-def test_what_was_merged_does_not_come_back_if_all_of_it_was_deleted_meanwhile(world):
+def test_a_merged_segment_is_dropped_if_its_sources_were_deleted_meanwhile(world):
     """Retention was faster than the cleaner."""
     log = in_segments(world.log())
     old = list(log.segments.view[:2])
@@ -373,7 +373,7 @@ def test_what_was_merged_does_not_come_back_if_all_of_it_was_deleted_meanwhile(w
     assert log_name(0) not in world.files()
 
 
-def test_what_was_merged_takes_the_place_of_what_is_left(world):
+def test_a_merged_segment_replaces_the_remaining_sources(world):
     """Some records were deleted in the meantime: they stay hidden below the log start."""
     log = in_segments(world.log())
     old = list(log.segments.view[:2])

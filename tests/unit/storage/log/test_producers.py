@@ -384,7 +384,7 @@ def test_a_transaction_survives_retention_of_its_first_records(world):
     assert (log.last_stable_offset, committed(log)) == (8, [4, 5, 6])
 
 
-def test_a_lost_marker_opens_a_transaction_again_of_which_only_the_snapshot_tells():
+def test_a_lost_marker_reopens_a_transaction_known_only_from_the_snapshot():
     """Its data were removed, so the last stable offset is the log start until it ends."""
     world = memory_world()
     fs = CrashingFileSystem(world.clock, world.fs)
@@ -411,7 +411,7 @@ def test_a_lost_marker_opens_a_transaction_again_of_which_only_the_snapshot_tell
 
 
 @pytest.mark.parametrize("keep", (0, 2, 3, 4, 5, 6))
-def test_truncation_into_transactions_leaves_what_a_replay_gives(world, keep):
+def test_truncation_into_transactions_equals_a_replay(world, keep):
     now = {"timestamp": world.clock.now_ms()}
     log = world.log()
     for data in (
@@ -435,7 +435,7 @@ def known_of(log):
     return sorted(entries), aborted_entries(log), log.last_stable_offset
 
 
-def test_another_epoch_ends_what_was_known_however_it_is_learnt(world):
+def test_a_new_epoch_forgets_old_batches_in_every_way_of_replay(world):
     """Batch by batch, in one append, or replayed from an older snapshot, with the same result."""
     now_ms = world.clock.now_ms()
     now = {"timestamp": now_ms}

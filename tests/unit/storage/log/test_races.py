@@ -135,7 +135,7 @@ class Writer:
         self.log.delete_expired_files()
 
 
-def test_readers_see_only_what_is_right_or_out_of_range(world):
+def test_readers_see_only_correct_records_or_out_of_range(world):
     kind = "memory" if isinstance(world.fs, MemoryFileSystem) else "disk"
     config = {
         "segment_bytes": 700,
@@ -381,7 +381,7 @@ def test_readers_wait_for_a_truncation_that_is_under_way(world):
 # -- a log that changes at every attempt -------------------------------------------------------
 
 
-def test_what_fails_in_a_log_that_always_changes_is_told_in_the_end(world):
+def test_a_lasting_failure_in_a_log_that_always_changes_is_raised(world):
     """A defect or a disk failure must not be retried forever."""
     log = world.log()
     looks = []

@@ -238,7 +238,7 @@ def test_ends_of_record_and_batch_reads_are_exclusive(world):
     assert list(log.reader.records(4, 4)) == []
 
 
-def test_reads_cross_batches_larger_than_what_is_read_at_a_time(world):
+def test_reads_cross_batches_larger_than_one_read(world):
     log = world.log(max_message_bytes=8 << 20)
     sizes = [10, 3 << 20, 10, (1 << 20) - 30, 5]
     follow(log, *[batch(offset, value=bytes(size)) for offset, size in enumerate(sizes)])
@@ -341,7 +341,7 @@ def test_a_producer_that_aborts_twice_and_then_commits(world):
         assert seen == [offset for offset in (6, 7, 9) if offset >= start]
 
 
-def test_a_marker_whose_record_was_compacted_away_is_no_marker(world):
+def test_a_marker_without_its_record_is_not_a_marker(world):
     log = world.log()
     follow(log, batch(0), empty_batch(RecordBatch(commit(1, 5)).header), batch(2))
     assert [record.offset for record in records_of(log)] == [0, 2]
@@ -405,7 +405,7 @@ def test_a_damaged_batch_is_named_when_it_is_read(world):
     )
 
 
-def test_what_lies_before_the_damage_is_read_up_to_a_bound_behind_it(world):
+def test_records_before_the_damage_are_read_up_to_a_bound_after_it(world):
     """The last stable offset is inside the segment, after the damage."""
     log = world.log()
     follow(log, batch(0), batch(1), batch(2), data_batch(3, 3, 7), batch(4))

@@ -87,7 +87,7 @@ def test_columns_of_any_number_of_records(world, codec, count):
     assert from_columns(log.reader.columns(0)) == by_batch(log.reader.records(0))
 
 
-def test_what_was_given_stays_valid(world):
+def test_returned_columns_stay_valid(world):
     """Each batch has its own arena: a consumer may keep columns while it continues to read."""
     log = world.log()
     for number in range(5):

@@ -49,7 +49,7 @@ def drain(iterator):
 
 @pytest.mark.parametrize("unlinked", (False, True))
 @pytest.mark.parametrize("method", ("records", "batches", "columns"))
-def test_an_iterator_ends_its_segment_and_then_misses_what_was_deleted(world, method, unlinked):
+def test_an_iterator_finishes_its_segment_and_then_reports_the_deletion(world, method, unlinked):
     log = filled(world)
     following = bases_of(log)[1]
     iterator = getattr(log.reader, method)(0)
@@ -62,7 +62,7 @@ def test_an_iterator_ends_its_segment_and_then_misses_what_was_deleted(world, me
     assert (error.offset, error.log_start_offset, error.log_end_offset) == (following, 20, COUNT)
 
 
-def test_an_iterator_goes_on_where_just_what_it_has_read_was_deleted(world):
+def test_an_iterator_continues_if_only_the_records_it_has_read_were_deleted(world):
     log = filled(world)
     following = bases_of(log)[1]
     iterator = log.reader.records(0)
@@ -72,7 +72,7 @@ def test_an_iterator_goes_on_where_just_what_it_has_read_was_deleted(world):
     assert seen + offsets(iterator) == list(range(COUNT))
 
 
-def test_an_iterator_with_an_end_does_not_miss_what_lies_beyond_it(world):
+def test_an_iterator_with_an_end_ignores_records_beyond_it(world):
     log = filled(world)
     following = bases_of(log)[1]
     iterator = log.reader.records(0, following)
@@ -141,7 +141,7 @@ def test_a_segment_that_goes_during_a_read_is_missed_not_skipped(world, monkeypa
     assert [record.offset for record in records_of(log)] == list(range(20, COUNT))
 
 
-def test_a_deletion_between_the_bounds_and_the_segments_is_no_hole(world, monkeypatch):
+def test_a_deletion_between_the_bounds_and_the_segments_is_not_a_hole(world, monkeypatch):
     log = filled(world)
     original = log.reader._find
     monkeypatch.setattr(
@@ -168,7 +168,7 @@ def test_a_look_up_by_time_begins_again_when_its_segment_went(world, monkeypatch
     assert found.offset == (COUNT - 1 if target == -3 else 20)
 
 
-def test_what_fails_in_a_segment_that_stays_is_an_error_of_the_disk(world, monkeypatch):
+def test_a_failure_in_a_segment_that_stays_is_a_disk_error(world, monkeypatch):
     log = filled(world)
 
     def fail(*_, **__):
@@ -262,7 +262,7 @@ def test_s202_an_iterator_reads_on_through_a_cleaning(world, method):
     assert seen == list(range(following)) + [each for each in survivors if each >= following]
 
 
-def test_a_read_begins_again_in_what_replaced_its_segment(world, monkeypatch):
+def test_a_read_restarts_in_the_segment_that_replaced_its_own(world, monkeypatch):
     log = compacted(world, segment_bytes=300)
     for number in range(COUNT):
         put(log, (b"k%d" % (number % 3), b"v%d" % number))
@@ -294,7 +294,7 @@ def test_an_iterator_ends_its_piece_when_the_log_is_truncated(world):
     assert (error.offset, error.log_end_offset) == (following, 2)
 
 
-def test_an_iterator_reads_what_was_appended_after_a_truncation(world):
+def test_an_iterator_reads_records_appended_after_a_truncation(world):
     log = filled(world)
     following = bases_of(log)[1]
     iterator = log.reader.records(0)

@@ -31,7 +31,7 @@ TOO_FAR = 2**31
 """Above a base, the first offset that its segment cannot hold."""
 
 
-def test_recovery_keeps_what_is_sound(world):
+def test_recovery_keeps_valid_batches(world):
     """Nothing is truncated, the indexes are as after the appends, a second run changes nothing."""
     segment = world.segment(0, index_interval_bytes=100)
     for offset in range(0, 90, 3):
@@ -123,7 +123,7 @@ def test_recovery_leaves_offsets_beyond_the_segment_to_a_split(world, batches, n
     assert world.files() == before
 
 
-def test_the_last_offset_of_a_segment_is_no_reason_to_split_it(world):
+def test_the_largest_offset_of_a_segment_does_not_cause_a_split(world):
     world.put({log_name(7): batch(7) + batch(7 + TOO_FAR - 1)})
     segment = world.segment(7, create=False, index_interval_bytes=0)
     recovery = world.recover(segment)
@@ -131,7 +131,7 @@ def test_the_last_offset_of_a_segment_is_no_reason_to_split_it(world):
     assert [entry.offset for entry in segment.offset_index] == [7 + TOO_FAR - 1]
 
 
-def test_aborted_transactions_of_a_segment_to_be_split_are_told(world):
+def test_aborted_transactions_of_a_segment_to_be_split_are_returned(world):
     """With the last stable offset after each, as in the transaction index."""
     data = data_batch(0, 1, 5) + data_batch(2, 2, 6) + abort(TOO_FAR, 5) + abort(TOO_FAR + 1, 6)
     world.put({log_name(0): data})

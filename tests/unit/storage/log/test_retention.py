@@ -249,7 +249,7 @@ def test_records_without_time_are_as_old_as_their_file(world):
     assert removed(log.delete_old_segments()) == [(0, TIME), (1, TIME)]
 
 
-def test_each_rule_takes_what_the_one_before_has_left(world):
+def test_each_rule_applies_to_the_segments_left_by_the_one_before(world):
     now = world.clock.now_ms()
     log = build(world, 2, 2, 2, 2, retention_bytes=4 * UNIT, retention_ms=DAY)
     build(world, 0, 2, timestamp=now, log=log)
@@ -341,7 +341,7 @@ def merging_broker(segment_ms=7 * DAY):
     return broker
 
 
-def test_what_is_old_but_spans_less_than_a_segment_may_not_have_been_merged():
+def test_an_old_segment_with_a_short_span_may_not_have_been_merged():
     """The time span of its records matters, not their age."""
     broker = merging_broker()
     start = broker.clock.now_ms() - 3 * DAY
@@ -484,7 +484,7 @@ segments = st.lists(
     st.integers(0, 20),
     st.integers(0, 20),
 )
-def test_the_decision_is_kafkas_and_is_what_happens(
+def test_the_decision_equals_kafkas_and_is_applied(
     times, policy, retention_ms, retention_bytes, start, watermark
 ):
     world = memory_world()

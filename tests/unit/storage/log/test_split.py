@@ -117,7 +117,7 @@ def test_leftovers_of_an_earlier_attempt_are_no_part_of_the_new_segments(world):
     ),
     ids=("fits", "empty", "torn", "zeros", "falls", "twice", "into the next"),
 )
-def test_what_cannot_be_split_is_left_as_it_is(world, data, error):
+def test_a_segment_that_cannot_be_split_is_left_unchanged(world, data, error):
     files = segment_files(0, data) | segment_files(5 * FAR, batch(5 * FAR))
     world.put(files)
     segments = opened(world, 0, 5 * FAR)

@@ -137,7 +137,7 @@ def test_a_batch_is_cut_by_the_log_start_only_for_readers(world):
     assert batches_of(found.data)[0].header.base_offset == 0
 
 
-def test_deleting_to_where_the_log_starts_already_finishes_what_was_left(world):
+def test_deleting_up_to_the_current_log_start_removes_remaining_segments(world):
     """As after a crash between the two steps: the log start moved, but no segment was removed."""
     in_segments(world).close()
     log = world.log(log_start_offset=12)

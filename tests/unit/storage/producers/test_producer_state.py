@@ -285,7 +285,7 @@ def test_data_outside_an_open_transaction_is_refused_and_changes_nothing(state):
     state.validate(batch)
 
 
-def test_the_first_offset_of_a_batch_can_be_told(state):
+def test_the_first_offset_of_a_batch_can_be_given(state):
     """A replica may know it better than the header of a thinned batch."""
     attributes = layout.TRANSACTIONAL_BIT
     state.update_from_batch(header(4, 9, 1, sequence=0, attributes=attributes), first_offset=6)
@@ -329,7 +329,7 @@ def test_golden_snapshot_encodes_and_decodes():
     assert decode_snapshot(encode_snapshot([])) == []
 
 
-def test_golden_snapshot_is_what_the_manager_loads_and_writes(fs, state):
+def test_the_manager_loads_and_writes_the_golden_snapshot(fs, state):
     """S-113."""
     write(fs, 200, F1)
     state = new_state(fs)
@@ -510,7 +510,7 @@ def test_snapshots_out_of_the_logs_bounds_are_deleted(fs):
     assert state.map_end_offset == 8
 
 
-def test_a_state_that_stands_at_the_log_end_is_kept(fs, state):
+def test_a_state_at_the_log_end_is_kept(fs, state):
     put(state, 0, 0, 1, txn=True)
     end(state, 1, 1)
     state.take_snapshot()
@@ -530,7 +530,7 @@ def test_raising_the_log_start_moves_the_stand_but_keeps_producers(state):
     assert state.take_snapshot() is None
 
 
-def test_starting_anew_deletes_everything(fs, state):
+def test_a_fresh_start_deletes_everything(fs, state):
     put(state, 0, 0, 1, txn=True)
     state.take_snapshot()
     state.truncate_fully_and_start_at(30)

@@ -413,7 +413,7 @@ def test_reads_are_bounded_by_size_and_position(world):
         segment.read(0, -1)
 
 
-def test_lookups_by_time_skip_what_lies_below_a_start_offset(world):
+def test_lookups_by_time_skip_records_below_a_start_offset(world):
     segment = world.segment(0, index_interval_bytes=0)
     append(segment, batch(0, 2, timestamp=(5, 9, 7), leader_epoch=3))
     append(segment, batch(3, 4, timestamp=(8, 20), leader_epoch=4))
@@ -539,7 +539,7 @@ def test_extents_come_from_headers():
     assert BatchExtent.of(header) == (9, 77, header.size_bytes)
 
 
-def test_after_a_truncation_the_bytes_up_to_the_next_entry_count_anew(world):
+def test_a_truncation_restarts_the_count_of_bytes_up_to_the_next_entry(world):
     """As in Kafka; bytes before the cut do not count towards the next entry."""
     segment = world.segment(0, index_interval_bytes=100)
     for offset in range(2):
