@@ -32,7 +32,7 @@ def test_it_shows_what_it_fitted_and_how_well(run, copied, tmp_path):
     assert re.search(r"^users +1\d\d +50 ", done.stdout, re.MULTILINE)
     assert "last third of what came" in done.stdout
     assert "What if: users: 3 days from 2024-01-07 23:00:00.000Z, seed 1" in done.stdout
-    assert "How well it fits" in (out / "report.html").read_text()
+    assert "Errors of the fit" in (out / "report.html").read_text()
     text = (out / "scenario.toml").read_text()
     assert f'from = "{copied}"' in text
     again = run(
