@@ -1,4 +1,4 @@
-"""Benchmarks, rivals and Spark workloads: the outermost layer, imported by none of the others."""
+"""Benchmarks and the peers that they compare with: the outermost layer, imported by no other."""
 
-if __name__ == "bench":  # a second copy would have exceptions of its own, which nobody catches
-    raise ImportError("import logstore.bench: 'bench' is the folder of its sources")
+if __name__ == "bench":  # a second copy would define its exceptions again
+    raise ImportError("import logstore.bench instead: 'bench' is its source directory")

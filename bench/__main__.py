@@ -14,7 +14,7 @@ from logstore.bench.report.files import add_file_options, keep, write_page
 from logstore.bench.report.page import page
 from logstore.bench.report.result import Result, read_result
 from logstore.bench.report.terminal import table_lines
-from logstore.bench.suite import all_jobs, chosen, run
+from logstore.bench.suite import all_jobs, run, select_jobs
 from logstore.cli.show.output import emit_lines, tell
 from logstore.jit import compile_always
 
@@ -22,7 +22,7 @@ RESULTS = Path(__file__).with_name("results")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure, write the result's file and show its table."""
+    """Measure, write the result file and print its table."""
     options = _parser().parse_args(arguments)
     if options.list:
         emit_lines(name for job in all_jobs() for name in job.names)
@@ -31,11 +31,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         write_page(options.page, _page, ".html")
         return 0
     try:
-        jobs = chosen(options.only, full=options.full)
+        jobs = select_jobs(options.only, full=options.full)
     except LookupError as error:
         tell(f"error: {error.args[0]}")
         return 2
-    compile_always()  # it is compiled code that is measured, whatever the size of the work
+    compile_always()  # measure compiled code, however small the work is
     kind = "part" if options.only else "full" if options.full else "quick"
     with tempfile.TemporaryDirectory(prefix="logstore-bench-", dir=options.scratch) as scratch:
         setting = Setting(
@@ -44,7 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             repeats=options.repeats,
             warmups=options.warmups,
             has_peers=not options.no_peers,
-            say=tell,
+            report=tell,
         )
         try:
             result = run(jobs, setting, kind=kind)
@@ -58,30 +58,30 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _default_out(result: Result) -> Path:
-    """Return where a whole set's result goes: dated, beside those before it."""
+    """Return the default file of a complete result, with its date in the name."""
     return RESULTS / f"{result.made_at[:10]}-{result.kind}.json"
 
 
 def _page(path: Path) -> str:
-    """Return the page of a result's file."""
+    """Render the page of a result file."""
     return page(read_result(path))
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m logstore.bench", description=__doc__)
-    parser.add_argument("--list", action="store_true", help="name the lines and end")
-    parser.add_argument("--full", action="store_true", help="every axis, not only the main lines")
+    parser.add_argument("--list", action="store_true", help="list the lines and exit")
+    parser.add_argument("--full", action="store_true", help="measure all lines, not only main ones")
     parser.add_argument(
         "--only",
         action="append",
         default=[],
         metavar="PATTERN",
-        help="lines to measure, as clean/* or doors/append; repeatable",
+        help="lines to measure, such as clean/* or doors/append; repeatable",
     )
-    parser.add_argument("--mib", type=int, default=256, help="size of a log (default 256)")
-    parser.add_argument("--repeats", type=int, default=3, help="samples a line (default 3)")
-    parser.add_argument("--warmups", type=int, default=2, help="runs before them (default 2)")
-    parser.add_argument("--no-peers", action="store_true", help="measure this engine alone")
+    parser.add_argument("--mib", type=int, default=256, help="size of a log in MiB (default 256)")
+    parser.add_argument("--repeats", type=int, default=3, help="samples per line (default 3)")
+    parser.add_argument("--warmups", type=int, default=2, help="warm-up runs per line (default 2)")
+    parser.add_argument("--no-peers", action="store_true", help="measure only this engine")
     add_file_options(parser, "bench/results/DATE-SET.json")
     return parser
 

@@ -1,4 +1,4 @@
-"""Measuring core: CPU and wall time of a call, warmed, several times, contestants in turn."""
+"""Measures the CPU and wall time of calls: with warm-ups, repeated, contestants interleaved."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from typing import NamedTuple
 
 
 class Sample(NamedTuple):
-    """Seconds of one run: of CPU, and by the clock on the wall."""
+    """CPU and wall time of one run, in seconds."""
 
     cpu_s: float
     wall_s: float
 
 
 Run = Callable[[], Sample]
-"""Does its work once, its set-up outside the time that it returns."""
+"""Does its work once and returns the time without set-up."""
 
 
 class Stopwatch:
-    """Times what stands inside `with`; `sample` has the seconds afterwards.
+    """Measures the body of a `with` statement; `sample` is the result.
 
-    CPU is that of the whole process, all threads and the kernel's share of system calls: work that
-    is handed to a helper thread counts.
+    CPU time is the user and system time of all threads of the process, so work in helper threads
+    counts.
     """
 
     sample: Sample
@@ -40,10 +40,10 @@ class Stopwatch:
 
 @contextmanager
 def no_collection() -> Iterator[None]:
-    """Keep Python's collector of cycles from running, as `timeit` does.
+    """Disable Python's garbage collection, as `timeit` does.
 
-    Compiling does so too (`logstore.jit.compiler`), with lines of its own: nothing that is measured
-    here may be loaded before.
+    `logstore.jit.compiler` has its own copy of these lines: importing it here would load modules
+    that are to be measured.
     """
     was_enabled = gc.isenabled()
     gc.collect()
@@ -56,7 +56,7 @@ def no_collection() -> Iterator[None]:
 
 
 def timed(work: Callable[[], object]) -> Run:
-    """Return a run of a function that needs no set-up."""
+    """Wrap a function without set-up as a run."""
 
     def run() -> Sample:
         with no_collection(), Stopwatch() as watch:
@@ -66,17 +66,17 @@ def timed(work: Callable[[], object]) -> Run:
     return run
 
 
-def in_turn(
+def run_interleaved(
     contestants: Mapping[str, Run], *, repeats: int, warmups: int = 1
 ) -> dict[str, list[Sample]]:
     """Run every contestant `warmups + repeats` times and return the samples after the warm-ups.
 
-    They take turns, so that whatever else the machine does meanwhile meets all of them alike.
+    Contestants alternate, so that other load on the machine affects all of them equally.
     """
     samples: dict[str, list[Sample]] = {name: [] for name in contestants}
-    for turn in range(warmups + repeats):
+    for number in range(warmups + repeats):
         for name, run in contestants.items():
             sample = run()
-            if turn >= warmups:
+            if number >= warmups:
                 samples[name].append(sample)
     return samples

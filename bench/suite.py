@@ -1,4 +1,4 @@
-"""All lines of the harness in their order, and how those that are wanted are run."""
+"""All lines of the harness in order; selects and runs them."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from collections.abc import Iterator, Sequence
 
 from logstore import jit
 from logstore.bench.micro import (
+    broker_calls,
     clean_lines,
     coding,
-    doors,
     idle,
     in_memory,
     key_map,
@@ -26,21 +26,21 @@ from logstore.bench.report.terminal import short
 
 
 def all_jobs() -> list[Job]:
-    """Return every job, in the order of the table."""
+    """Return every job in table order."""
     parts = (
-        *(clean_lines, in_memory, resources, doors, coding, key_map, starting, idle),
+        *(clean_lines, in_memory, resources, broker_calls, coding, key_map, starting, idle),
         *(simulations, limits),
     )
     return [job for part in parts for job in part.jobs()]
 
 
-def chosen(only: Sequence[str], *, full: bool) -> list[Job]:
-    """Return the jobs with a line that a pattern of `only` names; without one, the set's.
+def select_jobs(only: Sequence[str], *, full: bool) -> list[Job]:
+    """Return the jobs with a line that matches a pattern; without patterns, a whole set.
 
     Raises
     ------
     LookupError
-        A pattern names no line; the message lists all.
+        A pattern matches no line; the message lists all lines.
     """
     jobs = all_jobs()
     if not only:
@@ -48,13 +48,13 @@ def chosen(only: Sequence[str], *, full: bool) -> list[Job]:
     names = [name for job in jobs for name in job.names]
     for pattern in only:
         if not fnmatch.filter(names, pattern):
-            raise LookupError(f"no line {pattern!r}; there are: {', '.join(names)}")
+            raise LookupError(f"no line matches {pattern!r}; the lines are: {', '.join(names)}")
     return [job for job in jobs if any(fnmatch.filter(job.names, each) for each in only)]
 
 
 def measure(jobs: Sequence[Job], setting: Setting) -> Iterator[Line]:
     """Run jobs one after another."""
-    # Logs made here are not closed; warnings about that are of no use.
+    # The logs of benchmarks are not closed; suppress the warnings about that.
     logger = logging.getLogger("logstore")
     before, logger.level = logger.level, logging.ERROR
     try:
@@ -65,12 +65,12 @@ def measure(jobs: Sequence[Job], setting: Setting) -> Iterator[Line]:
 
 
 def run(jobs: Sequence[Job], setting: Setting, *, kind: str) -> Result:
-    """Run jobs and return their result; peers are left running."""
-    jit.compile_always()  # what is measured is what runs when there is much to do
+    """Run jobs and return their result; peers keep running."""
+    jit.compile_always()  # measure compiled code, as large work uses it
     watch = RunTimer()
     lines = []
     for line in measure(jobs, setting):
-        setting.say(short(line))
+        setting.report(short(line))
         lines.append(line)
     facts = watch.facts()
     facts["versions"] |= setting.kafka_versions

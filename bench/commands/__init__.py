@@ -1,1 +1,1 @@
-"""`logstore bench`: the short form of the harness, for a user's machine and data."""
+"""`logstore bench`: a short benchmark for a user's machine and data."""

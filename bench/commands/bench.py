@@ -1,4 +1,4 @@
-"""`logstore bench`: how fast this engine is here, on a log that is made or on a copy of yours."""
+"""`logstore bench`: measures this engine on a generated log or on a copy of a data directory."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from logstore.cli.show.progress import ProgressBar
 from logstore.cli.show.tables import Cell, Styled, Table, can_print
 
 if TYPE_CHECKING:
-    from logstore.bench.commands.short import Measured
+    from logstore.bench.commands.short import Measurement
 
 SIZE_MIN = 1 << 16
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
@@ -32,7 +32,7 @@ BAR_WIDTH = 40
 PARTITIONS_SHOWN = 20
 BATCH_BYTES = 16 << 10
 
-_OF_GENERATED = ("size", "value_size", "survivors", "partitions", "codec", "in_memory")
+_GENERATED_ONLY = ("size", "value_size", "survivors", "partitions", "codec", "in_memory")
 
 
 def to_size(ctx: click.Context, param: click.Parameter, value: str) -> int:
@@ -48,7 +48,7 @@ def to_size(ctx: click.Context, param: click.Parameter, value: str) -> int:
 def _log_size(ctx: click.Context, param: click.Parameter, value: str) -> int:
     size = to_size(ctx, param, value)
     if size < SIZE_MIN:
-        raise click.BadParameter(f"{value} is below {SIZE_MIN >> 10} KiB, the least", ctx, param)
+        raise click.BadParameter(f"{value} is below the minimum, {SIZE_MIN >> 10}KiB", ctx, param)
     return size
 
 
@@ -67,35 +67,35 @@ def _log_size(ctx: click.Context, param: click.Parameter, value: str) -> int:
     default="128MiB",
     callback=_log_size,
     metavar="SIZE",
-    help="Bytes of the log that is made, as 64MiB or 1g, over all partitions.  [default: 128MiB]",
+    help="Size of the generated log, over all partitions, such as 64MiB or 1g.  [default: 128MiB]",
 )
 @click.option(
     "--value-size",
     default="100",
     callback=to_size,
     metavar="SIZE",
-    help="Bytes of a value, on average.  [default: 100]",
+    help="Average size of a value in bytes.  [default: 100]",
 )
 @click.option(
     "--survivors",
     type=click.IntRange(1, 99),
     default=12,
     metavar="PERCENT",
-    help="How many of the records are the last of their key.  [default: 12]",
+    help="Percentage of records that survive the cleaning.  [default: 12]",
 )
 @click.option(
     "--partitions",
     type=click.IntRange(min=1),
     default=1,
     metavar="N",
-    help="Partitions of the log that is made.  [default: 1]",
+    help="Number of partitions of the generated log.  [default: 1]",
 )
 @click.option(
     "--threads",
     type=click.IntRange(min=1),
     default=1,
     metavar="N",
-    help="Clean so many partitions side by side.  [default: 1]",
+    help="Number of cleaner threads.  [default: 1]",
 )
 @click.option(
     "--strategy",
@@ -106,9 +106,9 @@ def _log_size(ctx: click.Context, param: click.Parameter, value: str) -> int:
     "--codec",
     type=click.Choice(CODECS),
     default="none",
-    help="Compression of the log that is made.  [default: none]",
+    help="Compression codec of the generated log.  [default: none]",
 )
-@click.option("--in-memory", is_flag=True, help="Make the log in memory, not in temporary files.")
+@click.option("--in-memory", is_flag=True, help="Keep the generated log in memory, not in files.")
 @click.pass_context
 def bench(
     ctx: click.Context,
@@ -125,17 +125,18 @@ def bench(
 ) -> int:
     """Measure how fast this machine appends, cleans and reads a log.
 
-    Without DIR a log is made, in temporary files that are removed in the end, or in memory. With
-    DIR, a data directory such as one copied from a broker, a temporary copy of it is cleaned from
-    end to end, as if all its topics were compacted: nothing is ever written into DIR. Times are by
-    the clock on the wall. Beside Kafka itself a checkout measures with make bench.
+    Without DIR, a log is generated in temporary files or in memory. With DIR, a data directory, a
+    temporary copy of it is cleaned from start to end as if all topics were compacted; DIR itself
+    is never changed. All times are wall times. To compare with Kafka, use make bench in a checkout.
     """
     config = settings.broker_config()
     with ProgressBar() as bar:
         cleaning = _cleaning_bars(bar)
         if directory is not None:
             _refuse_with_directory(ctx)
-            measured, about = _copied(settings, directory, threads, strategy, bar, cleaning, config)
+            measurement, about = _copied(
+                settings, directory, threads, strategy, bar, cleaning, config
+            )
         else:
             from logstore.bench.commands.short import measure_generated
             from logstore.bench.micro.logs import LogShape
@@ -149,7 +150,7 @@ def bench(
                 codec=codec,
                 strategy=strategy or "offset",
             )
-            measured = measure_generated(
+            measurement = measure_generated(
                 shape,
                 in_memory=in_memory,
                 threads=threads,
@@ -167,15 +168,15 @@ def bench(
                 "strategy": shape.strategy,
                 "codec": codec,
             }
-    _print(settings, measured, about)
-    return 1 if any(each.reason == "uncleanable" for each in measured.report.not_cleaned) else 0
+    _print(settings, measurement, about)
+    return 1 if any(each.reason == "uncleanable" for each in measurement.report.not_cleaned) else 0
 
 
 def _refuse_with_directory(ctx: click.Context) -> None:
     for param in ctx.command.params:
         given = ctx.get_parameter_source(param.name or "") is ParameterSource.COMMANDLINE
-        if given and param.name in _OF_GENERATED:
-            raise click.UsageError(f"{param.opts[0]} is of a log that is made, not of one in DIR")
+        if given and param.name in _GENERATED_ONLY:
+            raise click.UsageError(f"{param.opts[0]} applies to a generated log, not to DIR")
 
 
 def _copied(
@@ -186,13 +187,13 @@ def _copied(
     bar: ProgressBar,
     cleaning: Any,
     config: Any,
-) -> tuple[Measured, dict[str, Any]]:
+) -> tuple[Measurement, dict[str, Any]]:
     from logstore.bench.commands.short import measure_copy
     from logstore.cli.show.messages import Recovery, show_messages
 
-    show_messages(Recovery.MENDED)  # by opening the copy; the original is not recovered
-    note(f"a temporary copy of {directory} is cleaned, every topic as if it were compacted")
-    measured = measure_copy(
+    show_messages(Recovery.MENDED)  # of the copy; the original is not recovered
+    note(f"cleaning a temporary copy of {directory} as if every topic were compacted")
+    measurement = measure_copy(
         directory,
         threads=threads,
         strategy=strategy,
@@ -202,7 +203,7 @@ def _copied(
         cleaning=cleaning,
     )
     about = {"directory": directory, "threads": threads, "strategy": strategy}
-    return measured, about
+    return measurement, about
 
 
 def _show_copy(bar: ProgressBar, step: Any) -> None:
@@ -220,32 +221,32 @@ def _cleaning_bars(bar: ProgressBar) -> Any:
 # -- output --------------------------------------------------------------------------------------
 
 
-def _print(settings: Settings, measured: Measured, about: dict[str, Any]) -> None:
+def _print(settings: Settings, measurement: Measurement, about: dict[str, Any]) -> None:
     from logstore.bench.commands.short import limits
 
     if settings.as_items:
-        emit_values((step.as_json() for step in measured.steps), output=settings.output)
+        emit_values((step.as_json() for step in measurement.steps), output=settings.output)
         return
     bounds = limits()
     if settings.output == "json":
-        emit_json({**about, **measured.as_json(), "limits_gb_per_s": bounds})
+        emit_json({**about, **measurement.as_json(), "limits_gb_per_s": bounds})
         return
-    _show(measured, about)
-    machine = measured.as_json()["machine"]
+    _show(measurement, about)
+    machine = measurement.as_json()["machine"]
     emit(
         f"\n{machine['processor']}, {plural(machine['cores'], 'core')}: copies memory at "
         f"{bounds['memcpy']:.1f} GB/s, writes and syncs at {bounds['write_fsync']:.2f} GB/s"
     )
 
 
-def _show(measured: Measured, about: dict[str, Any]) -> None:
+def _show(measurement: Measurement, about: dict[str, Any]) -> None:
     rows = [
         (step.name, step.mb_per_s, f"{format_count(step.records)} records, {_seconds(step)}")
-        for step in measured.steps
+        for step in measurement.steps
     ]
-    # With several threads passes end in any order.
+    # With several threads, passes end in any order.
     passes = sorted(
-        measured.report.to_json()["cleaned"],
+        measurement.report.to_json()["cleaned"],
         key=lambda each: (each["topic"], each["partition"], each["pass"]),
     )
     if about["directory"] is not None or about["partitions"] > 1:
@@ -258,7 +259,7 @@ def _show(measured: Measured, about: dict[str, Any]) -> None:
     after = sum(each["bytes_written"] for each in passes)
     arrow = "→" if can_print("→") else "->"
     emit(f"\ncleaned {format_size(before)} {arrow} {format_size(after)}")
-    for each in measured.report.not_cleaned:
+    for each in measurement.report.not_cleaned:
         emit(f"not cleaned: {each.topic}-{each.partition}: {each.text}")
 
 
@@ -277,7 +278,7 @@ def _partition_row(item: dict[str, Any]) -> tuple[str, float, str]:
 
 
 def bar_chart(rows: list[tuple[str, float, str]]) -> list[str]:
-    """Return lines of a bar for each (name, MB/s, detail), to one scale."""
+    """Return a line with a bar for each (name, MB/s, detail), all to one scale."""
     glyph = "█" if can_print("█") else "#"
     longest = max((speed for _, speed, _ in rows), default=0.0) or 1.0
     table = Table(("", "", "MB/s", ""), right=("MB/s",))

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from logstore.runtime import Clock
 
 Progress = Callable[[str, int, int], None]
-"""Called with a task, the bytes done and the bytes in all."""
+"""Called with a task, the bytes done and the total bytes."""
 
 WARM_UP_BYTES = MIB
 LIMIT_BYTES = 64 * MIB
@@ -38,12 +38,12 @@ LIMIT_BYTES = 64 * MIB
 
 @dataclass(frozen=True)
 class Step:
-    """A part of the work.
+    """One step of the benchmark, such as append or clean.
 
     Attributes
     ----------
     bytes, records : int
-        Amount of data that it handled.
+        Amount of data processed.
     """
 
     name: str
@@ -53,7 +53,7 @@ class Step:
 
     @property
     def mb_per_s(self) -> float:
-        """Speed by wall time, which a user experiences."""
+        """Speed by wall time."""
         return self.bytes / 1e6 / max(self.sample.wall_s, 1e-9)
 
     def as_json(self) -> dict[str, Any]:
@@ -70,14 +70,14 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Measured:
-    """Findings of a run: its steps in order, and every pass of the cleaner."""
+class Measurement:
+    """The result of a benchmark: its steps in order, and every pass of the cleaner."""
 
     steps: list[Step]
     report: CleanReport
 
     def as_json(self) -> dict[str, Any]:
-        """Return the JSON members that both forms of the run share."""
+        """Return the JSON members common to both kinds of benchmarks."""
         cleaned = self.report.to_json()
         return {
             "steps": [step.as_json() for step in self.steps],
@@ -87,7 +87,7 @@ class Measured:
         }
 
 
-# -- a log that is made ------------------------------------------------------------------------
+# -- a generated log ---------------------------------------------------------------------------
 
 
 def measure_generated(
@@ -98,18 +98,18 @@ def measure_generated(
     broker_config: BrokerConfig,
     progress: Progress,
     cleaning: ProgressListener | None = None,
-) -> Measured:
-    """Append, clean and read a log of a shape; its files are removed at the end.
+) -> Measurement:
+    """Append, clean and read a generated log; its files are removed at the end.
 
-    A small log goes the same way first, unmeasured, so that no kernel is compiled or loaded
-    while the clock runs.
+    A small log is processed first, unmeasured, so that kernels are compiled and loaded before the
+    measurement.
     """
     small = LogShape(100, 0.5, 20, WARM_UP_BYTES, codec=shape.codec, strategy=shape.strategy)
     compile_always()
     with _home(in_memory=in_memory) as home:
-        _generated(small, home, 1, broker_config, lambda *_: None, None)
+        _measure(small, home, 1, broker_config, lambda *_: None, None)
     with _home(in_memory=in_memory) as home:
-        return _generated(shape, home, threads, broker_config, progress, cleaning)
+        return _measure(shape, home, threads, broker_config, progress, cleaning)
 
 
 @contextmanager
@@ -121,14 +121,14 @@ def _home(*, in_memory: bool) -> Iterator[Path | None]:
         yield Path(path)
 
 
-def _generated(
+def _measure(
     shape: LogShape,
     home: Path | None,
     threads: int,
     broker_config: BrokerConfig,
     progress: Progress,
     cleaning: ProgressListener | None,
-) -> Measured:
+) -> Measurement:
     clock = BenchClock(CLEANED_AT_MS)
     with Broker(home, clock=clock, broker_config=broker_config) as broker:
         broker.create_topic(TOPIC, shape.partitions, shape.configs)
@@ -139,7 +139,7 @@ def _generated(
         with no_collection(), Stopwatch() as watch:
             report = broker.clean(force=True, threads=threads, progress=cleaning)
         cleaned = Step("clean", size, appended.records, watch.sample)
-        return Measured([appended, cleaned, _read(broker, progress)], report)
+        return Measurement([appended, cleaned, _read(broker, progress)], report)
 
 
 def _append(broker: Broker, shape: LogShape, progress: Progress) -> Step:
@@ -160,7 +160,7 @@ def _append(broker: Broker, shape: LogShape, progress: Progress) -> Step:
 
 
 def _read(broker: Broker, progress: Progress) -> Step:
-    """Read the cleaned log, its batches decoded into columns."""
+    """Read the cleaned log and decode its batches into columns."""
     count = done = 0
     total = sum(broker.log(*tp).size_bytes for tp in broker.partitions())
     with no_collection(), Stopwatch() as watch:
@@ -172,7 +172,7 @@ def _read(broker: Broker, progress: Progress) -> Step:
     return Step("read", done, count, watch.sample)
 
 
-# -- a directory of the user's -------------------------------------------------------------------
+# -- a user's directory --------------------------------------------------------------------------
 
 
 def measure_copy(
@@ -184,16 +184,16 @@ def measure_copy(
     broker_config: BrokerConfig,
     copying: CopyListener | None = None,
     cleaning: ProgressListener | None = None,
-) -> Measured:
-    """Copy a data directory into a temporary one, and clean all of the copy.
+) -> Measurement:
+    """Copy a data directory to a temporary one and clean the whole copy.
 
-    In the copy every topic counts as compacted, and active segments are rolled. The directory
-    itself is not written to.
+    In the copy, every topic is compacted and active segments are rolled. The original is not
+    changed.
 
     Raises
     ------
     InvalidConfigurationError
-        There is no such directory, no partition in it, or too little room for the copy.
+        The directory does not exist or contains no partition, or there is too little disk space.
     KafkaStorageError
         A file could not be read or written.
     """
@@ -207,9 +207,9 @@ def measure_copy(
             partitions = source.partitions()
             if not partitions:
                 raise InvalidConfigurationError(
-                    f"{directory} holds no partition: name the directory above TOPIC-0"
+                    f"{directory} contains no partition: give the directory that contains TOPIC-0"
                 )
-            _check_room(directory, home)
+            _check_space(directory, home)
             copy_partitions(source.manager, partitions, fs, target, progress=copying)
         with Broker(target, clock=clock, broker_config=broker_config) as broker:
             configs = {"cleanup.policy": "compact"}
@@ -221,16 +221,16 @@ def measure_copy(
             with no_collection(), Stopwatch() as watch:
                 report = broker.clean(force=True, roll=True, threads=threads, progress=cleaning)
         records = sum(each["messages_read"] for each in report.to_json()["cleaned"])
-        return Measured([Step("clean", size, records, watch.sample)], report)
+        return Measurement([Step("clean", size, records, watch.sample)], report)
 
 
-def _check_room(directory: str, home: str) -> None:
+def _check_space(directory: str, home: str) -> None:
     needed = sum(path.stat().st_size for path in Path(directory).rglob("*") if path.is_file())
     free = shutil.disk_usage(home).free
-    if 2 * needed > free:  # the copy, and at worst a cleaned segment beside each of its segments
+    if 2 * needed > free:  # the copy, and in the worst case a cleaned segment for each segment
         raise InvalidConfigurationError(
-            f"a copy of {directory} and its cleaning take up to {2 * needed:,} bytes, and {home} "
-            f"has {free:,} free: TMPDIR names another place"
+            f"copying and cleaning {directory} needs up to {2 * needed:,} bytes, but {home} has "
+            f"only {free:,} free: set TMPDIR to another directory"
         )
 
 
@@ -238,15 +238,15 @@ def _check_room(directory: str, home: str) -> None:
 
 
 def limits() -> dict[str, float]:
-    """Return the machine's limits in GB/s: copying memory, and writing with fsync."""
+    """Return the machine's speeds in GB/s: copying memory, and writing with fsync."""
     from logstore.bench.micro.limits import jobs
 
     with tempfile.TemporaryDirectory(prefix="logstore-bench-") as home:
         setting = Setting(Path(home), total_bytes=LIMIT_BYTES, repeats=1, warmups=1)
-        wanted = {"limits/memcpy": "memcpy", "limits/write-fsync": "write_fsync"}
+        names = {"limits/memcpy": "memcpy", "limits/write-fsync": "write_fsync"}
         return {
-            wanted[job.names[0]]: round(line.here.median, 3)
+            names[job.names[0]]: round(line.here.median, 3)
             for job in jobs()
-            if job.names[0] in wanted
+            if job.names[0] in names
             for line in job.run(setting)
         }

@@ -1,1 +1,1 @@
-"""Measurements of this engine, each beside its peer where there is one."""
+"""Measurements of this engine and, where there is one, of a peer."""

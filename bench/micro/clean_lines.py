@@ -1,4 +1,4 @@
-"""Lines about cleaning: the five logs of the goals, then one line for each axis."""
+"""Cleaning lines: the five logs with goals, then one line for each axis."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from logstore.bench.measuring import Run, Sample, in_turn
+from logstore.bench.measuring import Run, Sample, run_interleaved
 from logstore.bench.micro.cleaning import (
     clean_here,
     clean_there,
     compare,
     compare_unpacked,
-    copy_of,
+    copy_log,
 )
 from logstore.bench.micro.figures import speeds
 from logstore.bench.micro.logs import GIB, KIB, MIB, LogShape, make_log
@@ -32,20 +32,20 @@ FIVE_LOGS = {
     "clean/1KiB-2": ("1 KiB values, 2 % survive", LogShape(KIB, 0.02, 16)),
     "clean/10KiB-18": ("10 KiB values, 18 % survive", LogShape(10 * KIB, 0.18, 2)),
 }
-"""The logs of the goals of cleaning."""
+"""The logs for which cleaning has goals."""
 
 
 WARM_UP = (LogShape(100, 0.12, 100), LogShape(KIB, 0.15, 16))
 WARM_UP_S = 8.0
-"""CPU seconds of warm-up for Kafka's cleaner, until its JVM has compiled it."""
+"""CPU seconds of warm-up until the JVM has compiled Kafka's cleaner."""
 
 
-def warmed_kafka(setting: Setting) -> KafkaPeer | None:
-    """Return Kafka's classes, warmed at the first call; None where they cannot run."""
+def warm_kafka(setting: Setting) -> KafkaPeer | None:
+    """Return Kafka's classes, warmed up at the first call; None if they cannot run."""
     kafka = setting.kafka()
     if kafka is None or kafka.is_warm:
         return kafka
-    setting.say(f"warming Kafka's cleaner for {WARM_UP_S:.0f} s of CPU")
+    setting.report(f"warming up Kafka's cleaner for {WARM_UP_S:.0f} s of CPU time")
     home = setting.scratch / "warm-up"
     spent = 0.0
     size = min(setting.total_bytes, 64 * MIB)
@@ -55,7 +55,7 @@ def warmed_kafka(setting: Setting) -> KafkaPeer | None:
     least = min(1.0, setting.total_bytes / (64 * MIB)) * WARM_UP_S
     while spent < least:
         for number, shape in enumerate(shapes):
-            copy = copy_of(home / f"log-{number}", home / "copy")
+            copy = copy_log(home / f"log-{number}", home / "copy")
             spent += clean_there(kafka, copy, shape)[0].cpu_s
     shutil.rmtree(home)
     kafka.is_warm = True
@@ -65,24 +65,24 @@ def warmed_kafka(setting: Setting) -> KafkaPeer | None:
 def clean_line(
     name: str, title: str, shape: LogShape, setting: Setting, *, part: int = 1, total_bytes: int = 0
 ) -> Iterator[Line]:
-    """Measure the cleaning of one log here and by Kafka, and compare what they left.
+    """Measure how this engine and Kafka clean one log, and compare the cleaned logs.
 
     Parameters
     ----------
     part : int
-        Divisor of the log's size, for logs that take long to make.
+        Divisor of the log's size, for logs that are slow to generate.
     total_bytes : int
         Size of the log; the setting's by default.
 
     Raises
     ------
     Difference
-        The two left different bytes, or different records in compressed batches.
+        The cleaned logs differ in bytes, or in the records of compressed batches.
     """
     shape = replace(shape, total_bytes=total_bytes or setting.total_bytes // part)
     home = setting.scratch / name.replace("/", "-")
     shutil.rmtree(home, ignore_errors=True)
-    setting.say(f"{name}: making a log of {shape.total_bytes / MIB:.0f} MiB")
+    setting.report(f"{name}: generating a log of {shape.total_bytes / MIB:.0f} MiB")
     reports: list[dict] = []
     compared: list[int] = []
     of_thread: list[float] = []
@@ -90,24 +90,24 @@ def clean_line(
     judge = compare if shape.codec == "none" else compare_unpacked
 
     def here() -> Sample:
-        cleaned = clean_here(copy_of(home / "log", home / "here"))
+        cleaned = clean_here(copy_log(home / "log", home / "here"))
         reports.append(cleaned.report)
         return cleaned.sample
 
     def there() -> Sample:
-        sample, answers = clean_there(kafka, copy_of(home / "log", home / "there"), shape)
+        sample, answers = clean_there(kafka, copy_log(home / "log", home / "there"), shape)
         of_thread.append(sum(each["thread_ns"] for each in answers) / 1e9 / sample.cpu_s)
         compared.append(judge(home / "here", home / "there"))
         return sample
 
     try:
         log_bytes = make_log(shape, home / "log")
-        kafka = warmed_kafka(setting) if has_peer else None
+        kafka = warm_kafka(setting) if has_peer else None
         contestants: dict[str, Run] = {"here": here}
         if kafka is not None:
             contestants["there"] = there
-        setting.say(f"{name}: cleaning")
-        samples = in_turn(contestants, repeats=setting.repeats, warmups=setting.warmups)
+        setting.report(f"{name}: cleaning")
+        samples = run_interleaved(contestants, repeats=setting.repeats, warmups=setting.warmups)
     finally:
         shutil.rmtree(home, ignore_errors=True)
     passes = reports[-1]["cleaned"]
@@ -119,7 +119,7 @@ def clean_line(
         higher_is_better=True,
         here=speeds(log_bytes, samples["here"]),
         peer=speeds(log_bytes, samples["there"]) if "there" in samples else None,
-        peer_name=setting.kafka_name if has_peer else "Kafka 3.9 has the strategy offset alone",
+        peer_name=setting.kafka_name if has_peer else "Kafka 3.9 has only the strategy offset",
         facts={
             "log_bytes": log_bytes,
             "records": read,
@@ -138,7 +138,7 @@ VALUES = {"100B": 100, "1KiB": KIB, "10KiB": 10 * KIB}
 CODECS = ("gzip", "snappy", "lz4", "zstd")
 BATCH_BYTES = 16 * KIB
 MEMORY_FILES = Path("/dev/shm")
-"""Linux's file system in memory; where there is none, these lines use the disk."""
+"""Linux's file system in memory; without it, these lines use the disk."""
 
 
 def shape_of(value_bytes: int, survivors: float, **others: Any) -> LogShape:
@@ -148,7 +148,7 @@ def shape_of(value_bytes: int, survivors: float, **others: Any) -> LogShape:
 
 
 def jobs() -> Iterator[Job]:
-    """Yield the cleaning lines: the five logs, other kinds of logs, then each axis."""
+    """Yield the jobs: the five logs, other kinds of logs, then each axis."""
     for name, (title, shape) in FIVE_LOGS.items():
         yield Job((name,), True, partial(clean_line, name, title, shape))
     yield from _kinds()
@@ -158,7 +158,7 @@ def jobs() -> Iterator[Job]:
 
 
 def _kinds() -> Iterator[Job]:
-    """Yield lines of other kinds of logs, of which some are slow to make: a quarter of the size."""
+    """Yield other kinds of logs; those that are slow to generate have a quarter of the size."""
     for value, size in list(VALUES.items())[:2]:
         for codec in CODECS:
             name, title = f"codec/{codec}-{value}", f"{value} values, {codec}, 12 % survive"
@@ -175,7 +175,7 @@ def _kinds() -> Iterator[Job]:
 
 
 def _in_memory() -> Iterator[Job]:
-    """Yield lines on a file system in memory, where no disk hides the time of the kernels."""
+    """Yield logs on a file system in memory, where disk time does not hide the kernels' time."""
     for value, survivors, batch in (
         *(
             ("100B", 10, "16KiB"),
@@ -195,7 +195,7 @@ def _in_memory() -> Iterator[Job]:
 
 def _line_in_memory(name: str, title: str, shape: LogShape, setting: Setting) -> Iterator[Line]:
     place = MEMORY_FILES if MEMORY_FILES.is_dir() else setting.scratch
-    warmed_kafka(setting)  # before the setting is copied: copies share the one peer
+    warm_kafka(setting)  # before the setting is copied, so that copies share the peer
     with tempfile.TemporaryDirectory(prefix="logstore-bench-", dir=place) as scratch:
         yield from clean_line(name, title, shape, replace(setting, scratch=Path(scratch)))
 
@@ -216,7 +216,7 @@ def _axes() -> Iterator[Job]:
 def _tails_and_sizes() -> Iterator[Job]:
     for value, size in list(VALUES.items())[:2]:
         name = f"tail/{value}"
-        title = f"{value} values, a clean section ten times as large as the dirty one"
+        title = f"{value} values, clean section ten times as large as the dirty one"
         shape = shape_of(size, 0.12, clean_tail=10)
         yield Job((name,), False, partial(clean_line, name, title, shape))
     for label, total in SIZES.items():

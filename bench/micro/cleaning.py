@@ -1,4 +1,4 @@
-"""Cleaning, file to file: `Broker.clean` and Kafka's cleaner on copies of the same directory."""
+"""Cleaning files with `Broker.clean` and Kafka's cleaner, on copies of the same directory."""
 
 from __future__ import annotations
 
@@ -23,36 +23,36 @@ MAP_BYTES = 128 << 20
 """Kafka's default of `log.cleaner.dedupe.buffer.size`, for one thread."""
 
 COMPARED = (".log", ".index", ".timeindex", ".txnindex")
-"""Kinds of files that must be equal to the byte, and of which both sides must have the same."""
+"""Suffixes of the files that must exist on both sides and be identical."""
 
 _BLOCK = 1 << 20
 
 
 class BenchClock(FixedWallClock):
-    """A clock of fixed wall time, for equal delete horizons; file times are the machine's."""
+    """A clock with fixed wall time, for equal delete horizons; files get the system time."""
 
     @property
     def follows_system(self) -> bool:
-        """True, so that files get the machine's times."""
+        """True, so that files get the system time."""
         return True
 
 
 class Difference(Exception):
-    """The two cleaners left different bytes."""
+    """The results of the two cleaners differ."""
 
 
-class Cleaned(NamedTuple):
+class CleanRun(NamedTuple):
     """Result of a run of this engine's cleaner."""
 
     sample: Sample
     report: dict[str, Any]
 
 
-def copy_of(data_dir: Path, target: Path) -> Path:
-    """Copy a directory to `target`, the `.log` files of closed segments as hard links.
+def copy_log(data_dir: Path, target: Path) -> Path:
+    """Copy a directory to `target`, with hard links for the `.log` files of closed segments.
 
-    Cleaners replace those files and never write into them. The copy is synced to the disk before
-    this returns, so that its writes are not part of the cleaning that follows.
+    Cleaners replace those files and never write to them. The copy is synced to disk, so that its
+    writes are not part of the following cleaning.
     """
     shutil.rmtree(target, ignore_errors=True)
     for folder, _, names in os.walk(data_dir):
@@ -85,10 +85,10 @@ def clean_here(
     threads: int = 1,
     map_bytes: int = MAP_BYTES,
     progress: Any = None,
-) -> Cleaned:
-    """Clean every partition by `Broker.clean`, opening and closing not timed.
+) -> CleanRun:
+    """Clean every partition with `Broker.clean`; opening and closing are not measured.
 
-    The map's memory is that of as many of Kafka's cleaner threads.
+    The maps have the memory of the same number of Kafka cleaner threads.
     """
     config = {
         "log.cleaner.threads": str(threads),
@@ -97,10 +97,10 @@ def clean_here(
     }
     with Broker(data_dir, clock=BenchClock(CLEANED_AT_MS), broker_config=config) as broker:
         for tp in broker.partitions():
-            broker.log(*tp)  # opened before the clock starts, as a broker's logs are
+            broker.log(*tp)  # open it before the measurement, as in a running broker
         with no_collection(), Stopwatch() as watch:
             report = broker.clean(force=True, threads=threads, progress=progress)
-    return Cleaned(watch.sample, report.to_json())
+    return CleanRun(watch.sample, report.to_json())
 
 
 def clean_there(
@@ -116,7 +116,7 @@ def clean_there(
     return total, [answer for _, answer in answers]
 
 
-# -- the same bytes ----------------------------------------------------------------------------
+# -- comparison --------------------------------------------------------------------------------
 
 
 def compare(here: Path, there: Path) -> int:
@@ -137,8 +137,8 @@ def compare(here: Path, there: Path) -> int:
 def compare_unpacked(here: Path, there: Path) -> int:
     """Compare the results of two cleaners of compressed batches; return their uncompressed bytes.
 
-    Two libraries need not compress alike: rewritten batches are equal if their headers are, but for
-    length and checksum, and their uncompressed records are.
+    Compressed bytes may differ between libraries: rewritten batches are equal if their headers,
+    except for length and checksum, and their uncompressed records are equal.
 
     Raises
     ------
@@ -147,14 +147,14 @@ def compare_unpacked(here: Path, there: Path) -> int:
     """
     names = [name for name in _compared(here) if name.endswith(".log")]
     if names != [name for name in _compared(there) if name.endswith(".log")]:
-        raise Difference(f"{here} and {there} have other segments")
+        raise Difference(f"{here} and {there} have different segments")
     size = 0
     for name in names:
         pairs = itertools.zip_longest(_unpacked(here / name), _unpacked(there / name))
         for left, right in pairs:
             if left != right:
                 header = (left or right)[0]
-                raise Difference(f"{name}: the batch of offset {header.base_offset} differs")
+                raise Difference(f"{name}: the batch at offset {header.base_offset} differs")
             size += len(left[1])
     return size
 

@@ -1,4 +1,4 @@
-"""Lines about coding: record batches from columns and back, beside clients in Python."""
+"""Coding lines: encoding and decoding record batches, compared with Python clients."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from functools import partial
 
 import numpy as np
 
-from logstore.bench.measuring import in_turn, timed
+from logstore.bench.measuring import run_interleaved, timed
 from logstore.bench.micro.figures import NS, costs
 from logstore.bench.micro.setting import Job, Setting
 from logstore.bench.report.result import Line
@@ -15,10 +15,10 @@ from logstore.bench.rivals.clients import Client, clients
 from logstore.record.columns import BytesColumn, decode_batch, encode_batch, encode_batches
 
 BATCH_RECORDS = 130
-"""Records of a batch of about 16 KiB."""
+"""Records in a batch of about 16 KiB."""
 BATCHES = 400
 LARGE_BATCH_RECORDS = 8190
-"""Records of a batch of a megabyte, Kafka's default of `max.message.bytes`."""
+"""Records in a batch of 1 MiB, Kafka's default of `max.message.bytes`."""
 TIMESTAMP_MS = 1_700_000_000_000
 RECORDS = [(b"key-%012d" % number, bytes(range(100))) for number in range(BATCH_RECORDS)]
 
@@ -26,13 +26,13 @@ RECORDS = [(b"key-%012d" % number, bytes(range(100))) for number in range(BATCH_
 def columns_of(
     records: Sequence[tuple[bytes, bytes]],
 ) -> tuple[np.ndarray, BytesColumn, BytesColumn]:
-    """Return times, keys and values of records."""
+    """Return the timestamps, keys and values of records as columns."""
     keys, values = map(BytesColumn.from_list, zip(*records, strict=True))
     return np.full(len(records), TIMESTAMP_MS), keys, values
 
 
 def encode_here(times: np.ndarray, keys: BytesColumn, values: BytesColumn) -> bytes:
-    """Encode columns as a batch, CRC included."""
+    """Encode columns as a batch, including its CRC."""
     return encode_batch(times, keys, values)
 
 
@@ -72,16 +72,16 @@ def _line(
             "decode": lambda: client.decode(batch),
         }[what]
         contestants["there"] = timed(_repeated(theirs, batches))
-    samples = in_turn(contestants, repeats=setting.short_repeats, warmups=setting.warmups)
+    samples = run_interleaved(contestants, repeats=setting.short_repeats, warmups=setting.warmups)
     count = batches * BATCH_RECORDS
     return Line(
         name=f"coding/{what}-{name}",
-        title=f"{what} columns, a batch a call, beside {name}",
+        title=f"{what} columns, one batch per call, vs. {name}",
         unit="ns/record",
         higher_is_better=False,
         here=costs(count, samples["here"], NS),
         peer=costs(count, samples["there"], NS) if client is not None else None,
-        peer_name=client.name if client is not None else f"{name} is not installed or left out",
+        peer_name=client.name if client is not None else f"{name} is not installed or excluded",
         facts={"batch_records": BATCH_RECORDS, "batch_bytes": len(batch)},
     )
 
@@ -106,10 +106,10 @@ def _many_at_once(setting: Setting) -> Iterator[Line]:
     if client is not None:
         encode = partial(client.encode, RECORDS, TIMESTAMP_MS)
         contestants["there"] = timed(_repeated(encode, batches))
-    samples = in_turn(contestants, repeats=setting.short_repeats, warmups=setting.warmups)
+    samples = run_interleaved(contestants, repeats=setting.short_repeats, warmups=setting.warmups)
     yield Line(
         name="coding/encode-many",
-        title=f"encode columns, {batches} batches a call, beside aiokafka",
+        title=f"encode columns, {batches} batches per call, vs. aiokafka",
         unit="ns/record",
         higher_is_better=False,
         here=costs(count, samples["here"], NS),
@@ -120,7 +120,7 @@ def _many_at_once(setting: Setting) -> Iterator[Line]:
 
 
 def _large_batch(setting: Setting) -> Iterator[Line]:
-    """Decode batches as large as a topic takes them by default."""
+    """Decode batches of the largest size that a topic accepts by default."""
     count = setting.share_of(LARGE_BATCH_RECORDS)
     records = RECORDS * -(-count // BATCH_RECORDS)
     batch = encode_here(*columns_of(records))
@@ -131,10 +131,10 @@ def _large_batch(setting: Setting) -> Iterator[Line]:
     if client is not None:
         assert client.decode(batch) == len(records)
         contestants["there"] = timed(_repeated(partial(client.decode, batch), times))
-    samples = in_turn(contestants, repeats=setting.short_repeats, warmups=setting.warmups)
+    samples = run_interleaved(contestants, repeats=setting.short_repeats, warmups=setting.warmups)
     yield Line(
         name="coding/decode-large",
-        title=f"decode columns, a batch of {len(records)} records a call, beside aiokafka",
+        title=f"decode columns, one batch of {len(records)} records per call, vs. aiokafka",
         unit="ns/record",
         higher_is_better=False,
         here=costs(times * len(records), samples["here"], NS),
@@ -148,7 +148,7 @@ _PEERS = ("aiokafka", "kafka-python")
 
 
 def jobs() -> Iterator[Job]:
-    """Yield one job, whose lines share their batches."""
+    """Yield the jobs; the first one measures several lines with the same batches."""
     names = tuple(f"coding/{what}-{name}" for what in ("encode", "decode") for name in _PEERS)
     yield Job(names, True, _lines)
     yield Job(("coding/encode-many",), True, _many_at_once)

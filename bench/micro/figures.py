@@ -1,4 +1,4 @@
-"""Figures from samples: speeds and costs."""
+"""Computes figures from samples: speeds and costs."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ def speeds(amount: float, samples: Sequence[Sample], scale: float = MEGA) -> Fig
 
 
 def costs(count: float, samples: Sequence[Sample], scale: float) -> Figures:
-    """Return the time of each of `count` things, in 1/`scale` seconds."""
+    """Return the time per item of `count` items, in 1/`scale` seconds."""
     return Figures(
         [each.cpu_s / count * scale for each in samples],
         [each.wall_s / count * scale for each in samples],
     )
 
 
-def by_the_wall(figures: Figures) -> Figures:
+def wall_only(figures: Figures) -> Figures:
     """Return figures of wall time instead of CPU time."""
     return Figures(figures.wall, figures.wall)

@@ -1,10 +1,10 @@
-"""The line about virtual time: an idle day of a broker."""
+"""Virtual-time line: an idle day of a broker."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from logstore.bench.measuring import Sample, Stopwatch, in_turn, no_collection
+from logstore.bench.measuring import Sample, Stopwatch, no_collection, run_interleaved
 from logstore.bench.micro.figures import MS, costs
 from logstore.bench.micro.setting import Job, Setting
 from logstore.bench.report.result import Line
@@ -19,19 +19,19 @@ def _day(setting: Setting) -> Iterator[Line]:
         broker.create_topic("idle", PARTITIONS, {"cleanup.policy": "compact"})
         for number in range(PARTITIONS):
             broker.append("idle", key=b"key", value=b"value", partition=number)
-        broker.clock.advance(days=10)  # the work that the records cause is over
+        broker.clock.advance(days=10)  # all work for the records is done
 
         def run() -> Sample:
             with no_collection(), Stopwatch() as watch:
                 broker.clock.advance(days=1)
             return watch.sample
 
-        samples = in_turn({"here": run}, repeats=setting.short_repeats, warmups=setting.warmups)[
-            "here"
-        ]
+        samples = run_interleaved(
+            {"here": run}, repeats=setting.short_repeats, warmups=setting.warmups
+        )["here"]
     yield Line(
         name="idle/day",
-        title=f"a day of virtual time, {PARTITIONS} idle partitions",
+        title=f"one day of virtual time, {PARTITIONS} idle partitions",
         unit="ms",
         higher_is_better=False,
         here=costs(1, samples, MS),
@@ -40,5 +40,5 @@ def _day(setting: Setting) -> Iterator[Line]:
 
 
 def jobs() -> Iterator[Job]:
-    """Yield the one line."""
+    """Yield the job of the only line."""
     yield Job(("idle/day",), True, _day)

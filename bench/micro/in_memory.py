@@ -1,4 +1,4 @@
-"""Lines about a cleaning without files: its kernels over segments that lie in memory."""
+"""In-memory cleaning lines: the kernels of a cleaning, without files."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import google_crc32c
 import numpy as np
 
 from logstore import jit
-from logstore.bench.measuring import Sample, Stopwatch, in_turn, timed
-from logstore.bench.micro.clean_lines import VALUES, shape_of, warmed_kafka
+from logstore.bench.measuring import Sample, Stopwatch, run_interleaved, timed
+from logstore.bench.micro.clean_lines import VALUES, shape_of, warm_kafka
 from logstore.bench.micro.cleaning import MAP_BYTES, Difference
 from logstore.bench.micro.figures import speeds
 from logstore.bench.micro.logs import CLEANED_AT_MS, MIB, make_log
@@ -35,11 +35,11 @@ from logstore.types import INT64_MAX
 
 CHUNK_BYTES = MIB
 SHARED = ("100B-10", "1KiB-10")
-"""Logs whose rewriting is held against a copy of them."""
+"""Logs whose rewriting is compared with a copy of them."""
 
 
 class Parts(NamedTuple):
-    """A cleaning in memory: both passes, and what they left."""
+    """The result of a cleaning in memory: times of both passes, and the retained batches."""
 
     mapping: Sample
     rewriting: Sample
@@ -47,14 +47,14 @@ class Parts(NamedTuple):
 
 
 class MemoryCleaning:
-    """The kernels of a pass over segments in memory, chunk by chunk, with CRCs while mapping.
+    """Cleans segments in memory with the kernels, chunk by chunk; mapping verifies the CRCs.
 
     Parameters
     ----------
     segments : list of (n,) uint8
-        Whole batches, nothing compressed, no transactions.
+        Complete batches, uncompressed and without transactions.
     records : int
-        How many they hold, at least.
+        Lower bound of their number of records.
     """
 
     def __init__(self, segments: list[np.ndarray], records: int) -> None:
@@ -66,7 +66,7 @@ class MemoryCleaning:
         self._out = np.empty(sum(map(len, segments)) + 2 * CHUNK_BYTES, np.uint8)
 
     def run(self) -> Parts:
-        """Map all records, then write the latest of each key."""
+        """Map all records, then write the latest record of each key."""
         with Stopwatch() as mapping:
             key_map = OffsetMap(MAP_BYTES, max_entries=self._records, winners_end=self._records)
             build = Build(kernel_strategy(Strategy()), 0, INT64_MAX, insert=True)
@@ -97,11 +97,11 @@ class MemoryCleaning:
             position = 0
             while position < len(segment):
                 data = segment[position : position + CHUNK_BYTES]
-                found = Scan(*scan_batches(data, len(data), verify, 0, INT64_MAX, self._table))
-                assert found.status == OK
-                assert found.rows
-                yield data, self._table[: found.rows]
-                position += found.position
+                scan = Scan(*scan_batches(data, len(data), verify, 0, INT64_MAX, self._table))
+                assert scan.status == OK
+                assert scan.rows
+                yield data, self._table[: scan.rows]
+                position += scan.position
 
 
 def _lines(
@@ -111,13 +111,13 @@ def _lines(
     shape = shape_of(value_bytes, survivors, total_bytes=setting.total_bytes)
     if one:
         shape = replace(shape, batch_records=1)
-    setting.say(f"kernels/{name}: making a log of {shape.total_bytes / MIB:.0f} MiB")
+    setting.report(f"kernels/{name}: generating a log of {shape.total_bytes / MIB:.0f} MiB")
     make_log(shape, home)
     paths = sorted(home.rglob("*.log"))[:-1]  # the last one is the active segment
     segments = [np.fromfile(path, np.uint8) for path in paths]
     size = sum(map(len, segments))
     cleaning = MemoryCleaning(segments, 2 * shape.records)
-    kafka = warmed_kafka(setting)
+    kafka = warm_kafka(setting)
     rewriting: list[Sample] = []
     kept: list[np.ndarray] = []
     answers: list[dict] = []
@@ -141,15 +141,15 @@ def _lines(
     contestants = {"here": here, "copy": timed(copy)}
     if kafka is not None:
         contestants["there"] = there
-    samples = in_turn(contestants, repeats=setting.repeats, warmups=setting.warmups)
+    samples = run_interleaved(contestants, repeats=setting.repeats, warmups=setting.warmups)
     shutil.rmtree(home)
     written = kept[0].tobytes()
     if answers and answers[-1]["checksum"] != google_crc32c.value(written):
-        raise Difference(f"kernels/{name}: other bytes are left than by Kafka")
+        raise Difference(f"kernels/{name}: the retained bytes differ from Kafka's")
     facts = {"log_bytes": size, "written_bytes": len(written)}
     yield Line(
         name=f"kernels/{name}",
-        title=f"{_title(name)}: mapped and filtered, beside `filterTo` and Kafka's map",
+        title=f"{_title(name)}: map and filter, vs. Kafka's map and `filterTo`",
         unit="MB/s",
         higher_is_better=True,
         here=speeds(size, samples["here"]),
@@ -160,7 +160,7 @@ def _lines(
     if name in SHARED:
         yield Line(
             name=f"share/{name}",
-            title=f"{_title(name)}: rewritten, beside a copy of all of it",
+            title=f"{_title(name)}: rewrite, vs. a copy of the whole log",
             unit="MB/s",
             higher_is_better=True,
             here=speeds(size, rewriting[setting.warmups :]),
@@ -177,7 +177,7 @@ def _title(name: str) -> str:
 
 
 def jobs() -> Iterator[Job]:
-    """Yield the shapes of the goals; of each value size one is quick."""
+    """Yield the shapes with goals; one of each value size is in the quick set."""
     for value, survivors, one in (
         *(("100B", 10, False), ("100B", 90, False), ("1KiB", 10, False), ("1KiB", 90, False)),
         ("100B", 10, True),

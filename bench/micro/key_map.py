@@ -1,4 +1,4 @@
-"""Lines about the map from key to offset, beside Kafka's, filled as far as a cleaner fills it."""
+"""Offset-map lines: the map from key to offset, filled to its load factor, and Kafka's."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ LOAD = 0.9
 PARTS = ("put", "hit", "miss")
 DISTINCT = {"10": 0.1, "90": 0.9}
 _TITLES = {
-    "put": "put keys",
-    "hit": "look up keys that are there",
-    "miss": "look up keys that are not",
+    "put": "put 16-byte keys",
+    "hit": "look up present 16-byte keys",
+    "miss": "look up absent 16-byte keys",
 }
 
 
 @dataclass(frozen=True)
 class Keys:
-    """Keys to put, in order, and as many that are absent; `count` are put."""
+    """Keys to put, in order, their number `count`, and absent keys."""
 
     puts: np.ndarray
     absent: np.ndarray
@@ -39,7 +39,7 @@ class Keys:
 
 
 def keys_of(map_bytes: int, distinct: float, seed: int = 1) -> Keys:
-    """Return enough keys to fill a map to its load factor, `distinct` of them different."""
+    """Return keys that fill a map to its load factor; `distinct` is the share of distinct keys."""
     random = np.random.Generator(np.random.Philox(seed))
     entries = int(map_bytes // OffsetMap.ENTRY_BYTES * LOAD) - 1
     count = int(entries / distinct)
@@ -52,7 +52,7 @@ def keys_of(map_bytes: int, distinct: float, seed: int = 1) -> Keys:
 
 def _lines(setting: Setting, *, name: str) -> Iterator[Line]:
     map_bytes = max(MIB, setting.total_bytes // 4)
-    setting.say(f"map: {map_bytes >> 20} MiB, {name} % of the keys distinct")
+    setting.report(f"map: {map_bytes >> 20} MiB, {name} % of the keys distinct")
     keys = keys_of(map_bytes, DISTINCT[name])
     key_map = OffsetMap(map_bytes, LOAD)
     room = BlockOfKeys.room_for(LANES)
@@ -62,21 +62,21 @@ def _lines(setting: Setting, *, name: str) -> Iterator[Line]:
     puts, absent = setting.scratch / "puts", setting.scratch / "absent"
     puts.write_bytes(keys.puts.tobytes())
     absent.write_bytes(keys.absent.tobytes())
-    for turn in range(1 + setting.repeats):
+    for number in range(1 + setting.repeats):
         key_map.clear()
         samples = {}
         with Stopwatch() as watch:
-            taken = put_keys(key_map.arrays, keys.puts, KEY_BYTES, room)
+            mapped = put_keys(key_map.arrays, keys.puts, KEY_BYTES, room)
         samples["put"] = watch.sample
         with Stopwatch() as watch:
-            found = get_keys(key_map.arrays, keys.puts, KEY_BYTES, room)
+            hits = get_keys(key_map.arrays, keys.puts, KEY_BYTES, room)
         samples["hit"] = watch.sample
         with Stopwatch() as watch:
             wrong = get_keys(key_map.arrays, keys.absent, KEY_BYTES, room)
         samples["miss"] = watch.sample
-        assert (taken, found, wrong) == (keys.count, keys.count, 0)
+        assert (mapped, hits, wrong) == (keys.count, keys.count, 0)
         answer = kafka.map(puts, absent, map_bytes) if kafka is not None else None
-        if turn:
+        if number:
             for part in PARTS:
                 here[part].append(samples[part])
                 if answer is not None:
@@ -88,7 +88,7 @@ def _lines(setting: Setting, *, name: str) -> Iterator[Line]:
         peer = speeds(count, there[part], MEGA).judged if there[part] else None
         yield Line(
             name=f"map/{part}-{name}",
-            title=f"{_TITLES[part]} of 16 bytes, {name} % distinct",
+            title=f"{_TITLES[part]}, {name} % distinct",
             unit="M/s",
             higher_is_better=True,
             here=speeds(count, here[part], MEGA),

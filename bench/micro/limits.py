@@ -1,4 +1,4 @@
-"""Lines about the machine: limits of every other line, measured in the same run."""
+"""Machine lines: the limits of all other lines, measured in the same run."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from importlib.metadata import version
 import google_crc32c
 import numpy as np
 
-from logstore.bench.measuring import Run, Sample, Stopwatch, in_turn, timed
-from logstore.bench.micro.figures import GIGA, by_the_wall, speeds
+from logstore.bench.measuring import Run, Sample, Stopwatch, run_interleaved, timed
+from logstore.bench.micro.figures import GIGA, speeds, wall_only
 from logstore.bench.micro.kernels import crc_of_blocks
 from logstore.bench.micro.logs import KIB, MIB
 from logstore.bench.micro.setting import Job, Setting
@@ -64,14 +64,16 @@ def _write(setting: Setting, *, synced: bool) -> Iterator[Line]:
 def _limit(
     name: str, title: str, setting: Setting, run: Run, size: int, *, by_wall: bool = False
 ) -> Line:
-    samples = in_turn({"here": run}, repeats=setting.short_repeats, warmups=setting.warmups)["here"]
+    samples = run_interleaved(
+        {"here": run}, repeats=setting.short_repeats, warmups=setting.warmups
+    )["here"]
     figures = speeds(size, samples, GIGA)
     return Line(
         name=f"limits/{name}",
-        title=f"{title}, by the wall" if by_wall else title,
+        title=f"{title}, wall time" if by_wall else title,
         unit="GB/s",
         higher_is_better=True,
-        here=by_the_wall(figures) if by_wall else figures,
+        here=wall_only(figures) if by_wall else figures,
         facts={"bytes": size},
     )
 
@@ -97,10 +99,10 @@ def _crc(setting: Setting, *, name: str) -> Iterator[Line]:
         "here": timed(lambda: crc_of_blocks(data, size)),
         "there": timed(there),
     }
-    samples = in_turn(contestants, repeats=setting.short_repeats, warmups=setting.warmups)
+    samples = run_interleaved(contestants, repeats=setting.short_repeats, warmups=setting.warmups)
     yield Line(
         name=f"crc/{name}",
-        title=f"CRC-32C of blocks of {name}, beside google-crc32c called from Python",
+        title=f"CRC-32C of blocks of {name}, vs. google-crc32c called from Python",
         unit="GB/s",
         higher_is_better=True,
         here=speeds(total, samples["here"], GIGA),
@@ -111,7 +113,7 @@ def _crc(setting: Setting, *, name: str) -> Iterator[Line]:
 
 
 def jobs() -> Iterator[Job]:
-    """Yield the limits, then CRCs by the size of a block."""
+    """Yield the limits, then CRCs by block size."""
     limits: dict[str, Callable[[Setting], Iterator[Line]]] = {
         "memcpy": _memcpy,
         "read": _read,

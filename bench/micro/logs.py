@@ -1,8 +1,8 @@
-"""Logs to be cleaned: of a given shape and size, the same bytes for the same seed.
+"""Generates logs to be cleaned, of a given shape and size; equal seeds give equal bytes.
 
-The distribution of keys is skewed: rank `keys × u²` for a uniform `u`, over as many keys as leave
-the wanted share of records alive. Segments are written as files and opened once, so that the
-engine's recovery makes their indexes; both contestants then clean copies of the same directory.
+The distribution of keys is skewed: rank `keys × u²` for a uniform `u`. The number of keys is
+chosen so that the given share of records survives. Segments are written as files and opened once,
+so that recovery creates their indexes; both contestants clean copies of the same directory.
 """
 
 from __future__ import annotations
@@ -34,22 +34,22 @@ from logstore.types import TopicPartition
 TOPIC = "bench"
 START_MS = 1_700_000_000_000
 CLEANED_AT_MS = START_MS + 3_600_000
-"""Wall time at which both contestants clean: after all records, before a tombstone expires."""
+"""Wall time of the cleaning: after all records, before any tombstone expires."""
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 
 PIECE_BYTES = 16 * MIB
-"""Bytes made at a time, about; at most a quarter of a segment."""
+"""Approximate size of the pieces that are generated; at most a quarter of a segment."""
 
 POOL_BYTES = 8 * MIB
-"""Size of the pool of random bytes, or words, of which values are slices."""
+"""Size of the pool of random bytes or words; values are slices of it."""
 
 RECORD_OVERHEAD = 9
-"""Bytes of a record beside key and value, about."""
+"""Approximate size of a record without key and value."""
 
 TOMBSTONE_SHARE = 0.05
 TRANSACTION_EVERY = 10
-"""Of a mixed log every tenth batch is a transaction, of which every fifth is aborted."""
+"""In a mixed log, every tenth batch is a transaction, and every fifth transaction is aborted."""
 ABORT_EVERY = 5
 _HEADERS = ((), (("trace", b"0123456789abcdef"),), (("kind", b"update"), ("note", None)))
 
@@ -61,24 +61,24 @@ class LogShape:
     Attributes
     ----------
     value_bytes : int
-        Average size; sizes are uniform from 0 to twice that.
+        Average size of a value; sizes are uniform from 0 to twice that.
     survivors : float
-        Share of the records of the dirty section that outlive the cleaning, about.
+        Approximate share of the dirty section's records that survive the cleaning.
     batch_records : int
-        Average number; numbers are uniform from 1 to almost twice that.
+        Average number of records per batch; numbers are uniform from 1 to almost twice that.
     total_bytes : int
-        Size of the closed segments before compression, about.
+        Approximate size of the closed segments before compression.
     partitions : int
         Number of partitions, each of that size.
     codec : str
-        Codec of every batch; values then consist of words, as random bytes do not compress.
+        Codec of every batch; if it compresses, values consist of words instead of random bytes.
     mixed : bool
-        Headers on two records of three, 5 % tombstones, one batch of ten a transaction, keys of 4
-        to 64 bytes.
+        Whether 2/3 of the records have headers, 5 % are tombstones, every tenth batch is a
+        transaction, and keys have 4 to 64 bytes.
     strategy : str
-        `compaction.strategy` of the topic: offset, timestamp, or header with its versions.
+        `compaction.strategy` of the topic: offset, timestamp, or header (with versions).
     clean_tail : int
-        Size of the clean section in sizes of the dirty one; its records all have different keys.
+        Size of the clean section relative to the dirty one; its records have distinct keys.
     """
 
     value_bytes: int
@@ -94,42 +94,42 @@ class LogShape:
 
     @property
     def segment_bytes(self) -> int:
-        """`segment.bytes` of the topic: at least four segments, up to Kafka's default size."""
+        """`segment.bytes` of the topic: at least four segments, at most Kafka's default size."""
         return min(GIB, max(64 * KIB, self.total_bytes // 4))
 
     @property
     def configs(self) -> dict[str, str]:
-        """The topic's configuration, in Kafka's words."""
-        found = {"cleanup.policy": "compact", "segment.bytes": str(self.segment_bytes)}
+        """Kafka configuration of the topic."""
+        configs = {"cleanup.policy": "compact", "segment.bytes": str(self.segment_bytes)}
         if self.strategy != "offset":
-            found["compaction.strategy"] = self.strategy
+            configs["compaction.strategy"] = self.strategy
         if self.strategy == "header":
-            found["compaction.strategy.header"] = "version"
-        return found
+            configs["compaction.strategy.header"] = "version"
+        return configs
 
     @property
     def record_bytes(self) -> int:
-        """Bytes of a record in the log, about, with its share of the batch's header."""
+        """Approximate size of a record in the log, with its share of the batch header."""
         key_bytes = 34 if self.mixed else 11
         overhead = RECORD_OVERHEAD + layout.HEADER_SIZE // self.batch_records
         return self.value_bytes + key_bytes + overhead
 
     @property
     def records(self) -> int:
-        """Records of a partition."""
+        """Number of records of a partition."""
         return max(8, self.total_bytes // self.record_bytes)
 
     @property
     def clean_records(self) -> int:
-        """Records of the section that was cleaned before."""
+        """Number of records of the clean section."""
         return self.records * self.clean_tail // (self.clean_tail + 1)
 
 
 def key_count(records: int, survivors: float) -> int:
-    """Return the number of keys for which a share `survivors` of the records is a key's last.
+    """Return the number of keys for which a share `survivors` of the records survives.
 
-    Ranks are `keys × u²`, so the expected number of distinct ones is an integral over the ranks
-    of `1 - exp(-records × chance)`; it rises with the keys, and bisection finds them.
+    Ranks are `keys × u²`, so the expected number of distinct ranks is an integral over the ranks
+    of `1 - exp(-records × chance)`. It increases with the number of keys, which bisection finds.
     """
     edges = np.geomspace(1e-9, 1.0, 4096)  # fractions of the keys, the most frequent first
 
@@ -148,7 +148,7 @@ def key_count(records: int, survivors: float) -> int:
 
 
 class _Partition:
-    """The records of one partition, piece by piece, and the batches made of them."""
+    """Generates the records of one partition piece by piece and encodes them as batches."""
 
     def __init__(self, shape: LogShape, number: int) -> None:
         self._shape = shape
@@ -160,21 +160,21 @@ class _Partition:
         self.next_offset = 0
 
     def pieces(self) -> Iterator[tuple[int, bytes]]:
-        """Yield what `pieces_of` returns."""
-        shape, made = self._shape, 0
+        """Yield the pieces; see `pieces_of`."""
+        shape, done = self._shape, 0
         size = max(1, min(PIECE_BYTES, shape.segment_bytes // 4) // shape.record_bytes)
-        while made < shape.records:
-            end = shape.clean_records if made < shape.clean_records else shape.records
-            count = min(size, end - made)
+        while done < shape.records:
+            end = shape.clean_records if done < shape.clean_records else shape.records
+            count = min(size, end - done)
             base_offset = self.next_offset
-            yield base_offset, self._piece(count, made)
-            made += count
+            yield base_offset, self._piece(count, done)
+            done += count
 
-    def _piece(self, count: int, made: int) -> bytes:
+    def _piece(self, count: int, done: int) -> bytes:
         shape, random = self._shape, self._random
         ranks = (self._keys * random.random(count) ** 2).astype(np.int64)
-        if made < shape.clean_records:
-            ranks = np.arange(made, made + count)
+        if done < shape.clean_records:
+            ranks = np.arange(done, done + count)
         keys = self._keys_of(ranks)
         sizes = random.integers(0, 2 * shape.value_bytes + 1, count, dtype=np.int32)
         starts = random.integers(0, POOL_BYTES - 2 * shape.value_bytes - 1, count)
@@ -192,7 +192,7 @@ class _Partition:
         return b"".join(self._one_by_one(firsts, times, keys, values))
 
     def _batches(self, count: int) -> np.ndarray:
-        """Return the first row of each batch, and the end."""
+        """Return the first row of each batch, and the end of the last one."""
         mean = self._shape.batch_records
         sizes = self._random.integers(1, 2 * mean, count)
         ends = np.cumsum(sizes)
@@ -207,7 +207,7 @@ class _Partition:
     def _one_by_one(
         self, firsts: np.ndarray, times: np.ndarray, keys: BytesColumn, values: BytesColumn
     ) -> Iterator[bytes]:
-        """Yield batches with codecs, headers or transactions, which columns do not cover."""
+        """Yield batches with codecs, headers or transactions, which columns do not support."""
         for first, last in zip(firsts[:-1].tolist(), firsts[1:].tolist(), strict=True):
             records = [
                 Record(
@@ -257,7 +257,7 @@ class _Partition:
 
 
 def mixed_key(rank: int) -> bytes:
-    """Return the key of a rank: 4 to 64 bytes, different for each."""
+    """Return the unique key of a rank, of 4 to 64 bytes."""
     return (b"%d:" % rank).ljust(4 + rank * 0x9E3779B1 % 61, b"k")
 
 
@@ -284,7 +284,7 @@ def _noise(seed: int) -> np.ndarray:
 
 
 def _words(seed: int) -> np.ndarray:
-    """Return JSON of a few fields with varying words, which codecs reduce to a third or less."""
+    """Return JSON fields with varying words, which codecs compress to a third or less."""
     random = np.random.Generator(np.random.Philox(seed))
     letters = np.frombuffer(b"etaoinshrdlucmfw", np.uint8)
     words = [
@@ -302,7 +302,7 @@ def _words(seed: int) -> np.ndarray:
 
 
 def pieces_of(shape: LogShape, number: int) -> Iterator[tuple[int, bytes]]:
-    """Yield (base offset, bytes) of whole batches of a partition, some MiB each, in order."""
+    """Yield (base offset, bytes) of complete batches of a partition, some MiB each, in order."""
     return _Partition(shape, number).pieces()
 
 
@@ -310,9 +310,9 @@ def pieces_of(shape: LogShape, number: int) -> Iterator[tuple[int, bytes]]:
 
 
 def make_log(shape: LogShape, data_dir: Path) -> int:
-    """Write the log of a shape into a new data directory, closed cleanly; return its bytes.
+    """Write a log to a new data directory and close it cleanly; return its size.
 
-    The active segment of each partition holds one record.
+    The active segment of each partition contains one record.
     """
     data_dir.mkdir(parents=True)
     clock = FixedWallClock(CLEANED_AT_MS)

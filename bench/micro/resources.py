@@ -1,4 +1,4 @@
-"""Lines about resources of a cleaning: memory by the log's size, and the use of several cores."""
+"""Resource lines: the memory of a cleaning by the log's size, and the use of several cores."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
-from logstore.bench.measuring import Sample, in_turn
+from logstore.bench.measuring import Sample, run_interleaved
 from logstore.bench.micro.clean_lines import SIZES
-from logstore.bench.micro.cleaning import MAP_BYTES, clean_here, copy_of
-from logstore.bench.micro.figures import MS, by_the_wall, speeds
-from logstore.bench.micro.logs import KIB, MIB, TOPIC, LogShape, make_log
+from logstore.bench.micro.cleaning import MAP_BYTES, clean_here, copy_log
+from logstore.bench.micro.figures import MS, speeds, wall_only
+from logstore.bench.micro.logs import KIB, MIB, LogShape, make_log
 from logstore.bench.micro.setting import Job, Setting
 from logstore.bench.micro.starting import WORKER, worker
 from logstore.bench.report.result import Figures, Line
@@ -30,7 +30,7 @@ def _memory(setting: Setting, *, label: str, total_bytes: int) -> Iterator[Line]
     make_log(shape, home / "log")
     grown, over = [], []
     for _ in range(setting.repeats):
-        warm, copy = copy_of(home / "warm", home / "a"), copy_of(home / "log", home / "b")
+        warm, copy = copy_log(home / "warm", home / "a"), copy_log(home / "log", home / "b")
         answer = worker("memory", str(warm), str(copy), str(MAP_BYTES))
         key_map = OffsetMap(MAP_BYTES, max_entries=shape.records)
         bits = min(shape.records // 8, WINNERS_MAX // 8)
@@ -39,7 +39,7 @@ def _memory(setting: Setting, *, label: str, total_bytes: int) -> Iterator[Line]
     shutil.rmtree(home)
     yield Line(
         name=f"memory/{label}",
-        title=f"memory that cleaning {label} takes beside the map and a bit for each dirty offset",
+        title=f"memory for cleaning {label}, without the map and one bit per dirty offset",
         unit="MiB",
         higher_is_better=False,
         here=Figures([max(0.0, each) for each in over]),
@@ -48,7 +48,7 @@ def _memory(setting: Setting, *, label: str, total_bytes: int) -> Iterator[Line]
 
 
 def _threads(setting: Setting) -> Iterator[Line]:
-    """Measure two partitions with one thread, with two, and with a process for each."""
+    """Clean two partitions with one thread, with two threads, and with two processes."""
     home = setting.scratch / "threads"
     whole = LogShape(100, 0.12, 100, total_bytes=setting.total_bytes // 2, partitions=2)
     half = LogShape(100, 0.12, 100, total_bytes=setting.total_bytes // 2)
@@ -57,19 +57,19 @@ def _threads(setting: Setting) -> Iterator[Line]:
     log_bytes = make_log(whole, home / "log")
 
     def by_threads(threads: int) -> Sample:
-        return clean_here(copy_of(home / "log", home / "copy"), threads=threads).sample
+        return clean_here(copy_log(home / "log", home / "copy"), threads=threads).sample
 
     contestants = {
         "one": partial(by_threads, 1),
         "two": partial(by_threads, 2),
         "processes": partial(_two_processes, home),
     }
-    samples = in_turn(contestants, repeats=setting.repeats, warmups=setting.warmups)
+    samples = run_interleaved(contestants, repeats=setting.repeats, warmups=setting.warmups)
     shutil.rmtree(home)
-    figures = {name: by_the_wall(speeds(log_bytes, each)) for name, each in samples.items()}
+    figures = {name: wall_only(speeds(log_bytes, each)) for name, each in samples.items()}
     yield Line(
         name="threads/2",
-        title=f"two partitions of {TOPIC} with two threads, beside one thread, by the wall",
+        title="two partitions, two threads vs. one, wall time",
         unit="MB/s",
         higher_is_better=True,
         here=figures["two"],
@@ -79,7 +79,7 @@ def _threads(setting: Setting) -> Iterator[Line]:
     )
     yield Line(
         name="threads/processes",
-        title="the same by two processes, what the machine lets two cores do, by the wall",
+        title="two partitions, two processes vs. one thread: the machine's limit, wall time",
         unit="MB/s",
         higher_is_better=True,
         here=figures["processes"],
@@ -90,11 +90,11 @@ def _threads(setting: Setting) -> Iterator[Line]:
 
 
 def _cold(setting: Setting) -> Iterator[Line]:
-    """Measure a first cleaning, in a new process, by one thread, by two and by four.
+    """Measure the first cleaning in a new process, with one, two and four threads.
 
-    The kernels were compiled before and are in their cache; the threads load each of them at the
-    same time, and call some of them for each of many compressed batches. The lines above are
-    measured after a warm-up in one thread.
+    The compiled kernels are in their cache. The threads load each of them at the same time, and
+    call some of them for each of many compressed batches. The other lines are measured after a
+    warm-up in one thread.
     """
     home = setting.scratch / "cold"
     size = setting.total_bytes // 32
@@ -102,22 +102,22 @@ def _cold(setting: Setting) -> Iterator[Line]:
     log_bytes = make_log(shape, home / "log")
 
     def by_threads(threads: int) -> Sample:
-        copy = copy_of(home / "log", home / "copy")
+        copy = copy_log(home / "log", home / "copy")
         answer = worker(
             "cold", str(copy), str(threads), environment={"LOGSTORE_KERNELS": "compiled"}
         )
         return Sample(answer["cpu_s"], answer["wall_s"])
 
     contestants = {threads: partial(by_threads, threads) for threads in (1, *COLD_THREADS)}
-    warmups = max(1, setting.warmups)  # so that kernels and byte code are there
-    samples = in_turn(contestants, repeats=setting.repeats, warmups=warmups)
+    warmups = max(1, setting.warmups)  # fills the caches of kernels and byte code
+    samples = run_interleaved(contestants, repeats=setting.repeats, warmups=warmups)
     shutil.rmtree(home)
-    figures = {name: by_the_wall(speeds(log_bytes, each)) for name, each in samples.items()}
+    figures = {name: wall_only(speeds(log_bytes, each)) for name, each in samples.items()}
     for threads in COLD_THREADS:
         yield Line(
             name=f"threads/cold-{threads}",
-            title=f"first cleaning of a process, eight partitions, with {threads} threads, beside"
-            " one thread, kernels compiled before, by the wall",
+            title=f"first cleaning in a new process, eight partitions, {threads} threads vs. one,"
+            " kernels precompiled, wall time",
             unit="MB/s",
             higher_is_better=True,
             here=figures[threads],
@@ -132,13 +132,13 @@ def _cold(setting: Setting) -> Iterator[Line]:
 
 
 def _two_processes(home: Path) -> Sample:
-    """Clean two logs in two processes at once: the bound that the machine sets on two cores."""
+    """Clean two logs in two concurrent processes: the machine's limit for two cores."""
     running = [
         subprocess.Popen(
             [
                 *(*WORKER, "clean"),
-                str(copy_of(home / "warm", home / f"warm-{number}")),
-                str(copy_of(home / "half", home / f"half-{number}")),
+                str(copy_log(home / "warm", home / f"warm-{number}")),
+                str(copy_log(home / "half", home / f"half-{number}")),
             ],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -156,7 +156,7 @@ def _two_processes(home: Path) -> Sample:
 
 
 def jobs() -> Iterator[Job]:
-    """Yield threads, then memory by the size of the log."""
+    """Yield the jobs about threads, then memory by the size of the log."""
     yield Job(("threads/2", "threads/processes"), True, _threads)
     yield Job(tuple(f"threads/cold-{threads}" for threads in COLD_THREADS), True, _cold)
     for label in SIZES:

@@ -1,4 +1,4 @@
-"""Setting of a run of the harness: sizes, repeats, and the peers at hand."""
+"""Settings of a run of the harness: sizes, repeats and available peers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from logstore.bench.report.result import Line
 from logstore.bench.rivals.kafka import KafkaPeer, PeerError, Unavailable
 
 DEFAULT_BYTES = 256 * MIB
-"""Default size of a log: too large for its map and files to stay in the caches."""
+"""Default size of a log: its map and files exceed the CPU caches."""
 
 
 def _silent(text: str) -> None:
@@ -21,20 +21,20 @@ def _silent(text: str) -> None:
 
 @dataclass
 class Setting:
-    """Setting of a run.
+    """Settings of a run.
 
     Attributes
     ----------
     scratch : Path
-        Folder for logs, on the disk to be measured.
+        Directory for logs, on the disk to be measured.
     total_bytes : int
         Default size of a log.
     repeats, warmups : int
-        Number of samples, and of the runs before them that do not count.
+        Numbers of samples and of preceding warm-up runs.
     has_peers : bool
-        Whether peers are measured too.
-    say : callable
-        Receives messages about progress.
+        Whether peers are measured, too.
+    report : callable
+        Receives progress messages.
     """
 
     scratch: Path
@@ -42,7 +42,7 @@ class Setting:
     repeats: int = 3
     warmups: int = 2
     has_peers: bool = True
-    say: Callable[[str], None] = _silent
+    report: Callable[[str], None] = _silent
     _kafka: KafkaPeer | None = field(default=None, repr=False)
     _why_not: str = ""
 
@@ -52,15 +52,15 @@ class Setting:
         return self.repeats if self.repeats == 1 else max(5, self.repeats)
 
     def share_of(self, count: int) -> int:
-        """Return `count` reduced as the logs are below their default size; at least 100."""
+        """Scale `count` down if the logs are smaller than the default; at least 100."""
         return max(100, min(count, count * self.total_bytes // DEFAULT_BYTES))
 
     def kafka(self) -> KafkaPeer | None:
-        """Return Kafka's classes, started when first asked for; None where they cannot run."""
+        """Return Kafka's classes, started at the first call; None if they cannot run."""
         if not self.has_peers:
-            self._why_not = "peers were left out"
+            self._why_not = "peers were excluded"
         if self._kafka is None and not self._why_not:
-            self.say("starting Kafka's classes on a JVM")
+            self.report("starting Kafka's classes on a JVM")
             try:
                 self._kafka = KafkaPeer()
             except (Unavailable, PeerError) as error:
@@ -69,14 +69,14 @@ class Setting:
 
     @property
     def kafka_name(self) -> str:
-        """The peer's name, or the reason for its absence."""
+        """The peer's name, or the reason why it did not run."""
         if self._kafka is None:
             return self._why_not
         return f"Kafka {self._kafka.versions['kafka']}"
 
     @property
     def kafka_versions(self) -> dict[str, str]:
-        """Versions of Kafka and of its JVM, if it ran."""
+        """Versions of Kafka and its JVM; empty if it did not run."""
         return {} if self._kafka is None else self._kafka.versions
 
     def close(self) -> None:
@@ -93,7 +93,7 @@ class Job(NamedTuple):
     names : tuple of str
         Names of its lines, in order.
     is_quick : bool
-        Whether it belongs to `make bench` too, not only to `make bench-full`.
+        Whether `make bench` includes it; `make bench-full` includes all jobs.
     run : callable
         Measures the lines and yields them.
     """

@@ -1,4 +1,4 @@
-"""Lines about simulations: a month of updates, a year of an idle cluster."""
+"""Simulation lines: a month of updates, and a year of an idle broker."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SECONDS = 1.0
 
 
 def _updates(setting: Setting) -> Mapping[str, Any]:
-    """Return 30 days of updates, with retention and rounds of the cleaner every 5 minutes."""
+    """Return 30 days of updates, with retention and cleaner checks every 5 minutes."""
     every_ms = {
         f"log.{name}.ms": "300000" for name in ("retention.check.interval", "cleaner.backoff")
     }
@@ -64,9 +64,9 @@ def _line(setting: Setting, *, name: str, title: str) -> Iterator[Line]:
 
 
 def jobs() -> Iterator[Job]:
-    """Yield the lines; each is one run, and too long for the quick ones."""
+    """Yield the jobs; each is a single run, too slow for the quick set."""
     for name, title in (
-        ("updates", f"30 days and {UPDATES // 1_000_000} million updates, simulated"),
-        ("idle", f"365 days of {PARTITIONS} idle partitions, simulated"),
+        ("updates", f"simulate 30 days with {UPDATES // 1_000_000} million updates"),
+        ("idle", f"simulate 365 days with {PARTITIONS} idle partitions"),
     ):
         yield Job((f"simulate/{name}",), False, partial(_line, name=name, title=title))

@@ -1,4 +1,4 @@
-"""Lines about the first second: commands as processes, a first broker, a first cleaning."""
+"""Start-up lines: commands as processes, the first broker, the first cleaning."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from functools import partial
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from logstore.bench.measuring import Run, Sample, in_turn
-from logstore.bench.micro.figures import MEGA, MS, by_the_wall, costs, speeds
+from logstore.bench.measuring import Run, Sample, run_interleaved
+from logstore.bench.micro.figures import MEGA, MS, costs, speeds, wall_only
 from logstore.bench.micro.logs import KIB, MIB, TOPIC, LogShape, make_log
 from logstore.bench.micro.setting import Job, Setting
 from logstore.bench.report.result import Line
@@ -30,7 +30,7 @@ DUMPED_BYTES = 4 * MIB
 
 
 def process(command: Sequence[str], environment: Mapping[str, str] | None = None) -> Run:
-    """Return a run of a process from start to end, its output discarded."""
+    """Return a run of a process from start to exit; its output is discarded."""
 
     def run() -> Sample:
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -52,17 +52,17 @@ def process(command: Sequence[str], environment: Mapping[str, str] | None = None
 
 @contextmanager
 def as_installed(setting: Setting) -> Iterator[dict[str, str]]:
-    """Yield an environment in which byte code is kept, as that of an installed package is.
+    """Yield an environment that caches byte code, as an installed package does.
 
-    Where it may not be written, as in many containers, each start would compile all modules anew,
-    which takes as long as all the rest.
+    If byte code cannot be written, as in many containers, each start compiles all modules again,
+    which doubles its time.
     """
     with TemporaryDirectory(dir=setting.scratch) as prefix:
         yield {"PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": prefix}
 
 
 def worker(*arguments: str, environment: Mapping[str, str] | None = None) -> dict[str, Any]:
-    """Run work of `worker` in a process of its own; return its JSON answer."""
+    """Run a task of `worker` in a separate process; return its JSON answer."""
     done = subprocess.run(
         [*WORKER, *arguments],
         env={**os.environ, **(environment or {})},
@@ -86,15 +86,17 @@ def _command(setting: Setting, *, name: str) -> Iterator[Line]:
     }[name]
     with as_installed(setting) as environment:
         run = process((*PROGRAM, *arguments), environment)
-        warmups = max(1, setting.warmups)  # so that byte code is there
-        samples = in_turn({"here": run}, repeats=setting.short_repeats, warmups=warmups)["here"]
+        warmups = max(1, setting.warmups)  # fills the byte code cache
+        samples = run_interleaved({"here": run}, repeats=setting.short_repeats, warmups=warmups)[
+            "here"
+        ]
     shutil.rmtree(home)
     yield Line(
         name=f"start/{name}",
-        title=f"logstore {arguments[0]}, start to end, by the wall",
+        title=f"logstore {arguments[0]}, process start to exit, wall time",
         unit="ms",
         higher_is_better=False,
-        here=by_the_wall(costs(1, samples, MS)),
+        here=wall_only(costs(1, samples, MS)),
         facts={
             "cpu_ms": [round(each.cpu_s * MS, 1) for each in samples],
             **({"batches": shape.records} if name == "inspect" else {}),
@@ -104,17 +106,17 @@ def _command(setting: Setting, *, name: str) -> Iterator[Line]:
 
 def _first_records(setting: Setting) -> Iterator[Line]:
     with as_installed(setting) as environment:
-        worker("first_records", environment=environment)  # byte code is made
+        worker("first_records", environment=environment)  # fills the byte code cache
         answers = [
             worker("first_records", environment=environment) for _ in range(setting.short_repeats)
         ]
     samples = [Sample(each["cpu_s"], each["wall_s"]) for each in answers]
     yield Line(
         name="start/broker",
-        title="import logstore, a broker in memory, its first ten records, by the wall",
+        title="import logstore, open a broker in memory, append and read ten records, wall time",
         unit="ms",
         higher_is_better=False,
-        here=by_the_wall(costs(1, samples, MS)),
+        here=wall_only(costs(1, samples, MS)),
     )
 
 
@@ -127,7 +129,7 @@ def _first_cleaning(setting: Setting) -> Iterator[Line]:
         shutil.rmtree(cache, ignore_errors=True)
     yield Line(
         name="start/first-cleaning",
-        title="first cleaning of 1,000 records in memory, no kernel compiled before",
+        title="first cleaning of 1,000 records in memory, without compiled kernels",
         unit="s",
         higher_is_better=False,
         here=costs(1, samples, 1),
@@ -137,10 +139,10 @@ def _first_cleaning(setting: Setting) -> Iterator[Line]:
 def _dump(setting: Setting) -> Iterator[Line]:
     home = setting.scratch / "dump"
     size = min(DUMPED_BYTES, setting.total_bytes)
-    shape = LogShape(100, 0.5, 100, total_bytes=4 * size)  # the first segment of it is dumped
+    shape = LogShape(100, 0.5, 100, total_bytes=4 * size)  # only the first segment is dumped
     make_log(shape, home)
     path = min((home / f"{TOPIC}-0").glob("*.log"))
-    why_not = "peers were left out"
+    why_not = "peers were excluded"
     contestants = {"here": process((*PROGRAM, "dump", str(path), "--print-data-log"))}
     if setting.has_peers:
         try:
@@ -150,12 +152,12 @@ def _dump(setting: Setting) -> Iterator[Line]:
         else:
             tool = ("java", "-cp", classes, "kafka.tools.DumpLogSegments")
             contestants["there"] = process((*tool, "--print-data-log", "--files", str(path)))
-    samples = in_turn(contestants, repeats=setting.repeats, warmups=setting.warmups)
+    samples = run_interleaved(contestants, repeats=setting.repeats, warmups=setting.warmups)
     dumped = path.stat().st_size
     shutil.rmtree(home)
     yield Line(
         name="start/dump",
-        title="dump --print-data-log beside kafka-dump-log, both as processes",
+        title="dump --print-data-log vs. kafka-dump-log, both as processes",
         unit="MB/s",
         higher_is_better=True,
         here=speeds(dumped, samples["here"], MEGA),

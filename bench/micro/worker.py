@@ -1,6 +1,6 @@
-"""`python -m logstore.bench.micro.worker WHAT …`: work that needs a process of its own.
+"""`python -m logstore.bench.micro.worker TASK …`: tasks that need a separate process.
 
-It prints one JSON object: what it measured of itself.
+Prints a JSON object with the measurements.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pathlib import Path
 
 
 def first_cleaning() -> dict[str, float]:
-    """Clean 1,000 records in memory, as the first work of this process."""
+    """Clean 1,000 records in memory as the first work of this process."""
     from logstore.bench.measuring import Stopwatch
 
     with Stopwatch() as watch:
@@ -44,24 +44,24 @@ def first_records() -> dict[str, float]:
 
 
 def memory(warm: str, data_dir: str, map_bytes: str) -> dict[str, float]:
-    """Clean a small log, then a large one; return the peak growth of memory."""
+    """Clean a small log, then a large one; return the growth of peak memory."""
     from logstore.bench.micro.cleaning import clean_here
     from logstore.jit import compile_always
 
     compile_always()
-    clean_here(Path(warm), map_bytes=int(map_bytes))  # compiled, and all modules loaded
-    before = _forget_peak()
+    clean_here(Path(warm), map_bytes=int(map_bytes))  # compiles kernels and loads all modules
+    before = _reset_peak()
     cleaned = clean_here(Path(data_dir), map_bytes=int(map_bytes))
     grown = _peak_kib() - before
-    (done,) = cleaned.report["cleaned"]
-    return {"grown_bytes": grown << 10, "entries": done["map_entries"], **cleaned.sample._asdict()}
+    (stats,) = cleaned.report["cleaned"]
+    return {"grown_bytes": grown << 10, "entries": stats["map_entries"], **cleaned.sample._asdict()}
 
 
-def _forget_peak() -> int:
-    """Reset the peak of resident memory; return the present value in KiB."""
+def _reset_peak() -> int:
+    """Reset the peak of resident memory; return the current value in KiB."""
     try:
         Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
-    except OSError:  # no Linux: only growth above the peak so far can be measured
+    except OSError:  # not Linux: only growth above the current peak can be measured
         return _peak_kib()
     return _status_kib("VmRSS")
 
@@ -81,7 +81,7 @@ def _status_kib(name: str) -> int:
 
 
 def clean(warm: str, data_dir: str) -> dict[str, float]:
-    """Clean one log as a warm-up, print a line, wait for one, and clean another log."""
+    """Clean a log as a warm-up, print a line, wait for a line, and clean another log."""
     from logstore.bench.micro.cleaning import clean_here
     from logstore.jit import compile_always
 
@@ -94,7 +94,7 @@ def clean(warm: str, data_dir: str) -> dict[str, float]:
 
 
 def cold(data_dir: str, threads: str) -> dict[str, float]:
-    """Clean a directory by one or more threads, as the first work of this process."""
+    """Clean a directory with some threads as the first work of this process."""
     from logstore.bench.micro.cleaning import clean_here
 
     return dict(clean_here(Path(data_dir), threads=int(threads)).sample._asdict())

@@ -1,1 +1,1 @@
-"""Results: their lines and goals, their file, the table in the terminal and the page."""
+"""Results: lines and goals, the result file, the terminal table and the page."""

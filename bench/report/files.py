@@ -1,4 +1,4 @@
-"""The files of a harness: a result as JSON, and a page that is made from it."""
+"""The files of a harness: a result as JSON, and its page."""
 
 from __future__ import annotations
 
@@ -11,17 +11,19 @@ from logstore.cli.show.output import tell
 
 
 def add_file_options(parser: argparse.ArgumentParser, default: str) -> None:
-    """Add the options that name folders and files; `default` names the result's own."""
-    parser.add_argument("--scratch", metavar="DIR", help="where data go (default: temporary)")
+    """Add the options for directories and files; `default` describes the default result file."""
+    parser.add_argument(
+        "--scratch", metavar="DIR", help="directory for data (default: temporary directory)"
+    )
     parser.add_argument(
         "--out",
         type=Path,
         metavar="FILE",
-        help="write the result as JSON, and its page beside it "
-        f"(default: {default}; nothing with --only)",
+        help="write the result as JSON, and its page next to it "
+        f"(default: {default}; no files with --only)",
     )
     parser.add_argument(
-        "--page", type=Path, metavar="FILE", help="write a result's page anew, only"
+        "--page", type=Path, metavar="FILE", help="only write the page of an existing result"
     )
 
 
@@ -33,11 +35,12 @@ def keep(result: Run, out: Path, page: Callable[[Path], str], suffix: str) -> No
 
 
 def write_page(result: Path, page: Callable[[Path], str], suffix: str) -> None:
-    """Write the page of a result's file beside it; without Jinja2 say how to get it."""
+    """Write the page of a result file next to it; without Jinja2, print how to install it."""
     try:
         text = page(result)
     except ImportError as error:
-        tell(f"no page: {error}; pip install 'kafka-logstore[bench]', then --page {result}")
+        remedy = f"pip install 'kafka-logstore[bench]', then use --page {result}"
+        tell(f"page not written: {error}; {remedy}")
         return
     target = result.with_suffix(suffix)
     target.write_text(text, encoding="utf-8")

@@ -1,7 +1,7 @@
-"""Goals of the project's speed: a goal and a stretch goal for lines, by name.
+"""Performance goals of lines by name: a goal and a stretch goal.
 
-Ratios are against the peer in the same run, so that they mean the same on every machine;
-bounds of costs are those of an idle machine of 2024 or later.
+Ratios compare with the peer in the same run, so they are valid on every machine; goals of costs
+assume an idle machine of 2024 or later.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ class Goal:
     Attributes
     ----------
     least : float
-        The goal: at least that, or at most where less is better.
+        The smallest value that reaches the goal; the largest one if less is better.
     stretch : float, optional
-        Near what the machine permits.
+        A value near the limit of the machine.
     is_ratio : bool
-        Of the ratio to the peer, not of the figure itself.
+        Whether the goal is for the ratio to the peer, not for the figure.
     """
 
     least: float

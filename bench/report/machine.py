@@ -1,4 +1,4 @@
-"""The machine and the versions that a result was made with; no name of a host or a user."""
+"""The machine and the versions of a result, without names of hosts or users."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ _PACKAGES = (
 
 
 class RunTimer:
-    """Times a run of the harness from its creation on, and says on what it ran."""
+    """Measures the duration of a run of the harness, and describes the machine."""
 
     def __init__(self) -> None:
         self._began, self._load = time.perf_counter(), load_average()
         self._made_at = datetime.now(UTC).isoformat(timespec="seconds")
 
     def facts(self) -> dict[str, Any]:
-        """Return the fields of `Run`, as of now."""
+        """Return the current fields of `Run`."""
         return {
             "made_at": self._made_at,
             "seconds": round(time.perf_counter() - self._began, 1),
@@ -46,7 +46,7 @@ class RunTimer:
 
 
 def machine() -> dict[str, Any]:
-    """Return processor, cores that this process may use, memory and kernel."""
+    """Return the processor, the usable cores, the memory and the system."""
     return {
         "processor": _processor(),
         "cores": usable_cores(),
@@ -60,21 +60,21 @@ def _processor() -> str:
         text = Path("/proc/cpuinfo").read_text(encoding="utf-8")
     except OSError:
         return platform.processor() or platform.machine()
-    found = re.search(r"^model name\s*: (.*)$", text, re.MULTILINE)
-    return found[1] if found else platform.machine()
+    match = re.search(r"^model name\s*: (.*)$", text, re.MULTILINE)
+    return match[1] if match else platform.machine()
 
 
 def versions() -> dict[str, str]:
-    """Return the versions of Python and of what does the work or is measured against."""
-    found = {"python": platform.python_version()}
+    """Return the versions of Python and of the installed packages that affect results."""
+    result = {"python": platform.python_version()}
     for package in _PACKAGES:
         try:
-            found[package] = version(package)
+            result[package] = version(package)
         except PackageNotFoundError:
             continue
-    return found
+    return result
 
 
 def load_average() -> float:
-    """Return how many processes wanted to run, over the last minute."""
+    """Return the load average over the last minute."""
     return round(os.getloadavg()[0], 2)

@@ -1,4 +1,4 @@
-"""A result as one HTML page: plots, and every line with its samples; nothing is fetched."""
+"""Renders a result as one HTML page with plots and a table of all lines."""
 
 from __future__ import annotations
 
@@ -15,34 +15,34 @@ GROUPS = {
     "mixed": "Cleaning mixed logs",
     "strategy": "Other strategies",
     "tmpfs": "Cleaning, files in memory",
-    "kernels": "Kernels of a cleaning, from memory to memory",
-    "share": "Rewriting in memory beside copying it",
+    "kernels": "Cleaning kernels, memory to memory",
+    "share": "Rewriting in memory, compared with copying",
     "axes": "Cleaning, axis by axis",
-    "tail": "Cleaning beside a clean tail",
-    "size": "Cleaning by size of the log",
+    "tail": "Cleaning with a large clean section",
+    "size": "Cleaning by log size",
     "threads": "Several threads",
     "memory": "Memory",
-    "doors": "Doors of a broker",
+    "doors": "Append, produce, read",
     "coding": "Encoding and decoding batches",
-    "map": "The map from key to offset",
-    "start": "The first second",
+    "map": "Offset map",
+    "start": "Start-up",
     "idle": "Virtual time",
-    "simulate": "The time machine",
+    "simulate": "Simulation",
     "limits": "Limits of the machine",
     "crc": "Checksums",
 }
-"""Titles of groups, in the order of the page."""
+"""Titles of groups in page order."""
 
 _INTRODUCTION = (
-    "Figures are medians of CPU time of the whole process, on both sides, unless a line says that "
-    "it is wall time. The spread is the distance between the extremes. A ratio says how many times "
-    "as fast as its peer a line was in the same run; compare ratios between machines. Outputs of "
-    "both cleaners are identical to the byte wherever “identical” gives a size."
+    "Figures are medians of the CPU time of the whole process, on both sides, unless the title of "
+    "a line says wall time. The spread is the distance between the extremes. The ratio is the "
+    "speed relative to the peer in the same run; use ratios to compare machines. If a line has "
+    "“identical bytes”, the results of both cleaners are byte-identical."
 )
 
 
 def page(result: Result) -> str:
-    """Return the page of a result."""
+    """Render the page of a result."""
     return pages.render(f"kafka-logstore, speed of {result.made_at[:10]}", _parts(result))
 
 
@@ -69,10 +69,10 @@ def _place(group: str) -> int:
 
 
 def plots_of(group: str, lines: Sequence[Line]) -> Iterator[str]:
-    """Yield the plots of a group: ratios where there are peers, and figures unit by unit."""
+    """Yield the plots of a group: the ratios to peers, and the figures by unit."""
     title = GROUPS.get(group, group)
     if any(line.ratio is not None for line in lines):
-        yield ratio_plot(lines, f"{title}, beside the peer")
+        yield ratio_plot(lines, f"{title}, relative to the peer")
     for unit in dict.fromkeys(line.unit for line in lines):
         of_unit = [line for line in lines if line.unit == unit]
         yield figure_plot(of_unit, f"{title}, {unit}")
@@ -88,18 +88,18 @@ def _about(result: Result) -> Iterator[pages.Part]:
     )
     if is_busy(result):
         yield pages.paragraph(
-            "The machine did other work meanwhile: "
-            f"load {load} on {result.machine['cores']} cores. Ratios suffer less than figures.",
+            f"The machine was busy (load {load} on {result.machine['cores']} cores): ratios are "
+            "more reliable than absolute figures.",
             kind="busy",
         )
 
 
 def is_busy(result: Result) -> bool:
-    """Tell whether others worked on the machine: this harness keeps little more than one core."""
+    """Return whether the machine had other load; the harness uses little more than one core."""
     return max(result.load) > 0.75 * result.machine["cores"]
 
 
-_FIGURES = ("here", "spread", "peer", "ratio", "by the wall", "goal", "stretch")
+_FIGURES = ("here", "spread", "peer", "ratio", "wall ratio", "goal", "stretch")
 
 
 def _cells(line: Line) -> Iterator[object]:

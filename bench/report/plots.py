@@ -1,4 +1,4 @@
-"""Plots of a result as standalone SVG: text stays text, nothing is fetched."""
+"""Plots of a result as standalone SVG with real text."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ COLOURS = {MISSED: "#c8553d", REACHED: "#588157", STRETCH: "#2f5d3a", UNJUDGED: 
 PEER_COLOUR = "#b9c0c8"
 WIDTH, LEFT, RIGHT, TOP, ROW = 800, 200, 720, 40, 26
 WIDE = 30
-"""Figures that differ by more than this factor are drawn on a logarithmic axis."""
+"""Figures that differ by more than this factor get a logarithmic axis."""
 
 
 def ratio_plot(lines: Sequence[Line], title: str) -> str:
-    """Draw how many times as fast as its peer each line is, with its goals as marks."""
+    """Draw the speed of each line relative to its peer, with its goals as marks."""
     drawn = [line for line in lines if line.ratio is not None]
     values = [1.0, *(line.ratio for line in drawn)]
     values += [goal for line in drawn for goal, _ in _goals(line, is_ratio=True)]
@@ -33,12 +33,12 @@ def ratio_plot(lines: Sequence[Line], title: str) -> str:
         }
         for line in drawn
     ]
-    legend = "times as fast as the peer, on a scale that doubles; bar: goal, dots: stretch"
+    legend = "speed relative to the peer, logarithmic; bar: goal, dots: stretch goal"
     return _draw(title, rows, legend, axis, lambda ratio: f"{ratio:g}×", start=1)
 
 
 def figure_plot(lines: Sequence[Line], title: str) -> str:
-    """Draw figures of one unit, each with its samples, its peer and its goal."""
+    """Draw the figures of one unit with their samples, peers and goals."""
     values = [line.here.median for line in lines]
     values += [line.peer.median for line in lines if line.peer is not None]
     is_wide = max(values) > WIDE * max(min(values), 1e-9)
@@ -65,7 +65,7 @@ def figure_plot(lines: Sequence[Line], title: str) -> str:
 
 
 def _goals(line: Line, *, is_ratio: bool) -> list[tuple[float, bool]]:
-    """Return the goal of a line and its stretch goal, with whether it is the latter."""
+    """Return (value, whether it is the stretch goal) of the goals of a line."""
     if line.goal is None or line.goal.is_ratio != is_ratio:
         return []
     both = ((line.goal.least, False), (line.goal.stretch, True))
@@ -73,7 +73,7 @@ def _goals(line: Line, *, is_ratio: bool) -> list[tuple[float, bool]]:
 
 
 class _Axis:
-    """A horizontal scale from values to pixels, linear or logarithmic, and its ticks."""
+    """A horizontal axis that maps values to pixels, linear or logarithmic, with ticks."""
 
     def __init__(self, values: Sequence[float], base: int | None) -> None:
         self._base = base
@@ -86,15 +86,15 @@ class _Axis:
             first = math.floor(math.log(min(positive), base))
             last = max(math.ceil(math.log(max(positive), base)), first + 1)
             self.ticks = [float(base) ** n for n in range(first, last + 1)]
-        self._low, self._high = self._place(self.ticks[0]), self._place(self.ticks[-1])
+        self._low, self._high = self._scale(self.ticks[0]), self._scale(self.ticks[-1])
 
-    def _place(self, value: float) -> float:
+    def _scale(self, value: float) -> float:
         return value if self._base is None else math.log(value, self._base)
 
     def x(self, value: float) -> float:
         """Return the pixel of a value."""
-        place = self._place(max(value, self.ticks[0]))
-        return round(LEFT + (RIGHT - LEFT) * (place - self._low) / (self._high - self._low), 1)
+        position = self._scale(max(value, self.ticks[0]))
+        return round(LEFT + (RIGHT - LEFT) * (position - self._low) / (self._high - self._low), 1)
 
     def bar(self, start: float, stop: float, colour: str, *, dy: int, height: int) -> dict:
         """Return a bar between two values, at least a pixel wide."""
@@ -115,8 +115,8 @@ def _draw(
     text_of: Callable[[float], str],
     start: float = 0,
 ) -> str:
-    for place, row in enumerate(rows):
-        row["y"] = TOP + ROW * place
+    for index, row in enumerate(rows):
+        row["y"] = TOP + ROW * index
     bottom = TOP + ROW * len(rows)
     drawing = template(Path(__file__).with_name("templates") / "bars.svg")
     ticks = [{"x": axis.x(value), "text": text_of(value)} for value in axis.ticks]

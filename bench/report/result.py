@@ -1,6 +1,6 @@
-"""A benchmark's result: lines with all their samples, and the JSON file that keeps them.
+"""The result of a benchmark: lines with all samples, stored in a JSON file.
 
-The file is version 1 of its own format; whatever plots or compares results reads nothing else.
+The file has its own format, version 1. All plots and comparisons of results use it.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from logstore.bench.report.goals import GOALS, Goal
 SCHEMA_VERSION = 1
 
 MISSED, REACHED, STRETCH, UNJUDGED = "missed", "reached", "stretch", "unjudged"
-"""Verdict on a line's goal; without a goal, or without the peer it needs, it is unjudged."""
+"""Verdicts on the goal of a line; unjudged without a goal or without the peer that it needs."""
 
 
 @dataclass(frozen=True)
 class Figures:
-    """Samples of one contestant in one line, in the line's unit.
+    """Samples of one contestant in the unit of the line.
 
     Attributes
     ----------
     judged : list of float
-        CPU figures, where the line has them.
+        Figures by CPU time, or by wall time for lines of wall time.
     wall : list of float
-        The same by the clock on the wall; may be empty.
+        Figures by wall time; may be empty.
     """
 
     judged: list[float]
@@ -37,37 +37,37 @@ class Figures:
 
     @property
     def median(self) -> float:
-        """The middle one, which stands for all."""
+        """The median of the judged samples."""
         return statistics.median(self.judged)
 
     @property
     def spread(self) -> float:
-        """Distance of the extremes, as a share of the median."""
+        """Distance between the extremes, as a share of the median."""
         return (max(self.judged) - min(self.judged)) / self.median if self.median else 0.0
 
 
 @dataclass(frozen=True)
 class Line:
-    """One thing that was measured.
+    """One line of the result: a measurement of this engine and possibly a peer.
 
     Attributes
     ----------
     name : str
-        `group/what`; goals are looked up by it.
+        `group/name`, the key of goals.
     title : str
-        For people.
+        Description for readers.
     unit : str
-        Of the figures, as `MB/s` or `ns/record`.
+        Unit of the figures, such as `MB/s` or `ns/record`.
     higher_is_better : bool
-        Of a speed, not of a cost.
+        True for speeds, False for costs.
     here : Figures
-        This engine's.
+        Figures of this engine.
     peer : Figures, optional
-        The peer's, in the same run.
+        Figures of the peer in the same run.
     peer_name : str
-        Who that is, or why there is none.
+        Name of the peer, or the reason why there is none.
     facts : dict
-        What else a reader should know: sizes, shares, whether the outputs were the same.
+        Further facts, such as sizes, shares, and the number of identical bytes.
     """
 
     name: str
@@ -86,7 +86,7 @@ class Line:
 
     @property
     def ratio(self) -> float | None:
-        """Ratio of the medians to the peer's: above 1 is better than the peer."""
+        """Ratio of the median to the peer's; above 1 is better than the peer."""
         if self.peer is None or not self.here.median or not self.peer.median:
             return None
         ratio = self.here.median / self.peer.median
@@ -94,7 +94,7 @@ class Line:
 
     @property
     def wall_ratio(self) -> float | None:
-        """The same by the clock on the wall."""
+        """Ratio of the wall-time medians, as `ratio`."""
         if self.peer is None or not self.peer.wall or not self.here.wall:
             return None
         ratio = statistics.median(self.here.wall) / statistics.median(self.peer.wall)
@@ -102,7 +102,7 @@ class Line:
 
     @property
     def goal(self) -> Goal | None:
-        """Goal of the line; None if it has none."""
+        """Goal of the line, if any."""
         return GOALS.get(self.name)
 
     @property
@@ -113,15 +113,15 @@ class Line:
         value = self.ratio if self.goal.is_ratio else self.here.median
         if value is None:
             return UNJUDGED
-        # As it is shown: the file's five digits must not be judged otherwise than the samples.
+        # Rounded, so that the samples and the file's five digits get the same verdict.
         value = float(f"{value:.4g}")
-        rising = self.goal.is_ratio or self.higher_is_better
-        if _reaches(value, self.goal.stretch, rising=rising):
+        higher = self.goal.is_ratio or self.higher_is_better
+        if _reaches(value, self.goal.stretch, higher_is_better=higher):
             return STRETCH
-        return REACHED if _reaches(value, self.goal.least, rising=rising) else MISSED
+        return REACHED if _reaches(value, self.goal.least, higher_is_better=higher) else MISSED
 
     def as_json(self) -> dict[str, Any]:
-        """Return the line as the file has it: what was measured, and what follows from it."""
+        """Return the line's JSON object, with samples and derived values."""
         goal = self.goal
         return {
             "name": self.name,
@@ -140,7 +140,7 @@ class Line:
 
     @classmethod
     def from_json(cls, stored: dict[str, Any]) -> Line:
-        """Return a line of a file; what follows from the samples is worked out anew."""
+        """Build a line from its JSON object; derived values are computed again."""
         return cls(
             name=stored["name"],
             title=stored["title"],
@@ -153,10 +153,10 @@ class Line:
         )
 
 
-def _reaches(value: float, wanted: float | None, *, rising: bool) -> bool:
-    if wanted is None:
+def _reaches(value: float, goal: float | None, *, higher_is_better: bool) -> bool:
+    if goal is None:
         return False
-    return value >= wanted if rising else value <= wanted
+    return value >= goal if higher_is_better else value <= goal
 
 
 def _figures_json(figures: Figures) -> dict[str, Any]:
@@ -173,20 +173,20 @@ def _figures(stored: dict[str, Any]) -> Figures:
 
 
 def _rounded(value: float | None) -> float | None:
-    """Keep five digits: more would be noise."""
+    """Round to five digits; more would be noise."""
     return None if value is None else float(f"{value:.5g}")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Run:
-    """When and where a benchmark ran, and how its file is written.
+    """Time, machine and versions of a benchmark run, and its file format.
 
     Attributes
     ----------
     machine, versions : dict
-        The machine, and the versions of what ran.
+        The machine, and the versions of the packages.
     load : list of float
-        Load averages over a minute before and after: a result on a busy machine says so.
+        Load averages before and after the run, which show a busy machine.
     """
 
     made_at: str
@@ -196,27 +196,27 @@ class Run:
     load: list[float]
 
     def as_json(self) -> dict[str, Any]:
-        """Return the file's object."""
+        """Return the JSON object of the file."""
         return {"schema": SCHEMA_VERSION, **asdict(self)}
 
     def write(self, path: Path) -> None:
-        """Write the file."""
+        """Write the JSON file."""
         path.parent.mkdir(parents=True, exist_ok=True)
         text = json.dumps(self.as_json(), indent=1, ensure_ascii=False)
         path.write_text(f"{text}\n", encoding="utf-8")
 
 
 def read_fields(path: Path) -> dict[str, Any]:
-    """Read the object of a file that `Run.write` wrote, without its version.
+    """Read the fields of a file written by `Run.write`, without its version.
 
     Raises
     ------
     ValueError
-        It is of another version, or no JSON.
+        The file has another version or is not valid JSON.
     """
     stored: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     if (schema := stored.pop("schema", None)) != SCHEMA_VERSION:
-        raise ValueError(f"a result of schema {schema}, not {SCHEMA_VERSION}")
+        raise ValueError(f"the result has schema {schema}, expected {SCHEMA_VERSION}")
     return stored
 
 
@@ -227,14 +227,14 @@ class Result(Run):
     Attributes
     ----------
     kind : str
-        Which set of lines: `quick`, `full`, or `part` where some were left out.
+        Set of lines: `quick`, `full`, or `part` for selected lines.
     """
 
     kind: str
     lines: Sequence[Line]
 
     def as_json(self) -> dict[str, Any]:
-        """Return the file's object."""
+        """Return the JSON object of the file."""
         return {
             "schema": SCHEMA_VERSION,
             "made_at": self.made_at,
@@ -248,7 +248,7 @@ class Result(Run):
 
 
 def read_result(path: Path) -> Result:
-    """Read a file that `Result.write` wrote; the errors of `read_fields`."""
+    """Read a file written by `Result.write`; see `read_fields` for errors."""
     stored = read_fields(path)
     lines = [Line.from_json(line) for line in stored.pop("lines")]
     return Result(**stored, lines=lines)

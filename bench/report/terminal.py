@@ -1,4 +1,4 @@
-"""A result as a table in the terminal, each line beside its peer and its goal."""
+"""Prints a result as a table in the terminal, each line with its peer and goals."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _NUMBERS = ("here", "peer", "spread", "ratio", "wall", "goal", "stretch")
 
 
 def table_lines(result: Result) -> Iterator[str]:
-    """Yield the table, and below it what lines without a peer say of that."""
+    """Yield the table, then the reasons for missing peers and the machine."""
     table = Table(COLUMNS, right=_NUMBERS, whole=("line", "unit", "verdict"))
     yield from table.lines(row_of(line) for line in result.lines)
     reasons = {line.peer_name for line in result.lines if line.peer is None and line.peer_name}
@@ -24,7 +24,7 @@ def table_lines(result: Result) -> Iterator[str]:
 
 
 def row_of(line: Line) -> tuple[Cell, ...]:
-    """Return a line's cells."""
+    """Return the cells of a line."""
     goal = line.goal
     return (
         line.name,
@@ -34,14 +34,14 @@ def row_of(line: Line) -> tuple[Cell, ...]:
         f"{line.here.spread:.0%}",
         _times(line.ratio),
         _times(line.wall_ratio),
-        "" if goal is None else _wanted(goal.least, is_ratio=goal.is_ratio),
-        "" if goal is None else _wanted(goal.stretch, is_ratio=goal.is_ratio),
+        "" if goal is None else _goal(goal.least, is_ratio=goal.is_ratio),
+        "" if goal is None else _goal(goal.stretch, is_ratio=goal.is_ratio),
         Styled(line.verdict if goal else "", _STYLES.get(line.verdict, "")),
     )
 
 
 def short(line: Line) -> str:
-    """Return a line as it is told when it has just been measured."""
+    """Return the progress message of a measured line."""
     text = f"{line.name}: {number(line.here.median)} {line.unit}"
     if line.peer is not None:
         text += f", {line.peer_name} {number(line.peer.median)}: {_times(line.ratio)}"
@@ -49,7 +49,7 @@ def short(line: Line) -> str:
 
 
 def number(value: float) -> str:
-    """Return a figure with three digits or more."""
+    """Format a figure with at least three significant digits."""
     if abs(value) >= 100:
         return f"{value:,.0f}"
     return f"{value:.3g}"
@@ -59,7 +59,7 @@ def _times(value: float | None) -> str:
     return "" if value is None else f"{value:.2f}×"
 
 
-def _wanted(value: float | None, *, is_ratio: bool) -> str:
+def _goal(value: float | None, *, is_ratio: bool) -> str:
     if value is None:
         return ""
     return f"{value:g}×" if is_ratio else number(value)

@@ -36,11 +36,11 @@ import scala.Tuple2;
 import scala.runtime.BoxedUnit;
 
 /**
- * Kafka's own cleaner and offset map under a stopwatch: one JSON request a line in, one answer a line out.
+ * Measures Kafka's own cleaner and offset map. Reads a JSON request per line and prints an answer per line.
  *
- * The process lives through a whole benchmark, so that what is measured has long been compiled. Times are of the whole
- * process, collector and compiler included, as the engine's are, and by the wall; that of the working thread is told, too.
- * As in a broker's cleaner thread the map and the buffers are made once and serve every pass.
+ * The process runs during the whole benchmark, so that the measured code is compiled. Times are the CPU time of the whole
+ * process, including garbage collection and compilation, as for the engine, the wall time, and the time of the working
+ * thread. As in a broker's cleaner thread, the map and the buffers are allocated once and used in every pass.
  */
 public final class Peer {
     private static final int IO_BUFFER_BYTES = 262_144;
@@ -78,7 +78,7 @@ public final class Peer {
         System.out.println(Json.encode(answer));
     }
 
-    /** Cleans [first dirty, active segment) of a partition in place; opening and closing are not timed. */
+    /** Cleans [first dirty, active segment) of a partition in place; opening and closing are not measured. */
     private static Map<String, Object> clean(JsonNode request) throws Exception {
         TopicPartition tp = new TopicPartition(request.get("topic").asText(), request.path("partition").asInt(0));
         DataDir dir = new DataDir(Path.of(request.get("data_dir").asText()), tp);
@@ -97,7 +97,7 @@ public final class Peer {
             long thread = 0;
             int passes = 0;
             CleanerStats stats = null;
-            while (firstDirty < limit) { // until the map had room for everything, as the engine's command does
+            while (firstDirty < limit) { // until the map has fit all records, as the engine's command does
                 LogToClean toClean = new LogToClean(tp, partition.log(), firstDirty, limit, false);
                 long startedWall = System.nanoTime();
                 long startedCpu = processCpu();
@@ -128,9 +128,10 @@ public final class Peer {
     }
 
     /**
-     * Nanoseconds of CPU that all threads of this process took so far, the JVM's own included, and the kernel for them.
+     * Returns the user and system CPU time of all threads of this process, including the JVM's own, in nanoseconds.
      *
-     * The JVM knows it to 10 ms only. Linux tells each thread's; that of the running one is older than its own clock.
+     * The JVM reports it with a resolution of 10 ms. Linux reports the time of each thread; for the running thread, its
+     * own clock is more recent.
      */
     private static long processCpu() throws Exception {
         long total = THREADS.getCurrentThreadCpuTime();
@@ -149,7 +150,7 @@ public final class Peer {
         return total;
     }
 
-    /** Puts keys of 16 bytes and looks them up, and others; each file has one key after another. */
+    /** Puts 16-byte keys and looks up these and absent keys; each file contains consecutive keys. */
     private static Map<String, Object> map(JsonNode request) throws Exception {
         ByteBuffer puts = ByteBuffer.wrap(Files.readAllBytes(Path.of(request.get("puts").asText())));
         ByteBuffer absent = ByteBuffer.wrap(Files.readAllBytes(Path.of(request.get("absent").asText())));
@@ -173,7 +174,7 @@ public final class Peer {
             "sum", sum);
     }
 
-    /** Maps every record of some segments and filters them, from memory to memory, as `Cleaner` does chunk by chunk. */
+    /** Maps all records of segments and filters them in memory, chunk by chunk as `Cleaner` does. */
     private static Map<String, Object> filter(JsonNode request) throws Exception {
         List<ByteBuffer> segments = new ArrayList<>();
         int size = 0;

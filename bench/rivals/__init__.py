@@ -1,1 +1,1 @@
-"""The peers that are measured against: Kafka's classes on a JVM, clients in Python, brokers."""
+"""The peers: Kafka's classes on a JVM, Python clients, and other brokers."""

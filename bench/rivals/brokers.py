@@ -1,7 +1,6 @@
-"""Brokers that the same client can work on: this one, Kafka, kfake and librdkafka's mock.
+"""Brokers that are compared over the wire: this one, Kafka, kfake and librdkafka's mock.
 
-Each runs in a process of its own, on loopback. What one needs that this machine lacks is told by
-`Unavailable`.
+Each runs in a separate process on loopback. `Unavailable` names a broker's missing requirements.
 """
 
 from __future__ import annotations
@@ -20,16 +19,16 @@ from logstore.bench.rivals.kafka import PeerError, Unavailable, ensure_checkout
 STOP_TIMEOUT_S = 60
 
 SETTINGS: Mapping[str, str] = {
-    # A cleaner that looks often, and groups that do not wait for members: what tests set as well.
+    # Frequent cleaner checks, and groups that do not wait for members, as in the tests.
     "log.cleaner.backoff.ms": "100",
     "group.initial.rebalance.delay.ms": "0",
     "offsets.topic.num.partitions": "1",
     "transaction.state.log.num.partitions": "1",
 }
-"""Configuration of all that know Kafka's keys."""
+"""Configuration of the brokers that accept Kafka's keys."""
 
 _KAFKA_ALONE: Mapping[str, str] = {
-    # The tests' broker does now and then what a broker does; here it has Kafka's own defaults.
+    # Kafka's defaults, instead of the settings of the tests' broker.
     "auto.create.topics.enable": "true",
     "num.network.threads": "3",
     "num.io.threads": "8",
@@ -55,19 +54,19 @@ took_ms = (time.perf_counter() - began) * 1000
 print(f"{broker.host}:{broker.port}", took_ms, sep="\\n", flush=True)
 sys.stdin.read()
 """
-"""Program of librdkafka's mock cluster: it lives in a client, and ends with it."""
+"""Program that runs librdkafka's mock cluster, which is part of a client."""
 
 
 class Serving(NamedTuple):
-    """A broker that serves.
+    """A running broker.
 
     Attributes
     ----------
     bootstrap : str
     pid : int
-        Of its process.
+        Process id.
     inside_ms : float or None
-        What the start took within a running process, where it can be had so.
+        Time of the start within the running process, if known.
     stop : callable
     """
 
@@ -78,19 +77,19 @@ class Serving(NamedTuple):
 
 
 class Contestant(NamedTuple):
-    """A broker that can be started, any number of times.
+    """A broker that can be started repeatedly.
 
     Attributes
     ----------
     name : str
-        As in the result's file.
+        Name in the result file.
     title : str
-        For people.
+        Name in tables.
     start : callable
-        Given an empty folder; raises `Unavailable`.
+        Starts the broker with an empty directory; raises `Unavailable`.
     inside : callable, optional
-        Starts it in this process and returns after how many ms it serves. The others tell it
-        themselves, if they can.
+        Starts the broker in this process and returns the time in ms. Others print that time
+        themselves if they can.
     """
 
     name: str
@@ -100,12 +99,12 @@ class Contestant(NamedTuple):
 
 
 def contestants() -> list[Contestant]:
-    """Return all, this one first.
+    """Return all brokers, this one first.
 
     Raises
     ------
     Unavailable
-        There is no checkout, which has what starts the others.
+        The code that starts the other brokers is only in a checkout.
     """
     ensure_checkout()
     from tests.support.interop.foreign_clients import GO_MODULES, locked_version
@@ -122,11 +121,11 @@ def contestants() -> list[Contestant]:
 
 
 def _librdkafka() -> str:
-    # Its own version is that of the client, but for the last digit.
+    # The version of confluent-kafka without its last number.
     return version("confluent-kafka").rpartition(".")[0]
 
 
-# -- this one ----------------------------------------------------------------------------------
+# -- this broker -------------------------------------------------------------------------------
 
 
 def _start_in_memory(home: Path) -> Serving:
@@ -141,7 +140,7 @@ def _start_logstore(home: Path, *where: str) -> Serving:
     config = home / "server.properties"
     config.write_text("".join(f"{key}={value}\n" for key, value in SETTINGS.items()))
     command = [sys.executable, "-m", "logstore", "serve", "--listen", "127.0.0.1:0", *where]
-    return _spawned([*command, "--config-file", str(config)], tells_time=False)
+    return _spawn([*command, "--config-file", str(config)], prints_time=False)
 
 
 def _inside_ms() -> float:
@@ -150,7 +149,7 @@ def _inside_ms() -> float:
         return (time.perf_counter() - began) * 1000
 
 
-# -- the others --------------------------------------------------------------------------------
+# -- other brokers -----------------------------------------------------------------------------
 
 
 def _start_kafka(home: Path) -> Serving:
@@ -175,15 +174,15 @@ def _start_kfake(home: Path) -> Serving:
     except Missing as error:
         raise Unavailable(str(error)) from error
     pairs = [f"{key}={value}" for key, value in SETTINGS.items() if key.startswith("log.")]
-    return _spawned([str(program), *pairs])
+    return _spawn([str(program), *pairs])
 
 
 def _start_mock(home: Path) -> Serving:
-    return _spawned([sys.executable, "-c", _MOCK])
+    return _spawn([sys.executable, "-c", _MOCK])
 
 
-def _spawned(command: list[str], *, tells_time: bool = True) -> Serving:
-    """Start a program that prints its address, and what its start took inside, if it does."""
+def _spawn(command: list[str], *, prints_time: bool = True) -> Serving:
+    """Start a program that prints its address and possibly the time of its start in ms."""
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
     def stop() -> None:
@@ -194,6 +193,7 @@ def _spawned(command: list[str], *, tells_time: bool = True) -> Serving:
 
     bootstrap = process.stdout.readline().strip()
     if not bootstrap:
-        raise PeerError(f"{command[0]} ended with {process.wait(timeout=STOP_TIMEOUT_S)}")
-    inside_ms = float(process.stdout.readline()) if tells_time else None
+        status = process.wait(timeout=STOP_TIMEOUT_S)
+        raise PeerError(f"{command[0]} exited with status {status}")
+    inside_ms = float(process.stdout.readline()) if prints_time else None
     return Serving(bootstrap, process.pid, inside_ms, stop)

@@ -1,4 +1,4 @@
-"""Clients in Python that encode and decode record batches, each loaded when it is asked for."""
+"""Python clients that encode and decode record batches, imported on demand."""
 
 from __future__ import annotations
 
@@ -14,16 +14,17 @@ Records = Sequence[tuple[bytes, bytes]]
 
 
 class Client(NamedTuple):
-    """A client's way of coding a batch.
+    """The batch coding of a client.
 
     Attributes
     ----------
     name : str
-        With its version.
+        Name with version.
     encode : callable
-        Makes one batch of records that follow one another, all at one time in ms.
+        Encodes consecutive records as one batch, all with one timestamp in ms.
     decode : callable
-        Reads a batch's records: offset, timestamp, key and value of each. Returns how many.
+        Reads the offset, timestamp, key and value of each record of a batch; returns the number of
+        records.
     """
 
     name: str
@@ -49,7 +50,7 @@ def _aiokafka() -> tuple[Any, Any]:
 
 def _kafka_python() -> tuple[Any, Any]:
     with warnings.catch_warnings():
-        # It loads its schemas by a function that is deprecated since Python 3.11.
+        # It loads its schemas with a function that is deprecated since Python 3.11.
         warnings.simplefilter("ignore", DeprecationWarning)
         return _kafka_python_coders()
 

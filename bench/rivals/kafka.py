@@ -1,8 +1,8 @@
-"""Kafka's own cleaner and offset map, on a JVM that lives through a whole benchmark.
+"""Kafka's own cleaner and offset map, on a JVM that runs during the whole benchmark.
 
-`Peer.java` beside this file is compiled against the classes that judge this engine in
-`tests/interop`; so the peer needs a checkout, a JDK and Maven. Without them `Unavailable` says
-what is missing, and results have no peer instead of another one.
+`Peer.java` in this directory is compiled against the classes that `tests/interop` builds, so the
+peer needs a checkout, a JDK and Maven. If one is missing, `Unavailable` names it, and results have
+no peer.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ SOURCE = Path(__file__).with_name("Peer.java")
 ROOT = SOURCE.resolve().parents[2]
 
 HEAP = "3g"
-"""More than the largest map and both buffers; a collector with little to do is not measured."""
+"""Larger than the largest map and both buffers, so that garbage collection is negligible."""
 
 
 class Unavailable(Exception):
-    """Kafka's classes cannot run here; the message says what is missing."""
+    """Kafka's classes cannot run here; the message names the missing requirement."""
 
 
 class PeerError(Exception):
-    """Kafka's classes threw something."""
+    """Kafka's classes threw an exception."""
 
 
 def ensure_checkout() -> None:
-    """Let what builds and starts others be imported from a checkout's `tests`.
+    """Make the checkout's `tests`, which build and start the peers, importable.
 
     Raises
     ------
@@ -43,12 +43,12 @@ def ensure_checkout() -> None:
     """
     if not (ROOT / "tests" / "interop" / "pom.xml").is_file():
         raise Unavailable("Kafka's classes are built from a checkout's tests/interop")
-    if str(ROOT) not in sys.path:  # tests are no part of an installation
+    if str(ROOT) not in sys.path:  # tests are not installed
         sys.path.append(str(ROOT))
 
 
 def judge_command() -> list[str]:
-    """Build the judge of `tests/interop`, if need be; return the command that starts it.
+    """Build the judge of `tests/interop` if necessary; return the command that starts it.
 
     Raises
     ------
@@ -65,7 +65,7 @@ def judge_command() -> list[str]:
 
 
 def class_path() -> str:
-    """Return the class path of Kafka 3.9 and of what opens its logs.
+    """Return the class path of Kafka 3.9 and of the judge, which opens its logs.
 
     Raises
     ------
@@ -76,14 +76,14 @@ def class_path() -> str:
 
 
 class KafkaPeer:
-    """A running `Peer`.
+    """A running `Peer` process.
 
     Attributes
     ----------
     versions : dict of str to str
-        Of Kafka, of Java and the name of its machine.
+        Versions of Kafka and Java, and the name of the JVM.
     is_warm : bool
-        Whether somebody had it clean until all of it was compiled.
+        Whether it has been warmed up until the JVM had compiled it.
     """
 
     def __init__(self) -> None:
@@ -102,7 +102,7 @@ class KafkaPeer:
             [
                 "java",
                 "-XX:+UseSerialGC",
-                "-XX:-UseDynamicNumberOfCompilerThreads",  # none ends and takes its time with it
+                "-XX:-UseDynamicNumberOfCompilerThreads",  # keeps the CPU time of compiler threads
                 f"-Xms{HEAP}",
                 f"-Xmx{HEAP}",
                 "-cp",
@@ -138,7 +138,7 @@ class KafkaPeer:
         now_ms: int,
         map_bytes: int,
     ) -> tuple[Sample, dict[str, Any]]:
-        """Clean a partition below its active segment with Kafka; return time and statistics."""
+        """Clean a partition below its active segment with Kafka; return the time and statistics."""
         answer = self._ask(
             command="clean",
             data_dir=str(data_dir),
@@ -151,11 +151,11 @@ class KafkaPeer:
         return Sample(answer["cpu_ns"] / 1e9, answer["wall_ns"] / 1e9), answer
 
     def map(self, puts: Path, absent: Path, map_bytes: int) -> dict[str, Any]:
-        """Put keys into Kafka's map and look them up; return ns of each part."""
+        """Put keys into Kafka's map and look them up; return the time of each part in ns."""
         return self._ask(command="map", puts=str(puts), absent=str(absent), map_bytes=map_bytes)
 
     def filter(self, logs: Sequence[Path], now_ms: int, map_bytes: int) -> dict[str, Any]:
-        """Have Kafka's classes map segments and filter them in memory; return ns of each part."""
+        """Map segments and filter them in memory with Kafka; return the time of each part in ns."""
         paths = [str(path) for path in logs]
         return self._ask(command="filter", paths=paths, now=now_ms, map_bytes=map_bytes)
 

@@ -1,1 +1,1 @@
-"""Brokers side by side over the wire: speed, cost, and the truth of what they serve."""
+"""Compares brokers over the wire: speed, costs, and conformance to Kafka's documentation."""

@@ -13,9 +13,9 @@ from logstore.bench.report.files import add_file_options, keep, write_page
 from logstore.bench.report.machine import RunTimer
 from logstore.bench.rivals.brokers import contestants
 from logstore.bench.rivals.kafka import Unavailable
+from logstore.bench.wire.conformance import check_conformance
 from logstore.bench.wire.measuring import Runner, Shape
 from logstore.bench.wire.result import Result, Side, lines, read_result
-from logstore.bench.wire.truths import truths
 from logstore.cli.show.output import emit_lines, tell
 
 RESULTS = Path(__file__).parents[1] / "results" / "wire"
@@ -23,7 +23,7 @@ PATIENCE_S = 30
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure, write the result's file and its page, and show the tables."""
+    """Measure, write the result file and its page, and print the tables."""
     options = _parser().parse_args(arguments)
     if options.page is not None:
         write_page(options.page, _page, ".md")
@@ -45,33 +45,33 @@ def measure(
     shape: Shape,
     only: Sequence[str],
     patience_s: float,
-    say: Callable[[str], None],
+    report: Callable[[str], None],
     scratch: str | None = None,
 ) -> Result:
-    """Run all contestants, or some by name, side by side.
+    """Measure all contestants, or those named in `only`, in alternating rounds.
 
     Raises
     ------
     Unavailable
-        There is no checkout.
+        The peers need a checkout.
     LookupError
-        There is no contestant of a name; the message lists all.
+        A name is unknown; the message lists all contestants.
     """
-    chosen = contestants()
-    unknown = set(only) - {each.name for each in chosen}
+    available = contestants()
+    unknown = set(only) - {each.name for each in available}
     if unknown:
-        names = ", ".join(each.name for each in chosen)
-        raise LookupError(f"no broker {', '.join(sorted(unknown))}; there are: {names}")
+        names = ", ".join(each.name for each in available)
+        raise LookupError(f"unknown broker {', '.join(sorted(unknown))}; the brokers are: {names}")
     watch = RunTimer()
     missing = {}
     with ExitStack() as stack:
         home = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=scratch)))
         runners: list[Runner] = []
-        for contestant in chosen:
+        for contestant in available:
             if only and contestant.name not in only:
                 continue
             runner = Runner(contestant, home, shape)
-            say(f"{contestant.title} starts")
+            report(f"starting {contestant.title}")
             try:
                 runner.start()
             except Unavailable as error:
@@ -81,15 +81,15 @@ def measure(
             runners.append(runner)
         for number in range(shape.rounds + 1):
             for runner in runners:
-                say(f"round {number} of {shape.rounds}: {runner.contestant.title}")
+                report(f"round {number} of {shape.rounds}: {runner.contestant.title}")
                 runner.round(number)
         sides = []
         for runner in runners:
-            say(f"what it serves: {runner.contestant.title}")
+            report(f"checking conformance: {runner.contestant.title}")
             samples = runner.samples()
-            found = truths(runner.serving.bootstrap, runner.apis, patience_s=patience_s)
+            truths = check_conformance(runner.serving.bootstrap, runner.apis, patience_s=patience_s)
             name, title = runner.contestant.name, runner.contestant.title
-            sides.append(Side(name, title, samples, found))
+            sides.append(Side(name, title, samples, truths))
     return Result(
         **watch.facts(),
         messages=shape.messages,
@@ -101,8 +101,8 @@ def measure(
 
 
 def _page(path: Path) -> str:
-    """Return the tables of a result's file."""
-    return "\n".join(("# Brokers side by side over the wire", "", *lines(read_result(path)), ""))
+    """Render the tables of a result file."""
+    return "\n".join(("# Brokers compared over the wire", "", *lines(read_result(path)), ""))
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -111,15 +111,19 @@ def _parser() -> argparse.ArgumentParser:
         "--only", action="append", default=[], metavar="NAME", help="brokers to measure; repeatable"
     )
     shape = Shape()
-    parser.add_argument("--messages", type=int, default=shape.messages, help="of a round")
-    parser.add_argument("--message-bytes", type=int, default=shape.message_bytes)
-    parser.add_argument("--rounds", type=int, default=shape.rounds, help="after one to warm up")
+    parser.add_argument("--messages", type=int, default=shape.messages, help="messages per round")
+    parser.add_argument(
+        "--message-bytes", type=int, default=shape.message_bytes, help="size of a message"
+    )
+    parser.add_argument(
+        "--rounds", type=int, default=shape.rounds, help="measured rounds, after a warm-up round"
+    )
     parser.add_argument(
         "--patience",
         type=float,
         default=PATIENCE_S,
         metavar="SECONDS",
-        help="how long to wait for a cleaning that may never come",
+        help="maximum time to wait for a cleaning",
     )
     add_file_options(parser, "bench/results/wire/DATE.json")
     return parser

@@ -1,7 +1,7 @@
-"""The client that is measured with: writes or reads one partition, and tells how long it took.
+"""The measuring client: writes or reads one partition and prints the time that this took.
 
-A program of its own, so that its work is not counted as the broker's. Arguments: `produce` or
-`consume`, the address, the topic, how many messages, and their bytes.
+It is a separate process, so that its CPU time does not count as the broker's. Arguments: `produce`
+or `consume`, the address, the topic, the number of messages, and their size in bytes.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ WITHIN_S = 300
 
 
 def produce(bootstrap: str, topic: str, count: int, size_bytes: int) -> dict[str, float]:
-    """Write messages, as they come, and wait until all are acknowledged."""
+    """Write messages at full speed and wait until all are acknowledged."""
     failures: list[object] = []
 
     def note(error: object, message: object) -> None:
@@ -32,7 +32,9 @@ def produce(bootstrap: str, topic: str, count: int, size_bytes: int) -> dict[str
             "queue.buffering.max.messages": max(100_000, count),
         }
     )
-    producer.list_topics(topic, WITHIN_S)  # it is known, and made where it is made by asking
+    producer.list_topics(
+        topic, WITHIN_S
+    )  # fetches the metadata, and creates the topic where that is automatic
     value = bytes(size_bytes)
     began = time.perf_counter()
     for _ in range(count):
@@ -46,30 +48,30 @@ def produce(bootstrap: str, topic: str, count: int, size_bytes: int) -> dict[str
 
 
 def consume(bootstrap: str, topic: str, count: int, size_bytes: int) -> dict[str, float]:
-    """Read a partition from its beginning to its end, be it `count` messages or fewer."""
-    configs = {"bootstrap.servers": bootstrap, "group.id": "nobody", "enable.auto.commit": False}
-    # As its queue fills up the client stops for a second: a fast broker would look slow.
-    room = {"queued.min.messages": 10_000_000, "queued.max.messages.kbytes": 2_000_000}
-    consumer = Consumer({**configs, **room})
+    """Read a partition from start to end, which may have fewer than `count` messages."""
+    configs = {"bootstrap.servers": bootstrap, "group.id": "bench", "enable.auto.commit": False}
+    # A client with a full queue pauses for a second, which would make a fast broker look slow.
+    queue = {"queued.min.messages": 10_000_000, "queued.max.messages.kbytes": 2_000_000}
+    consumer = Consumer({**configs, **queue})
     low, high = consumer.get_watermark_offsets(Partition(topic, 0), WITHIN_S)
-    found = 0
+    received = 0
     deadline = time.monotonic() + WITHIN_S
     began = time.perf_counter()
     consumer.assign([Partition(topic, 0, OFFSET_BEGINNING)])
-    while found < high - low:
-        messages = consumer.consume(min(10_000, high - low - found), 1.0)
+    while received < high - low:
+        messages = consumer.consume(min(10_000, high - low - received), 1.0)
         for message in messages:
             if message.error() is not None:
                 raise KafkaException(message.error())
-        found += len(messages)
+        received += len(messages)
         if time.monotonic() > deadline:
-            raise SystemExit(f"{found} messages of {high - low}, and no end")
+            raise SystemExit(f"timeout after {received} of {high - low} messages")
     took_s = time.perf_counter() - began
     consumer.close()
-    return {"count": found, "seconds": took_s}
+    return {"count": received, "seconds": took_s}
 
 
 if __name__ == "__main__":
-    what, bootstrap, topic, count, size_bytes = sys.argv[1:]
-    work = {"produce": produce, "consume": consume}[what]
+    task, bootstrap, topic, count, size_bytes = sys.argv[1:]
+    work = {"produce": produce, "consume": consume}[task]
     print(json.dumps(work(bootstrap, topic, int(count), int(size_bytes))))

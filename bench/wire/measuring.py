@@ -1,4 +1,4 @@
-"""Figures of a broker over the wire: its start, its speed, its CPU time, its memory."""
+"""Measures a broker over the wire: start-up time, speed, CPU time and memory."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
 class Shape(NamedTuple):
-    """How much is sent.
+    """The amount of data to send.
 
     Attributes
     ----------
     messages, message_bytes : int
-        Of a round; the round that warms up has as many.
+        Number and size of the messages of a round, including the warm-up round.
     rounds : int
-        Those that count.
+        Number of measured rounds.
     """
 
     messages: int = 500_000
@@ -44,8 +44,8 @@ class Shape(NamedTuple):
     rounds: int = 3
 
 
-def first_answer(bootstrap: str) -> set[int]:
-    """Wait until a broker answers, and return the keys of the APIs that it serves."""
+def wait_for_apis(bootstrap: str) -> set[int]:
+    """Wait until a broker answers; return the keys of the APIs that it serves."""
     host, _, port = bootstrap.rpartition(":")
     deadline = time.monotonic() + WITHIN_S
     while True:
@@ -72,12 +72,12 @@ def _exactly(read: Callable[[int], bytes], count: int) -> bytes:
 
 
 class Runner:
-    """One contestant on its way through the measurement.
+    """Measures one contestant.
 
     Attributes
     ----------
     serving : Serving
-        The broker that runs, from `open` to `close`.
+        The running broker, after `start`.
     apis : set of int
         Keys of the APIs that it serves.
     """
@@ -92,39 +92,39 @@ class Runner:
         self.apis: set[int] = set()
 
     def start(self) -> None:
-        """Start it as often as there are rounds, and leave it running.
+        """Start the broker once per round, and leave the last one running.
 
         Raises
         ------
         Unavailable
         """
-        for turn in range(1, self._shape.rounds + 1):
+        for number in range(1, self._shape.rounds + 1):
             home = Path(tempfile.mkdtemp(dir=self._scratch))
             began = time.perf_counter()
             self.serving = self.contestant.start(home)
-            self.apis = first_answer(self.serving.bootstrap)
+            self.apis = wait_for_apis(self.serving.bootstrap)
             took_ms = (time.perf_counter() - began) * 1000
             inside = self.contestant.inside
             inside_ms = self.serving.inside_ms if inside is None else inside()
             self._samples["start_ms"].append(took_ms)
             self._samples["inside_ms"] += [] if inside_ms is None else [inside_ms]
-            if turn < self._shape.rounds:
+            if number < self._shape.rounds:
                 self.serving.stop()
         self._idle_mib = _status_mib(self.serving.pid, "VmRSS")
 
     def round(self, number: int) -> None:
-        """Write a topic and read it; round 0 warms up."""
-        for what in ("produce", "consume"):
+        """Write a topic and read it; round 0 is the warm-up."""
+        for task in ("produce", "consume"):
             before_s = cpu_s(self.serving.pid)
-            answer = self._client(what, f"speed-{number}")
+            answer = self._client(task, f"speed-{number}")
             spent_s = cpu_s(self.serving.pid) - before_s
             if number:
-                self._samples[what].append(answer["count"] / answer["seconds"])
-                self._samples[f"{what}_cpu_us"].append(spent_s / answer["count"] * 1e6)
+                self._samples[task].append(answer["count"] / answer["seconds"])
+                self._samples[f"{task}_cpu_us"].append(spent_s / answer["count"] * 1e6)
         if number:
             self._samples["kept_percent"].append(answer["count"] / self._shape.messages * 100)
 
-    def _client(self, what: str, topic: str) -> dict[str, float]:
+    def _client(self, task: str, topic: str) -> dict[str, float]:
         arguments: Sequence[object] = (
             self.serving.bootstrap,
             topic,
@@ -132,24 +132,24 @@ class Runner:
             self._shape.message_bytes,
         )
         done = subprocess.run(
-            [sys.executable, "-m", "logstore.bench.wire.client", what, *map(str, arguments)],
+            [sys.executable, "-m", "logstore.bench.wire.client", task, *map(str, arguments)],
             capture_output=True,
             text=True,
             check=False,
         )
         if done.returncode:
-            raise PeerError(f"{self.contestant.name}, {what}: {done.stderr[-2000:]}")
-        found: dict[str, float] = json.loads(done.stdout)
-        return found
+            raise PeerError(f"{self.contestant.name}, {task}: {done.stderr[-2000:]}")
+        answer: dict[str, float] = json.loads(done.stdout)
+        return answer
 
     def samples(self) -> dict[str, list[float]]:
-        """Return all samples so far, by the names of `result.FIGURES`."""
+        """Return all samples so far, by the keys of `result.FIGURES`."""
         peak_mib = _status_mib(self.serving.pid, "VmHWM")
         return {**self._samples, "idle_mib": [self._idle_mib], "peak_mib": [peak_mib]}
 
 
 def cpu_s(pid: int) -> float:
-    """Return the CPU time of a process, all threads, user and system."""
+    """Return the user and system CPU time of all threads of a process."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / TICKS_PER_S
 

@@ -1,4 +1,4 @@
-"""The result of brokers side by side: its JSON file, and its tables in Markdown."""
+"""The result of a comparison of brokers: its JSON file and its tables in Markdown."""
 
 from __future__ import annotations
 
@@ -8,33 +8,33 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from logstore.bench.report.result import Run, read_fields
-from logstore.bench.wire.truths import TRUTHS, YES
+from logstore.bench.wire.conformance import CHECKS, YES
 
 FIGURES: Mapping[str, tuple[str, str]] = {
-    "start_ms": ("start of the process to the first answer", "ms"),
-    "inside_ms": ("start in a running process", "ms"),
+    "start_ms": ("process start to first answer", "ms"),
+    "inside_ms": ("start within a running process", "ms"),
     "produce": ("produce", "messages/s"),
     "consume": ("consume", "messages/s"),
-    "produce_cpu_us": ("broker's CPU time, produce", "µs/message"),
-    "consume_cpu_us": ("broker's CPU time, consume", "µs/message"),
-    "idle_mib": ("memory after the start", "MiB"),
-    "peak_mib": ("memory at most", "MiB"),
+    "produce_cpu_us": ("broker CPU time, produce", "µs/message"),
+    "consume_cpu_us": ("broker CPU time, consume", "µs/message"),
+    "idle_mib": ("memory after start", "MiB"),
+    "peak_mib": ("peak memory", "MiB"),
     "kept_percent": ("messages that can be read back", "%"),
 }
-"""What is measured, by name: for people, and the unit. Figures are medians of the samples."""
+"""Title and unit of each figure. Figures are medians of the samples."""
 
 
 @dataclass(frozen=True)
 class Side:
-    """What one broker came to.
+    """The result of one broker.
 
     Attributes
     ----------
     name, title : str
     samples : dict
-        By the names of `FIGURES`; empty where a figure cannot be had.
+        Samples by the keys of `FIGURES`; empty for a figure that is not available.
     truths : dict
-        By the names of `TRUTHS`: `yes`, or what was seen instead.
+        Outcomes by the keys of `CHECKS`: `yes`, or the deviation.
     """
 
     name: str
@@ -45,7 +45,7 @@ class Side:
 
 @dataclass(frozen=True, kw_only=True)
 class Result(Run):
-    """A run: how much was sent, the brokers, and which of them could not run and why."""
+    """A run: the amount of data, the brokers, and the reasons why others could not run."""
 
     messages: int
     message_bytes: int
@@ -55,30 +55,30 @@ class Result(Run):
 
     @property
     def is_busy(self) -> bool:
-        """Whether others worked on the machine when it began."""
+        """Whether the machine had other load at the start."""
         return self.load[0] > 0.5 * self.machine["cores"]
 
 
 def read_result(path: Path) -> Result:
-    """Read a file that `Result.write` wrote; the errors of `read_fields`."""
+    """Read a file written by `Result.write`; see `read_fields` for errors."""
     stored = read_fields(path)
     sides = [Side(**side) for side in stored.pop("sides")]
     return Result(**stored, sides=sides)
 
 
 def lines(result: Result) -> Iterator[str]:
-    """Yield the tables."""
+    """Yield the lines of the tables."""
     client = result.versions["confluent-kafka"]
     yield (
         f"Measured {result.made_at[:10]} on {result.machine['processor']}, "
         f"{result.machine['cores']} cores, {result.machine['memory_gib']} GiB: "
-        f"{result.messages:,} messages of {result.message_bytes} bytes into one partition and out "
-        f"of it again by confluent-kafka {client} in a process of its own, "
-        f"medians of {result.rounds} rounds in turn."
+        f"confluent-kafka {client}, in a separate process, writes {result.messages:,} messages of "
+        f"{result.message_bytes} bytes to one partition and reads them. Medians of "
+        f"{result.rounds} alternating rounds."
     )
     if result.is_busy:
         load = " to ".join(f"{each:.0f}" for each in result.load)
-        yield f"The machine did other work meanwhile (load {load}): the times are longer for it."
+        yield f"The machine was busy (load {load}), so the times are longer than on an idle one."
     yield ""
     yield f"| | {' | '.join(side.title for side in result.sides)} |"
     yield f"|---|{'--:|' * len(result.sides)}"
@@ -88,7 +88,7 @@ def lines(result: Result) -> Iterator[str]:
     yield ""
     yield f"| | {' | '.join(side.title for side in result.sides)} |"
     yield f"|---|{'---|' * len(result.sides)}"
-    for name, title in TRUTHS.items():
+    for name, title in CHECKS.items():
         cells = ["✓" if side.truths[name] == YES else side.truths[name] for side in result.sides]
         yield f"| {title} | {' | '.join(cells)} |"
     for title, reason in result.missing.items():

@@ -221,7 +221,7 @@ class Settings(NamedTuple):
                 background=background,
                 on_damage=on_damage,
                 shown=shown,
-                metadata_log=metadata_log and read_only,
+                metadata_log=metadata_log,
                 on_load=partial(_show_load, bar) if bar.visible else None,
             )
         if read_only:

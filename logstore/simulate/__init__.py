@@ -1,4 +1,4 @@
-"""The time machine: months of appends, retention and cleaning in virtual time, as series."""
+"""Simulation: months of appends, retention and cleaning in virtual time, recorded as series."""
 
 from logstore.simulate.engine import run
 from logstore.simulate.fitting import fit

@@ -1,4 +1,4 @@
-"""The engine in virtual time: a scenario is lived through, and looked at on the way."""
+"""Runs a scenario in virtual time on a real broker and samples its partitions."""
 
 from __future__ import annotations
 
@@ -19,11 +19,12 @@ from logstore.cleaner.pool.throttle import UNLIMITED
 from logstore.cleaner.selection import SECTIONS, section_of
 from logstore.errors import CorruptRecordError, LogStoreError
 from logstore.runtime import VirtualClock
-from logstore.simulate import deeds
+from logstore.simulate import actions as kinds
 from logstore.simulate import scenario as plans
-from logstore.simulate.census import Census, Tombstones
-from logstore.simulate.deeds import created_at_ms
-from logstore.simulate.feed import Feed, Queue, Script, bring
+from logstore.simulate.actions import created_at_ms
+from logstore.simulate.environment import ABSENT, Environment
+from logstore.simulate.feed import Feed, Queue, Script, append_arrivals
+from logstore.simulate.log_statistics import LogStatistics, Tombstones
 from logstore.simulate.outcome import (
     AGE_CLASSES,
     CONSUMERS,
@@ -36,9 +37,8 @@ from logstore.simulate.outcome import (
 from logstore.simulate.population import KnownPopulation, SpecKeys
 from logstore.simulate.readers import Readers
 from logstore.simulate.recording import record
-from logstore.simulate.site import ABSENT, Site
-from logstore.simulate.starting import spec_for
-from logstore.simulate.winners import ScriptWinners, Winners
+from logstore.simulate.start_state import spec_for
+from logstore.simulate.survivors import ScriptSurvivors, Survivors
 from logstore.types import DAY_MS, INT64_MAX, TopicPartition
 
 if TYPE_CHECKING:
@@ -46,23 +46,23 @@ if TYPE_CHECKING:
     from logstore.cleaner.pool.pool import CleanerPool
     from logstore.cleaner.selection import CleanableState
     from logstore.cleaner.stats import CleanerStats
-    from logstore.simulate.deeds import Action
+    from logstore.simulate.actions import Action
     from logstore.simulate.recording import Recording, TopicRecording
     from logstore.simulate.scenario import Scenario, Topic
     from logstore.storage.log.log import Log
 
 Offsets = NDArray[np.int64]
 Progress = Callable[[int], object]
-"""Told the virtual time, in Unix ms, now and then."""
+"""Receives the virtual time in Unix ms at every sample."""
 
-STRIPS_MAX = 160
-"""How often at most all segments are written down."""
+SEGMENT_SAMPLES_MAX = 160
+"""Largest number of samples of all segments."""
 
 REGULAR, ROLL, CLEAN, RETAIN, START, END = "regular", "roll", "clean", "retain", "start", "end"
 STATE = "state"
 
-NOTHING = frozenset(PARTITIONS) - {"topic", "state", "event"}
-"""Columns that are 0 of a partition that is not there."""
+MEASUREMENTS = frozenset(PARTITIONS) - {"topic", "state", "event"}
+"""Columns that are 0 for a partition that does not exist."""
 
 
 def run(
@@ -73,29 +73,28 @@ def run(
     progress: Progress | None = None,
     recording: Recording | None = None,
 ) -> Run:
-    """Live through a scenario.
+    """Run a scenario.
 
     Parameters
     ----------
     data_dir : path, optional
-        Where the logs lie, new or empty; in memory by default. The series and the bytes are the
-        same.
+        Directory for the logs, new or empty; in memory by default. The series and the bytes are
+        the same.
     samples : int
-        Rows of each partition besides those of rolls, cleanings and retention, at most.
+        Largest number of regular rows per partition. Rolls, cleanings and retention add more.
     progress : callable, optional
-        Told the virtual time now and then.
+        Called with the virtual time at every sample.
     recording : Recording, optional
-        Of the directory that the scenario is from, if it was read already.
+        Recording of the directory that the scenario continues, if it has been read already.
 
     Raises
     ------
     InvalidConfigurationError
-        An action cannot be done as it is configured, or there is nothing where the scenario is
-        from.
+        An action is impossible, or the directory that the scenario continues has no partition.
     TopicAlreadyExistsError
-        The directory has such a topic.
+        A topic already exists in `data_dir`.
     CorruptRecordError
-        The directory that the scenario is from is damaged.
+        The directory that the scenario continues is damaged.
 
     Notes
     -----
@@ -105,18 +104,18 @@ def run(
 
 
 class _Partition:
-    """A partition that is looked at."""
+    """State of a sampled partition."""
 
     def __init__(
-        self, topic: str, number: int, winners: Winners | ScriptWinners, looked_ms: int
+        self, topic: str, number: int, survivors: Survivors | ScriptSurvivors, sampled_ms: int
     ) -> None:
         self.tp = TopicPartition(topic, number)
-        self.winners = winners
-        self.census = Census()
+        self.survivors = survivors
+        self.statistics = LogStatistics()
         self.view: tuple[int, int, int] = (0, 1, 0)
         self.read_bytes = self.written_bytes = 0
         self.spent_bytes = self.pass_ms = 0
-        self.looked_ms = looked_ms
+        self.sampled_ms = sampled_ms
         self.waits_until_ms = -1
         self.directory = ""
         self.state = ABSENT
@@ -144,18 +143,18 @@ class _Simulation:
             recording = recording or record(scenario.origin, scenario.continued_topics)
             _refuse_damage(recording)
             self.recordings = {name: recording.topics[name] for name in scenario.continued_topics}
-        self.site = Site(scenario, data_dir, self.clock)
+        self.environment = Environment(scenario, data_dir, self.clock)
         self.feeds: list[Queue] = []
-        self.winners: dict[str, Winners | ScriptWinners] = {}
+        self.survivors: dict[str, Survivors | ScriptSurvivors] = {}
         for topic in scenario.topics:
             self._expect(topic)
         self.feed_of = {feed.topic: feed for feed in self.feeds}
-        self.watched = [
-            _Partition(topic.name, number, self.winners[topic.name], scenario.start_ms)
+        self.watched_partitions = [
+            _Partition(topic.name, number, self.survivors[topic.name], scenario.start_ms)
             for topic in scenario.topics
-            for number in self._numbers(topic)
+            for number in self._partition_numbers(topic)
         ]
-        self.by_name = {each.tp: each for each in self.watched}
+        self.by_name = {each.tp: each for each in self.watched_partitions}
         self.readers = Readers(scenario)
         self.partitions, self.passes = Table(tuple(PARTITIONS)), Table(tuple(PASSES))
         self.consumers, self.segments = Table(tuple(CONSUMERS)), Table(tuple(SEGMENTS))
@@ -164,42 +163,42 @@ class _Simulation:
         self.cleaned: set[TopicPartition] = set()
 
     def _expect(self, topic: Topic) -> None:
-        """Make what brings a topic's records, and what knows which of them stay."""
+        """Create the feed of a topic and the tracker of its surviving records."""
         feed: Queue
-        winners: Winners | ScriptWinners
+        survivors: Survivors | ScriptSurvivors
         spec, start_ms = topic.workload, self.scenario.start_ms
         if topic.continued:
             recording = self.recordings[topic.name]
             spec = None if spec is None else spec_for(spec, recording)
             population = KnownPopulation(recording, topic.known, topic.shares, spec)
             count = 1 + max(recording.partitions)
-            winners = Winners(topic.configs, population, count)
+            survivors = Survivors(topic.configs, population, count)
             if spec is None:
                 silent = replace(topic, partitions=count)
-                feed = Script(silent, start_ms, ScriptWinners(silent))
+                feed = Script(silent, start_ms, ScriptSurvivors(silent))
             else:
-                feed = Feed(spec, winners, None, population, recording.next_producer_id)
+                feed = Feed(spec, survivors, None, population, recording.next_producer_id)
         elif spec is not None:
-            winners = Winners(topic.configs, SpecKeys(spec), spec.partitions)
-            feed = Feed(spec, winners, topic.recorded)
+            survivors = Survivors(topic.configs, SpecKeys(spec), spec.partitions)
+            feed = Feed(spec, survivors, topic.recorded)
         else:
-            winners = ScriptWinners(topic)
-            feed = Script(topic, start_ms, winners)
-        self.winners[topic.name] = winners
+            survivors = ScriptSurvivors(topic)
+            feed = Script(topic, start_ms, survivors)
+        self.survivors[topic.name] = survivors
         self.feeds.append(feed)
 
-    def _numbers(self, topic: Topic) -> Iterable[int]:
-        """Return the numbers of a topic's partitions."""
+    def _partition_numbers(self, topic: Topic) -> Iterable[int]:
+        """Return the partition numbers of a topic."""
         if topic.continued:
             return self.recordings[topic.name].partitions
         return range(self.scenario.partitions_of(topic.name))
 
-    def _begin(self) -> None:
-        """Make the topics, and take note of what lies in those that go on."""
+    def _create_topics(self) -> None:
+        """Create the new topics and read the logs of the continued ones."""
         for topic in self.scenario.topics:
             if not topic.continued and created_at_ms(self.scenario.actions, topic.name) is None:
                 self._create(topic)
-        for each in self.watched:
+        for each in self.watched_partitions:
             if each.tp.topic in self.recordings:
                 log = self.broker.log(each.tp)
                 view = log.segments.view
@@ -207,30 +206,34 @@ class _Simulation:
                 each.start_offset, each.end_offset = log.log_start_offset, log.log_end_offset
                 self.readers.begin(each.tp, log.log_end_offset)
                 if log.config.compact:
-                    each.winners.read(each.tp.partition, log)
+                    each.survivors.read(each.tp.partition, log)
 
     def run(self) -> Run:
         try:
-            self._follow()
-            self._begin()
+            self._subscribe()
+            self._create_topics()
             self._sample_all(START)
-            strip_every_ms = self.scenario.span_ms // STRIPS_MAX
-            next_strip_ms = self.scenario.start_ms
-            for moment_ms, action in self._stops():
-                self._pass_time(moment_ms)
+            sample_interval_ms = self.scenario.span_ms // SEGMENT_SAMPLES_MAX
+            next_sample_ms = self.scenario.start_ms
+            for time_ms, action in self._events():
+                self._pass_time(time_ms)
                 if action is not None:
-                    self._do(action)
-                elif moment_ms < self._end_ms:
+                    self._run_action(action)
+                elif time_ms < self._end_ms:
                     self._sample_all(REGULAR)
-                if moment_ms >= next_strip_ms:
+                if time_ms >= next_sample_ms:
                     self._sample_segments()
-                    next_strip_ms += strip_every_ms
+                    next_sample_ms += sample_interval_ms
                 if self.progress is not None:
                     self.progress(self.clock.now_ms())
             self._sample_all(END)
-            digests = {str(each.tp): self._digest(each) for each in self.watched if each.directory}
+            digests = {
+                str(each.tp): self._digest(each)
+                for each in self.watched_partitions
+                if each.directory
+            }
         finally:
-            self.site.close()
+            self.environment.close()
         return Run(
             self.scenario,
             self.partitions,
@@ -243,8 +246,8 @@ class _Simulation:
 
     @property
     def broker(self) -> Broker[VirtualClock]:
-        """The broker, which runs."""
-        return self.site.broker
+        """The broker; it must be running."""
+        return self.environment.broker
 
     # -- time ----------------------------------------------------------------------------
 
@@ -252,33 +255,33 @@ class _Simulation:
     def _end_ms(self) -> int:
         return self.scenario.start_ms + self.scenario.span_ms
 
-    def _stops(self) -> Iterator[tuple[int, Action | None]]:
-        """Yield the moments at which something is looked at or done, in order."""
+    def _events(self) -> Iterator[tuple[int, Action | None]]:
+        """Yield the times of samples (None) and actions in order."""
         start, span = self.scenario.start_ms, self.scenario.span_ms
         count = max(1, min(self.samples, span))
-        looks = ((start + span * (number + 1) // count, None) for number in range(count))
-        acts = ((start + action.at_ms, action) for action in self.scenario.actions)
-        acts_in_time = (each for each in acts if each[0] <= start + span)
-        yield from heapq.merge(looks, acts_in_time, key=lambda stop: stop[0])
+        samples = ((start + span * (number + 1) // count, None) for number in range(count))
+        actions = ((start + action.at_ms, action) for action in self.scenario.actions)
+        due_actions = (each for each in actions if each[0] <= start + span)
+        yield from heapq.merge(samples, due_actions, key=lambda event: event[0])
 
     def _pass_time(self, until_ms: int) -> None:
-        """Let time pass, with what arrives and what falls due, up to a moment."""
+        """Advance the time, append arrivals and run due tasks until `until_ms`."""
         while (now_ms := self.clock.now_ms()) < until_ms:
-            due_ms = self.site.next_due_ms()
+            due_ms = self.environment.next_due_ms()
             window_ms = until_ms if due_ms is None else max(now_ms + 1, min(due_ms, until_ms))
             refused = None
-            if self.site.running is not None:
-                refused = bring(self.feeds, self.broker, self.clock, window_ms)
+            if self.environment.running_broker is not None:
+                refused = append_arrivals(self.feeds, self.broker, self.clock, window_ms)
             if refused is not None and refused != self.refused:
                 self._note(f"an append was refused: {refused}")
             self.refused = refused
             self._note_dirty()  # before a pass, which may be due at the end of the window
             self.clock.set_ms(max(window_ms, self.clock.now_ms()))
-            self._look()
+            self._sample_changes()
 
     def _note_dirty(self) -> None:
-        """Note since when there is data that no cleaning has seen, where there was none."""
-        for each in self.watched:
+        """Set the dirty time of partitions that have got their first dirty data."""
+        for each in self.watched_partitions:
             appended = self.feed_of[each.tp.topic].bytes[each.tp.partition]
             if each.dirty_since_ms is not None or appended == each.appended_bytes:
                 continue
@@ -289,9 +292,9 @@ class _Simulation:
                 first_dirty = max(checkpoint, log.log_start_offset)
                 each.dirty_since_ms = _dirty_since_ms(log, first_dirty)
 
-    # -- looking -------------------------------------------------------------------------
+    # -- samples -------------------------------------------------------------------------
 
-    def _follow(self) -> None:
+    def _subscribe(self) -> None:
         self._pool.pass_ended.subscribe(self._note_pass)
 
     @property
@@ -331,9 +334,9 @@ class _Simulation:
             compaction_delay_ms=delay_ms,
         )
 
-    def _look(self) -> None:
-        """Add a row for each partition to which something has just happened."""
-        for each in self.watched:
+    def _sample_changes(self) -> None:
+        """Add a row for each partition that was just rolled, cleaned or retained."""
+        for each in self.watched_partitions:
             log = self._log(each)
             if log is None:
                 continue
@@ -348,38 +351,38 @@ class _Simulation:
         self.cleaned.clear()
 
     def _log(self, each: _Partition) -> Log | None:
-        """Return a partition's log, if it can be used, and note where it lies."""
-        return self._found(each)[1]
+        """Return a partition's log if it is usable."""
+        return self._state_and_log(each)[1]
 
-    def _found(self, each: _Partition) -> tuple[str, Log | None]:
-        state, log = self.site.look(each.tp)
+    def _state_and_log(self, each: _Partition) -> tuple[str, Log | None]:
+        state, log = self.environment.partition_state(each.tp)
         if log is not None:
             each.directory = log.directory
         return state, log
 
-    def _look_at_states(self) -> None:
-        """Add a row for each partition with which it no longer stands as it did."""
-        for each in self.watched:
-            if self.site.look(each.tp)[0] != each.state:
+    def _sample_states(self) -> None:
+        """Add a row for each partition whose state has changed."""
+        for each in self.watched_partitions:
+            if self.environment.partition_state(each.tp)[0] != each.state:
                 self._sample(each, STATE)
 
     def _sample_all(self, event: str) -> None:
-        for each in self.watched:
+        for each in self.watched_partitions:
             self._sample(each, event)
         for row in self.readers.rows(self.clock.now_ms()):
             self.consumers.add(**row)
 
     def _sample_segments(self) -> None:
-        for each in self.watched:
+        for each in self.watched_partitions:
             log = self._log(each)
             if log is None or not log.size_bytes:
                 continue
-            each.census.take(log, self.site.fs)
+            each.statistics.update(log, self.environment.fs)
             state = cleanable_state(self.broker, log)
             ends = [segment.base_offset for segment in log.segments.view[1:]]
             for segment, end in zip(log.segments.view, [*ends, log.log_end_offset], strict=True):
                 if segment.size_bytes:
-                    records = each.census.records_in(segment.base_offset)
+                    records = each.statistics.records_in(segment.base_offset)
                     self.segments.add(
                         time_ms=self.clock.now_ms(),
                         topic=each.tp.topic,
@@ -393,22 +396,22 @@ class _Simulation:
                     )
 
     def _sample(self, each: _Partition, event: str) -> None:
-        """Add a row; of a log that cannot be used with what was known of it last."""
-        each.state, log = self._found(each)
-        measured: dict[str, Any] = {}
+        """Add a row; if the log is not usable, repeat its last measurements."""
+        each.state, log = self._state_and_log(each)
+        measurements: dict[str, Any] = {}
         if log is not None:
-            measured = self._measured(each, log, event)
+            measurements = self._measure(each, log, event)
         elif each.state == ABSENT:
-            measured = dict.fromkeys(NOTHING, 0)
-            measured["deleted_bytes"] = self.site.waiting_bytes(each.tp, None)
+            measurements = dict.fromkeys(MEASUREMENTS, 0)
+            measurements["deleted_bytes"] = self.environment.waiting_bytes(each.tp, None)
         now_ms = self.clock.now_ms()
         spent = each.read_bytes + each.written_bytes
-        span_ms = max(now_ms - each.looked_ms, each.pass_ms)  # a pass may have begun before
+        span_ms = max(now_ms - each.sampled_ms, each.pass_ms)  # a pass may have begun before
         rate = (spent - each.spent_bytes) * 1000 / span_ms if span_ms else 0.0
         appended = self.feed_of[each.tp.topic].bytes[each.tp.partition]
-        throttle = self.site.config.log_cleaner_io_max_bytes_per_second
+        throttle = self.environment.config.log_cleaner_io_max_bytes_per_second
         throttle = throttle if throttle < UNLIMITED else 0.0
-        each.row |= measured | {
+        each.row |= measurements | {
             "time_ms": now_ms,
             "topic": each.tp.topic,
             "partition": each.tp.partition,
@@ -424,10 +427,10 @@ class _Simulation:
         }
         self.partitions.add(**each.row)
         if event in (START, REGULAR, END):
-            each.looked_ms, each.spent_bytes, each.pass_ms = now_ms, spent, 0
+            each.sampled_ms, each.spent_bytes, each.pass_ms = now_ms, spent, 0
 
-    def _measured(self, each: _Partition, log: Log, event: str) -> dict[str, Any]:
-        """Return what is seen in a log."""
+    def _measure(self, each: _Partition, log: Log, event: str) -> dict[str, Any]:
+        """Measure a log."""
         now_ms = self.clock.now_ms()
         state = cleanable_state(self.broker, log)
         is_compacted = log.config.compact
@@ -451,23 +454,24 @@ class _Simulation:
         }
 
     def _counts(self, each: _Partition, log: Log) -> dict[str, int]:
-        """Count records, live and dead, tombstones and keys, and tell readers what they missed."""
+        """Count records, tombstones and keys; report removed tombstones to the readers."""
         now_ms = self.clock.now_ms()
-        before = each.census.tombstones.offsets
-        each.census.take(log, self.site.fs)
-        records, tombstones = each.census.records, each.census.tombstones
+        before = each.statistics.tombstones.offsets
+        each.statistics.update(log, self.environment.fs)
+        records, tombstones = each.statistics.records, each.statistics.tombstones
         live, last = records, tombstones.offsets[:0]
         if log.config.compact:
-            each.winners.settle()
+            each.survivors.settle()
             start = log.log_start_offset
-            if start > each.start_offset and each.winners.strategy.has_versions:
-                each.winners.read(each.tp.partition, log)  # what lost to a deleted one is back
+            if start > each.start_offset and each.survivors.strategy.has_versions:
+                # Records that a deleted record superseded survive again.
+                each.survivors.read(each.tp.partition, log)
             each.start_offset = start
-            live, deleting = each.winners.standing(each.tp.partition, start)
-            last = _common(tombstones.offsets, deleting)
-            known = _common(before, deleting)
-            if len(known) != len(_common(known, last)):
-                self.readers.note_gone(each.tp, now_ms, np.setdiff1d(known, last))
+            live, deletes = each.survivors.live_keys_and_deletes(each.tp.partition, start)
+            last = _common(tombstones.offsets, deletes)
+            previous = _common(before, deletes)
+            if len(previous) != len(_common(previous, last)):
+                self.readers.note_removed(each.tp, now_ms, np.setdiff1d(previous, last))
         return {
             "records": records,
             "live_records": live,
@@ -479,132 +483,132 @@ class _Simulation:
         }
 
     def _deleted_bytes(self, each: _Partition, log: Log, event: str) -> int:
-        """Return the bytes of files that wait for their removal; seldom any, so seldom looked."""
+        """Return the size of files that wait for removal; reads no directory if there are none."""
         now_ms = self.clock.now_ms()
         if event in (CLEAN, RETAIN):
             each.waits_until_ms = now_ms + log.config.file_delete_delay_ms
         if now_ms > each.waits_until_ms:
             return 0
-        return self.site.waiting_bytes(each.tp, log.directory)
+        return self.environment.waiting_bytes(each.tp, log.directory)
 
-    # -- doing ---------------------------------------------------------------------------
+    # -- actions -------------------------------------------------------------------------
 
     def _note(self, text: str) -> None:
-        moment = self.clock.now_ms() - self.scenario.start_ms
-        self.notes.append(f"day {moment / DAY_MS:.3f}: {text}")
+        elapsed_ms = self.clock.now_ms() - self.scenario.start_ms
+        self.notes.append(f"day {elapsed_ms / DAY_MS:.3f}: {text}")
 
-    def _do(self, action: Action) -> None:
-        """Do what an operator does, or let happen what befalls a broker."""
+    def _run_action(self, action: Action) -> None:
+        """Run an action; a refusal becomes a note."""
         self._note(str(action))
-        here = [
+        targets = [
             each
-            for each in self.watched
+            for each in self.watched_partitions
             if each.tp.topic == action.topic and action.partition in (-1, each.tp.partition)
         ]
         try:
-            self._obey(action, here)
+            self._apply(action, targets)
         except LogStoreError as error:
             self._note(f"{action.do} was refused: {error}")
-        self._look()
-        self._look_at_states()
+        self._sample_changes()
+        self._sample_states()
 
-    def _obey(self, action: Action, here: list[_Partition]) -> None:
+    def _apply(self, action: Action, targets: list[_Partition]) -> None:
         topic = action.topic
         match action.do:
-            case deeds.ALTER if topic:
+            case kinds.ALTER if topic:
                 self.broker.alter_configs(topic, action.configs)
-            case deeds.ALTER:
+            case kinds.ALTER:
                 self.broker.alter_broker_configs(action.configs)
-            case deeds.CREATE_TOPIC:
+            case kinds.CREATE_TOPIC:
                 self._create(next(each for each in self.scenario.topics if each.name == topic))
-            case deeds.DELETE_TOPIC:
+            case kinds.DELETE_TOPIC:
                 self._delete(topic)
-            case deeds.ADD_PARTITIONS:
+            case kinds.ADD_PARTITIONS:
                 self.broker.create_partitions(topic, action.partitions)
                 self.feed_of[topic].add_partitions(action.partitions, self.clock.now_ms())
-            case deeds.ROLL | deeds.CLEAN | deeds.DELETE_RECORDS | deeds.RETRY | deeds.CORRUPT:
-                for each in here:
-                    self._obey_in(action, each)
-            case deeds.STOP_CLEANER:
+            case kinds.ROLL | kinds.CLEAN | kinds.DELETE_RECORDS | kinds.RETRY | kinds.CORRUPT:
+                for each in targets:
+                    self._apply_to(action, each)
+            case kinds.STOP_CLEANER:
                 self._pool.stop()
-            case deeds.START_CLEANER:
+            case kinds.START_CLEANER:
                 self._pool.start()
-            case deeds.STOP_BROKER:
-                self.site.end(action.do)
-            case deeds.START_BROKER:
-                self._start()
-            case deeds.KILL | deeds.CRASH:
-                self.site.end(action.do)
-                if action.undone() is None:
-                    self._start()
-            case deeds.FILL_DISK | deeds.FAIL_DISK:
-                self.site.fail(action)
-            case deeds.FREE_DISK:
-                self.site.mend(lambda fault: fault.do == deeds.FILL_DISK)
-                if self.site.running is not None:
-                    self.site.end(deeds.KILL)
-                self._start()
-            case deeds.MEND_DISK:
-                self.site.mend(action.is_about)
-            case deeds.JUMP_CLOCK:
-                self.site.clock.skew_ms += action.by_ms
+            case kinds.STOP_BROKER:
+                self.environment.stop(action.do)
+            case kinds.START_BROKER:
+                self._start_broker()
+            case kinds.KILL | kinds.CRASH:
+                self.environment.stop(action.do)
+                if action.inverse() is None:
+                    self._start_broker()
+            case kinds.FILL_DISK | kinds.FAIL_DISK:
+                self.environment.add_fault(action)
+            case kinds.FREE_DISK:
+                self.environment.repair(lambda fault: fault.do == kinds.FILL_DISK)
+                if self.environment.running_broker is not None:
+                    self.environment.stop(kinds.KILL)
+                self._start_broker()
+            case kinds.MEND_DISK:
+                self.environment.repair(action.repairs)
+            case kinds.JUMP_CLOCK:
+                self.environment.clock.skew_ms += action.by_ms
 
-    def _obey_in(self, action: Action, each: _Partition) -> None:
-        """Do something with one partition."""
+    def _apply_to(self, action: Action, each: _Partition) -> None:
+        """Apply an action to one partition."""
         match action.do:
-            case deeds.ROLL:
+            case kinds.ROLL:
                 self.broker.roll(each.tp)
-            case deeds.CLEAN:
+            case kinds.CLEAN:
                 for stats in self.broker.clean(each.tp, force=True).cleaned:
                     self._note_pass(stats)
-            case deeds.DELETE_RECORDS:
+            case kinds.DELETE_RECORDS:
                 for result in self.broker.delete_records({each.tp: action.before}).values():
                     if result.error is not None:
                         self._note(f"{each.tp}: {result.error}")
-            case deeds.RETRY:
+            case kinds.RETRY:
                 if not self.broker.cleaner.retry(each.tp):
-                    self._note(f"{each.tp}: nothing was wrong with it")
-            case deeds.CORRUPT:
+                    self._note(f"{each.tp}: not marked as uncleanable, nothing to retry")
+            case kinds.CORRUPT:
                 offset = each.row["first_dirty_offset"] if action.offset < 0 else action.offset
-                if not self.site.corrupt(each.directory, offset):
-                    self._note(f"{each.tp}: no batch holds offset {offset}")
+                if not self.environment.corrupt(each.directory, offset):
+                    self._note(f"{each.tp}: no batch contains offset {offset}")
 
     def _create(self, topic: Topic) -> None:
         count = self.feed_of[topic.name].partitions
         self.broker.create_topic(topic.name, partitions=count, configs=topic.configs)
 
     def _delete(self, topic: str) -> None:
-        """Delete a topic; one of its name that is created again begins at offset 0."""
+        """Delete a topic and reset its state; a new topic of that name starts at offset 0."""
         self.broker.delete_topic(topic)
-        for each in self.watched:
+        for each in self.watched_partitions:
             if each.tp.topic == topic:
-                each.winners.settle()
-                each.winners.forget(each.tp.partition)
-                each.census, each.view, each.directory = Census(), (0, 1, 0), ""
+                each.survivors.settle()
+                each.survivors.forget(each.tp.partition)
+                each.statistics, each.view, each.directory = LogStatistics(), (0, 1, 0), ""
                 each.start_offset = each.end_offset = 0
                 each.dirty_since_ms = None
                 self.readers.forget(each.tp)
 
-    def _start(self) -> None:
-        """Start the broker; what was not flushed before a crash is gone, and producers go on."""
-        self.site.open()
-        self._follow()
-        for each in self.watched:
+    def _start_broker(self) -> None:
+        """Start the broker and read its logs; a crash may have lost unflushed records."""
+        self.environment.start()
+        self._subscribe()
+        for each in self.watched_partitions:
             log = self._log(each)
             if log is None:
                 continue
             lost = each.end_offset - log.log_end_offset
-            each.census = Census()
-            each.winners.settle()
-            each.winners.read(each.tp.partition, log)
+            each.statistics = LogStatistics()
+            each.survivors.settle()
+            each.survivors.read(each.tp.partition, log)
             if lost > 0:
-                self._note(f"{each.tp}: {lost} offsets were not flushed and are gone")
+                self._note(f"{each.tp}: {lost} unflushed offsets were lost")
 
     def _digest(self, each: _Partition) -> str:
-        """Hash the log's files."""
+        """Hash the `.log` files of a partition."""
         hashed = hashlib.sha256()
-        for path in self.site.log_files(each.directory):
-            with closing(self.site.fs.open(path)) as file:
+        for path in self.environment.log_files(each.directory):
+            with closing(self.environment.fs.open(path)) as file:
                 size = file.size()
                 hashed.update(f"{posixpath.basename(path)}:{size};".encode())
                 hashed.update(file.read(0, size))
@@ -612,26 +616,26 @@ class _Simulation:
 
 
 def _refuse_damage(recording: Recording) -> None:
-    """Refuse to begin with a log that no broker could go on with."""
+    """Raise an error if the recorded directory is damaged."""
     if recording.damages:
         more = len(recording.damages) - 1
         raise CorruptRecordError(
             f"{recording.damages[0]}{f' (and {more} more)' if more else ''}: a simulation cannot "
-            "begin with damage; logstore salvage copies what is valid"
+            "start from a damaged log. Use logstore salvage to copy the valid batches"
         )
 
 
 def _common(one: Offsets, other: Offsets) -> Offsets:
-    """Return the offsets that two rising arrays share."""
+    """Return the offsets that are in both of two ascending arrays."""
     if not len(other):
         return other
-    places = np.minimum(np.searchsorted(other, one), len(other) - 1)
-    common: Offsets = one[other[places] == one]
+    indices = np.minimum(np.searchsorted(other, one), len(other) - 1)
+    common: Offsets = one[other[indices] == one]
     return common
 
 
 def _ages(tombstones: Tombstones, last: Offsets, now_ms: int, retention_ms: int) -> dict[str, int]:
-    """Return how many of the tombstones that are the last words are how old."""
+    """Return the numbers of surviving tombstones by age, and the age of the oldest."""
     counts, oldest_ms = [0] * len(AGE_CLASSES), 0
     if len(last):
         stamps = tombstones.timestamps[np.searchsorted(tombstones.offsets, last)]
@@ -644,7 +648,7 @@ def _ages(tombstones: Tombstones, last: Offsets, now_ms: int, retention_ms: int)
 
 
 def _sizes(log: Log, state: CleanableState) -> dict[str, int]:
-    """Return the bytes of a log's segments by where they stand."""
+    """Return the bytes of a log's segments by section."""
     sizes = {f"{section}_bytes": 0 for section in SECTIONS}
     for segment in log.segments.view:
         sizes[f"{section_of(log, segment, state)}_bytes"] += segment.size_bytes
@@ -652,7 +656,7 @@ def _sizes(log: Log, state: CleanableState) -> dict[str, int]:
 
 
 def _dirty_since_ms(log: Log, first_dirty: int) -> int | None:
-    """Return the timestamp of the first batch of what no cleaning has seen; None without one."""
+    """Return the timestamp of the first batch of the first dirty segment; None if there is none."""
     first = log.segments.floor(first_dirty)
     if first is None or first_dirty >= log.log_end_offset:
         return None

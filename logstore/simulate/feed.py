@@ -1,4 +1,4 @@
-"""Feeds: what a topic's workload brings, in the order in which it arrives, and the append of it."""
+"""Feeds append the records of a topic's workload in order of arrival."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ import numpy as np
 from logstore.errors import LogStoreError
 from logstore.record.records import NewRecord
 from logstore.types import TopicPartition
-from logstore.workload.blocks import Block, Population, block_of, rest_of
-from logstore.workload.parcels import COMMIT, DATA, ENTRY, parcels_of_block
-from logstore.workload.placing import (
+from logstore.workload.blocks import Block, Population, build_block, repartition_block
+from logstore.workload.parcels import COMMIT, DATA, ENTRY, pack_block
+from logstore.workload.placement import (
     GROUP_BATCHES,
-    Placing,
+    BatchPlacer,
+    append_batches,
     append_marker,
-    append_placed,
-    fit_the_segment,
+    fit_segment,
 )
 
 if TYPE_CHECKING:
     from logstore.broker.broker import Broker
     from logstore.runtime import VirtualClock
     from logstore.simulate.scenario import Message, Topic
-    from logstore.simulate.winners import ScriptWinners, Winners
+    from logstore.simulate.survivors import ScriptSurvivors, Survivors
     from logstore.storage.log.log import Log
     from logstore.workload.recorded import Recorded
     from logstore.workload.spec import Spec
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 class Arrival(NamedTuple):
-    """Something that arrives at a partition: a batch, or (empty) a transaction's end."""
+    """A batch that arrives at a partition, or (if empty) the end of a transaction."""
 
     at_ms: int
     partition: int
@@ -47,7 +47,7 @@ class Arrival(NamedTuple):
 
 
 class Step(NamedTuple):
-    """Arrivals of one partition that are appended together, when the last of them arrives."""
+    """Arrivals of one partition that are appended together when the last one arrives."""
 
     feed: Queue
     partition: int
@@ -56,17 +56,17 @@ class Step(NamedTuple):
 
 
 class Queue(ABC):
-    """A topic's arrivals on their way into a broker.
+    """Arrivals of a topic that are to be appended.
 
     Attributes
     ----------
     topic : str
     partitions : int
-        That whoever sends knows of.
+        Number of partitions that the producers know.
     bytes : Counter of int
-        Appended so far, by partition.
+        Bytes appended so far, by partition.
     waiting : dict of int to deque
-        By partition what a log refused, in order: whoever sent it tries again.
+        Arrivals that a log refused, by partition and in order; they are retried.
     """
 
     def __init__(self, topic: str, partitions: int) -> None:
@@ -77,22 +77,22 @@ class Queue(ABC):
 
     @abstractmethod
     def steps(self, log_of: LogOf, now_ms: int, until_ms: int) -> list[Step]:
-        """Take what arrives up to a moment, inclusive."""
+        """Take the arrivals up to `until_ms`, inclusive."""
 
     def add_partitions(self, total: int, now_ms: int) -> None:
-        """Take note that there are more partitions, now."""
+        """Set the number of partitions from now on."""
         self.partitions = total
 
     @abstractmethod
     def append(self, log: Log, arrivals: Sequence[Any]) -> None:
-        """Append arrivals of one partition, now."""
+        """Append arrivals of one partition at the current time."""
 
-    def refuse(self, partition: int, arrivals: Sequence[Any]) -> None:
-        """Take arrivals back, which wait behind those that were refused before them."""
+    def postpone(self, partition: int, arrivals: Sequence[Any]) -> None:
+        """Queue arrivals behind those that were refused earlier."""
         self.waiting.setdefault(partition, deque()).extend(arrivals)
 
     def retry(self, partition: int, log: Log) -> None:
-        """Append what waits for a partition, now, until something is refused again."""
+        """Append the waiting arrivals of a partition until one is refused again."""
         waiting = self.waiting[partition]
         while waiting:
             self.append(log, [waiting[0]])
@@ -101,47 +101,47 @@ class Queue(ABC):
 
 
 class Feed(Queue):
-    """A topic's workload on its way into a broker.
+    """Records of a topic's workload that are to be appended.
 
     Parameters
     ----------
     spec : Spec
-    winners : Winners
-        Of the topic; told what is about to arrive, and what was appended.
+    survivors : Survivors
+        Tracker of the topic's surviving records; notified of expected and appended records.
     recorded : Recorded, optional
-        What says when records arrive, if not the workload.
+        Arrival times, instead of the workload's.
     population : Population, optional
-        Other keys than the spec's.
+        Keys, instead of the spec's.
     first_producer_id : int
-        Of the producers; those below it are somebody else's.
+        Smallest producer id; smaller ones are in use.
     """
 
     def __init__(
         self,
         spec: Spec,
-        winners: Winners,
+        survivors: Survivors,
         recorded: Recorded | None = None,
         population: Population | None = None,
         first_producer_id: int = 0,
     ) -> None:
         super().__init__(spec.topic, spec.partitions)
         self.spec = spec
-        self._winners = winners
+        self._survivors = survivors
         self._recorded = recorded
         self._population = population
         self._first_producer_id = first_producer_id
         self._placings = [
-            Placing(spec.producers, first_producer_id) for _ in range(spec.partitions)
+            BatchPlacer(spec.producers, first_producer_id) for _ in range(spec.partitions)
         ]
         self._block: Block | None = None
         self._arrivals = self._blocks(0)
         self._next = next(self._arrivals, None)
 
     def steps(self, log_of: LogOf, now_ms: int, until_ms: int) -> list[Step]:
-        """Take what arrives up to a moment, inclusive.
+        """Take the arrivals up to `until_ms`, inclusive.
 
-        Batches of a partition go together where none of them begins a segment: the files are the
-        same then, and nothing looks at a log in between.
+        Batches of a partition are appended together if none of them starts a segment: the files
+        are the same, and no task reads the log in between.
         """
         by_partition: dict[int, list[Arrival]] = {}
         while self._next is not None and self._next.at_ms <= until_ms:
@@ -153,9 +153,7 @@ class Feed(Queue):
             if all(arrival.kind == DATA for arrival in arrivals):
                 log = log_of(TopicPartition(self.topic, partition))
                 batches = [arrival.batch for arrival in arrivals]
-                if log is not None and fit_the_segment(
-                    log, batches, max(now_ms, arrivals[-1].at_ms)
-                ):
+                if log is not None and fit_segment(log, batches, max(now_ms, arrivals[-1].at_ms)):
                     size = GROUP_BATCHES
             steps += (
                 Step(self, partition, group[-1].at_ms, group)
@@ -165,79 +163,80 @@ class Feed(Queue):
         return steps
 
     def append(self, log: Log, arrivals: Sequence[Arrival]) -> None:
-        """Append arrivals of one partition, now."""
+        """Append arrivals of one partition at the current time."""
         first = arrivals[0]
         if first.kind != DATA:
             producer_id = self._first_producer_id + first.producer
             append_marker(log, producer_id, commit=first.kind == COMMIT)
             return
-        placing = self._placings[first.partition].copy()  # if refused, the numbers are not taken
+        placing = self._placings[first.partition].copy()  # a refusal uses no sequence numbers
         first_offset = placing.next_offset = log.log_end_offset
         placed = [placing.place(each.producer, each.at_ms, each.batch) for each in arrivals]
-        append_placed(log, placed)
+        append_batches(log, placed)
         self._placings[first.partition] = placing
         records = sum(batch.records for batch in placed)
-        self._winners.append(first.partition, first_offset, records)
+        self._survivors.append(first.partition, first_offset, records)
         self.bytes[first.partition] += sum(len(batch.data) for batch in placed)
 
     def add_partitions(self, total: int, now_ms: int) -> None:
-        """Let producers know that the topic has more partitions: what they send from now on."""
-        self._placings += [Placing(self.spec.producers) for _ in range(total - self.partitions)]
+        """Spread the records that are sent from now on over more partitions."""
+        self._placings += [BatchPlacer(self.spec.producers) for _ in range(total - self.partitions)]
         super().add_partitions(total, now_ms)
         self.spec = replace(self.spec, partitions=total)
         if self._block is None:
-            self._winners.add_partitions(total)
+            self._survivors.add_partitions(total)
             return
         block = self._block
-        self._winners.unexpect(block.partition[block.appended > now_ms])
-        self._winners.add_partitions(total)
-        rest = rest_of(block, now_ms, total)
-        self._arrivals = chain(self._begun(rest), self._blocks(block.number + 1))
+        self._survivors.withdraw(block.partition[block.appended > now_ms])
+        self._survivors.add_partitions(total)
+        rest = repartition_block(block, now_ms, total)
+        self._arrivals = chain(self._start_block(rest), self._blocks(block.number + 1))
         self._next = next(self._arrivals, None)
 
     def _blocks(self, first: int) -> Iterator[Arrival]:
         for number in range(first, self.spec.blocks):
-            block = block_of(self.spec, number, self._recorded, self._population)
-            yield from self._begun(block)
+            block = build_block(self.spec, number, self._recorded, self._population)
+            yield from self._start_block(block)
         self._block = None
 
-    def _begun(self, block: Block) -> Iterator[Arrival]:
-        """Yield what a block brings, which is expected from now on."""
+    def _start_block(self, block: Block) -> Iterator[Arrival]:
+        """Register a block's records as expected; yield its arrivals."""
         self._block = block
-        self._winners.expect(block)
+        self._survivors.expect(block)
         yield from self._arrivals_of(block)
 
     def _arrivals_of(self, block: Block) -> Iterator[Arrival]:
-        found: list[Arrival] = []
-        for parcel in parcels_of_block(self.spec, block, keys=self._winners.keys.column(block)):
-            place = 0
+        arrivals: list[Arrival] = []
+        for parcel in pack_block(self.spec, block, keys=self._survivors.keys.column(block)):
+            position = 0
             for kind, producer, size, at_ms in np.frombuffer(parcel.entries, ENTRY).tolist():
-                batch = parcel.batches[place : place + size]
-                found.append(Arrival(at_ms, parcel.partition, kind, producer, batch))
-                place += size
-        found.sort(key=lambda arrival: arrival.at_ms)  # stable: a partition's keep their order
-        return iter(found)
+                batch = parcel.batches[position : position + size]
+                arrivals.append(Arrival(at_ms, parcel.partition, kind, producer, batch))
+                position += size
+        # The sort is stable: arrivals of a partition keep their order.
+        arrivals.sort(key=lambda arrival: arrival.at_ms)
+        return iter(arrivals)
 
 
 class Script(Queue):
-    """The messages of a topic on their way into a broker; as `Feed`."""
+    """Scripted messages of a topic that are to be appended."""
 
-    def __init__(self, topic: Topic, start_ms: int, winners: ScriptWinners) -> None:
+    def __init__(self, topic: Topic, start_ms: int, survivors: ScriptSurvivors) -> None:
         super().__init__(topic.name, topic.partitions)
         self._messages = deque(topic.messages)
         self._start_ms = start_ms
-        self._winners = winners
+        self._survivors = survivors
 
     def steps(self, log_of: LogOf, now_ms: int, until_ms: int) -> list[Step]:
-        """Take what is sent up to a moment, inclusive."""
-        found: list[Step] = []
+        """Take the messages up to `until_ms`, inclusive."""
+        steps: list[Step] = []
         while self._messages and self._start_ms + self._messages[0].at_ms <= until_ms:
             message = self._messages.popleft()
-            found.append(Step(self, message.partition, self._start_ms + message.at_ms, [message]))
-        return found
+            steps.append(Step(self, message.partition, self._start_ms + message.at_ms, [message]))
+        return steps
 
     def append(self, log: Log, arrivals: Sequence[Message]) -> None:
-        """Append messages of one partition, now."""
+        """Append messages of one partition at the current time."""
         for message in arrivals:
             key = message.key.encode()
             value = None if message.delete else message.value.encode()
@@ -245,21 +244,21 @@ class Script(Queue):
             size_bytes = log.size_bytes
             info = log.writer.append_records([NewRecord(key, value, timestamp)])
             self.bytes[message.partition] += log.size_bytes - size_bytes
-            self._winners.append(message.partition, info.first_offset, key, value, timestamp)
+            self._survivors.append(message.partition, info.first_offset, key, value, timestamp)
 
 
-def bring(
+def append_arrivals(
     feeds: Sequence[Queue],
     broker: Broker[VirtualClock],
     clock: VirtualClock,
     until_ms: int,
 ) -> str | None:
-    """Append what arrives up to a moment, inclusive; time moves along with it.
+    """Append all arrivals up to `until_ms`, inclusive, and advance the clock with them.
 
     Returns
     -------
     str or None
-        Why a log refused something; the rest for its partition waits then.
+        The last refusal of a log. The further arrivals of that partition wait.
     """
     reason = None
     for feed in feeds:
@@ -273,18 +272,18 @@ def bring(
         try:
             return broker.log(tp)
         except LogStoreError:
-            return None  # told when it is appended to
+            return None  # the append will report the error
 
     steps = [step for feed in feeds for step in feed.steps(log_of, clock.now_ms(), until_ms)]
     steps.sort(key=lambda step: step.at_ms)
     for step in steps:
         if step.partition in step.feed.waiting:
-            step.feed.refuse(step.partition, step.arrivals)
+            step.feed.postpone(step.partition, step.arrivals)
             continue
         clock.set_ms(max(step.at_ms, clock.now_ms()))
         try:
             step.feed.append(broker.log(step.feed.topic, step.partition), step.arrivals)
         except LogStoreError as error:
             reason = str(error)
-            step.feed.refuse(step.partition, step.arrivals)
+            step.feed.postpone(step.partition, step.arrivals)
     return reason

@@ -1,4 +1,4 @@
-"""Results in files: series as CSV for everybody, Parquet where pyarrow is installed."""
+"""Result files: the series as CSV, and as Parquet if pyarrow is installed."""
 
 from __future__ import annotations
 
@@ -23,25 +23,25 @@ SWEEP = "sweep.csv"
 def save(
     directory: Path, run: Run, *, sweep: Sweep | None = None, report: str | None = None
 ) -> list[Path]:
-    """Write what came of a run, and return the files.
+    """Write the results of a run and return the paths of the files.
 
-    Those of an earlier run change places with them once all are written, so that whatever fails
-    before, as a full disk, leaves the directory as it was. Files of other names stay.
+    Results of an earlier run are replaced only after all files are written, so an error such as a
+    full disk leaves the directory unchanged. Other files are kept.
 
     Raises
     ------
     OSError
-        They cannot be written.
+        The results cannot be written.
     """
     draft = directory / ".simulate-draft"
     draft.mkdir(exist_ok=True)
     try:
-        drawn = [*_write_all(run, sweep, draft)]
+        drafts = [*_write_all(run, sweep, draft)]
         if report is not None:
             (draft / REPORT).write_text(report, encoding="utf-8")
-            drawn.append(draft / REPORT)
-        written = [path.replace(directory / path.name) for path in drawn]
-    except OSError as error:  # which says no path where a disk is full
+            drafts.append(draft / REPORT)
+        written = [path.replace(directory / path.name) for path in drafts]
+    except OSError as error:  # has no path if the disk is full
         reason = f"cannot write the results: {error.strerror}"
         raise OSError(error.errno, reason, str(directory)) from error
     finally:
@@ -59,11 +59,11 @@ _NAMES = (
     SWEEP,
     *(f"{name}.{kind}" for name in _SERIES for kind in ("csv", "parquet")),
 )
-"""Everything that a run may leave."""
+"""Names of all files that a run may write."""
 
 
 def _write_all(run: Run, sweep: Sweep | None, directory: Path) -> Iterator[Path]:
-    """Write each series that has rows; yield the files."""
+    """Write each series that has rows; yield the paths."""
     for name in _SERIES:
         table: Table = getattr(run, name)
         if len(table):
@@ -79,7 +79,7 @@ def _write_all(run: Run, sweep: Sweep | None, directory: Path) -> Iterator[Path]
 
 
 def can_write_parquet() -> bool:
-    """Tell whether pyarrow is installed (the extra `export`)."""
+    """Return whether pyarrow is installed (the extra `export`)."""
     return importlib.util.find_spec("pyarrow") is not None
 
 

@@ -1,7 +1,7 @@
-"""Fitting: how a topic was written, as the words of a scenario, and how well these tell it.
+"""Fits a scenario to the recording of a directory, and checks how well it predicts the data.
 
-Every number is one that a scenario file may say, so whoever doubts one changes it. What cannot be
-known takes a default, and is said.
+Every number of the fit is a key of the scenario file, so it can be changed. Where the recording
+does not show a value, the fit uses a default and adds a note.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from logstore.runtime import SystemClock
 from logstore.simulate.population import KnownPopulation
 from logstore.simulate.recording import Arrivals, Batches, Progress, Rates, record
 from logstore.simulate.scenario import KnownKeys, Scenario, from_mapping
-from logstore.simulate.starting import spec_for
+from logstore.simulate.start_state import spec_for
 from logstore.types import DAY_MS
 from logstore.workload import spec as specs
-from logstore.workload.blocks import block_of
-from logstore.workload.parcels import parcels_of_block
+from logstore.workload.blocks import build_block
+from logstore.workload.parcels import pack_block
 from logstore.workload.profiles import MONDAY_MS, even_days
 
 if TYPE_CHECKING:
@@ -37,26 +37,26 @@ if TYPE_CHECKING:
     Ints = NDArray[np.int64]
 
 DAYS = 30.0
-"""How long a directory goes on if nobody says."""
+"""Default length of a fitted scenario."""
 
 RATES_DAYS = 28
-"""The rate is that of the last days, as many at most; whole weeks, and what was before is past."""
+"""Rates are fitted to the last days, at most so many; whole weeks."""
 
 SPAN_MIN_MS = 3_600_000
-"""A shorter time says nothing about a day."""
+"""A shorter recording is not extrapolated to a day."""
 
 LATE_MS = 60_000
-"""A timestamp that lies behind those before it by more is late; by less it is the way of batches
-and of producers side by side."""
+"""A record is late if its timestamp is older than an earlier one by more than this. Smaller
+differences result from batching and from concurrent producers."""
 
 RECORDS_MIN = 100
-"""Fewer records say nothing about keys."""
+"""With fewer records, the key distribution is not fitted."""
 
 _SLOT_RECORDS, _SLOT_BATCHES = 30, 4
-"""What an hour of a profile must have seen at the mean."""
+"""Records and batches that each hour of a profile needs on average."""
 
 _PROFILES = ((14, 7), (2, 1))
-"""Days that are needed for a profile, and its length: of a week, or else of a day."""
+"""Days that a profile needs, and its length in days: a week, else a day."""
 
 _DIRECTORIES = ("log.dir", "log.dirs")
 _UNSEEN_MAX, _RECENT_MAX = 1 << 40, 1 << 24
@@ -66,7 +66,7 @@ _RECORD_OVERHEAD = 32
 
 
 class Check(NamedTuple):
-    """What the first two thirds of the arrivals foretell of the last one, and what came."""
+    """A prediction for the last third of the arrivals from the first two, and the real value."""
 
     topic: str
     what: str
@@ -75,20 +75,20 @@ class Check(NamedTuple):
 
     @property
     def error(self) -> float:
-        """By which share of what came the prediction is too high."""
+        """Relative error of the prediction, positive if too high."""
         return (self.predicted - self.real) / self.real if self.real else 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """A scenario that goes on from a directory.
+    """A scenario that continues a directory, and the quality of the fit.
 
     Attributes
     ----------
     checks : tuple of Check
-        How well it tells what is known.
+        Predictions for known data.
     notes : tuple of str
-        What could not be fitted, or was left out, and what is taken instead.
+        Values that could not be fitted or are left out, and their replacements.
     """
 
     scenario: Scenario
@@ -98,7 +98,7 @@ class Fit:
 
     @property
     def text(self) -> str:
-        """The scenario as a file, with the checks, notes and damages as comments."""
+        """The scenario file, with the checks, notes and damage as comments."""
         damages = [f"damage: {damage}" for damage in self.recording.damages]
         lines = _toml(self.scenario.tree, self.checks, [*damages, *self.notes])
         return "\n".join(lines) + "\n"
@@ -113,18 +113,19 @@ def fit(
     seed: int = 1,
     progress: Progress | None = None,
 ) -> Scenario:
-    """Return a scenario that begins with what lies in a directory and goes on as it was written.
+    """Fit a scenario that starts from a directory and continues its workload.
 
     Parameters
     ----------
     path : str
-        A data directory, one that holds some, or a partition's folder. Nothing in it changes.
+        A data directory, a directory of data directories, or a partition directory. It is not
+        changed.
     topics : sequence of str
-        Which; none means all.
+        Names of the topics; empty for all.
     days : float
-        How long it goes on.
+        Length of the scenario.
     now_ms : int, optional
-        When it begins; by default at the newest timestamp.
+        Start of the scenario; by default the newest timestamp.
     progress : callable, optional
         See `recording.record`.
 
@@ -134,10 +135,10 @@ def fit(
         See `recording.record`.
     """
     recording = record(path, topics, progress=progress)
-    return fitted(recording, days=days, now_ms=now_ms, seed=seed).scenario
+    return fit_recording(recording, days=days, now_ms=now_ms, seed=seed).scenario
 
 
-def fitted(
+def fit_recording(
     recording: Recording,
     *,
     days: float = DAYS,
@@ -145,7 +146,7 @@ def fitted(
     seed: int = 1,
     broker: Mapping[str, str] | None = None,
 ) -> Fit:
-    """Fit a scenario to a recording; see `fit`, and `Fit` for what there is to know of it.
+    """Fit a scenario to a recording; see `fit` for the parameters.
 
     Parameters
     ----------
@@ -155,7 +156,7 @@ def fitted(
     Raises
     ------
     InvalidConfigurationError
-        One is unknown or wrong.
+        A broker property is unknown or invalid.
     """
     notes: list[str] = [*recording.left_out]
     broker = {k: v for k, v in (broker or {}).items() if k not in _DIRECTORIES}
@@ -164,8 +165,7 @@ def fitted(
     checks: list[Check] = []
     for topic in recording.topics.values():
         topic = _without_future(topic, start_ms, notes)
-        words = _Fitting(topic, start_ms, notes).words()
-        topics.append(words)
+        topics.append(_Fitting(topic, start_ms, notes).table())
         checks += _checks(topic, notes)
         notes += topic.assumed
     names = ", ".join(recording.topics)
@@ -173,7 +173,7 @@ def fitted(
         "title": f"What if: {names}",
         "about": _about(recording, start_ms, checks),
         "from": recording.path,
-        "start": _moment(start_ms),
+        "start": _iso(start_ms),
         "days": days,
         "seed": seed,
         "topics": topics,
@@ -184,28 +184,28 @@ def fitted(
 
 
 def _start_ms(recording: Recording, now_ms: int | None, notes: list[str]) -> int:
-    """Return the virtual now."""
+    """Return the start of the scenario."""
     if now_ms is not None:
         return now_ms
     clock_ms = SystemClock().now_ms()
     stamps = [topic.newest_ms for topic in recording.topics.values() if topic.newest_ms is not None]
     if not stamps:
-        notes.append("no record has a timestamp: it begins at this machine's time")
+        notes.append("no record has a timestamp: the scenario starts at the system time")
         return clock_ms
     if max(stamps) > clock_ms:
         notes.append(
-            f"the newest timestamp, {_moment(max(stamps))}, lies in the future: it begins at this "
-            "machine's time"
+            f"the newest timestamp, {_iso(max(stamps))}, is in the future: the scenario starts at "
+            "the system time"
         )
         return clock_ms
     return max(stamps)
 
 
 def _without_future(topic: TopicRecording, now_ms: int, notes: list[str]) -> TopicRecording:
-    """Return a recording in which what came after now came at it."""
-    late = int((topic.arrivals.time_ms > now_ms).sum())
-    if late:
-        notes.append(f"{topic.name}: {late} records that come later than the start count as of it")
+    """Return the recording with times after `now_ms` replaced by it."""
+    future = int((topic.arrivals.time_ms > now_ms).sum())
+    if future:
+        notes.append(f"{topic.name}: {future} records are newer than the start and count as of it")
     arrivals, batches, rates = topic.arrivals, topic.batches, topic.rates
     return replace(
         topic,
@@ -215,11 +215,11 @@ def _without_future(topic: TopicRecording, now_ms: int, notes: list[str]) -> Top
     )
 
 
-# -- what is fitted ------------------------------------------------------------------------
+# -- fitting -------------------------------------------------------------------------------
 
 
 class _Fitting:
-    """The fitting of one topic, up to a moment."""
+    """Fits one topic to its records up to a time."""
 
     def __init__(self, topic: TopicRecording, until_ms: int, notes: list[str]) -> None:
         self.topic = topic
@@ -227,8 +227,8 @@ class _Fitting:
         self.arrivals = topic.arrivals
         self._notes = notes
 
-    def words(self) -> dict[str, Any]:
-        """Return the table of the topic."""
+    def table(self) -> dict[str, Any]:
+        """Return the topic's table of the scenario."""
         topic = self.topic
         per_day, profile = self.rate()
         tree: dict[str, Any] = {
@@ -241,41 +241,42 @@ class _Fitting:
         if len(self.arrivals.key):
             tree |= self._records()
         else:
-            self._say("no record shows what its values are: they are 100 bytes")
+            self._note("no record shows the sizes of values: 100 bytes are assumed")
         tree["time"] = {"arrival": specs.POISSON, **profile, **self._lateness()}
         tree["producers"] = {"idempotent": bool((topic.batches.producer_id >= 0).any())}
         if topic.batches.is_transactional.any():
-            self._say("transactions are not fitted: all records count as committed")
+            self._note("transactions are not fitted: all records count as committed")
         if topic.newest_version is not None:
             header = effective_config(topic.configs).compaction_strategy_header
             tree["versions"] = {"header": header, "first": topic.newest_version + 1}
         tree["configs"] = dict(topic.configs)
         return tree
 
-    def _say(self, text: str) -> None:
+    def _note(self, text: str) -> None:
         self._notes.append(f"{self.topic.name}: {text}")
 
-    # when
+    # times
 
     def rate(self) -> tuple[float, dict[str, Any]]:
-        """Return the records of a day, and the words of the profile."""
+        """Return the records per day, and the keys of the profile."""
         rates, until = self.topic.rates, self.until_ms
         known = rates.time_ms >= 0
         total = int(rates.records.sum())
         if not known.any():
             if total:
-                self._say(
-                    f"no record has a timestamp: {total} a day are assumed, as many as lie there"
+                self._note(
+                    f"no record has a timestamp: {total} records per day are assumed, as many as "
+                    "there are"
                 )
             else:
-                self._say("there is no record: none comes")
+                self._note("the topic is empty: no records are simulated")
             return float(total), {}
         begin = max(int(rates.time_ms[known].min()), until - RATES_DAYS * DAY_MS)
         span = until - begin
         if span < SPAN_MIN_MS:
-            self._say(
-                f"all records came within {span / 60_000:.0f} minutes, which says nothing of a "
-                f"day: {total} a day are assumed, as many as lie there"
+            self._note(
+                f"all records are from {span / 60_000:.0f} minutes, too few to estimate a daily "
+                f"rate: {total} records per day are assumed, as many as there are"
             )
             return float(total), {}
         inside = (rates.time_ms > begin) & (rates.time_ms <= until)
@@ -285,7 +286,7 @@ class _Fitting:
         if profile:
             days = even_days(
                 specs.Time(
-                    start=_moment(begin),
+                    start=_iso(begin),
                     days=days,
                     profile=tuple(profile["profile"]),
                     profile_days=profile["profile_days"],
@@ -294,13 +295,13 @@ class _Fitting:
         return _rounded(float(rates.records.sum()) / days, 6), profile
 
     def _shares(self) -> dict[str, float]:
-        """Return how the records of the rate are spread over the partitions."""
+        """Return the shares of the partitions in the records."""
         rates, numbers = self.topic.rates, self.topic.partitions
-        lately = rates.time_ms > self.until_ms - RATES_DAYS * DAY_MS
-        if not lately.any():
-            lately[:] = True
+        recent = rates.time_ms > self.until_ms - RATES_DAYS * DAY_MS
+        if not recent.any():
+            recent[:] = True
         counts = np.bincount(
-            rates.partition[lately], rates.records[lately], minlength=1 + max(numbers)
+            rates.partition[recent], rates.records[recent], minlength=1 + max(numbers)
         )[list(numbers)]
         if not counts.sum():
             return {}
@@ -316,7 +317,7 @@ class _Fitting:
         most = min(int(late.max()), round(2 * late.mean()), self.until_ms) if len(late) else 0
         return {"late_share": _rounded(share, 3), "late_ms": most} if most > 0 else {}
 
-    # what
+    # records
 
     def _records(self) -> dict[str, Any]:
         batches = self.topic.batches
@@ -338,92 +339,91 @@ class _Fitting:
         return tree
 
     def _bound(self, values: dict[str, Any], sizes: dict[str, Any]) -> None:
-        """Let no batch become larger than the topic's configuration allows."""
+        """Limit the sizes so that no batch exceeds the topic's limits."""
         config = effective_config(self.topic.configs)
         limit = min(config.segment_bytes, config.logstore_decompression_max_bytes)
         if specs.MAX_MESSAGE_BYTES in self.topic.configs:
             limit = min(limit, config.max_message_bytes)
-        room = (limit - 2 * HEADER_SIZE - 4096) * 127 // 128
+        capacity = (limit - 2 * HEADER_SIZE - 4096) * 127 // 128
         longest = int(self.topic.keys.sizes.max()) if self.topic.keys.held else 0
-        wanted = max(values.get("bytes", 0), _mean(values)) + longest + _RECORD_OVERHEAD
-        sizes["max_records"] = max(1, min(sizes["max_records"], int(room // wanted)))
+        record_bytes = max(values.get("bytes", 0), _mean(values)) + longest + _RECORD_OVERHEAD
+        sizes["max_records"] = max(1, min(sizes["max_records"], int(capacity // record_bytes)))
         sizes["min_records"] = min(sizes["min_records"], sizes["max_records"])
-        most = room // sizes["max_records"] - longest - _RECORD_OVERHEAD
+        most = capacity // sizes["max_records"] - longest - _RECORD_OVERHEAD
         if values["sizes"] == specs.FIXED or values["max_bytes"] <= most:
             return
-        known = self.arrivals.value_bytes
-        lost = float((known > most).mean())
+        too_large = float((self.arrivals.value_bytes > most).mean())
         values["max_bytes"] = max(int(most), values["min_bytes"])
-        if lost > _LARGE_SHARE:
-            self._say(
-                f"{lost:.1%} of the values are larger than {most} bytes, of which a batch has room "
-                f"for {sizes['max_records']}: they are simulated as that large"
+        if too_large > _LARGE_SHARE:
+            self._note(
+                f"{too_large:.1%} of the values are larger than {most} bytes, the limit for "
+                f"{sizes['max_records']} records in a batch: they are simulated with that size"
             )
 
     def _content(self, values: Mapping[str, Any], sizes: Mapping[str, Any]) -> str:
-        """Return which of the contents a codec makes nearly as small as those that are there."""
+        """Return the kind of content whose compressed size is closest to the recorded one."""
         batches = self.topic.batches
-        real = float(batches.bytes.sum() / max(1, batches.records.sum()))
+        size = float(batches.bytes.sum() / max(1, batches.records.sum()))
         errors = {
-            content: abs(_trial_bytes(self.topic, {**values, "content": content}, sizes, 0) - real)
+            content: abs(_trial_bytes(self.topic, {**values, "content": content}, sizes, 0) - size)
             for content in (specs.WORDS, specs.RANDOM)
         }
         return min(errors, key=lambda content: errors[content])
 
-    # whose
+    # keys
 
     def keys(self) -> dict[str, Any]:
-        """Return the words of the keys."""
+        """Return the `keys` table."""
         topic = self.topic
         keyed = self.arrivals.key >= 0
         null_share = 1 - float(keyed.mean()) if len(keyed) else 0.0
-        words: dict[str, Any] = {"null_share": _rounded(null_share, 3)} if null_share else {}
+        table: dict[str, Any] = {"null_share": _rounded(null_share, 3)} if null_share else {}
         if null_share and effective_config(topic.configs).compact:
-            self._say(f"{null_share:.1%} of the records have no key: none such comes any more")
-            words = {}
+            self._note(f"{null_share:.1%} of the records have no key: none are simulated")
+            table = {}
         if not topic.keys.held:
             if len(keyed) and null_share == 1:
-                self._say("no record has a key, so no update is told from another")
-            return words
+                self._note("no record has a key, so updates cannot be recognized")
+            return table
         if topic.is_cleaned or keyed.sum() < RECORDS_MIN:
-            self._say(
-                f"{int(keyed.sum())} records that no cleaning has seen do not show how often keys "
-                "are written: equally often, and no new ones, is assumed"
+            self._note(
+                f"{int(keyed.sum())} uncleaned records are too few to show how often keys are "
+                "written: equal frequencies and no new keys are assumed"
             )
             quiet = topic.keys.held - len(np.unique(self.arrivals.key[keyed]))
-            return {**words, "quiet_share": _rounded(quiet / topic.keys.held * (1 - null_share), 4)}
+            return {**table, "quiet_share": _rounded(quiet / topic.keys.held * (1 - null_share), 4)}
         if topic.keys.held < topic.keys.count:
-            self._say(
-                f"of {topic.keys.count} keys the {topic.keys.held} that were written last are "
-                "written again, the others never"
+            self._note(
+                f"only the {topic.keys.held} last written of {topic.keys.count} keys are written "
+                "again"
             )
         if topic.left_out:
-            self._say(f"{topic.left_out} records before the last ones do not count for the keys")
+            self._note(f"{topic.left_out} older records are not used to fit the keys")
         candidates = _key_candidates(self.arrivals, topic)
-        chosen = min(range(len(candidates)), key=lambda n: self._judged(n))
-        return words | _scaled(candidates[chosen], 1 - null_share)
+        best = min(range(len(candidates)), key=lambda n: self._candidate_error(n))
+        return table | _scale_shares(candidates[best], 1 - null_share)
 
-    def _judged(self, number: int) -> float:
-        """Return how far a candidate is off if it foretells the last third from the first two."""
+    def _candidate_error(self, number: int) -> float:
+        """Return the error of a candidate that predicts the last third from the first two."""
         early, late = _thirds(self.topic)
         if not len(late.key) or (early.key >= 0).sum() < RECORDS_MIN:
             return number
-        words = _key_candidates(early, self.topic)[number]
-        keys, new = _drawn(self.topic, early, words, int((late.key >= 0).sum()))
-        real = len(np.unique(late.key[late.key >= 0]))
-        errors = abs(math.log(keys / real)), abs(math.log((new + 10) / (late.is_first.sum() + 10)))
-        return errors[0] + 0.5 * errors[1] + 0.02 * number  # the simpler one, if they are alike
+        table = _key_candidates(early, self.topic)[number]
+        keys, new = _predict_keys(self.topic, early, table, int((late.key >= 0).sum()))
+        actual = len(np.unique(late.key[late.key >= 0]))
+        keys_error = abs(math.log(keys / actual))
+        new_error = abs(math.log((new + 10) / (late.is_first.sum() + 10)))
+        return keys_error + 0.5 * new_error + 0.02 * number  # prefers simpler candidates
 
 
 def _key_candidates(arrivals: Arrivals, topic: TopicRecording) -> list[dict[str, Any]]:
-    """Return the ways in which keys may have been written, the numbers from some arrivals.
+    """Return candidate `keys` tables, estimated from some arrivals.
 
-    The first takes every record for a draw from the same keys: the share of those that were not
-    met is what those that were met once tell (Good and Turing), how many they are is told by those
-    that were met twice, too (Chao), and so is by how much counts of few are too high (Kneser and
-    Ney). The second does so with more keys, which are written ever more seldom: their number grows
-    by a power of that of the records (Heaps). The others take it that keys come and go, as the last
-    third had them.
+    The first assumes that all records are drawn from a fixed set of keys. The share of unseen keys
+    follows from the keys seen once (Good-Turing), their number also from the keys seen twice
+    (Chao), and so does the discount of small counts (Kneser-Ney). The second assumes more and ever
+    rarer keys, whose number grows as a power of the number of records (Heaps). The others assume
+    that keys appear and disappear at the rates of the last third.
     """
     keyed = arrivals.key >= 0
     key, is_first = arrivals.key[keyed], arrivals.is_first[keyed]
@@ -433,7 +433,7 @@ def _key_candidates(arrivals: Arrivals, topic: TopicRecording) -> list[dict[str,
     once, twice = int((counts == 1).sum()), int((counts == 2).sum())
     new_part = float(is_first.sum() / len(counts))
     if topic.keys.held <= len(counts):
-        new_part = 1.0  # no key of the log was quiet
+        new_part = 1.0  # all keys of the log are among the arrivals
     missing = once / n
     hidden = once * once / (2 * twice) if twice else once * (once - 1) / 2
     closed = {
@@ -442,19 +442,19 @@ def _key_candidates(arrivals: Arrivals, topic: TopicRecording) -> list[dict[str,
         "quiet_share": _rounded(missing * (1 - new_part), 4),
         "discount": min(_rounded(once / (once + 2 * twice), 3), 0.999) if once else 0.0,
     }
-    seen_before = arrivals.time_ms[-1]
+    end_ms = arrivals.time_ms[-1]
     rates, everything = topic.rates, topic.arrivals
-    came = int(rates.records[rates.time_ms <= seen_before].sum())
-    known = topic.keys.held - int(everything.is_first[everything.time_ms > seen_before].sum())
-    growing = {**closed, "unseen": _unseen(missing * new_part, max(came, n), max(known, 1))}
+    records = int(rates.records[rates.time_ms <= end_ms].sum())
+    known = topic.keys.held - int(everything.is_first[everything.time_ms > end_ms].sum())
+    growing = {**closed, "unseen": _unseen(missing * new_part, max(records, n), max(known, 1))}
     if len(counts) + hidden + 2 * _chao_deviation(once, twice) < known + closed["unseen"]:
-        closed = growing  # there are more keys than these arrivals tell of: most are seldom
-    lately = slice(n - n // 3, None)
+        closed = growing  # the log has more keys than the arrivals suggest: most are rare
+    last_third = slice(n - n // 3, None)
     _, first_in_window = np.unique(key, return_index=True)
     appears = np.zeros(n, np.bool_)
     appears[first_in_window] = True
-    new_share = float(is_first[lately].mean())
-    quiet_share = float((appears & ~is_first)[lately].mean())
+    new_share = float(is_first[last_third].mean())
+    quiet_share = float((appears & ~is_first)[last_third].mean())
     open_ended = {
         "new_share": _rounded(new_share, 4),
         "quiet_share": _rounded(quiet_share, 4),
@@ -468,7 +468,7 @@ def _key_candidates(arrivals: Arrivals, topic: TopicRecording) -> list[dict[str,
 
 
 def _chao_deviation(once: int, twice: int) -> float:
-    """Return the standard deviation of Chao's estimate of the keys that were not met."""
+    """Return the standard deviation of Chao's estimate of the number of unseen keys."""
     if not twice:
         return math.inf
     ratio = once / twice
@@ -476,9 +476,9 @@ def _chao_deviation(once: int, twice: int) -> float:
 
 
 def _unseen(new_share: float, records: int, keys: int) -> int:
-    """Return of how many keys that are written equally often as many come as a power law has come.
+    """Return the number of equally frequent unseen keys that yields the growth of a power law.
 
-    That is when as many records have come again; 0: there is no end of them.
+    Both give the same number of new keys after `records` further records. 0 means unlimited.
     """
     exponent = min(1.0, new_share * records / keys)
     grown, at_most = keys * (2**exponent - 1), new_share * records
@@ -494,16 +494,16 @@ def _unseen(new_share: float, records: int, keys: int) -> int:
     return max(1, round(high))
 
 
-def _scaled(words: dict[str, Any], share: float) -> dict[str, Any]:
-    """Return the words of keys with shares of all records, not of those with a key alone."""
+def _scale_shares(table: dict[str, Any], share: float) -> dict[str, Any]:
+    """Convert shares of the records with keys to shares of all records."""
     return {
         name: _rounded(value * share, 4) if name.endswith("_share") else value
-        for name, value in words.items()
+        for name, value in table.items()
     }
 
 
 def _values(sizes: Ints) -> dict[str, Any]:
-    """Return the words of the sizes of values, from those that were there; -1 for none."""
+    """Return the `values` table, fitted to recorded sizes; -1 is a null."""
     sizes = np.minimum(sizes[sizes >= 0], 1 << 20)
     if not len(sizes):
         return {"sizes": specs.FIXED, "bytes": 0}
@@ -511,7 +511,7 @@ def _values(sizes: Ints) -> dict[str, Any]:
     if low == high:
         return {"sizes": specs.FIXED, "bytes": low}
     at = np.linspace(0.05, 0.95, 19)
-    real = np.quantile(sizes, at)
+    quantiles = np.quantile(sizes, at)
     even = low + at * (high - low)
     logs = np.log(np.maximum(sizes, 1))
     median, sigma = float(np.exp(np.median(logs))), min(4.0, float(logs.std()))
@@ -520,7 +520,7 @@ def _values(sizes: Ints) -> dict[str, Any]:
     drawn = np.clip(np.rint(median * np.exp(sigma * normal)), low, high)
     median *= mean / drawn.mean()
     drawn = np.clip(np.rint(median * np.exp(sigma * normal)), low, high)
-    if np.abs(even - real).sum() <= np.abs(np.quantile(drawn, at) - real).sum():
+    if np.abs(even - quantiles).sum() <= np.abs(np.quantile(drawn, at) - quantiles).sum():
         return {"sizes": specs.UNIFORM, "min_bytes": low, "max_bytes": high}
     if low + median * math.exp(sigma**2 / 2) > specs.MEAN_VALUE_BYTES_MAX:
         return {"sizes": specs.FIXED, "bytes": min(round(mean), specs.MEAN_VALUE_BYTES_MAX)}
@@ -549,7 +549,7 @@ def _mean(values: Mapping[str, Any]) -> float:
 
 
 def _profile(rates: Rates, begin_ms: int, until_ms: int) -> dict[str, Any]:
-    """Return the words of a weekly or daily profile, by hours; none if the time shows none."""
+    """Return the keys of a weekly or daily profile by hours; empty if none is significant."""
     days = (until_ms - begin_ms) / DAY_MS
     length = next((length for needed, length in _PROFILES if days >= needed), None)
     if length is None:
@@ -560,11 +560,11 @@ def _profile(rates: Rates, begin_ms: int, until_ms: int) -> dict[str, Any]:
     first, last = begin_ms // hour, -(-until_ms // hour)
     edges = np.clip(np.arange(first, last + 1) * hour, begin_ms, until_ms)
     slot = (np.arange(first, last) - MONDAY_MS // hour) % slots
-    came = np.bincount(slot, _came_between(rates, edges), minlength=slots)
+    records = np.bincount(slot, _records_between(rates, edges), minlength=slots)
     exposure = np.bincount(slot, np.diff(edges), minlength=slots)
-    weights = came / np.maximum(exposure, 1e-9)
+    weights = records / np.maximum(exposure, 1e-9)
     weights /= weights.mean()
-    if weights.std() < 2 / math.sqrt(len(rates.records) / slots):  # no more than chance does
+    if weights.std() < 2 / math.sqrt(len(rates.records) / slots):  # no more than by chance
         return {}
     return {
         "profile": [_rounded(weight, 3) for weight in weights.tolist()],
@@ -572,23 +572,23 @@ def _profile(rates: Rates, begin_ms: int, until_ms: int) -> dict[str, Any]:
     }
 
 
-def _came_between(rates: Rates, edges: Ints) -> NDArray[np.float64]:
-    """Return how many records came between moments; where cleanings left gaps, evenly in these."""
+def _records_between(rates: Rates, edges: Ints) -> NDArray[np.float64]:
+    """Return the number of records in each interval; gaps left by cleanings are interpolated."""
     total = np.zeros(len(edges))
     for partition in np.unique(rates.partition).tolist():
         here = rates.partition == partition
-        reached = np.cumsum(rates.records[here])
+        cumulative = np.cumsum(rates.records[here])
         times = rates.time_ms[here]
-        last = np.append(times[1:] != times[:-1], True)  # of several batches of a moment
-        total += np.interp(edges, times[last], reached[last], left=0.0)
+        last = np.append(times[1:] != times[:-1], True)  # of batches with the same time
+        total += np.interp(edges, times[last], cumulative[last], left=0.0)
     return np.diff(total)
 
 
-# -- how well it fits ----------------------------------------------------------------------
+# -- checks --------------------------------------------------------------------------------
 
 
 def _thirds(topic: TopicRecording) -> tuple[Arrivals, Arrivals]:
-    """Return the arrivals of the first two thirds of their time, and those of the last."""
+    """Split the arrivals at two thirds of their time."""
     cut = _cut_ms(topic)
     return topic.arrivals.before(cut), topic.arrivals.since(cut)
 
@@ -601,10 +601,10 @@ def _cut_ms(topic: TopicRecording) -> int:
 
 
 def _checks(topic: TopicRecording, notes: list[str]) -> Iterator[Check]:
-    """Foretell the last third of the arrivals from what came before it."""
+    """Predict the last third of the arrivals from the first two."""
     times, cut = topic.arrivals.time_ms, _cut_ms(topic)
     if topic.is_cleaned or not len(times) or times[-1] - times[0] < SPAN_MIN_MS:
-        notes.append(f"{topic.name}: how well it fits cannot be told, as too little came lately")
+        notes.append(f"{topic.name}: the fit is not checked: too few uncleaned records")
         return
     early, late = _thirds(topic)
     if not len(late.key) or not len(early.key):
@@ -618,40 +618,39 @@ def _checks(topic: TopicRecording, notes: list[str]) -> Iterator[Check]:
     )
     if not len(past.batches.records):
         return
-    fitting = _Fitting(past, cut, [])
-    words = fitting.words()
-    tree = {"start": _moment(cut), "days": (int(times[-1]) - cut) / DAY_MS, "topics": [words]}
-    foretold = from_mapping({**tree, "from": "-"}).topics[0].workload
-    records = 0 if foretold is None else foretold.records
-    came = rates.records[rates.time_ms >= cut].sum()
-    yield Check(topic.name, "records", records, float(came))
-    if "values" in words:
-        each = _trial_bytes(past, words["values"], words["batches"], _share_of_deletes(words))
-        real_bytes = float(batches.bytes[batches.time_ms >= cut].sum())
-        yield Check(topic.name, "bytes", each * records, real_bytes)
+    table = _Fitting(past, cut, []).table()
+    tree = {"start": _iso(cut), "days": (int(times[-1]) - cut) / DAY_MS, "topics": [table]}
+    workload = from_mapping({**tree, "from": "-"}).topics[0].workload
+    records = 0 if workload is None else workload.records
+    actual = rates.records[rates.time_ms >= cut].sum()
+    yield Check(topic.name, "records", records, float(actual))
+    if "values" in table:
+        each = _trial_bytes(past, table["values"], table["batches"], _share_of_deletes(table))
+        actual_bytes = float(batches.bytes[batches.time_ms >= cut].sum())
+        yield Check(topic.name, "bytes", each * records, actual_bytes)
     keyed = int((late.key >= 0).sum())
     if keyed and topic.keys.held:
-        keys, new = _drawn(topic, early, words["keys"], keyed)
+        keys, new = _predict_keys(topic, early, table["keys"], keyed)
         yield Check(topic.name, "keys written", keys, len(np.unique(late.key[late.key >= 0])))
         yield Check(topic.name, "new keys", new, float(late.is_first.sum()))
 
 
-def _share_of_deletes(words: Mapping[str, Any]) -> float:
-    share: float = words.get("deletes", {}).get("share", 0.0)
+def _share_of_deletes(table: Mapping[str, Any]) -> float:
+    share: float = table.get("deletes", {}).get("share", 0.0)
     return share
 
 
-def _drawn(
-    topic: TopicRecording, early: Arrivals, words: Mapping[str, Any], records: int
+def _predict_keys(
+    topic: TopicRecording, early: Arrivals, table: Mapping[str, Any], records: int
 ) -> tuple[int, int]:
-    """Return how many keys so many records are about, and how many of them are new."""
+    """Draw keys for a number of records; return how many distinct and how many new keys occur."""
     later = topic.arrivals.key[
         topic.arrivals.is_first & (topic.arrivals.time_ms > early.time_ms[-1])
     ]
     shares = np.bincount(early.partition, minlength=1 + max(topic.partitions))
     population = KnownPopulation(
         replace(topic, arrivals=early),
-        KnownKeys(**{**words, "null_share": 0.0}),
+        KnownKeys(**{**table, "null_share": 0.0}),
         dict(enumerate(shares.tolist())),
         specs.Spec(seed=1, records=max(1, records)),
         unknown=later,
@@ -663,14 +662,14 @@ def _drawn(
             for stop in [min(start + specs.BLOCK_RECORDS, records)]
         ]
     )
-    found = np.unique(drawn)
-    return len(found), int((found >= topic.keys.count).sum())
+    distinct = np.unique(drawn)
+    return len(distinct), int((distinct >= topic.keys.count).sum())
 
 
 def _trial_bytes(
     topic: TopicRecording, values: Mapping[str, Any], batches: Mapping[str, Any], deletes: float
 ) -> float:
-    """Return the bytes of a record in batches that are made so."""
+    """Return the size of a record, averaged over a trial block of batches."""
     spec = specs.from_mapping(
         {
             "records": _TRIAL_RECORDS,
@@ -684,46 +683,45 @@ def _trial_bytes(
     )
     held = topic.keys.held
     written = replace(topic, partitions=(0,))
-    words = KnownKeys(null_share=0.0 if held else 1.0)
+    keys = KnownKeys(null_share=0.0 if held else 1.0)
     spec = spec_for(spec, written)
-    population = KnownPopulation(written, words, {}, spec)
-    block = block_of(spec, 0, None, population)
-    parcels = parcels_of_block(spec, block, keys=population.column(block))
+    population = KnownPopulation(written, keys, {}, spec)
+    block = build_block(spec, 0, None, population)
+    parcels = pack_block(spec, block, keys=population.column(block))
     return sum(len(parcel.batches) for parcel in parcels) / _TRIAL_RECORDS
 
 
-# -- words ---------------------------------------------------------------------------------
+# -- output --------------------------------------------------------------------------------
 
 
 def _about(recording: Recording, start_ms: int, checks: Sequence[Check]) -> str:
     sentences = [
-        f"It begins with what lies in {recording.path}, at {_moment(start_ms)}, and goes on as "
-        "that was written."
+        f"Starts from {recording.path} at {_iso(start_ms)} and continues the recorded workload."
     ]
     if checks:
-        said = ", ".join(f"{check.what} {check.error:+.0%}" for check in checks[:8])
-        more = " and so on" if len(checks) > 8 else ""
+        errors = ", ".join(f"{check.what} {check.error:+.0%}" for check in checks[:8])
+        more = ", and so on" if len(checks) > 8 else ""
         sentences.append(
-            "How well it fits: from the first two thirds of what no cleaning has seen, the last "
-            f"one is foretold with {said}{more}."
+            "Errors of the fit, when the first two thirds of the uncleaned records predict the "
+            f"last third: {errors}{more}."
         )
     return " ".join(sentences)
 
 
-def _moment(time_ms: int) -> str:
-    moment = datetime.fromtimestamp(time_ms // 1000, UTC).strftime("%Y-%m-%dT%H:%M:%S")
-    return f"{moment}.{time_ms % 1000:03}Z"
+def _iso(time_ms: int) -> str:
+    seconds = datetime.fromtimestamp(time_ms // 1000, UTC).strftime("%Y-%m-%dT%H:%M:%S")
+    return f"{seconds}.{time_ms % 1000:03}Z"
 
 
 def _rounded(value: float, digits: int) -> float:
-    """Return a number with so many digits that count."""
+    """Round a number to significant digits."""
     return float(f"{value:.{digits}g}")
 
 
 def _toml(tree: Mapping[str, Any], checks: Sequence[Check], notes: Sequence[str]) -> Iterator[str]:
-    """Yield the lines of a scenario's file."""
-    yield "# Fitted by logstore simulate --from; every number may be changed."
-    yield from (f"# {check.topic}: {check.what} of the last third, foretold from the rest: "
+    """Yield the lines of a scenario file."""
+    yield "# Fitted by logstore simulate --from; every number can be changed."
+    yield from (f"# {check.topic}: {check.what} of the last third, predicted from the rest: "
                 f"{check.predicted:.0f}, real {check.real:.0f} ({check.error:+.1%})"
                 for check in checks)  # fmt: skip
     yield from (f"# {line}" for note in notes for line in note.splitlines())
@@ -743,7 +741,7 @@ def _toml(tree: Mapping[str, Any], checks: Sequence[Check], notes: Sequence[str]
             yield f"{json.dumps(name)} = {_toml_value(value)}"
 
 
-def _toml_value(value: Any) -> str:  # noqa: ANN401  # what TOML can say
+def _toml_value(value: Any) -> str:  # noqa: ANN401  # any TOML value
     if isinstance(value, Mapping):
         return f"{{ {', '.join(f'{name} = {_toml_value(each)}' for name, each in value.items())} }}"
     if isinstance(value, list):

@@ -1,4 +1,4 @@
-"""A compiled loop over segments: records counted, tombstones noted."""
+"""Compiled loop that counts the records and collects the tombstones of a segment."""
 
 from __future__ import annotations
 
@@ -18,30 +18,31 @@ from logstore.record.layout import (
 )
 
 WHOLE, FULL, OTHER = range(3)
-"""Why a survey ended: with the data, for want of room, or at a batch that is none of its kind."""
+"""Why a survey ended: end of the data, output arrays full, or a batch that it cannot decode."""
 
 _OTHER_BITS = CODEC_MASK | TIMESTAMP_TYPE_BIT
 
 
 @kernel
 def survey(
-    data: Bytes, start: int, offsets: Int64s, timestamps: Int64s, found: int
+    data: Bytes, start: int, offsets: Int64s, timestamps: Int64s, tombstones: int
 ) -> tuple[int, int, int, int]:
-    """Count the data records of whole batches, and note the tombstones among them.
+    """Count the data records of complete batches and collect the tombstones among them.
 
-    It stops at batches that are compressed, have log append time, or are damaged.
+    Stops at batches that are compressed, have log append time, or are damaged.
 
     Parameters
     ----------
     data, start
-        Batches from `start` on; the last may be cut off.
-    offsets, timestamps : (room,) int64, out
-        Of the tombstones, from row `found` on; the timestamps as the records state them.
+        Batches from position `start`; the last may be incomplete.
+    offsets, timestamps : (capacity,) int64, out
+        Offsets and record timestamps of the tombstones, written from row `tombstones`.
 
     Returns
     -------
-    (status, position, records, found)
-        Where the batch begins that ended it, records before it, and the tombstones noted so far.
+    (status, position, records, tombstones)
+        Position of the batch at which it stopped, number of records before it, and total number of
+        tombstones.
     """
     data = borrowed(data)
     position = start
@@ -53,22 +54,22 @@ def survey(
         attributes = read_i16(data, position + ATTRIBUTES_POSITION)
         if attributes & CONTROL_BIT == 0:
             if attributes & _OTHER_BITS != 0:
-                return OTHER, position, records, found
+                return OTHER, position, records, tombstones
             count = read_i32(data, position + RECORD_COUNT_POSITION)
-            if found + count > len(offsets):
-                return FULL, position, records, found
+            if tombstones + count > len(offsets):
+                return FULL, position, records, tombstones
             base_offset = read_i64(data, position + BASE_OFFSET_POSITION)
             base_timestamp = read_i64(data, position + BASE_TIMESTAMP_POSITION)
             at = position + HEADER_SIZE
             for _ in range(count):
                 status, record = read_record(data, at, end)
                 if status != OK:
-                    return OTHER, position, records, found
+                    return OTHER, position, records, tombstones
                 if record.value_size < 0:
-                    offsets[found] = base_offset + record.offset_delta
-                    timestamps[found] = base_timestamp + record.timestamp_delta
-                    found += 1
+                    offsets[tombstones] = base_offset + record.offset_delta
+                    timestamps[tombstones] = base_timestamp + record.timestamp_delta
+                    tombstones += 1
                 at = record.end
             records += count
         position = end
-    return WHOLE, position, records, found
+    return WHOLE, position, records, tombstones

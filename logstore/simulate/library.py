@@ -1,4 +1,4 @@
-"""The scenarios that come along."""
+"""The built-in scenarios."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ _SUFFIX = ".toml"
 
 
 def names() -> list[str]:
-    """Return the names of the scenarios, in order."""
-    here = resources.files(__package__) / "scenarios"
+    """Return the names of the built-in scenarios in alphabetical order."""
+    folder = resources.files(__package__) / "scenarios"
     return sorted(
-        entry.name.removesuffix(_SUFFIX) for entry in here.iterdir() if entry.name.endswith(_SUFFIX)
+        entry.name.removesuffix(_SUFFIX)
+        for entry in folder.iterdir()
+        if entry.name.endswith(_SUFFIX)
     )
 
 
 def text_of(name: str) -> str:
-    """Return a scenario's TOML.
+    """Return the TOML of a built-in scenario.
 
     Raises
     ------
     InvalidConfigurationError
-        There is none of the name; the message has the nearest.
+        The name is unknown; the message suggests the nearest one.
     """
     if name not in names():
         near = and_nearest(name, names())
-        raise InvalidConfigurationError(
-            f"{name!r} is neither a file nor a scenario that comes along{near}"
-        )
+        raise InvalidConfigurationError(f"{name!r} is neither a file nor a built-in scenario{near}")
     file = resources.files(__package__) / "scenarios" / f"{name}{_SUFFIX}"
     return file.read_text(encoding="utf-8")
 

@@ -1,4 +1,4 @@
-"""Outcomes: the series of a run as arrays, and what they come to."""
+"""Outcome of a run: its series as arrays, and the costs computed from them."""
 
 from __future__ import annotations
 
@@ -21,109 +21,109 @@ AGE_CLASSES = {
     "tombstones_to_4": 4.0,
     "tombstones_beyond": float("inf"),
 }
-"""Tombstones by age: below so many times `delete.retention.ms`, and not in the class before."""
+"""Age classes of tombstones: upper bounds, as multiples of `delete.retention.ms`."""
 
 PARTITIONS = {
-    "time_ms": "When, in Unix ms.",
-    "topic": "Which topic.",
-    "partition": "Which partition.",
-    "event": "Why there is a row: regular, roll, clean, retain, state, start or end.",
-    "state": "How it stands: online, uncleanable, offline (its disk failed), down, or absent.",
-    "log_start_offset": "First offset that a reader gets.",
-    "log_end_offset": "Next offset.",
-    "first_dirty_offset": "Up to where it is clean, exclusive.",
-    "segments": "Segments, the active one counted.",
+    "time_ms": "Time, in Unix ms.",
+    "topic": "Topic.",
+    "partition": "Partition number.",
+    "event": "Reason for the row: regular, roll, clean, retain, state, start or end.",
+    "state": "State: online, uncleanable, offline (its disk failed), down or absent.",
+    "log_start_offset": "Log start offset.",
+    "log_end_offset": "Log end offset.",
+    "first_dirty_offset": "First dirty offset.",
+    "segments": "Segments, including the active one.",
     "clean_bytes": "Bytes of segments below the first dirty offset.",
-    "dirty_bytes": "Bytes that a cleaning may take.",
-    "uncleanable_bytes": "Bytes of closed segments that no cleaning may take yet.",
+    "dirty_bytes": "Bytes of segments that can be cleaned.",
+    "uncleanable_bytes": "Bytes of closed segments that cannot be cleaned yet.",
     "active_bytes": "Bytes of the active segment.",
-    "deleted_bytes": "Bytes of files that wait for their removal (`.deleted`).",
+    "deleted_bytes": "Bytes of files that wait for removal (`.deleted`).",
     "records": "Data records in the segments.",
-    "live_records": "Records that are the last word on their key, and no tombstones.",
-    "dead_records": "Records that a cleaning could drop, sooner or later, tombstones not counted.",
-    "tombstones": "Tombstones that are the last word on their key.",
+    "live_records": "Records that no other record supersedes, without tombstones.",
+    "dead_records": "Records that a cleaning can remove sooner or later, without tombstones.",
+    "tombstones": "Tombstones that no other record supersedes.",
     "keys": "Keys that have a record.",
     "hole_offsets": "Offsets between log start and log end without a data record.",
-    "cleanable_ratio": "Cleanable bytes over clean and cleanable ones; 0 if it is not compacted.",
-    "must_clean_ratio": "Bytes older than max.compaction.lag.ms over clean and cleanable ones.",
-    "oldest_dirty_ms": "Age of the first dirty segment, by its first batch, the active one too; "
+    "cleanable_ratio": "Dirty bytes / (clean + dirty bytes); 0 if the topic is not compacted.",
+    "must_clean_ratio": "Bytes older than max.compaction.lag.ms / (clean + dirty bytes).",
+    "oldest_dirty_ms": "Age of the first dirty segment (closed or active), by its first batch; "
     "0 if the topic is not compacted.",
-    "max_compaction_lag_ms": "max.compaction.lag.ms, KIP-354's bound; 0 if it is not set.",
-    "compaction_delay_ms": "By how much the oldest dirty closed segment exceeds it.",
-    "oldest_tombstone_ms": "Age of the oldest tombstone that is the last word on its key.",
-    "tombstones_to_half": "Those among them younger than half of delete.retention.ms.",
-    "tombstones_to_1": "Those from there on, younger than delete.retention.ms.",
-    "tombstones_to_2": "Those from there on, younger than twice of it.",
-    "tombstones_to_4": "Those from there on, younger than four times of it.",
-    "tombstones_beyond": "Those that are older.",
+    "max_compaction_lag_ms": "max.compaction.lag.ms (KIP-354); 0 if it is not set.",
+    "compaction_delay_ms": "Time by which the oldest dirty closed segment exceeds it.",
+    "oldest_tombstone_ms": "Age of the oldest of these tombstones.",
+    "tombstones_to_half": "Tombstones younger than half of delete.retention.ms.",
+    "tombstones_to_1": "Tombstones from there to delete.retention.ms.",
+    "tombstones_to_2": "Tombstones from there to twice delete.retention.ms.",
+    "tombstones_to_4": "Tombstones from there to four times delete.retention.ms.",
+    "tombstones_beyond": "Older tombstones.",
     "appended_bytes": "Bytes appended since the start.",
-    "cleaner_read_bytes": "Bytes that the cleaner read since the start.",
-    "cleaner_written_bytes": "Bytes that the cleaner wrote since the start.",
-    "write_amplification": "Bytes appended and written by the cleaner over bytes appended.",
-    "cleaner_bytes_per_second": "Bytes a second of passes that ended since the last regular row.",
-    "cleaner_load": "That over the cleaner's throttle; 0 if it has none.",
+    "cleaner_read_bytes": "Bytes read by the cleaner since the start.",
+    "cleaner_written_bytes": "Bytes written by the cleaner since the start.",
+    "write_amplification": "(Appended + cleaner-written bytes) / appended bytes.",
+    "cleaner_bytes_per_second": "Bytes per second of passes that ended since the last regular row.",
+    "cleaner_load": "That rate / the cleaner's throttle; 0 without a throttle.",
     "throttle_bytes_per_second": "log.cleaner.io.max.bytes.per.second; 0 if it is not set.",
 }
 """Columns of the series of partitions, in order, with their meanings."""
 
 CONSUMERS = {
-    "time_ms": "When, in Unix ms.",
-    "consumer": "Whose row it is.",
-    "lag_records": "Offsets from its position to the log end, over all partitions.",
-    "lag_ms": "How long ago what it reads next was written.",
-    "missed_tombstones": "Deletes, since the start, that were cleaned away before it read them.",
+    "time_ms": "Time, in Unix ms.",
+    "consumer": "Name of the consumer.",
+    "lag_records": "Offsets from its position to the log end, summed over all partitions.",
+    "lag_ms": "Time since the next record that it will read was written.",
+    "missed_tombstones": "Tombstones, since the start, that were removed before it read them.",
 }
 """Columns of the series of consumers."""
 
 PASSES = {
-    "time_ms": "When the pass ended, in Unix ms.",
-    "topic": "Which topic.",
-    "partition": "Which partition.",
-    "first_dirty_offset": "From where.",
-    "end_offset": "Up to where, exclusive.",
-    "segments_before": "Segments that it took.",
-    "segments_after": "Segments that it left.",
-    "bytes_read": "Bytes that it read, the map's included.",
-    "bytes_written": "Bytes that it wrote.",
-    "messages_read": "Records that it read in rewriting.",
-    "messages_written": "Records that stayed.",
-    "map_utilization": "How full its map was, 0 to 1.",
-    "duration_ms": "How long it took: virtual time passes in it for a throttle or a slow disk.",
-    "oldest_dirty_ms": "Age of what no cleaning had seen, just before.",
-    "compaction_delay_ms": "By how much that exceeded max.compaction.lag.ms, just before.",
+    "time_ms": "End of the pass, in Unix ms.",
+    "topic": "Topic.",
+    "partition": "Partition number.",
+    "first_dirty_offset": "First dirty offset of the pass.",
+    "end_offset": "End of the dirty section, exclusive.",
+    "segments_before": "Segments before the pass.",
+    "segments_after": "Segments after the pass.",
+    "bytes_read": "Bytes read, including the reads for the offset map.",
+    "bytes_written": "Bytes written.",
+    "messages_read": "Records read for rewriting.",
+    "messages_written": "Records retained.",
+    "map_utilization": "Utilization of the offset map, 0 to 1.",
+    "duration_ms": "Duration in virtual time, which passes for a throttle or a slow disk.",
+    "oldest_dirty_ms": "Age of the oldest dirty data just before the pass.",
+    "compaction_delay_ms": "Time by which it exceeded max.compaction.lag.ms.",
 }
 """Columns of the series of passes."""
 
 
 SEGMENTS = {
-    "time_ms": "When, in Unix ms.",
-    "topic": "Which topic.",
-    "partition": "Which partition.",
-    "base_offset": "First offset of the segment.",
-    "end_offset": "First offset behind it.",
-    "records": "Data records in it.",
-    "hole_offsets": "Offsets from the first to the end without a data record.",
-    "bytes": "Bytes of its `.log`.",
+    "time_ms": "Time, in Unix ms.",
+    "topic": "Topic.",
+    "partition": "Partition number.",
+    "base_offset": "Base offset of the segment.",
+    "end_offset": "First offset after the segment.",
+    "records": "Data records in the segment.",
+    "hole_offsets": "Offsets from the base to the end without a data record.",
+    "bytes": "Bytes of its `.log` file.",
     "section": "clean, dirty, uncleanable or active.",
 }
-"""Columns of the series of segments, which is sampled more seldom."""
+"""Columns of the series of segments, which has fewer samples."""
 
 
 KINDS = ("clean", "dirty", "uncleanable", "active", "deleted")
-"""Kinds of bytes that a partition has, each with its column."""
+"""Kinds of bytes of a partition; each has a column."""
 
 REGULAR_EVENTS = ("regular", "start", "end")
-"""Events of the rows that are evenly spread in time."""
+"""Events of the rows that are evenly spaced in time."""
 
 RATES = ("cleaner_bytes_per_second", "cleaner_load")
-"""Columns that say something only over the time between two regular rows."""
+"""Columns that are meaningful only between two regular rows."""
 
 COUNTS = ("passes", "missed_tombstones")
-"""Costs that are counted; the others are sizes, spans and ratios."""
+"""Costs that are counts; the others are sizes, durations and ratios."""
 
 
 class Table:
-    """Rows as they come, columns when they are asked for."""
+    """Rows that are added one by one and read as columns."""
 
     def __init__(self, columns: Sequence[str]) -> None:
         self.columns = tuple(columns)
@@ -134,7 +134,7 @@ class Table:
         return len(self._rows)
 
     def add(self, **values: object) -> None:
-        """Add a row; it has every column."""
+        """Add a row with a value for every column."""
         self._rows.append(tuple(values[name] for name in self.columns))
         self._arrays = None
 
@@ -142,7 +142,7 @@ class Table:
         return self.arrays()[name]
 
     def arrays(self) -> dict[str, Column]:
-        """Return every column as an array, in the order of the rows."""
+        """Return every column as an array in row order."""
         if self._arrays is None:
             columns = list(zip(*self._rows, strict=True)) or [()] * len(self.columns)
             self._arrays = {
@@ -153,24 +153,24 @@ class Table:
     def where(self, **values: object) -> dict[str, Column]:
         """Return the columns of the rows that have these values."""
         arrays = self.arrays()
-        chosen = np.ones(len(self), np.bool_)
+        matches = np.ones(len(self), np.bool_)
         for name, value in values.items():
-            chosen &= arrays[name] == value
-        return {name: column[chosen] for name, column in arrays.items()}
+            matches &= arrays[name] == value
+        return {name: column[matches] for name, column in arrays.items()}
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A scenario's run.
+    """The outcome of running a scenario.
 
     Attributes
     ----------
     partitions, consumers, passes, segments : Table
-        The series, by the columns of `PARTITIONS`, `CONSUMERS`, `PASSES` and `SEGMENTS`.
+        The series, with the columns of `PARTITIONS`, `CONSUMERS`, `PASSES` and `SEGMENTS`.
     digests : dict of str to str
         SHA-256 of the `.log` bytes of each partition at the end.
     notes : list of str
-        What happened besides: actions, what they met, and crashes.
+        Actions with their errors, refused appends, and losses in crashes.
     """
 
     scenario: Scenario
@@ -182,38 +182,38 @@ class Run:
     notes: list[str]
 
     def over_time(self, topic: str | None = None) -> dict[str, Column]:
-        """Return the numbers of all partitions together, or of a topic's, at every moment.
+        """Combine the series of all partitions, or of a topic's partitions, at every time.
 
-        These are the numbers that costs, report and command line show. Every row of the series
-        counts, and every pass: just before one, ages and delays are at their largest.
+        The costs, the report and the command line show these values. Every row of the series and
+        every pass counts: ages and delays are at their largest just before a pass.
 
         Returns
         -------
         dict of str to array
-            `time_ms`, rising, and each column of numbers. Counts are summed over the partitions, of
-            each the last that is known. Of ages, delays, bounds and ratios it is the largest.
-            `write_amplification` is that of the sums.
+            `time_ms`, ascending, and each numeric column. Counts are the sums of the partitions'
+            latest values; ages, delays, bounds and ratios are the largest values.
+            `write_amplification` is computed from the sums.
         """
-        wanted = {} if topic is None else {"topic": topic}
-        found, passes = self.partitions.where(**wanted), self.passes.where(**wanted)
-        times = np.unique(np.concatenate((found["time_ms"], passes["time_ms"]))).astype(np.int64)
+        selection = {} if topic is None else {"topic": topic}
+        series, passes = self.partitions.where(**selection), self.passes.where(**selection)
+        times = np.unique(np.concatenate((series["time_ms"], passes["time_ms"]))).astype(np.int64)
         names = [
             name
-            for name, column in found.items()
+            for name, column in series.items()
             if column.dtype.kind in "if" and name not in ("time_ms", "partition")
         ]
         total = {name: np.zeros(len(times)) for name in names}
-        is_regular = np.isin(found["event"], REGULAR_EVENTS)
-        for rows in _rows_by_partition(found):
-            known = _latest(found["time_ms"], rows, times)
-            looked = _latest(found["time_ms"], rows[is_regular[rows]], times)
-            at = np.searchsorted(times, found["time_ms"][rows])
+        is_regular = np.isin(series["event"], REGULAR_EVENTS)
+        for rows in _rows_by_partition(series):
+            latest_row = _latest(series["time_ms"], rows, times)
+            latest_regular = _latest(series["time_ms"], rows[is_regular[rows]], times)
+            at = np.searchsorted(times, series["time_ms"][rows])
             for name in names:
-                latest = looked if name in RATES else known
-                values = np.where(latest >= 0, found[name][latest], 0)
-                if _is_worst(name):
+                latest = latest_regular if name in RATES else latest_row
+                values = np.where(latest >= 0, series[name][latest], 0)
+                if _is_maximum(name):
                     if name not in RATES:
-                        np.maximum.at(values, at, found[name][rows])
+                        np.maximum.at(values, at, series[name][rows])
                     np.maximum(total[name], values, out=total[name])
                 else:
                     total[name] += values
@@ -228,17 +228,17 @@ class Run:
         return {"time_ms": times, **total}
 
     def total_bytes(self, topic: str | None = None) -> tuple[Column, Column]:
-        """Return moments, rising, and the bytes of all files at each of them."""
+        """Return ascending times, and the size of all files at each of them."""
         series = self.over_time(topic)
         return series["time_ms"], bytes_of(series)
 
     def costs(self, topic: str | None = None) -> dict[str, float]:
-        """Return what the run cost, over all topics or in one: the numbers that sweeps compare.
+        """Return the costs of the run, for all topics or one; sweeps compare them.
 
         `bytes_peak` and `bytes_mean` (over time, all files), `write_amplification` (at the end),
         `compaction_delay_max_ms` (beyond `max.compaction.lag.ms`), `oldest_dirty_max_ms`,
         `tombstone_age_max_ms`, `cleaner_read_bytes`, `cleaner_written_bytes`, `passes`,
-        `live_share` (live records over records, at the end), `missed_tombstones`.
+        `live_share` (live records / records, at the end), `missed_tombstones`.
         """
         series = self.over_time(topic)
         total, spans = bytes_of(series), np.diff(series["time_ms"])
@@ -261,33 +261,33 @@ class Run:
 
 
 def bytes_of(series: Mapping[str, Column]) -> Column:
-    """Return the bytes of all files at each moment of a series."""
+    """Return the size of all files at each time of a series."""
     total: Column = np.sum([series[f"{kind}_bytes"] for kind in KINDS], axis=0)
     return total
 
 
 def evenly(times: Column, values: Column, count: int) -> Column:
-    """Return the values at so many moments, as far from each other as from start and end."""
+    """Return the values at the centers of `count` equal intervals."""
     span = times[-1] - times[0]
-    wanted = times[0] + (np.arange(count) + 0.5) * span / count
-    found: Column = values[np.searchsorted(times, wanted, side="right") - 1]
-    return found
+    centers = times[0] + (np.arange(count) + 0.5) * span / count
+    samples: Column = values[np.searchsorted(times, centers, side="right") - 1]
+    return samples
 
 
-def _is_worst(name: str) -> bool:
-    """Return whether of several partitions the largest number counts, not the sum."""
+def _is_maximum(name: str) -> bool:
+    """Return whether a column of several partitions is combined as the maximum, not as the sum."""
     return name.endswith(("_ms", "_ratio", "_load")) or name == "throttle_bytes_per_second"
 
 
-def _rows_by_partition(found: Mapping[str, Column]) -> Iterator[Column]:
-    """Yield the rows of each partition, in the order of time."""
-    topics = np.char.add(found["topic"].astype(str), "-")
-    names = np.char.add(topics, found["partition"].astype(str))
+def _rows_by_partition(series: Mapping[str, Column]) -> Iterator[Column]:
+    """Yield the row numbers of each partition in time order."""
+    topics = np.char.add(series["topic"].astype(str), "-")
+    names = np.char.add(topics, series["partition"].astype(str))
     for name in np.unique(names):
         yield np.flatnonzero(names == name)
 
 
 def _latest(time_ms: Column, rows: Column, times: Column) -> Column:
-    """Return, for each moment, the number of the last row by then; -1 where there is none."""
-    places = np.searchsorted(time_ms[rows], times, side="right") - 1
-    return np.where(places >= 0, rows[places], -1) if len(rows) else np.full(len(times), -1)
+    """Return the number of the last row at or before each time; -1 without one."""
+    indices = np.searchsorted(time_ms[rows], times, side="right") - 1
+    return np.where(indices >= 0, rows[indices], -1) if len(rows) else np.full(len(times), -1)

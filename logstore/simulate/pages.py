@@ -72,7 +72,7 @@ def figure(name: str, title: str, words: str, drawing: str) -> Part:
 
 
 def svg(drawing: str) -> Part:
-    """Return a drawing that has its title in itself."""
+    """Return a drawing that contains its own title."""
     return {"type": "svg", "drawing": drawing}
 
 
@@ -89,10 +89,10 @@ def render(title: str, parts: Iterable[Part], library: str = "") -> str:
 
 
 def template(path: Path) -> Template:
-    """Load a template that escapes all text that it is given."""
+    """Load a template that escapes all text passed to it."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-    found = Environment(
+    environment = Environment(
         loader=FileSystemLoader(path.parent), autoescape=True, undefined=StrictUndefined
     )
-    return found.get_template(path.name)
+    return environment.get_template(path.name)

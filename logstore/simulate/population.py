@@ -1,4 +1,4 @@
-"""Populations: the keys of a topic, those that a directory knows and those that come."""
+"""Keys of a topic: those in a recorded log and those that will be written."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from logstore.record.columns import BytesColumn
 from logstore.simulate.recording import hashes_of, pieces_of
 from logstore.simulate.scenario import KnownKeys
 from logstore.workload import draws
-from logstore.workload.draws import Stream, key_bytes, key_numbers, numbers_of, partitions_of
+from logstore.workload.draws import Stream, key_bytes, key_numbers, parse_key_numbers, partitions_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -24,36 +24,36 @@ Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
 RECENT = 13
-"""The stream of random words by which a partition or an earlier record is chosen."""
+"""Random stream that selects a partition or an earlier record."""
 
 _KEYS_AT_ONCE = 1 << 20
 _DIGITS = 12
 _FILL = b"~"
-"""What new keys are filled up with to the length of a known one."""
+"""Padding of new keys, up to the size of a recorded one."""
 
 
 class Keys(Protocol):
-    """The keys of a topic, a number each; below 0 is none."""
+    """The numbered keys of a topic; negative numbers are null keys."""
 
     @property
     def count(self) -> int:
-        """Keys that have a number so far."""
+        """Number of keys so far."""
 
     def spread(self, partitions: int) -> None:
-        """Let keys belong to so many partitions from now on."""
+        """Set the number of partitions over which keys are spread from now on."""
 
     def partitions(self, numbers: Ints) -> NDArray[np.int32]:
-        """Return where keys belong."""
+        """Return the partitions of keys."""
 
     def numbers_in(self, partition: int, keys: BytesColumn) -> Ints:
-        """Return the numbers of keys that lie in a partition's log."""
+        """Return the numbers of keys from a partition's log."""
 
     def column(self, block: Block) -> BytesColumn | None:
-        """Return the keys of a block; None if it has them itself."""
+        """Return the keys of a block; None if the block contains them."""
 
 
 class SpecKeys:
-    """The keys of a workload."""
+    """The keys of a workload spec."""
 
     def __init__(self, spec: Spec) -> None:
         self._spec = spec
@@ -61,59 +61,63 @@ class SpecKeys:
         self.count = spec.keys.count
 
     def spread(self, partitions: int) -> None:
-        """Let keys belong to so many partitions from now on; see `Keys`."""
+        """Set the number of partitions; see `Keys`."""
         self._partitions = partitions
 
     def partitions(self, numbers: Ints) -> NDArray[np.int32]:
-        """Return where keys belong; see `Keys`."""
-        found = np.empty(len(numbers), np.int32)
+        """Return the partitions of keys; see `Keys`."""
+        result = np.empty(len(numbers), np.int32)
         for start in range(0, len(numbers), _KEYS_AT_ONCE):
             some = slice(start, start + _KEYS_AT_ONCE)
             keys = key_bytes(self._spec, numbers[some])
-            found[some] = partitions_of(keys, self._partitions)
-        return found
+            result[some] = partitions_of(keys, self._partitions)
+        return result
 
     def numbers_in(self, partition: int, keys: BytesColumn) -> Ints:
-        """Return the numbers of keys in a log; see `Keys`."""
+        """Return the numbers of keys from a partition's log; see `Keys`."""
         width = len(self._spec.keys.prefix.encode()) + self._spec.keys.digits
-        return numbers_of(self._spec, keys.data[keys.starts[:, None] + np.arange(width)])
+        return parse_key_numbers(self._spec, keys.data[keys.starts[:, None] + np.arange(width)])
 
     def column(self, block: Block) -> BytesColumn | None:
-        """Return None: a block has them; see `Keys`."""
+        """Return None, as the block contains its keys; see `Keys`."""
         return None
 
 
 class _Pool:
-    """Keys of a partition, each as likely as it was written often, less a discount."""
+    """Keys of a partition, drawn with weights: the number of writes less a discount."""
 
     def __init__(self, written: Ints, discount: float = 0.0) -> None:
         self._keys, counts = np.unique(written, return_counts=True)
-        self._reached = np.cumsum(counts - discount)
+        self._cumulative = np.cumsum(counts - discount)
 
-    def take(self, numbers: Ints, rows: NDArray[np.bool_], within: Floats) -> None:
-        """Give rows a key each, if there is any, by numbers of [0, 1)."""
+    def draw(self, numbers: Ints, rows: NDArray[np.bool_], uniform: Floats) -> None:
+        """Set the numbers of some rows to drawn keys; do nothing if the pool is empty.
+
+        `uniform` has a random number of [0, 1) for each row.
+        """
         if len(self._keys):
-            at = np.searchsorted(self._reached, within[rows] * self._reached[-1], side="right")
+            weights = uniform[rows] * self._cumulative[-1]
+            at = np.searchsorted(self._cumulative, weights, side="right")
             numbers[rows] = self._keys[np.minimum(at, len(self._keys) - 1)]
 
 
 class KnownPopulation:
-    """The keys of a recorded topic, by rank, and those that are new.
+    """The keys of a recorded topic, numbered by rank, followed by new keys.
 
     Parameters
     ----------
     words : KnownKeys or None
-        How they are written; None: as the spec draws them, the numbers being ranks.
+        Distribution of the keys; None for the distribution of the spec over the ranks.
     shares : mapping of int to float
-        Of the records, by partition; empty: evenly.
+        Shares of the records by partition; empty for equal shares.
     spec : Spec, optional
-        What is written; without it nothing is.
+        Workload; without it, no keys are drawn.
     unknown : int64, optional
-        Keys of the table that are not there yet.
+        Keys of the table that count as not written yet.
 
     Notes
     -----
-    Its blocks are asked for in order: an update may take the key of an earlier record.
+    Blocks must be requested in order, as an update may repeat the key of an earlier record.
     """
 
     def __init__(
@@ -128,13 +132,13 @@ class KnownPopulation:
         self._words = words
         self._spec = spec
         self._prefix = (KnownKeys() if words is None else words).prefix.encode()
-        while table.begins_with(self._prefix):  # a new key is none that is there
+        while table.has_prefix(self._prefix):  # new keys must differ from all recorded ones
             self._prefix = b"x" + self._prefix
-        self._places = np.array(recording.partitions, np.int64)
+        self._partitions = np.array(recording.partitions, np.int64)
         weights = np.array([shares.get(number, 0.0) for number in recording.partitions])
         if not weights.sum():
-            weights = np.ones(len(self._places))
-        self._reached = np.cumsum(weights) / weights.sum()
+            weights = np.ones(len(self._partitions))
+        self._cumulative = np.cumsum(weights) / weights.sum()
         key = recording.arrivals.key
         discount = 0.0 if words is None else words.discount
         self._written = {
@@ -155,8 +159,8 @@ class KnownPopulation:
         }
         self._earlier: Ints = np.zeros(0, np.int64)
         if words is not None and words.recent:
-            lately = key[(key >= 0) & (key < table.held)]
-            self._earlier = lately[-words.recent :]
+            keyed = key[(key >= 0) & (key < table.held)]
+            self._earlier = keyed[-words.recent :]
         self._beyond = table.count - table.held
         self.count = table.count
         if words is not None:
@@ -164,32 +168,33 @@ class KnownPopulation:
         elif spec is not None:
             self.count += max(0, spec.keys.count - table.held)
 
-    # -- what is written -------------------------------------------------------------------
+    # -- drawing keys ----------------------------------------------------------------------
 
     def numbers(self, block: int, events: Ints) -> Ints:
-        """Return which key each event of a block is about; see `workload.blocks.Population`."""
+        """Return the key number of each event of a block; see `workload.blocks.Population`."""
         assert self._spec is not None
         words, seed, count = self._words, self._spec.seed, len(events)
         if words is None:
             ranks = key_numbers(self._spec, block, events)
             return np.where(ranks < self._table.held, ranks, ranks + self._beyond)
         kind = Stream(seed, block, draws.KEYS).uniform(count)
-        within = Stream(seed, block, draws.HOT).uniform(count)
-        which = Stream(seed, block, RECENT).uniform(count)
-        place = self._places[np.searchsorted(self._reached, which, side="right")]
+        uniform = Stream(seed, block, draws.HOT).uniform(count)
+        selector = Stream(seed, block, RECENT).uniform(count)
+        index = np.searchsorted(self._cumulative, selector, side="right")
+        partition_of = self._partitions[index]
         numbers = np.full(count, -1, np.int64)
         null = kind < words.null_share
-        numbers[null] = -1 - place[null]
+        numbers[null] = -1 - partition_of[null]
         new = ~null & (kind < words.null_share + words.new_share)
         quiet = kind < words.null_share + words.new_share + words.quiet_share
         quiet &= ~null & ~new
         update = ~null & ~new & ~quiet
-        for partition in self._places.tolist():
-            here = place == partition
-            self._quiet[partition].take(numbers, here & quiet, within)
+        for partition in self._partitions.tolist():
+            here = partition_of == partition
+            self._quiet[partition].draw(numbers, here & quiet, uniform)
             if not words.recent:
-                self._written[partition].take(numbers, here & update, within)
-        lacking = (numbers == -1) & ~null & ~new  # nothing of the kind lies there
+                self._written[partition].draw(numbers, here & update, uniform)
+        lacking = (numbers == -1) & ~null & ~new  # the partition has no such key
         if words.recent:
             lacking &= ~update
             if not len(self._earlier):
@@ -198,53 +203,53 @@ class KnownPopulation:
         new |= lacking
         rows = np.flatnonzero(new)
         if words.unseen:
-            numbers[rows] = self._table.count + (within[rows] * words.unseen).astype(np.int64)
+            numbers[rows] = self._table.count + (uniform[rows] * words.unseen).astype(np.int64)
         else:
             numbers[rows] = self.count + np.arange(len(rows))
             self.count += len(rows)
         if words.recent:
-            self._repeat(numbers, update, within, words.recent)
+            self._repeat(numbers, update, uniform, words.recent)
         return numbers
 
     def _repeat(
-        self, numbers: Ints, update: NDArray[np.bool_], within: Floats, recent: int
+        self, numbers: Ints, update: NDArray[np.bool_], uniform: Floats, recent: int
     ) -> None:
-        """Give each update the key of one of the records before it, in this block or earlier."""
+        """Give each update the key of a random record among the `recent` ones before it."""
         keyed = np.flatnonzero((numbers >= 0) | update)
-        known = len(self._earlier)
-        place = known + np.arange(len(keyed))
-        room = np.minimum(recent, place)
-        source = place - 1 - (within[keyed] * room).astype(np.int64)
+        earlier = len(self._earlier)
+        index = earlier + np.arange(len(keyed))
+        choices = np.minimum(recent, index)
+        source = index - 1 - (uniform[keyed] * choices).astype(np.int64)
         is_update = update[keyed]
-        # Whom it repeats may repeat another: pointers jump till all end outside or at no update.
-        source = np.where(is_update, source, place)
-        pointers = np.concatenate((np.arange(known), source))
+        # An update may repeat another update: double the jumps until none points to an update.
+        source = np.where(is_update, source, index)
+        pointers = np.concatenate((np.arange(earlier), source))
         while True:
             further = pointers[pointers]
             if (further == pointers).all():
                 break
             pointers = further
-        found = np.concatenate((self._earlier, numbers[keyed]))[pointers]
-        numbers[keyed] = found[known:]
-        self._earlier = found[-recent:]
+        keys = np.concatenate((self._earlier, numbers[keyed]))[pointers]
+        numbers[keyed] = keys[earlier:]
+        self._earlier = keys[-recent:]
 
-    # -- what they are ---------------------------------------------------------------------
+    # -- partitions and bytes of keys ------------------------------------------------------
 
     def spread(self, partitions: int) -> None:
-        """Do nothing: the partitions are those that are recorded; see `Keys`."""
+        """Do nothing: the partitions are the recorded ones; see `Keys`."""
 
     def partitions(self, numbers: Ints) -> NDArray[np.int32]:
-        """Return where keys belong; see `Keys`."""
-        found = (-1 - numbers).astype(np.int32)
+        """Return the partitions of keys; see `Keys`."""
+        result = (-1 - numbers).astype(np.int32)
         known = (numbers >= 0) & (numbers < self._table.count)
-        found[known] = self._table.partition[numbers[known]]
+        result[known] = self._table.partition[numbers[known]]
         new = numbers >= self._table.count
-        places = np.searchsorted(self._reached, _scattered(numbers[new]), side="right")
-        found[new] = self._places[places]
-        return found
+        index = np.searchsorted(self._cumulative, _mixed(numbers[new]), side="right")
+        result[new] = self._partitions[index]
+        return result
 
     def numbers_in(self, partition: int, keys: BytesColumn) -> Ints:
-        """Return the numbers of keys in a log; see `Keys`."""
+        """Return the numbers of keys from a partition's log; see `Keys`."""
         pieces = pieces_of(keys)
         numbers = self._table.find(hashes_of(partition, pieces))
         numbers[keys.sizes < 0] = -1 - partition
@@ -275,15 +280,15 @@ class KnownPopulation:
         return BytesColumn(data, starts, sizes.astype(np.int32))
 
     def _new_key(self, number: int) -> bytes:
-        """Return a key that was not there, as long as one that was."""
+        """Return a new key with the size of a recorded one."""
         table = self._table
         key = self._prefix + b"%0*d" % (_DIGITS, number - table.count)
         size = int(table.sizes[number * 2_654_435_761 % table.held]) if table.held else 0
         return key.ljust(size, _FILL)
 
 
-def _scattered(numbers: Ints) -> Floats:
-    """Return a number of [0, 1) for each, the same in every run (the mixer of SplitMix64)."""
+def _mixed(numbers: Ints) -> Floats:
+    """Map each number to [0, 1), the same in every run (the mixer of SplitMix64)."""
     mixed = numbers.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
     mixed ^= mixed >> np.uint64(30)
     mixed *= np.uint64(0xBF58476D1CE4E5B9)

@@ -1,4 +1,4 @@
-"""Consumers of a scenario: how far each has read, and which deletes it never saw."""
+"""The consumers of a scenario: their positions and the deletes that they missed."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ if TYPE_CHECKING:
     from logstore.types import TopicPartition
 
 
-class _Mark(NamedTuple):
+class _LogEnd(NamedTuple):
     at_ms: int
     log_end_offset: int
 
 
 class _Reader:
-    """A consumer in one partition."""
+    """Position of a consumer in one partition."""
 
     def __init__(self) -> None:
-        self.ahead: deque[_Mark] = deque()
+        self.unread: deque[_LogEnd] = deque()
         self.position = 0
         self.end_offset = 0
 
@@ -38,39 +38,39 @@ class Readers:
         self._missed = dict.fromkeys(scenario.consumers, 0)
 
     def begin(self, tp: TopicPartition, log_end_offset: int) -> None:
-        """Let whoever reads a partition have read what lies in it at the start."""
+        """Set the consumers of a partition to the end of its existing log."""
         for consumer in self._consumers:
             if consumer.topic == tp.topic:
                 reader = self._readers.setdefault((consumer, tp), _Reader())
                 reader.position = reader.end_offset = log_end_offset
 
     def note(self, tp: TopicPartition, now_ms: int, log_end_offset: int) -> None:
-        """Take note of a log's end as it is now."""
+        """Record the current end of a log, and advance its consumers."""
         for consumer in self._consumers:
             if consumer.topic == tp.topic:
                 reader = self._readers.setdefault((consumer, tp), _Reader())
-                if not reader.ahead or reader.ahead[-1].log_end_offset != log_end_offset:
-                    reader.ahead.append(_Mark(now_ms, log_end_offset))
+                if not reader.unread or reader.unread[-1].log_end_offset != log_end_offset:
+                    reader.unread.append(_LogEnd(now_ms, log_end_offset))
                 reader.end_offset = log_end_offset
                 self._read(consumer, reader, now_ms)
 
-    def note_gone(self, tp: TopicPartition, now_ms: int, offsets: NDArray[np.int64]) -> None:
-        """Take note of deletes that were cleaned away while nothing had come after them."""
+    def note_removed(self, tp: TopicPartition, now_ms: int, offsets: NDArray[np.int64]) -> None:
+        """Count removed tombstones of keys without a newer record that a consumer had not read."""
         for (consumer, partition), reader in self._readers.items():
             if partition == tp:
                 self._read(consumer, reader, now_ms)
                 self._missed[consumer] += int((offsets >= reader.position).sum())
 
     def forget(self, tp: TopicPartition) -> None:
-        """Take note that a log is deleted: another of its name is read from its start."""
+        """Drop the positions in a deleted log; a new log of that name is read from its start."""
         for at in [at for at in self._readers if at[1] == tp]:
             del self._readers[at]
 
     def rows(self, now_ms: int) -> Iterator[dict[str, Any]]:
         """Yield a row for each consumer."""
         for consumer in self._consumers:
-            readers = [reader for (who, _), reader in self._readers.items() if who is consumer]
-            waiting = [reader.ahead[0].at_ms for reader in readers if reader.ahead]
+            readers = [reader for (owner, _), reader in self._readers.items() if owner is consumer]
+            waiting = [reader.unread[0].at_ms for reader in readers if reader.unread]
             yield {
                 "time_ms": now_ms,
                 "consumer": consumer.name,
@@ -81,5 +81,5 @@ class Readers:
 
     def _read(self, consumer: Consumer, reader: _Reader, now_ms: int) -> None:
         until_ms = consumer.read_until(now_ms - self._start_ms) + self._start_ms
-        while reader.ahead and reader.ahead[0].at_ms <= until_ms:
-            reader.position = max(reader.position, reader.ahead.popleft().log_end_offset)
+        while reader.unread and reader.unread[0].at_ms <= until_ms:
+            reader.position = max(reader.position, reader.unread.popleft().log_end_offset)

@@ -1,9 +1,9 @@
-"""Recordings: what a data directory tells of how its topics were written, and of their keys.
+"""Recordings: the keys of a data directory's topics and the rates at which they were written.
 
-Read as commands read: nothing on the disk changes, damage is passed over and named. What counts
-as *arrivals* are the records that no cleaning has seen, behind the cleaner checkpoint and behind
-the last hole in the offsets: only they show how often a key was written. What lies before them
-still tells when how much came, since offsets are never given twice, and which keys there are.
+Reading changes nothing on the disk; damage is skipped and reported. *Arrivals* are the uncleaned
+records, after the cleaner checkpoint and after the last hole in the offsets: only they show how
+often a key was written. Older records still show the rates, as offsets are never reused, and the
+keys.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from logstore.analysis.assumptions import assumptions
 from logstore.analysis.broker_state import cleaner_offset, data_dirs, topic_config
-from logstore.analysis.places import place_of
+from logstore.analysis.locations import locate
 from logstore.analysis.view import PartitionView
 from logstore.broker.broker import Broker
 from logstore.cleaner.strategy import HEADER, Strategy
@@ -47,34 +47,34 @@ if TYPE_CHECKING:
 Ints = NDArray[np.int64]
 
 KEYS_MAX = 2_000_000
-"""Keys of a topic whose bytes are held, those written last; others are known, but not written."""
+"""Keys of a topic whose bytes are kept, the last written ones; the others are never written."""
 
 ARRIVALS_MAX = 2_000_000
-"""Records of a partition, the last ones, of which is held what each was."""
+"""Largest number of arrivals kept per partition, the last ones."""
 
 PARTITIONS_MAX = 256
-"""Partitions that are recorded at once; a directory with more wants a choice."""
+"""Largest number of partitions in a recording."""
 
 ARRIVALS_MIN = 100
-"""With fewer records that no cleaning has seen, those that one has seen are looked at, too."""
+"""With fewer arrivals, cleaned records are used as well."""
 
 _FOLD_RECORDS = 1 << 17
 _HASHED = xxhash.xxh3_64_intdigest
 
 Progress = Callable[[str, int, int], object]
-"""Told a partition, and how many of its bytes are read."""
+"""Receives a partition, the number of its bytes that have been read, and its size."""
 
 
 class Rates(NamedTuple):
-    """When how much came: a row for each batch that is there.
+    """Numbers of records over time: a row for each batch in the log.
 
     Attributes
     ----------
     time_ms : int64
-        Its largest timestamp, or that of one before it if later.
+        Largest timestamp up to this batch in the partition.
     partition : int64
     records : int64
-        Offsets from the batch before it on, what was cleaned away between them too.
+        Number of offsets since the previous batch, whether or not their records still exist.
     """
 
     time_ms: Ints
@@ -88,9 +88,12 @@ class Batches(NamedTuple):
     Attributes
     ----------
     time_ms : int64
-        As in `Rates`.
-    records, bytes, section_bytes : int64
-        The bytes of all of it, and of its records uncompressed.
+        See `Rates`.
+    records : int64
+    bytes : int64
+        Size of the batch.
+    section_bytes : int64
+        Size of its uncompressed records.
     codec, producer_id : int64
     is_transactional : int64
     """
@@ -105,21 +108,21 @@ class Batches(NamedTuple):
 
 
 class Arrivals(NamedTuple):
-    """Records that nobody has cleaned, in the order in which they came.
+    """Uncleaned records in order of arrival.
 
     Attributes
     ----------
     time_ms : int64
-        Its timestamp, or that of a record before it in the partition if later.
+        Largest timestamp up to this record in the partition.
     late_ms : int64
-        By how much its timestamp lies behind that; -1 where it has none.
+        Difference between `time_ms` and the record's timestamp; -1 without a timestamp.
     partition : int64
     key : int64
-        Number in the key table, or -1 - partition for none.
+        Number in the key table, or -1 - partition for a null key.
     value_bytes : int64
-        -1 for none.
+        Size of the value; -1 for null.
     is_first : bool
-        The log has no earlier record of its key.
+        Whether the log has no earlier record of the key.
     """
 
     time_ms: Ints
@@ -130,23 +133,25 @@ class Arrivals(NamedTuple):
     is_first: NDArray[np.bool_]
 
     def before(self, time_ms: int) -> Arrivals:
-        """Return those that came before a moment."""
+        """Return the arrivals before a time."""
         early = self.time_ms < time_ms
         return Arrivals._make(column[early] for column in self)
 
     def since(self, time_ms: int) -> Arrivals:
-        """Return those that came at a moment or later."""
+        """Return the arrivals at or after a time."""
         late = self.time_ms >= time_ms
         return Arrivals._make(column[late] for column in self)
 
 
 class KeyTable:
-    """The keys of a topic, a number each: those that were written most often lately come first.
+    """The keys of a topic, numbered by how often the arrivals have them, most frequent first.
 
     Attributes
     ----------
     count : int
-        Keys; those of numbers below `held` have their bytes here.
+        Number of keys.
+    held : int
+        Number of keys whose bytes are in the table; they have the smallest numbers.
     partition : (count,) int64
     """
 
@@ -163,27 +168,27 @@ class KeyTable:
         self.data = np.frombuffer(b"".join(held), np.uint8)
 
     def find(self, hashes: Ints) -> Ints:
-        """Return the numbers of keys by their hashes; -1 for those that are not here."""
+        """Return the numbers of keys by their hashes; -1 for unknown keys."""
         if not self.count:
             return np.full(len(hashes), -1)
-        places = np.minimum(np.searchsorted(self._hashes, hashes), self.count - 1)
-        return np.where(self._hashes[places] == hashes, self._numbers[places], -1)
+        indices = np.minimum(np.searchsorted(self._hashes, hashes), self.count - 1)
+        return np.where(self._hashes[indices] == hashes, self._numbers[indices], -1)
 
-    def begins_with(self, prefix: bytes) -> bool:
-        """Tell whether a key begins so."""
-        wanted = np.frombuffer(prefix, np.uint8)
-        long = np.flatnonzero(self.sizes >= len(wanted))
-        rows = self.data[self.starts[long][:, None] + np.arange(len(wanted))]
-        return bool((rows == wanted).all(axis=1).any())
+    def has_prefix(self, prefix: bytes) -> bool:
+        """Return whether any key starts with a prefix."""
+        expected = np.frombuffer(prefix, np.uint8)
+        long = np.flatnonzero(self.sizes >= len(expected))
+        rows = self.data[self.starts[long][:, None] + np.arange(len(expected))]
+        return bool((rows == expected).all(axis=1).any())
 
 
 def hashes_of(partition: int, keys: Iterable[bytes]) -> Ints:
-    """Hash keys of a partition: 64 bits, the same in every run."""
+    """Hash keys of a partition to 64 bits, the same in every run."""
     return np.fromiter((_HASHED(key, partition) for key in keys), np.uint64).view(np.int64)
 
 
 def pieces_of(column: BytesColumn) -> list[bytes]:
-    """Return the byte strings of a column; a null as an empty one."""
+    """Return the byte strings of a column; a null is an empty string."""
     raw = column.data.tobytes()
     return [
         raw[start : start + size] if size > 0 else b""
@@ -193,29 +198,29 @@ def pieces_of(column: BytesColumn) -> list[bytes]:
 
 @dataclass(frozen=True, slots=True)
 class TopicRecording:
-    """What a directory tells of a topic.
+    """The recording of a topic.
 
     Attributes
     ----------
     partitions : tuple of int
-        Those that lie in the directory.
+        Partitions in the directory.
     configs : mapping of str to str
-        Its own, and its cleanup policy in any case.
+        Configuration of the topic, including its cleanup policy in any case.
     newest_ms : int or None
-        The largest timestamp there is; None without any.
-    batches, rates, arrivals, keys
-        See there.
+        Largest timestamp; None if no record has one.
+    rates, batches, arrivals, keys
+        See `Rates`, `Batches`, `Arrivals` and `KeyTable`.
     newest_version : int or None
-        The largest in the log if the strategy compares a header; None if it does not.
+        Largest version in the log if the strategy compares a header, else None.
     next_producer_id : int
-        Above all that the logs know.
+        Producer id above all ids in the logs.
     is_cleaned : bool
-        There are hardly any arrivals: they are taken from what cleanings left, and tell nothing of
-        how often keys are written.
+        Whether there are so few arrivals that cleaned records are used, which do not show how
+        often keys are written.
     left_out : int
-        Older arrivals for which there was no room.
+        Number of older arrivals that exceed the limit.
     assumed : tuple of str
-        What the directory does not say.
+        Assumptions about settings that the directory does not contain.
     """
 
     name: str
@@ -235,18 +240,19 @@ class TopicRecording:
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """What a directory tells of some of its topics.
+    """The recording of topics in a directory.
 
     Attributes
     ----------
     path : str
-        Of the directory, absolute.
+        Absolute path of the directory.
     directories : tuple of str
-        The data directories that it stands for.
+        Data directories at the path.
+    topics : mapping of str to TopicRecording
     damages : tuple of Damage
-        What was passed over.
+        Damage that was skipped.
     left_out : tuple of str
-        Why topics are not among them, though all were wanted; one sentence for each.
+        A sentence with the reason for each topic that is left out of a recording of all topics.
     """
 
     path: str
@@ -257,25 +263,25 @@ class Recording:
 
 
 class Origin(NamedTuple):
-    """A directory that is open: a broker over it, and the partitions that its path names."""
+    """An open directory: a read-only broker, and the partitions at the path."""
 
     broker: Broker
     partitions: tuple[TopicPartition, ...]
 
 
 @contextmanager
-def opened(
+def open_origin(
     path: str, clock: Clock | None = None, broker_config: BrokerConfig | None = None
 ) -> Iterator[Origin]:
-    """Open a data directory, or a partition's folder, only to be read; damage is passed over.
+    """Open a data directory or a partition directory read-only, skipping damage.
 
     Raises
     ------
     InvalidConfigurationError
-        There is no such directory, or no partition in it.
+        The directory does not exist or contains no partition.
     """
     fs = ReadOnlyFileSystem(DiskFileSystem())
-    place = place_of(fs, os.path.abspath(path), path)  # noqa: PTH100  # a link keeps its name
+    place = locate(fs, os.path.abspath(path), path)  # noqa: PTH100  # a link keeps its name
     with Broker(
         list(place.directories),
         clock=clock,
@@ -285,42 +291,42 @@ def opened(
         shown=place.shown,
     ) as broker:
         shown = place.shown
-        # The topics file around one folder names other partitions.
-        there = broker.partitions() if shown is None else [shown.topic_partition]
-        yield Origin(broker, tuple(there))
+        # The topics file next to a single partition directory lists other partitions, too.
+        partitions = broker.partitions() if shown is None else [shown.topic_partition]
+        yield Origin(broker, tuple(partitions))
 
 
-def chosen(origin: Origin, topics: Sequence[str]) -> dict[str, list[TopicPartition]]:
-    """Return the partitions of some topics, or of all but Kafka's own, by topic.
+def select_partitions(origin: Origin, topics: Sequence[str]) -> dict[str, list[TopicPartition]]:
+    """Return the partitions of some topics, or of all but Kafka's internal topics, by topic.
 
     Raises
     ------
     UnknownTopicOrPartitionError
-        There is no such topic.
+        A topic does not exist.
     InvalidConfigurationError
-        A topic is Kafka's own, there is no other, or there are too many at once.
+        A topic is internal, all topics are internal, or there are too many partitions.
     """
-    there: dict[str, list[TopicPartition]] = {}
+    existing: dict[str, list[TopicPartition]] = {}
     for tp in origin.partitions:
-        there.setdefault(tp.topic, []).append(tp)
-    if not there:
-        raise InvalidConfigurationError("no partition lies in the directory")
+        existing.setdefault(tp.topic, []).append(tp)
+    if not existing:
+        raise InvalidConfigurationError("the directory contains no partition")
     for name in topics:
-        if name not in there:
-            shown = ", ".join(list(there)[:5]) + (" …" if len(there) > 5 else "")
-            raise UnknownTopicOrPartitionError(f"unknown topic '{name}'; there are: {shown}")
-    names = topics or [name for name in there if name not in KAFKAS_OWN_TOPICS]
-    for name in names or there:
+        if name not in existing:
+            listed = ", ".join(list(existing)[:5]) + (" …" if len(existing) > 5 else "")
+            raise UnknownTopicOrPartitionError(f"unknown topic '{name}'; existing topics: {listed}")
+    names = topics or [name for name in existing if name not in KAFKAS_OWN_TOPICS]
+    for name in names or existing:
         if name in KAFKAS_OWN_TOPICS:
             raise InvalidConfigurationError(own_topic_text(name))
-    found = {name: there[name] for name in names}
-    count = sum(map(len, found.values()))
+    selection = {name: existing[name] for name in names}
+    count = sum(map(len, selection.values()))
     if count > PARTITIONS_MAX:
         raise InvalidConfigurationError(
-            f"{count} partitions of {len(found)} topics are more than {PARTITIONS_MAX}: choose "
+            f"{count} partitions of {len(selection)} topics are more than {PARTITIONS_MAX}: choose "
             "topics by name"
         )
-    return found
+    return selection
 
 
 def record(
@@ -333,52 +339,52 @@ def record(
     keys_max: int = KEYS_MAX,
     arrivals_max: int = ARRIVALS_MAX,
 ) -> Recording:
-    """Read what a directory tells of topics.
+    """Record topics of a directory.
 
     Parameters
     ----------
     path : str
-        A data directory, one that holds some, or a partition's folder.
+        A data directory, a directory of data directories, or a partition directory.
     topics : sequence of str
-        Which; none means all.
+        Names of the topics; empty for all.
     configs : mapping, optional
-        Configurations of the topics, laid over their own.
+        Configuration that overrides the topics' own.
     broker_config : BrokerConfig, optional
-        Gives topics what they do not say themselves.
+        Defaults of the topics' configuration.
     progress : callable, optional
-        Told before each batch.
+        Called before each batch.
     keys_max, arrivals_max : int
-        Keys of a topic and records of a partition that are held.
+        Limits of the keys kept per topic and of the arrivals kept per partition.
 
     Raises
     ------
     InvalidConfigurationError, UnknownTopicOrPartitionError
-        See `opened` and `chosen`.
+        See `open_origin` and `select_partitions`.
     CorruptionError, KafkaStorageError, UnsupportedFormatError
-        A partition of one of `topics`, or of all topics, cannot be opened.
+        A partition of `topics` cannot be opened, or, without `topics`, no topic can be opened.
 
     Notes
     -----
-    Some µs a record. Memory: about 100 bytes for each of `keys_max` keys and 16 for others, 48 for
-    each of `arrivals_max` records, 24 for each batch.
+    Takes some µs per record. Memory: about 100 bytes for each of `keys_max` keys, 16 for each
+    further key, 48 for each of `arrivals_max` records, 24 for each batch.
     """
-    with opened(path, broker_config=broker_config) as origin:
+    with open_origin(path, broker_config=broker_config) as origin:
         broker = origin.broker
         directories = tuple(data_dirs(broker))
-        found: dict[str, TopicRecording] = {}
+        recordings: dict[str, TopicRecording] = {}
         damages: list[Damage] = []
-        wanted = chosen(origin, topics)
+        selection = select_partitions(origin, topics)
         own = {tp.topic for tp in origin.partitions} & KAFKAS_OWN_TOPICS
         left_out = [] if topics else [own_topic_text(name) for name in sorted(own)]
         failures: list[LogStoreError] = []
-        for name, partitions in wanted.items():
+        for name, partitions in selection.items():
             broker.override_configs(name, configs or {})
-            reading = _Reading(keys_max, arrivals_max)
+            recorder = _TopicRecorder(keys_max, arrivals_max)
             assumed: list[str] = []
             try:
                 for tp in partitions:
                     view = PartitionView(broker, tp)
-                    reading.read(view, cleaner_offset(broker, tp) or 0, progress)
+                    recorder.read(view, cleaner_offset(broker, tp) or 0, progress)
                     damages += view.damages
                     assumed += assumptions(broker.manager, tp, cleaning=True)
             except (CorruptionError, KafkaStorageError, UnsupportedFormatError) as error:
@@ -391,15 +397,16 @@ def record(
             policy = topic_config(broker, name).cleanup_policy
             settings.setdefault("cleanup.policy", ",".join(policy))
             numbers = tuple(tp.partition for tp in partitions)
-            found[name] = reading.finish(name, numbers, settings, tuple(dict.fromkeys(assumed)))
-        if failures and not found:
+            assumptions_made = tuple(dict.fromkeys(assumed))
+            recordings[name] = recorder.finish(name, numbers, settings, assumptions_made)
+        if failures and not recordings:
             raise failures[0]
-    path = os.path.abspath(path)  # noqa: PTH100  # see `opened`
-    return Recording(path, directories, found, tuple(damages), tuple(left_out))
+    path = os.path.abspath(path)  # noqa: PTH100  # see `open_origin`
+    return Recording(path, directories, recordings, tuple(damages), tuple(left_out))
 
 
 class _Keys:
-    """The keys that were met so far, numbered as they came."""
+    """The keys so far, numbered in order of their first records."""
 
     def __init__(self, keys_max: int) -> None:
         self._keys_max = keys_max
@@ -412,44 +419,44 @@ class _Keys:
         self._clock = 0
 
     def add(self, partition: int, keys: Sequence[bytes]) -> tuple[Ints, NDArray[np.bool_]]:
-        """Return the number of each key, and whether it is met for the first time."""
+        """Return the number of each key, and whether this is its first record."""
         hashes = hashes_of(partition, keys)
         unique, first, inverse = np.unique(hashes, return_index=True, return_inverse=True)
-        places = np.searchsorted(self._hashes, unique)
+        indices = np.searchsorted(self._hashes, unique)
         is_known = np.zeros(len(unique), np.bool_)
         if len(self._hashes):
-            inside = np.minimum(places, len(self._hashes) - 1)
+            inside = np.minimum(indices, len(self._hashes) - 1)
             is_known = self._hashes[inside] == unique
         fresh = np.flatnonzero(~is_known)
         fresh = fresh[np.argsort(first[fresh])]
         numbers = np.empty(len(unique), np.int64)
-        numbers[is_known] = self._numbers[places[is_known]]
+        numbers[is_known] = self._numbers[indices[is_known]]
         numbers[fresh] = len(self.keys) + np.arange(len(fresh))
         by_hash = np.sort(fresh)
-        self._hashes = np.insert(self._hashes, places[by_hash], unique[by_hash])
-        self._numbers = np.insert(self._numbers, places[by_hash], numbers[by_hash])
+        self._hashes = np.insert(self._hashes, indices[by_hash], unique[by_hash])
+        self._numbers = np.insert(self._numbers, indices[by_hash], numbers[by_hash])
         self.keys += [keys[row] for row in first[fresh].tolist()]
         self.partition = np.append(self.partition, np.full(len(fresh), partition))
         self.last_seen = np.append(self.last_seen, np.zeros(len(fresh), np.int64))
-        of_rows: Ints = numbers[inverse]
-        self.last_seen[of_rows] = self._clock + np.arange(len(of_rows))
-        self._clock += len(of_rows)
+        row_numbers: Ints = numbers[inverse]
+        self.last_seen[row_numbers] = self._clock + np.arange(len(row_numbers))
+        self._clock += len(row_numbers)
         self._held += len(fresh)
         if self._held > 2 * self._keys_max:
-            self.forget()
+            self._evict()
         is_first = np.zeros(len(keys), np.bool_)
         is_first[first[fresh]] = True
-        return of_rows, is_first
+        return row_numbers, is_first
 
-    def forget(self) -> None:
-        """Let go of the bytes of all keys but those that were met last."""
+    def _evict(self) -> None:
+        """Discard the bytes of all but the `keys_max` last seen keys."""
         for number in np.argsort(-self.last_seen, kind="stable")[self._keys_max :].tolist():
             self.keys[number] = None
         self._held = min(self._held, self._keys_max)
 
-    def ranked(self, written: Ints) -> tuple[KeyTable, Ints]:
-        """Return the table by rank, and the rank of each number; `written` counts by number."""
-        self.forget()
+    def rank(self, written: Ints) -> tuple[KeyTable, Ints]:
+        """Return the key table and the rank of each key; `written` has the writes of each key."""
+        self._evict()
         lost = np.array([key is None for key in self.keys], np.bool_)
         order = np.lexsort((np.arange(len(lost)), -written, lost))
         rank: Ints = np.empty(len(order), np.int64)
@@ -460,14 +467,14 @@ class _Keys:
 
 
 class _Piece(NamedTuple):
-    """Arrivals of a partition that follow one another, and their batches as rows of `Batches`."""
+    """Consecutive arrivals of a partition, and their batches as rows of `Batches`."""
 
     arrivals: Arrivals
     batches: list[tuple[int, ...]]
 
     @classmethod
-    def joined(cls, pieces: Sequence[_Piece]) -> _Piece:
-        """Return all in one; of none an empty one."""
+    def concatenate(cls, pieces: Sequence[_Piece]) -> _Piece:
+        """Concatenate pieces; without any, return an empty piece."""
         none: Ints = np.zeros(0, np.int64)
         empty = Arrivals(none, none, none, none, none, none.astype(np.bool_))
         columns = zip(empty, *(piece.arrivals for piece in pieces), strict=True)
@@ -476,13 +483,14 @@ class _Piece(NamedTuple):
 
 
 class _Window:
-    """The arrivals of a partition, in pieces, the oldest of which go when there are too many.
+    """The last arrivals of a partition, in pieces; pieces beyond the limit are removed.
 
-    The last piece that a cleaning has seen is kept aside: it shows no frequencies, but sizes.
+    The last cleaned piece is kept separately: it shows the sizes of records, not their
+    frequencies.
     """
 
-    def __init__(self, room: int) -> None:
-        self._room = room
+    def __init__(self, arrivals_max: int) -> None:
+        self._arrivals_max = arrivals_max
         self.pieces: list[_Piece] = []
         self.cleaned: list[_Piece] = []
         self.records = self.left_out = 0
@@ -492,7 +500,7 @@ class _Window:
         self.records += len(piece.arrivals.key)
         while len(self.pieces) > 1:
             oldest = len(self.pieces[0].arrivals.key)
-            if self.records - oldest < self._room:
+            if self.records - oldest < self._arrivals_max:
                 break
             del self.pieces[0]
             self.records -= oldest
@@ -505,7 +513,7 @@ class _Window:
 
 
 class _Pending:
-    """Batches of a partition whose records are not numbered yet."""
+    """Batches of a partition whose keys have no numbers yet."""
 
     def __init__(self, partition: int) -> None:
         self._partition = partition
@@ -529,8 +537,8 @@ class _Pending:
         self._keys += pieces_of(columns.keys)
         self._batches.append(batch)
 
-    def taken(self, keys: _Keys) -> _Piece:
-        """Return what is pending, its keys numbered, and begin anew."""
+    def take(self, keys: _Keys) -> _Piece:
+        """Return the pending batches as a piece with numbered keys, and remove them."""
         stamps = np.concatenate(self._timestamps)
         running = np.maximum.accumulate(np.append(self._running_ms, stamps))[1:]
         is_null = np.concatenate(self._nulls)
@@ -555,8 +563,8 @@ class _Pending:
         return piece
 
 
-class _Reading:
-    """A topic while it is read, partition by partition."""
+class _TopicRecorder:
+    """Reads a topic partition by partition."""
 
     def __init__(self, keys_max: int, arrivals_max: int) -> None:
         self._keys = _Keys(keys_max)
@@ -584,19 +592,19 @@ class _Reading:
             header = stored.batch.header
             self._next_producer_id = max(self._next_producer_id, header.producer_id + 1)
             is_cleaned = header.last_offset < first_dirty or _has_hole(header, previous)
-            came = header.last_offset - (previous if previous >= 0 else header.base_offset - 1)
+            records = header.last_offset - (previous if previous >= 0 else header.base_offset - 1)
             previous = header.last_offset
             if header.is_control:
                 continue
             if len(pending) and (is_cleaned != was_cleaned or len(pending) >= _FOLD_RECORDS):
-                window.add(pending.taken(self._keys))
+                window.add(pending.take(self._keys))
             if was_cleaned or is_cleaned:
                 window.clear()
             was_cleaned = is_cleaned
             if header.max_timestamp >= 0:
                 running_ms = max(running_ms, header.max_timestamp)
                 self._newest_ms = max(self._newest_ms or 0, header.max_timestamp)
-            self._rates.append((running_ms, tp.partition, came))
+            self._rates.append((running_ms, tp.partition, records))
             columns = stored.batch.columns(limit)
             section_bytes = columns.section_bytes
             columns = columns.between(log.log_start_offset)
@@ -614,14 +622,14 @@ class _Reading:
                 )
                 pending.add(columns, row)
         if len(pending):
-            window.add(pending.taken(self._keys))
+            window.add(pending.take(self._keys))
         if was_cleaned:
             window.clear()
 
     def _note_versions(self, strategy: Strategy, columns: RecordColumns) -> None:
-        found = (strategy.version_in(columns.headers(row)) for row in range(len(columns)))
-        known = [self._newest_version, *found]
-        self._newest_version = max((each for each in known if each is not None), default=0)
+        in_columns = (strategy.version_in(columns.headers(row)) for row in range(len(columns)))
+        versions = [self._newest_version, *in_columns]
+        self._newest_version = max((each for each in versions if each is not None), default=0)
 
     def finish(
         self,
@@ -630,17 +638,17 @@ class _Reading:
         configs: Mapping[str, str],
         assumed: tuple[str, ...],
     ) -> TopicRecording:
-        """Return what was read of all partitions together."""
+        """Build the recording from all partitions."""
         pieces = [piece for window in self._windows for piece in window.pieces]
         is_cleaned = sum(len(piece.arrivals.key) for piece in pieces) < ARRIVALS_MIN
         if is_cleaned:
             pieces = [
                 piece for window in self._windows for piece in (*window.cleaned, *window.pieces)
             ]
-        arrivals, rows = _Piece.joined(pieces)
+        arrivals, rows = _Piece.concatenate(pieces)
         keyed = arrivals.key >= 0
         written = np.bincount(arrivals.key[keyed], minlength=len(self._keys.keys))
-        table, rank = self._keys.ranked(written)
+        table, rank = self._keys.rank(written)
         order = np.argsort(arrivals.time_ms, kind="stable")
         key = arrivals.key.copy()
         key[keyed] = rank[key[keyed]]
@@ -665,6 +673,6 @@ class _Reading:
 
 
 def _has_hole(header: BatchHeader, previous: int) -> bool:
-    """Tell whether records are gone from a batch, or from before it."""
+    """Return whether records were removed from a batch or just before it."""
     is_sparse = header.record_count <= header.last_offset - header.base_offset
     return is_sparse or (previous >= 0 and header.base_offset > previous + 1)

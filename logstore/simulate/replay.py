@@ -1,4 +1,4 @@
-"""Recordings that topics replay: files of times, with counts and keys, checked by line."""
+"""Files with recorded arrivals that topics replay: times, record counts and keys."""
 
 from __future__ import annotations
 
@@ -20,31 +20,30 @@ from logstore.workload.recorded import Recorded
 from logstore.workload.tables import read_table, read_toml, setting, span
 
 TIMES = ("time", "timestamp")
-"""Columns that say when: ours, and that of an exported topic."""
+"""Names of the time column: in a replay file, and in an exported topic."""
 
 NULL = r"\N"
-"""What stands for null in an exported topic's CSV."""
+"""Null in the CSV of an exported topic."""
 
 EVENTS_MAX = 1 << 28
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replay:
-    """A recording, and how it is replayed."""
+    """A replay file and its options."""
 
-    file: str = setting("", "Where it is: `.csv`, `.toml` or `.parquet`, beside the scenario.")
-    loop: bool = setting(False, "Begin anew when it is over, until the scenario ends.")
-    period: str = span("0", "Of a loop: from one begin to the next; 0 is its own length.")
-    stretch: float = setting(1.0, "How much longer everything takes than it did.", 1e-6, 1e6)
+    file: str = setting("", "`.csv`, `.toml` or `.parquet` file, next to the scenario.")
+    loop: bool = setting(False, "Repeat until the scenario ends.")
+    period: str = span("0", "Time between the starts of two repetitions; 0: length of the file.")
+    stretch: float = setting(1.0, "Factor by which all times are multiplied.", 1e-6, 1e6)
 
-    @property
-    def recorded(self) -> Recorded:
-        """The recording, read and checked.
+    def read(self) -> Recorded:
+        """Read and check the file.
 
         Raises
         ------
         InvalidConfigurationError
-            It cannot be read, or a line is wrong; the message names it.
+            The file cannot be read, or a line is invalid; the message names it.
         """
         path = Path(self.file)
         try:
@@ -52,7 +51,7 @@ class Replay:
             at_ms, key, tombstone = _read(path, (status.st_mtime_ns, status.st_size))
         except OSError as error:
             raise InvalidConfigurationError(
-                f"the recording {self.file!r} cannot be read: {error.strerror}"
+                f"the replay file {self.file!r} cannot be read: {error.strerror}"
             ) from error
         length_ms = int(at_ms.max()) + max(1, round(int(at_ms.max()) / len(at_ms)))
         period_ms = parse_duration(self.period) or length_ms
@@ -61,7 +60,7 @@ class Replay:
                 f"replay.period {self.period} is shorter than {self.file!r}, which ends "
                 f"{at_ms.max()} ms after its start"
             )
-        arrived = np.maximum.accumulate(at_ms)  # what is earlier than one before it came late
+        arrived = np.maximum.accumulate(at_ms)  # a smaller time than an earlier row's is a late one
         return Recorded(
             at_ms=(arrived * self.stretch).astype(np.int64),
             lag_ms=arrived - at_ms,
@@ -81,12 +80,12 @@ class _Row(NamedTuple):
 
 @lru_cache(maxsize=4)
 def _read(path: Path, version: tuple[int, int]) -> tuple[Any, Any, Any]:
-    """Return moments after the start, key numbers or None, and deletes or None, of a file."""
+    """Return the times after the start, key numbers or None, and deletes or None of a file."""
     readers = {".csv": _csv_rows, ".toml": _toml_rows, ".parquet": _parquet_rows}
     if path.suffix not in readers:
         near = and_nearest(path.suffix, list(readers))
         raise InvalidConfigurationError(
-            f"a recording is {', '.join(readers)}, and {str(path)!r} is none of them{near}"
+            f"unknown format of replay file {str(path)!r}: expected {', '.join(readers)}{near}"
         )
     names: dict[object, int] = {}
     times: list[int] = []
@@ -99,11 +98,11 @@ def _read(path: Path, version: tuple[int, int]) -> tuple[Any, Any, Any]:
             count = _count(row.records)
         except ValueError as error:
             raise InvalidConfigurationError(f"{path}, {row.place}: {error}") from None
-        is_zero = time_ms == 0  # of either kind
+        is_zero = time_ms == 0  # valid among both kinds of times
         if not is_zero and is_relative not in (None, after_start):
             raise InvalidConfigurationError(
-                f"{path}, {row.place}: time {row.time!r} is of another kind than those above: a "
-                "span after the start (90m), or a moment"
+                f"{path}, {row.place}: time {row.time!r} is of another kind than the times above: "
+                "use either durations after the start (90m) or timestamps in all rows"
             )
         is_relative = is_relative if is_zero else after_start
         if len(times) + count > EVENTS_MAX:
@@ -116,7 +115,7 @@ def _read(path: Path, version: tuple[int, int]) -> tuple[Any, Any, Any]:
     at_ms = np.array(times, np.int64)
     at_ms -= 0 if is_relative else at_ms.min()
     if names and min(keys) < 0:
-        raise InvalidConfigurationError(f"{path}: some records have a key, and others none")
+        raise InvalidConfigurationError(f"{path}: some records have a key, others do not")
     return (
         at_ms,
         np.array(keys, np.int64) if names else None,
@@ -125,23 +124,23 @@ def _read(path: Path, version: tuple[int, int]) -> tuple[Any, Any, Any]:
 
 
 def _time(value: object) -> tuple[int, bool]:
-    """Return a time in ms, and whether it is one after the start."""
+    """Return a time in ms, and whether it is relative to the start."""
     if isinstance(value, int) and not isinstance(value, bool):
         return _not_negative(value, value), False
-    moment = value if isinstance(value, datetime) else None
+    timestamp = value if isinstance(value, datetime) else None
     if isinstance(value, str):
         if INTEGER.fullmatch(value.strip()):
             return _not_negative(int(value), value), False
         with suppress(ValueError):
             return parse_duration(value), True
         with suppress(ValueError):
-            moment = datetime.fromisoformat(value.strip())
-    if moment is None:
-        raise ValueError(f"time {value!r} is neither ms, ISO 8601, nor a span such as 90m")
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=UTC)
-    since = (moment - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)
-    return _not_negative(since, value), False
+            timestamp = datetime.fromisoformat(value.strip())
+    if timestamp is None:
+        raise ValueError(f"time {value!r} is neither ms, ISO 8601, nor a duration such as 90m")
+    if timestamp.tzinfo is None:
+        timestamp = timestamp.replace(tzinfo=UTC)
+    time_ms = (timestamp - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)
+    return _not_negative(time_ms, value), False
 
 
 def _not_negative(time_ms: int, value: object) -> int:
@@ -154,7 +153,7 @@ def _count(value: object) -> int:
     try:
         count = value if isinstance(value, int) else int(str(value))
     except ValueError:
-        raise ValueError(f"records {value!r} is no integer") from None
+        raise ValueError(f"records {value!r} is not an integer") from None
     if count < 0:
         raise ValueError(f"records {value!r} is below 0")
     return count
@@ -172,22 +171,22 @@ def _csv_rows(path: Path) -> Iterator[_Row]:
                 place = f"line {reader.line_num}"
                 if None in values or None in values.values():
                     raise InvalidConfigurationError(
-                        f"{path}, {place}: not as many columns as the first line has"
+                        f"{path}, {place}: the number of columns differs from the first line"
                     )
                 row = {name: None if value == NULL else value for name, value in values.items()}
                 yield from _row(place, row, time)
         except (csv.Error, UnicodeDecodeError) as error:
-            raise InvalidConfigurationError(f"{path} is no CSV: {error}") from None
+            raise InvalidConfigurationError(f"{path} is not valid CSV: {error}") from None
 
 
 def _toml_rows(path: Path) -> Iterator[_Row]:
     try:
         tree = read_toml(path.read_text(encoding="utf-8"), "recording")
     except UnicodeDecodeError as error:
-        raise InvalidConfigurationError(f"{path} is no TOML: {error}") from None
+        raise InvalidConfigurationError(f"{path} is not valid TOML: {error}") from None
     rows = tree.get("rows")
     if not isinstance(rows, list) or not all(isinstance(row, Mapping) for row in rows):
-        raise InvalidConfigurationError(f"{path} needs [[rows]] with a time each")
+        raise InvalidConfigurationError(f"{path} needs [[rows]], each with a time")
     for number, row in enumerate(rows):
         place = f"rows[{number}]"
         for name in row:
@@ -208,48 +207,48 @@ def _parquet_rows(path: Path) -> Iterator[_Row]:
     try:
         file = parquet.ParquetFile(path)
     except pa.ArrowInvalid as error:
-        raise InvalidConfigurationError(f"{path} is no Parquet: {error}") from None
+        raise InvalidConfigurationError(f"{path} is not a Parquet file: {error}") from None
     with file:
         names = file.schema_arrow.names
         time = _time_column(path, names)
-        wanted = [name for name in (time, "records", "key", "value", "control") if name in names]
+        columns = [name for name in (time, "records", "key", "value", "control") if name in names]
         number = 0
-        for batch in file.iter_batches(columns=wanted):
+        for batch in file.iter_batches(columns=columns):
             for row in batch.to_pylist():
                 number += 1
                 yield from _row(f"row {number}", row, time)
 
 
 def _time_column(path: Path, names: Iterable[str]) -> str:
-    found = next((name for name in TIMES if name in names), None)
-    if found is None:
+    column = next((name for name in TIMES if name in names), None)
+    if column is None:
         raise InvalidConfigurationError(
-            f"{path} has no column time, but {', '.join(names) or 'none at all'}"
+            f"{path} has no column time; its columns: {', '.join(names) or 'none'}"
         )
-    return found
+    return column
 
 
 def _row(place: str, row: Mapping[str, Any], time: str) -> Iterator[_Row]:
-    """Yield what a row says; nothing of a transaction's end in an exported topic."""
+    """Yield a parsed row; nothing for a transaction marker of an exported topic."""
     if row.get("control") is not None:
         return
     key = row.get("key")
     if key is None:
         key = row.get("key_base64")
-    has_value = "value" in row and row["value"] is None and row.get("value_base64") is None
-    is_delete = has_value or row.get("delete") is True
+    is_null = "value" in row and row["value"] is None and row.get("value_base64") is None
+    is_delete = is_null or row.get("delete") is True
     yield _Row(place, row.get(time), row.get("records", 1), key, is_delete)
 
 
 def read_replay(table: object, prefix: str) -> Replay:
-    """Return the table of a topic as it is checked.
+    """Parse and check the replay table of a topic.
 
     Raises
     ------
     InvalidConfigurationError
-        Something in it is unknown or wrong.
+        A key is unknown, or a value is invalid.
     """
     replay = read_table(Replay, table, prefix)
     if not replay.file:
-        raise InvalidConfigurationError(f"{prefix}file says where the recording is")
+        raise InvalidConfigurationError(f"{prefix}file is required: the path of the replay file")
     return replay

@@ -1,7 +1,7 @@
-"""Scenarios: what arrives, who reads, what is done and when, as a TOML file says it.
+"""Scenarios: TOML files with topics and their workloads, consumers and timed actions.
 
-Topics are described by the words of `logstore.workload.spec`; configurations by Kafka's keys.
-Everything is checked before anything starts.
+Topics use the keys of `logstore.workload.spec`; configurations use Kafka's keys. A scenario is
+checked completely before it runs.
 """
 
 from __future__ import annotations
@@ -18,41 +18,48 @@ from logstore.config.suggest import and_nearest
 from logstore.config.units import parse_duration
 from logstore.errors import InvalidConfigurationError
 from logstore.names import KAFKAS_OWN_TOPICS, validate_topic_name
-from logstore.simulate.deeds import (
+from logstore.simulate.actions import (
     ADD_PARTITIONS,
     CREATE_TOPIC,
     Action,
-    FirstTopic,
+    InitialTopic,
     created_at_ms,
-    in_order,
+    plan_actions,
 )
 from logstore.simulate.replay import Replay, read_replay
 from logstore.types import DAY_MS
 from logstore.workload import spec as specs
-from logstore.workload.tables import dotted, laid_over, read_table, read_toml, setting, span
+from logstore.workload.tables import (
+    flatten_configs,
+    merge_tables,
+    read_table,
+    read_toml,
+    setting,
+    span,
+)
 
 if TYPE_CHECKING:
     from logstore.workload.recorded import Recorded
 
 RECORDED = "recorded"
-"""The distribution of keys that a directory shows."""
+"""Name of the key distribution recorded in a directory."""
 
 SAMPLES_MAX = 2_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Consumer:
-    """Somebody who reads a topic, later than it is written.
+    """A consumer that reads a topic with a lag.
 
-    It has read everything up to `lag` ago, but for the time that it is away, from `away_from` on
-    after the start, for `away`; then it catches up at once.
+    It reads each record `lag` after the append. From `away_from` after the start it reads nothing
+    for `away`; then it catches up at once.
     """
 
-    name: str = setting("consumer", "Its name in the series.")
-    topic: str = setting("", "The topic that it reads, from all partitions.")
-    lag: str = span("0", "How long after a record was written it is read: `30s`, `2h`, `7d`.")
-    away_from: str = span("0", "When, after the start, it stops reading.")
-    away: str = span("0", "For how long it reads nothing.")
+    name: str = setting("consumer", "Name in the series.")
+    topic: str = setting("", "Topic; the consumer reads all partitions.")
+    lag: str = span("0", "Time between the append and the read of a record: `30s`, `2h`, `7d`.")
+    away_from: str = span("0", "Time after the start at which it stops reading.")
+    away: str = span("0", "Duration of the pause.")
 
     @property
     def lag_ms(self) -> int:
@@ -61,27 +68,27 @@ class Consumer:
 
     @property
     def away_ms(self) -> tuple[int, int]:
-        """When it stops reading and when it reads again, in ms after the start; equal: never."""
+        """Start and end of the pause in ms after the start; equal without a pause."""
         begin = parse_duration(self.away_from)
         return begin, begin + parse_duration(self.away)
 
     def read_until(self, now_ms: int) -> int:
-        """Return up to which moment it has read, both in ms after the start."""
+        """Return the append time up to which it has read; both times in ms after the start."""
         begin, end = self.away_ms
         return (begin if begin <= now_ms < end else now_ms) - self.lag_ms
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
-    """One message that is sent at a moment, instead of a workload."""
+    """A single message of a topic without a workload."""
 
-    at: str = span("0", "When, after the start: `90m`, `10d`, `1d12h`.")
-    key: str = setting("", "Its key.")
-    value: str = setting("", "Its value.")
-    delete: bool = setting(False, "It deletes its key: the value is null.")
-    late: str = span("0", "How far its timestamp lies behind the moment.")
-    early: str = span("0", "How far its timestamp lies ahead of the moment.")
-    partition: int = setting(0, "Where it goes.", 0)
+    at: str = span("0", "Time after the start: `90m`, `10d`, `1d12h`.")
+    key: str = setting("", "Key.")
+    value: str = setting("", "Value.")
+    delete: bool = setting(False, "Write a tombstone.")
+    late: str = span("0", "Time by which the timestamp is before the append.")
+    early: str = span("0", "Time by which the timestamp is after the append.")
+    partition: int = setting(0, "Partition.", 0)
 
     @property
     def at_ms(self) -> int:
@@ -90,54 +97,54 @@ class Message:
 
     @property
     def timestamp_ms(self) -> int:
-        """Its timestamp in ms after the start; before it where negative."""
+        """Timestamp in ms after the start; negative if before the start."""
         return self.at_ms - parse_duration(self.late) + parse_duration(self.early)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownKeys:
-    """Keys of a topic that begins with what lies in a directory: `keys` with `continued`.
+    """The `keys` table of a `continued` topic.
 
-    The records that nobody has cleaned yet show how keys were written lately. An update takes the
-    key of one of them, so that keys keep the share that they had.
+    The uncleaned records of the directory show how keys were written recently. An update takes the
+    key of one of these records, so each key keeps its share of the writes.
     """
 
-    distribution: str = setting(RECORDED, "Of the writes: as they were recorded.", None, None,
+    distribution: str = setting(RECORDED, "Distribution of the writes: as recorded.", None, None,
                                 (RECORDED,))  # fmt: skip
-    new_share: float = setting(0.0, "Share of the records whose key nobody has written.", 0.0, 1.0)
+    new_share: float = setting(0.0, "Share of records with a new key.", 0.0, 1.0)
     unseen: int = setting(
-        0, "How many such keys there are, written equally often; 0: there is no end of them.",
+        0, "Number of equally frequent keys from which new keys are drawn; 0: every one differs.",
         0, 1 << 40,
     )  # fmt: skip
     quiet_share: float = setting(
-        0.0, "Share of the records with a key of the log that nobody wrote lately.", 0.0, 1.0
+        0.0, "Share of records with a key of the log that was not written recently.", 0.0, 1.0
     )
     discount: float = setting(
-        0.0, "Taken off how often each key was written, as who was met once was met by chance.",
+        0.0, "Subtracted from the number of writes of each key, as some keys occur by chance.",
         0.0, 0.999,
     )  # fmt: skip
-    null_share: float = setting(0.0, "Share of the records without a key.", 0.0, 1.0)
+    null_share: float = setting(0.0, "Share of records without a key.", 0.0, 1.0)
     recent: int = setting(
-        0, "An update takes the key of one of so many records before it; 0: of all written lately.",
+        0, "Number of preceding records whose keys an update may take; 0: all uncleaned records.",
         0, 1 << 24,
     )  # fmt: skip
-    prefix: str = setting("new-", "What a new key begins with; its number follows.")
+    prefix: str = setting("new-", "Prefix of new keys, before their number.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Topic:
-    """A topic of a scenario: a workload, or messages in the order in which they are sent.
-
-    A workload arrives as it was `recorded`, if it was.
+    """A topic of a scenario: a workload, or messages in time order.
 
     Attributes
     ----------
+    recorded : Recorded or None
+        Arrivals that a workload replays.
     continued : bool
-        It begins with what lies under its name in the scenario's directory, and knows its keys.
+        Whether the topic starts with the records and keys in the scenario's directory.
     known : KnownKeys or None
-        Which of those keys are written; None: those that the workload draws, by their rank.
+        Distribution of those keys; None for the distribution of the workload over their ranks.
     shares : mapping of int to float
-        Of the records, by partition; empty: evenly.
+        Shares of the records by partition; empty for equal shares.
     """
 
     name: str
@@ -153,18 +160,18 @@ class Topic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scenario:
-    """A scenario, checked; equal ones with equal seeds give equal series and bytes.
+    """A checked scenario. Equal scenarios with equal seeds give equal series and bytes.
 
     Attributes
     ----------
     origin : str
-        The directory whose state is the start of topics that say so; empty: none.
+        The directory that continued topics start from; empty without one.
     broker : mapping
         Kafka's broker properties.
     actions : tuple of Action
-        In the order of their moments, with those that undo others.
+        Actions in time order, including those that revert others.
     tree : mapping
-        The tables that it was made from, for variants.
+        The parsed tables, from which variants are built.
     """
 
     title: str
@@ -182,59 +189,59 @@ class Scenario:
 
     @property
     def span_ms(self) -> int:
-        """The virtual time that it takes."""
+        """Length in virtual time."""
         return round(self.days * DAY_MS)
 
     def partitions_of(self, topic: str) -> int:
-        """Return how many partitions a topic has at last."""
+        """Return the number of partitions of a topic at the end."""
         counts = [each.partitions for each in self.topics if each.name == topic]
         added = [each.partitions for each in self.actions if each.topic == topic]
         return max(counts + added)
 
     @property
     def continued_topics(self) -> list[str]:
-        """The topics that begin with what lies in the directory."""
+        """Names of the topics that start from the directory."""
         return [topic.name for topic in self.topics if topic.continued]
 
     def with_origin(self, path: str) -> Scenario:
-        """Return it from another directory."""
+        """Return a copy that starts from another directory."""
         return from_mapping({**self.tree, "from": path})
 
     def with_days(self, days: float) -> Scenario:
-        """Return it with another length."""
+        """Return a copy with another length."""
         return from_mapping({**self.tree, "days": days})
 
     def with_seed(self, seed: int) -> Scenario:
-        """Return it with everything random drawn from another seed."""
+        """Return a copy with another seed."""
         return from_mapping({**self.tree, "seed": seed})
 
     def with_config(self, name: str, value: str) -> Scenario:
-        """Return it with one configuration changed: of every topic, or else of the broker.
+        """Return a copy with one setting changed: a topic's in every topic, or the broker's.
 
         Raises
         ------
         InvalidConfigurationError
-            Neither knows the key, or the value is wrong.
+            The key is unknown, or the value is invalid.
         """
         from logstore.config.topic_keys import TOPIC_KEYS
 
         if name in TOPIC_KEYS:
-            topics = [laid_over(each, {"configs": {name: value}}) for each in _topics(self.tree)]
+            topics = [merge_tables(each, {"configs": {name: value}}) for each in _topics(self.tree)]
             return from_mapping({**self.tree, "topics": topics})
-        return from_mapping(laid_over(self.tree, {"broker": {name: value}}))
+        return from_mapping(merge_tables(self.tree, {"broker": {name: value}}))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Top:
-    """The keys of the file itself."""
+    """The top-level keys of the file."""
 
-    title: str = setting("", "What it is called in the report.")
-    about: str = setting("", "A sentence or two about it.")
-    days: float = setting(30.0, "Virtual days that it takes.", 0.0, 36_500.0)
-    start: str = setting("2024-01-01T00:00:00Z", "When it begins, ISO 8601.")
-    seed: int = setting(1, "Seed of everything random.", 0, (1 << 64) - 1)
-    directories: int = setting(1, "Data directories, over which partitions are spread.", 1, 100)
-    from_: str = setting("", "The data directory, or partition's folder, whose state is the start.")
+    title: str = setting("", "Title in the report.")
+    about: str = setting("", "Description, a sentence or two.")
+    days: float = setting(30.0, "Length in virtual days.", 0.0, 36_500.0)
+    start: str = setting("2024-01-01T00:00:00Z", "Start time, ISO 8601.")
+    seed: int = setting(1, "Seed of all random numbers.", 0, (1 << 64) - 1)
+    directories: int = setting(1, "Number of data directories, used for partitions.", 1, 100)
+    from_: str = setting("", "Data directory or partition directory that the scenario continues.")
 
 
 _PARTS = ("broker", "topics", "consumers", "actions")
@@ -247,20 +254,21 @@ def parse(text: str, folder: Path | None = None) -> Scenario:
     ----------
     text : str
         Top level: `title`, `about`, `days`, `start`, `seed`, `directories`, `from`. `[broker]` has
-        Kafka's broker properties. Each `[[topics]]` is a workload (`logstore.workload.spec`):
-        `name` is its topic; its time is the scenario's unless it says otherwise, and
-        `records_per_day` may stand for `records`. One with `records` 0 or with
-        `[[topics.messages]]` is no workload. One with `continued` begins with what lies under its
-        name in the directory that `from` names; its `keys` are `KnownKeys`, and `partition_shares`
-        tell how records are spread. `[[consumers]]`, `[[actions]]` and messages as `Consumer`,
-        `Action` and `Message`; `[topics.replay]` as `Replay`.
+        Kafka's broker properties. Each `[[topics]]` is a workload (`logstore.workload.spec`) with
+        the topic's `name`. It covers the scenario's time unless it sets its own, and may have
+        `records_per_day` instead of `records`. With `records` 0 or `[[topics.messages]]` it is not
+        a workload. With `continued`, it starts with the topic of that name in the directory
+        `from`; its `keys` are `KnownKeys`, and `partition_shares` spreads the records.
+        `[[consumers]]`, `[[actions]]`, `[[topics.messages]]` and `[topics.replay]` have the keys
+        of `Consumer`, `Action`, `Message` and `Replay`.
     folder : Path, optional
-        Where files that it names are looked for; the current directory by default.
+        Base of relative paths in the scenario; the current directory by default.
 
     Raises
     ------
     InvalidConfigurationError
-        No TOML; something unknown (with the nearest name), of a wrong type or out of range.
+        The text is not valid TOML, or a key is unknown (with the nearest name), of a wrong type or
+        out of range.
     """
     tree = read_toml(text, "scenario")
     if isinstance(tree.get("from"), str) and tree["from"]:
@@ -273,7 +281,7 @@ def parse(text: str, folder: Path | None = None) -> Scenario:
 
 
 def from_mapping(tree: Mapping[str, Any]) -> Scenario:
-    """Build a scenario from what `parse` reads; the same errors."""
+    """Build a scenario from parsed tables; see `parse`, which raises the same errors."""
     top = read_table(
         _Top, {name: value for name, value in tree.items() if name not in _PARTS}, "", also=_PARTS
     )
@@ -289,12 +297,12 @@ def from_mapping(tree: Mapping[str, Any]) -> Scenario:
     )
     if not topics:
         raise InvalidConfigurationError("a scenario needs [[topics]]")
-    for text in _wrong_start(top, topics, actions):
+    for text in _origin_problems(top, topics, actions):
         raise InvalidConfigurationError(text)
     names = [topic.name for topic in topics]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
-        raise InvalidConfigurationError(f"two topics are called {twice!r}")
+        raise InvalidConfigurationError(f"duplicate topic {twice!r}")
     consumers = tuple(
         read_table(Consumer, table, f"consumers[{number}].")
         for number, table in enumerate(_tables(tree, "consumers"))
@@ -303,10 +311,10 @@ def from_mapping(tree: Mapping[str, Any]) -> Scenario:
         if consumer.topic not in names:
             near = and_nearest(consumer.topic, names)
             raise InvalidConfigurationError(
-                f"consumer {consumer.name!r} reads topic {consumer.topic!r}, which is none of the "
-                f"scenario's{near}"
+                f"consumer {consumer.name!r} reads topic {consumer.topic!r}, which is not in the "
+                f"scenario{near}"
             )
-    first = {topic.name: FirstTopic(topic.partitions, topic.configs) for topic in topics}
+    first = {topic.name: InitialTopic(topic.partitions, topic.configs) for topic in topics}
     return Scenario(
         title=top.title or ", ".join(names),
         about=top.about,
@@ -317,44 +325,46 @@ def from_mapping(tree: Mapping[str, Any]) -> Scenario:
         broker=broker,
         topics=topics,
         consumers=consumers,
-        actions=in_order(actions, first, broker, top.directories),
+        actions=plan_actions(actions, first, broker, top.directories),
         directories=top.directories,
         tree=tree,
     )
 
 
-def _wrong_start(top: _Top, topics: Sequence[Topic], actions: Sequence[Action]) -> Iterator[str]:
+def _origin_problems(
+    top: _Top, topics: Sequence[Topic], actions: Sequence[Action]
+) -> Iterator[str]:
     continued = [topic for topic in topics if topic.continued]
     if top.from_ and not continued:
-        yield "the scenario is from a directory, but none of its topics is continued = true"
+        yield "the scenario has from, but no topic has continued = true"
     if top.from_ and top.directories != 1:
-        yield f"a scenario from a directory has one, not {top.directories}"
+        yield f"a scenario with from has 1 data directory, not {top.directories}"
     for topic in continued:
         if not top.from_:
-            yield f"topic {topic.name!r} is continued, but the scenario is from no directory"
+            yield f"topic {topic.name!r} is continued, but the scenario has no from"
         for action in actions:
             if action.topic == topic.name and action.do in (CREATE_TOPIC, ADD_PARTITIONS):
-                yield f"topic {topic.name!r} is continued: {action.do} cannot be done to it"
+                yield f"topic {topic.name!r} is continued, so {action.do} is not possible"
         null_share = 0.0 if topic.known is None else topic.known.null_share
         if null_share and effective_config(topic.configs).compact:
             yield (
-                f"topic {topic.name!r} is compacted, so its records have keys: keys.null_share "
-                f"{null_share:g} cannot be"
+                f"topic {topic.name!r} is compacted, so its records need keys: keys.null_share "
+                f"must be 0, not {null_share:g}"
             )
 
 
 def own_topic_text(name: str) -> str:
-    """Return why one of Kafka's own topics cannot be simulated."""
+    """Return the error message for one of Kafka's internal topics."""
     return (
-        f"topic {name!r} cannot be simulated: only Kafka writes it, in a format of its own. Keys"
-        " and values that are drawn at random are no valid records of it"
+        f"topic {name!r} cannot be simulated: only Kafka writes it, in a format of its own. Random"
+        " keys and values are not valid records of it"
     )
 
 
 def _tables(tree: Mapping[str, Any], name: str) -> list[Any]:
     tables = tree.get(name, [])
     if not isinstance(tables, list):
-        raise InvalidConfigurationError(f"{name} is a list of tables: write [[{name}]]")
+        raise InvalidConfigurationError(f"{name} must be a list of tables: write [[{name}]]")
     return tables
 
 
@@ -363,16 +373,16 @@ def _topics(tree: Mapping[str, Any]) -> list[Any]:
 
 
 def _texts(table: object, name: str) -> dict[str, str]:
-    """Return configurations as texts: TOML's numbers and truth values are allowed."""
+    """Return a configuration table with its values as strings."""
     return {
         word: str(value).lower() if isinstance(value, bool) else str(value)
-        for word, value in dotted(table, name).items()
+        for word, value in flatten_configs(table, name).items()
     }
 
 
 def _topic(table: object, number: int, top: _Top, actions: Sequence[Action]) -> Topic:
     if not isinstance(table, Mapping):
-        raise InvalidConfigurationError("topics is a list of tables: write [[topics]]")
+        raise InvalidConfigurationError("topics must be a list of tables: write [[topics]]")
     values = dict(table)
     name = values.pop("name", None)
     if not isinstance(name, str):
@@ -382,13 +392,13 @@ def _topic(table: object, number: int, top: _Top, actions: Sequence[Action]) -> 
         raise InvalidConfigurationError(own_topic_text(name))
     values["topic"] = name
     values["configs"] = _texts(values.get("configs", {}), "configs")
-    if "preset" not in values:  # a workload's own default is to be compacted
+    if "preset" not in values:  # the default of workloads is compact
         values["configs"].setdefault("cleanup.policy", "delete")
     replay = values.pop("replay", None)
     if replay is not None and "messages" in values:
-        raise InvalidConfigurationError(f"topic {name!r} has messages and a replay")
+        raise InvalidConfigurationError(f"topic {name!r} has both messages and a replay")
     if replay is not None and "continued" in values:
-        raise InvalidConfigurationError(f"topic {name!r} is continued, and has a replay")
+        raise InvalidConfigurationError(f"topic {name!r} has both continued and a replay")
     is_workload = replay is not None or "continued" in values
     if "messages" in values or (values.get("records") == 0 and not is_workload):
         return _scripted(name, values, actions)
@@ -403,13 +413,13 @@ def _topic(table: object, number: int, top: _Top, actions: Sequence[Action]) -> 
     if per_day is not None:
         if "records" in values:
             raise InvalidConfigurationError(
-                f"topics.{name} has records and records_per_day: one of them says it all"
+                f"topics.{name} has both records and records_per_day: use one of them"
             )
-        values["records"] = _records(per_day, time, f"topics.{name}.")
+        values["records"] = _total_records(per_day, time, f"topics.{name}.")
     is_continued = values.pop("continued", False)
     if not isinstance(is_continued, bool):
         raise InvalidConfigurationError(
-            f"topics.{name}.continued is true or false, not {is_continued!r}"
+            f"topics.{name}.continued must be true or false, not {is_continued!r}"
         )
     if is_continued:
         return _continued(name, values, actions)
@@ -433,29 +443,30 @@ def _topic(table: object, number: int, top: _Top, actions: Sequence[Action]) -> 
 def _recorded(
     replay: Replay, name: str, values: dict[str, Any], table: Mapping[str, Any]
 ) -> Recorded:
-    """Return what a topic replays, and let its workload have as many records and keys.
+    """Return the arrivals that a topic replays, and set the records and keys of its workload.
 
     Raises
     ------
     InvalidConfigurationError
-        The recording is wrong, or the topic says what the recording does.
+        The replay file is invalid, or the topic sets a value that the file determines.
     """
-    recorded = replay.recorded
-    said = {"records": "records" in table}
-    said |= {f"time.{word}": word != "start" for word in table.get("time", {})}
+    recorded = replay.read()
+    conflicts = {"records": "records" in table}
+    conflicts |= {f"time.{key}": key != "start" for key in table.get("time", {})}
     if recorded.key is not None:
-        said |= {f"keys.{word}": word != "prefix" for word in table.get("keys", {})}
+        conflicts |= {f"keys.{key}": key != "prefix" for key in table.get("keys", {})}
     if recorded.tombstone is not None:
-        said["deletes"] = "deletes" in table
-    twice = next((word for word, is_said in said.items() if is_said), None)
-    if twice is not None:
+        conflicts["deletes"] = "deletes" in table
+    conflict = next((key for key, is_set in conflicts.items() if is_set), None)
+    if conflict is not None:
         raise InvalidConfigurationError(
-            f"topics.{name}.{twice} is what the recording {replay.file!r} says"
+            f"topics.{name}.{conflict} conflicts with the replay file {replay.file!r}, which "
+            "determines it"
         )
     values["records"] = recorded.events_before(round(values["time"]["days"] * DAY_MS))
     if not values["records"]:
         raise InvalidConfigurationError(
-            f"nothing of the recording {replay.file!r} comes before the end"
+            f"the replay file {replay.file!r} has no record before the end of the scenario"
         )
     if recorded.key is not None:
         keys = {"count": int(recorded.key.max()) + 1, "distribution": specs.UNIFORM}
@@ -469,11 +480,11 @@ def _iso(time_ms: int) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Rate:
-    records_per_day: float = setting(0.0, "Records that come in a day at the mean.", 0.0, 1e12)
+    records_per_day: float = setting(0.0, "Average number of records per day.", 0.0, 1e12)
 
 
-def _records(per_day: object, time: Mapping[str, Any], prefix: str) -> int:
-    """Return how many records come in all of a time."""
+def _total_records(per_day: object, time: Mapping[str, Any], prefix: str) -> int:
+    """Return the number of records in the whole time."""
     from logstore.workload.profiles import even_days
 
     rate = read_table(_Rate, {"records_per_day": per_day}, prefix).records_per_day
@@ -481,11 +492,11 @@ def _records(per_day: object, time: Mapping[str, Any], prefix: str) -> int:
 
 
 def _continued(name: str, values: dict[str, Any], actions: Sequence[Action]) -> Topic:
-    """Return a topic that begins with what lies in a directory; its partitions are those there."""
+    """Build a topic that starts from the scenario's directory, with the partitions in it."""
     prefix = f"topics.{name}."
     if "partitions" in values:
         raise InvalidConfigurationError(
-            f"{prefix}partitions cannot be said: they are those that lie in the directory"
+            f"{prefix}partitions cannot be set: a continued topic keeps the partitions that it has"
         )
     shares = _shares(values.pop("partition_shares", {}), f"{prefix}partition_shares")
     keys = values.pop("keys", {})
@@ -496,11 +507,11 @@ def _continued(name: str, values: dict[str, Any], actions: Sequence[Action]) -> 
         known = read_table(KnownKeys, keys, f"{prefix}keys.")
         if known.new_share + known.quiet_share + known.null_share > 1 + 1e-9:
             raise InvalidConfigurationError(
-                f"{prefix}keys: new_share, quiet_share and null_share are above 1 together"
+                f"{prefix}keys: the sum of new_share, quiet_share and null_share is above 1"
             )
     if not values.setdefault("records", 0):
-        silent = _silent(name, 1, values["configs"], actions)
-        return replace(silent, continued=True, known=known or KnownKeys(), shares=shares)
+        topic = _silent(name, 1, values["configs"], actions)
+        return replace(topic, continued=True, known=known or KnownKeys(), shares=shares)
     workload = specs.from_mapping(values, must_compact=False)
     return Topic(
         name=name,
@@ -517,36 +528,38 @@ def _continued(name: str, values: dict[str, Any], actions: Sequence[Action]) -> 
 def _shares(table: object, name: str) -> dict[int, float]:
     """Return shares by partition number."""
     if not isinstance(table, Mapping):
-        raise InvalidConfigurationError(f"{name} is a table, not {table!r}")
-    found: dict[int, float] = {}
-    for word, share in table.items():
-        if not word.isdecimal() or isinstance(share, bool) or not isinstance(share, int | float):
+        raise InvalidConfigurationError(f"{name} must be a table, not {table!r}")
+    shares: dict[int, float] = {}
+    for key, share in table.items():
+        if not key.isdecimal() or isinstance(share, bool) or not isinstance(share, int | float):
             raise InvalidConfigurationError(
-                f"{name} gives a share to each number of a partition, not {share!r} to {word!r}"
+                f"{name} must map partition numbers to shares, not {key!r} to {share!r}"
             )
         if not 0 <= share < float("inf"):
-            raise InvalidConfigurationError(f"{name}.{word} {share!r} is no share")
-        found[int(word)] = float(share)
-    if found and not sum(found.values()):
-        raise InvalidConfigurationError(f"{name} gives nothing to any partition")
-    return found
+            raise InvalidConfigurationError(
+                f"{name}.{key} must be a number from 0 up, not {share!r}"
+            )
+        shares[int(key)] = float(share)
+    if shares and not sum(shares.values()):
+        raise InvalidConfigurationError(f"all shares in {name} are 0")
+    return shares
 
 
 def _silent(
     name: str, partitions: int, configs: Mapping[str, str], actions: Sequence[Action]
 ) -> Topic:
-    """Return a topic to which nothing comes."""
+    """Build a topic without records."""
     values = {"topic": name, "partitions": partitions, "configs": configs}
     return _scripted(name, values, actions)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Scripted:
-    """The keys of a topic that is no workload."""
+    """The keys of a topic without a workload."""
 
-    topic: str = setting("", "Its name.")
-    records: int = setting(0, "None.", 0, 0)
-    partitions: int = setting(1, "Partitions.", 1, 10_000)
+    topic: str = setting("", "Name.")
+    records: int = setting(0, "Number of records: none.", 0, 0)
+    partitions: int = setting(1, "Number of partitions.", 1, 10_000)
 
 
 def _scripted(name: str, values: Mapping[str, Any], actions: Sequence[Action]) -> Topic:
@@ -563,7 +576,7 @@ def _scripted(name: str, values: Mapping[str, Any], actions: Sequence[Action]) -
     wrong = next((each for each in messages if each.partition >= partitions), None)
     if wrong is not None:
         raise InvalidConfigurationError(
-            f"a message at {wrong.at} goes to partition {wrong.partition} of topic {name!r}, which "
+            f"the message at {wrong.at} names partition {wrong.partition} of topic {name!r}, which "
             f"has {partitions}"
         )
     messages.sort(key=lambda message: message.at_ms)
@@ -578,7 +591,7 @@ def _scripted(name: str, values: Mapping[str, Any], actions: Sequence[Action]) -
 
 def _action(table: object, prefix: str) -> Action:
     if not isinstance(table, Mapping):
-        raise InvalidConfigurationError("actions is a list of tables: write [[actions]]")
+        raise InvalidConfigurationError("actions must be a list of tables: write [[actions]]")
     values = dict(table)
     configs = _texts(values.pop("configs", {}), "configs")
     return replace(read_table(Action, values, prefix, also=("configs",)), configs=configs)

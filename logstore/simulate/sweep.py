@@ -1,4 +1,4 @@
-"""Sweeps: a scenario under every combination of some settings, and which of them are worth it."""
+"""Sweeps: run a scenario with every combination of settings and compare the costs."""
 
 from __future__ import annotations
 
@@ -19,55 +19,57 @@ JUDGED_BY = {
     "bytes_peak": "space, at most",
     "bytes_mean": "space, on average",
     "write_amplification": "write amplification",
-    "oldest_dirty_max_ms": "oldest record that no cleaning has seen",
+    "oldest_dirty_max_ms": "oldest uncleaned record",
     "tombstone_age_max_ms": "oldest tombstone",
 }
-"""Costs by which variants are compared; less is better of each."""
+"""Costs by which variants are compared; less is better."""
 
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """A combination of settings and what it costs; see `Run.costs`."""
+    """A combination of settings and its costs; see `Run.costs`."""
 
     settings: Mapping[str, str]
     costs: Mapping[str, float]
 
-    def beats(self, other: Variant) -> bool:
-        """Tell whether it is nowhere worse, and somewhere better."""
+    def dominates(self, other: Variant) -> bool:
+        """Return whether no cost is higher than the other's, and at least one is lower."""
         pairs = [(self.costs[name], other.costs[name]) for name in JUDGED_BY]
         return all(mine <= its for mine, its in pairs) and any(mine < its for mine, its in pairs)
 
 
 @dataclass(frozen=True, slots=True)
 class Sweep:
-    """All variants, in the order of their settings."""
+    """All variants of a scenario, in the order of their settings."""
 
     variants: Sequence[Variant]
 
     def front(self) -> list[Variant]:
-        """Return the variants that no other one beats (the Pareto front)."""
+        """Return the variants that no other variant dominates (the Pareto front)."""
         return [
-            each for each in self.variants if not any(other.beats(each) for other in self.variants)
+            each
+            for each in self.variants
+            if not any(other.dominates(each) for other in self.variants)
         ]
 
 
 def combinations(axes: Mapping[str, Sequence[str]]) -> list[dict[str, str]]:
-    """Return every combination of the values, the last axis first to change.
+    """Return every combination of the values; the last axis varies fastest.
 
     Raises
     ------
     InvalidConfigurationError
-        An axis has no value, or there are more than `VARIANTS_MAX`.
+        An axis has no values, or there are more than `VARIANTS_MAX` combinations.
     """
     for name, values in axes.items():
         if not values:
-            raise InvalidConfigurationError(f"a sweep over {name} needs values")
-    found = [dict(zip(axes, values, strict=True)) for values in product(*axes.values())]
-    if len(found) > VARIANTS_MAX:
+            raise InvalidConfigurationError(f"the sweep over {name} needs values")
+    settings = [dict(zip(axes, values, strict=True)) for values in product(*axes.values())]
+    if len(settings) > VARIANTS_MAX:
         raise InvalidConfigurationError(
-            f"a sweep of {len(found)} combinations: at most {VARIANTS_MAX} are run at once"
+            f"the sweep has {len(settings)} combinations; the limit is {VARIANTS_MAX}"
         )
-    return found
+    return settings
 
 
 def sweep(
@@ -79,25 +81,25 @@ def sweep(
     progress: Callable[[int, int], object] | None = None,
     recording: Recording | None = None,
 ) -> Sweep:
-    """Run a scenario under every combination of some configurations.
+    """Run a scenario with every combination of some configurations.
 
     Parameters
     ----------
     axes : mapping of str to sequence of str
         Values of topic or broker configurations, by Kafka's keys.
     workers : int
-        Processes at work at a time.
+        Number of processes.
     samples : int
-        As `run`.
+        See `run`.
     progress : callable, optional
-        Told how many of how many are done.
+        Called with the number of finished variants and the number of all variants.
     recording : Recording, optional
-        Of the directory that the scenario is from, if it was read already.
+        Recording of the directory that the scenario continues, if it has been read already.
 
     Raises
     ------
     InvalidConfigurationError
-        A key or a value is wrong; nothing was run.
+        A key or a value is invalid. No variant was run.
     """
     settings = combinations(axes)
     plans = [_with(scenario, each) for each in settings]
@@ -107,8 +109,8 @@ def sweep(
     costs: list[dict[str, float]] = [{} for _ in jobs]
     if progress is not None:
         progress(0, len(jobs))
-    for done, (number, found) in enumerate(in_processes(_costs, jobs, workers), start=1):
-        costs[number] = found
+    for done, (number, result) in enumerate(in_processes(_costs, jobs, workers), start=1):
+        costs[number] = result
         if progress is not None:
             progress(done, len(jobs))
     return Sweep([Variant(*each) for each in zip(settings, costs, strict=True)])

@@ -91,7 +91,7 @@ def test_a_copy_of_a_directory_is_cleaned_and_the_directory_is_not_touched(run, 
     assert said["directory"] == str(filled)
     assert sum(each["messages_read"] for each in said["cleaned"]) == 1000
     assert sum(each["messages_written"] for each in said["cleaned"]) == 50
-    assert "note: a temporary copy of" in done.stderr
+    assert "note: cleaning a temporary copy of" in done.stderr
 
 
 def test_partitions_of_a_directory_have_a_bar_each(run, temporary, filled):
@@ -107,13 +107,13 @@ def test_a_missing_directory_is_wrong_usage(run, temporary, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     (
-        (("--size", "12"), "12 is below 64 KiB, the least"),
+        (("--size", "12"), "12 is below the minimum, 64KiB"),
         (("--size", "big"), "'big' is not a size such as 4096, 64MiB or 1g"),
         (("--survivors", "0"), "0 is not in the range"),
         (("--strategy", "newest"), "'newest' is not one of"),
         (("--threads", "0"), "0 is not in the range"),
-        ((".", "--size", "1g"), "--size is of a log that is made, not of one in DIR"),
-        ((".", "--in-memory"), "--in-memory is of a log that is made, not of one in DIR"),
+        ((".", "--size", "1g"), "--size applies to a generated log, not to DIR"),
+        ((".", "--in-memory"), "--in-memory applies to a generated log, not to DIR"),
     ),
 )
 def test_wrong_usage(run, arguments, message):
@@ -124,7 +124,7 @@ def test_wrong_usage(run, arguments, message):
 
 def test_a_partition_s_own_folder_is_refused(run, temporary, filled):
     refused = run("bench", filled / "users-0", code=2)
-    assert "holds no partition: name the directory above TOPIC-0" in refused.stderr
+    assert "contains no partition: give the directory that contains TOPIC-0" in refused.stderr
 
 
 def test_too_little_space_for_a_copy_is_reported_before_copying(
@@ -132,4 +132,4 @@ def test_too_little_space_for_a_copy_is_reported_before_copying(
 ):
     monkeypatch.setattr("shutil.disk_usage", lambda path: type("Usage", (), {"free": 10})())
     refused = run("bench", filled, code=2)
-    assert "has 10 free: TMPDIR names another place" in refused.stderr
+    assert "has only 10 free: set TMPDIR to another directory" in refused.stderr

@@ -121,7 +121,7 @@ def test_a_partition_that_cannot_be_cleaned_exits_with_1(run, golden, out):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     (
-        (("--out", "{full}"), "is not empty: a copy goes into a new directory"),
+        (("--out", "{full}"), "is not empty; a copy needs a new or empty directory"),
         (("--out", "{file}"), "is not a directory"),
         (("--out", "{data}"), "lies in the data directory"),
         (("--out", "{data}/copy"), "lies in the data directory"),
@@ -182,7 +182,7 @@ def test_leftovers_of_a_killed_run_are_removed_by_the_next(run, users, out):
     (out / UNFINISHED).touch()
     (out / "users-1" / "half").touch()
     done = run("clean", users, "--out", out, "--format", "json")
-    assert "holds a copy that was not finished; it is removed" in done.stderr
+    assert "removing an unfinished copy in" in done.stderr
     assert len(done.json["cleaned"]) == 2
     assert not (out / "users-1" / "half").exists()
     assert not (out / UNFINISHED).exists()

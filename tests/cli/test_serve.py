@@ -221,7 +221,7 @@ def test_beyond_loopback_without_users_it_warns(tmp_path, users, is_warned):
         _, errors = process.communicate(timeout=TIMEOUT_S)
     warning = "warning: the broker listens on 0.0.0.0:"
     assert errors.startswith(warning) is is_warned
-    assert ("without authentication: everybody" in errors) is is_warned
+    assert ("without authentication: anyone" in errors) is is_warned
 
 
 @pytest.mark.parametrize(
@@ -235,11 +235,11 @@ def test_beyond_loopback_without_users_it_warns(tmp_path, users, is_warned):
         ("x", ("--tls-cert", "FILE"), "cannot serve TLS with FILE: "),
         ("x", ("--tls-key", "FILE"), "--tls-key wants --tls-cert"),
         ("x", ("--tls-cert", "FILE", "--tls-generate", "FILE"), "wants no other certificate"),
-        ("x", ("--acls", "FILE"), "FILE: the ACLs are no JSON"),
+        ("x", ("--acls", "FILE"), "FILE: the ACLs are not valid JSON"),
         ("", ("--acl", "User:a read"), "is not [deny] PRINCIPAL OPERATION TYPE:NAME [prefixed]"),
-        ("", ("--acl", "User:a reed topic:t"), "'reed' is none of"),
-        ("", ("--acl", "ann read topic:t"), "no colon between the principal's type and name"),
-        ("", ("--acl", "User:a read topic"), "the name of the TOPIC is empty"),
+        ("", ("--acl", "User:a reed topic:t"), "'reed' is not one of"),
+        ("", ("--acl", "ann read topic:t"), "principal 'ann' has no type"),
+        ("", ("--acl", "User:a read topic"), "the TOPIC resource name is empty"),
         ("", ("--super-user", "root"), "root"),
     ),
 )

@@ -236,4 +236,4 @@ def test_a_recording_is_found_next_to_its_scenario(run, tmp_path):
     assert told["costs"]["live_share"] == 1.0
     (tmp_path / "times.csv").write_text("time,records\n0,3\n1h,x\n")
     failed = run("simulate", str(scenario), *arguments, code=2)
-    assert "times.csv, line 3: records 'x' is no integer" in failed.stderr
+    assert "times.csv, line 3: records 'x' is not an integer" in failed.stderr

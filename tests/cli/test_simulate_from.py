@@ -32,7 +32,7 @@ def test_it_shows_the_fit_and_its_quality(run, copied, tmp_path):
     assert re.search(r"^users +1\d\d +50 ", done.stdout, re.MULTILINE)
     assert "last third of what came" in done.stdout
     assert "What if: users: 3 days from 2024-01-07 23:00:00.000Z, seed 1" in done.stdout
-    assert "How well it fits" in (out / "report.html").read_text()
+    assert "Errors of the fit" in (out / "report.html").read_text()
     text = (out / "scenario.toml").read_text()
     assert f'from = "{copied}"' in text
     again = run(
@@ -102,7 +102,7 @@ def test_damage_is_reported_as_by_read(run, copied):
 @pytest.mark.parametrize(
     ("arguments", "told"),
     (
-        (("--from", "nowhere", "--print"), "there is no directory nowhere"),
+        (("--from", "nowhere", "--print"), "directory nowhere does not exist"),
         (("--from", "{copied}"), "--out DIR says where the results go"),
         (("--from", "{copied}", "--print", "--topic", "user"), "unknown topic 'user'"),
         (("kip-354", "--topic", "users", "--print"), "--topic chooses from what is fitted"),

@@ -5,7 +5,7 @@ import pytest
 from logstore.bench.micro.clean_lines import FIVE_LOGS, clean_line
 from logstore.bench.micro.logs import MIB
 from logstore.bench.micro.setting import Setting
-from logstore.bench.suite import chosen, measure
+from logstore.bench.suite import measure, select_jobs
 from tests.interop.conftest import unavailable
 from tests.support.interop import KAFKA_3, Unavailable, build
 
@@ -45,7 +45,7 @@ OTHERS = (
 @pytest.mark.interop
 @pytest.mark.parametrize("pattern", OTHERS)
 def test_both_cleaners_agree_on_every_kind_of_log(setting, pattern):
-    lines = list(measure(chosen([pattern], full=True), setting))
+    lines = list(measure(select_jobs([pattern], full=True), setting))
     assert lines
     for line in lines:
         assert line.facts["identical_bytes"] > 0
@@ -54,7 +54,7 @@ def test_both_cleaners_agree_on_every_kind_of_log(setting, pattern):
 
 @pytest.mark.interop
 def test_both_maps_take_the_same_keys(setting):
-    lines = list(measure(chosen(["map/*"], full=False), setting))
+    lines = list(measure(select_jobs(["map/*"], full=False), setting))
     assert len(lines) == 6
     assert all(line.ratio > 0 for line in lines)
 
@@ -63,6 +63,6 @@ def test_both_maps_take_the_same_keys(setting):
 @pytest.mark.parametrize("pattern", ("kernels/100B-*", "kernels/1KiB-10"))
 def test_kernels_keep_the_same_records_as_kafkas_filter(setting, pattern):
     """A difference raises."""
-    lines = list(measure(chosen([pattern], full=True), setting))
+    lines = list(measure(select_jobs([pattern], full=True), setting))
     assert all(line.ratio > 0 for line in lines)
     assert {line.peer_name for line in lines} == {"Kafka 3.9.2", "memcpy"}

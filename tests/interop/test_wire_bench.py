@@ -3,9 +3,9 @@
 import pytest
 
 from logstore.bench.wire.__main__ import measure
+from logstore.bench.wire.conformance import CHECKS, YES
 from logstore.bench.wire.measuring import Shape
 from logstore.bench.wire.result import FIGURES, lines, read_result
-from logstore.bench.wire.truths import TRUTHS, YES
 from tests.interop.conftest import unavailable
 from tests.support.interop.judge import Unavailable
 
@@ -19,7 +19,7 @@ FALSE_TRUTHS = {
     "logstore-disk": set(),
     "kafka": set(),
     "kfake": {"log_start", "horizon"},
-    "mock": set(TRUTHS),
+    "mock": set(CHECKS),
 }
 """Truths that do not hold, by broker; all hold for Kafka."""
 

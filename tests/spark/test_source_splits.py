@@ -230,7 +230,7 @@ def test_the_directories_of_one_broker_are_loaded_together(tmp_path):
     assert rows(reader) == [(n, b"%d" % n) for n in range(3)]
     shutil.copytree(next(Path(dirs[1]).glob("t-*")), Path(dirs[0], "t-1"), dirs_exist_ok=True)
     shutil.copytree(Path(dirs[0], "t-1"), Path(dirs[1], "t-1"), dirs_exist_ok=True)
-    with pytest.raises(InvalidConfigurationError, match=r"partition t-\d stands in .*/one and in"):
+    with pytest.raises(InvalidConfigurationError, match=r"partition t-\d is in .*/one and in"):
         reader.partitions()
 
 
@@ -252,8 +252,8 @@ def test_partitions_are_assigned_topic_by_topic(tmp_path):
         ({"assign": "[1]"}, "is not of the form"),
         ({"assign": "a"}, "is not of the form"),
         ({"assign": '{"a": ["1"]}'}, "is not of the form"),
-        ({"assign": "{}", "topic": "a"}, "instead of topic"),
-        ({"order": "by key"}, "order: 'by key' is none of checked, stored"),
+        ({"assign": "{}", "topic": "a"}, "combined with topic, subscribe or partitions"),
+        ({"order": "by key"}, "order: 'by key' is not one of checked, stored"),
         ({"paths": '["a"]'}, "path and paths"),
         ({"path": "", "paths": "[]"}, "no data directory"),
     ),

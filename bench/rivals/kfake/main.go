@@ -1,6 +1,6 @@
-// Command kfake serves franz-go's fake cluster until its standard input ends. It prints its
-// address, and then how many milliseconds the cluster took to start in this process. Arguments are
-// broker configurations, KEY=VALUE.
+// Command kfake serves franz-go's fake cluster until end of file on its standard input. It prints
+// the address, and then the time in milliseconds that the cluster took to start in this process.
+// Arguments are broker configurations, KEY=VALUE.
 package main
 
 import (

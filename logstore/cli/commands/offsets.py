@@ -147,7 +147,7 @@ def _answer(view: PartitionView, asked: Asked) -> Answer:
 
     tp = view.topic_partition
     try:
-        return Answer(tp, view.look(lambda log: log.reader.offset_for_timestamp(asked.number)))
+        return Answer(tp, view.evaluate(lambda log: log.reader.offset_for_timestamp(asked.number)))
     except LogStoreError as error:
         return Answer(tp, None, error)
 

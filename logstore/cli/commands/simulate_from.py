@@ -49,12 +49,12 @@ def fit_directory(
     """Fit a scenario to what a directory tells, under these configurations."""
     from logstore.config.overrides import alter_overrides
     from logstore.config.topic_keys import TOPIC_KEYS
-    from logstore.simulate.fitting import DAYS, fitted
+    from logstore.simulate.fitting import DAYS, fit_recording
 
     own, _ = alter_overrides({}, {n: v for n, v in configs if n in TOPIC_KEYS}, ())
     recording = read_directory(settings, path, topics, own)
     broker = {name: value for name, value in configs if name not in TOPIC_KEYS}
-    return fitted(
+    return fit_recording(
         recording,
         days=DAYS if days is None else days,
         now_ms=settings.now_ms,

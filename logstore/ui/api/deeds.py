@@ -79,7 +79,7 @@ def _perform(
             deed = {"path": ask.address, "body": {**ask.body, "confirm": None}, "ids": ids}
             if token is None or not ask.site.turns.is_confirmed(token, deed, loss):
                 again = ask.site.turns.confirmation(deed, loss)
-                told = loss.told_to(partial(ask.allows, "describe", "topic"))
+                told = loss.visible_to(partial(ask.allows, "describe", "topic"))
                 return Answer(409, refusal(told, again, command))
         done = do()
     return {"done": done, "command": command, "notes": list(notes)}

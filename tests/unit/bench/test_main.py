@@ -44,4 +44,6 @@ def test_lines_are_listed(capsys):
 
 def test_an_unknown_line_is_wrong_usage(capsys):
     assert main(["--only", "cleen/*"]) == 2
-    assert "error: no line 'cleen/*'; there are: clean/100B-12" in capsys.readouterr().err
+    assert (
+        "error: no line matches 'cleen/*'; the lines are: clean/100B-12" in capsys.readouterr().err
+    )

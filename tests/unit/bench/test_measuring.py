@@ -4,7 +4,7 @@ import gc
 import threading
 import time
 
-from logstore.bench.measuring import Sample, Stopwatch, in_turn, no_collection, timed
+from logstore.bench.measuring import Sample, Stopwatch, no_collection, run_interleaved, timed
 
 
 def test_contestants_take_turns_and_warm_ups_do_not_count():
@@ -18,7 +18,7 @@ def test_contestants_take_turns_and_warm_ups_do_not_count():
         return run
 
     contestants = {name: contestant(name) for name in "ab"}
-    samples = in_turn(contestants, repeats=2, warmups=1)
+    samples = run_interleaved(contestants, repeats=2, warmups=1)
     assert calls == ["a", "b"] * 3
     assert samples == {"a": [Sample(3, 0), Sample(5, 0)], "b": [Sample(4, 0), Sample(6, 0)]}
 

@@ -26,16 +26,16 @@ def all_names():
 @pytest.mark.slow
 @pytest.mark.skipif(policy.MODE == policy.PYTHON, reason="a million puts, in Python")
 def test_every_quick_line_is_measured_and_shown(tmp_path):
-    jobs = [job for job in suite.chosen((), full=False) if APART.isdisjoint(job.names)]
+    jobs = [job for job in suite.select_jobs((), full=False) if APART.isdisjoint(job.names)]
     said = []
-    result = suite.run(jobs, tiny(tmp_path, say=said.append), kind="quick")
+    result = suite.run(jobs, tiny(tmp_path, report=said.append), kind="quick")
     assert [line.name for line in result.lines] == [name for job in jobs for name in job.names]
     assert all(line.here.median > 0 for line in result.lines)
     shown = "\n".join(table_lines(result))
     for line in result.lines:
         assert re.search(rf"^{re.escape(line.name)} ", shown, re.MULTILINE)
         assert any(text.startswith(f"{line.name}: ") for text in said)
-    assert "no peer: peers were left out" in shown
+    assert "no peer: peers were excluded" in shown
     assert list(tmp_path.iterdir()) == []
 
 
@@ -46,15 +46,17 @@ def test_names_of_lines_are_unique_and_every_goal_belongs_to_one():
 
 
 def test_patterns_choose_lines():
-    chosen = suite.chosen(["clean/1KiB*", "doors/read"], full=False)
+    chosen = suite.select_jobs(["clean/1KiB*", "doors/read"], full=False)
     assert [job.names for job in chosen] == [("clean/1KiB-15",), ("clean/1KiB-2",), ("doors/read",)]
-    with pytest.raises(LookupError, match=r"no line 'clean/2KiB'; there are: clean/100B-12, "):
-        suite.chosen(["clean/2KiB"], full=False)
+    with pytest.raises(
+        LookupError, match=r"no line matches 'clean/2KiB'; the lines are: clean/100B-12, "
+    ):
+        suite.select_jobs(["clean/2KiB"], full=False)
 
 
 def test_quick_lines_are_part_of_all():
-    quick = [name for job in suite.chosen((), full=False) for name in job.names]
-    assert set(quick) <= {name for job in suite.chosen((), full=True) for name in job.names}
+    quick = [name for job in suite.select_jobs((), full=False) for name in job.names]
+    assert set(quick) <= {name for job in suite.select_jobs((), full=True) for name in job.names}
     assert {name.partition("/")[0] for name in quick} == {
         *("clean", "codec", "mixed", "threads", "memory", "doors", "coding", "map"),
         *("start", "idle", "limits", "crc", "kernels", "share"),

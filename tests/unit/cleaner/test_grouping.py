@@ -1,4 +1,4 @@
-"""Which neighbours become one segment."""
+"""Grouping of neighbouring segments that are merged."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ CONFIG = LogConfig(segment_bytes=1024, segment_index_bytes=80)
 
 
 def segment(base: int, size: int = 100, index: int = 0, time_index: int = 12):
-    """What grouping looks at."""
+    """Return a segment with the attributes that grouping uses."""
     return SimpleNamespace(
         base_offset=base,
         size_bytes=size,
@@ -46,8 +46,8 @@ def test_used_bytes_of_either_index_are_limited() -> None:
     assert groups([segment(0, time_index=36), segment(10, time_index=48)]) == [[0], [10]]
 
 
-def test_the_span_of_offsets_is_limited_by_what_a_segment_may_hold() -> None:
-    """Up to the base of the segment after it, or the end of the round."""
+def test_the_span_of_offsets_is_limited_by_the_range_of_a_segment() -> None:
+    """Up to the base of the next segment, or the end of the round."""
     assert groups([segment(5), segment(10), segment(5 + INT32_MAX + 1)]) == [
         [5, 10],
         [5 + INT32_MAX + 1],
@@ -85,7 +85,7 @@ def test_s191_sizes_are_those_before_cleaning() -> None:
 
 
 def batches(*sizes: int) -> list[list[int]]:
-    """Number groups of these sizes, and say which of them are swapped together."""
+    """Return the numbers of the groups that are swapped together, for groups of these sizes."""
     named = [[segment(number, size)] for number, size in enumerate(sizes)]
     return [[group[0].base_offset for group in batch] for batch in batch_groups(named)]
 
@@ -99,7 +99,7 @@ def test_small_groups_are_swapped_together_as_many_as_may_be() -> None:
     assert batches() == []
 
 
-def test_what_is_swapped_together_is_small() -> None:
+def test_groups_that_are_swapped_together_are_small() -> None:
     assert batches(1, BATCH_BYTES - 1, 1) == [[0, 1], [2]]
     assert batches(1, BATCH_BYTES, 1) == [[0], [1], [2]], "a large one is swapped alone"
     assert batches(BATCH_BYTES * 2, 0, 0) == [[0], [1, 2]]

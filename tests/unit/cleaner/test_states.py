@@ -1,4 +1,4 @@
-"""Who has a partition: the transitions of Kafka's table, and waiting for a cleaning's end."""
+"""Cleaning states: the transitions of Kafka's table, and waiting for the end of a cleaning."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_s217_an_abort_waits_for_another_thread():
     aborted.start()
     assert runtime.scheduler.wait_until(lambda: states.of(TP) == ABORTED, timeout_ms=60_000)
     assert aborted.is_alive()
-    assert states.is_claimed(TP), "the cleaning that is to stop still runs"
+    assert states.is_claimed(TP), "the aborted cleaning still runs"
     states.done(TP)
     assert not states.is_claimed(TP)
     aborted.join(60)
@@ -127,7 +127,7 @@ def test_s218_a_second_abort_at_the_same_time_is_illegal(states, runtime):
 
 
 def test_s219_pauses_are_counted(states):
-    """Retention of a delete log pauses it; truncation and deletion pause and resume meanwhile."""
+    """Retention pauses a log of policy `delete`; truncation and deletion pause it concurrently."""
     assert states.pause_idle([TP, OTHER]) == [TP, OTHER]
     states.abort_and_pause(TP)
     assert states.of(TP) == paused(2)
@@ -142,7 +142,7 @@ def test_s219_pauses_are_counted(states):
         states.resume(TP)
 
 
-def test_a_partition_that_somebody_has_is_not_begun(states):
+def test_a_claimed_partition_cannot_be_claimed_again(states):
     states.begin(TP)
     assert not states.begin(TP)
     assert states.pause_idle([TP]) == []
@@ -152,7 +152,7 @@ def test_a_partition_that_somebody_has_is_not_begun(states):
     assert states.begin(TP)
 
 
-def test_an_undisturbed_cleaning_is_told_nothing(states):
+def test_an_undisturbed_cleaning_is_not_aborted(states):
     states.check_not_aborted(TP)
     states.begin(TP)
     states.check_not_aborted(TP)

@@ -83,11 +83,11 @@ def test_small_work_adds_up_until_compiling_would_have_taken_as_long(room, monke
     assert answers == [False] * 5 + [True] * 3
     assert [record.getMessage() for record in caplog.records] == [
         "compiling the kernels of toy, about 5 s, once on this machine; `logstore warmup` does it"
-        " ahead"
+        " in advance"
     ]
 
 
-def test_what_was_compiled_before_is_loaded_sooner_and_without_a_word(room, monkeypatch, caplog):
+def test_cached_kernels_are_loaded_earlier_and_without_a_message(room, monkeypatch, caplog):
     caplog.set_level(logging.INFO, "logstore.jit")
     kernel = room()
     monkeypatch.setattr(files.KernelFiles, "exist", lambda self: True)
@@ -171,10 +171,10 @@ def loads():
     return []
 
 
-def test_nothing_is_hot_before_it_is_loaded_whatever_the_work(room, loads, monkeypatch):
+def test_kernels_run_as_python_until_they_are_loaded(room, loads, monkeypatch):
     monkeypatch.setattr(files.KernelFiles, "exist", lambda self: True)
     kernel, exercised = room(), []
-    jit.load_beside(kernel, lambda: exercised.append(jit.pays(kernel, 0)), loads.append)
+    jit.load_in_background(kernel, lambda: exercised.append(jit.pays(kernel, 0)), loads.append)
     assert [jit.pays(kernel, 100) for _ in range(3)] == [False] * 3
     assert kernel(np.arange(4, dtype=np.uint8)) == 5
     assert kernel.signatures == []
@@ -185,10 +185,10 @@ def test_nothing_is_hot_before_it_is_loaded_whatever_the_work(room, loads, monke
 
 
 @WITHOUT_COMPILER
-def test_the_exercise_compiles_what_the_work_then_calls(room, loads, monkeypatch):
+def test_the_exercise_compiles_the_functions_that_the_work_calls(room, loads, monkeypatch):
     monkeypatch.setattr(files.KernelFiles, "exist", lambda self: True)
     kernel, data = room(), np.arange(4, dtype=np.uint8)
-    jit.load_beside(kernel, lambda: kernel(data), loads.append)
+    jit.load_in_background(kernel, lambda: kernel(data), loads.append)
     loads.pop()()
     compiled = kernel._outer
     assert len(kernel.signatures) == 1
@@ -197,13 +197,13 @@ def test_the_exercise_compiles_what_the_work_then_calls(room, loads, monkeypatch
     assert len(kernel.signatures) == 1
 
 
-def test_what_was_never_compiled_is_compiled_beside_once_that_pays(
+def test_kernels_without_cache_are_compiled_in_the_background_once_that_pays(
     room, loads, monkeypatch, caplog
 ):
     caplog.set_level(logging.INFO, "logstore.jit")
     monkeypatch.setattr(files.KernelFiles, "exist", lambda self: False)
     kernel = room()
-    jit.load_beside(kernel, lambda: None, loads.append)
+    jit.load_in_background(kernel, lambda: None, loads.append)
     assert loads == []
     for _ in range(3):
         assert not jit.pays(kernel, 100)
@@ -214,10 +214,10 @@ def test_a_room_is_loaded_once(room, loads, monkeypatch):
     monkeypatch.setattr(files.KernelFiles, "exist", lambda self: True)
     kernel = room()
     for _ in range(2):
-        jit.load_beside(kernel, lambda: None, loads.append)
+        jit.load_in_background(kernel, lambda: None, loads.append)
     assert len(loads) == 1
     loads[0]()
-    jit.load_beside(kernel, lambda: None, loads.append)
+    jit.load_in_background(kernel, lambda: None, loads.append)
     assert len(loads) == 1
 
 
@@ -226,7 +226,7 @@ def test_kernels_that_cannot_be_loaded_stay_python_and_that_is_said(
 ):
     monkeypatch.setattr(files.KernelFiles, "exist", lambda self: True)
     kernel = room()
-    jit.load_beside(kernel, lambda: 1 // 0, loads.append)
+    jit.load_in_background(kernel, lambda: 1 // 0, loads.append)
     loads[0]()
     assert not jit.pays(kernel, 100)
     assert kernel(np.arange(4, dtype=np.uint8)) == 5
@@ -242,7 +242,7 @@ def test_without_a_thread_the_work_goes_on_as_python(room, monkeypatch, caplog):
         raise RuntimeError("can't start new thread")
 
     kernel = room()
-    jit.load_beside(kernel, lambda: None, no_more_threads)
+    jit.load_in_background(kernel, lambda: None, no_more_threads)
     assert not jit.pays(kernel, 100)
     (record,) = caplog.records
     assert "can't start new thread" in record.getMessage()
@@ -253,7 +253,7 @@ def test_nothing_is_loaded_beside_where_the_work_does_not_decide(room, loads, mo
     monkeypatch.setattr(files.KernelFiles, "exist", lambda self: True)
     kernel = room()
     monkeypatch.setattr(policy, "MODE", mode)
-    jit.load_beside(kernel, lambda: None, loads.append)
+    jit.load_in_background(kernel, lambda: None, loads.append)
     assert loads == []
 
 
@@ -266,7 +266,7 @@ def made(source, **names):
     return world["f"]
 
 
-def test_a_fingerprint_tells_what_a_kernel_calls_and_names():
+def test_a_fingerprint_covers_the_calls_and_globals_of_a_kernel():
     inner = jit.Kernel(made("def f(x):\n    return x + 1"), plain=None, inline=False)
     edited = jit.Kernel(made("def f(x):\n    return x + 2"), plain=None, inline=False)
     inlined = jit.Kernel(made("def f(x):\n    return x + 1"), plain=None, inline=True)
@@ -396,7 +396,7 @@ def test_processes_share_what_one_of_them_compiles(tmp_path):
     assert len(list(tmp_path.glob("*.nbc"))) == 1
 
 
-def test_the_command_line_says_what_it_compiles(capsys):
+def test_the_command_line_reports_compilation(capsys):
     show_messages(Recovery.COMPUTED)
     try:
         policy.logger.info("compiling the kernels of toy, about %d s", 5)
@@ -416,7 +416,7 @@ def least_of(data, factor):
     return least * factor
 
 
-def test_a_bound_kernel_gives_what_the_kernel_gives(room):
+def test_a_bound_kernel_returns_the_same_as_the_kernel(room):
     bound = jit.Bound(room(least_of), 3)
     assert bound(np.array([5, 4, 9], np.int64)) == 12
     assert bound(np.array([-1, 4], np.int64)) == -3
@@ -447,7 +447,7 @@ def first_of_second_row(data, factor):
 
 
 @WITHOUT_COMPILER
-def test_rows_with_gaps_never_meet_what_was_compiled_for_rows_without(room):
+def test_rows_with_gaps_never_use_code_compiled_for_rows_without(room):
     kernel = room(first_of_second_row)
     jit.compile_always()
     bound = jit.Bound(kernel, 3)
@@ -467,7 +467,7 @@ class Factor(NamedTuple):
 
 
 @WITHOUT_COMPILER
-def test_named_tuples_of_other_arrays_never_meet_what_was_compiled_for_the_first(room):
+def test_named_tuples_of_other_arrays_never_use_code_compiled_for_the_first(room):
     kernel = room(scaled_by)
     jit.compile_always()
     one = np.array([5], np.int64)
@@ -488,7 +488,7 @@ def test_named_tuples_of_other_arrays_never_meet_what_was_compiled_for_the_first
     ),
     ids=("narrower", "fractions", "with gaps", "read-only"),
 )
-def test_arrays_of_another_kind_never_meet_what_was_compiled_for_the_first(room, other):
+def test_arrays_of_another_type_never_use_code_compiled_for_the_first(room, other):
     kernel = room(least_of)
     jit.compile_always()
     bound = jit.Bound(kernel, 3)
@@ -530,7 +530,7 @@ def tails_of(data, factor):
 
 @WITHOUT_COMPILER
 @pytest.mark.parametrize("function", (tail_of, tails_of))
-def test_a_kernel_that_returns_what_it_was_lent_is_refused(room, function):
+def test_a_kernel_that_returns_a_borrowed_array_is_refused(room, function):
     kernel = room(function)
     jit.compile_always()
     array = np.array([7, 5], np.int64)
@@ -544,7 +544,7 @@ def put_first(data):
 
 
 @WITHOUT_COMPILER
-def test_a_kernel_does_not_write_into_what_is_read_only(room):
+def test_a_kernel_does_not_write_to_a_read_only_array(room):
     kernel = room(put_first)
     jit.compile_always()
     array = np.zeros(2, np.int64)

@@ -93,8 +93,8 @@ def test_the_plots_reach_what_the_table_counts(outcome):
     for heading, topic in (("All topics", None), ("users", "users"), ("clicks", "clicks")):
         costs = outcome.costs(topic)
         assert words[heading, "Bytes"].endswith(f"at most {costs['bytes_peak']} B.")
-    age = words["users", "Age of what no cleaning has seen (days)"]
-    assert "beyond the bound: 0.0 seconds at the end, at most 15.0 seconds" in age
+    age = words["users", "Age of the oldest dirty data (days)"]
+    assert "beyond max.compaction.lag.ms: 0.0 seconds at the end, at most 15.0 seconds" in age
 
 
 def test_the_command_line_shows_the_numbers_of_the_report(outcome, capsys):

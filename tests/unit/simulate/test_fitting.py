@@ -7,7 +7,7 @@ from logstore import Broker
 from logstore.errors import InvalidConfigurationError, KafkaStorageError
 from logstore.runtime import VirtualClock
 from logstore.simulate import parse, run
-from logstore.simulate.fitting import fitted
+from logstore.simulate.fitting import fit_recording
 from logstore.simulate.population import KnownPopulation
 from logstore.simulate.recording import record
 from logstore.simulate.scenario import KnownKeys
@@ -29,17 +29,20 @@ def directory(path, rows, configs=COMPACT):
 @pytest.mark.parametrize(
     ("rows", "configs", "notes", "per_day"),
     (
-        ([], COMPACT, ["there is no record: none comes", "100 bytes"], 0),
+        ([], COMPACT, ["the topic is empty: no records are simulated", "100 bytes"], 0),
         (
             [(b"k", b"v", START_MS)],
             COMPACT,
-            ["all records came within 0 minutes", "1 records that no cleaning has seen"],
+            ["all records are from 0 minutes", "1 uncleaned records are too few"],
             1,
         ),
         (
             [(b"%d" % (n % 7), b"v", START_MS) for n in range(120)],
             COMPACT,
-            ["all records came within 0 minutes, which says nothing of a day: 120 a day"],
+            [
+                "all records are from 0 minutes, too few to estimate a daily rate: "
+                "120 records per day"
+            ],
             120,
         ),
         (
@@ -52,7 +55,7 @@ def directory(path, rows, configs=COMPACT):
     ids=("nothing", "one record", "all at once", "no keys"),
 )
 def test_what_cannot_be_fitted_is_said_and_takes_a_default(rows, configs, notes, per_day, tmp_path):
-    found = fitted(record(directory(tmp_path / "data", rows, configs)), days=1)
+    found = fit_recording(record(directory(tmp_path / "data", rows, configs)), days=1)
     for text in notes:
         assert any(text in note for note in found.notes), found.notes
     assert found.scenario.tree["topics"][0]["records_per_day"] == pytest.approx(per_day, rel=0.02)
@@ -62,10 +65,10 @@ def test_what_cannot_be_fitted_is_said_and_takes_a_default(rows, configs, notes,
 
 def test_a_timestamp_in_the_future_is_no_start(tmp_path):
     path = directory(tmp_path / "data", [(b"k", b"v", 32_503_680_000_000)])
-    found = fitted(record(path), days=1)
+    found = fit_recording(record(path), days=1)
     assert found.scenario.start_ms < 32_503_680_000_000
-    assert any("lies in the future" in note for note in found.notes)
-    assert fitted(record(path), now_ms=START_MS).scenario.start_ms == START_MS
+    assert any("is in the future" in note for note in found.notes)
+    assert fit_recording(record(path), now_ms=START_MS).scenario.start_ms == START_MS
 
 
 def test_values_codecs_deletes_and_lateness_are_those_that_came(tmp_path):
@@ -77,7 +80,7 @@ def test_values_codecs_deletes_and_lateness_are_those_that_came(tmp_path):
         value = None if n % 10 == 9 else b"x" * size
         rows.append((b"%d" % (n * 7 % 90), value, START_MS + n * 600_000 - late))
     configs = {**COMPACT, "compression.type": "zstd"}
-    found = fitted(record(directory(tmp_path / "data", rows, configs)), days=1)
+    found = fit_recording(record(directory(tmp_path / "data", rows, configs)), days=1)
     (topic,) = found.scenario.tree["topics"]
     assert topic["records_per_day"] == pytest.approx(144, rel=0.02)
     assert topic["deletes"]["share"] == pytest.approx(0.1, abs=0.01)
@@ -95,7 +98,8 @@ def test_keys_beyond_the_bound_are_known_but_not_written(tmp_path):
     found = record(path, keys_max=50, arrivals_max=100)
     keys = found.topics["t"].keys
     assert (keys.count, keys.held) == (300, 50)
-    assert any("of 300 keys the 50 that were written last" in n for n in fitted(found).notes)
+    notes = fit_recording(found).notes
+    assert any("only the 50 last written of 300 keys are written again" in note for note in notes)
 
 
 @pytest.mark.parametrize("recent", (0, 20))
@@ -123,17 +127,20 @@ TOPIC = 'from = "x"\n[[topics]]\nname = "t"\ncontinued = true\n'
 @pytest.mark.parametrize(
     ("text", "told"),
     (
-        ('[[topics]]\nname = "t"\ncontinued = true', "from no directory"),
-        ('from = "x"\n[[topics]]\nname = "t"\nrecords = 0', "none of its topics is continued"),
-        (TOPIC + "partitions = 2", "they are those that lie in the directory"),
+        ('[[topics]]\nname = "t"\ncontinued = true', "but the scenario has no from"),
+        ('from = "x"\n[[topics]]\nname = "t"\nrecords = 0', "no topic has continued = true"),
+        (TOPIC + "partitions = 2", "a continued topic keeps the partitions that it has"),
         (TOPIC + "keys.new_shares = 1", "nearest is 'new_share'"),
-        (TOPIC + "keys = { new_share = 0.6, quiet_share = 0.6 }", "are above 1 together"),
-        (TOPIC + "partition_shares = { a = 1 }", "each number of a partition"),
-        (TOPIC + "partition_shares = { 0 = 0 }", "gives nothing to any partition"),
-        (TOPIC + "records = 1\nrecords_per_day = 1", "one of them says it all"),
+        (
+            TOPIC + "keys = { new_share = 0.6, quiet_share = 0.6 }",
+            "the sum of new_share, quiet_share and null_share is above 1",
+        ),
+        (TOPIC + "partition_shares = { a = 1 }", "must map partition numbers to shares"),
+        (TOPIC + "partition_shares = { 0 = 0 }", "all shares in topics.t.partition_shares are 0"),
+        (TOPIC + "records = 1\nrecords_per_day = 1", "use one of them"),
         (TOPIC + 'configs = { "cleanup.policy" = "compact" }\nkeys.null_share = 0.1', "null_share"),
         (TOPIC + '[[actions]]\ndo = "add-partitions"\ntopic = "t"\npartitions = 3', "is continued"),
-        ("directories = 2\n" + TOPIC, "has one, not 2"),
+        ("directories = 2\n" + TOPIC, "has 1 data directory, not 2"),
     ),
 )
 def test_what_contradicts_itself_is_refused(text, told):

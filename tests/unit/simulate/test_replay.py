@@ -68,7 +68,7 @@ def test_it_is_stretched_and_looped_until_the_end(tmp_path):
 
 def test_what_comes_after_the_end_does_not_come(tmp_path):
     assert scenario_of(tmp_path, CSV, days=0.01).topics[0].workload.records == 6
-    with pytest.raises(InvalidConfigurationError, match="comes before the end"):
+    with pytest.raises(InvalidConfigurationError, match="has no record before the end"):
         scenario_of(tmp_path, CSV, days=0)
 
 
@@ -119,15 +119,15 @@ def test_an_exported_topic_comes_again(tmp_path, suffix):
 @pytest.mark.parametrize(
     ("text", "message"),
     (
-        ("tim,records\n1,1\n", "has no column time, but tim, records"),
-        ("time,records\n1,1\n2,x\n", "line 3: records 'x' is no integer"),
+        ("tim,records\n1,1\n", "has no column time; its columns: tim, records"),
+        ("time,records\n1,1\n2,x\n", "line 3: records 'x' is not an integer"),
         ("time,records\n1,-1\n", "line 2: records '-1' is below 0"),
         ("time\n1\nyesterday\n", "line 3: time 'yesterday' is neither ms"),
         ("time\n-5\n", "line 2: time '-5' is before 1970"),
         ("time\n1m\n1700000000000\n", "line 3: time '1700000000000' is of another kind"),
-        ("time,records\n1\n", "line 2: not as many columns"),
-        ("time,records\n1,2,3\n", "line 2: not as many columns"),
-        ("time,key\n1,a\n2,\\N\n", "some records have a key, and others none"),
+        ("time,records\n1\n", "line 2: the number of columns differs"),
+        ("time,records\n1,2,3\n", "line 2: the number of columns differs"),
+        ("time,key\n1,a\n2,\\N\n", "some records have a key, others do not"),
         ("time\n", "has no records"),
         ("", "has no column time"),
     ),
@@ -143,14 +143,17 @@ def test_what_is_wrong_in_a_file_is_told_by_line(tmp_path, text, message):
         ({"words": ", lop = true"}, "replay.lop; the nearest is 'loop'"),
         ({"words": ', loop = true, period = "5m"'}, "period 5m is shorter than"),
         ({"words": ", stretch = 0"}, "stretch 0.0 is below"),
-        ({"more": "records = 5"}, "topics.t.records is what the recording"),
-        ({"more": "keys.count = 5"}, "topics.t.keys.count is what the recording"),
-        ({"more": "time.daily_swing = 0.5"}, "topics.t.time.daily_swing is what the recording"),
-        ({"more": "messages = []"}, "has messages and a replay"),
-        ({"name": "times.txt"}, "is none of them"),
+        ({"more": "records = 5"}, "topics.t.records conflicts with the replay file"),
+        ({"more": "keys.count = 5"}, "topics.t.keys.count conflicts with the replay file"),
+        (
+            {"more": "time.daily_swing = 0.5"},
+            "topics.t.time.daily_swing conflicts with the replay file",
+        ),
+        ({"more": "messages = []"}, "has both messages and a replay"),
+        ({"name": "times.txt"}, r"unknown format of replay file .*times\.txt': expected \.csv"),
         ({"name": "t.toml", "text": "[[rows]]\ntime = '1'\nkeys = 'a'"}, "nearest is 'key'"),
         ({"name": "t.toml", "text": "rows = 3"}, r"needs \[\[rows\]\]"),
-        ({"name": "t.parquet"}, "is no Parquet"),
+        ({"name": "t.parquet"}, "is not a Parquet file"),
     ),
 )
 def test_what_is_wrong_about_a_replay_is_told(tmp_path, options, message):

@@ -25,7 +25,7 @@ def without_library(text):
 def test_the_story_has_the_numbers_of_the_run(outcome):
     told = story(outcome)
     assert "The cleaner made 1 pass," in told
-    assert "60.0 minutes old" in told  # of the bound of an hour
+    assert "The oldest uncleaned record was 60.0 minutes old." in told  # the bound is an hour
 
 
 def test_nothing_is_fetched(outcome):
@@ -52,7 +52,7 @@ def test_a_sweep_has_its_table_and_its_front(outcome):
     axes = {"max.compaction.lag.ms": ["30m", "1h"]}
     swept = sweep(outcome.scenario, axes, samples=5)
     text = without_library(page(outcome, swept))
-    assert "What the settings cost" in text
+    assert "Costs of the settings" in text
     assert "not beaten" in text
     assert text.count("Plotly.newPlot(") == len(PANELS) + 2
 
@@ -90,11 +90,9 @@ def plot_of(text, name):
 def test_bounds_are_drawn_from_when_they_are_set_and_tombstones_by_their_age():
     text = without_library(page(run(parse(THROTTLED), samples=60)))
     numbers = {title: number for number, title in enumerate(PANELS)}
-    age = plot_of(text, f"topic-t-{numbers['Age of what no cleaning has seen (days)']}")
+    age = plot_of(text, f"topic-t-{numbers['Age of the oldest dirty data (days)']}")
     assert '"name":"max.compaction.lag.ms"' in age
-    assert '"name":"its throttle"' in plot_of(
-        text, f"topic-t-{numbers['Cleaner (bytes a second)']}"
-    )
+    assert '"name":"throttle"' in plot_of(text, f"topic-t-{numbers['Cleaner (bytes per second)']}")
     tombstones = plot_of(text, f"topic-t-{numbers['Tombstones by age']}")
     assert tombstones.count('"stackgroup":"all"') == 5
     assert '"name":"holes"' in plot_of(text, "segments-t")
@@ -103,7 +101,7 @@ def test_bounds_are_drawn_from_when_they_are_set_and_tombstones_by_their_age():
 def test_a_bound_that_is_not_set_is_not_drawn():
     text = without_library(page(run(parse(THROTTLED.partition("[[actions]]")[0]), samples=9)))
     assert '"name":"max.compaction.lag.ms"' not in text
-    assert '"name":"its throttle"' not in text
+    assert '"name":"throttle"' not in text
 
 
 def test_the_peak_of_all_bytes_is_drawn_even_if_no_part_of_them_is_at_its_peak():
@@ -115,6 +113,6 @@ def test_the_peak_of_all_bytes_is_drawn_even_if_no_part_of_them_is_at_its_peak()
     outcome = SimpleNamespace(
         over_time=lambda topic: series, partitions=SimpleNamespace(where=lambda: rows)
     )
-    drawn = report._shown(outcome)
+    drawn = report._drawn_series(outcome)
     assert drawn["time_ms"].tolist() == [0, 1, 2, 3]
     assert bytes_of(drawn).tolist() == [10, 12, 10, 0]

@@ -6,7 +6,7 @@ import pytest
 
 from logstore.errors import InvalidConfigurationError, InvalidTopicError
 from logstore.simulate import library
-from logstore.simulate.deeds import DEEDS
+from logstore.simulate.actions import ACTION_KINDS
 from logstore.simulate.scenario import parse
 
 SMALL = """
@@ -32,7 +32,7 @@ def test_presets_bring_their_configurations():
 @pytest.mark.parametrize(
     ("text", "message"),
     (
-        ("days = ", "no TOML"),
+        ("days = ", "not TOML"),
         ("dais = 3", "unknown key dais; the nearest is 'days'"),
         ("days = -1", "days -1.0 is below 0"),
         ("days = 3", r"needs \[\[topics\]\]"),
@@ -44,8 +44,8 @@ def test_presets_bring_their_configurations():
         ("[[topics]]\nname = 'a'\nrecord = 3", "unknown key record; the nearest is 'records'"),
         ("[[topics]]\nname = 'a'\nconfigs.segment.byte = 3", "segment.byte"),
         ("[broker]\nlog.cleaner.thread = 3", "log.cleaner.thread"),
-        (SMALL + "[[topics]]\nname = 'users'", "two topics are called 'users'"),
-        (SMALL + "[[consumers]]\ntopic = 'user'", "'user', which is none .* nearest is 'users'"),
+        (SMALL + "[[topics]]\nname = 'users'", "duplicate topic 'users'"),
+        (SMALL + "[[consumers]]\ntopic = 'user'", "'user', which is not in .* nearest is 'users'"),
         (
             SMALL + "[[consumers]]\ntopic = 'users'\nlag = '3x'",
             r"consumers\[0\]\.lag '3x' is not a duration",
@@ -53,49 +53,52 @@ def test_presets_bring_their_configurations():
         (SMALL + "[[actions]]\ndo = 'allter'", "nearest is 'alter'"),
         (SMALL + "[[actions]]\ndo = 'roll'", "roll at 0 needs a topic"),
         (SMALL + "[[consumers]]\ntopic = 'users'\nlag = '-3'", "lag '-3' is below 0"),
-        (SMALL + "[[actions]]\ndo = 'crash'\nconfigs = {a = 1}", "crash at 0 takes no configs"),
+        (
+            SMALL + "[[actions]]\ndo = 'crash'\nconfigs = {a = 1}",
+            "crash at 0 does not accept configs",
+        ),
         (SMALL + "[[actions]]\ndo = 'crash'\nlast = '1d'", "last; the nearest is 'lasts'"),
         (SMALL + "[[actions]]\ndo = 'alter'", "alter at 0 needs configs"),
         (
             SMALL + "[[actions]]\ndo = 'alter'\ntopic = 'users'\nconfigs.segment.mss = 1",
-            r"cannot be done: .*segment\.mss",
+            r"is not possible: .*segment\.mss",
         ),
         (
             SMALL + "[[actions]]\ndo = 'alter'\nconfigs.log.dirs = '/x'",
-            r"cannot be done: .*log\.dirs",
+            r"is not possible: .*log\.dirs",
         ),
         (SMALL + "[[actions]]\ndo = 'clean'\ntopic = 'users'\npartition = 1", "which has 1"),
         (SMALL + "[[actions]]\ndo = 'create-topic'\ntopic = 'user'", "nearest is 'users'"),
         (
             SMALL + "[[actions]]\nat = '1h'\ndo = 'delete-topic'\ntopic = 'users'\n"
             "[[actions]]\nat = '2h'\ndo = 'roll'\ntopic = 'users'",
-            "roll at 2h is for topic 'users', which is not there then",
+            "roll at 2h names topic 'users', which does not exist at that time",
         ),
         (
             SMALL
             + "[[actions]]\nat = '1h'\ndo = 'add-partitions'\ntopic = 'users'\npartitions = 1",
-            "1 partitions; it has 1 already",
+            "sets 1 partitions for topic 'users', which has 1",
         ),
         (
             SMALL + "[[actions]]\nat = '1h'\ndo = 'stop-broker'\nlasts = '3h'\n"
             "[[actions]]\nat = '2h'\ndo = 'clean'\ntopic = 'users'",
-            "clean at 2h comes while the broker is down",
+            "clean at 2h is not possible while the broker is down",
         ),
-        (SMALL + "[[actions]]\ndo = 'start-broker'", "comes while the broker runs"),
+        (SMALL + "[[actions]]\ndo = 'start-broker'", "is not possible while the broker is running"),
         (SMALL + "[[actions]]\ndo = 'fail-disk'", "needs operation"),
         (SMALL + "[[actions]]\ndo = 'fail-disk'\noperation = 'writ'", "nearest is 'write'"),
         (
             SMALL + "[[actions]]\ndo = 'fail-disk'\noperation = 'write'\nerror = 'ENOSP'",
-            "error 'ENOSP', which is no errno; the nearest is 'ENOSPC'",
+            "unknown error 'ENOSP': expected the name of an errno; the nearest is 'ENOSPC'",
         ),
         (
             SMALL + "[[actions]]\ndo = 'fail-disk'\noperation = 'write'\ndirectory = 1",
-            "directory 1; there are 1",
+            "has directory 1, but the scenario has only 1",
         ),
         (SMALL + "[[actions]]\ndo = 'jump-clock'\nby = 'x'", "by 'x' is not a duration"),
         (
             "[[topics]]\nname = 'a'\n[[topics.messages]]\npartition = 1",
-            "goes to partition 1 of topic 'a', which has 1",
+            "names partition 1 of topic 'a', which has 1",
         ),
     ),
 )
@@ -132,15 +135,15 @@ BEFORE = {
 }
 
 
-@pytest.mark.parametrize("deed", DEEDS)
-def test_every_deed_is_known_and_told(deed):
-    needs = {*DEEDS[deed].needs, *({"topic"} & {*DEEDS[deed].takes})}
+@pytest.mark.parametrize("kind", ACTION_KINDS)
+def test_every_kind_of_action_is_parsed_and_documented(kind):
+    needs = {*ACTION_KINDS[kind].required, *({"topic"} & {*ACTION_KINDS[kind].optional})}
     words = "".join(f"{name} = {WORDS[name]}\n" for name in needs)
-    before = f"[[actions]]\ndo = '{BEFORE[deed]}'\n" if deed in BEFORE else ""
-    scenario = parse(f"{SMALL}{before}[[actions]]\nat = '1d'\ndo = '{deed}'\n{words}")
-    assert str(scenario.actions[-1]).startswith(deed)
+    before = f"[[actions]]\ndo = '{BEFORE[kind]}'\n" if kind in BEFORE else ""
+    scenario = parse(f"{SMALL}{before}[[actions]]\nat = '1d'\ndo = '{kind}'\n{words}")
+    assert str(scenario.actions[-1]).startswith(kind)
     page = Path(__file__).parents[3] / "docs" / "SIMULATION.md"
-    assert f"`{deed}`" in page.read_text(encoding="utf-8")
+    assert f"`{kind}`" in page.read_text(encoding="utf-8")
 
 
 def test_what_lasts_is_undone_at_its_end():

@@ -9,7 +9,7 @@ from logstore import Broker
 from logstore.errors import CorruptRecordError, InvalidConfigurationError
 from logstore.runtime import VirtualClock
 from logstore.simulate import fit, parse, run
-from logstore.simulate.fitting import fitted
+from logstore.simulate.fitting import fit_recording
 from logstore.simulate.recording import record
 from logstore.simulate.sweep import sweep
 from logstore.types import DAY_MS, TopicPartition
@@ -61,7 +61,7 @@ def test_the_same_seed_is_the_same_run_in_memory_and_on_disk_and_the_directory_s
     half, tmp_path
 ):
     before = tree_of(half)
-    found = fitted(record(str(half)), days=3)
+    found = fit_recording(record(str(half)), days=3)
     again = parse(found.text)  # saved, and read again
     runs = [
         run(found.scenario, samples=12, recording=found.recording),
@@ -94,7 +94,7 @@ def test_it_begins_with_that_very_state(half):
 
 
 def test_without_arrivals_a_cleaning_is_that_of_clean(half, tmp_path):
-    text = fitted(record(str(half)), days=1).text
+    text = fit_recording(record(str(half)), days=1).text
     plan = parse(
         text.replace("records_per_day", "records_per_day = 0\n# ")
         + '[[actions]]\nat = "0"\ndo = "roll"\ntopic = "users"\n'
@@ -127,7 +127,7 @@ def test_updates_hit_the_keys_that_are_there(half):
 
 def test_a_partition_alone_is_a_topic_and_its_configuration_is_assumed(half, tmp_path):
     shutil.copytree(half / "users-1", tmp_path / "users-1")
-    found = fitted(record(str(tmp_path / "users-1")), days=1)
+    found = fit_recording(record(str(tmp_path / "users-1")), days=1)
     (topic,) = found.scenario.topics
     assert (topic.name, dict(topic.shares)) == ("users", {1: 1.0})
     assert topic.configs["cleanup.policy"] == "delete"
@@ -144,7 +144,7 @@ def test_a_partition_alone_is_a_topic_and_its_configuration_is_assumed(half, tmp
 
 
 def test_consumers_have_read_what_is_there(half):
-    text = fitted(record(str(half)), days=1).text
+    text = fit_recording(record(str(half)), days=1).text
     plan = parse(text + '[[consumers]]\nname = "search"\ntopic = "users"\nlag = "5m"\n')
     outcome = run(plan, samples=4)
     assert outcome.consumers["lag_records"][0] == 0
@@ -152,7 +152,9 @@ def test_consumers_have_read_what_is_there(half):
 
 
 def test_a_crash_finds_new_keys_in_the_log(half):
-    text = fitted(record(str(half)), days=2).text.replace("new_share = ", "new_share = 0.3 # ")
+    text = fit_recording(record(str(half)), days=2).text.replace(
+        "new_share = ", "new_share = 0.3 # "
+    )
     lines = [
         line.split(" # ")[0] + ", unseen = 0 }" if "new_share" in line else line
         for line in text.splitlines()
@@ -177,7 +179,7 @@ def test_damage_is_named_and_no_start(half, tmp_path):
     data = bytearray(log.read_bytes())
     data[-30] ^= 0xFF  # in its last batch, behind which others lie
     log.write_bytes(data)
-    found = fitted(record(str(copy)), days=1)
+    found = fit_recording(record(str(copy)), days=1)
     assert [damage.path for damage in found.recording.damages] == [str(log)]
     assert f"# damage: {log}" in found.text
     with pytest.raises(CorruptRecordError, match="logstore salvage"):

@@ -13,7 +13,7 @@ from logstore.bench.micro.cleaning import (
     clean_here,
     compare,
     compare_unpacked,
-    copy_of,
+    copy_log,
 )
 from logstore.bench.micro.logs import MIB, LogShape, make_log
 from logstore.bench.micro.setting import Setting
@@ -32,7 +32,7 @@ def log(tmp_path_factory):
 
 def test_a_cleaning_leaves_the_log_that_was_copied_as_it_is(log, tmp_path):
     before = {path: path.read_bytes() for path in log.rglob("*") if path.is_file()}
-    cleaned = clean_here(copy_of(log, tmp_path / "copy"))
+    cleaned = clean_here(copy_log(log, tmp_path / "copy"))
     assert {path: path.read_bytes() for path in log.rglob("*") if path.is_file()} == before
     (done,) = cleaned.report["cleaned"]
     assert done["messages_read"] == SHAPE.records
@@ -47,7 +47,7 @@ def cleaned(log, tmp_path_factory):
 
 def cleaned_twice(log, folder):
     for name in ("here", "there"):
-        clean_here(copy_of(log, folder / name))
+        clean_here(copy_log(log, folder / name))
     return folder
 
 
@@ -128,14 +128,14 @@ def test_compressed_batches_that_say_something_else_differ(compressed, tmp_path,
         path.write_bytes(first.pack() + body + data[header.size_bytes :])
     else:
         path.write_bytes(data[header.size_bytes :])
-    with pytest.raises(Difference, match=f"the batch of offset {header.base_offset} differs"):
+    with pytest.raises(Difference, match=f"the batch at offset {header.base_offset} differs"):
         compare_unpacked(here, there)
 
 
 def test_a_segment_more_is_a_difference_too(compressed, tmp_path):
     here, there = pair(compressed, tmp_path)
     max(there.rglob("*.log")).unlink()
-    with pytest.raises(Difference, match="other segments"):
+    with pytest.raises(Difference, match="have different segments"):
         compare_unpacked(here, there)
 
 
@@ -146,6 +146,6 @@ def test_a_line_has_a_sample_a_repeat_and_nothing_is_left_behind(tmp_path):
     assert line.name == name
     assert len(line.here.judged) == len(line.here.wall) == 2
     assert line.peer is None
-    assert line.peer_name == "peers were left out"
+    assert line.peer_name == "peers were excluded"
     assert line.facts["survivors"] == pytest.approx(0.12, rel=0.1)
     assert list(tmp_path.iterdir()) == []

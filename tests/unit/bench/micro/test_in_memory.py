@@ -6,7 +6,7 @@ from logstore.bench.micro.cleaning import clean_here
 from logstore.bench.micro.in_memory import MemoryCleaning
 from logstore.bench.micro.logs import KIB, LogShape, make_log
 from logstore.bench.micro.setting import Setting
-from logstore.bench.suite import chosen, measure
+from logstore.bench.suite import measure, select_jobs
 
 
 def test_what_is_left_in_memory_is_what_a_cleaning_leaves_in_files(tmp_path):
@@ -26,11 +26,11 @@ def test_what_is_left_in_memory_is_what_a_cleaning_leaves_in_files(tmp_path):
 
 def test_lines_stand_beside_a_copy_where_there_is_no_kafka(tmp_path):
     setting = Setting(tmp_path, total_bytes=128 * KIB, repeats=1, warmups=0, has_peers=False)
-    kernels, share = measure(chosen(["share/1KiB-10"], full=False), setting)
+    kernels, share = measure(select_jobs(["share/1KiB-10"], full=False), setting)
     assert (kernels.name, kernels.peer, kernels.peer_name) == (
         "kernels/1KiB-10",
         None,
-        "peers were left out",
+        "peers were excluded",
     )
     assert (share.name, share.peer_name) == ("share/1KiB-10", "memcpy")
     assert share.ratio > 0

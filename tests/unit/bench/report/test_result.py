@@ -96,5 +96,5 @@ def test_shape_of_the_file_is_that_of_version_1():
 def test_a_file_of_another_version_is_refused(tmp_path):
     path = tmp_path / "r.json"
     path.write_text('{"schema": 2}')
-    with pytest.raises(ValueError, match="schema 2, not 1"):
+    with pytest.raises(ValueError, match="schema 2, expected 1"):
         read_result(path)

@@ -22,7 +22,7 @@ def test_an_installation_has_no_peer(monkeypatch, tmp_path):
 def test_a_setting_asks_once_and_keeps_the_reason(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", "")
     said = []
-    setting = Setting(tmp_path, say=said.append)
+    setting = Setting(tmp_path, report=said.append)
     assert setting.kafka() is None
     assert setting.kafka() is None
     assert setting.kafka_name.startswith("Kafka's classes did not run: not on the PATH: java")

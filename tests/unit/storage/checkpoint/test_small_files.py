@@ -1,4 +1,4 @@
-"""Files that are read as a whole: how large they may be, and how often they are read."""
+"""Small files, which are read as a whole: their size limit, and the number of reads."""
 
 from collections import Counter
 from pathlib import Path
@@ -32,7 +32,7 @@ def home(tmp_path):
 
 
 def grow(home, name, size=LIMIT + 1):
-    """Make a file that large without taking the room; return how it is told of."""
+    """Create a large sparse file; return the message about it."""
     path = Path(home.path, name)
     path.touch()
     with path.open("r+b") as file:
@@ -41,7 +41,7 @@ def grow(home, name, size=LIMIT + 1):
 
 
 @pytest.mark.parametrize("name", (RECOVERY_POINTS, LOG_START_OFFSETS, CLEANER_OFFSETS))
-def test_a_checkpoint_that_is_too_large_is_told_once_and_replaced(home, caplog, name):
+def test_a_checkpoint_that_is_too_large_is_reported_once_and_replaced(home, caplog, name):
     told = grow(home, name, 4 << 30)
     for read_only in (True, False):
         caplog.clear()
@@ -66,7 +66,7 @@ def test_a_file_that_nothing_can_do_without_is_named(home, name):
 
 
 @pytest.mark.parametrize("name", (LEADER_EPOCHS, file_name(3, SNAPSHOT_SUFFIX)))
-def test_what_can_be_derived_from_the_batches_is(home, name):
+def test_derived_files_are_rebuilt_from_the_batches(home, name):
     told = grow(home, f"a-0/{name}")
     manager = home.open(**SETTINGS)
     log = manager.log(A0)
@@ -97,7 +97,7 @@ def test_files_of_just_the_limit_are_read(home):
 
 
 class Counting(MemoryFileSystem):
-    """Counts how often each file is opened."""
+    """Counts the opens of each file."""
 
     def __init__(self, clock):
         super().__init__(clock)

@@ -1,4 +1,4 @@
-"""Indexes of a log that was closed cleanly, and are wrong all the same: nobody believes them."""
+"""Wrong indexes of a log that was closed cleanly: they are not trusted."""
 
 import logging
 import struct
@@ -19,7 +19,7 @@ RECORDS = 60
 
 
 def written(world):
-    """A log of several segments with an entry for nearly every batch; return its files."""
+    """Write a log of several segments with an entry for nearly every batch; return its files."""
     log = world.log(**SMALL)
     fill(log, RECORDS)
     log.close()
@@ -37,7 +37,7 @@ def entries_of(data):
 
 
 def each_entry(change):
-    """Return a change of an index that changes every entry."""
+    """Return a function that changes every entry of an index."""
     return lambda data: b"".join(struct.pack(">ii", *change(*e)) for e in entries_of(data))
 
 
@@ -64,7 +64,7 @@ def read_everywhere(log, end=RECORDS):
 
 
 @pytest.mark.parametrize("lie", LIES)
-def test_every_read_is_right_and_the_index_is_built_anew(world, caplog, lie):
+def test_every_read_is_right_and_the_index_is_rebuilt(world, caplog, lie):
     files = written(world)
     lying = changed(files, ".index", LIES[lie])
     assert lying != files
@@ -75,7 +75,7 @@ def test_every_read_is_right_and_the_index_is_built_anew(world, caplog, lie):
     read_everywhere(log, RECORDS + 3)
     log.writer.roll()
     log.close()
-    # Reversed, each entry holds still: what is found is right, if it takes a longer walk.
+    # Reversed, each entry is still correct: results are right, but take a longer walk.
     told = any(".index" in record.getMessage() for record in caplog.records)
     assert told == (lie != "reversed")
     caplog.clear()
@@ -85,7 +85,7 @@ def test_every_read_is_right_and_the_index_is_built_anew(world, caplog, lie):
     assert caplog.records == []
 
 
-def test_an_index_that_was_built_anew_is_written_when_the_log_is_closed(world):
+def test_a_rebuilt_index_is_written_when_the_log_is_closed(world):
     files = written(world)
     world.put(changed(files, ".index", LIES["a byte too far"]))
     log = world.log(**SMALL)
@@ -96,7 +96,7 @@ def test_an_index_that_was_built_anew_is_written_when_the_log_is_closed(world):
         assert after[name] == files[name]
 
 
-def test_an_index_that_leads_nowhere_is_told_once_a_segment(world, caplog):
+def test_a_wrong_index_is_reported_once_per_segment(world, caplog):
     files = written(world)
     world.put(changed(files, ".index", LIES["a byte too far"]))
     log = world.log(**SMALL)
@@ -123,7 +123,7 @@ def test_readers_that_meet_a_wrong_entry_at_once_build_one_index(world, caplog):
         found.append(segment.translate_offset(9).position)
 
     def batches(*bounds):
-        if not others:  # another reader comes while the first one builds
+        if not others:  # another reader arrives while the first one rebuilds
             others.append(threading.Thread(target=look, daemon=True))
             others[0].start()
             others[0].join(0.05)
@@ -139,8 +139,8 @@ def test_readers_that_meet_a_wrong_entry_at_once_build_one_index(world, caplog):
     assert len([r for r in caplog.records if "the index is rebuilt" in r.getMessage()]) == 1
 
 
-def test_what_lies_behind_a_damaged_batch_is_still_found(world):
-    """The walk that builds an index ends at damage; entries behind it that hold are kept."""
+def test_batches_after_a_damaged_batch_are_still_found(world):
+    """The walk that rebuilds an index ends at damage; correct entries after it are kept."""
     log = world.log(index_interval_bytes=0)
     fill(log, 20)
     log.writer.roll()
@@ -149,7 +149,7 @@ def test_what_lies_behind_a_damaged_batch_is_still_found(world):
     index = entries_of(files[file_name(0, ".index")])
     position = dict(index)[10]
     data = bytearray(files[log_name(0)])
-    data[position + 16] = 77  # no such magic
+    data[position + 16] = 77  # an unknown magic
     stored = b"".join(struct.pack(">ii", o, p + 1 if o == 3 else p) for o, p in index)
     world.put(files | {log_name(0): bytes(data), file_name(0, ".index"): stored})
     log = world.log(index_interval_bytes=0)
@@ -158,7 +158,7 @@ def test_what_lies_behind_a_damaged_batch_is_still_found(world):
 
 
 def test_a_chunk_under_its_last_offset_is_sound(world, caplog):
-    """As Kafka wrote it up to 3.9.0: the position of the chunk's first batch."""
+    """As in Kafka up to 3.9.0: the position of the chunk's first batch."""
     log = world.log()
     fill(log, 20)
     log.writer.roll()
@@ -186,7 +186,7 @@ def test_entries_that_this_object_wrote_cost_no_look(world):
     assert log.active_segment.offset_index.loaded_entries == 4
 
 
-def test_what_holds_at_an_index_entry(world):
+def test_the_invariant_of_an_index_entry(world):
     log = world.log(index_interval_bytes=0)
     fill(log, 3)
     segment = log.active_segment
@@ -197,7 +197,7 @@ def test_what_holds_at_an_index_entry(world):
     for position in (-1, starts[1] + 1, segment.size_bytes - 1, segment.size_bytes, 10**9):
         assert not segment.holds(OffsetPosition(5, position))
     torn = segment.size_bytes - 1
-    segment.size_bytes = torn  # what a reader may see while bytes are cut
+    segment.size_bytes = torn  # as a reader may see it during a truncation
     assert not segment.holds(OffsetPosition(2, starts[2]))
 
 
@@ -205,7 +205,7 @@ def test_what_holds_at_an_index_entry(world):
 
 
 def with_transactions(world):
-    """Records of nobody in particular, and an aborted transaction in every second segment."""
+    """Write records without a producer, and an aborted transaction in every second segment."""
     log = world.log(**SMALL)
     for round_ in range(6):
         log.writer.append_batches(
@@ -238,7 +238,7 @@ TXN_LIES = {
 
 
 @pytest.mark.parametrize("lie", TXN_LIES)
-def test_a_transaction_index_that_lies_is_built_anew(world, lie):
+def test_a_wrong_transaction_index_is_rebuilt(world, lie):
     files = with_transactions(world)
     lying = changed(files, ".txnindex", TXN_LIES[lie])
     world.put(lying)
@@ -259,7 +259,7 @@ def test_a_transaction_index_that_lies_is_built_anew(world, lie):
 
 
 def test_an_empty_transaction_index_without_an_aborted_transaction_is_sound(world):
-    """A truncation leaves one; neither one that was committed nor one without data has an entry."""
+    """A truncation leaves one; committed transactions and those without data have no entry."""
     log = world.log()
     log.writer.append_batches(
         batch(0, producer_id=7, producer_epoch=0, base_sequence=0, is_transactional=True)

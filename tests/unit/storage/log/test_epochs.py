@@ -80,7 +80,7 @@ def test_negative_epochs_and_offsets_are_refused(fs, cache, epoch, start_offset)
 @pytest.mark.parametrize(
     ("end_offset", "left"), ((-1, 3), (20, 3), (17, 3), (16, 2), (11, 2), (0, 0))
 )
-def test_truncate_from_end_drops_what_starts_there_or_above(cache, end_offset, left):
+def test_truncate_from_end_drops_epochs_that_start_there_or_above(cache, end_offset, left):
     """Scenario 101, in part: epochs 0@0, 1@10, 2@16."""
     fill(cache, (0, 0), (1, 10), (2, 16)).truncate_from_end(end_offset, flush=True)
     assert len(cache.entries) == left
@@ -110,7 +110,7 @@ def test_truncating_to_the_log_end_removes_an_epoch_without_records(cache):
         (25, ((3, 25),)),
     ),
 )
-def test_truncate_from_start_moves_the_epoch_it_lies_in(cache, start_offset, entries):
+def test_truncate_from_start_moves_the_epoch_that_contains_it(cache, start_offset, entries):
     fill(cache, (1, 5), (2, 10), (3, 20)).truncate_from_start(start_offset, flush=True)
     assert cache.entries == entries
     cache._check()

@@ -1,4 +1,4 @@
-"""Subscribers of a log: what they are told of, in which state they find it, and who is lost."""
+"""Subscribers of a log: the events, the state of the log during them, and dropped subscribers."""
 
 import pytest
 
@@ -30,7 +30,7 @@ def test_a_subscriber_finds_the_log_as_it_has_become(world, change, found):
     assert seen[-1] == found == offsets(log)
 
 
-def test_a_roll_and_a_flush_are_told_of_too(world):
+def test_a_roll_and_a_flush_are_reported_too(world):
     log = world.log()
     fill(log, 10)
     seen = []
@@ -43,7 +43,7 @@ def test_a_roll_and_a_flush_are_told_of_too(world):
     assert seen == [(10, 11)]
 
 
-def test_all_subscribers_are_told_and_one_who_leaves_no_more(world):
+def test_all_subscribers_are_called_until_they_unsubscribe(world):
     log = world.log()
     first, second = [], []
     leave = log.subscribe(lambda: first.append(log.log_end_offset))
@@ -78,7 +78,7 @@ def test_who_waits_at_a_log_learns_of_its_end_by_asking_it(world, end, error):
 
     def look():
         try:
-            log.high_watermark  # noqa: B018  # what a waiting fetch would ask
+            log.high_watermark  # noqa: B018  # as a waiting fetch does
         except (IllegalStateError, UnknownTopicOrPartitionError) as failure:
             met.append(type(failure))
 

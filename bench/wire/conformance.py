@@ -1,7 +1,7 @@
-"""What a broker serves, held against what Kafka documents: compaction, transactions, deletion.
+"""Checks a broker against Kafka's documentation: compaction, transactions, deletion.
 
-Each truth is looked at from outside, by a client, and is `yes`, or what was seen instead. Where
-something has to come about by itself (cleaning), the client waits for it for a while.
+A client performs each check from outside. The outcome is `yes` or the deviation. For work in the
+background (cleaning), the client waits for a limited time.
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ CREATE_TOPICS, DELETE_RECORDS, ADD_PARTITIONS_TO_TXN = 19, 21, 24
 
 YES = "yes"
 
-TRUTHS: Mapping[str, str] = {
-    "duplicates": "compaction leaves the last record of each key",
-    "holes": "what is left keeps its offsets, and a fetch from a hole goes on behind it",
-    "log_start": "compaction does not move the log start",
-    "tombstone_kept": "a tombstone stays for delete.retention.ms",
-    "horizon": "that counts from its first cleaning on, however old it is",
-    "tombstone_gone": "when that is over it goes",
-    "read_committed": "aborted records are not read with read_committed",
-    "stable_offset": "with read_committed nothing above the first open transaction is read",
-    "delete_records": "DeleteRecords moves the log start, and reading begins there",
+CHECKS: Mapping[str, str] = {
+    "duplicates": "compaction keeps the last record of each key",
+    "holes": "retained records keep their offsets, and a fetch at a gap continues after it",
+    "log_start": "compaction does not change the log start offset",
+    "tombstone_kept": "a tombstone is kept for delete.retention.ms",
+    "horizon": "this period starts at its first cleaning, however old the tombstone is",
+    "tombstone_gone": "after this period, the tombstone is removed",
+    "read_committed": "read_committed does not return aborted records",
+    "stable_offset": "read_committed does not return records after the first open transaction",
+    "delete_records": "DeleteRecords advances the log start offset, where reading starts",
 }
-"""Every truth with its name in the table."""
+"""Title of each check in the table."""
 
 
-class Found(NamedTuple):
+class SeenRecord(NamedTuple):
     """A record as a client sees it."""
 
     offset: int
@@ -50,32 +50,32 @@ class Found(NamedTuple):
     value: str | None
 
 
-def truths(bootstrap: str, apis: set[int], *, patience_s: float) -> dict[str, str]:
-    """Return what there is to say of each truth about a broker.
+def check_conformance(bootstrap: str, apis: set[int], *, patience_s: float) -> dict[str, str]:
+    """Return the outcome of each check of a broker.
 
     Parameters
     ----------
     apis : set of int
-        Keys of those that it serves: what needs another one is not tried.
+        Keys of the APIs that it serves; checks that need another API are not run.
     patience_s : float
-        How long a cleaning may take to come.
+        Maximum time to wait for a cleaning.
     """
     broker = _Client(bootstrap, patience_s)
-    found: dict[str, str] = {}
-    for part in _PARTS:
-        if part.api not in apis:
-            found |= dict.fromkeys(part.names, f"no: {part.without}")
+    outcomes: dict[str, str] = {}
+    for group in _GROUPS:
+        if group.api not in apis:
+            outcomes |= dict.fromkeys(group.names, f"no: {group.without}")
             continue
         try:
-            found |= dict(part.look(broker))
+            outcomes |= dict(group.check(broker))
         except KafkaException as error:
-            said = error.args[0].name()
-            found |= {name: f"no: {said}" for name in part.names if name not in found}
-    return {name: found[name] for name in TRUTHS}
+            reason = error.args[0].name()
+            outcomes |= {name: f"no: {reason}" for name in group.names if name not in outcomes}
+    return {name: outcomes[name] for name in CHECKS}
 
 
-def _judged(is_so: bool, otherwise: object) -> str:
-    return YES if is_so else f"no: {otherwise}"
+def _outcome(is_met: bool, deviation: object) -> str:
+    return YES if is_met else f"no: {deviation}"
 
 
 # -- compaction --------------------------------------------------------------------------------
@@ -90,26 +90,26 @@ def _compaction(broker: _Client) -> Iterator[tuple[str, str]]:
     past_ms = int(time.time() * 1000) - 2 * PAST_MS
     broker.write("compacted", "long gone", None, past_ms)
     broker.write("compacted", "b", "new")  # offset 5
-    # Once this one is gone, the pass has been over everything before it.
+    # Once this record is removed, the pass has covered all records before it.
     broker.write("compacted", "c", "old")
     broker.write("compacted", "c", "new")
 
-    def is_clean(records: list[Found]) -> bool:
+    def is_clean(records: list[SeenRecord]) -> bool:
         return not any(each.value == "old" for each in records)
 
-    records = broker.cleaned("compacted", is_clean)
-    there = {each.key: each for each in records}
-    yield "duplicates", _judged(is_clean(records), f"not after {broker.patience_s:.0f} s")
+    records = broker.wait_for("compacted", is_clean)
+    by_key = {each.key: each for each in records}
+    yield "duplicates", _outcome(is_clean(records), f"not after {broker.patience_s:.0f} s")
     if not is_clean(records):
         for name in ("holes", "log_start", "tombstone_kept", "horizon"):
-            yield name, "no: nothing is cleaned"
+            yield name, "no: not cleaned"
         return
     offsets = [(each.offset, each.key) for each in records if each.value == "new"]
-    yield "holes", _judged(offsets == [(2, "a"), (5, "b"), (7, "c")], offsets)
+    yield "holes", _outcome(offsets == [(2, "a"), (5, "b"), (7, "c")], offsets)
     low = broker.offset("compacted", OffsetSpec.earliest())
-    yield "log_start", _judged(low == 0, f"it is {low}")
-    yield "tombstone_kept", _judged("gone" in there, "it goes at once")
-    yield "horizon", _judged("long gone" in there, "from the time of the record on")
+    yield "log_start", _outcome(low == 0, f"it is {low}")
+    yield "tombstone_kept", _outcome("gone" in by_key, "removed at once")
+    yield "horizon", _outcome("long gone" in by_key, "from the record timestamp")
 
 
 def _expiry(broker: _Client) -> Iterator[tuple[str, str]]:
@@ -117,11 +117,11 @@ def _expiry(broker: _Client) -> Iterator[tuple[str, str]]:
     broker.write("expiring", "gone", "x")
     broker.write("expiring", "gone", None)
 
-    def is_gone(records: list[Found]) -> bool:
+    def is_gone(records: list[SeenRecord]) -> bool:
         return all(each.key != "gone" for each in records)
 
-    records = broker.cleaned("expiring", is_gone)
-    yield "tombstone_gone", _judged(is_gone(records), f"not after {broker.patience_s:.0f} s")
+    records = broker.wait_for("expiring", is_gone)
+    yield "tombstone_gone", _outcome(is_gone(records), f"not after {broker.patience_s:.0f} s")
 
 
 # -- transactions and deletion -----------------------------------------------------------------
@@ -147,10 +147,10 @@ def _transactions(broker: _Client) -> Iterator[tuple[str, str]]:
     producer.commit_transaction(WITHIN_S)
     after = [each.value for each in broker.read("booked", "read_committed")]
     is_committed = "kept" in before and "aborted" not in before + after
-    yield "read_committed", _judged(is_committed, f"{', '.join(map(str, before))}")
+    yield "read_committed", _outcome(is_committed, f"{', '.join(map(str, before))}")
     is_stable = before == [each for each in after if each not in ("open", "behind it")]
     is_stable = is_stable and after[-2:] == ["open", "behind it"]
-    yield "stable_offset", _judged(is_stable, f"{', '.join(map(str, before))}")
+    yield "stable_offset", _outcome(is_stable, f"{', '.join(map(str, before))}")
 
 
 def _deletion(broker: _Client) -> Iterator[tuple[str, str]]:
@@ -161,29 +161,29 @@ def _deletion(broker: _Client) -> Iterator[tuple[str, str]]:
     (deleted,) = admin.delete_records([TopicPartition("old", 0, 6)]).values()
     low = deleted.result(WITHIN_S).low_watermark
     seen = (low, broker.offset("old", OffsetSpec.earliest()), broker.read("old")[0].offset)
-    yield "delete_records", _judged(seen == (6, 6, 6), seen)
+    yield "delete_records", _outcome(seen == (6, 6, 6), seen)
 
 
-class _Part(NamedTuple):
-    """Truths that are looked at together, if there is an API; else what is said of them."""
+class _Group(NamedTuple):
+    """Checks that run together if the broker serves an API; `without` is the outcome otherwise."""
 
     names: tuple[str, ...]
     api: int
     without: str
-    look: Callable[[_Client], Iterator[tuple[str, str]]]
+    check: Callable[[_Client], Iterator[tuple[str, str]]]
 
 
 _COMPACTION = ("duplicates", "holes", "log_start", "tombstone_kept", "horizon")
-_PARTS = (
-    _Part(_COMPACTION, CREATE_TOPICS, "topics have no configuration", _compaction),
-    _Part(("tombstone_gone",), CREATE_TOPICS, "topics have no configuration", _expiry),
-    _Part(
+_GROUPS = (
+    _Group(_COMPACTION, CREATE_TOPICS, "topics have no configuration", _compaction),
+    _Group(("tombstone_gone",), CREATE_TOPICS, "topics have no configuration", _expiry),
+    _Group(
         ("read_committed", "stable_offset"),
         ADD_PARTITIONS_TO_TXN,
         "no transactions",
         _transactions,
     ),
-    _Part(("delete_records",), DELETE_RECORDS, "it is not served", _deletion),
+    _Group(("delete_records",), DELETE_RECORDS, "API not served", _deletion),
 )
 
 
@@ -191,7 +191,7 @@ _PARTS = (
 
 
 class _Client:
-    """What the truths need of confluent-kafka."""
+    """The confluent-kafka client that runs the checks."""
 
     def __init__(self, bootstrap: str, patience_s: float) -> None:
         self._server = {"bootstrap.servers": bootstrap, "log_level": 0}
@@ -203,18 +203,18 @@ class _Client:
         return Producer({**self._server, **configs})
 
     def create(self, topic: str, configs: Mapping[str, str]) -> None:
-        """Create a compacted topic whose segments are rolled whenever something comes."""
+        """Create a compacted topic whose segment is rolled at the next append."""
         all_configs = {
             "cleanup.policy": "compact",
             "min.cleanable.dirty.ratio": "0.01",
             "segment.ms": "50",
             **configs,
         }
-        made = self.admin.create_topics([NewTopic(topic, 1, 1, config=all_configs)])
-        made[topic].result(WITHIN_S)
+        futures = self.admin.create_topics([NewTopic(topic, 1, 1, config=all_configs)])
+        futures[topic].result(WITHIN_S)
 
     def touch(self, topic: str) -> None:
-        """Have a topic made by asking for it, and wait until it is there."""
+        """Create a topic by a metadata request, and wait until it exists."""
         deadline = time.monotonic() + WITHIN_S
         while not self.admin.list_topics(topic, WITHIN_S).topics[topic].partitions:
             if time.monotonic() > deadline:
@@ -237,23 +237,26 @@ class _Client:
         if failures:
             raise KafkaException(failures[0])
 
-    def cleaned(self, topic: str, is_so: Callable[[list[Found]], bool]) -> list[Found]:
-        """Write other keys, so that segments are rolled, until it is so; return what is there."""
+    def wait_for(self, topic: str, is_met: Callable[[list[SeenRecord]], bool]) -> list[SeenRecord]:
+        """Write filler records, which roll segments, until a condition is met or time is up.
+
+        Returns the records of the topic.
+        """
         deadline = time.monotonic() + self.patience_s
         for number in range(1_000_000):
             records = self.read(topic)
-            if is_so(records) or time.monotonic() > deadline:
+            if is_met(records) or time.monotonic() > deadline:
                 return records
-            time.sleep(0.06)  # segment.ms is over
+            time.sleep(0.06)  # longer than segment.ms
             self.write(topic, f"filler {number % 7}", "filler")
         raise AssertionError
 
-    def read(self, topic: str, isolation: str = "read_uncommitted") -> list[Found]:
-        """Return all records from offset 0 on that can be read."""
+    def read(self, topic: str, isolation: str = "read_uncommitted") -> list[SeenRecord]:
+        """Return all readable records."""
         consumer = Consumer(
             {
                 **self._server,
-                "group.id": "nobody",
+                "group.id": "bench",
                 "enable.auto.commit": False,
                 "enable.partition.eof": True,
                 "isolation.level": isolation,
@@ -262,7 +265,7 @@ class _Client:
             }
         )
         consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
-        found: list[Found] = []
+        records: list[SeenRecord] = []
         deadline = time.monotonic() + WITHIN_S
         try:
             while time.monotonic() < deadline:
@@ -273,9 +276,9 @@ class _Client:
                 if error is None:
                     value = message.value()
                     text = None if value is None else value.decode()
-                    found.append(Found(message.offset(), message.key().decode(), text))
+                    records.append(SeenRecord(message.offset(), message.key().decode(), text))
                 elif error.code() == KafkaError._PARTITION_EOF:
-                    return found
+                    return records
                 else:
                     raise KafkaException(error)
         finally:
@@ -283,9 +286,9 @@ class _Client:
         raise TimeoutError(topic)
 
     def offset(self, topic: str, spec: OffsetSpec) -> int:
-        """Return an offset that the broker tells."""
+        """Return an offset by ListOffsets."""
+        specs = {TopicPartition(topic, 0): spec}
         isolation = IsolationLevel.READ_UNCOMMITTED
-        asked = self.admin.list_offsets({TopicPartition(topic, 0): spec}, isolation_level=isolation)
-        (future,) = asked.values()
+        (future,) = self.admin.list_offsets(specs, isolation_level=isolation).values()
         offset: int = future.result(WITHIN_S).offset
         return offset

@@ -1,4 +1,4 @@
-"""A census counts what a reader of the log would count."""
+"""A statistics counts what a reader of the log would count."""
 
 from contextlib import closing
 
@@ -7,7 +7,7 @@ import pytest
 
 from logstore import Broker, VirtualClock
 from logstore.simulate import kernels
-from logstore.simulate.census import Census
+from logstore.simulate.log_statistics import LogStatistics
 
 CONFIGS = {"cleanup.policy": "compact", "segment.bytes": "4096"}
 
@@ -27,10 +27,14 @@ def fill(broker, count, **options):
         broker.append_many("t", rows, partition=0, **options)
 
 
-def counted(broker, census):
+def counted(broker, statistics):
     log = broker.log("t")
-    census.take(log, broker.runtime.fs)
-    return census.records, census.tombstones.offsets.tolist(), census.tombstones.timestamps.tolist()
+    statistics.update(log, broker.runtime.fs)
+    return (
+        statistics.records,
+        statistics.tombstones.offsets.tolist(),
+        statistics.tombstones.timestamps.tolist(),
+    )
 
 
 def expected(broker):
@@ -43,27 +47,27 @@ def expected(broker):
 @pytest.mark.parametrize("stamp", ("CreateTime", "LogAppendTime"))
 def test_it_grows_with_the_log_and_follows_a_cleaning(broker, compression, stamp):
     broker.create_topic("t", configs=CONFIGS | {"message.timestamp.type": stamp})
-    census = Census()
+    statistics = LogStatistics()
     for _ in range(3):
         fill(broker, 60, compression=compression)
         broker.clock.advance(days=1)
-        assert counted(broker, census) == expected(broker)
+        assert counted(broker, statistics) == expected(broker)
     broker.clean("t", force=True, roll=True)
-    assert counted(broker, census) == expected(broker)
+    assert counted(broker, statistics) == expected(broker)
     broker.clock.advance(days=2)
     broker.clean("t", force=True)
-    assert counted(broker, census) == expected(broker)
-    assert census.records < 180
+    assert counted(broker, statistics) == expected(broker)
+    assert statistics.records < 180
 
 
 def test_a_deleted_log_has_nothing(broker):
     broker.create_topic("t", configs={"cleanup.policy": "delete", "retention.ms": "1000"})
-    census = Census()
+    statistics = LogStatistics()
     fill(broker, 20)
-    counted(broker, census)
+    counted(broker, statistics)
     broker.clock.advance(days=1)
     broker.retain()
-    assert counted(broker, census) == (0, [], [])
+    assert counted(broker, statistics) == (0, [], [])
 
 
 def test_survey_stops_where_it_has_no_room_or_no_whole_batch(broker):

@@ -32,11 +32,11 @@ batches = {{ min_records = 1, max_records = 20, codec = "{codec}" }}
 
 
 def live(*actions, samples=96, directories=1, codec="none", more="", **options):
-    """Run the scenario; an action is its moment, its deed, and its words as TOML."""
+    """Run the scenario; an action is its moment, its kind, and its words as TOML."""
     text = BASE.format(directories=directories, codec=codec) + more
-    for at, deed, words in actions:
+    for at, kind, words in actions:
         lines = words.replace(", ", "\n")
-        text += f'[[actions]]\nat = "{at}"\ndo = "{deed}"\n{lines}\n'
+        text += f'[[actions]]\nat = "{at}"\ndo = "{kind}"\n{lines}\n'
     return run(parse(text), samples=samples, **options)
 
 
@@ -69,10 +69,10 @@ def test_a_broker_that_is_down_does_nothing_and_what_was_sent_comes_after():
     assert [note for note in outcome.notes if "refused" in note] == []
 
 
-@pytest.mark.parametrize(("deed", "loses"), (("kill", False), ("crash", True)))
-def test_power_takes_what_was_not_flushed_and_a_kill_does_not(deed, loses):
-    outcome = live(("49h", deed, ""))
-    assert any("were not flushed" in note for note in outcome.notes) is loses
+@pytest.mark.parametrize(("kind", "loses"), (("kill", False), ("crash", True)))
+def test_power_takes_what_was_not_flushed_and_a_kill_does_not(kind, loses):
+    outcome = live(("49h", kind, ""))
+    assert any("unflushed offsets were lost" in note for note in outcome.notes) is loses
     ends = hours(outcome, "log_end_offset")
     assert (ends[50] < ends[48]) is loses
     assert ends[60] > ends[50]
@@ -129,10 +129,10 @@ def test_a_damaged_batch_makes_a_partition_uncleanable_until_it_is_out_of_the_wa
     assert hours(outcome, "log_start_offset", 1)[73] > 0
 
 
-@pytest.mark.parametrize("deed", ("kill", "crash"))
-def test_damage_stays_what_it_is_through_a_restart(deed):
-    outcome = live(("24h", "corrupt", 'topic = "t"'), ("49h", deed, ""), codec="lz4")
-    assert not any(f"{deed} was refused" in note for note in outcome.notes)
+@pytest.mark.parametrize("kind", ("kill", "crash"))
+def test_damage_stays_what_it_is_through_a_restart(kind):
+    outcome = live(("24h", "corrupt", 'topic = "t"'), ("49h", kind, ""), codec="lz4")
+    assert not any(f"{kind} was refused" in note for note in outcome.notes)
     for part in (0, 1):
         counts = [hours(outcome, name, part)[96] for name in ("records", "live_records", "keys")]
         dead, tombstones = (hours(outcome, n, part)[96] for n in ("dead_records", "tombstones"))
@@ -145,7 +145,7 @@ def test_damage_is_met_where_it_was_asked_for():
         ("24h", "corrupt", 'topic = "t", offset = 40'),
         ("25h", "corrupt", 'topic = "t", partition = 0, offset = 99999'),
     )
-    assert any("t-0: no batch holds offset 99999" in note for note in outcome.notes)
+    assert any("t-0: no batch contains offset 99999" in note for note in outcome.notes)
 
 
 def test_a_directory_that_fails_takes_its_partitions_offline_until_a_restart():
@@ -228,15 +228,15 @@ def test_partitions_that_are_added_take_their_keys_from_then_on(tmp_path):
         for part in range(4):
             log = broker.log("t", part)
             assert log.last_stable_offset == log.log_end_offset  # every transaction is ended
-            winners = {}
+            survivors = {}
             for batch in log.reader.batches(0):
                 markers += batch.header.is_control
             for _, record in log.reader.records(0, isolation=Isolation.READ_COMMITTED):
-                winners[record.key] = record.value
+                survivors[record.key] = record.value
                 places.setdefault(record.key, set()).add(part)
             last = {name: column[-1] for name, column in outcome.partitions.where(
                 topic="t", partition=part).items()}  # fmt: skip
-            living = sum(value is not None for value in winners.values())
+            living = sum(value is not None for value in survivors.values())
             assert last["live_records"] == living
     assert markers
     assert max(map(len, places.values())) == 2  # in the old and the new place

@@ -1,7 +1,7 @@
-"""Starting: the state of a data directory laid out for a simulation, which changes only the copy.
+"""Copies the state of a data directory as the start of a simulation.
 
-In memory the `.log` files of closed segments are not copied but shown through from the disk, so
-that a large directory takes no more room than what it has of indexes and of active segments.
+In memory, the `.log` files of closed segments are not copied but read from the disk, so a large
+directory needs memory only for its indexes and active segments.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from logstore.runtime import (
     OverlayFileSystem,
     ReadOnlyFileSystem,
 )
-from logstore.simulate.recording import chosen, opened
+from logstore.simulate.recording import open_origin, select_partitions
 
 if TYPE_CHECKING:
     from logstore.runtime import FileSystem, VirtualClock
@@ -30,46 +30,46 @@ if TYPE_CHECKING:
     from logstore.workload.spec import Spec
 
 
-def laid_out(
+def copy_start_state(
     scenario: Scenario, clock: VirtualClock, data_dir: str | PathLike[str] | None
 ) -> tuple[FileSystem, str]:
-    """Lay out the topics that go on of a scenario: segments, indexes, checkpoints, configurations.
+    """Copy the continued topics of a scenario: segments, indexes, checkpoints, configurations.
 
     Parameters
     ----------
     data_dir : path, optional
-        Where, a directory that is missing or empty; in memory by default.
+        Target directory, missing or empty; in memory by default.
 
     Returns
     -------
     FileSystem, str
-        The files, and the data directory among them.
+        The target file system and the data directory in it.
 
     Raises
     ------
     InvalidConfigurationError, UnknownTopicOrPartitionError
-        See `recording.opened` and `recording.chosen`; or the directory is not empty.
+        See `recording.open_origin` and `recording.select_partitions`; or the target is not empty.
     KafkaStorageError
-        A file could not be read or written, or changed meanwhile.
+        A file could not be read or written, or changed during the copy.
     """
     fs: FileSystem
     if data_dir is None:
         overlay = OverlayFileSystem(MemoryFileSystem(clock), clock)
-        fs, target, link = overlay, MEMORY_DIR, _Shown(overlay)
+        fs, target, link = overlay, MEMORY_DIR, _DiskLink(overlay)
     else:
         fs, target, link = DiskFileSystem(clock), os.path.abspath(data_dir), None  # noqa: PTH100
     continued = [topic for topic in scenario.topics if topic.continued]
-    with opened(scenario.origin, clock) as source:
-        found = chosen(source, [topic.name for topic in continued])
-        partitions = [tp for some in found.values() for tp in some]
+    with open_origin(scenario.origin, clock) as source:
+        by_topic = select_partitions(source, [topic.name for topic in continued])
+        partitions = [tp for some in by_topic.values() for tp in some]
         manager = source.broker.manager
         copy_partitions(manager, partitions, fs, target, link=link)
-        ids = {name: manager.catalog.topic(name).id for name in found}
-    # An adopted topic would be left alone by everything in the background.
+        ids = {name: manager.catalog.topic(name).id for name in by_topic}
+    # Adopted topics (without an entry in the store) get no background retention or cleaning.
     TopicStore(fs, target).put(
         StoredTopic(
             topic.name,
-            tuple(sorted(tp.partition for tp in found[topic.name])),
+            tuple(sorted(tp.partition for tp in by_topic[topic.name])),
             topic.configs,
             id=ids[topic.name],
         )
@@ -78,8 +78,8 @@ def laid_out(
     return fs, target
 
 
-class _Shown:
-    """Shows files of the disk under other names in an overlay."""
+class _DiskLink:
+    """Maps names in an overlay to files on the disk."""
 
     def __init__(self, overlay: OverlayFileSystem) -> None:
         self._overlay = overlay
@@ -92,7 +92,7 @@ class _Shown:
 
 
 def spec_for(spec: Spec, recording: TopicRecording) -> Spec:
-    """Return a workload as it comes to the partitions that are there, with keys that long."""
+    """Adapt a workload to the partitions and key sizes of a recording."""
     spec = replace(spec, partitions=1 + max(recording.partitions))
     sizes = recording.keys.sizes
     longest = int(sizes.max()) if len(sizes) else 0

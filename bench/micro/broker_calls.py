@@ -1,4 +1,4 @@
-"""Lines about the doors of a broker: the cost of a record appended, produced or read."""
+"""Broker lines: the cost per record of appending, producing and reading."""
 
 from __future__ import annotations
 
@@ -7,34 +7,36 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from functools import partial
 
-from logstore.bench.measuring import Run, Sample, Stopwatch, in_turn, no_collection
+from logstore.bench.measuring import Run, Sample, Stopwatch, no_collection, run_interleaved
 from logstore.bench.micro.figures import NS, US, costs
 from logstore.bench.micro.setting import Job, Setting
 from logstore.bench.report.result import Line
 from logstore.broker import Broker
 
-TOPIC = "doors"
+TOPIC = "bench"
 VALUE = bytes(range(100))
 KEYS = [b"key-%012d" % number for number in range(1000)]
 
 SINGLE_RECORDS = 20_000
 MANY_RECORDS = 200_000
 ROOMY_BYTES = 1 << 29
-"""Of a batch that nothing fills up."""
+"""Batch size that is never reached."""
 
 
 def _samples(setting: Setting, run: Run) -> list[Sample]:
-    return in_turn({"here": run}, repeats=setting.short_repeats, warmups=setting.warmups)["here"]
+    return run_interleaved({"here": run}, repeats=setting.short_repeats, warmups=setting.warmups)[
+        "here"
+    ]
 
 
 def _append(setting: Setting, *, on_disk: bool) -> Iterator[Line]:
-    place = setting.scratch / "doors"
+    data_dir = setting.scratch / "broker-calls"
     count = setting.share_of(SINGLE_RECORDS)
     keys = [KEYS[number % len(KEYS)] for number in range(count)]
 
     def run() -> Sample:
-        shutil.rmtree(place, ignore_errors=True)
-        with Broker(place if on_disk else None) as broker:
+        shutil.rmtree(data_dir, ignore_errors=True)
+        with Broker(data_dir if on_disk else None) as broker:
             broker.create_topic(TOPIC)
             append = broker.append
             with no_collection(), Stopwatch() as watch:
@@ -50,7 +52,7 @@ def _append(setting: Setting, *, on_disk: bool) -> Iterator[Line]:
         here=costs(count, _samples(setting, run), US),
         facts={"records": count, "value_bytes": len(VALUE)},
     )
-    shutil.rmtree(place, ignore_errors=True)
+    shutil.rmtree(data_dir, ignore_errors=True)
 
 
 def _append_many(setting: Setting) -> Iterator[Line]:
@@ -83,10 +85,10 @@ def _send(setting: Setting, *, is_stored: bool) -> Iterator[Line]:
                         send(TOPIC, VALUE, key)
         return watch.sample
 
-    what = "batches of 16 KiB, those that fill up stored" if is_stored else "an open batch"
+    target = "batches of 16 KiB, full ones are appended" if is_stored else "one open batch"
     yield Line(
         name="doors/send" if is_stored else "doors/send-accumulator",
-        title=f"producer.send into {what}",
+        title=f"producer.send into {target}",
         unit="µs/record",
         higher_is_better=False,
         here=costs(count, _samples(setting, run), US),
@@ -105,9 +107,7 @@ def _read(setting: Setting) -> Iterator[Line]:
                 deque(((each.key, each.value) for each in broker.read(TOPIC)), maxlen=0)
             return watch.sample
 
-        yield _cost_line(
-            "doors/read", "Broker.read, key and value of each record", setting, run, count
-        )
+        yield _cost_line("doors/read", "Broker.read, keys and values", setting, run, count)
 
 
 def _cost_line(name: str, title: str, setting: Setting, run: Run, count: int) -> Line:
@@ -122,8 +122,8 @@ def _cost_line(name: str, title: str, setting: Setting, run: Run, count: int) ->
 
 
 def jobs() -> Iterator[Job]:
-    """Yield the doors, the slowest first."""
-    doors: dict[str, Callable[[Setting], Iterator[Line]]] = {
+    """Yield a job for each call, the slowest first."""
+    calls: dict[str, Callable[[Setting], Iterator[Line]]] = {
         "doors/append": partial(_append, on_disk=False),
         "doors/append-disk": partial(_append, on_disk=True),
         "doors/append_many": _append_many,
@@ -131,5 +131,5 @@ def jobs() -> Iterator[Job]:
         "doors/send-accumulator": partial(_send, is_stored=False),
         "doors/read": _read,
     }
-    for name, door in doors.items():
-        yield Job((name,), True, door)
+    for name, measure in calls.items():
+        yield Job((name,), True, measure)

@@ -1,4 +1,4 @@
-"""Winners: which record of each key is the one that stays, as the rows of a workload arrive."""
+"""Tracks the record of each key that survives compaction, as records are appended."""
 
 from __future__ import annotations
 
@@ -26,48 +26,49 @@ if TYPE_CHECKING:
 Ints = NDArray[np.int64]
 
 _NO_VERSION = np.iinfo(np.int64).min
-"""Below every version, so that a record with one wins over those without (KIP-280)."""
+"""Smaller than every version: a record with a version supersedes those without (KIP-280)."""
 
 
 class _Rows(NamedTuple):
-    """Records that compete, in the order of their offsets."""
+    """Records of a partition, in offset order."""
 
     slot: Ints
     offset: Ints
     version: Ints
     tombstone: NDArray[np.bool_]
-    stays: NDArray[np.bool_]
-    """False: its transaction is aborted."""
+    committed: NDArray[np.bool_]
+    """False if the record's transaction is aborted."""
 
 
-class Winners:
-    """The winner of every key of a topic, under its strategy.
+class Survivors:
+    """The surviving record of every key of a topic, by its compaction strategy.
 
     Parameters
     ----------
     configs : mapping
-        Of the topic.
+        Configuration of the topic.
     keys : Keys
-        What keys there are.
+        Keys of the topic.
     partitions : int
-        Above every number of a partition.
+        Upper bound of the partition numbers, exclusive.
 
     Attributes
     ----------
     keys : Keys
     strategy : Strategy
-        By which records compete.
+        Compaction strategy of the topic.
     offset : (slots,) int64
-        Of the winner; -1 where the key was never written.
+        Offset of the survivor; -1 if the key has no record.
     tombstone : (slots,) bool
-        The winner deletes its key.
+        Whether the survivor is a tombstone.
     partition : (slots,) int32
-        Of the slot. A key has one slot in each partition that it belonged to.
+        Partition of the slot. A key has one slot in each partition that it has belonged to.
 
     Notes
     -----
-    A record competes from when it is appended, one of a transaction that will be aborted never.
-    29 bytes a key, and 26 bytes a record of the block that arrives.
+    A record counts from its append on, even if its transaction is still open; records of
+    transactions that will be aborted never count. Memory: 29 bytes per key, and 26 bytes per
+    record of the current block.
     """
 
     def __init__(self, configs: Mapping[str, str], keys: Keys, partitions: int) -> None:
@@ -77,25 +78,25 @@ class Winners:
         self._version: Ints = np.zeros(0, np.int64)
         self.tombstone = np.zeros(0, np.bool_)
         self.partition = np.zeros(0, np.int32)
-        self._slots: list[Ints] = []  # of each key, for each number of partitions there was
+        self._slots: list[Ints] = []  # slot by key, for each number of partitions so far
         self._spread(partitions)
         self._expected: list[deque[_Rows]] = [deque() for _ in range(partitions)]
         self._appended: list[_Rows] = []
         self._aborted: list[list[Ints]] = [[] for _ in range(partitions)]
 
     def _spread(self, partitions: int) -> None:
-        """Let keys belong to so many partitions; a key that moves gets another slot."""
+        """Spread the keys over a number of partitions; a key that moves gets another slot."""
         self.keys.spread(partitions)
-        belongs = self.keys.partitions(np.arange(self.keys.count))
+        partition_of = self.keys.partitions(np.arange(self.keys.count))
         slots = np.full(self.keys.count, -1, np.int64)
         for earlier in self._slots:
-            slots = np.where(self.partition[earlier] == belongs, earlier, slots)
+            slots = np.where(self.partition[earlier] == partition_of, earlier, slots)
         new = np.flatnonzero(slots < 0)
-        slots[new] = self._new_slots(belongs[new])
+        slots[new] = self._new_slots(partition_of[new])
         self._slots.append(slots)
 
     def _grow(self, count: int) -> None:
-        """Make room for keys that have come: those of numbers below `count`, and some more."""
+        """Add slots for the keys with numbers below `count`, and some in reserve."""
         known = len(self._slots[-1])
         if count > known:
             numbers = np.arange(known, max(count, known + known // 4))
@@ -104,7 +105,7 @@ class Winners:
             )
 
     def _new_slots(self, partitions: NDArray[np.int32]) -> Ints:
-        """Return new slots that belong to these partitions."""
+        """Add a slot in each of these partitions and return the slots."""
         first, count = len(self.offset), len(partitions)
         self.offset = np.append(self.offset, np.full(count, -1))
         self._version = np.append(self._version, np.full(count, _NO_VERSION))
@@ -112,29 +113,29 @@ class Winners:
         self.partition = np.append(self.partition, partitions)
         return first + np.arange(count)
 
-    def unexpect(self, partitions: NDArray[np.int32]) -> None:
-        """Take back the last records that were expected: they go elsewhere, or nowhere.
+    def withdraw(self, partitions: NDArray[np.int32]) -> None:
+        """Remove the last expected records, which will not be appended as expected.
 
         Parameters
         ----------
         partitions : (n,) int32
-            Of each of them.
+            Partition of each record.
         """
         for partition, count in zip(*np.unique(partitions, return_counts=True), strict=True):
             rows = self._expected[partition].pop()
-            assert len(rows.slot) >= count, "they are of one block"
+            assert len(rows.slot) >= count, "the records are of one block"
             if len(rows.slot) > count:
                 kept = _Rows._make(column[:-count] for column in rows)
                 self._expected[partition].append(kept)
 
     def add_partitions(self, total: int) -> None:
-        """Let the topic have more partitions: what is expected from now on is spread over them."""
+        """Set the number of partitions, over which records are spread from now on."""
         self._spread(total)
         self._expected += [deque() for _ in range(total - len(self._expected))]
         self._aborted += [[] for _ in range(total - len(self._aborted))]
 
     def expect(self, block: Block) -> None:
-        """Take note of a block's records, which arrive from now on."""
+        """Register the records of a block that will be appended."""
         numbers = block.key_number
         self._grow(int(numbers.max(initial=-1)) + 1)
         rows = _Rows(
@@ -150,39 +151,39 @@ class Winners:
                 queue.append(_Rows._make(column[here] for column in rows))
 
     def append(self, partition: int, first_offset: int, records: int) -> None:
-        """Take note that the next so many records of a partition are in the log."""
+        """Register the append of the next expected records of a partition."""
         queue = self._expected[partition]
         while records:
             rows = queue.popleft()
-            taken = min(records, len(rows.slot))
-            offsets = np.arange(first_offset, first_offset + taken)
+            count = min(records, len(rows.slot))
+            offsets = np.arange(first_offset, first_offset + count)
             self._appended.append(
-                _Rows._make(column[:taken] for column in rows)._replace(offset=offsets)
+                _Rows._make(column[:count] for column in rows)._replace(offset=offsets)
             )
-            if not rows.stays[:taken].all():
-                self._aborted[partition].append(offsets[~rows.stays[:taken]])
-            if taken < len(rows.slot):
-                queue.appendleft(_Rows._make(column[taken:] for column in rows))
-            first_offset += taken
-            records -= taken
+            if not rows.committed[:count].all():
+                self._aborted[partition].append(offsets[~rows.committed[:count]])
+            if count < len(rows.slot):
+                queue.appendleft(_Rows._make(column[count:] for column in rows))
+            first_offset += count
+            records -= count
 
     def settle(self) -> None:
-        """Let what was appended compete."""
+        """Update the survivors with the appended records."""
         if self._appended:
             appended, self._appended = self._appended, []
             self._compete(_Rows._make(map(np.concatenate, zip(*appended, strict=True))))
 
-    def standing(self, partition: int, log_start_offset: int) -> tuple[int, Ints]:
-        """Return how many keys a partition holds, and the offsets of the deletes that won, rising.
+    def live_keys_and_deletes(self, partition: int, log_start_offset: int) -> tuple[int, Ints]:
+        """Return the number of live keys of a partition, and the surviving tombstones' offsets.
 
-        What lies below the log start is nobody's winner any more.
+        Records below the log start do not count. The offsets are in ascending order.
         """
-        here = (self.partition == partition) & (self.offset >= max(0, log_start_offset))
-        deleting: Ints = np.sort(self.offset[here & self.tombstone])
-        return int(here.sum()) - len(deleting), deleting
+        survives = (self.partition == partition) & (self.offset >= max(0, log_start_offset))
+        deletes: Ints = np.sort(self.offset[survives & self.tombstone])
+        return int(survives.sum()) - len(deletes), deletes
 
     def read(self, partition: int, log: Log) -> None:
-        """Forget a partition's winners, and let what is in its log compete."""
+        """Determine the survivors of a partition again from its log."""
         self._clear(partition)
         aborted = np.concatenate([np.zeros(0, np.int64), *self._aborted[partition]])
         aborted = aborted[aborted < log.log_end_offset]
@@ -205,13 +206,13 @@ class Winners:
             )
 
     def forget(self, partition: int) -> None:
-        """Forget a partition, whose log is deleted."""
+        """Remove a partition whose log is deleted."""
         self._clear(partition)
         self._aborted[partition] = []
 
     def _clear(self, partition: int) -> None:
-        here = self.partition == partition
-        self.offset[here], self._version[here], self.tombstone[here] = -1, _NO_VERSION, False
+        slots = self.partition == partition
+        self.offset[slots], self._version[slots], self.tombstone[slots] = -1, _NO_VERSION, False
 
     def _versions_of(self, block: Block) -> Ints:
         if self.strategy.name == TIMESTAMP:
@@ -224,13 +225,15 @@ class Winners:
         if self.strategy.name == TIMESTAMP:
             return columns.timestamps
         if self.strategy.name == HEADER:
-            found = (self.strategy.version_in(columns.headers(row)) for row in range(len(columns)))
-            return np.array([_NO_VERSION if v is None else v for v in found], np.int64)
+            versions = (
+                self.strategy.version_in(columns.headers(row)) for row in range(len(columns))
+            )
+            return np.array([_NO_VERSION if v is None else v for v in versions], np.int64)
         return np.zeros(len(columns), np.int64)
 
     def _compete(self, rows: _Rows) -> None:
-        """Let records compete with each other, then the best of each key with its winner."""
-        competing = rows.stays & (rows.slot >= 0)
+        """Replace the survivor of each key by the best of some records if that is not older."""
+        competing = rows.committed & (rows.slot >= 0)
         rows = _Rows._make(column[competing] for column in rows)
         if not len(rows.slot):
             return
@@ -238,65 +241,65 @@ class Winners:
         slots = rows.slot[order]
         best = order[np.append(slots[1:] != slots[:-1], True)]
         slot = rows.slot[best]
-        wins = rows.version[best] >= self._version[slot]
-        best, slot = best[wins], slot[wins]
+        supersedes = rows.version[best] >= self._version[slot]
+        best, slot = best[supersedes], slot[supersedes]
         self.offset[slot] = rows.offset[best]
         self._version[slot] = rows.version[best]
         self.tombstone[slot] = rows.tombstone[best]
 
 
 def _slots_of(slots: Ints, numbers: Ints) -> Ints:
-    """Return the slots of keys; -1 of none, and of one that nobody knows."""
+    """Return the slots of keys; -1 for a null or unknown key."""
     known = (numbers >= 0) & (numbers < len(slots))
-    found = np.full(len(numbers), -1, np.int64)
-    found[known] = slots[numbers[known]]
-    return found
+    slots_of_keys = np.full(len(numbers), -1, np.int64)
+    slots_of_keys[known] = slots[numbers[known]]
+    return slots_of_keys
 
 
 def _data_batches(log: Log) -> Iterator[RecordBatch]:
-    """Yield the batches of records from the log start on; a wrong checksum is none's concern."""
+    """Yield the data batches from the log start on; checksums are not verified."""
     return (
         batch for batch in log.reader.batches(log.log_start_offset) if not batch.header.is_control
     )
 
 
-class _Winner(NamedTuple):
+class _Survivor(NamedTuple):
     order: Order
     offset: int
     is_tombstone: bool
 
 
-class ScriptWinners:
-    """The winners among a topic's scripted messages; as `Winners`."""
+class ScriptSurvivors:
+    """The surviving messages of a scripted topic; the interface of `Survivors`."""
 
     def __init__(self, topic: Topic) -> None:
         self.strategy = Strategy.of(effective_config(topic.configs))
-        self._winners: dict[tuple[int, bytes], _Winner] = {}
+        self._survivors: dict[tuple[int, bytes], _Survivor] = {}
 
     def append(
         self, partition: int, offset: int, key: bytes, value: bytes | None, timestamp: int
     ) -> None:
-        """Let a message that is in the log compete."""
+        """Update the survivor of a key with an appended message."""
         order = self.strategy.order_of(offset, timestamp, ())
-        before = self._winners.get((partition, key))
-        if before is None or order >= before.order:
-            self._winners[partition, key] = _Winner(order, offset, value is None)
+        survivor = self._survivors.get((partition, key))
+        if survivor is None or order >= survivor.order:
+            self._survivors[partition, key] = _Survivor(order, offset, value is None)
 
     def settle(self) -> None:
-        """Do nothing: every message competes at once."""
+        """Do nothing: `append` updates the survivors."""
 
-    def standing(self, partition: int, log_start_offset: int) -> tuple[int, Ints]:
-        """Return how many keys a partition holds, and the deletes that won; see `Winners`."""
-        here = [
-            winner
-            for (number, _), winner in self._winners.items()
-            if number == partition and winner.offset >= log_start_offset
+    def live_keys_and_deletes(self, partition: int, log_start_offset: int) -> tuple[int, Ints]:
+        """Return the number of live keys and the surviving tombstones; see `Survivors`."""
+        survivors = [
+            survivor
+            for (number, _), survivor in self._survivors.items()
+            if number == partition and survivor.offset >= log_start_offset
         ]
-        deleting = sorted(winner.offset for winner in here if winner.is_tombstone)
-        return len(here) - len(deleting), np.array(deleting, np.int64)
+        deletes = sorted(survivor.offset for survivor in survivors if survivor.is_tombstone)
+        return len(survivors) - len(deletes), np.array(deletes, np.int64)
 
     def read(self, partition: int, log: Log) -> None:
-        """Forget a partition's winners, and let what is in its log compete."""
+        """Determine the survivors of a partition again from its log."""
         self.forget(partition)
         for batch in _data_batches(log):
             for record in batch.iter_records(log.config.logstore_decompression_max_bytes):
@@ -306,5 +309,5 @@ class ScriptWinners:
                     )
 
     def forget(self, partition: int) -> None:
-        """Forget a partition, whose log is deleted."""
-        self._winners = {at: each for at, each in self._winners.items() if at[0] != partition}
+        """Remove a partition whose log is deleted."""
+        self._survivors = {at: each for at, each in self._survivors.items() if at[0] != partition}

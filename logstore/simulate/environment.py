@@ -1,4 +1,4 @@
-"""The site of a simulation: a broker that stops, dies and comes back, and disks that fail."""
+"""Environment of a simulation: a broker that stops, crashes and restarts, and disks that fail."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from logstore.record.walk import walk_headers
 from logstore.runtime import DiskFileSystem, MemoryFileSystem
 from logstore.runtime.clock import SkewedClock, VirtualClock
 from logstore.runtime.deterministic import DeterministicScheduler
-from logstore.simulate.deeds import CRASH, FILL_DISK, KILL, STOP_BROKER
-from logstore.simulate.starting import laid_out
+from logstore.simulate.actions import CRASH, FILL_DISK, KILL, STOP_BROKER
+from logstore.simulate.start_state import copy_start_state
 
 if TYPE_CHECKING:
     from logstore.config.broker_config import BrokerConfig
     from logstore.faults.rules import Call, FaultRule
     from logstore.runtime.fs import FileSystem
-    from logstore.simulate.deeds import Action
+    from logstore.simulate.actions import Action
     from logstore.simulate.scenario import Scenario
     from logstore.storage.log.log import Log
     from logstore.types import TopicPartition
@@ -36,20 +36,20 @@ ONLINE, UNCLEANABLE, OFFLINE, ABSENT, DOWN = "online", "uncleanable", "offline",
 _FULL = "ENOSPC"
 
 
-class Site:
-    """A broker that comes and goes, and what stays meanwhile: files, clocks, and faults of disks.
+class Environment:
+    """A broker that can stop and restart, and what outlives it: files, clock and disk faults.
 
     Parameters
     ----------
     data_dir : path, optional
-        Where the logs lie; in memory by default.
+        Directory for the logs; in memory by default.
     clock : VirtualClock
-        The time that passes. The broker's own clock may be wrong by `clock.skew_ms`.
+        The simulated time. The broker's own clock differs by `clock.skew_ms`.
 
     Attributes
     ----------
-    running : Broker or None
-        None while it is down.
+    running_broker : Broker or None
+        None while the broker is down.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class Site:
         self.clock = SkewedClock(clock)
         self.fs: FileSystem
         if scenario.origin:
-            self.fs, root = laid_out(scenario, clock, data_dir)
+            self.fs, root = copy_start_state(scenario, clock, data_dir)
         elif data_dir is None:
             self.fs, root = MemoryFileSystem(clock), MEMORY_DIR
         else:
@@ -69,102 +69,103 @@ class Site:
         self.directories = (
             [root] if count == 1 else [posixpath.join(root, str(n)) for n in range(count)]
         )
-        self._failing: list[tuple[Action, FaultRule | None]] = []
-        self.running: Broker[VirtualClock] | None = None
-        self._opened = 0
-        self.open()
+        self._faults: list[tuple[Action, FaultRule | None]] = []
+        self.running_broker: Broker[VirtualClock] | None = None
+        self._starts = 0
+        self.start()
         self._config = self.broker.broker_config
 
     @property
     def broker(self) -> Broker[VirtualClock]:
-        """The broker, which runs."""
-        assert self.running is not None, "the broker is down"
-        return self.running
+        """The broker; it must be running."""
+        assert self.running_broker is not None, "the broker is down"
+        return self.running_broker
 
     @property
     def config(self) -> BrokerConfig:
-        """The broker's settings in force, or those of its end."""
-        if self.running is not None:
-            self._config = self.running.broker_config
+        """The broker's current settings; the last ones while it is down."""
+        if self.running_broker is not None:
+            self._config = self.running_broker.broker_config
         return self._config
 
-    # -- coming and going ----------------------------------------------------------------
+    # -- start and stop ------------------------------------------------------------------
 
-    def open(self) -> None:
-        """Start the broker on what is on its disks."""
-        self._started(
+    def start(self) -> None:
+        """Start the broker on the existing files."""
+        self._set_broker(
             Broker(
                 self.directories,
                 clock=self.clock,
                 broker_config=self._scenario.broker,
-                seed=self._scenario.seed + self._opened,
+                seed=self._scenario.seed + self._starts,
                 fs=self.fs,
                 background=True,
                 disk_faults=True,
             )
         )
 
-    def end(self, how: str) -> None:
-        """Stop the broker, kill it, or let its power fail."""
-        broker, self._config, self.running = self.broker, self.config, None
-        if how == STOP_BROKER:
+    def stop(self, action: str) -> None:
+        """Stop the broker, kill it, or simulate a power loss."""
+        broker, self._config, self.running_broker = self.broker, self.config, None
+        if action == STOP_BROKER:
             broker.close()
-        elif how == KILL:
+        elif action == KILL:
             broker._kill()
         else:
-            assert how == CRASH
+            assert action == CRASH
             broker._lose_power()
 
     def close(self) -> None:
-        """Close the broker if there is one."""
-        if self.running is not None:
-            self.running.close()
+        """Close the broker if it is running."""
+        if self.running_broker is not None:
+            self.running_broker.close()
 
-    def _started(self, broker: Broker[VirtualClock]) -> None:
-        self.running = broker
-        self._opened += 1
-        for place, (action, _) in enumerate(self._failing):
-            self._failing[place] = (action, self._rule(action))
+    def _set_broker(self, broker: Broker[VirtualClock]) -> None:
+        self.running_broker = broker
+        self._starts += 1
+        for index, (action, _) in enumerate(self._faults):
+            self._faults[index] = (action, self._rule(action))
 
     # -- partitions ----------------------------------------------------------------------
 
-    def look(self, tp: TopicPartition) -> tuple[str, Log | None]:
-        """Return how it stands with a partition, and its log if it can be used."""
-        if self.running is None:
+    def partition_state(self, tp: TopicPartition) -> tuple[str, Log | None]:
+        """Return the state of a partition, and its log if it is usable."""
+        if self.running_broker is None:
             return DOWN, None
         try:
-            log = self.running.log(tp)
+            log = self.running_broker.log(tp)
             log.check_open()
         except UnknownTopicOrPartitionError:
             return ABSENT, None
         except LogStoreError:
             return OFFLINE, None
-        return (ONLINE if cleaner_view(self.running, tp).uncleanable is None else UNCLEANABLE), log
+        is_cleanable = cleaner_view(self.running_broker, tp).uncleanable is None
+        return (ONLINE if is_cleanable else UNCLEANABLE), log
 
     # -- time ----------------------------------------------------------------------------
 
     def next_due_ms(self) -> int | None:
-        """Return when the broker has something to do next; None if never."""
-        if self.running is None:
+        """Return the time of the broker's next scheduled task; None without one."""
+        if self.running_broker is None:
             return None
-        scheduler = self.running.runtime.scheduler
+        scheduler = self.running_broker.runtime.scheduler
         assert isinstance(scheduler, DeterministicScheduler)
         due_ms = scheduler.next_due_ms()
         return None if due_ms is None else due_ms - self.clock.skew_ms
 
     # -- disks ---------------------------------------------------------------------------
 
-    def fail(self, action: Action) -> None:
-        """Let operations of disks fail or be slow from now on, or let them be full."""
-        rule = None if self.running is None else self._rule(action)
-        self._failing.append((action, rule))
+    def add_fault(self, action: Action) -> None:
+        """Make disk operations fail or slow, or disks full, from now on."""
+        rule = None if self.running_broker is None else self._rule(action)
+        self._faults.append((action, rule))
 
-    def mend(self, is_meant: Callable[[Action], bool]) -> None:
-        """Let disks be sound again, where a fault is meant; what is offline stays so."""
-        for action, rule in self._failing:
-            if is_meant(action) and rule is not None:
+    def repair(self, is_repaired: Callable[[Action], bool]) -> None:
+        """Remove faults; directories that are offline stay offline."""
+        for action, rule in self._faults:
+            if is_repaired(action) and rule is not None:
                 rule.remove()
-        self._failing = [each for each in self._failing if not is_meant(each[0])]
+        self._faults = [each for each in self._faults if not is_repaired(each[0])]
 
     def _rule(self, action: Action) -> FaultRule:
         if action.do == FILL_DISK:
@@ -188,29 +189,29 @@ class Site:
         return is_inside
 
     def log_files(self, directory: str) -> Iterator[str]:
-        """Yield the paths of the `.log` files in a partition's folder, in their order."""
+        """Yield the paths of the `.log` files in a partition's directory, in offset order."""
         if self.fs.is_dir(directory):
             for name in sorted(self.fs.list_dir(directory)):
                 if name.endswith(LOG_SUFFIX):
                     yield f"{directory}/{name}"
 
     def waiting_bytes(self, tp: TopicPartition, directory: str | None) -> int:
-        """Return the bytes of a partition's files that wait for their removal."""
+        """Return the size of a partition's files that wait for removal."""
         if directory is not None:
             return self._size(directory, DELETED_SUFFIX)
-        found = 0
+        size = 0
         for root in self.directories:
             for name in self.fs.list_dir(root):
                 if name.startswith(f"{tp}.") and name.endswith(DELETE_DIR_SUFFIX):
-                    found += self._size(f"{root}/{name}", LOG_SUFFIX)
-        return found
+                    size += self._size(f"{root}/{name}", LOG_SUFFIX)
+        return size
 
     def _size(self, directory: str, suffix: str) -> int:
         names = (name for name in self.fs.list_dir(directory) if name.endswith(suffix))
         return sum(self.fs.stat(f"{directory}/{name}").size for name in names)
 
     def corrupt(self, directory: str, offset: int) -> bool:
-        """Flip a bit in the checksum of the batch that holds an offset; False if none does."""
+        """Flip a bit in the checksum of the batch that contains an offset; False without one."""
         for path in self.log_files(directory):
             with closing(self.fs.open(path, write=True)) as file:
                 for at in walk_headers(file, path):
