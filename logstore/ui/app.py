@@ -1,6 +1,6 @@
-"""The application behind the page: the routes of `api/`, and the static files beside them.
+"""The ASGI application of the page: the routes of `api`, and static files.
 
-A module of `api/` exports its routes as `ROUTES`; one more is one more line in `_MODULES`.
+Each module of `api` exports its routes as `ROUTES` and is listed in `_MODULES`.
 """
 
 from __future__ import annotations
@@ -50,11 +50,11 @@ _MODULES = (
 )
 
 ROUTES: tuple[ApiRoute, ...] = tuple(route for module in _MODULES for route in module.ROUTES)
-"""Everything that can be asked."""
+"""All routes of the API."""
 
 
 def application(site: Site, *, token: str, host: str, port: int) -> ASGIApp:
-    """Return what answers the requests of one page, behind its access rules."""
+    """Return the application of one page, with access control."""
     front = Front()
     addresses = sorted({route.path for route in ROUTES})
 
@@ -64,7 +64,7 @@ def application(site: Site, *, token: str, host: str, port: int) -> ASGIApp:
             return file
         known = addresses if path.startswith("/api/") else front.addresses()
         near = nearest(path, known)
-        message = f"there is no {path}{and_nearest(path, known)}"
+        message = f"unknown address {path}{and_nearest(path, known)}"
         return failure(UnknownPlaceError(message, suggestion=near), 404)
 
     async def wrong_method(request: Request, error: Exception) -> Response:
@@ -76,7 +76,7 @@ def application(site: Site, *, token: str, host: str, port: int) -> ASGIApp:
                 for method in route.methods
             }
         )
-        message = f"{request.url.path} takes {', '.join(allowed)}, not {request.method}"
+        message = f"{request.url.path} allows {', '.join(allowed)}, not {request.method}"
         answer = failure(InvalidRequestError(message), 405)
         answer.headers["Allow"] = ", ".join(allowed)
         return answer

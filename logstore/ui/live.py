@@ -1,9 +1,10 @@
-"""What happens, told as it happens: to readers of the event stream, and to the rings of history.
+"""Live events of the broker, for clients of the event stream and for the history.
 
-A ticker of the loop looks four times a second, while anybody reads along: at a flag that signals
-of the engine set, at what passes say of themselves, at the clock. So an append or a chunk of a
-cleaning costs setting a flag at most, however many read along; whoever reads slowly gets the last
-state, and loses what was between. All of this is machine time: the broker's clock may stand still.
+While there are clients, a timer in the event loop polls four times a second: a flag set by the
+engine's signals, the progress of passes, and the clock. An append or a chunk of a cleaning
+therefore costs at most setting a flag, however many clients there are. Slow clients receive the
+latest state and miss intermediate ones. The timer uses real time, because the broker's clock may
+be manual.
 """
 
 from __future__ import annotations
@@ -29,21 +30,21 @@ if TYPE_CHECKING:
 
 TICK_S = 0.25
 SAMPLE_S = 5.0
-"""Between two looks while somebody reads along, and between two points of a curve."""
+"""Interval of polling while there are clients, and interval between two points of a curve."""
 
 BEAT_S = 15.0
-"""After which a reader to whom nothing is told gets a comment, lest the connection seem dead."""
+"""Interval of comments that keep an idle connection alive."""
 
 READERS_MAX = 64
 CLEANED_MAX = 64
-"""Ends of passes that wait for one slow reader; older ones are lost to it."""
+"""Maximum number of completed passes queued per client; older ones are dropped."""
 
 Visible = Callable[[str], bool]
-"""Whether a reader may know of a topic."""
+"""Returns whether a client may describe a topic."""
 
 
 class Reader:
-    """One who reads along. Only the loop uses it."""
+    """A client of the event stream. Used only in the event loop."""
 
     def __init__(self, sees: Visible) -> None:
         self._sees = sees
@@ -54,34 +55,34 @@ class Reader:
         self._is_ended = False
 
     def tell_partitions(self, partitions: Iterable[TopicPartition]) -> None:
-        """Tell of partitions that changed."""
+        """Queue an event with changed partitions."""
         self._partitions.update((tp, None) for tp in partitions if self._sees(tp.topic))
         if self._partitions:
             self._woken.set()
 
     def tell_cleaned(self, stats: dict[str, Any]) -> None:
-        """Tell of a pass that ended."""
+        """Queue an event for a completed pass."""
         if self._sees(stats["topic"]):
             self._cleaned.append(stats)
             self._woken.set()
 
     def tell_cleaning(self, under_way: list[dict[str, Any]]) -> None:
-        """Tell how far passes are; of several times the last."""
+        """Set the progress of passes to send."""
         seen = [each for each in under_way if self._sees(each["topic"])]
         self.tell_state("cleaning", {"under_way": seen})
 
     def tell_state(self, event: str, state: dict[str, Any]) -> None:
-        """Tell how something is now; of several times the last."""
+        """Set a state to send; it replaces one that is not sent yet."""
         self._states[event] = state
         self._woken.set()
 
     def end(self) -> None:
-        """Tell nothing more, and let the stream come to its end."""
+        """End the stream."""
         self._is_ended = True
         self._woken.set()
 
     async def texts(self) -> AsyncIterator[bytes]:
-        """Yield what there is to tell, as server-sent events, until the end."""
+        """Yield server-sent events until the stream ends."""
         yield b"retry: 1000\n\n"
         while not self._is_ended:
             try:
@@ -109,15 +110,15 @@ def _event(name: str, value: object) -> str:
 
 
 class Live:
-    """Looks at a broker, and tells readers what is new.
+    """Polls a broker and sends events to clients.
 
     Parameters
     ----------
     broker : Broker
     loops : LoopThread
-        Of the page.
+        The page's event loop and threads.
     clock_json : callable
-        Returns how the clock is now.
+        Returns the state of the clock.
 
     Attributes
     ----------
@@ -163,24 +164,24 @@ class Live:
         )
 
     def _note_end(self, stats: CleanerStats) -> None:
-        # With its time: until the next look a virtual clock may have gone on by days.
+        # With its time: a virtual clock may advance by days before the next poll.
         self._ended.append((stats, self._broker.clock.now_ms()))
 
     def _note_change(self, *_: object) -> None:
         self._has_changed = True
 
     def note_measured(self, topic_partition: TopicPartition) -> None:
-        """Tell of a partition that was measured, which changed nothing but what is known of it."""
+        """Queue an event for a partition that was measured in the background."""
         self._measured.append(topic_partition)
 
     # -- in the loop ---------------------------------------------------------------------
 
     def start(self) -> None:
-        """Begin to look."""
+        """Start polling."""
         self._ticking = asyncio.get_running_loop().create_task(self._tick_on())
 
     def close(self) -> None:
-        """End all streams, and look no more."""
+        """Stop polling and end all streams."""
         for unsubscribe in self._subscriptions:
             unsubscribe()
         if self._ticking is not None:
@@ -189,19 +190,19 @@ class Live:
             reader.end()
 
     def read_along(self, sees: Visible) -> Reader | None:
-        """Return a new reader, who begins with how things are; None if there are too many."""
+        """Return a new client, which first receives the current state; None if there are too many."""
         if len(self._readers) >= READERS_MAX:
             return None
         reader = Reader(sees)
         if not self._readers:
-            self._known = None  # what changed while nobody read along is no news
+            self._known = None  # changes while there were no clients are not sent
         self._readers.add(reader)
         reader.tell_state("clock", self._clock_json())
         reader.tell_cleaning(self._passes())
         return reader
 
     def leave(self, reader: Reader) -> None:
-        """Tell a reader nothing more."""
+        """Remove a client."""
         self._readers.discard(reader)
 
     async def _tick_on(self) -> None:
@@ -210,7 +211,7 @@ class Live:
             await asyncio.sleep(TICK_S)
 
     async def tick(self) -> None:
-        """Look once, and tell what is new."""
+        """Poll once and send events."""
         while self._ended:
             told = self.history.note_pass(*self._ended.popleft())
             for reader in self._readers:
@@ -228,7 +229,7 @@ class Live:
     def _tell_states(self) -> None:
         clock = self._clock_json()
         if clock["kind"] == "system":
-            clock = {}  # it needs nobody to tell that it goes on
+            clock = {}  # advances by itself
         if clock != self._clock_told:
             self._clock_told = clock
             for reader in self._readers:
@@ -246,7 +247,7 @@ class Live:
         changed = dict.fromkeys(self._measured)
         self._measured.clear()
         if self._has_changed or self._known is None:
-            self._has_changed = False  # first: what changes from here on is for the next look
+            self._has_changed = False  # before reading: later changes are for the next poll
             looks = await self._asked(partial(_looks, self._broker))
             if looks is not None:
                 known, self._known = self._known, looks
@@ -259,21 +260,21 @@ class Live:
                 reader.tell_partitions(sorted(changed))
 
     async def _asked(self, question: Callable[[], Any]) -> Any:  # noqa: ANN401  # what it returns
-        """Ask the broker something in a thread that may wait; None if it has nothing to say."""
+        """Query the broker in a thread that may block; None on an error."""
         try:
             return await self._loops.blocking(question)
-        except (LogStoreError, OSError):  # it is about to close, or a disk fails: others tell
+        except (LogStoreError, OSError):  # closing, or a failed disk, which is reported elsewhere
             return None
 
 
 def passes_under_way(broker: Broker) -> list[dict[str, Any]]:
-    """Return how far the passes are that run now; takes no lock."""
+    """Return the progress of running passes; takes no lock."""
     steps: dict[TopicPartition, PassProgress] = broker.cleaner.under_way.copy()
     return [{**tp._asdict(), **step._asdict()} for tp, step in sorted(steps.items())]
 
 
 def _looks(broker: Broker) -> dict[TopicPartition, Mark]:
-    """Return of each partition what differs after whatever a list or a strip shows of it."""
+    """Return the version of each partition, which changes with anything that the page shows."""
     cleaner = broker.cleaner
     open_logs = {log.topic_partition: log for log in broker.manager.registry.open_logs()}
     looks: dict[TopicPartition, Mark] = {}

@@ -1,4 +1,4 @@
-"""What all requests of one page share."""
+"""The shared state of all requests of a page."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ T = TypeVar("T")
 
 
 class Deed(NamedTuple):
-    """A request that changes something, and what its principal must be allowed for any to work.
+    """An operation that changes something, and the permission it needs.
 
-    `operation` and `resource_type` are in Kafka's words, as `alter_configs` and `topic`.
+    `operation` and `resource_type` are Kafka's names, such as `alter_configs` and `topic`.
     """
 
     name: str
@@ -33,33 +33,32 @@ class Deed(NamedTuple):
 
 
 class Site:
-    """The broker behind a page, and how it is asked.
+    """The broker of a page, and the state shared by its requests.
 
     Parameters
     ----------
     broker : Broker
     loops : LoopThread
-        Of the page: the loop answers requests, its other threads call the broker.
+        The page's event loop, and the threads that call the broker.
     authorizer : Authorizer, optional
-        Decides what the page may do; everything by default.
+        Authorizes the page's operations; by default all are allowed.
     principal : str
-        As whom.
+        Principal of the page's operations.
 
     Attributes
     ----------
     partitions : PartitionList
-        The rows of the list.
+        The rows of the list of partitions.
     live : Live
-        What happens, and what was.
+        Events and history.
     strips : Strips
-        The segments of its partitions.
+        Segment maps of the partitions.
     deeds : tuple of Deed
-        What its routes can do at all.
+        All operations of the routes.
     turns, passes : Turns
-        In which deeds are done, and cleanings run, also in thought: each has a partition to itself,
-        and what finds one in the hands of another takes that for an obstacle.
+        Serialize changes and (dry-run) cleanings: each needs exclusive use of its partition.
     read_only_because : str or None
-        Why nothing can be changed from here.
+        Reason why nothing can be changed.
     """
 
     def __init__(
@@ -80,19 +79,19 @@ class Site:
         self.turns, self.passes = Turns(), Turns()
         self.read_only_because: str | None = None
         if broker.read_only:
-            self.read_only_because = "the directory is only looked at: nothing in it can be changed"
+            self.read_only_because = "the directory is open for reading only"
         elif broker.is_replicated:
             self.read_only_because = (
-                "this is one broker of a cluster, whose controller decides: it is only looked at"
+                "this broker is part of a cluster, and changes go through the cluster's controller"
             )
 
     def check_writable(self) -> None:
-        """Raise `ReadOnlyError` where nothing can be changed."""
+        """Raise `ReadOnlyError` if the page is read-only."""
         if self.read_only_because is not None:
             raise ReadOnlyError(self.read_only_because)
 
     def clock_json(self) -> dict[str, Any]:
-        """Return what the broker's clock is, and where it stands."""
+        """Return the kind and the time of the broker's clock, and its next event."""
         clock = self.broker.clock
         virtual = clock if isinstance(clock, VirtualClock) else None
         return {
@@ -103,10 +102,10 @@ class Site:
         }
 
     def close(self) -> None:
-        """End what goes on beside the answers."""
+        """Stop background work."""
         self.partitions.close()
         self.live.close()
 
     async def run(self, call: Callable[[], T]) -> T:
-        """Make a call that may block, in another thread than the loop's."""
+        """Run a blocking call in a thread outside the event loop."""
         return await self.loops.blocking(call)

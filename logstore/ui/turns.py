@@ -1,4 +1,4 @@
-"""Deeds in turn: one at a time, and those that lose data once somebody said yes to the loss."""
+"""Serialization of operations, and confirmation of data loss."""
 
 from __future__ import annotations
 
@@ -17,59 +17,55 @@ if TYPE_CHECKING:
     from logstore.analysis.losses import Loss
 
 WAIT_S = 120.0
-"""How long a request waits for its turn."""
+"""Time that a request waits for the lock."""
 
 KEY_BITS = 256
 
 
 class Turns:
-    """The turns of those who do something of one kind, as deeds, from one page.
+    """A lock for one kind of operation of a page. Thread-safe.
 
-    On a virtual clock whoever waits for a partition lets time pass, and one at a time may.
-
-    Notes
-    -----
-    Any thread may call.
+    With a virtual clock, waiting for a partition advances the time, so only one operation may wait.
     """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        # Not the broker's randomness: with a seed others could repeat it.
+        # Not the broker's random source, which may be seeded and thus predictable.
         self._key = random_source().getrandbits(KEY_BITS).to_bytes(KEY_BITS // 8, "big")
 
     @contextmanager
     def turn(self) -> Iterator[None]:
-        """Let nobody else do anything meanwhile.
+        """Hold the lock.
 
         Raises
         ------
         BusyError
-            Another deed takes its time.
+            Another operation holds it for too long.
         """
         if not self._lock.acquire(timeout=WAIT_S):
-            raise BusyError("another request of this page is under way: wait until it is done")
+            raise BusyError("another operation of this page is in progress; try again later")
         try:
             yield
         finally:
             self._lock.release()
 
     def confirmation(self, deed: Mapping[str, object], loss: Loss) -> str:
-        """Return the token that says yes to one loss by one deed, and to no other.
+        """Return the token that confirms this loss by this operation.
 
-        It is of no use once what would be lost is anything else: more records, or others.
+        The token is invalid if the loss changes, for example if more records would be lost.
         """
         text = json.dumps([deed, loss.parts], sort_keys=True)
         return hmac.new(self._key, text.encode(), hashlib.sha256).hexdigest()
 
     def is_confirmed(self, token: str, deed: Mapping[str, object], loss: Loss) -> bool:
-        """Tell whether a token says yes to this loss."""
+        """Return whether a token confirms this loss."""
         expected = self.confirmation(deed, loss)
         return hmac.compare_digest(token.encode("utf-8", "surrogateescape"), expected.encode())
 
 
 def refusal(loss: Loss, token: str, command: str | None) -> dict[str, Any]:
-    """Return the answer to a deed that nobody said yes to yet."""
-    message = f"{loss.text}; send the same again with 'confirm' to do it"
+    """Return the response to an operation whose loss is not confirmed."""
+    message = f"{loss.text}; repeat the request with 'confirm' to proceed"
     return {
         "error": {"type": "ConfirmationNeededError", "message": message},
         "loses": loss.to_json(),

@@ -201,7 +201,7 @@ def test_a_directory_without_a_segment_may_be_one_of_a_log(run, tmp_path, name):
 @pytest.mark.parametrize(
     ("target", "message"),
     (
-        ("none", "there is no file or directory"),
+        ("none", "no such file or directory"),
         ("golden-0/notes.txt", "is no file of a log that can be verified"),
     ),
 )

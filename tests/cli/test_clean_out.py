@@ -122,11 +122,11 @@ def test_a_partition_that_cannot_be_cleaned_exits_with_1(run, golden, out):
     ("arguments", "message"),
     (
         (("--out", "{full}"), "is not empty: a copy goes into a new directory"),
-        (("--out", "{file}"), "is no directory"),
+        (("--out", "{file}"), "is not a directory"),
         (("--out", "{data}"), "lies in the data directory"),
         (("--out", "{data}/copy"), "lies in the data directory"),
         (("--out", "{link}/copy"), "lies in the data directory"),
-        (("--out", "{out}", "--dry-run"), "--dry-run and --out exclude each other"),
+        (("--out", "{out}", "--dry-run"), "--dry-run and --out are mutually exclusive"),
         (("userz", "--out", "{out}"), "did you mean users?"),
         (("users", "--partition", "7", "--out", "{out}"), "has no partition 7"),
         (("--out", "{out}", "--config", "segment.byte=1"), "nearest is 'segment.bytes'"),

@@ -146,7 +146,7 @@ def test_salvage_saves_what_is_intact_and_says_what_is_lost(run, copied, tmp_pat
     kept = run("read", tmp_path / "saved" / "golden-0", "--format", "jsonl").jsonl
     assert [r["offset"] for r in kept] == [*range(83), *range(86, 300)]
     run("append", "golden", "--data-dir", tmp_path / "saved", input=lines({"value": "x"}))
-    assert "1 stretch could not be saved" in run("salvage", copied, "--out", tmp_path / "b").stdout
+    assert "1 range could not be saved" in run("salvage", copied, "--out", tmp_path / "b").stdout
 
 
 def test_salvage_refuses_a_place_that_is_taken(run, copied, tmp_path):

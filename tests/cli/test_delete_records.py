@@ -117,7 +117,7 @@ def test_table_says_what_went_and_what_is_still_on_disk(run, events):
     ]
     row = run("delete-records", events, "--before-offset", 7).stdout.splitlines()[2]
     assert row.split(maxsplit=5)[:5] == ["events-0", "6", "→", "7", "-"]
-    assert "no whole segment lies below; 4..6 are invisible" in row
+    assert "no segment is entirely below; 4..6 are invisible" in row
     row = run("delete-records", events, "--before-offset", 9).stdout.splitlines()[2]
     assert row.endswith("1 segment removed; 8 is invisible, and on disk until segment 8 goes")
     row = run("delete-records", events, "--before-offset", 2).stdout.splitlines()[2]
@@ -179,40 +179,40 @@ def test_file_from_standard_input(run, events):
 
 def test_file_that_names_nothing(run, events):
     done = run("delete-records", "--offset-json-file", "-", input=request())
-    assert done.stdout == "the request names no partition\n"
+    assert done.stdout == "the request lists no partitions\n"
 
 
 BAD_FILES = (
     ("", "not JSON"),
     ("[" * 100_000, "not JSON"),
     (b"\xff\xff\xff", "not JSON"),
-    ("[]", "an object is expected, not []"),
+    ("[]", "expected an object, not []"),
     ("{}", "partitions is missing"),
-    (request(version=2), "version: 1 is expected, not 2"),
-    (request(version="1"), 'version: 1 is expected, not "1"'),
-    (request(version=True), "version: 1 is expected, not true"),
-    ('{"partitions": {}}', "partitions: a list is expected, not {}"),
-    ('{"partitions": [3]}', "partitions[0]: an object is expected, not 3"),
+    (request(version=2), "version: expected 1, not 2"),
+    (request(version="1"), 'version: expected 1, not "1"'),
+    (request(version=True), "version: expected 1, not true"),
+    ('{"partitions": {}}', "partitions: expected a list, not {}"),
+    ('{"partitions": [3]}', "partitions[0]: expected an object, not 3"),
     ('{"partitions": [{"partition": 0, "offset": 1}]}', "partitions[0].topic is missing"),
     ('{"partitions": [{"topic": "events", "offset": 1}]}', "partitions[0].partition is missing"),
-    (request(("events", 0, 4), (7, 0, 4)), "partitions[1].topic: a name is expected, not 7"),
+    (request(("events", 0, 4), (7, 0, 4)), "partitions[1].topic: expected a name, not 7"),
     (
         request(("events", 0, 4), ("events", "0", 4)),
-        'partitions[1].partition: a whole number is expected, not "0"',
+        'partitions[1].partition: expected an integer, not "0"',
     ),
     (
         request(("events", 0, 4.0)),
-        "partitions[0].offset: a whole number is expected, not 4.0",
+        "partitions[0].offset: expected an integer, not 4.0",
     ),
-    (request(("events", 0, None)), "partitions[0].offset: a whole number is expected, not null"),
-    (request(("events", 0, 1 << 63)), f"partitions[0].offset: {1 << 63} is no number of 64 bits"),
+    (request(("events", 0, None)), "partitions[0].offset: expected an integer, not null"),
+    (request(("events", 0, 1 << 63)), f"partitions[0].offset: {1 << 63} does not fit in 64 bits"),
     (
         request(("events", -(1 << 31) - 1, 4)),
-        "partitions[0].partition: -2147483649 is no number of 32 bits",
+        "partitions[0].partition: -2147483649 does not fit in 32 bits",
     ),
     (
         request(("events", 0, 4), ("other", 0, 4), ("events", 0, 5)),
-        "partitions[2]: events-0 is listed before, as partitions[0]",
+        "partitions[2]: events-0 is already listed as partitions[0]",
     ),
 )
 

@@ -179,7 +179,7 @@ def test_refuses_a_directory_that_is_not_its_own(tmp_path: Path, marker: str | N
 def test_refuses_a_file(tmp_path: Path) -> None:
     out = tmp_path / "file"
     out.write_text("data")
-    assert "is no directory" in demo(out, code=2).stderr
+    assert "is not a directory" in demo(out, code=2).stderr
 
 
 def test_replaces_its_own_and_leaves_other_files(tmp_path: Path) -> None:

@@ -55,7 +55,7 @@ def test_what_cannot_be_dumped_is_an_error_and_the_rest_follows(run, golden):
     ("arguments", "message"),
     (
         ((), "Missing argument 'FILE...'"),
-        (("none.log",), "there is no file none.log"),
+        (("none.log",), "none.log: no such file"),
         (("{dir}",), "is a directory"),
     ),
 )

@@ -300,18 +300,18 @@ def test_empty_partition(run):
         "section": "active",
     }
     assert "no data" in run("inspect", "t").stdout
-    assert run("inspect", "t", "--batches").stdout == "nothing there\n"
+    assert run("inspect", "t", "--batches").stdout == "nothing to show\n"
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     (
         (("userz",), "unknown topic 'userz'"),
-        (("./none",), "there is no file or directory"),
+        (("./none",), "no such file or directory"),
         (("t", "--partition", "3"), "has no partition 3"),
         (("--partition", "0"), "--partition needs a topic"),
         (("./", "--partition", "0"), "--partition needs a topic"),
-        (("t", "--batches", "--records"), "exclude each other"),
+        (("t", "--batches", "--records"), "are mutually exclusive"),
         (("/",), "neither a partition directory"),
         ((__file__,), "no .log file"),
     ),

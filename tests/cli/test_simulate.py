@@ -217,7 +217,7 @@ def test_jobs_change_nothing_but_the_time(run, tmp_path):
 def test_places_that_cannot_have_the_results_are_told_before_anything_runs(run, tmp_path):
     (tmp_path / "file").write_text("")
     text = run("simulate", *SHORT, "--out", str(tmp_path / "file"), code=2).stderr
-    assert "file is no directory" in text
+    assert "file is not a directory" in text
     (tmp_path / "data" / "t-0").mkdir(parents=True)
     kept = ("--keep-logs", "--out", str(tmp_path))
     assert "has logs already" in run("simulate", *SHORT, *kept, code=2).stderr

@@ -1,4 +1,4 @@
-"""`logstore offsets`: which offset answers to a time, or to an end of the log."""
+"""`logstore offsets`: find offsets by time, or the bounds of a log."""
 
 from __future__ import annotations
 
@@ -30,36 +30,33 @@ if TYPE_CHECKING:
     from logstore.types import TopicPartition
 
 WORDS = {"latest": -1, "earliest": -2, "max-timestamp": -3}
-"""Kafka's targets of ListOffsets; as numbers they are what kafka-get-offsets takes as well."""
+"""Special timestamps of ListOffsets, by name; kafka-get-offsets accepts the numbers too."""
 
 NONE = -1
-"""Offset and timestamp of an answer where no record answers, as in Kafka's protocol."""
+"""Offset and timestamp in JSON if no record matches, as in Kafka's protocol."""
 
 
 class Asked(NamedTuple):
-    """The question: a number of ListOffsets, and how the user said it.
-
-    `time` is one of `WORDS`, or Unix ms.
-    """
+    """The value of `--time`: a timestamp of ListOffsets, and `time`: one of `WORDS` or Unix ms."""
 
     number: int
     time: str | int
 
     @property
     def heading(self) -> str:
-        """The heading of the answer's column."""
+        """The heading of the offset column."""
         if isinstance(self.time, int):
             return f"first offset since {format_time(self.time)}"
         return "offset of max timestamp" if self.leads_to_a_record else f"{self.time} offset"
 
     @property
     def leads_to_a_record(self) -> bool:
-        """Whether a record answers, so that there is a timestamp; else an end of the log does."""
+        """Whether the result is a record, which has a timestamp, and not a bound of the log."""
         return self.time not in ("latest", "earliest")
 
 
 class Answer(NamedTuple):
-    """One partition's answer: an offset, none (both None), or why there is none to give."""
+    """The result for a partition: an offset, no offset (both None), or an error."""
 
     topic_partition: TopicPartition
     listed: ListedOffset | None
@@ -67,7 +64,7 @@ class Answer(NamedTuple):
 
 
 def to_asked(ctx: click.Context, param: click.Parameter, value: str) -> Asked:
-    """Understand `--time`."""
+    """Parse `--time`."""
     for word, number in WORDS.items():
         if value in (word, str(number)):
             return Asked(number, word)
@@ -78,7 +75,7 @@ def to_asked(ctx: click.Context, param: click.Parameter, value: str) -> Asked:
             f"{value!r} is not {', '.join(WORDS)} or a time ({TIME_HELP})", ctx, param
         ) from error
     if time_ms < 0:
-        raise click.BadParameter(f"{value!r} is before 1970, where no record is", ctx, param)
+        raise click.BadParameter(f"{value!r} is before 1970", ctx, param)
     return Asked(time_ms, time_ms)
 
 
@@ -92,25 +89,25 @@ def to_asked(ctx: click.Context, param: click.Parameter, value: str) -> Asked:
     ],
 )
 @click.argument("target", metavar="TOPIC_OR_PATH")
-@partition_option("Which one of the topic's. Default: all.")
+@partition_option("Partition of the topic. [default: all]")
 @click.option(
     "--time",
     "asked",
     callback=to_asked,
     default="latest",
     metavar="WHEN",
-    help="latest: what the next record gets. earliest: the log start. max-timestamp: the first "
-    "record of the largest timestamp. A time: the first record of that time or later. Kafka's "
-    "-1, -2 and -3 mean the same.  [default: latest]",
+    help="latest: the log end offset. earliest: the log start offset. max-timestamp: the first "
+    "record with the largest timestamp. TIME: the first record at or after TIME. Kafka's -1, -2 "
+    "and -3 mean the first three.  [default: latest]",
 )
 @as_recovered_option
 def offsets(
     settings: Settings, target: str, partition: int | None, asked: Asked, as_recovered: bool
 ) -> int:
-    """Find offsets in TOPIC_OR_PATH: the ends of the log, or the record that a time leads to.
+    """Find offsets in TOPIC_OR_PATH: by time, or the bounds of the log.
 
-    What ListOffsets answers: offset and timestamp are -1 in JSON where no record answers, and
-    the timestamp is -1 of an end of the log. Nothing is changed.
+    The results equal ListOffsets: in JSON, offset and timestamp are -1 if no record matches, and
+    the timestamp of a bound of the log is -1. Nothing is changed.
     """
     with open_target(settings, target, partition, as_recovered=as_recovered) as found:
         failures: list[Answer] = []
@@ -142,7 +139,7 @@ def offsets(
 
 
 def _answer(view: PartitionView, asked: Asked) -> Answer:
-    """Ask one partition; one that cannot be read hides no other."""
+    """Return the offset of a partition, or the error if it cannot be read."""
     from logstore.errors import LogStoreError
 
     tp = view.topic_partition

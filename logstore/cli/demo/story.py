@@ -23,13 +23,13 @@ TOPIC = "user-accounts"
 MAX_LAG_DAYS = 7
 
 BATCH_RECORDS = 224
-"""Records a batch; about 32 KiB."""
+"""Records per batch; about 32 KiB."""
 
 SEGMENT_BYTES_A_RECORD = 8 * (1 << 20) / 1_000_000
 """Makes 8 MiB segments for a million records, and as many segments for any other number."""
 
 Progress = Callable[[str, int, int | None], None]
-"""Receives the name of a task, and how many of how many bytes are done."""
+"""Called with the name of a task, the bytes done and the total bytes."""
 
 
 def _ignore_progress(task: str, done: int, total: int | None) -> None:
@@ -42,7 +42,7 @@ def _report(progress: Progress, step: PassProgress) -> None:
 
 
 class StoryClock(SystemClock):
-    """A clock with the wall time of the story and real monotonic time, which measures passes."""
+    """A clock with virtual wall time and real monotonic time, which measures passes."""
 
     follows_system = False
 
@@ -73,7 +73,7 @@ class Written(NamedTuple):
 
 
 class Look(NamedTuple):
-    """One day's look of the cleaner: why it left the topic alone, or cleaned it and how."""
+    """One daily run of the cleaner: the reason for cleaning or not, and the pass if any."""
 
     day: int
     why: str
@@ -82,7 +82,7 @@ class Look(NamedTuple):
 
 @dataclass(slots=True)
 class Story:
-    """A topic of user accounts, its broker, and where the story's time stands."""
+    """A topic of user accounts, its broker and its virtual clock."""
 
     accounts: Accounts
     clock: StoryClock
@@ -90,7 +90,7 @@ class Story:
 
     @classmethod
     def begin(cls, directory: Path | None, accounts: Accounts, seed: int) -> Story:
-        """Create the topic at the story's first moment; without a directory, in memory."""
+        """Create the topic at the start of the story; without a directory, in memory."""
         clock = StoryClock(accounts.start_ms)
         broker = Broker(directory, clock=clock, seed=seed)
         broker.create_topic(TOPIC, 1, topic_config(accounts.records))
@@ -125,12 +125,12 @@ class Story:
         return Written(chapter.records, size, batches, seconds)
 
     def clean_when_due(self, progress: Progress = _ignore_progress) -> list[Look]:
-        """Let the cleaner look once a day, until it cleans; the last look has the numbers.
+        """Run the cleaner once a day until it cleans the topic; return all its runs.
 
         Raises
         ------
         RuntimeError
-            It found nothing to do for longer than `max.compaction.lag.ms` allows.
+            The topic was not cleaned within `max.compaction.lag.ms`.
         """
         looks: list[Look] = []
         while len(looks) <= MAX_LAG_DAYS + 1:
@@ -149,7 +149,7 @@ class Story:
         raise RuntimeError(f"the topic was not cleaned by day {self.day:.0f}: {looks[-1].why}")
 
     def _why_due(self) -> str:
-        """Say by the cleaner's own numbers what will make it clean now, if anything does."""
+        """Return the reason why the cleaner will clean the topic now."""
         log = self.broker.log(TOPIC)
         decision = self.broker.cleaner.chooser.decision_of(log)
         state = decision.state
@@ -166,7 +166,7 @@ class Story:
         """Let `file.delete.delay.ms` pass, after which a broker removes replaced files."""
         log = self.broker.log(TOPIC)
         self.clock.move_to(self.clock.now_ms() + log.config.file_delete_delay_ms)
-        # The delay counts in monotonic time, which runs at its own pace here.
+        # The delay is in monotonic time, which is real here.
         log.local.delete_expired_files(force=True)
 
     def sleep_until(self, day: float) -> None:
@@ -184,7 +184,7 @@ def _age(duration_ms: int) -> str:
 
 
 def topic_config(records: int) -> dict[str, str]:
-    """Return the topic's configuration; what is left out has Kafka's defaults."""
+    """Return the topic's configuration; other keys have Kafka's defaults."""
     return {
         "cleanup.policy": "compact",
         "max.compaction.lag.ms": str(MAX_LAG_DAYS * DAY_MS),
@@ -195,7 +195,7 @@ def topic_config(records: int) -> dict[str, str]:
 
 
 def compile_kernels() -> float:
-    """Run a small story in memory, so that no later step waits for the compiler; return s."""
+    """Compile the kernels by running a small story in memory; return the seconds it took."""
     before = time.perf_counter()
     jit.compile_always()
     accounts = Accounts(10_000, 0, DAY_MS)

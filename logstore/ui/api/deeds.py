@@ -1,7 +1,7 @@
-"""What one does to topics, partitions and the broker; each answer has the line that does the same.
+"""Operations on topics, partitions and the broker; responses include equivalent command lines.
 
-A deed that takes away records which can still be read is first answered with what would be lost,
-and done once the same request says yes to exactly that.
+An operation that deletes readable records first responds with the loss, and is performed when the
+request is repeated with the confirmation of exactly that loss.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ if TYPE_CHECKING:
     from logstore.ui.asking import Ask
 
 PARTITIONS_MAX = Limits().partitions
-"""Of a topic that is created here; as over the wire."""
+"""Maximum number of partitions of a new topic; same limit as in the wire protocol."""
 
 
-# -- how a deed is done ------------------------------------------------------------------------
+# -- performing an operation -------------------------------------------------------------------
 
 
 def _perform(
@@ -55,16 +55,16 @@ def _perform(
     loses: Callable[[], Loss] = lambda: NOTHING_LOST,
     notes: tuple[str, ...] = (),
 ) -> object:
-    """Do a deed in its turn, or tell what it would do, or what it would lose.
+    """Perform an operation under the lock, or return its dry run or the loss to confirm.
 
     Parameters
     ----------
     command : str or None
-        The line of the command line that does the same.
+        The equivalent command line.
     do, rehearse : callable
-        Return the JSON of the command line.
+        Perform the operation or its dry run; return the same JSON as the command line.
     loses : callable
-        Returns what would be lost, asked in the deed's turn.
+        Returns the data that would be lost; called under the lock.
     """
     token = ask.member("confirm", str, None)
     if rehearse is not None and ask.member("dry_run", bool, False):
@@ -73,7 +73,7 @@ def _perform(
     ask.site.check_writable()
     with ask.site.turns.turn():
         if loss := loses():
-            # A topic that was made anew under its name is another one.
+            # A topic recreated under the same name is a different topic.
             ids = {part.topic: ask.broker.topic(part.topic).id for part in loss.parts}
             deed = {"path": ask.address, "body": {**ask.body, "confirm": None}, "ids": ids}
             if token is None or not ask.site.turns.is_confirmed(token, deed, loss):
@@ -158,7 +158,7 @@ def delete_topic(ask: Ask) -> object:
 
 
 def _lost_with(ask: Ask, topic_partition: TopicPartition) -> Loss:
-    """Return all of a partition; one that cannot be opened is lost unread."""
+    """Return the loss of a whole partition, estimated from its files if it cannot be opened."""
     try:
         return lost_with([ask.broker.manager.log(topic_partition)])
     except LogStoreError:
@@ -166,14 +166,14 @@ def _lost_with(ask: Ask, topic_partition: TopicPartition) -> Loss:
 
 
 def _lost_by_settings(ask: Ask, supposed: Supposition) -> Loss:
-    """Return what retention would take under other settings, of all topics that go by them."""
+    """Return the loss by retention under other settings, over all affected topics."""
     broker = ask.broker
     found = []
     for topic in supposed.configs:
         for tp in broker.partitions(topic):
             try:
                 found.append(lost_by_settings(broker, supposed, tp))
-            except LogStoreError:  # a log that cannot be opened is not retained either
+            except LogStoreError:  # retention skips a log that cannot be opened
                 continue
     return Loss.of_all(found)
 
@@ -222,7 +222,7 @@ def roll(ask: Ask) -> object:
 
 
 def clean(ask: Ask) -> object:
-    """Compact a partition, if it is due or by force."""
+    """Compact a partition, if it is due or forced."""
     tp = ask.topic_partition("alter")
     force, rolls = ask.member("force", bool, False), ask.member("roll", bool, False)
     broker = ask.broker
@@ -274,7 +274,7 @@ def delete_records(ask: Ask) -> object:
     ask.check_number("before_offset", before, -1, INT64_MAX)
     broker = ask.broker
     log = broker.log(*tp)
-    log.deletion_end(before)  # refuses what the deed refuses
+    log.deletion_end(before)  # raises the same errors as the deletion
 
     def told(low_watermark: int) -> object:
         return {"partitions": [DeleteRecordsResult(low_watermark).to_json(tp)]}
@@ -289,12 +289,12 @@ def delete_records(ask: Ask) -> object:
 
 
 def retry(ask: Ask) -> object:
-    """Let a partition be cleaned again that is left alone because a cleaning failed."""
+    """Let the cleaner retry a partition that is uncleanable after a failed cleaning."""
     tp = ask.topic_partition("alter")
     broker = ask.broker
     return _perform(
         ask,
-        # A command has no mark of its own, and tries.
+        # The command keeps no uncleanable partitions, so it always tries.
         of_partition(broker, "clean", tp, timed=True),
         lambda: {**tp._asdict(), "was_uncleanable": broker.cleaner.retry(tp)},
         rehearse=lambda: {

@@ -1,4 +1,4 @@
-"""The stream of what happens, as server-sent events."""
+"""The stream of live events, as server-sent events."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 async def events(request: Request) -> Response:
-    """Tell what happens until the reader leaves: partitions, passes, the clock."""
+    """Stream events of partitions, passes and the clock until the client disconnects."""
     site = request.app.state.site
     try:
         refuse_parameters(request)
@@ -27,7 +27,7 @@ async def events(request: Request) -> Response:
     ask = Ask.without_parts(site, request)
     reader = site.live.read_along(partial(ask.allows, "describe", "topic"))
     if reader is None:
-        return failure(TooManyReadersError("too many pages read along"), 503)
+        return failure(TooManyReadersError("too many clients of the event stream"), 503)
     return StreamingResponse(_told(site.live, reader), media_type="text/event-stream")
 
 

@@ -1,4 +1,4 @@
-"""What is served, and the list of partitions."""
+"""The broker at a glance, and the list of partitions."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     from logstore.ui.asking import Ask
 
 PAGE_MAX = 1_000
-"""Of the items of a list, in one answer."""
+"""Maximum number of items in a response."""
 
 
 def about(ask: Ask) -> dict[str, Any]:
-    """Tell what is served to whom."""
+    """Describe the broker and the permissions of the page."""
     broker, site = ask.broker, ask.site
     return {
         "version": version("kafka-logstore"),
@@ -34,12 +34,12 @@ def about(ask: Ask) -> dict[str, Any]:
 def _node_id(ask: Ask) -> int | None:
     try:
         return ask.broker.manager.identity.node_id
-    except LogStoreError:  # its directories say several things; `check` tells
+    except LogStoreError:  # the directories disagree; `check` reports it
         return None
 
 
 def partitions(ask: Ask) -> dict[str, Any]:
-    """List partitions: those that a filter leaves, sorted, a page of them."""
+    """List partitions, filtered, sorted and paged."""
     sort = ask.choice("sort", tuple(SORTS), "bytes")
     descending = ask.flag("descending", default=sort != "name")
     wanted = ask.text("filter").lower()

@@ -1,4 +1,4 @@
-"""What settings would do, told before they are set."""
+"""Preview the effect of settings before they are set."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
     from logstore.ui.asking import Ask
 
 READ_BYTES_MAX = 64 << 20
-"""Read for one answer, unless all of it was asked for."""
+"""Maximum number of bytes to read per request, unless everything is requested."""
 
 PARTITIONS_MAX = 100
-"""Looked at for one answer."""
+"""Maximum number of partitions per request."""
 
 
 def preview(ask: Ask) -> dict[str, Any]:
-    """Tell what a change of a topic's settings, or of the broker's, would do."""
+    """Return the effect of changing settings of a topic or of the broker."""
     given, unset = given_settings(ask, "set"), given_keys(ask, "unset")
     quick, deep = ask.member("quick", bool, False), ask.member("deep", bool, False)
     bounds: dict[str, Any] = {
@@ -53,7 +53,7 @@ def preview(ask: Ask) -> dict[str, Any]:
 
 
 def _visible(ask: Ask, told: Preview) -> Preview:
-    """Leave out the partitions of topics that the principal may not see."""
+    """Remove the partitions of topics that the principal may not describe."""
     seen = {
         topic.name for topic in ask.broker.topics() if ask.allows("describe", "topic", topic.name)
     }
