@@ -6,8 +6,7 @@ import gc
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-
-from logstore.named import NamedTuple
+from typing import NamedTuple
 
 
 class Sample(NamedTuple):

@@ -1,7 +1,7 @@
-"""Log compaction: which log to clean, what survives, and how the bytes are replaced.
+"""Log compaction: select logs, decide which records are kept, replace segments.
 
-Built on the public names of `logstore`'s core, which knows nothing of it.
+Uses the public names of `logstore`'s core; the core does not import this package.
 """
 
-if __name__ == "cleaner":  # a second copy would have exceptions of its own, which nobody catches
+if __name__ == "cleaner":  # a second copy would have exceptions that no handler catches
     raise ImportError("import logstore.cleaner: 'cleaner' is the folder of its sources")

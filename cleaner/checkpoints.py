@@ -1,4 +1,4 @@
-"""The cleaner checkpoint: up to where each partition's log is clean."""
+"""The cleaner checkpoint: the first dirty offset of each partition."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ class CleanerCheckpoints:
             The disk failed.
         """
         directory = self._directory_of(topic_partition)
-        # One that cannot be read is no reason to refuse appends.
+        # Appends continue even if the checkpoint file cannot be read.
         with StorageGuard(None, directory.path, "cannot read checkpoints"):
             return directory.cleaner_offset(topic_partition)
 
     def write(self, log: Log, first_dirty_offset: int) -> None:
-        """Store where a log's clean section ends; whoever calls has the partition."""
+        """Store the end of a log's clean section. The caller has exclusive use of the partition."""
         directory = self._directory_of(log.topic_partition)
-        with log.local.guard("cannot write the cleaner checkpoint"):
+        with log.guard("cannot write the cleaner checkpoint"):
             directory.write_cleaner_offset(log.topic_partition, first_dirty_offset)

@@ -1,9 +1,9 @@
-"""The choice of the log that is cleaned next: each is measured and decided about."""
+"""Measure the logs, decide about each, and select the log to clean next."""
 
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from logstore.cleaner.selection import (
     Circumstances,
@@ -15,7 +15,6 @@ from logstore.cleaner.selection import (
     selection_order,
     steady_state,
 )
-from logstore.named import NamedTuple
 
 if TYPE_CHECKING:
     from logstore.cleaner.checkpoints import CleanerCheckpoints
@@ -28,12 +27,12 @@ if TYPE_CHECKING:
 
 
 class Selected(NamedTuple):
-    """A log that was taken to be cleaned.
+    """A log that was selected for cleaning.
 
     Attributes
     ----------
     max_compaction_delay_ms : int
-        The longest by which any log that was looked at exceeds its `max.compaction.lag.ms`.
+        The longest time by which an examined log exceeds its `max.compaction.lag.ms`.
     """
 
     log: Log
@@ -42,22 +41,22 @@ class Selected(NamedTuple):
 
 
 class LogChooser:
-    """The decisions about a broker's logs.
+    """Decides which logs of a broker to clean.
 
     Parameters
     ----------
     runtime : Runtime
     logs : LogManager
-        Whose logs are chosen from.
+        Provides the logs.
     checkpoints, states, marks
-        Up to where each partition is clean, who has it, and whether it cannot be cleaned.
+        First dirty offsets, cleaning states and uncleanable partitions.
     broker_config : BrokerConfig
-        Whether the cleaner is enabled, and Kafka's rules hold exactly.
+        Whether the cleaner is enabled, and whether Kafka's rules apply exactly.
 
     Attributes
     ----------
     broker_config : BrokerConfig
-        May be replaced; the decisions from then on obey it.
+        May be replaced; later decisions use the new value.
     """
 
     def __init__(
@@ -81,18 +80,18 @@ class LogChooser:
 
     @property
     def kafka_exact(self) -> bool:
-        """Whether Kafka's rules hold where a KIP says otherwise (`logstore.kafka.exact`)."""
+        """Whether Kafka's rules apply where a KIP differs (`logstore.kafka.exact`)."""
         return self.broker_config.logstore_kafka_exact
 
     # -- deciding ------------------------------------------------------------------------
 
     def state_of(self, log: Log) -> CleanableState:
-        """Measure a log as selection does; changes nothing.
+        """Measure a log as selection does, without changing it.
 
         Raises
         ------
         UnknownTopicOrPartitionError, KafkaStorageError
-            It was deleted, or the disk failed.
+            The log was deleted, or the disk failed.
         """
         checkpoint = self._checkpoints.of(log.topic_partition)
         return steady_state(log, checkpoint, self._runtime.clock.now_ms())
@@ -100,7 +99,7 @@ class LogChooser:
     def decision_of(
         self, log: Log, *, force: bool = False, rolled: bool = False, foresee: bool = False
     ) -> CleaningDecision:
-        """Decide about a log; changes nothing. See `decide`, `state_of`."""
+        """Decide about a log without changing it. See `decide`, `state_of`."""
         tp = log.topic_partition
         state = self._states.of(tp)
         circumstances = Circumstances(
@@ -117,24 +116,24 @@ class LogChooser:
         )
 
     def explain(self, log: Log) -> CleaningDecision:
-        """Decide as the next selection would, and when each closed gate opens by itself."""
+        """Decide as the next selection would, and find when each closed gate opens."""
         return self.decision_of(log, rolled=self.is_idle(log), foresee=True)
 
     def is_idle(self, log: Log) -> bool:
-        """Tell whether KIP-354 wants the active segment rolled though nothing is appended."""
+        """Return whether KIP-354 requires a roll of the active segment without an append."""
         if self.kafka_exact:
             return False
         moment = log.reader.steady(partial(idle_roll_ms, log))
         return moment is not None and moment <= self._runtime.clock.now_ms()
 
     def repair_checkpoint(self, log: Log, state: CleanableState) -> None:
-        """Replace a stored checkpoint that lies outside its log, unless somebody has it."""
+        """Replace a stored checkpoint that is outside its log, unless the partition is in use."""
         tp = log.topic_partition
         if not (state.checkpoint_repaired and log.config.compact and self._states.begin(tp)):
             return
         try:
-            log.local.check_open()  # one of the same name may be in its place
-            # Measured again: until now it could have been cut.
+            log.check_open()  # the log may be deleted, or replaced by a new one
+            # Measure again: the log may have been truncated since.
             again = self.state_of(log)
             if again.checkpoint_repaired:
                 self._checkpoints.write(log, again.first_dirty_offset)
@@ -144,16 +143,16 @@ class LogChooser:
     # -- choosing ------------------------------------------------------------------------
 
     def select(self) -> Selected | None:
-        """Choose the most urgent log that is due, and begin its cleaning; None if none is due.
+        """Select the most urgent log that is due and begin its cleaning; None if no log is due.
 
-        Idle active segments that are overdue are rolled, and checkpoints outside their logs
-        replaced, also where nothing is cleaned. Whoever gets a log runs `run_pass` on it with
-        `taken`, or gives it back with `states.done`.
+        Rolls idle active segments that are overdue, and replaces checkpoints outside their logs,
+        even without a log to clean. The caller runs `run_pass` with `claimed`, or releases the log
+        with `states.done`.
 
         Notes
         -----
-        O(logs × dirty segments). One thread at a time. What an adopted topic holds is left alone:
-        only a command cleans it. Source: docs/spec/cleaner.md §2.
+        O(logs × dirty segments). One thread at a time. Skips adopted topics: only a command cleans
+        them. Source: docs/spec/cleaner.md §2.
         """
         with self._selecting:
             self._last_selection_ms = self._runtime.clock.now_ms()
@@ -176,7 +175,7 @@ class LogChooser:
             return None
 
     def logs_to_clean(self) -> list[Log]:
-        """Return the compacted logs that nobody has and nothing is wrong with."""
+        """Return the compacted logs that are neither in use nor uncleanable."""
         adopted = {topic.name for topic in self._logs.catalog.topics() if topic.adopted}
         return [
             log
@@ -189,7 +188,7 @@ class LogChooser:
         ]
 
     def _examine(self, log: Log) -> CleaningDecision | None:
-        """Decide about a log as it will be: rolled if idle for too long; None if that fails."""
+        """Decide about a log as a selection leaves it: rolled if idle. None if that fails."""
         try:
             if self.is_idle(log):
                 log.writer.roll()
@@ -201,22 +200,23 @@ class LogChooser:
         return decision if decision.state.total_bytes else None
 
     def next_due_ms(self) -> int | None:
-        """Return the first moment at which time alone may give a cleaner something to do.
+        """Return the first time at which a cleaner may have work without an append.
 
-        Until then selections and retention of compacted logs come to nothing, unless a log, its
-        configuration or the state of its partition changes. None if that moment never comes.
+        Until then selections and retention of compacted logs change nothing, unless a log, its
+        configuration or its partition's state changes. None if never.
         O(logs × dirty segments).
         """
         moments: list[int | None] = []
         for log in self.logs_to_clean():
             try:
-                moments.append(self._next_moment_ms(log))
+                moments.append(self.next_cleaning_ms(log))
                 moments.append(log.reader.steady(log.next_expiry_ms))
             except Exception as error:
                 self._marks.leave_alone(log, error)
         return min((moment for moment in moments if moment is not None), default=None)
 
-    def _next_moment_ms(self, log: Log) -> int | None:
+    def next_cleaning_ms(self, log: Log) -> int | None:
+        """Return the first time after now at which a cleaning may become due without an append."""
         first_dirty = self.state_of(log).first_dirty_offset
         now_ms = self._runtime.clock.now_ms()
         exact = self.kafka_exact
@@ -226,7 +226,7 @@ class LogChooser:
 
     @property
     def max_dirty_percent(self) -> int:
-        """Largest dirty ratio that the last selection saw, due or not, as a whole percentage."""
+        """Largest dirty ratio of the last selection, of logs due or not, as a whole percentage."""
         return int(100 * self._max_dirty_ratio)
 
     @property

@@ -1,25 +1,23 @@
-"""Cleaning because a command asks for it: what is due, or whatever can be cleaned, or as if.
+"""A request to clean: logs that are due, all cleanable logs, or a dry run.
 
-The cleanings themselves, and every rule about them, are `LogCleanerManager`'s.
+`LogCleanerManager` runs the passes and has the rules.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
-from logstore.cleaner.manager import PassResult
 from logstore.cleaner.selection import Gate, selection_order
+from logstore.cleaner.stats import CleanerStats, CleanReport, NotCleaned
 from logstore.errors import UnknownTopicOrPartitionError
 
 if TYPE_CHECKING:
     from logstore.cleaner.manager import LogCleanerManager
     from logstore.cleaner.passes.clean import PassProgress
     from logstore.cleaner.selection import CleanableState, CleaningDecision
-    from logstore.cleaner.stats import CleanerStats
     from logstore.storage.log.log import Log
     from logstore.types import TopicPartition
 
@@ -28,21 +26,8 @@ _unless_deleted = partial(suppress, UnknownTopicOrPartitionError)
 ProgressListener = Callable[["TopicPartition", "PassProgress"], None]
 
 
-@dataclass(slots=True)
-class CleanOutcome:
-    """The outcome of a `clean`: every pass, and the binding gate of partitions left alone.
-
-    `passes_needed` counts, for each partition that was cleaned, the passes that it took, or in a
-    dry run would take: then only the first of them is in `passes`.
-    """
-
-    passes: list[CleanerStats] = field(default_factory=list)
-    not_cleaned: list[tuple[TopicPartition, Gate]] = field(default_factory=list)
-    passes_needed: dict[TopicPartition, int] = field(default_factory=dict)
-
-
 class CleanCommand:
-    """One run over some logs; one that is deleted meanwhile is passed over.
+    """One request over some logs; skips logs that are deleted while it runs.
 
     Parameters
     ----------
@@ -51,15 +36,15 @@ class CleanCommand:
     roll : bool
         Roll non-empty active segments first.
     threads : int, optional
-        How many clean side by side, sharing the memory; one with a share of the broker's
-        `log.cleaner.threads` by default.
+        Number of threads, which share the memory. [default: one, with the share of one of
+        `log.cleaner.threads`]
     progress : callable, optional
-        Told before each chunk, by one thread at a time; what it raises ends the run.
+        Called before each chunk, by one thread at a time. An exception that it raises ends the run.
 
     Raises
     ------
     InvalidConfigurationError
-        So many threads would have too little memory each.
+        The share of memory of a thread would be too small.
     """
 
     def __init__(
@@ -75,7 +60,9 @@ class CleanCommand:
         self._force = force
         self._roll = roll
         self._progress = progress
-        self._outcome = CleanOutcome()
+        self._cleaned: list[CleanerStats] = []
+        self._not_cleaned: list[NotCleaned] = []
+        self._passes_needed: dict[TopicPartition, int] = {}
         self._threads = threads or 1
         self._config = manager.config_for(threads)
         self._lock = manager.runtime.lock()
@@ -83,7 +70,7 @@ class CleanCommand:
         self._passes: dict[Log, int] = {}
         self._busy: set[Log] = set()
 
-    def run(self, logs: Sequence[Log]) -> CleanOutcome:
+    def run(self, logs: Sequence[Log]) -> CleanReport:
         """Clean logs, the most urgent first, until none is due.
 
         Raises
@@ -106,13 +93,13 @@ class CleanCommand:
                 raise outcome
         for log in logs:
             with _unless_deleted():
-                log.local.delete_expired_files()
-        return self._outcome
+                log.delete_expired_files()
+        return self._report(dry_run=False)
 
-    def rehearse(self, logs: Sequence[Log]) -> CleanOutcome:
-        """Run the first pass over each log that would be cleaned, writing nothing.
+    def rehearse(self, logs: Sequence[Log]) -> CleanReport:
+        """Run the first pass over each log that would be cleaned, without writing.
 
-        Further passes are only counted: how often the map would fill up before the range ends.
+        Further passes are only counted, by how often the map fills up.
         """
         due: list[tuple[Log, CleaningDecision]] = []
         for log in logs:
@@ -127,13 +114,13 @@ class CleanCommand:
             due.sort(key=lambda each: selection_order(each[1], kafka_exact=exact))
         for log, decision in due:
             with _unless_deleted():
-                stats = self._pass(log, decision.state, 1, dry_run=True).stats
-                if stats is not None:
+                stats = self._pass(log, decision.state, 1, dry_run=True)
+                if isinstance(stats, CleanerStats):
                     self._count_passes(log, decision.state, stats)
-        return self._outcome
+        return self._report(dry_run=True)
 
     def foresee(self, log: Log) -> CleaningDecision:
-        """Decide about a log as if it had been rolled where `run` would roll it first."""
+        """Decide about a log, as if rolled if `run` would roll it first."""
         rolled = self._is_to_be_rolled(log)
         return self._manager.chooser.decision_of(log, force=self._force, rolled=rolled)
 
@@ -147,7 +134,7 @@ class CleanCommand:
         )
 
     def _consider(self, log: Log) -> None:
-        """Decide whether a log is due, or still is; a checkpoint outside the log is corrected."""
+        """Decide whether a log is due, or due again; correct a checkpoint outside the log."""
         decision = self._manager.chooser.decision_of(log, force=self._force)
         self._manager.chooser.repair_checkpoint(log, decision.state)
         passes = self._passes.get(log, 0)
@@ -157,15 +144,15 @@ class CleanCommand:
             if not passes:
                 self._pass_over(log, decision.binding)
         elif not passes or not self._force or state.first_dirty_offset < state.upper_bound_offset:
-            # Forced, only what the map had no room for is gone through again.
+            # A forced cleaning repeats only for the keys that did not fit the map.
             self._due[log] = decision
 
     def _work(self) -> None:
-        """Clean what comes next until nothing is left, or in the hands of other threads."""
+        """Clean logs until none is due, or other threads have the rest."""
         while (log := self._take()) is not None:
             try:
                 self._clean(log)
-            except UnknownTopicOrPartitionError:  # deleted meanwhile
+            except UnknownTopicOrPartitionError:  # deleted in the meantime
                 with self._lock:
                     self._due.pop(log, None)
             finally:
@@ -185,41 +172,41 @@ class CleanCommand:
             return log
 
     def _clean(self, log: Log) -> None:
-        """Run one pass, and see whether more is to be done."""
+        """Run one pass, then decide whether the log needs another one."""
         number = self._passes.get(log, 0) + 1
         result = self._pass(log, self._due[log].state, number)
         with self._lock:
-            if result.obstacle is not None:
+            if isinstance(result, Gate):
                 del self._due[log]
                 return
-            if result.stats is not None:
+            if result is not None:
                 self._passes[log] = number
             self._consider(log)
 
     def _pass(
         self, log: Log, state: CleanableState, number: int, *, dry_run: bool = False
-    ) -> PassResult:
-        """Run one pass to its end, and take down what came of it."""
+    ) -> CleanerStats | Gate | None:
+        """Run one pass to its end and record its result."""
         tp = log.topic_partition
-        steps = self._manager.run_pass(log, state, number, dry_run=dry_run, config=self._config)
-        with self._manager.driving():
-            try:
-                while True:
-                    step = next(steps)
-                    if self._progress is not None:
-                        with self._lock:
-                            self._progress(tp, step)
-            except StopIteration as done:
-                result: PassResult = done.value
-            finally:
-                steps.close()  # what a progress listener raises ends the pass like an abort
+        result = self._manager.clean(
+            log,
+            state,
+            number,
+            dry_run=dry_run,
+            config=self._config,
+            progress=None if self._progress is None else partial(self._tell, self._progress, tp),
+        )
         with self._lock:
-            if result.obstacle is not None:
-                self._pass_over(log, result.obstacle)
-            if result.stats is not None:
-                self._outcome.passes.append(result.stats)
-                self._outcome.passes_needed[tp] = number
+            if isinstance(result, Gate):
+                self._pass_over(log, result)
+            elif result is not None:
+                self._cleaned.append(result)
+                self._passes_needed[tp] = number
         return result
+
+    def _tell(self, progress: ProgressListener, tp: TopicPartition, step: PassProgress) -> None:
+        with self._lock:
+            progress(tp, step)
 
     def _count_passes(self, log: Log, state: CleanableState, stats: CleanerStats) -> None:
         """Count the passes after the first: how often the map fills up again."""
@@ -232,7 +219,12 @@ class CleanCommand:
             stats.end_offset,
             state.upper_bound_offset,
         )
-        self._outcome.passes_needed[log.topic_partition] += more
+        self._passes_needed[log.topic_partition] += more
 
     def _pass_over(self, log: Log, obstacle: Gate) -> None:
-        self._outcome.not_cleaned.append((log.topic_partition, obstacle))
+        self._not_cleaned.append(NotCleaned(*log.topic_partition, obstacle))
+
+    def _report(self, *, dry_run: bool) -> CleanReport:
+        return CleanReport(
+            tuple(self._cleaned), tuple(self._not_cleaned), self._passes_needed, dry_run
+        )

@@ -1,4 +1,4 @@
-"""Memory of a cleaner: its share of the broker's buffers, and the keys that fit into it."""
+"""Memory of a cleaner thread: its share of the broker's buffers, and how many keys fit."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from logstore.config.broker_config import BrokerConfig
 
 IO_BUFFER_BYTES_MIN = 1 << 20
-"""Least bytes that a pass of a broker reads at a time: below it the steps between cost more."""
+"""Least bytes that a pass reads at a time; with fewer, the steps between cost more."""
 
 
 def keys_of(
@@ -22,22 +22,22 @@ def keys_of(
     entry_bytes: int = OFFSET_ENTRY_BYTES,
     least_keys: int = 1,
 ) -> int:
-    """Return how many keys a thread's share of the dedupe buffer takes.
+    """Return how many keys fit a thread's share of the dedupe buffer.
 
     Parameters
     ----------
     least_keys : int
-        How many it must take for any progress: one, and with versions another for the record
-        before the first dirty offset.
+        Keys needed for any progress: one, and with versions another one for the record before
+        the first dirty offset.
 
     Raises
     ------
     InvalidConfigurationError
-        It takes fewer.
+        Fewer keys fit.
     """
     slots = dedupe_buffer_bytes // entry_bytes
     keys = int(slots * load_factor)
-    # Kafka refuses a product of exactly 1 as well.
+    # Kafka also refuses a product of exactly 1.
     if slots * load_factor <= 1 or keys < least_keys:
         needed = "one key"
         if least_keys > 1:
@@ -57,16 +57,16 @@ class CleanerConfig:
     Attributes
     ----------
     dedupe_buffer_bytes : int
-        Memory that the map counts its keys by: this thread's share.
+        Memory that limits the number of keys in the map: this thread's share.
     load_factor : float
         Part of the counted slots that may be filled, in (0, 1].
     io_buffer_bytes : int
-        Bytes read at a time; a larger batch is read whole all the same.
+        Bytes read at a time; a larger batch is still read whole.
 
     Raises
     ------
     InvalidConfigurationError
-        The load factor is out of range, or the buffer holds no key.
+        The load factor is out of range, or no key fits the buffer.
     """
 
     dedupe_buffer_bytes: int = 128 * 1024 * 1024
@@ -94,9 +94,9 @@ class CleanerConfig:
 
     @property
     def slots(self) -> int:
-        """Entries that Kafka's map would have in the same memory."""
+        """Entries of Kafka's map in the same memory."""
         return self.dedupe_buffer_bytes // OFFSET_ENTRY_BYTES
 
     def max_keys_of(self, strategy: Strategy) -> int:
-        """Return how many distinct keys a pass takes before it stops."""
+        """Return how many distinct keys a pass maps before it stops."""
         return int(self.dedupe_buffer_bytes // strategy.entry_bytes * self.load_factor)

@@ -1,11 +1,11 @@
 """Errors of the cleaner.
 
 CleaningError (LogStoreError)
-├─ CleaningAbortedError            normal: somebody wants the partition; nothing was changed
+├─ CleaningAbortedError            normal: another caller wants the partition; nothing changed
 ├─ OverflowedSegmentError          normal: a source must be split first
-├─ OffsetMapFullError              normal: the range ends here, another pass goes on
-└─ IllegalCleaningStateError       (+IllegalStateError) a partition was to be paused, resumed or
-                                   released out of turn
+├─ OffsetMapFullError              normal: the range ends here, another pass continues
+└─ IllegalCleaningStateError       (+IllegalStateError) a partition cannot be paused, resumed or
+                                   released in its present state
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from logstore.errors import IllegalStateError, LogStoreError
 
 
 class CleaningError(LogStoreError):
-    """A pass did not come to its end."""
+    """A pass did not finish."""
 
 
 class CleaningAbortedError(CleaningError):
-    """The pass was told to stop; its unfinished output is removed."""
+    """The pass was aborted; its unfinished output is removed."""
 
 
 class OverflowedSegmentError(CleaningError):
@@ -30,8 +30,8 @@ class OverflowedSegmentError(CleaningError):
 
 
 class OffsetMapFullError(CleaningError):
-    """The map took as many keys as its buffer counts."""
+    """The map holds as many keys as its buffer counts."""
 
 
 class IllegalCleaningStateError(CleaningError, IllegalStateError):
-    """A partition's state does not allow what was asked (Kafka's IllegalStateException)."""
+    """The partition's state does not allow the request (Kafka's IllegalStateException)."""

@@ -1,25 +1,24 @@
-"""Explanations of a decision: what closes the open segment, what tombstones wait for, what helps.
+"""Explanations of a decision: what closes the active segment, what tombstones wait for, what helps.
 
-Pure, like `selection`, whose decision is explained; what needs records read is handed in.
+Pure, like `selection`, whose decision is explained; records that must be read are passed in.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from logstore.cleaner.selection import idle_roll_ms
-from logstore.named import NamedTuple
-from logstore.types import INT64_MAX, time_in_text
+from logstore.reasons import Reason, reasons_json, text_of
+from logstore.types import INT64_MAX
 
 if TYPE_CHECKING:
-    from logstore.cleaner.selection import CleanableState, CleaningDecision, Gate
-    from logstore.config.log_config import LogConfig
+    from logstore.cleaner.selection import CleaningDecision, Gate
     from logstore.storage.log.log import Log
 
 
-# -- the open segment --------------------------------------------------------------------------
+# -- the active segment ------------------------------------------------------------------------
 
 
 class Closing(NamedTuple):
@@ -30,20 +29,29 @@ class Closing(NamedTuple):
     setting : str
         The key that closes it.
     at_ms : int or None
-        From when on, Unix ms; None if time plays no part.
+        The first Unix ms at which it can, None if it does not depend on the time.
     needs_append : bool
-        Whether it takes an append, as in Kafka all do but none of them by itself.
+        Whether it takes an append, as each of Kafka's own ways does.
     """
 
     setting: str
     at_ms: int | None
     needs_append: bool
-    text: str
+    reason: Reason
+
+    def to_json(self) -> dict[str, Any]:
+        """Return an item of `closings` in `logstore explain --format json`."""
+        return {
+            "setting": self.setting,
+            "at_ms": self.at_ms,
+            "needs_append": self.needs_append,
+            **self.reason.to_json(),
+        }
 
 
 @dataclass(frozen=True, slots=True)
 class ActiveSegment:
-    """The segment that takes appends, which no cleaning touches, and how it comes to close."""
+    """The segment that takes appends, which no cleaning touches, and what closes it."""
 
     base_offset: int
     size_bytes: int
@@ -52,7 +60,7 @@ class ActiveSegment:
 
     @classmethod
     def of(cls, log: Log, *, kafka_exact: bool = False) -> ActiveSegment:
-        """Look at a log's active segment; reads its first batch's header."""
+        """Describe a log's active segment; reads its first batch's header."""
         segment = log.active_segment
         first = segment.first_batch_timestamp()
         return cls(
@@ -67,31 +75,21 @@ def _closings(log: Log, *, kafka_exact: bool) -> Iterator[Closing]:
     segment, config = log.active_segment, log.config
     if not segment.size_bytes:
         return
-    room = config.segment_bytes - segment.size_bytes
-    yield Closing(
-        "segment.bytes",
-        None,
-        True,
-        f"the append that does not fit into the {max(room, 0)} bytes left of segment.bytes"
-        f" {config.segment_bytes}",
-    )
+    left = max(config.segment_bytes - segment.size_bytes, 0)
+    reason = Reason.of("closing.bytes", left_bytes=left, limit_bytes=config.segment_bytes)
+    yield Closing("segment.bytes", None, True, reason)
     setting, lag = "segment.ms", "max.compaction.lag.ms"
     if config.max_segment_ms < config.segment_ms:
         setting = lag
-    moment = segment.rolls_from_ms(config.max_segment_ms)
-    if moment is not None:
-        yield Closing(
-            setting,
-            moment,
-            True,
-            f"the next append whose records are stamped {time_in_text(moment)} or later ({setting}"
-            f" {config.max_segment_ms} after its first record); without an append it stays open",
-        )
+    at_ms = segment.rolls_from_ms(config.max_segment_ms)
+    if at_ms is not None:
+        limit_ms = config.max_segment_ms
+        reason = Reason.of("closing.time", at_ms=at_ms, setting=setting, limit_ms=limit_ms)
+        yield Closing(setting, at_ms, True, reason)
     if kafka_exact or not config.compact or (idle_ms := idle_roll_ms(log)) is None:
         return
-    since = time_in_text(idle_ms)
-    text = f"{lag} {config.max_compaction_lag_ms}: from {since} on it is rolled"
-    yield Closing(lag, idle_ms, False, text)
+    reason = Reason.of("closing.idle", lag_ms=config.max_compaction_lag_ms, at_ms=idle_ms)
+    yield Closing(lag, idle_ms, False, reason)
 
 
 # -- tombstones --------------------------------------------------------------------------------
@@ -106,7 +104,7 @@ class Tombstone(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Tombstones:
-    """The tombstones of a log that win their keys, counted by what they wait for.
+    """The surviving tombstones of a log, counted by the event that they wait for.
 
     Superseded tombstones are not among them: they are removed like any superseded record.
 
@@ -154,53 +152,51 @@ class Tombstones:
             max(horizons, default=None),
         )
 
-    def text(self, decision: CleaningDecision, delete_retention_ms: int) -> str:
-        """Describe what they wait for, and whether a pass is due that reaches them."""
+    def reasons(self, decision: CleaningDecision, delete_retention_ms: int) -> tuple[Reason, ...]:
+        """Return the events they wait for, and whether a pass is due that reaches them."""
         if not self.records:
-            return "there are none"
-        parts = []
+            return (Reason.of("tombstones.none"),)
+        found = []
         if self.unstamped:
-            verb = "has" if self.unstamped == 1 else "have"
-            parts.append(
-                f"{self.unstamped} {verb} no delete horizon yet: the first cleaning that reaches a"
-                " tombstone sets one, the time of that cleaning plus"
-                f" delete.retention.ms {delete_retention_ms}"
+            found.append(
+                Reason.of(
+                    "tombstones.unstamped",
+                    records=self.unstamped,
+                    delete_retention_ms=delete_retention_ms,
+                )
             )
         waiting = self.records - self.unstamped - self.expired
         if waiting:
-            until = (
-                "is kept until its horizon," if waiting == 1 else "are kept until the last horizon,"
+            found.append(
+                Reason.of("tombstones.waiting", records=waiting, horizon_at_ms=self.last_horizon_ms)
             )
-            assert self.last_horizon_ms is not None
-            parts.append(f"{waiting} {until} {time_in_text(self.last_horizon_ms)}")
         if self.expired:
-            verb = "is" if self.expired == 1 else "are"
-            parts.append(
-                f"{self.expired} {verb} past the horizon: the next cleaning that reaches them"
-                " removes them"
-            )
-        parts.append(self._next_pass(decision))
-        return "; ".join(parts)
+            found.append(Reason.of("tombstones.expired", records=self.expired))
+        return (*found, *self._next_pass(decision))
 
-    def _next_pass(self, decision: CleaningDecision) -> str:
-        """Describe the next pass, and how many of the tombstones are behind its end."""
+    def _next_pass(self, decision: CleaningDecision) -> Iterator[Reason]:
+        """Yield when the next pass comes, and how many of the tombstones are behind its end."""
         end_offset = _pass_end(decision)
         if end_offset is not None:
-            when = "a pass is due now"
-            if not decision.will_clean and decision.opens_at_ms is not None:
-                when = f"a pass is due by itself at {time_in_text(decision.opens_at_ms)}"
-            if not self.unreached:
-                return when
-            which = "them" if self.unreached == self.records else f"{self.unreached} of them"
-            return f"{when}, but it ends at offset {end_offset} and does not reach {which}"
+            yield pass_due(decision)
+            if self.unreached:
+                records = self.unreached
+                yield Reason.of("pass.ends_before", end_offset=end_offset, records=records)
+            return
         binding = decision.binding
-        assert binding is not None, "nothing is in the way of a decision that will clean"
+        assert binding is not None, "a decision with an end offset has no binding gate"
         if binding.gate in ("policy", "cleaner_disabled", "uncleanable"):
-            return "no pass comes"
-        return (
-            "no pass is due by itself: as in Kafka an expired tombstone makes none due, only new"
-            " dirty data in closed segments does; clean --force runs one now"
-        )
+            yield Reason.of("pass.never")
+        else:
+            yield Reason.of("pass.not_by_itself")
+            yield Reason.of("pass.forced")
+
+
+def pass_due(decision: CleaningDecision) -> Reason:
+    """Return when the next pass is due, of a decision under which one is, now or by itself."""
+    if decision.will_clean or decision.opens_at_ms is None:
+        return Reason.of("pass.due")
+    return Reason.of("pass.due_later", at_ms=decision.opens_at_ms)
 
 
 def _pass_end(decision: CleaningDecision) -> int | None:
@@ -214,15 +210,35 @@ def _pass_end(decision: CleaningDecision) -> int | None:
 
 
 class Remedy(NamedTuple):
-    """Why a gate is closed, and what opens it."""
+    """Why a gate is closed, and what opens it: one of `cures` is enough."""
 
     gate: str
-    cause: str
-    cure: str
+    causes: tuple[Reason, ...]
+    cures: tuple[Reason, ...]
+
+    @property
+    def cause(self) -> str:
+        """The causes as a text."""
+        return text_of(self.causes)
+
+    @property
+    def cure(self) -> str:
+        """The cures as a text."""
+        return text_of(self.cures, "; or ")
+
+    def to_json(self) -> dict[str, Any]:
+        """Return an item of `remedies` in `logstore explain --format json`."""
+        return {
+            "gate": self.gate,
+            "cause": self.cause,
+            "cure": self.cure,
+            "causes": reasons_json(self.causes),
+            "cures": reasons_json(self.cures),
+        }
 
 
 def remedies(log: Log, decision: CleaningDecision, active: ActiveSegment) -> tuple[Remedy, ...]:
-    """Return cause and cure of each gate that is closed and in the way.
+    """Return causes and cures of each gate that is closed and in the way.
 
     Of the dirty ratio and the maximum lag one is enough; neither is in the way if the other is
     open.
@@ -231,100 +247,105 @@ def remedies(log: Log, decision: CleaningDecision, active: ActiveSegment) -> tup
     either = {"dirty_ratio", "max_compaction_lag"}
     is_enough = any(gate.open and gate.gate in either for gate in decision.gates)
     return tuple(
-        _remedy(log, decision, active, gate)
+        Remedy(
+            gate.gate,
+            tuple(_causes(log, decision, active, gate)),
+            tuple(_cures(log, decision, active, gate)),
+        )
         for gate in closed
         if not (is_enough and gate.gate in either)
     )
 
 
-def _remedy(log: Log, decision: CleaningDecision, active: ActiveSegment, gate: Gate) -> Remedy:
-    config, state = log.config, decision.state
-    topic = log.topic_partition.topic
-    when = "" if gate.opens_at_ms is None else f"wait until {time_in_text(gate.opens_at_ms)}; or "
+def _causes(
+    log: Log, decision: CleaningDecision, active: ActiveSegment, gate: Gate
+) -> Iterator[Reason]:
+    """Yield why a gate is closed."""
+    match gate.gate:
+        case "empty":
+            yield Reason.of("cause.no_records")
+        case "active_segment" if not active.size_bytes:
+            yield Reason.of("cause.all_clean")
+        case "active_segment":
+            yield Reason.of(
+                "cause.in_active_segment",
+                dirty_offset=decision.state.first_dirty_offset,
+                base_offset=active.base_offset,
+                size_bytes=active.size_bytes,
+            )
+        case "last_stable_offset":
+            producer_id, offset = log.producer_state.ongoing_producer(), log.last_stable_offset
+            if producer_id is None:
+                yield Reason.of("cause.unknown_transaction", offset=offset)
+            else:
+                yield Reason.of("cause.open_transaction", producer_id=producer_id, offset=offset)
+        case "policy":
+            yield gate.reason
+            yield Reason.of("cause.by_age_and_size")
+        case "uncleanable":
+            yield gate.reason
+            yield Reason.of("cause.left_alone")
+        case _:
+            yield gate.reason
+
+
+def _cures(
+    log: Log, decision: CleaningDecision, active: ActiveSegment, gate: Gate
+) -> Iterator[Reason]:
+    """Yield what opens a closed gate."""
     match gate.gate:
         case "policy":
-            return Remedy(
-                gate.gate,
-                f"{gate.text}: its records go by age and size, never by key",
-                f"if its broker compacts it, say so with --config cleanup.policy=compact; to change"
-                f" it: topic alter {topic} --set cleanup.policy=compact",
-            )
+            yield Reason.of("cure.suppose_policy")
+            yield Reason.of("cure.set_policy", topic=log.topic_partition.topic)
         case "cleaner_disabled":
-            return Remedy(
-                gate.gate,
-                gate.text,
-                "set log.cleaner.enable=true; clean --force cleans all the same",
-            )
+            yield Reason.of("cure.enable_cleaner")
+            yield Reason.of("cure.force")
         case "uncleanable":
-            return Remedy(
-                gate.gate,
-                gate.text,
-                "a broker leaves the partition alone until it restarts: save what is intact with"
-                " salvage, or truncate and fetch it again from another replica",
-            )
+            yield Reason.of("cure.salvage")
+            yield Reason.of("cure.fetch_again")
         case "paused":
-            return Remedy(gate.gate, gate.text, "wait until whoever holds the partition is done")
-        case "empty":
-            return Remedy(gate.gate, "the log holds no records", "append some")
-        case "active_segment":
-            return _open_segment(decision, active, gate)
+            yield Reason.of("cure.wait_for_other")
+        case "active_segment" if active.size_bytes:
+            yield from (closing.reason for closing in active.closings)
+            yield Reason.of("cure.roll")
+        case "empty" | "active_segment":
+            yield Reason.of("cure.append")
         case "last_stable_offset":
-            return _open_transaction(log, gate)
-        case "min_compaction_lag":
-            return Remedy(
-                gate.gate,
-                gate.text,
-                f"{when}lower min.compaction.lag.ms; clean --force does not ask for it",
-            )
-        case "dirty_ratio":
-            return Remedy(gate.gate, gate.text, _dirtier(state, config, when))
+            yield Reason.of("cure.end_transaction")
         case _:
-            cure = "set max.compaction.lag.ms, after which dirty data is cleaned however little"
-            if config.max_compaction_lag_ms < INT64_MAX:
-                cure = f"{when}lower max.compaction.lag.ms"
-            return Remedy(gate.gate, gate.text, cure)
+            if gate.opens_at_ms is not None:
+                yield Reason.of("cure.wait", at_ms=gate.opens_at_ms)
+            yield from _shorter_wait(log, decision, gate)
 
 
-def _open_segment(decision: CleaningDecision, active: ActiveSegment, gate: Gate) -> Remedy:
-    if not active.size_bytes:
-        return Remedy(
-            gate.gate, "everything is clean, and the open segment is empty", "append something new"
-        )
-    begins = decision.state.first_dirty_offset
-    ways = "; or ".join(closing.text for closing in active.closings)
-    return Remedy(
-        gate.gate,
-        f"all that is dirty, from offset {begins} on, is still in the open segment"
-        f" {active.base_offset} ({active.size_bytes} bytes), which no cleaning touches",
-        f"it closes with {ways}; or at once: clean --roll",
-    )
+def _shorter_wait(log: Log, decision: CleaningDecision, gate: Gate) -> Iterator[Reason]:
+    """Yield what opens a gate that time may open, without a wait."""
+    if gate.gate == "min_compaction_lag":
+        yield Reason.of("cure.lower_min_lag")
+        yield Reason.of("cure.force")
+    elif gate.gate == "dirty_ratio":
+        yield from _dirtier(log, decision)
+    else:
+        yield _shorter_max_lag(log)
 
 
-def _open_transaction(log: Log, gate: Gate) -> Remedy:
-    producer_id = log.producer_state.ongoing_producer()
-    whose = "a transaction" if producer_id is None else f"a transaction of producer {producer_id}"
-    return Remedy(
-        gate.gate,
-        f"{whose} is open since offset {log.last_stable_offset}: nothing from there on is cleaned",
-        "commit or abort it (kafka-transactions.sh find-hanging, then abort)",
-    )
-
-
-def _dirtier(state: CleanableState, config: LogConfig, when: str) -> str:
-    """Say what makes a log dirty enough, or lets it be dirty enough."""
-    ways = []
+def _dirtier(log: Log, decision: CleaningDecision) -> Iterator[Reason]:
+    """Yield the ways to exceed the dirty ratio, or to clean without."""
+    state = decision.state
     needed = bytes_to_exceed(
-        state.cleanable_bytes, state.total_bytes, config.min_cleanable_dirty_ratio
+        state.cleanable_bytes, state.total_bytes, log.config.min_cleanable_dirty_ratio
     )
     if needed is not None:
-        unit = "byte" if needed == 1 else "bytes"
-        ways.append(f"append {needed} more {unit}, in segments that close")
+        yield Reason.of("cure.append_bytes", more_bytes=needed)
     if state.cleanable_bytes:
-        ways.append(f"lower min.cleanable.dirty.ratio below {state.cleanable_ratio:.4g}")
-    is_set = config.max_compaction_lag_ms < INT64_MAX
-    ways.append(f"{'lower' if is_set else 'set'} max.compaction.lag.ms")
-    ways.append("run clean --force")
-    return when + "; or ".join(ways)
+        yield Reason.of("cure.lower_ratio", ratio=state.cleanable_ratio)
+    yield _shorter_max_lag(log)
+    yield Reason.of("cure.force")
+
+
+def _shorter_max_lag(log: Log) -> Reason:
+    is_set = log.config.max_compaction_lag_ms < INT64_MAX
+    return Reason.of("cure.lower_max_lag" if is_set else "cure.set_max_lag")
 
 
 def bytes_to_exceed(dirty: int, total: int, ratio: float) -> int | None:
@@ -341,32 +362,13 @@ def bytes_to_exceed(dirty: int, total: int, ratio: float) -> int | None:
     return needed
 
 
-HEADLINES = {
-    "policy": "never: its cleanup.policy does not compact",
-    "cleaner_disabled": "never: the cleaner is switched off",
-    "uncleanable": "cannot be cleaned: it is damaged",
-    "paused": "not now: somebody holds it",
-    "empty": "nothing to clean: it is empty",
-    "active_segment": "not yet: its records are still in the open segment",
-    "last_stable_offset": "not yet: a transaction is still open",
-    "min_compaction_lag": "not yet: its records are too young",
-    "dirty_ratio": "not yet: too little is new",
-    "max_compaction_lag": "not yet: too little is new",
-}
-"""The gate that binds, as a headline."""
-
-
-def headline(decision: CleaningDecision, active: ActiveSegment) -> str:
-    """Return the verdict in words for a tired person, without its moment."""
+def verdict(decision: CleaningDecision, active: ActiveSegment) -> Reason:
+    """Return the verdict on a partition: whether it will be cleaned, or the gate that binds."""
     binding = decision.binding
     if binding is None:
-        return "will be cleaned with the next pass"
+        return Reason.of("verdict.due")
     if binding.gate == "active_segment" and not active.size_bytes:
-        return "nothing to clean: all of it is clean"
+        return Reason.of("verdict.all_clean")
     if binding.gate == "dirty_ratio":
-        state = decision.state
-        return (
-            f"{HEADLINES[binding.gate]}: {state.cleanable_ratio:.0%} of it is dirty, and it takes"
-            f" more than {binding.threshold:.0%}"
-        )
-    return HEADLINES[binding.gate]
+        return Reason("verdict.dirty_ratio", binding.reason.values)
+    return Reason(f"verdict.{binding.gate}", {})

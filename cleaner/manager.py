@@ -1,13 +1,12 @@
-"""The cleaner of a broker: it runs passes and retention, and gives way to who wants a partition.
+"""The cleaner of a broker: runs passes and retention, and releases partitions to other callers.
 
-Outcomes of passes are seen to here; passes are run elsewhere (`pool` for the background,
-`command` for those who ask).
+`pool` drives passes in the background, `command` on request.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from contextvars import ContextVar
 from copy import copy
 from dataclasses import replace
@@ -17,15 +16,22 @@ from typing import TYPE_CHECKING
 from logstore.cleaner.checkpoints import CleanerCheckpoints
 from logstore.cleaner.choosing import LogChooser
 from logstore.cleaner.config import CleanerConfig
-from logstore.cleaner.errors import OverflowedSegmentError
-from logstore.cleaner.one_pass import FOR_GOOD, Ending, Outcome, closed, one_pass
-from logstore.cleaner.selection import CleanableState, Gate
+from logstore.cleaner.errors import CleaningAbortedError, OffsetMapFullError, OverflowedSegmentError
+from logstore.cleaner.selection import CleanableState, Gate, still_fits
 from logstore.cleaner.states import CleaningStates
 from logstore.cleaner.strategy import Strategy
 from logstore.cleaner.uncleanable import UncleanablePartition, UncleanablePartitions
-from logstore.errors import IllegalStateError, KafkaStorageError
-from logstore.named import NamedTuple
+from logstore.errors import (
+    CorruptionError,
+    IllegalStateError,
+    InvalidConfigurationError,
+    InvalidOffsetError,
+    KafkaStorageError,
+    SegmentOverflowError,
+    UnsupportedFormatError,
+)
 from logstore.runtime import Signal
+from logstore.runtime.guard import StorageGuard
 
 if TYPE_CHECKING:
     from logstore.cleaner.passes.clean import PassProgress
@@ -39,23 +45,24 @@ if TYPE_CHECKING:
     from logstore.types import TopicPartition
 
 
-_driving: ContextVar[tuple[LogCleanerManager, ...]] = ContextVar("_driving", default=())
+_active: ContextVar[tuple[LogCleanerManager, ...]] = ContextVar("_active", default=())
 """The cleaners whose passes run in this thread."""
 
 
-class PassResult(NamedTuple):
-    """Outcome of a pass: its statistics, or what prevented it.
+UNCLEANABLE = (CorruptionError, UnsupportedFormatError, SegmentOverflowError, InvalidOffsetError)
+"""Errors that every further pass would meet again: the log stays in use, but is not cleaned."""
 
-    With neither a segment was split first, or the log was cut since it was measured: it is as due
-    as it was.
-    """
-
-    stats: CleanerStats | None
-    obstacle: Gate | None
+_KEEPS_CHECKPOINT = (
+    CleaningAbortedError,
+    OffsetMapFullError,
+    KafkaStorageError,
+    InvalidConfigurationError,
+)
+"""Errors of a pass that leave the stored checkpoint as it is."""
 
 
 class LogCleanerManager:
-    """The partitions of a `LogManager`, as cleaners see them.
+    """Cleans the partitions of a `LogManager`.
 
     A `LogService` and a `PartitionHolder`: truncations, deletions of topics and changes of policy
     stop a cleaning first.
@@ -65,35 +72,36 @@ class LogCleanerManager:
     runtime : Runtime
         Clock and files.
     logs : LogManager
-        Whose logs are cleaned.
+        Provides the logs.
     broker_config : BrokerConfig
         Cleaner settings.
 
     Attributes
     ----------
+    logs : LogManager
     checkpoints : CleanerCheckpoints
-        Up to where each partition is clean.
+        First dirty offset of each partition.
     states : CleaningStates
-        The state of each partition.
+        Cleaning state of each partition.
     marks : UncleanablePartitions
-        Those that are left alone.
+        Partitions that are not cleaned any more.
     chooser : LogChooser
-        The choice of what is due, and why the rest is not.
+        Decides which logs are due, and why others are not.
     config : CleanerConfig
         Memory of a pass in a pool thread.
     under_way : mapping of TopicPartition to PassProgress
-        How far each pass is that changes its log; any thread may look.
+        Progress of each pass that changes its log; any thread may read it.
     pass_ended : Signal of CleanerStats
-        The numbers of each such pass that came to its end, whoever asked for it; in the thread
-        that ran it, under no lock.
+        Statistics of each finished pass that changed its log; emitted in the thread of the pass,
+        under no lock.
     changed : Signal
-        A pass has ended, or a partition that was held may be cleaned again. Under no lock, or the
-        manager's of logs.
+        A pass has ended, or a paused partition was resumed. Emitted under no lock, or the lock of
+        the log manager.
     """
 
     def __init__(self, runtime: Runtime, logs: LogManager, broker_config: BrokerConfig) -> None:
         self.runtime = runtime
-        self._logs = logs
+        self.logs = logs
         self._broker_config = broker_config
         self.config = CleanerConfig.from_broker(broker_config)
         self.checkpoints = CleanerCheckpoints(logs.registry.directory_of)
@@ -110,31 +118,31 @@ class LogCleanerManager:
         self.changed: Signal[[]] = Signal("a partition that may be cleaned again")
 
     def __repr__(self) -> str:
-        return f"LogCleanerManager({self._logs!r})"
+        return f"LogCleanerManager({self.logs!r})"
 
     def supposing(
         self, broker_config: BrokerConfig, checkpoints: CleanerCheckpoints
     ) -> LogCleanerManager:
-        """Return this cleaner as if it was configured otherwise, for decisions and dry runs.
+        """Return this cleaner with other settings, for decisions and dry runs.
 
-        Who has a partition, and which are left alone, is known to both. It hears of no event.
+        Shares the states and the uncleanable partitions, but follows no events.
         """
         twin = copy(self)
         twin._broker_config = broker_config
         twin.config = CleanerConfig.from_broker(broker_config)
         twin.checkpoints = checkpoints
         twin.chooser = LogChooser(
-            self.runtime, self._logs, checkpoints, self.states, self.marks, broker_config
+            self.runtime, self.logs, checkpoints, self.states, self.marks, broker_config
         )
         return twin
 
     def config_for(self, threads: int | None) -> CleanerConfig:
-        """Return the share of one of so many threads; of a pool thread if None.
+        """Return the memory of one of so many threads; of a pool thread if None.
 
         Raises
         ------
         InvalidConfigurationError
-            That would be too little memory.
+            The memory would be too small.
         """
         if threads in (None, self._broker_config.log_cleaner_threads):
             return self.config
@@ -142,14 +150,42 @@ class LogCleanerManager:
         return CleanerConfig.from_broker(broker_config)
 
     def passes_bound(self, log: Log, state: CleanableState) -> int:
-        """Return how many passes a range takes at most: if every dirty offset has another key."""
+        """Return the most passes that a range needs: as if every dirty offset had another key."""
         dirty = max(0, state.upper_bound_offset - state.first_dirty_offset)
         strategy = Strategy.of(log.config)
-        # With versions the record before the dirty ones takes an entry, too.
+        # With versions the record before the dirty ones also takes an entry.
         keys = self.config.max_keys_of(strategy) - strategy.has_versions
         return -(-dirty // max(1, keys))
 
     # -- passes --------------------------------------------------------------------------
+
+    def clean(
+        self,
+        log: Log,
+        state: CleanableState,
+        number: int = 1,
+        *,
+        dry_run: bool = False,
+        config: CleanerConfig | None = None,
+        progress: Callable[[PassProgress], object] | None = None,
+    ) -> CleanerStats | Gate | None:
+        """Run one pass to its end in this thread; see `run_pass`.
+
+        Parameters
+        ----------
+        progress : callable, optional
+            Called before each chunk; an exception that it raises ends the pass like an abort.
+        """
+        steps = self.run_pass(log, state, number, dry_run=dry_run, config=config)
+        with self._driving(), closing(steps):
+            while True:
+                try:
+                    step = next(steps)
+                except StopIteration as done:
+                    result: CleanerStats | Gate | None = done.value
+                    return result
+                if progress is not None:
+                    progress(step)
 
     def run_pass(
         self,
@@ -158,27 +194,31 @@ class LogCleanerManager:
         number: int = 1,
         *,
         dry_run: bool = False,
-        taken: bool = False,
+        claimed: bool = False,
         config: CleanerConfig | None = None,
-    ) -> Generator[PassProgress, None, PassResult]:
-        """Run one pass over a log and store its checkpoint; see `one_pass`.
+    ) -> Generator[PassProgress, None, CleanerStats | Gate | None]:
+        """Run one pass over a log and store its checkpoint.
 
         Parameters
         ----------
         state : CleanableState
-            The range to clean, as a decision has it.
+            The range to clean, as a decision measured it.
         number : int
-            Which pass over the log it is in this run, from 1.
-        taken : bool
-            The partition is in progress already, by `LogChooser.select`.
+            The number of the pass over the log in this run, from 1.
+        dry_run : bool
+            Write nothing, and take nothing offline.
+        claimed : bool
+            `LogChooser.select` has marked the partition as in progress.
         config : CleanerConfig, optional
-            Memory of the pass, if not a pool thread's share.
+            Memory of the pass. [default: the share of a pool thread]
 
         Returns
         -------
-        PassResult
-            Without numbers if somebody wanted the partition, or a batch was damaged: then it is
-            not cleaned again before `retry` or a restart.
+        CleanerStats or Gate or None
+            The statistics of a finished pass, or the gate that stopped it: another caller wants
+            the partition, or a batch is damaged (then no pass cleans it before `retry` or a
+            restart). None if the log has changed since it was measured or one of its segments was
+            split: the log is as due as before.
 
         Raises
         ------
@@ -189,135 +229,144 @@ class LogCleanerManager:
 
         Notes
         -----
-        Yields before each chunk and holds no lock then; closing it ends the pass like an abort.
-        A pass that fails or is closed stores its first dirty offset again, as Kafka's does: a
-        partition without a checkpoint has one from then on.
+        Yields before each chunk and holds no lock while suspended. Closing the generator ends the
+        pass like an abort. A pass that fails or is closed stores its first dirty offset again, as
+        Kafka's `doneCleaning` does: a partition without a checkpoint has one from then on.
         """
+        from logstore.cleaner.passes.clean import clean_pass
+
         tp = log.topic_partition
-        if not taken and not self.states.begin(tp):
-            return PassResult(None, Gate.closed_by("paused", f"its state is {self.states.of(tp)}"))
-        outcome: Outcome | None = None  # none of a simulated crash, or of an interrupt
+        if not claimed and not self.states.begin(tp):
+            return Gate.closed_by("paused", f"its state is {self.states.of(tp)}")
+        first_dirty, upper_bound = state.first_dirty_offset, state.upper_bound_offset
+        has_begun = False
+        stats: CleanerStats | None = None
+        store: Callable[[], None] | None = None  # None keeps the stored checkpoint
+        config = config or self.config
+        steps = clean_pass(
+            log, config, first_dirty, upper_bound, pass_number=number, dry_run=dry_run
+        )
         try:
-            outcome = yield from one_pass(
-                log,
-                state,
-                config or self.config,
-                checkpoint_of=partial(self.checkpoints.of, tp),
-                check=partial(self._check_wanted, tp),
-                tell=None if dry_run else partial(self.under_way.__setitem__, tp),
-                number=number,
-                dry_run=dry_run,
-            )
-            return self._conclude(log, outcome, dry_run=dry_run)
+            with closing(steps), StorageGuard(None if dry_run else log, tp, "cannot clean"):
+                with log.lock:
+                    log.check_open()  # the log may be deleted, or replaced by a new one
+                    if not still_fits(log, state, self.checkpoints.of(tp)):
+                        return None
+                    has_begun = True
+                    log.reader.open_files(upper_bound)
+                    step = next(steps)  # lists its segments, which may be removed from here on
+                while True:
+                    if not dry_run:
+                        self.under_way[tp] = step
+                    yield step
+                    self._check_wanted(tp)
+                    step = next(steps)
+        except StopIteration as done:
+            stats = done.value
+            store = partial(self.checkpoints.write, log, done.value.end_offset)
+            return stats
         except GeneratorExit:
-            outcome = closed(state)
+            store = partial(self._restore_checkpoint, log, first_dirty)
             raise
+        except Exception as error:
+            if has_begun and not isinstance(error, _KEEPS_CHECKPOINT):
+                store = partial(self.checkpoints.write, log, first_dirty)
+            return self._obstacle(log, error, dry_run=dry_run)
         finally:
             if not dry_run:
                 self.under_way.pop(tp, None)
-            if not self.lifetime.is_over:  # nobody waits then, and in a forked child nobody may
-                self.states.done(tp, None if dry_run else self._storing(log, outcome))
+            # In a forked child no pass may end, and after the broker's end no caller waits for one.
+            if not self.lifetime.is_over:
+                self.states.done(tp, None if dry_run else store)
                 self.changed.emit()
-                if not dry_run and outcome is not None and outcome.stats is not None:
-                    self.pass_ended.emit(outcome.stats)
+                if not dry_run and stats is not None:
+                    self.pass_ended.emit(stats)
 
     @contextmanager
-    def driving(self) -> Iterator[None]:
-        """Mark a pass that runs in this thread, together with its listeners."""
-        token = _driving.set((*_driving.get(), self))
+    def _driving(self) -> Iterator[None]:
+        """Mark this thread as running a pass, including its listeners."""
+        token = _active.set((*_active.get(), self))
         try:
             yield
         finally:
-            _driving.reset(token)
+            _active.reset(token)
 
     def check_not_driving(self, what: str = "the broker cannot be closed") -> None:
-        """Raise `IllegalStateError` inside `driving`, where a wait for the pass would never end.
+        """Raise `IllegalStateError` inside `clean`, where waiting for the pass would never end.
 
-        Passes of other threads may wait for this thread, too.
+        Passes of other threads may also wait for this thread.
 
         Parameters
         ----------
         what : str
             The beginning of the message.
         """
-        if any(manager is self for manager in _driving.get()):
+        if any(manager is self for manager in _active.get()):
             raise IllegalStateError(
                 f"{what} by a listener of its own cleaning, or by a signal handler in the same"
                 " thread, which would wait for itself: raise an exception to end the cleaning"
             )
 
     def _check_wanted(self, topic_partition: TopicPartition) -> None:
-        """Raise what ends a pass over a partition: the broker's end, or somebody who wants it."""
+        """Raise an error if the broker has ended, or another caller wants the partition."""
         self.lifetime.check()
         self.states.check_not_aborted(topic_partition)
 
-    def _conclude(self, log: Log, outcome: Outcome, *, dry_run: bool) -> PassResult:
-        """Do what the outcome of a pass asks for, the checkpoint aside."""
-        tp, error = log.topic_partition, outcome.error
-        match outcome.ending:
-            case Ending.ABORTED:
-                return PassResult(None, Gate.closed_by("paused", str(error)))
-            case Ending.MAP_FULL:
-                return PassResult(None, Gate.closed_by("offset_map", str(error)))
-            case Ending.OVERFLOWED:
-                assert isinstance(error, OverflowedSegmentError)
+    def _restore_checkpoint(self, log: Log, first_dirty_offset: int) -> None:
+        """Store the checkpoint of a closed pass; if the disk fails, the log is offline already."""
+        with suppress(KafkaStorageError):
+            self.checkpoints.write(log, first_dirty_offset)
+
+    def _obstacle(self, log: Log, error: Exception, *, dry_run: bool) -> Gate | None:
+        """Return the gate that an error in a pass closes; raise the error if it closes none."""
+        match error:
+            case CleaningAbortedError():
+                return Gate.closed_by("paused", str(error))
+            case OffsetMapFullError():
+                return Gate.closed_by("offset_map", str(error))
+            case OverflowedSegmentError():
                 return self._split(log, error, dry_run=dry_run)
-            case Ending.DAMAGED:
-                assert error is not None
-                return self._give_up(tp, error, dry_run=dry_run)
-            case Ending.DISK_FAILED | Ending.REFUSED | Ending.FAILED:
-                assert error is not None
+            case _ if isinstance(error, UNCLEANABLE):
+                return self._give_up(log.topic_partition, error, dry_run=dry_run)
+            case _:
                 raise error
-            case _:  # finished, or outdated
-                return PassResult(outcome.stats, None)
 
-    def _storing(self, log: Log, outcome: Outcome | None) -> Callable[[], None] | None:
-        """Return what stores the checkpoint that a pass leaves; None if the stored one stays."""
-        if outcome is None or outcome.checkpoint is None:
-            return None
-        store = partial(self.checkpoints.write, log, outcome.checkpoint)
-        if outcome.ending is Ending.CLOSED:
-            return partial(_unless_disk_fails, store)  # nobody is left to be told
-        return store
-
-    def _split(self, log: Log, error: OverflowedSegmentError, *, dry_run: bool) -> PassResult:
-        """Split the segment that a pass stumbled over; the next one goes on."""
+    def _split(self, log: Log, error: OverflowedSegmentError, *, dry_run: bool) -> Gate | None:
+        """Split the segment that stopped a pass, so that the next pass can continue."""
         if dry_run:
-            return PassResult(
-                None, Gate.closed_by("uncleanable", f"{error}; it would be split first")
-            )
+            return Gate.closed_by("uncleanable", f"{error}; it would be split first")
         segment = log.segments.get(error.base_offset)
-        if segment is None:  # deleted meanwhile
-            return PassResult(None, None)
+        if segment is None:  # deleted in the meantime
+            return None
         try:
             log.split_segment(segment)
-        except FOR_GOOD as obstacle:
+        except UNCLEANABLE as obstacle:
             return self._give_up(log.topic_partition, obstacle)
-        return PassResult(None, None)
+        return None
 
     def _give_up(
         self, topic_partition: TopicPartition, error: Exception, *, dry_run: bool = False
-    ) -> PassResult:
+    ) -> Gate:
         if not dry_run:
             self.marks.mark(topic_partition, error)
-        return PassResult(None, Gate.closed_by("uncleanable", str(error)))
+        return Gate.closed_by("uncleanable", str(error))
 
     def uncleanable(self) -> tuple[UncleanablePartition, ...]:
-        """Return the partitions whose cleaning failed for good, by name."""
+        """Return the uncleanable partitions, by name."""
         return self.marks.all()
 
     def uncleanable_totals(self) -> tuple[dict[str, int], dict[str, int]]:
-        """Return, by data directory, how many partitions are left alone, and their dirty bytes."""
+        """Return the number of uncleanable partitions and their dirty bytes, by data directory."""
         return self.marks.totals(
-            [directory.path for directory in self._logs.directories],
-            self._logs.registry.open_logs(),
+            [directory.path for directory in self.logs.directories],
+            self.logs.registry.open_logs(),
             lambda log: self.chooser.state_of(log).cleanable_bytes,
         )
 
     def retry(self, topic_partition: TopicPartition) -> bool:
-        """Let a partition be cleaned again; False if nothing was wrong with it.
+        """Let a partition be cleaned again; return whether it was uncleanable.
 
-        Kafka does so at its next start only.
+        Kafka does so only when it starts again.
         """
         marked = self.marks.forget(topic_partition)
         self.changed.emit()
@@ -326,15 +375,15 @@ class LogCleanerManager:
     # -- retention of compacted logs -----------------------------------------------------
 
     def retain(self) -> list[RetentionDecision]:
-        """Run retention over the compacted logs that nobody has (cleaner §7).
+        """Run retention over the compacted logs that are not in use (docs/spec/cleaner.md §7).
 
-        Background retention leaves compacted logs to the cleaner, so that the two never meet in
-        one. A log that cannot be worked on is left alone from then on, the others are not.
+        Background retention leaves compacted logs to the cleaner, so that the two never work on the
+        same log. If the work on a log fails, the log becomes uncleanable and the others continue.
 
         Returns
         -------
         list of RetentionDecision
-            Of the logs from which something was removed.
+            Of the logs with removed segments.
         """
         removed: list[RetentionDecision] = []
         for log in self.chooser.logs_to_clean():
@@ -355,7 +404,7 @@ class LogCleanerManager:
     # -- what happens to partitions ------------------------------------------------------
 
     def follow(self, events: LogEvents) -> Iterable[Unsubscribe]:
-        """Keep marks and states true to the partitions, and take up other settings."""
+        """Keep states and uncleanable partitions up to date, and apply other settings."""
         return (
             events.partition_removed.subscribe(self._forget),
             events.partition_moved.subscribe(self.marks.move),
@@ -364,10 +413,10 @@ class LogCleanerManager:
         )
 
     def start(self) -> None:
-        """Do nothing: passes are run by those who ask for them."""
+        """Do nothing: `pool` and `command` run the passes."""
 
     def stop(self) -> None:
-        """Stop every cleaning that somebody asked for; none begins any more."""
+        """Stop every cleaning, and let none begin."""
         self.states.stop()
 
     def _forget(self, topic_partition: TopicPartition) -> None:
@@ -377,8 +426,8 @@ class LogCleanerManager:
     def pause(self, topic_partition: TopicPartition) -> None:
         """Stop a partition's cleaning, wait for its end, and keep it from being cleaned.
 
-        In turn: two who want the same partition at once, which Kafka's partition lock keeps apart,
-        both get it.
+        Two callers that pause the same partition at once both get it, one after the other; Kafka
+        separates them with its partition lock.
 
         Raises
         ------
@@ -389,7 +438,7 @@ class LogCleanerManager:
         self.states.pause_in_turn(topic_partition)
 
     def check_pausable(self, topic_partition: TopicPartition) -> None:
-        """Raise `IllegalStateError` if the partition is being cleaned by a pass of this thread."""
+        """Raise `IllegalStateError` if a pass of this thread is cleaning the partition."""
         if self.states.is_claimed(topic_partition):
             self.check_not_driving(f"{topic_partition} cannot be changed")
 
@@ -399,22 +448,17 @@ class LogCleanerManager:
         self.changed.emit()
 
     def try_pause(self, topic_partition: TopicPartition) -> bool:
-        """Keep a partition from being cleaned, unless somebody has it already: False then."""
+        """Keep a partition from being cleaned; False if it is in use."""
         return bool(self.states.pause_idle([topic_partition]))
 
     def _reconfigure(self, config: BrokerConfig) -> None:
-        """Apply other settings to the passes that begin from now on."""
+        """Apply other settings to later passes."""
         self._broker_config = self.chooser.broker_config = config
         self.config = CleanerConfig.from_broker(config)
 
     def _stop_uncompacted(self, topic: str) -> None:
         """Stop the cleaning of logs that are no longer compacted."""
-        for log in self._logs.registry.open_logs():
+        for log in self.logs.registry.open_logs():
             tp = log.topic_partition
             if tp.topic == topic and not log.config.compact and self.states.is_in_progress(tp):
                 self.states.abort(tp)
-
-
-def _unless_disk_fails(store: Callable[[], None]) -> None:
-    with suppress(KafkaStorageError):  # the log is offline then
-        store()

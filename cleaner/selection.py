@@ -9,9 +9,9 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from logstore.named import NamedTuple
+from logstore.reasons import Reason
 from logstore.types import INT64_MAX, TopicPartition
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ _EITHER = ("dirty_ratio", "max_compaction_lag")
 class Gate(NamedTuple):
     """One condition between a partition and its cleaning.
 
-    `value` and `threshold` are what was compared, in the unit that `text` names; `opens_at_ms` is
+    `value` and `threshold` are what was compared, in the unit that `reason` names; `opens_at_ms` is
     the first moment at which it is open, None if only an append or a command can open it.
     """
 
@@ -44,13 +44,29 @@ class Gate(NamedTuple):
     open: bool
     value: float | None
     threshold: float | None
-    text: str
+    reason: Reason
     opens_at_ms: int | None = None
 
     @classmethod
-    def closed_by(cls, gate: str, text: str) -> Gate:
-        """Return a gate that an attempt found closed."""
-        return cls(gate, False, None, None, text)
+    def closed_by(cls, gate: str, message: str) -> Gate:
+        """Return a gate that an attempt found closed, with the message of what stopped it."""
+        return cls(gate, False, None, None, Reason(f"gate.{gate}", {"message": message}))
+
+    @property
+    def text(self) -> str:
+        """The reason as a sentence."""
+        return self.reason.text
+
+    def to_json(self) -> dict[str, Any]:
+        """Return an item of `gates` in `logstore explain --format json`."""
+        return {
+            "gate": self.gate,
+            "open": self.open,
+            "value": self.value,
+            "threshold": self.threshold,
+            **self.reason.to_json(),
+            "opens_at_ms": self.opens_at_ms,
+        }
 
 
 class LogView(NamedTuple):
@@ -448,7 +464,7 @@ def _decide(
     state = cleanable_state(log, checkpoint, now_ms, ignore_lag=force, view=view)
     gates = [*_standing_gates(log, circumstances)]
     size = log.size_bytes
-    gates.append(Gate("empty", size > 0, size, 1, f"{size} bytes in the log"))
+    gates.append(Gate("empty", size > 0, size, 1, Reason.of("gate.size", size_bytes=size)))
     gates += _range_gates(log, state, view, now_ms, force=force)
     if not force:
         gates += (_ratio_gate(log, state), _max_lag_gate(log, state))
@@ -457,20 +473,20 @@ def _decide(
 
 def _standing_gates(log: Log, circumstances: Circumstances) -> Iterator[Gate]:
     config = log.config
-    policy = ",".join(config.cleanup_policy)
-    yield Gate("policy", config.compact, None, None, f"cleanup.policy is {policy or 'empty'}")
+    policy = ",".join(config.cleanup_policy) or "empty"
+    reason = Reason.of("gate.policy", policy=policy)
+    yield Gate("policy", config.compact, None, None, reason)
     enabled = circumstances.cleaner_enabled
-    yield Gate(
-        "cleaner_disabled",
-        enabled or circumstances.force,
-        None,
-        None,
-        f"log.cleaner.enable is {str(enabled).lower()}",
-    )
-    failure = circumstances.uncleanable
-    yield Gate("uncleanable", failure is None, None, None, failure or "no cleaning failed")
-    paused = circumstances.paused
-    yield Gate("paused", paused is None, None, None, paused or "nobody holds the partition")
+    reason = Reason.of("gate.cleaner_enabled" if enabled else "gate.cleaner_disabled")
+    yield Gate("cleaner_disabled", enabled or circumstances.force, None, None, reason)
+    if circumstances.uncleanable is None:
+        yield Gate("uncleanable", True, None, None, Reason.of("gate.never_failed"))
+    else:
+        yield Gate.closed_by("uncleanable", circumstances.uncleanable)
+    if circumstances.paused is None:
+        yield Gate("paused", True, None, None, Reason.of("gate.free"))
+    else:
+        yield Gate.closed_by("paused", circumstances.paused)
 
 
 def _range_gates(
@@ -492,8 +508,12 @@ def _range_gates(
         is_open(active_base),
         active_base,
         dirty,
-        f"the active segment starts at offset {active_base}; dirty data begins at {dirty},"
-        f" {closed_bytes} bytes in closed segments",
+        Reason.of(
+            "gate.active_segment",
+            active_offset=active_base,
+            dirty_offset=dirty,
+            closed_bytes=closed_bytes,
+        ),
     )
     stable = log.last_stable_offset
     yield Gate(
@@ -501,20 +521,20 @@ def _range_gates(
         not closed_bytes or is_open(stable),
         stable,
         dirty,
-        f"the last stable offset is {stable}; dirty data begins at {dirty}",
+        Reason.of("gate.last_stable_offset", stable_offset=stable, dirty_offset=dirty),
     )
     lag_ms = log.config.min_compaction_lag_ms
     if not force:
         young = _first_young(log, view, dirty, now_ms)
-        text = f"no dirty data is younger than min.compaction.lag.ms {lag_ms}"
+        reason = Reason.of("gate.old_enough", lag_ms=lag_ms)
         if young < INT64_MAX:
-            text = f"data from offset {young} on is younger than min.compaction.lag.ms {lag_ms}"
+            reason = Reason.of("gate.too_young", offset=young, lag_ms=lag_ms)
         yield Gate(
             "min_compaction_lag",
             not closed_bytes or is_open(young),
             min(young, active_base),
             dirty,
-            text,
+            reason,
         )
 
 
@@ -525,20 +545,19 @@ def _ratio_gate(log: Log, state: CleanableState) -> Gate:
         state.cleanable_ratio > threshold,
         state.cleanable_ratio,
         threshold,
-        f"the dirty ratio {state.cleanable_ratio:.4f} must exceed"
-        f" min.cleanable.dirty.ratio {threshold}",
+        Reason.of("gate.dirty_ratio", ratio=state.cleanable_ratio, threshold_ratio=threshold),
     )
 
 
 def _max_lag_gate(log: Log, state: CleanableState) -> Gate:
     delay = state.max_compaction_delay_ms
     limit = log.config.max_compaction_lag_ms
-    text = "max.compaction.lag.ms is not set"
+    reason = Reason.of("gate.lag_not_set")
     if delay:
-        text = f"the oldest dirty data exceed max.compaction.lag.ms {limit} by {delay} ms"
+        reason = Reason.of("gate.overdue", lag_ms=limit, span_ms=delay)
     elif limit < INT64_MAX:
-        text = f"no dirty data in closed segments is older than max.compaction.lag.ms {limit}"
-    return Gate("max_compaction_lag", delay > 0 and state.cleanable_bytes > 0, delay, 0, text)
+        reason = Reason.of("gate.not_overdue", lag_ms=limit)
+    return Gate("max_compaction_lag", delay > 0 and state.cleanable_bytes > 0, delay, 0, reason)
 
 
 def selection_order(

@@ -1,4 +1,4 @@
-"""Cleaning state per partition: in progress, being stopped, or paused.
+"""Cleaning state per partition: in progress, aborted, or paused.
 
     none ──begin──► in progress ──done──► none
                          │ abort_and_pause
@@ -7,17 +7,16 @@
     none ──abort_and_pause──► paused(1) ──abort_and_pause / resume──► paused(n ± 1), none
 
 Truncation, the deletion of a topic and a policy that loses `compact` stop a cleaning and wait for
-its end before they touch the log. Source: docs/spec/cleaner.md §3.
+its end before they change the log. Source: docs/spec/cleaner.md §3.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from logstore.cleaner.errors import CleaningAbortedError, IllegalCleaningStateError
-from logstore.named import NamedTuple
 from logstore.runtime import Deadlock
 
 if TYPE_CHECKING:
@@ -30,7 +29,7 @@ STOP_WAIT_MS = 30_000
 
 
 class CleaningState(NamedTuple):
-    """The state of a partition that has one; `pauses` counts those who keep it paused."""
+    """The state of a partition in use; `pauses` counts the callers that keep it paused."""
 
     name: str
     pauses: int = 0
@@ -51,8 +50,8 @@ def paused(count: int) -> CleaningState:
 class CleaningStates:
     """The states of a broker's partitions.
 
-    Any thread may call. A waiting caller holds no lock; it waits through the runtime's scheduler,
-    so that a cleaning of the same thread goes on meanwhile.
+    Thread-safe. A waiting caller holds no lock; it waits through the runtime's scheduler, so that a
+    cleaning of the same thread continues.
     """
 
     def __init__(self, runtime: Runtime) -> None:
@@ -62,11 +61,11 @@ class CleaningStates:
         self._stopped = False
 
     def of(self, topic_partition: TopicPartition) -> CleaningState | None:
-        """Return a partition's state; None if nobody has it."""
+        """Return a partition's state; None if it is not in use."""
         return self._states.get(topic_partition)
 
     def is_in_progress(self, topic_partition: TopicPartition) -> bool:
-        """Tell whether a cleaning or a retention run is under way."""
+        """Return whether a cleaning or a retention run is in progress."""
         return self._states.get(topic_partition) == IN_PROGRESS
 
     def is_claimed(self, topic_partition: TopicPartition) -> bool:
@@ -76,7 +75,7 @@ class CleaningStates:
     def begin(self, topic_partition: TopicPartition) -> bool:
         """Claim a partition for a cleaning or for retention; False if it is claimed or paused.
 
-        Nor is one given after `stop`.
+        Always False after `stop`.
         """
         with self._lock:
             if self._stopped or topic_partition in self._states:
@@ -85,7 +84,7 @@ class CleaningStates:
             return True
 
     def check_not_aborted(self, topic_partition: TopicPartition) -> None:
-        """Raise `CleaningAbortedError` if somebody wants the partition that is being cleaned."""
+        """Raise `CleaningAbortedError` if the cleaning of the partition was aborted."""
         if self._states.get(topic_partition) == ABORTED:
             raise CleaningAbortedError(f"the cleaning of {topic_partition} was aborted")
 
@@ -97,14 +96,14 @@ class CleaningStates:
         Parameters
         ----------
         store : callable, optional
-            Called if it ran to its end undisturbed, before anybody else can have the partition:
-            what it stores holds for the log as it is. It must not wait.
+            Called if the run was not aborted, before another caller can claim the partition, so
+            that the stored value fits the log. It must not wait.
 
         Returns
         -------
         bool
-            Whether it ran to its end undisturbed; False if it was aborted, and then who aborted
-            it goes on, and decides about the checkpoint.
+            Whether the run was not aborted. Otherwise the caller that aborted it continues, and
+            decides about the checkpoint.
 
         Raises
         ------
@@ -132,7 +131,7 @@ class CleaningStates:
         Raises
         ------
         IllegalCleaningStateError
-            Somebody else is stopping it already.
+            Another caller is stopping it already.
         """
         is_stopping = False
         try:
@@ -163,10 +162,10 @@ class CleaningStates:
         self.resume(topic_partition)
 
     def pause_in_turn(self, topic_partition: TopicPartition) -> None:
-        """`abort_and_pause`, after whoever is stopping the cleaning already."""
+        """Call `abort_and_pause` once no other caller is stopping the cleaning."""
         while True:
             self._scheduler.wait_until(lambda: self._states.get(topic_partition) != ABORTED)
-            with suppress(IllegalCleaningStateError):  # somebody else began to stop another one
+            with suppress(IllegalCleaningStateError):  # another caller stops a later cleaning
                 self.abort_and_pause(topic_partition)
                 return
 
@@ -189,15 +188,15 @@ class CleaningStates:
         self._scheduler.notify()
 
     def abort(self, topic_partition: TopicPartition) -> None:
-        """Stop a partition's cleaning, wait for its end, and let it be."""
+        """Stop a partition's cleaning, wait for its end, and release the partition."""
         self.pause_in_turn(topic_partition)
         self.resume(topic_partition)
 
     def stop(self) -> None:
-        """Stop every cleaning, wait for their ends, and let none begin any more.
+        """Stop every cleaning, wait for their ends, and let none begin.
 
-        One that its driver has left in the middle, or who waits here is inside of, cannot come to
-        its end: it is left aborted.
+        A cleaning that its driver has suspended, or that contains this call, cannot end: it stays
+        aborted.
         """
         with self._lock:
             self._stopped = True
@@ -212,17 +211,17 @@ class CleaningStates:
         return ABORTED not in self._states.copy().values()
 
     def pause_idle(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
-        """Pause those of the partitions that nobody has, and return them."""
+        """Pause the given partitions that are not in use, and return them."""
         with self._lock:
             idle = [partition for partition in partitions if partition not in self._states]
             self._states.update(dict.fromkeys(idle, paused(1)))
         return idle
 
     def forget(self, topic_partition: TopicPartition) -> None:
-        """Drop the state of a partition that is gone, and the pause of whoever removed it.
+        """Drop the state of a removed partition, and the pause of the caller that removed it.
 
-        The pauses of others stay: they will take them back, also if a partition of the same name
-        came meanwhile.
+        The pauses of other callers stay: they resume the partition later, even if a new one has its
+        name.
         """
         with self._lock:
             state = self._states.pop(topic_partition, None)

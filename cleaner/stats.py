@@ -1,12 +1,15 @@
-"""The numbers of one pass."""
+"""Results of cleaning: of one pass, and of one request."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from logstore.types import TopicPartition
+if TYPE_CHECKING:
+    from logstore.cleaner.selection import Gate
+    from logstore.reasons import Reason
+    from logstore.types import TopicPartition
 
 FATE_NAMES = (
     "retained",
@@ -21,33 +24,32 @@ FATE_NAMES = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CleanerStats:
-    """The numbers of one pass over one partition: read, kept, written.
+    """The statistics of one pass over one partition.
 
     Attributes
     ----------
     first_dirty_offset, end_offset : int
         The pass cleaned offsets in [first_dirty_offset, end_offset).
     segments_before, segments_after : int
-        Segments rewritten, and what they became.
+        Segments read and segments written by the rewrite.
     bytes_read, bytes_written : int
-        Of the rewrite; whole batches.
+        Bytes of the rewrite, in whole batches.
     messages_read, messages_written : int
-        Records of the batches that were read, and records kept.
+        Records of the batches read, and records kept.
     invalid_messages_read : int
-        Records without a key that were dropped.
+        Records dropped because they have no key.
     map_bytes_read, map_messages_read : int
-        Of the map build.
+        Bytes and records read to build the map.
     seed_bytes_read, seed_messages_read : int
-        Of the clean section, read to be compared under strategies with versions.
+        Bytes and records of the clean section, read to compare versions.
     unversioned_records, malformed_versions : int
-        Records of the map build that had no version under strategy header, and those of them
-        whose header is not of the expected form.
+        Mapped records without a version under strategy `header`, and those with a malformed header.
     map_entries : int
         Distinct keys mapped.
     map_utilization : float
         Entries over the slots that the buffer counts.
     fates : mapping of str to int
-        Records of the source batches by fate; they add up to all of them.
+        Records of the source batches by fate; their sum is `messages_read`.
     index_ms, clean_ms : int
         Monotonic ms spent on the map and on the rewrite.
     """
@@ -107,4 +109,73 @@ class CleanerStats:
             "seed_messages_read": self.seed_messages_read,
             "unversioned_records": self.unversioned_records,
             "malformed_versions": self.malformed_versions,
+        }
+
+
+class NotCleaned(NamedTuple):
+    """A partition that was not cleaned, and the gate that prevented it."""
+
+    topic: str
+    partition: int
+    gate: Gate
+
+    @property
+    def reason(self) -> str:
+        """The name of the gate."""
+        return self.gate.gate
+
+    @property
+    def text(self) -> str:
+        """The gate's reason as a sentence."""
+        return self.gate.text
+
+    @property
+    def detail(self) -> Reason:
+        """Why the gate is closed."""
+        return self.gate.reason
+
+    def to_json(self) -> dict[str, Any]:
+        """Return an item of `not_cleaned` in `logstore clean --format json`."""
+        return {
+            "topic": self.topic,
+            "partition": self.partition,
+            "reason": self.reason,
+            **self.detail.to_json(),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class CleanReport:
+    """The result of a request to clean.
+
+    Attributes
+    ----------
+    cleaned : tuple of CleanerStats
+        One item for each pass, in order.
+    not_cleaned : tuple of NotCleaned
+        The partitions that no pass cleaned, or whose pass did not finish.
+    passes_needed : mapping of TopicPartition to int
+        Passes of each cleaned partition. In a dry run, the passes that it would take;
+        `cleaned` has the first of them.
+    dry_run : bool
+        Whether nothing was changed.
+    """
+
+    cleaned: tuple[CleanerStats, ...]
+    not_cleaned: tuple[NotCleaned, ...]
+    passes_needed: Mapping[TopicPartition, int] = field(default_factory=dict)
+    dry_run: bool = False
+
+    def __repr__(self) -> str:
+        done = "would be cleaned" if self.dry_run else "cleaned"
+        left = f"{len(self.not_cleaned)} partitions not"
+        return f"<CleanReport: {len(self.cleaned)} passes {done}, {left}>"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the JSON object of `logstore clean --format json`."""
+        return {
+            "dry_run": self.dry_run,
+            "cleaned": [stats.to_json() for stats in self.cleaned],
+            "not_cleaned": [each.to_json() for each in self.not_cleaned],
+            "passes_needed": {str(tp): count for tp, count in self.passes_needed.items()},
         }

@@ -1,16 +1,15 @@
-"""Strategies: which record of a key wins, by offset, timestamp or version header (KIP-280).
+"""Strategies: which record of a key survives, by offset, timestamp or version header (KIP-280).
 
-Pure: from a topic's configuration to a value; from a record to its order. The kernels do the same
-for a chunk at a time. Source: docs/spec/cleaner.md §13.
+Pure functions from a topic's configuration to a strategy, and from a record to its order. The
+kernels implement the same rules for chunks. Source: docs/spec/cleaner.md §13.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from logstore.errors import InvalidRecordError
-from logstore.named import NamedTuple
 from logstore.record.varint import decode_varlong
 from logstore.types import INT64_MAX
 
@@ -28,14 +27,14 @@ LONG = "long"
 VARLONG = "varlong"
 
 OFFSET_ENTRY_BYTES = 24
-"""Bytes of an entry of Kafka's map: a 16-byte hash and an offset; capacity is counted in it."""
+"""Bytes of an entry of Kafka's map, a 16-byte hash and an offset; the unit of its capacity."""
 
 VERSION_ENTRY_BYTES = 32
-"""With a version beside them."""
+"""Bytes of an entry with a version."""
 
 
 class Order(NamedTuple):
-    """Rank of a record among those of its key: the highest wins."""
+    """Rank of a record among the records of its key: the highest survives."""
 
     present: bool
     version: int
@@ -44,7 +43,7 @@ class Order(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Strategy:
-    """A compaction strategy as it is in force.
+    """A compaction strategy in force.
 
     Attributes
     ----------
@@ -53,7 +52,7 @@ class Strategy:
     header : str
         Name of the header; empty unless the strategy is `header`.
     encoding : str
-        How the header's value is written: `long`, 8 bytes, or `varlong`.
+        Encoding of the header's value: `long`, 8 bytes, or `varlong`.
     """
 
     name: str = OFFSET
@@ -72,12 +71,12 @@ class Strategy:
 
     @property
     def has_versions(self) -> bool:
-        """Whether anything but the offset counts."""
+        """Whether the strategy compares more than offsets."""
         return self.name != OFFSET
 
     @property
     def entry_bytes(self) -> int:
-        """Bytes by which an entry of the map is counted."""
+        """Bytes that an entry of the map counts."""
         return VERSION_ENTRY_BYTES if self.has_versions else OFFSET_ENTRY_BYTES
 
     def order_of(self, offset: int, timestamp: int, headers: Iterable[Header]) -> Order:
@@ -96,7 +95,7 @@ class Strategy:
         return Order(version is not None, version or 0, offset)
 
     def version_in(self, headers: Iterable[Header]) -> int | None:
-        """Return the version that the last header of the name states; None if it states none."""
+        """Return the version in the last header of the name; None without a valid one."""
         value: bytes | None = None
         for key, candidate in headers:
             if key == self.header:
@@ -109,16 +108,16 @@ class Strategy:
 
 
 class Contest:
-    """Which record of each key wins so far, of records that enter in offset order."""
+    """The surviving record of each key, for records that are entered in offset order."""
 
     def __init__(self, strategy: Strategy) -> None:
         self._strategy = strategy
         self._winners: dict[bytes, Order] = {}
 
     def enter(self, key: bytes, offset: int, timestamp: int, headers: Iterable[Header]) -> bool:
-        """Let a record compete for its key; tell whether it wins over those before it."""
+        """Enter a record; return whether it supersedes the earlier records of its key."""
         if not self._strategy.has_versions:
-            return True  # the later offset wins, and nothing needs to be remembered
+            return True  # the later offset survives, without any state
         order = self._strategy.order_of(offset, timestamp, headers)
         if order < self._winners.get(key, order):
             return False
@@ -135,7 +134,7 @@ def _whole_varlong(value: bytes) -> int | None:
 
 
 def recommendations(config: LogConfig) -> Iterator[str]:
-    """Yield what KIP-280 advises against in a configuration, with the reason."""
+    """Yield the settings of a configuration that KIP-280 advises against, with the reason."""
     strategy = Strategy.of(config)
     if config.compaction_strategy == HEADER and strategy.name != HEADER:
         yield (

@@ -1,14 +1,13 @@
-"""Uncleanable partitions: left alone because work on them failed."""
+"""Uncleanable partitions: not cleaned any more because an attempt failed."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from logstore.errors import LogStoreError, UnknownTopicOrPartitionError
-from logstore.named import NamedTuple
 
 if TYPE_CHECKING:
     from logstore.manager.directories.directory import LogDirectory
@@ -20,16 +19,16 @@ logger = logging.getLogger(__name__)
 
 
 class UncleanablePartition(NamedTuple):
-    """A partition whose cleaning failed, so that it is left alone.
+    """A partition that is not cleaned any more, and why.
 
     Attributes
     ----------
     log_dir : str
-        Data directory it lives in.
+        Its data directory.
     reason : str
-        The reason, in words.
+        The error message.
     since_ms : int
-        When that was found, Unix ms.
+        Time of the failure, Unix ms.
     """
 
     topic_partition: TopicPartition
@@ -38,7 +37,7 @@ class UncleanablePartition(NamedTuple):
     since_ms: int
 
     def to_json(self) -> dict[str, Any]:
-        """Return the mark as the page has it."""
+        """Return the JSON object of the page."""
         topic, partition = self.topic_partition
         return {
             "topic": topic,
@@ -52,7 +51,7 @@ class UncleanablePartition(NamedTuple):
     def because_of(
         cls, error: Exception, topic_partition: TopicPartition, log_dir: str, now_ms: int
     ) -> Self:
-        """Return the mark that a failure leaves, and log it; a defect's with its trace."""
+        """Return the uncleanable partition, and log the failure, a defect with its traceback."""
         reason, trace = str(error), None
         if not isinstance(error, LogStoreError | OSError):
             reason, trace = f"{type(error).__name__}: {error}", error
@@ -61,7 +60,7 @@ class UncleanablePartition(NamedTuple):
 
 
 class UncleanablePartitions:
-    """The partitions that are left alone, until `forget` or the end of the process.
+    """The uncleanable partitions, until `forget` or the end of the process.
 
     Parameters
     ----------
@@ -81,57 +80,56 @@ class UncleanablePartitions:
         return topic_partition in self._marks
 
     def get(self, topic_partition: TopicPartition) -> UncleanablePartition | None:
-        """Return a partition's mark; None if nothing is wrong with it."""
+        """Return why a partition is uncleanable; None if it is not."""
         return self._marks.get(topic_partition)
 
     def all(self) -> tuple[UncleanablePartition, ...]:
-        """Return the marks by name."""
+        """Return the uncleanable partitions by name."""
         return tuple(mark for _, mark in sorted(self._marks.items()))
 
     def leave_alone(self, log: Log, error: Exception) -> None:
-        """Do not clean a log any more, since work on it failed, be it by a defect of this engine.
+        """Stop cleaning a log after a failure, even if this engine has the defect.
 
-        The others go on. Unless it was closed or deleted meanwhile, or is offline: that explains
-        the failure.
+        Does nothing if the log was closed or deleted, or is offline: that explains the failure.
         """
         try:
-            log.local.check_open()
+            log.check_open()
         except LogStoreError as reason:
             logger.info("%s is passed over: %s", log.topic_partition, reason)
         else:
             self.mark(log.topic_partition, error)
 
     def mark(self, topic_partition: TopicPartition, error: Exception) -> None:
-        """Do not clean a partition any more, whatever state its log is in."""
+        """Make a partition uncleanable, whatever the state of its log."""
         try:
             directory = self._directory_of(topic_partition)
-        except UnknownTopicOrPartitionError:  # deleted meanwhile
+        except UnknownTopicOrPartitionError:  # deleted in the meantime
             return
         self._marks[topic_partition] = UncleanablePartition.because_of(
             error, topic_partition, directory.path, self._clock.now_ms()
         )
 
     def move(self, topic_partition: TopicPartition, log_dir: str) -> None:
-        """Move a partition's mark to another data directory."""
+        """Change the data directory of an uncleanable partition."""
         mark = self._marks.get(topic_partition)
         if mark is not None:
             self._marks[topic_partition] = mark._replace(log_dir=log_dir)
 
     def forget(self, topic_partition: TopicPartition) -> bool:
-        """Drop a partition's mark; False if it had none."""
+        """Let a partition be cleaned again; False if it was not uncleanable."""
         return self._marks.pop(topic_partition, None) is not None
 
     def totals(
         self, log_dirs: Iterable[str], logs: Iterable[Log], dirty_bytes: Callable[[Log], int]
     ) -> tuple[dict[str, int], dict[str, int]]:
-        """Return, by data directory, how many of the logs are left alone, and their dirty bytes."""
+        """Return the number of uncleanable logs and their dirty bytes, by data directory."""
         counts = dict.fromkeys(log_dirs, 0)
         sizes = dict(counts)
         for log in logs:
             mark = self._marks.get(log.topic_partition)
             if mark is not None:
                 counts[mark.log_dir] += 1
-                # It was just deleted, or what it is marked for is in the way here, too.
+                # The log was just deleted, or measuring it meets the same failure.
                 with suppress(Exception):
                     sizes[mark.log_dir] += dirty_bytes(log)
         return counts, sizes

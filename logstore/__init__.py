@@ -1,12 +1,13 @@
 """A Kafka partition log and log cleaner, file for file Kafka's.
 
-The public names, loaded when first used, so that `import logstore` costs next to nothing.
+The public names are imported on first use, so that `import logstore` is cheap.
 """
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from logstore.lazy import import_on_use
 
 if TYPE_CHECKING:
     from logstore.broker import (
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
         FaultRule,
         FutureRecordMetadata,
         KeyStats,
-        ListedOffset,
         Loss,
         LostRecords,
         MemberToRemove,
@@ -116,6 +116,7 @@ if TYPE_CHECKING:
         UnsupportedFormatError,
         WakeupError,
     )
+    from logstore.reasons import Reason
     from logstore.runtime.clock import ShiftedClock, SystemClock, VirtualClock
     from logstore.security import Acl, AclFilter, Authorizer
     from logstore.types import TimestampType, TopicPartition
@@ -180,7 +181,6 @@ __all__ = [
     "KafkaTimeoutError",
     "KeyStats",
     "LeaderNotAvailableError",
-    "ListedOffset",
     "Listener",
     "LogDirNotFoundError",
     "LogStoreError",
@@ -213,6 +213,7 @@ __all__ = [
     "Preview",
     "Producer",
     "ProducerFencedError",
+    "Reason",
     "RebalanceInProgressError",
     "RecordFate",
     "RecordListTooLargeError",
@@ -238,28 +239,16 @@ __all__ = [
     "WakeupError",
 ]
 
-_HOMES = (
-    "logstore.types",
-    "logstore.errors",
-    "logstore.runtime.clock",
-    "logstore.broker",
-    "logstore.security",
-    "logstore.wire.listener",
-    "logstore.cluster",
+__getattr__, __dir__ = import_on_use(
+    __name__,
+    {
+        "logstore.cluster": ("Cluster",),
+        "logstore.errors": [name for name in __all__ if name.endswith("Error")],
+        "logstore.runtime.clock": ("ShiftedClock", "SystemClock", "VirtualClock"),
+        "logstore.reasons": ("Reason",),
+        "logstore.security": ("Acl", "AclFilter", "Authorizer"),
+        "logstore.types": ("TimestampType", "TopicPartition"),
+        "logstore.wire.listener": ("Listener",),
+    },
+    others="logstore.broker",
 )
-"""Modules of the public names, in the order in which they are loaded to look for one."""
-
-
-def __getattr__(name: str) -> Any:  # noqa: ANN401  # any public name
-    """Load a public name from its module (PEP 562)."""
-    if name in __all__:
-        for home in _HOMES:
-            module = importlib.import_module(home)
-            if hasattr(module, name):
-                value = globals()[name] = getattr(module, name)
-                return value
-    raise AttributeError(f"module 'logstore' has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)

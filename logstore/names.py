@@ -1,11 +1,11 @@
-"""Names of files, directories and topics (storage-format §6)."""
+"""Names of files, directories and topics."""
 
 from __future__ import annotations
 
 import re
+from typing import NamedTuple
 
 from logstore.errors import InvalidTopicError
-from logstore.named import NamedTuple
 from logstore.types import INT32_MAX, TopicPartition
 
 LOG_SUFFIX = ".log"
@@ -30,10 +30,10 @@ LEADER_EPOCHS = "leader-epoch-checkpoint"
 LOCK_FILE = ".lock"
 
 META_PROPERTIES = "meta.properties"
-"""The file in which Kafka notes whose a data directory is."""
+"""Kafka's file with the broker and the cluster of a data directory."""
 
 PRODUCER_IDS_FILE = "logstore-producer-ids.json"
-"""The file that says which producer ids were given out."""
+"""The file with the producer ids that were assigned."""
 
 CLUSTER_FILE = "logstore-cluster.json"
 """The file of a cluster's controller, in `CONTROLLER_DIR`."""
@@ -42,14 +42,14 @@ CONTROLLER_DIR = "controller"
 """The folder of the controller in a cluster's directory."""
 
 METADATA_LOG_DIR = "__cluster_metadata-0"
-"""A KRaft node's own log beside the partitions; never one of them."""
+"""The folder of a KRaft node's metadata log; not a partition's."""
 
 METADATA_LOG = TopicPartition("__cluster_metadata", 0)
-"""That log, as commands that read name it."""
+"""The name of the metadata log in commands that read."""
 
 RAFT_SNAPSHOT_SUFFIX = ".checkpoint"
 RAFT_BOOTSTRAP = "bootstrap.checkpoint"
-"""A Raft log's snapshot, and the one that a new cluster begins with; batches as in a log."""
+"""Snapshots of a Raft log, and the first one of a new cluster; they contain batches like a log."""
 
 RAFT_SNAPSHOT = re.compile(r"(\d{20})-(\d{10})\.checkpoint", re.ASCII)
 """The end offset and the epoch of a Raft log's snapshot."""
@@ -63,10 +63,10 @@ KAFKAS_OWN_TOPICS = INTERNAL_COMPACTED_TOPICS | {
     "__remote_log_metadata",
     "__share_group_state",
 }
-"""Topics that only brokers and controllers write, in formats of their own."""
+"""Topics that only brokers and controllers write, in their own formats."""
 
 BROKER_DIRS = frozenset({METADATA_LOG_DIR, "remote-log-index-cache"})
-"""Folders that a broker has in a data directory and that are no partition's."""
+"""Folders of a broker in a data directory that are not partitions."""
 
 MAX_TOPIC_LENGTH = 249
 MAX_DIR_NAME_LENGTH = 255
@@ -79,7 +79,7 @@ _LEGAL_TOPIC = re.compile(r"[a-zA-Z0-9._-]+")
 
 
 class SegmentFile(NamedTuple):
-    """A name in a partition directory, taken apart: `00…05.log.swap` is (5, `.log`, `.swap`)."""
+    """A parsed file name in a partition directory: `00…05.log.swap` is (5, `.log`, `.swap`)."""
 
     base_offset: int
     kind: str
@@ -87,9 +87,9 @@ class SegmentFile(NamedTuple):
 
 
 class LogDirName(NamedTuple):
-    """A folder's name, taken apart; `state` is empty for a live partition, else its suffix.
+    """A parsed folder name; `state` is empty for a live partition, else its suffix.
 
-    A name that was cut to fit holds only the beginning of the topic.
+    A name that was cut to the maximum length has only the beginning of the topic.
     """
 
     topic_partition: TopicPartition
@@ -110,14 +110,14 @@ def parse_segment_file(name: str) -> SegmentFile | None:
 
 
 def is_raft_snapshot(name: str) -> bool:
-    """Tell whether a file's name is that of a Raft log's snapshot."""
+    """Return whether a file is a snapshot of a Raft log, by its name."""
     return name == RAFT_BOOTSTRAP or RAFT_SNAPSHOT.fullmatch(name) is not None
 
 
 def parse_partition_dir(name: str) -> TopicPartition | None:
-    """Return the partition that a directory name stands for, or None if it is not one.
+    """Return the partition of a directory name, or None if it is not one.
 
-    Suffixed forms (`-delete`, `-future`, `-stray`) are no live partitions and give None.
+    Names with a suffix (`-delete`, `-future`, `-stray`) give None.
     """
     topic, dash, number = name.rpartition("-")
     if not dash or not topic or not number.isascii() or not number.isdigit():
@@ -128,9 +128,9 @@ def parse_partition_dir(name: str) -> TopicPartition | None:
 def parse_log_dir(name: str) -> LogDirName | None:
     """Parse a partition folder's name: `t-7`, or `t-7.<32 hex>-delete` (-future, -stray).
 
-    Stricter than `parse_partition_dir`: None unless a broker gives just this name to a partition
-    that it serves. So a folder is never opened under another name than its own (`t-007`), and a
-    topic never stands in a checkpoint whose line it would break.
+    Stricter than `parse_partition_dir`: None unless a broker would give exactly this name to the
+    partition. So a folder is never opened under another name (`t-007`), and a topic never breaks
+    the lines of a checkpoint.
     """
     match = _SUFFIXED_DIR.fullmatch(name)
     stem, state = (match[1], match[2]) if match else (name, "")
@@ -145,7 +145,7 @@ def parse_log_dir(name: str) -> LogDirName | None:
 def deletion_dir_name(topic_partition: TopicPartition, bits: int) -> str:
     """Return a new name for the folder of a partition that is to be deleted.
 
-    The topic is cut where the whole would exceed 255 characters, the most that file systems take.
+    The topic is cut if the name would exceed 255 characters, the limit of file systems.
 
     Parameters
     ----------
@@ -156,7 +156,7 @@ def deletion_dir_name(topic_partition: TopicPartition, bits: int) -> str:
 
 
 def future_dir_name(topic_partition: TopicPartition, bits: int) -> str:
-    """Return a new name for the folder into which a partition is copied, cut like the above.
+    """Return a new name for the folder into which a partition is copied, cut in the same way.
 
     Kafka does not cut it, and cannot move a partition whose topic has more than 213 characters.
     """
@@ -169,7 +169,7 @@ def _suffixed_dir_name(topic_partition: TopicPartition, bits: int, suffix: str) 
 
 
 def is_legal_topic_name(name: str) -> bool:
-    """Tell whether `validate_topic_name` lets a name pass."""
+    """Return whether `validate_topic_name` accepts a name."""
     return (
         len(name) <= MAX_TOPIC_LENGTH
         and name not in (".", "..")

@@ -6,8 +6,7 @@ import base64
 import enum
 import re
 import struct
-
-from logstore.named import NamedTuple
+from typing import NamedTuple
 
 NO_OFFSET = -1
 NO_TIMESTAMP = -1
@@ -16,10 +15,10 @@ NO_PRODUCER_EPOCH = -1
 NO_SEQUENCE = -1
 NO_PARTITION_LEADER_EPOCH = -1
 BROKER_ID = 0
-"""The number of a broker that nobody gave one."""
+"""The default number of a broker."""
 
 CLUSTER_ID = "logstore"
-"""The id of a cluster that nobody gave one."""
+"""The default id of a cluster."""
 
 INT16_MAX = 2**15 - 1
 INT32_MAX = 2**31 - 1
@@ -34,24 +33,15 @@ assert TOPIC_ID_LENGTH == (TOPIC_ID_SIZE * 8 + 5) // 6
 _TOPIC_ID = re.compile(rf"[A-Za-z0-9_-]{{{TOPIC_ID_LENGTH}}}")
 
 LINE_END = re.compile(r"\r\n|\n|\r")
-"""Where Java's readers end a line, whatever system wrote it; `str.splitlines` knows more ends."""
+"""Java's line endings on every system; `str.splitlines` splits at more characters."""
 
 SMALL_FILE_MAX_BYTES = 64 << 20
-"""Default of `logstore.small.file.max.bytes`, for those too who have no configuration."""
+"""Default of `logstore.small.file.max.bytes`, also without a configuration."""
 
 MINUTE_MS = 60_000
 HOUR_MS = 60 * MINUTE_MS
 DAY_MS = 24 * HOUR_MS
 WEEK_MS = 7 * DAY_MS
-
-
-def time_in_text(time_ms: int) -> str:
-    """Return a time as the texts of decisions and reports name it.
-
-    The words mark it as a time: programs that show these texts print it as a date, and leave
-    offsets and sizes of as many digits alone.
-    """
-    return f"Unix ms {time_ms}"
 
 
 class TopicPartition(NamedTuple):
@@ -77,7 +67,7 @@ class TimestampType(enum.IntEnum):
 
 
 class AppendOrigin(enum.Enum):
-    """The origin of an append: decides which checks of storage-format §12 apply."""
+    """The origin of an append, which decides the checks that apply."""
 
     CLIENT = "client"
     COORDINATOR = "coordinator"
@@ -92,14 +82,14 @@ class OffsetPosition(NamedTuple):
 
 
 class TimestampOffset(NamedTuple):
-    """A time index entry: the largest timestamp so far, and an offset that bears it."""
+    """A time index entry: the largest timestamp so far, and an offset with it."""
 
     timestamp: int
     offset: int
 
 
 class AbortedTxn(NamedTuple):
-    """A transaction index entry (storage-format §7.4); all offsets inclusive but the last."""
+    """A transaction index entry; all offsets are inclusive except the last."""
 
     producer_id: int
     first_offset: int
@@ -114,7 +104,7 @@ def encode_topic_id(topic_id: bytes) -> str:
 
 
 def decode_topic_id(text: str) -> bytes:
-    """Return the 16 bytes of a topic id; ValueError if `text` is none."""
+    """Return the 16 bytes of a topic id; ValueError if `text` is not a topic id."""
     if not _TOPIC_ID.fullmatch(text):
         raise ValueError(
             f"{text!r} is no topic id: {TOPIC_ID_LENGTH} characters of URL-safe base64 expected"

@@ -24,8 +24,8 @@ from logstore.types import AppendOrigin
 
 if TYPE_CHECKING:
     from logstore.analysis.copies import CopyListener
-    from logstore.analysis.reports import CleanReport
     from logstore.cleaner.command import ProgressListener
+    from logstore.cleaner.stats import CleanReport
     from logstore.config.broker_config import BrokerConfig
     from logstore.runtime import Clock
 

@@ -7,13 +7,12 @@ import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from logstore.bench.measuring import Sample, Stopwatch, no_collection
 from logstore.bench.micro.logs import CLEANED_AT_MS, TOPIC, LogShape
 from logstore.bench.rivals.kafka import KafkaPeer
 from logstore.broker import Broker
-from logstore.named import NamedTuple
 from logstore.record.codecs import Codec, decompress
 from logstore.record.header import BatchHeader
 from logstore.record.layout import HEADER_SIZE

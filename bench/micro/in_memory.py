@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
+from typing import NamedTuple
 
 import google_crc32c
 import numpy as np
@@ -27,7 +28,6 @@ from logstore.cleaner.passes.offset_map import OffsetMap
 from logstore.cleaner.passes.rewrite import Rules
 from logstore.cleaner.passes.version_map import kernel_strategy
 from logstore.cleaner.strategy import Strategy
-from logstore.named import NamedTuple
 from logstore.record.kernels import OK
 from logstore.record.layout import HEADER_SIZE
 from logstore.storage.segment.kernels import EXTENT_COLUMNS

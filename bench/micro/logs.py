@@ -16,7 +16,7 @@ import numpy as np
 from logstore.broker import Broker
 from logstore.manager.topics import TopicStore
 from logstore.record import layout
-from logstore.record.batch import RecordBatch, sealed_batch
+from logstore.record.batch import seal_batch
 from logstore.record.codecs import Codec
 from logstore.record.columns import BytesColumn, encode_batches
 from logstore.record.control import (
@@ -237,7 +237,7 @@ class _Partition:
             else {}
         )
         base = records[0].offset
-        yield sealed_batch(
+        yield seal_batch(
             encode_records(records, base, records[0].timestamp),
             codec=self._codec,
             base_offset=base,
@@ -248,7 +248,7 @@ class _Partition:
             partition_leader_epoch=0,
             is_transactional=transactional,
             **facts,
-        ).data
+        )
         self.next_offset = base + len(records)
         if transactional:
             aborted = transaction % ABORT_EVERY == 0
@@ -264,7 +264,7 @@ def mixed_key(rank: int) -> bytes:
 def _marker(offset: int, producer_id: int, timestamp: int, *, aborted: bool) -> bytes:
     kind = ControlType.ABORT if aborted else ControlType.COMMIT
     key, value = encode_control_key(kind), encode_end_txn_value(EndTxnMarker(kind, 0))
-    batch: RecordBatch = sealed_batch(
+    return seal_batch(
         encode_records([Record(offset, timestamp, key, value)], offset, timestamp),
         base_offset=offset,
         last_offset_delta=0,
@@ -277,7 +277,6 @@ def _marker(offset: int, producer_id: int, timestamp: int, *, aborted: bool) -> 
         is_transactional=True,
         is_control=True,
     )
-    return batch.data
 
 
 def _noise(seed: int) -> np.ndarray:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 from logstore.bench.micro.logs import MIB
 from logstore.bench.report.result import Line
 from logstore.bench.rivals.kafka import KafkaPeer, PeerError, Unavailable
-from logstore.named import NamedTuple
 
 DEFAULT_BYTES = 256 * MIB
 """Default size of a log: too large for its map and files to stay in the caches."""

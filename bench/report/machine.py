@@ -11,7 +11,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from logstore.runtime.processes import usable_cores
+from logstore.runtime.environment import usable_cores
 
 _PACKAGES = (
     "kafka-logstore",

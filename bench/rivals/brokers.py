@@ -12,10 +12,10 @@ import time
 from collections.abc import Callable, Mapping
 from importlib.metadata import version
 from pathlib import Path
+from typing import NamedTuple
 
 from logstore import Broker
 from logstore.bench.rivals.kafka import PeerError, Unavailable, ensure_checkout
-from logstore.named import NamedTuple
 
 STOP_TIMEOUT_S = 60
 

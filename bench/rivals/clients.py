@@ -5,9 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from importlib.metadata import version
-from typing import Any
-
-from logstore.named import NamedTuple
+from typing import Any, NamedTuple
 
 MAGIC = 2
 

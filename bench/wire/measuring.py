@@ -13,10 +13,10 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from logstore.bench.rivals.brokers import Contestant, Serving
 from logstore.bench.rivals.kafka import PeerError
-from logstore.named import NamedTuple
 
 WITHIN_S = 120
 

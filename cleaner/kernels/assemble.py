@@ -1,4 +1,4 @@
-"""Writing what survives of a chunk, batch by batch, in the forms that `classify` chose."""
+"""Write the survivors of a chunk, batch by batch, in the forms that `classify` chose."""
 
 from __future__ import annotations
 
@@ -58,9 +58,9 @@ _ATTRIBUTES_BUT_HORIZON = CODEC_MASK | TIMESTAMP_TYPE_BIT | TRANSACTIONAL_BIT | 
 def write_kept_records(
     data: Bytes, row: Int64s, kept_starts: Int64s, out: Bytes, position: int
 ) -> int:
-    """Write the kept records of one batch, timestamps relative to its new base.
+    """Write the kept records of one batch, with timestamps relative to its new base.
 
-    Offset deltas, keys, values and headers stay as they are. Returns the position after them.
+    Offset deltas, keys, values and headers are unchanged. Returns the position after them.
     """
     data = borrowed(data)
     out = borrowed(out)
@@ -114,10 +114,10 @@ def assemble_batches(
     extents: Int64s,
     filled: int,
 ) -> tuple[int, int, int, int]:
-    """Write the surviving batches of the rows from the first on to `out` from `position` on.
+    """Write the surviving batches from a row on to `out`, from `position` on.
 
-    `out` holds at least the sum of `COL_OUT_SIZE`, which becomes exact. Neighbours that stay as
-    they are are copied at once.
+    `out` holds at least the sum of `COL_OUT_SIZE`, which becomes exact. Unchanged neighbours are
+    copied together.
 
     Parameters
     ----------
@@ -128,7 +128,7 @@ def assemble_batches(
     -------
     (status, row, position, filled)
         `OK` with the number of rows; `COMPRESSED` with the row of a rebuilt batch that needs its
-        codec: the caller writes that one and goes on behind it, its extent being there.
+        codec: the caller writes it and continues after it. Its extent is filled.
     """
     data = borrowed(data)
     table = borrowed(table)

@@ -1,9 +1,11 @@
-"""Judging a chunk: the fate of each record, and from it the form of each batch.
+"""Classify a chunk: the fate of each record, and from it the form of each batch.
 
-The one place that knows what survives. Source: docs/spec/cleaner.md §8, §13.6.
+All rules of removal are here. Source: docs/spec/cleaner.md §8, §13.6.
 """
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 import numpy as np
 
@@ -62,7 +64,6 @@ from logstore.cleaner.kernels.versions import (
 )
 from logstore.cleaner.kernels.winners import count_winners, has_bit, is_winner
 from logstore.jit import Bytes, Int64s, borrowed, inline_kernel, kernel
-from logstore.named import NamedTuple
 from logstore.record.kernels import OK, Int, RecordFields, read_varint
 from logstore.record.layout import (
     CONTROL_BIT,
@@ -83,25 +84,25 @@ FATES = 6
 
 TALLY_READ = FATES
 TALLY_WRITTEN = FATES + 1
-TALLY_BOUND = FATES + 2  # of the last chunk: bytes that assembling it takes at most
+TALLY_BOUND = FATES + 2  # of the last chunk: upper bound of the bytes to assemble
 TALLIES = FATES + 3
 
 GROUP_RECORDS = 256
-"""Records that are hashed and looked for together, as far as batches allow."""
+"""Records that are hashed and looked up together, as far as batches allow."""
 
-# A timestamp delta of one byte may become one of ten, and the length before it grow from one to 5.
+# A timestamp delta of one byte may become one of ten, and the length before it 5 instead of one.
 _GROWTH_MAX = MAX_VARLONG_BYTES - 1 + MAX_VARINT_BYTES - 1
 
 
 class PassRules(NamedTuple):
-    """By what a pass judges records; offset and horizon to keep count under versions only."""
+    """Rules of a pass; `keep_offset` and `safe_ms` apply under versions only."""
 
     strategy: KernelStrategy
-    keep_offset: int  # the record that stays whatever it is; -1 if none does
-    safe_ms: int  # what came before a horizon up to here has been compared
-    now_ms: int  # clock of the pass
-    new_horizon_ms: int  # delete horizon of a batch that gets one
-    by_winners: bool  # whether the map's winners may answer in the place of look-ups
+    keep_offset: int  # the record that is always kept; -1 for none
+    safe_ms: int  # all appends before a horizon up to here are compared
+    now_ms: int  # time of the pass
+    new_horizon_ms: int  # delete horizon of a batch that receives one
+    by_winners: bool  # whether the winner bits may replace look-ups
 
 
 @inline_kernel
@@ -121,13 +122,13 @@ class Judging(NamedTuple):
     """Output and scratch space of `classify_batches`."""
 
     codes: Bytes  # (n,): fates of the records that are looked up, one batch after another
-    kept_starts: Int64s  # (n,): where each kept record begins, one batch after another
-    keys: Keys  # room for GROUP_RECORDS, or those of the largest batch
+    kept_starts: Int64s  # (n,): start of each kept record, one batch after another
+    keys: Keys  # room for GROUP_RECORDS, or the records of the largest batch
     tally: Int64s  # (TALLIES,): records by fate, read and written, added to; TALLY_BOUND
 
 
 class Kept(NamedTuple):
-    """The part of a batch that stays."""
+    """The kept part of a batch."""
 
     records: Int
     has_tombstone: bool
@@ -167,26 +168,26 @@ def record_fate(
         beaten, later_loser = is_beaten(key_map, low, high, order)
         if beaten:
             return SUPERSEDED
-        # A winner goes after its losers, and only if none can be to come (cleaner §13.6).
+        # A winner is removed only after the records it supersedes (docs/spec/cleaner.md §13.6).
         expired = expired and row[COL_BASE_TIMESTAMP] <= rules.safe_ms and not later_loser
     return TOMBSTONE_EXPIRED if expired else RETAINED
 
 
 @inline_kernel
-def winners_tell(
+def winners_decide(
     first_offset: Int, last_offset: Int, attributes: Int, key_map: MapArrays, rules: PassRules
 ) -> bool:
-    """Tell whether the winners say of each record of a batch what `record_fate` would.
+    """Return whether the winner bits of a batch agree with `record_fate` for each record.
 
-    They do, unless the batch is discarded, if all of them were put into the map, none has an offset
-    that another one has, and nothing but the look-up decides:
+    They do, unless the batch is discarded, if all of its records were put into the map, offsets are
+    unique, and only the look-up decides:
 
-    - the batch lies within the mapped range, from the first bit to the map's latest offset;
-    - it was mapped: it is no control batch, and no transaction could have it discarded;
-    - no record that was met had no key, as that is another fate;
+    - the batch is within the mapped range, from the first bit to the map's latest offset;
+    - it was mapped: it is not a control batch, and no transaction could discard it;
+    - no mapped record lacked a key, which is another fate;
     - offsets rose in all batches;
     - it has no delete horizon, by which tombstones expire;
-    - the record that stays whatever it is stands elsewhere.
+    - the record that is always kept is in another batch.
     """
     state = key_map.state
     return (
@@ -202,23 +203,23 @@ def winners_tell(
 
 
 @inline_kernel
-def is_told_by_winners(row: Int64s, key_map: MapArrays, rules: PassRules) -> bool:
-    """Tell whether `winners_tell` of a row's batch, which is not discarded.
+def is_decided_by_winners(row: Int64s, key_map: MapArrays, rules: PassRules) -> bool:
+    """Return whether `winners_decide` holds for a row's batch, which is not discarded.
 
-    They do of one of a transaction, too, if it is known that it was not discarded when it was
-    mapped: its records were put then.
+    A batch of a transaction qualifies if it was not discarded during the map build: then its
+    records were put.
     """
     attributes = row[COL_ATTRIBUTES]
     if row[COL_DISCARD] == DISCARD_NONE_MAPPED:
         attributes &= ~TRANSACTIONAL_BIT
     elif row[COL_DISCARD] != DISCARD_NONE:
         return False
-    return winners_tell(row[COL_BASE_OFFSET], row[COL_LAST_OFFSET], attributes, key_map, rules)
+    return winners_decide(row[COL_BASE_OFFSET], row[COL_LAST_OFFSET], attributes, key_map, rules)
 
 
 @inline_kernel
 def is_unread(row: Int64s, now_ms: int) -> bool:
-    """Tell whether all records of a batch go without being looked at."""
+    """Return whether all records of a batch are removed without being parsed."""
     discard = row[COL_DISCARD]
     expired = is_expired(row, now_ms)
     return discard == DISCARD_ABORTED or (discard == DISCARD_EXPIRING and expired)
@@ -226,7 +227,7 @@ def is_unread(row: Int64s, now_ms: int) -> bool:
 
 @inline_kernel
 def is_expired(row: Int64s, now_ms: int) -> bool:
-    """Tell whether a batch has a delete horizon that has come."""
+    """Return whether the delete horizon of a batch has passed."""
     has_horizon = row[COL_ATTRIBUTES] & DELETE_HORIZON_BIT != 0
     return has_horizon and now_ms >= row[COL_BASE_TIMESTAMP]  # type: ignore[no-any-return]
 
@@ -240,17 +241,17 @@ def hash_group(
     rules: PassRules,
     keys: Keys,
 ) -> int:
-    """Hash the keys of the batches from a row on that are looked up, and ask for their slots.
+    """Hash the keys of the looked-up batches from a row on, and prefetch their slots.
 
-    A record takes a place among the keys whether it has a key or not. Of a batch that is damaged
-    those behind the damage are left out. Returns the row after the last batch; one is taken at
-    least, others as long as there is room.
+    Each record takes a place among the keys, with or without a key. In a damaged batch the records
+    after the damage are left out. Returns the row after the last batch: one at least, and more
+    while there is room.
     """
     count = 0
     end_row = len(table)
     for index in range(first_row, len(table)):
         row = table[index]
-        if is_unread(row, rules.now_ms) or is_told_by_winners(row, key_map, rules):
+        if is_unread(row, rules.now_ms) or is_decided_by_winners(row, key_map, rules):
             continue
         if index > first_row and count + row[COL_RECORD_COUNT] > len(keys.starts):
             end_row = index
@@ -272,11 +273,11 @@ def hash_group(
 
 @inline_kernel
 def with_record(kept: Kept, row: Int64s, record: RecordFields) -> Kept:
-    """Return what is kept of a batch with another record."""
+    """Return the kept part of a batch with another record."""
     timestamp = record_timestamp(row, record)
     return Kept(
         kept.records + 1,
-        kept.has_tombstone or record.value_size < 0,  # a control record without a value counts too
+        kept.has_tombstone or record.value_size < 0,  # also a control record without a value
         timestamp if kept.records == 0 else kept.first_timestamp,
         max(kept.max_timestamp, timestamp),
     )
@@ -293,10 +294,10 @@ def judge_records(
     first_code: int,
     first_kept: Int,
 ) -> tuple[int, Kept]:
-    """Decide each record's fate by a look-up of its key, and sum up the kept ones.
+    """Decide each record's fate by a look-up of its key, and sum up the kept records.
 
-    Returns (status, Kept), `OK` or `DAMAGED`. What the batch has of hashes, codes and starts of
-    kept records begins where the arguments say.
+    Returns (status, Kept), `OK` or `DAMAGED`. The arguments say where the batch's hashes, codes and
+    starts of kept records begin.
     """
     position = row[COL_SECTION_START]
     kept = Kept(np.int64(0), False, np.int64(0), np.int64(-1))
@@ -320,10 +321,10 @@ def judge_records(
 def pick_winners(
     data: Bytes, row: Int64s, key_map: MapArrays, judging: Judging, first_kept: Int
 ) -> tuple[int, Kept]:
-    """Sum up what is kept of a batch that `is_told_by_winners`; as `judge_records` does.
+    """Sum up the kept records of a batch that `is_decided_by_winners`, as `judge_records` does.
 
-    A batch of which nothing stays, or all of it, and none of that a tombstone, is not read.
-    Of a batch without gaps in its offsets only the kept records are taken apart.
+    Does not read a batch whose records are all removed, or all kept without a tombstone. Parses
+    only the kept records of a batch without gaps in its offsets.
     """
     count = row[COL_RECORD_COUNT]
     first_bit = row[COL_BASE_OFFSET] - key_map.state[STATE_WINNERS_BASE]
@@ -357,7 +358,7 @@ def pick_winners(
 
 @inline_kernel
 def choose_form(row: Int64s, kept: Kept, new_horizon_ms: int) -> None:
-    """Write into a batch's row in which form what is kept of it goes on."""
+    """Write the form of the kept part of a batch into its row."""
     has_horizon = row[COL_ATTRIBUTES] & DELETE_HORIZON_BIT != 0
     needs_horizon = (
         kept.records > 0
@@ -394,18 +395,17 @@ def choose_form(row: Int64s, kept: Kept, new_horizon_ms: int) -> None:
 def classify_batches(
     data: Bytes, table: Int64s, key_map: MapArrays, rules: PassRules, judging: Judging
 ) -> tuple[int, int]:
-    """Decide the fate of every record and the form of every batch of a chunk (cleaner §8).
+    """Decide the fate of every record and the form of every batch of a chunk.
 
-    `VERDICT` and `DISCARD` of each row come in; they need the producers and transactions, which
-    kernels do not know.
+    `VERDICT` and `DISCARD` of each row are input: kernels do not know producers and transactions.
+    Source: docs/spec/cleaner.md §8.
 
     Parameters
     ----------
     key_map : MapArrays
-        A map of offsets, or under a strategy with versions one of those.
+        A map of offsets; under a strategy with versions, a map of versions.
     judging : Judging
-        `codes` has those of the batches whose `COL_PARSED` is not 0, if the rules let winners tell
-        nothing.
+        `codes` has the fates for batches with `COL_PARSED` not 0, unless the rules use winner bits.
 
     Returns
     -------
@@ -437,13 +437,13 @@ def classify_batches(
         status = OK
         if is_unread(row, rules.now_ms):
             tally[ABORTED if row[COL_DISCARD] == DISCARD_ABORTED else CONTROL_EXPIRED] += count
-            # A batch that keeps its header is gone through even if all of it is discarded.
+            # A batch that keeps its header is parsed even if all of it is discarded.
             if row[COL_VERDICT] == VERDICT_RETAIN_EMPTY:
                 tally[TALLY_READ] += count
         else:
             row[COL_PARSED] = count
             tally[TALLY_READ] += count
-            if is_told_by_winners(row, key_map, rules):
+            if is_decided_by_winners(row, key_map, rules):
                 status, kept = pick_winners(data, row, key_map, judging, next_kept)
             else:
                 if index >= hashed_until:

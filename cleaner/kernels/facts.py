@@ -1,4 +1,4 @@
-"""Fate of each record in a pass, in rows for people to look at; cleaning does without it."""
+"""The fate of each record in a pass, as rows for a listing; not used by cleaning."""
 
 from __future__ import annotations
 
@@ -38,26 +38,26 @@ def list_records(
     key_map: MapArrays,
     facts: Int64s,
 ) -> tuple[int, int]:
-    """Tell of each record of a chunk what `classify_batches` decided, and by which offset.
+    """List what `classify_batches` decided for each record of a chunk, and the superseding offset.
 
     Parameters
     ----------
     table : (rows, TABLE_COLUMNS) int64
-        As `classify_batches` left it; of a chunk that it did not see `COL_PARSED` is 0.
+        Output of `classify_batches`; `COL_PARSED` is 0 in other chunks.
     codes : (parsed,) uint8
         Fates of the records of parsed batches, one batch after another.
     unread_fates : (rows,) uint8
         Fate of the records of each batch that was not parsed.
     key_map : MapArrays
-        Looked up for superseded records only.
+        Used for superseded records only.
     facts : (records, FACT_COLUMNS) int64, out
-        A row a record; positions are those of `data`.
+        One row for each record; positions are offsets in `data`.
 
     Returns
     -------
     (status, row)
-        `OK` with the number of rows, or `DAMAGED` with the row whose records cannot be read,
-        which only one that was not parsed can be. O(bytes).
+        `OK` with the number of rows, or `DAMAGED` with the row of an unparsed batch whose records
+        cannot be read. O(bytes).
     """
     data = borrowed(data)
     table = borrowed(table)

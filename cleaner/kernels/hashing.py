@@ -1,40 +1,41 @@
-"""Hashing many keys: the rounds of SipHash side by side.
+"""Hash many keys: the rounds of SipHash for several keys at once.
 
-One key's rounds wait for one another; those of its neighbours need not, and the compiler puts them
-into one wide register. A key that has ended waits for those that are longer, unless these are so
-much longer that it pays to sort all of them first.
+The rounds of one key depend on one another; rounds of different keys do not, and the compiler puts
+them into one wide register. A shorter key waits for the longer ones; if these are much longer, all
+keys are sorted first.
 """
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 import numpy as np
 
 from logstore.cleaner.kernels.slots import MapArrays, home_slot, sip_round, sip_words, siphash128
 from logstore.jit import Bytes, Int64s, UInt64s, borrowed, inline_kernel, kernel, load_u64, prefetch
-from logstore.named import NamedTuple
 from logstore.record.kernels import Int
 
 LANES = 256
-"""Keys whose rounds go side by side; their state stays in the nearest cache."""
+"""Keys hashed at once; their state stays in the L1 cache."""
 
 LONGEST = 128
-"""Bytes of the longest key that is hashed beside others."""
+"""Bytes of the longest key that is hashed together with others."""
 
 WORD_BYTES = 8
 
 WORDS_SPARED = 2
-"""Words of a key, on average, that nobody need wait for: so many pay for sorting."""
+"""Mean of words per key saved by sorting: from here on it is faster."""
 
 
 class Keys(NamedTuple):
     """Some keys and their hashes."""
 
-    starts: Int64s  # where each begins
+    starts: Int64s  # start of each key
     sizes: Int64s
     lows: UInt64s
     highs: UInt64s
-    lanes: UInt64s  # (5, LANES): room
-    ranks: Int64s  # (4, LANES): room
+    lanes: UInt64s  # (5, LANES): scratch
+    ranks: Int64s  # (4, LANES): scratch
 
     @classmethod
     def room_for(cls, count: int) -> Keys:
@@ -47,7 +48,7 @@ class Keys(NamedTuple):
 
 @inline_kernel
 def borrowed_keys(keys: Keys) -> Keys:
-    """Return the same over `borrowed` arrays."""
+    """Return the same arrays `borrowed`."""
     return Keys(
         borrowed(keys.starts),
         borrowed(keys.sizes),
@@ -62,7 +63,7 @@ def borrowed_keys(keys: Keys) -> Keys:
 def _begin(
     v0: UInt64s, v1: UInt64s, v2: UInt64s, v3: UInt64s, k0: np.uint64, k1: np.uint64, count: int
 ) -> None:
-    """Set the state of each lane to that of a key (k0, k1)."""
+    """Set the state of each lane to the state under key (k0, k1)."""
     w0, w1, w2, w3 = sip_words(k0, k1)
     for lane in range(count):
         v0[lane] = w0
@@ -75,15 +76,15 @@ def _begin(
 def _load_words(
     data: Bytes, starts: Int64s, sizes: Int64s, at: Int, count: Int, words: UInt64s
 ) -> None:
-    """Load 8 bytes from `at` on of the first `count` keys, as they are mixed in.
+    """Load 8 bytes from `at` on of the first `count` keys, as SipHash mixes them in.
 
-    The last ones of a key have its size; what is loaded of one that ended before is not used. The
-    bytes behind a key are read, but not taken.
+    The last word of a key contains its size; a word past the end of a key is not used. Bytes after
+    the key are read and masked.
     """
     for lane in range(count):
         _ = data[starts[lane] + at + 7]  # so that NUMBA_BOUNDSCHECK=1 sees it
         words[lane] = load_u64(data, starts[lane] + at)
-    for lane in range(count):  # apart: the compiler does this for many at once
+    for lane in range(count):  # separate loop: the compiler vectorizes it
         known = np.uint64(min(max(sizes[lane] - at, np.int64(0)), np.int64(WORD_BYTES)))
         shift = np.uint64(4) * (np.uint64(WORD_BYTES) - known)
         mark = np.uint64(sizes[lane] & 0xFF) << np.uint64(56)
@@ -102,7 +103,7 @@ def _absorb(
     at: Int,
     count: Int,
 ) -> None:
-    """Mix a word into each lane whose key goes that far."""
+    """Mix a word into each lane whose key is long enough."""
     for lane in range(count):
         word = words[lane]
         w0, w1, w2, w3 = sip_round(v0[lane], v1[lane], v2[lane], v3[lane] ^ word)
@@ -117,7 +118,7 @@ def _absorb(
 def _finish(
     v0: UInt64s, v1: UInt64s, v2: UInt64s, v3: UInt64s, mark: np.uint64, out: UInt64s, count: int
 ) -> None:
-    """Mix each lane three times and give out a word of its hash; `mark` goes into v2 before."""
+    """Mix each lane three times and return a word of its hash; `mark` is XORed into v2 first."""
     for lane in range(count):
         w0, w1, w2, w3 = v0[lane], v1[lane], v2[lane] ^ mark, v3[lane]
         for _ in range(3):
@@ -139,7 +140,7 @@ def _hash_together(
     longest: Int,
     key_map: MapArrays,
 ) -> None:
-    """Hash up to `LANES` keys of so many bytes."""
+    """Hash up to `LANES` keys of one size in bytes."""
     v0, v1, v2, v3, words = (
         keys.lanes[0],
         keys.lanes[1],
@@ -164,10 +165,10 @@ def _hash_together(
 
 @kernel
 def _rank(starts: Int64s, sizes: Int64s, words: Int, ranks: Int64s) -> None:
-    """Sort keys of up to so many words, those of most words first.
+    """Sort keys of up to so many words, most words first.
 
-    `ranks` gets, of each, which one it is, its start and its size; and how many have 0, 1, 2 whole
-    words, and so on, or more.
+    `ranks` receives the index, start and size of each key, and the number of keys with 0, 1, 2 and
+    more whole words.
     """
     order, sorted_starts, sorted_sizes, behind = ranks[0], ranks[1], ranks[2], ranks[3]
     for word in range(words + 2):
@@ -192,7 +193,7 @@ def _rank(starts: Int64s, sizes: Int64s, words: Int, ranks: Int64s) -> None:
 def _hash_ranked(
     data: Bytes, keys: Keys, first: int, end: int, whole_words: Int, key_map: MapArrays
 ) -> None:
-    """Hash up to `LANES` keys of up to so many whole words, those of most first."""
+    """Hash up to `LANES` keys of up to so many whole words, sorted by `sort_keys`."""
     v0, v1, v2, v3, words = (
         keys.lanes[0],
         keys.lanes[1],
@@ -204,7 +205,7 @@ def _hash_ranked(
     _rank(keys.starts[first:end], keys.sizes[first:end], whole_words, keys.ranks)
     order, starts, sizes, behind = keys.ranks[0], keys.ranks[1], keys.ranks[2], keys.ranks[3]
     _begin(v0, v1, v2, v3, key_map.k0, key_map.k1, count)
-    going = np.int64(count)  # keys that have the word, whole or not
+    going = np.int64(count)  # keys with this word, whole or not
     for number in range(whole_words + 1):
         at = number * WORD_BYTES
         longer = behind[number + 1]
@@ -224,9 +225,9 @@ def _hash_ranked(
 
 @kernel
 def hash_keys(data: Bytes, keys: Keys, count: int, key_map: MapArrays) -> None:
-    """Hash the first `count` keys, and ask for the slots where they are or will be.
+    """Hash the first `count` keys, and prefetch their slots.
 
-    As `siphash128`, each. O(bytes).
+    Same result as `siphash128` for each key. O(bytes).
     """
     data = borrowed(data)
     keys = borrowed_keys(keys)

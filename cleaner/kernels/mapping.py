@@ -1,10 +1,12 @@
-"""Filling a map from a chunk's records (cleaner §5, §13.5).
+"""Fill a map from a chunk's records (docs/spec/cleaner.md §5, §13.5).
 
-A block of keys is taken from the chunk and hashed, and the slots where each will be looked for are
-asked for from memory; then the block is put. The wait for one slot is the wait for all of them.
+A block of keys is taken from the chunk and hashed, and the slots of its keys are prefetched; then
+the block is put. So the keys of a block wait for memory together.
 """
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 import numpy as np
 
@@ -52,33 +54,32 @@ from logstore.cleaner.kernels.versions import (
 )
 from logstore.cleaner.kernels.winners import note_winners
 from logstore.jit import Bytes, Int64s, borrowed, inline_kernel, kernel
-from logstore.named import NamedTuple
 from logstore.record.kernels import OK
 from logstore.record.layout import CONTROL_BIT
 
 BLOCK_KEYS = LANES
-"""Keys of a block: so many lines of slots stay in the nearest cache until they are put."""
+"""Keys of a block: their cache lines stay in the L1 cache until they are put."""
 
 
 class Build(NamedTuple):
-    """The part of a log that goes into a map, and by which rule."""
+    """The range of a log to map, and the rule."""
 
     strategy: KernelStrategy
     start_offset: int
     end_offset: int  # exclusive
-    insert: bool  # whether unknown keys get an entry, and what is met is counted
+    insert: bool  # whether unknown keys receive an entry, and records are counted
 
 
 class KeyBlock(NamedTuple):
-    """Room for the keys of a block; each array has a place for `BLOCK_KEYS` of them."""
+    """Room for a block of keys; each array has `BLOCK_KEYS` elements."""
 
     keys: Keys
     offsets: Int64s
     rows: Int64s  # row of the chunk's table
     messages: Int64s  # messages of the chunk before the record
-    versions: Int64s  # of strategies that have versions, like the next
+    versions: Int64s  # for strategies with versions, like the next
     found: Int64s  # FOUND, MISSING or MALFORMED
-    displaced: Int64s  # offset that was mapped before; without versions
+    displaced: Int64s  # offset mapped before; without versions
 
     @classmethod
     def empty(cls) -> KeyBlock:
@@ -88,7 +89,7 @@ class KeyBlock(NamedTuple):
 
 @inline_kernel
 def borrowed_block(block: KeyBlock) -> KeyBlock:
-    """Return the same room over `borrowed` arrays."""
+    """Return the same arrays `borrowed`."""
     return KeyBlock(
         borrowed_keys(block.keys),
         borrowed(block.offsets),
@@ -102,7 +103,7 @@ def borrowed_block(block: KeyBlock) -> KeyBlock:
 
 @inline_kernel
 def put_offsets(key_map: MapArrays, build: Build, block: KeyBlock, count: int) -> int:
-    """Put the first `count` keys of a block under the strategy of offsets; return how many fit."""
+    """Put the first `count` keys of a block under strategy `offset`; return how many fit."""
     state = key_map.state
     fitting = count
     for number in range(count):
@@ -121,7 +122,7 @@ def put_offsets(key_map: MapArrays, build: Build, block: KeyBlock, count: int) -
 
 @inline_kernel
 def put_orders(key_map: MapArrays, build: Build, block: KeyBlock, count: int) -> int:
-    """Let the first `count` keys of a block compete by their versions; return how many fit."""
+    """Put the first `count` keys of a block by their versions; return how many fit."""
     state = key_map.state
     for index in range(count):
         fits = not build.insert or state[STATE_ENTRIES] < state[STATE_LIMIT]
@@ -149,7 +150,7 @@ def put_block(
     count: int,
     messages: np.int64,
 ) -> int:
-    """Put the first `count` keys of a block; `OK`, or `MAP_FULL` with the state as it is then.
+    """Put the first `count` keys of a block; return `OK`, or `MAP_FULL` with the state at that key.
 
     `messages` were counted before the chunk.
     """
@@ -167,7 +168,7 @@ def put_block(
         state[STATE_LATEST_OFFSET] = block.offsets[fitting - 1]
     if fitting == count:
         return OK
-    # The last offset the map speaks for: of the record before, or of the batch before.
+    # The last offset that the map covers: of the preceding record or batch.
     row = block.rows[fitting]
     if insert and row > 0 and table[row - 1, COL_LAST_OFFSET] >= build.start_offset:
         latest = max(state[STATE_LATEST_OFFSET], table[row - 1, COL_LAST_OFFSET])
@@ -180,12 +181,12 @@ def put_block(
 def map_batches(
     data: Bytes, table: Int64s, key_map: MapArrays, build: Build, block: KeyBlock
 ) -> tuple[int, int]:
-    """Let the keyed records of a chunk compete for their keys, in offset order (cleaner §5, §13.5).
+    """Put the records of a chunk into the map, in offset order (docs/spec/cleaner.md §5, §13.5).
 
-    Control batches and discarded ones map nothing but count and move the latest offset; a control
-    batch counts as one message, in Kafka too, even if compaction left nothing of it but its header.
-    Without `insert`, in the seed pass, known keys' entries are raised alone, and what cannot win by
-    its timestamp is not read.
+    Control batches and discarded ones map nothing, but count and move the latest offset. A control
+    batch counts as one message, as in Kafka, even if compaction left only its header. Without
+    `insert`, in the seed pass, only entries of known keys are raised, and records that are too old
+    by timestamp are not read.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""The map from key to latest offset: two words a slot."""
+"""The map from key to latest offset: two words per slot."""
 
 from __future__ import annotations
 
@@ -39,15 +39,15 @@ def get_offset(key_map: MapArrays, low: np.uint64, high: np.uint64) -> np.int64:
 def put_offset(
     key_map: MapArrays, low: np.uint64, high: np.uint64, offset: np.int64
 ) -> tuple[bool, np.int64]:
-    """Map a key's hash to `offset`, whatever was there; latest offset and winners stay.
+    """Map a key's hash to `offset`, replacing its entry; latest offset and winners stay.
 
-    An insertion shifts what lies above it up to the next free slot.
+    An insertion shifts the entries up to the next free slot.
 
     Returns
     -------
     (fits, displaced)
-        Not, and nothing changed, when the offset does not fit or no slot is free; the offset that
-        was mapped before, -1 if none was.
+        `fits` is False, with nothing changed, if the offset does not fit or no slot is free.
+        `displaced` is the offset mapped before, -1 if there was none.
     """
     slots = key_map.slots
     state = key_map.state

@@ -1,7 +1,7 @@
-"""The parts of a mapped segment that its rewrite has to read, or to look at.
+"""Select the parts of a mapped segment that its rewrite must read or parse.
 
-What becomes of a batch can be known from the winners alone: if none of its records is one, all of
-them are superseded, and its bytes are of no use.
+The winner bits decide: if no record of a batch wins, all of them are superseded, and its bytes are
+not needed.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ import numpy as np
 from logstore.cleaner.kernels.classify import (
     PassRules,
     borrowed_rules,
-    is_told_by_winners,
-    winners_tell,
+    is_decided_by_winners,
+    winners_decide,
 )
 from logstore.cleaner.kernels.slots import STATE_WINNERS_BASE, MapArrays, borrowed_map
 from logstore.cleaner.kernels.table import (
@@ -23,9 +23,9 @@ from logstore.cleaner.kernels.table import (
     COL_POSITION,
     COL_RECORD_COUNT,
     COL_SIZE,
+    LOCATION_COLUMNS,
     MISPLACED,
     NO_ROWS,
-    PLACE_COLUMNS,
     fill_row,
     is_unfit,
     read_header,
@@ -40,7 +40,7 @@ from logstore.record.layout import CODEC_MASK, CONTROL_BIT
 
 @inline_kernel
 def has_winner(key_map: MapArrays, first_offset: Int, last_offset: Int) -> bool:
-    """Tell whether any of some offsets that have bits wins."""
+    """Return whether a record wins, among offsets with a bit."""
     first = np.int64(first_offset) - key_map.state[STATE_WINNERS_BASE]
     if first_offset == last_offset:
         return is_winner(key_map.winners, first)
@@ -49,30 +49,30 @@ def has_winner(key_map: MapArrays, first_offset: Int, last_offset: Int) -> bool:
 
 
 @kernel
-def note_places(table: Int64s, start: int, places: Int64s, filled: int) -> int:
-    """Copy what tells what a chunk's batches are to `places`, from row `filled` on.
+def copy_locations(table: Int64s, start: int, locations: Int64s, filled: int) -> int:
+    """Copy the locations of a chunk's batches to `locations`, from row `filled` on.
 
     Parameters
     ----------
     table : (n, TABLE_COLUMNS) int64
-        The chunk's batches as they were mapped.
+        The mapped batches of the chunk.
     start : int
         Where the chunk begins in its file.
-    places : (room, PLACE_COLUMNS) int64, out
-        Positions are those in the file.
+    locations : (room, LOCATION_COLUMNS) int64, out
+        Positions are positions in the file.
 
     Returns
     -------
     int
-        The rows that are filled then.
+        The number of filled rows.
     """
     table = borrowed(table)
-    places = borrowed(places)
+    locations = borrowed(locations)
     for index in range(len(table)):
-        place = places[filled + index]
-        for column in range(PLACE_COLUMNS):
-            place[column] = table[index, column]
-        place[COL_POSITION] += start
+        location = locations[filled + index]
+        for column in range(LOCATION_COLUMNS):
+            location[column] = table[index, column]
+        location[COL_POSITION] += start
     return filled + len(table)
 
 
@@ -80,7 +80,7 @@ def note_places(table: Int64s, start: int, places: Int64s, filled: int) -> int:
 def choose_ranges(
     first_row: int,
     room: int,
-    places: Int64s,
+    locations: Int64s,
     ranges: Int64s,
     key_map: MapArrays,
     rules: PassRules,
@@ -88,54 +88,53 @@ def choose_ranges(
     span: int,
     least_gap: int,
 ) -> Any:
-    """Choose the bytes to read for the next chunk of a segment.
+    """Select the bytes to read for the next chunk of a segment.
 
     Parameters
     ----------
     first_row : int
         The first batch of the chunk, which is always read.
     room, span : int
-        Most bytes to read, and to read or pass over, the first batch apart.
-    places : (n, PLACE_COLUMNS) int64
-        The segment's batches, one behind the other, as `note_places` took them down. None is of a
-        producer.
+        Most bytes to read, and most bytes to cover, not counting the first batch.
+    locations : (n, LOCATION_COLUMNS) int64
+        The segment's batches in order, from `copy_locations`. None belongs to a producer.
     ranges : (n, 2) int64, out
-        Positions where a range begins and ends, exclusive.
+        Start and exclusive end of each range.
     kept_last_offset : int
-        A batch that ends there is read: its header stays.
+        The batch that ends there is read: its header is kept.
     least_gap : int
-        Bytes that are passed over; fewer are read with those around them.
+        Bytes worth skipping; smaller gaps are read.
 
     Returns
     -------
     (count, row, position, records)
-        Ranges, at least one; the row that the next chunk begins with, and where the one before it
-        ends; records of the batches that were passed over, all of them superseded.
+        Ranges, at least one; first row of the next chunk, and end of the row before it; records of
+        the skipped batches, all superseded.
     """
-    places = borrowed(places)
+    locations = borrowed(locations)
     ranges = borrowed(ranges)
     key_map = borrowed_map(key_map)
     rules = borrowed_rules(rules)
-    start = places[first_row, COL_POSITION]
-    filled = places[first_row, COL_SIZE]
+    start = locations[first_row, COL_POSITION]
+    filled = locations[first_row, COL_SIZE]
     ranges[0, 0] = start
     ranges[0, 1] = start + filled
     count = 1
     records = np.int64(0)
-    waiting = np.int64(0)  # of the batches behind the last range
+    waiting = np.int64(0)  # of the batches after the last range
     row = first_row + 1
-    while row < len(places):
-        place = places[row]
-        position, end = place[COL_POSITION], place[COL_POSITION] + place[COL_SIZE]
-        first, last = place[COL_BASE_OFFSET], place[COL_LAST_OFFSET]
+    while row < len(locations):
+        location = locations[row]
+        position, end = location[COL_POSITION], location[COL_POSITION] + location[COL_SIZE]
+        first, last = location[COL_BASE_OFFSET], location[COL_LAST_OFFSET]
         if end - start > span:
             break
         if (
             last != kept_last_offset
-            and is_told_by_winners(place, key_map, rules)
+            and is_decided_by_winners(location, key_map, rules)
             and not has_winner(key_map, first, last)
         ):
-            waiting += place[COL_RECORD_COUNT]
+            waiting += location[COL_RECORD_COUNT]
             row += 1
             continue
         is_near = position - ranges[count - 1, 1] < least_gap
@@ -150,7 +149,7 @@ def choose_ranges(
         filled += end - begin
         waiting = np.int64(0)
         row += 1
-    last = places[row - 1]
+    last = locations[row - 1]
     return count, row, last[COL_POSITION] + last[COL_SIZE], records + waiting
 
 
@@ -165,15 +164,15 @@ def scan_survivors(
     key_map: MapArrays,
     rules: PassRules,
 ) -> Any:
-    """Walk whole batches as `scan_batches` does, without CRCs; those that go get no row.
+    """Walk whole batches as `scan_batches` does, without CRCs and rows for batches without winner.
 
-    These are batches none of whose records wins, but for the first one, batches of producers, and
-    what stands behind a compressed or a control batch: a chunk may have to end before one of those.
+    Exceptions with a row: the first batch, batches of producers, and batches after a compressed or
+    a control batch, because a chunk may have to end before one of those.
 
     Parameters
     ----------
     kept_last_offset : int
-        A batch that ends there gets a row: its header stays.
+        The batch that ends there has a row: its header is kept.
 
     Returns
     -------
@@ -193,7 +192,7 @@ def scan_survivors(
         status, header = read_header(data, position, end)
         if status != OK:
             break
-        # Not below the next one: behind the largest offset there is none.
+        # Compares last offsets: the largest offset has no next one.
         if header.base_offset <= last_offset or header.last_offset > greatest_offset:
             status = MISPLACED
             break
@@ -205,7 +204,7 @@ def scan_survivors(
             and not is_unfit(header)
             and header.producer_id < 0
             and last_offset != kept_last_offset
-            and winners_tell(header.base_offset, last_offset, header.attributes, key_map, rules)
+            and winners_decide(header.base_offset, last_offset, header.attributes, key_map, rules)
             and not has_winner(key_map, header.base_offset, last_offset)
         ):
             passed_over += header.record_count

@@ -1,17 +1,19 @@
 """The slots of a map from key to record: keyed hash, search, insertion.
 
 `slots` is (home slots + SLACK_SLOTS, words) uint64. Word 0 of a slot: 64 bits of the key's hash.
-The last word, from below: the offset relative to the map's base plus 1 in 40 bits, 0 there marks a
-free slot; flags; more bits of the hash, its tag. Entries lie in the order of their hashes from
-their home slot on, so that a search for an absent key ends early. Source: docs/spec/cleaner.md §4.
+The last word, from the low bits: the offset relative to the map's base plus 1 in 40 bits, where 0
+means a free slot; flags; more bits of the hash, its tag. Entries are in the order of their hashes
+from their home slot on, so that a search for an absent key ends early. Source:
+docs/spec/cleaner.md §4.
 """
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from logstore.jit import Bytes, Int64s, UInt64s, borrowed, inline_kernel, kernel, load_u64
-from logstore.named import NamedTuple
 
 STATE_ENTRIES = 0
 STATE_LATEST_OFFSET = 1
@@ -34,18 +36,18 @@ SLACK_SLOTS = 4096
 
 
 class MapArrays(NamedTuple):
-    """A map as kernels take it; `MapState` names the words of its state."""
+    """The arrays of a map for kernels; `MapState` names the words of its state."""
 
     slots: UInt64s
     state: Int64s  # (STATE_WORDS,) int64
-    winners: UInt64s  # (n,) uint64, a bit an offset from STATE_WINNERS_BASE on; see `winners`
-    k0: np.uint64  # the key of the hash
+    winners: UInt64s  # (n,) uint64, one bit per offset from STATE_WINNERS_BASE on; see `winners`
+    k0: np.uint64  # the key of the hash function
     k1: np.uint64
 
 
 @inline_kernel
 def borrowed_map(key_map: MapArrays) -> MapArrays:
-    """Return a map over `borrowed` arrays."""
+    """Return a map of `borrowed` arrays."""
     return MapArrays(
         borrowed(key_map.slots),
         borrowed(key_map.state),
@@ -57,7 +59,7 @@ def borrowed_map(key_map: MapArrays) -> MapArrays:
 
 @inline_kernel
 def absolute_offset(key_map: MapArrays, slot: np.uint64, last: int) -> np.int64:
-    """Return the offset that a used slot has in its last word."""
+    """Return the offset in the last word of a used slot."""
     relative = np.int64(key_map.slots[slot, last] & np.uint64(MAX_OFFSET_SPAN + 1)) - 1
     return np.int64(relative + key_map.state[STATE_BASE])
 
@@ -135,7 +137,7 @@ def siphash128(
 
 @inline_kernel
 def home_slot(slots: UInt64s, low: np.uint64) -> np.int64:
-    """Return the slot from which on a hash is searched for."""
+    """Return the home slot of a hash."""
     home_slots = np.uint64(len(slots) - SLACK_SLOTS)
     return np.int64(((low >> np.uint64(32)) * home_slots) >> np.uint64(32))
 
@@ -146,7 +148,7 @@ def find_slot(
 ) -> tuple[np.uint64, bool]:
     """Return (slot, found): where a hash is, or where it would be inserted.
 
-    `last` is the column of the word that has the offset and, under `tag_mask`, the tag.
+    `last` is the column of the word with the offset and, under `tag_mask`, the tag.
     """
     slot = np.uint64(home_slot(slots, low))
     end = np.uint64(len(slots))
@@ -163,7 +165,7 @@ def find_slot(
 
 @kernel
 def open_slot(slots: UInt64s, slot: np.uint64, last: int) -> bool:
-    """Shift what lies from a slot on up to the next free one; False if none is free."""
+    """Shift the entries from a slot on up to the next free one; False if none is free."""
     offset_mask = np.uint64(MAX_OFFSET_SPAN + 1)
     one, end = np.uint64(1), np.uint64(len(slots))
     free = slot

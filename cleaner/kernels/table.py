@@ -1,18 +1,17 @@
-"""The batch table: one row a batch of a chunk, and the scan that fills it.
+"""The batch table: one row for each batch of a chunk, and the scan that fills it.
 
-A chunk of a segment lies in `data`; decompressed sections are appended behind it, so that every
-records section is an extent of the same array. The `COL_*` constants name the table's columns.
-Positions are bytes from the start of `data`, ends exclusive.
+`data` contains a chunk of a segment, followed by decompressed sections, so that every records
+section is an extent of the same array. The `COL_*` constants name the table's columns. Positions
+are bytes from the start of `data`, ends exclusive.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from logstore.jit import Bytes, Int64s, borrowed, inline_kernel, kernel
-from logstore.named import NamedTuple
 from logstore.record.kernels import (
     OK,
     Int,
@@ -68,13 +67,13 @@ COL_KEPT = 16  # out: records kept
 COL_OUT_BASE_TIMESTAMP = 17  # out: baseTimestamp of a rebuilt batch
 COL_OUT_MAX_TIMESTAMP = 18  # out: maxTimestamp of the batch as written
 COL_OUT_SIZE = 19  # out: upper bound after classify, exact after assemble
-COL_FIRST_KEPT = 20  # out: index of the batch's first kept record among those of the chunk
-COL_OUT_HORIZON = 21  # out: 1 if a rebuilt batch carries a delete horizon
-COL_PARSED = 22  # out: records that were judged; 0 when all were discarded unread
+COL_FIRST_KEPT = 20  # out: index of the batch's first kept record in the chunk's kept records
+COL_OUT_HORIZON = 21  # out: 1 if a rebuilt batch has a delete horizon
+COL_PARSED = 22  # out: classified records; 0 if all were discarded unread
 TABLE_COLUMNS = 23
 
-PLACE_COLUMNS = COL_DISCARD + 1
-"""Columns from the first on that tell what a batch is, once it was mapped."""
+LOCATION_COLUMNS = COL_DISCARD + 1
+"""First columns, which describe a batch once it was mapped."""
 
 CONTROL_NONE = -1  # a data batch
 CONTROL_ABORT = 0
@@ -87,8 +86,8 @@ VERDICT_RETAIN_EMPTY = 1
 
 DISCARD_NONE = 0
 DISCARD_ABORTED = 1
-DISCARD_EXPIRING = 2  # a control batch whose records go once a horizon has passed
-DISCARD_NONE_MAPPED = 3  # none, nor were any of this transaction's batch when it was mapped
+DISCARD_EXPIRING = 2  # a control batch whose records are removed after a horizon
+DISCARD_NONE_MAPPED = 3  # not discarded, neither now nor during the map build
 
 FORM_DROPPED = 0
 FORM_VERBATIM = 1
@@ -99,7 +98,7 @@ FORM_EMPTY = 3
 DAMAGED = 1
 MAP_FULL = 2
 COMPRESSED = 3
-MISPLACED = 4  # its offsets do not belong where it stands
+MISPLACED = 4  # its offsets are out of place
 TORN = 5  # the bytes end inside it
 
 _CONTROL_KEY_SIZE_MIN = 4
@@ -107,7 +106,7 @@ _CONTROL_TYPE_POSITION = 2  # in the key, after its version
 
 
 class Header(NamedTuple):
-    """The header of a batch, as far as what becomes of it depends on that."""
+    """The fields of a batch header that decide about the batch."""
 
     size: Any  # of the whole batch
     base_offset: Any
@@ -128,19 +127,19 @@ class Sums(NamedTuple):
 
 
 class Scan(NamedTuple):
-    """What a scan of batches found, beside their rows.
+    """Result of a scan of batches, besides their rows.
 
-    Kernels return its fields: compiled code gives out a plain tuple ten times as fast.
+    Kernels return its fields: compiled code returns a plain tuple ten times as fast.
     """
 
     status: int  # `OK`, `DAMAGED` or `MISPLACED`
-    rows: int  # that were filled
+    rows: int  # filled rows
     position: int  # after the last whole batch
-    attributes: int  # bits that any batch has
-    producers: int  # batches of producers that have an id
+    attributes: int  # union of the batches' attribute bits
+    producers: int  # batches of producers with an id
     records: int
-    largest: int  # records of the batch that has most
-    unfit: int  # first row with more records than its bytes can hold, -1 if none has
+    largest: int  # most records of a batch
+    unfit: int  # first row with more records than its bytes can hold, -1 for none
     passed_over: int  # records of batches without a row, all superseded
 
 
@@ -155,8 +154,8 @@ def read_header(data: Bytes, position: int, end: int) -> tuple[int, Header]:
     Returns
     -------
     (status, Header)
-        `OK`, `DAMAGED`, or `TORN` if `data[:end]` ends inside the batch; the header says nothing
-        then. Neither the CRC nor its place is checked.
+        `OK`, `DAMAGED`, or `TORN` if `data[:end]` ends inside the batch; then the header is empty.
+        Checks neither the CRC nor its place.
     """
     if end - position < HEADER_SIZE_UP_TO_MAGIC:
         return TORN, _NO_HEADER
@@ -180,7 +179,7 @@ def read_header(data: Bytes, position: int, end: int) -> tuple[int, Header]:
         size,
         base_offset,
         base_offset + last_offset_delta,
-        # All bits that have a meaning are in the low byte.
+        # All attribute bits in use are in the low byte.
         np.int64(data[position + ATTRIBUTES_POSITION + 1]),
         read_i64(data, position + PRODUCER_ID_POSITION),
         record_count,
@@ -189,7 +188,7 @@ def read_header(data: Bytes, position: int, end: int) -> tuple[int, Header]:
 
 @inline_kernel
 def fill_row(row: Int64s, data: Bytes, position: int, header: Header) -> None:
-    """Write what is known of the batch at `position` into its row."""
+    """Write the header fields of the batch at `position` into its row."""
     row[COL_POSITION] = position
     row[COL_SIZE] = header.size
     row[COL_BASE_OFFSET] = header.base_offset
@@ -209,7 +208,7 @@ def fill_row(row: Int64s, data: Bytes, position: int, header: Header) -> None:
 
 @inline_kernel
 def is_unfit(header: Header) -> bool:
-    """Tell whether an uncompressed batch counts more records than its bytes can hold."""
+    """Return whether an uncompressed batch counts more records than its bytes can hold."""
     return (  # type: ignore[no-any-return]
         header.attributes & CODEC_MASK == 0
         and header.record_count * MIN_RECORD_SIZE > header.size - HEADER_SIZE
@@ -218,7 +217,7 @@ def is_unfit(header: Header) -> bool:
 
 @inline_kernel
 def with_row(sums: Sums, number: int, header: Header) -> Sums:
-    """Return the sums with another row, the one of that number."""
+    """Return the sums including another row."""
     return Sums(
         sums.attributes | header.attributes,
         sums.producers + (header.producer_id >= 0),
@@ -231,7 +230,7 @@ def with_row(sums: Sums, number: int, header: Header) -> Sums:
 @inline_kernel
 def scanned(status: Int, rows: Int, position: Int, sums: Sums, passed_over: Int) -> Any:
     """Return the fields of a `Scan` that ended with a status."""
-    # Bytes that end inside a batch are no damage: there may be more of them.
+    # An incomplete batch is not damage: the rest may follow.
     return (
         OK if status == TORN else status,
         rows,
@@ -262,7 +261,7 @@ def scan_batches(
         Whether to compare the stored CRC-32C; lengths, magic, record count and offsets are always
         checked.
     least_offset, greatest_offset : int
-        What the first batch may begin with and the last one end with; between, offsets rise.
+        Lowest offset of the first batch and highest of the last one; offsets rise between them.
     table : (rows, TABLE_COLUMNS) int64, out
 
     Returns
@@ -287,7 +286,7 @@ def scan_batches(
             if crc32c(data, position + ATTRIBUTES_POSITION, position + header.size) != stored:
                 status = DAMAGED
                 break
-        # Not below the next one: behind the largest offset there is none.
+        # Compares last offsets: the largest offset has no next one.
         if header.base_offset <= last_offset or header.last_offset > greatest_offset:
             status = MISPLACED
             break
@@ -301,10 +300,10 @@ def scan_batches(
 
 @inline_kernel
 def read_row_record(data: Bytes, row: Int64s, position: Int) -> tuple[int, RecordFields]:
-    """Parse the record at `position` of a row's section; its offset lies in the batch.
+    """Parse the record at `position` of a row's section, and check that its offset is in the batch.
 
     Returns (status, RecordFields): `OK` or `DAMAGED`. The loop over a row's records begins at
-    `COL_SECTION_START`, goes on at the `end` of each, and has to arrive at `COL_SECTION_END`.
+    `COL_SECTION_START`, continues at the `end` of each, and must end at `COL_SECTION_END`.
     """
     status, record = read_record(data, position, row[COL_SECTION_END])
     if status != OK or row[COL_BASE_OFFSET] + record.offset_delta > row[COL_LAST_OFFSET]:
@@ -322,7 +321,7 @@ def record_timestamp(row: Int64s, record: RecordFields) -> Any:
 
 @kernel
 def read_control_types(data: Bytes, table: Int64s) -> tuple[int, int]:
-    """Fill in the kind of each control batch in its row; data batches are passed over.
+    """Write the type of each control batch into its row, skipping data batches.
 
     Returns
     -------
@@ -351,7 +350,7 @@ def read_control_types(data: Bytes, table: Int64s) -> tuple[int, int]:
 
 @inline_kernel
 def _is_among(offsets: Int64s, offset: Int) -> bool:
-    """Tell whether an offset is one of some, which rise."""
+    """Return whether a rising list of offsets contains one."""
     low, high = 0, len(offsets)
     while low < high:
         middle = (low + high) // 2
@@ -364,34 +363,34 @@ def _is_among(offsets: Int64s, offset: Int) -> bool:
 
 @kernel
 def list_transactional(
-    table: Int64s, tells_mapped: bool, discarded_before: Int64s, found: Int64s
+    table: Int64s, is_mapped_known: bool, discarded_before: Int64s, found: Int64s
 ) -> int:
-    """List the runs of batches of transactions in a chunk, and its control batches, in order.
+    """List the runs of transactional batches in a chunk, and its control batches, in order.
 
-    A run is data batches of one producer in rows side by side. A control batch stands alone.
+    A run is data batches of one producer in adjacent rows. A control batch is listed alone.
 
     Parameters
     ----------
     table : (n, TABLE_COLUMNS) int64
-        `DISCARD_NONE_MAPPED` is written into the data batches that were mapped.
-    tells_mapped : bool
-        Whether it is known which were.
+        `DISCARD_NONE_MAPPED` is written into the mapped data batches.
+    is_mapped_known : bool
+        Whether the mapped batches are known.
     discarded_before : (m,) int64
-        Last offsets, rising, of the batches that were not, also of other chunks.
+        Last offsets, rising, of the batches that were not mapped, also of other chunks.
     found : (rows, 6) int64, out
-        Of each first row, row behind the last, last offsets of its first and of its last batch,
+        For each run: first row, row after the last, last offsets of its first and last batch,
         producer id and `COL_CONTROL`.
 
     Returns
     -------
     int
-        How many there are.
+        Number of runs.
     """
     table = borrowed(table)
     discarded_before = borrowed(discarded_before)
     found = borrowed(found)
     count = 0
-    open_end = -1  # where a batch goes on with the last run
+    open_end = -1  # where a batch continues the last run
     for index in range(len(table)):
         row = table[index]
         if not row[COL_ATTRIBUTES] & (TRANSACTIONAL_BIT | CONTROL_BIT):
@@ -408,14 +407,14 @@ def list_transactional(
         found[count - 1, 3] = last_offset
         if is_data:
             open_end = index + 1
-            if tells_mapped and not _is_among(discarded_before, last_offset):
+            if is_mapped_known and not _is_among(discarded_before, last_offset):
                 row[COL_DISCARD] = DISCARD_NONE_MAPPED
     return count
 
 
 @kernel
 def keep_last_batches(table: Int64s, last_offsets: Int64s, producer_ids: Int64s) -> None:
-    """Let the batches stay, be it empty, that end at an offset and are its producer's.
+    """Keep at least the header of each batch that ends at a given offset of its producer.
 
     Parameters
     ----------
@@ -424,7 +423,7 @@ def keep_last_batches(table: Int64s, last_offsets: Int64s, producer_ids: Int64s)
     last_offsets : (m,) int64
         Rising; some may be equal.
     producer_ids : (m,) int64
-        Whose each of them is.
+        The producer of each offset.
     """
     table = borrowed(table)
     last_offsets = borrowed(last_offsets)

@@ -1,12 +1,12 @@
-"""The map with versions (KIP-280), three words a slot: which record of a key is highest.
+"""The map with versions (KIP-280), three words per slot: the record of the highest order per key.
 
-Word 1 of a slot is the version, word 2 has beside the offset PRESENT, LATER_LOSER and 22 bits of
-the hash. The order of a record is (has a version, version, offset). Source: cleaner §13.
+Word 1 of a slot is the version; word 2 has the offset, PRESENT, LATER_LOSER and 22 bits of the
+hash. The order of a record is (has a version, version, offset). Source: docs/spec/cleaner.md §13.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -26,7 +26,6 @@ from logstore.cleaner.kernels.slots import (
 )
 from logstore.cleaner.kernels.winners import note_loser, note_winner
 from logstore.jit import Bytes, UInt64s, borrowed, inline_kernel, kernel
-from logstore.named import NamedTuple
 from logstore.record.kernels import read_i64, read_varint
 from logstore.record.varint import MAX_VARINT_BYTES, MAX_VARLONG_BYTES
 
@@ -34,17 +33,17 @@ if TYPE_CHECKING:
     from logstore.record.kernels import RecordFields
 
 PRESENT = 1 << OFFSET_BITS
-"""The record that the entry stands for has a version."""
+"""The entry's record has a version."""
 
 LATER_LOSER = 1 << (OFFSET_BITS + 1)
-"""A record of a higher offset lost to it, and may stand in a group that is swapped later."""
+"""The entry supersedes a later offset, which may be in a group that is swapped later."""
 
 _TAG_SHIFT = OFFSET_BITS + 2
 _TAG_MASK = 2**64 - 2**_TAG_SHIFT
 SLOT_WORDS = 3
 _LAST = SLOT_WORDS - 1
 
-# -- strategies, and where a record's version stands -----------------------------------------
+# -- strategies and versions ------------------------------------------------------------------
 
 OFFSET = 0
 TIMESTAMP = 1
@@ -59,25 +58,25 @@ _LONG_BYTES = 8
 
 
 class KernelStrategy(NamedTuple):
-    """A strategy as kernels take it."""
+    """The fields of a strategy for kernels."""
 
     number: int  # OFFSET, TIMESTAMP or one of HEADER_*
-    header: Bytes  # name of the header that has the version
+    header: Bytes  # name of the header with the version
 
     @property
     def has_versions(self) -> bool:
-        """Whether anything but the offset counts."""
+        """Whether the strategy compares more than offsets."""
         return self.number != OFFSET
 
 
 @inline_kernel
 def borrowed_strategy(strategy: KernelStrategy) -> KernelStrategy:
-    """Return a strategy over a `borrowed` array."""
+    """Return a strategy with a `borrowed` array."""
     return KernelStrategy(strategy.number, borrowed(strategy.header))
 
 
 class Order(NamedTuple):
-    """Place of a record among those of its key."""
+    """Rank of a record among the records of its key."""
 
     present: bool  # whether it has a version
     version: np.int64
@@ -88,20 +87,20 @@ class Order(NamedTuple):
 def header_version(
     data: Bytes, position: int, end: int, strategy: KernelStrategy
 ) -> tuple[int, np.int64]:
-    """Return what the last header of a name says as a version.
+    """Return the version in the last header of a name.
 
     Parameters
     ----------
     position, end : int
-        The record's headers, which were checked.
+        The record's headers, already checked.
     strategy : KernelStrategy
-        Of a header.
+        One with a header.
 
     Returns
     -------
     (status, version)
         FOUND; MISSING without such a header or with a null value; MALFORMED if the value has
-        another form. Only the last one counts, whatever those before it say (cleaner §13.2).
+        another form. Earlier headers of the name do not count (docs/spec/cleaner.md §13.2).
     """
     name = strategy.header
     status, version = MISSING, np.int64(0)
@@ -138,7 +137,7 @@ def header_version(
 def record_version(
     data: Bytes, record: RecordFields, timestamp: np.int64, strategy: KernelStrategy
 ) -> tuple[int, np.int64]:
-    """Return a record's (status, version) under a strategy that has versions."""
+    """Return a record's (status, version) under a strategy with versions."""
     if strategy.number == TIMESTAMP:
         return FOUND, timestamp
     return header_version(data, record.headers_start, record.end, strategy)
@@ -149,7 +148,7 @@ def record_version(
 
 @inline_kernel
 def is_above(order: Order, other: Order) -> Any:
-    """Tell whether a record's order is above another's."""
+    """Return whether a record's order is above another's."""
     if order.present != other.present:
         return order.present
     if order.present and order.version != other.version:
@@ -159,7 +158,7 @@ def is_above(order: Order, other: Order) -> Any:
 
 @inline_kernel
 def _entry(key_map: MapArrays, slot: np.uint64) -> Order:
-    """Return the order that a used slot has."""
+    """Return the order in a used slot."""
     present = key_map.slots[slot, _LAST] & np.uint64(PRESENT) != np.uint64(0)
     version = np.int64(key_map.slots[slot, 1])
     return Order(present, version, absolute_offset(key_map, slot, _LAST))
@@ -188,22 +187,21 @@ def _write_entry(
 def put_order(
     key_map: MapArrays, low: np.uint64, high: np.uint64, order: Order, insert: bool
 ) -> bool:
-    """Let a record compete for its key's hash: first all that are inserted, in offset order.
+    """Enter a record for its key's hash; inserted records come first, in offset order.
 
-    Of two records the one of lower order loses; if it has the higher offset, the winner's entry is
-    marked LATER_LOSER. The mark goes when a record above all of them wins, which only one that is
-    inserted can be: those of the clean section lie below what has lost already
-    (cleaner §13.3, §13.5).
+    The record of lower order is superseded. If its offset is the higher one, the entry is marked
+    LATER_LOSER. The mark is cleared when an inserted record supersedes all of them: records of the
+    clean section have lower offsets than the superseded one (docs/spec/cleaner.md §13.3, §13.5).
 
     Parameters
     ----------
     insert : bool
-        Whether an unknown key gets an entry, and versions are compared with the smallest one.
+        Whether an unknown key receives an entry, and the smallest version is updated.
 
     Returns
     -------
     bool
-        False, and nothing changed, when the offset does not fit or no slot is free.
+        False, with nothing changed, if the offset does not fit or no slot is free.
     """
     slots = key_map.slots
     state = key_map.state
@@ -236,7 +234,7 @@ def put_order(
 
 @inline_kernel
 def get_order(key_map: MapArrays, low: np.uint64, high: np.uint64) -> tuple[Order, bool]:
-    """Return the order of a hash's winner and whether it has a later loser; offset -1 if none."""
+    """Return the order and the LATER_LOSER mark of a hash's entry; offset -1 without one."""
     tag = (high >> np.uint64(_TAG_SHIFT)) << np.uint64(_TAG_SHIFT)
     slot, found = find_slot(key_map.slots, low, tag, _LAST, _TAG_MASK)
     if not found:
@@ -249,7 +247,7 @@ def get_order(key_map: MapArrays, low: np.uint64, high: np.uint64) -> tuple[Orde
 def is_beaten(
     key_map: MapArrays, low: np.uint64, high: np.uint64, order: Order
 ) -> tuple[bool, bool]:
-    """Return whether a record is below its key's entry, and whether that has a later loser."""
+    """Return whether a record is below its key's entry, and whether that is marked LATER_LOSER."""
     winner, later_loser = get_order(key_map, low, high)
     if winner.offset < 0:
         return False, False
@@ -260,9 +258,9 @@ def is_beaten(
 def version_put(
     key_map: MapArrays, data: Bytes, start: int, size: int, order: Order, insert: bool
 ) -> bool:
-    """Let a record compete for its key; latest offset follows with `insert`, also if it lost.
+    """Enter a record for its key; see `put_order`.
 
-    See `put_order`.
+    With `insert` the latest offset follows, even if the record is superseded.
     """
     key_map = borrowed_map(key_map)
     low, high = siphash128(data, start, size, key_map.k0, key_map.k1)
@@ -275,7 +273,7 @@ def version_put(
 
 @kernel
 def version_get(key_map: MapArrays, data: Bytes, start: int, size: int) -> tuple[Order, bool]:
-    """Return the order of a key's winner and whether it has a later loser; offset -1 if unknown."""
+    """Return the order and the LATER_LOSER mark of a key's entry; offset -1 without one."""
     key_map = borrowed_map(key_map)
     low, high = siphash128(data, start, size, key_map.k0, key_map.k1)
     return get_order(key_map, low, high)

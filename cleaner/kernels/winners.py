@@ -1,9 +1,8 @@
-"""One bit for each mapped offset: whether its record wins, of those of its key that were mapped.
+"""One bit for each mapped offset: whether its record survives among the mapped ones of its key.
 
-The map's builder sets the bit of the record that a key's entry stands for and clears that of the
-one it displaces. So the rewrite need not hash what was mapped, nor look it up: a bit says what a
-look-up would. Bits count from `STATE_WINNERS_BASE` on; offsets before it or behind the last bit
-have none.
+Mapping sets the bit of the record in a key's entry and clears the bit of the one it replaces. So
+the rewrite neither hashes mapped records nor looks them up. Bits count from `STATE_WINNERS_BASE`
+on; offsets before it or after the last bit have none.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ WORD_BITS = 64
 
 @inline_kernel
 def has_bit(key_map: MapArrays, offset: np.int64) -> bool:
-    """Tell whether there is a bit for an offset."""
+    """Return whether an offset has a bit."""
     bit = offset - key_map.state[STATE_WINNERS_BASE]
     return 0 <= bit < WORD_BITS * len(key_map.winners)  # type: ignore[no-any-return]
 
@@ -43,9 +42,9 @@ def note_loser(key_map: MapArrays, offset: np.int64) -> None:
 
 @inline_kernel
 def note_winners(key_map: MapArrays, winners: Int64s, losers: Int64s, count: int) -> None:
-    """Set the bits of records that win in turn, and clear those of whom they displace, or of -1.
+    """Set the bits of successive winners, and clear the bits of displaced records.
 
-    One that wins and is displaced at once loses: the offsets of winners rise.
+    A winner that is displaced at once has no bit set: the offsets of winners rise.
     """
     words = key_map.winners
     bits = np.uint64(WORD_BITS * len(words))
@@ -64,14 +63,15 @@ def note_winners(key_map: MapArrays, winners: Int64s, losers: Int64s, count: int
     words[place] |= mask
     for number in range(count):
         bit = np.uint64(losers[number] - base)
-        # Nobody can predict who has a bit: those without one change nothing of the first word.
+        # Without a branch, which would be unpredictable: an offset without a bit leaves the word as
+        # it was.
         has_one = np.uint64(bit < bits)
         words[(bit >> np.uint64(6)) * has_one] &= ~(has_one << (bit & np.uint64(63)))
 
 
 @inline_kernel
 def is_winner(winners: UInt64s, bit: np.int64) -> bool:
-    """Tell whether a bit is set."""
+    """Return whether a bit is set."""
     position = np.uint64(bit)
     word = winners[np.int64(position >> np.uint64(6))]
     return (word >> (position & np.uint64(63))) & np.uint64(1) != np.uint64(0)  # type: ignore[no-any-return]

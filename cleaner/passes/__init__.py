@@ -1,1 +1,1 @@
-"""One pass over one partition: map the dirty section, rewrite what it touches, swap."""
+"""One pass over one partition: map the dirty section, rewrite segments, swap them in."""

@@ -1,4 +1,4 @@
-"""Filling the map: which record of each key wins, in the dirty section and before it.
+"""Build the map: find the surviving record of each key, in the dirty section and before it.
 
 Source: docs/spec/cleaner.md §5, §13.
 """
@@ -13,8 +13,8 @@ from logstore.cleaner.errors import OffsetMapFullError
 from logstore.cleaner.kernels.mapping import Build, KeyBlock, map_batches
 from logstore.cleaner.kernels.table import DAMAGED, MAP_FULL
 from logstore.cleaner.passes.chunks import Chunk, ChunkReader, end_of
+from logstore.cleaner.passes.locations import BatchLocations
 from logstore.cleaner.passes.offset_map import KeyMap, OffsetMap
-from logstore.cleaner.passes.places import BatchPlaces
 from logstore.cleaner.passes.transactions import AbortedTransactions, TransactionState
 from logstore.cleaner.passes.version_map import VersionMap, kernel_strategy
 from logstore.cleaner.strategy import TIMESTAMP, Strategy
@@ -34,7 +34,7 @@ def new_map(
     *,
     with_winners: bool = False,
 ) -> KeyMap:
-    """Return an empty map for the keys of [start, end), perhaps with a bit for each offset.
+    """Return an empty map for the keys of [start, end), optionally with a bit for each offset.
 
     Raises
     ------
@@ -50,7 +50,7 @@ def new_map(
             memory, load, base_offset=start_offset, max_entries=keys, rng=rng,
             winners_from=start_offset, winners_end=winners_end,
         )  # fmt: skip
-    # Clean records, which lie below the start, may take an entry over.
+    # Clean records, below the start, may replace an entry.
     base_offset = log.segments.first.base_offset
     return VersionMap(
         memory, load, base_offset=base_offset, max_entries=keys + 1, rng=rng,
@@ -59,12 +59,12 @@ def new_map(
 
 
 def _mapping(key_map: KeyMap, build: Build) -> jit.Bound[tuple[int, int]]:
-    """Return what fills a map from the bytes and the table of a chunk."""
+    """Bind the kernel that maps the bytes and the table of a chunk."""
     return jit.Bound(map_batches, key_map.arrays, build, KeyBlock.empty())
 
 
 def _map_chunk(chunk: Chunk, mapping: jit.Bound[tuple[int, int]]) -> bool:
-    """Let a chunk's records compete; False if the map was full before the chunk ended.
+    """Map the records of a chunk; False if the map was full before the chunk ended.
 
     Raises
     ------
@@ -83,10 +83,9 @@ class MapBuild:
     Parameters
     ----------
     takes_one_before : bool
-        Whether the record before the first dirty offset is put too, if it is there, under a
-        strategy with versions.
+        Under a strategy with versions, also put the record before the first dirty offset.
     aborted : AbortedTransactions, optional
-        Those of the log, if somebody has looked for them already.
+        The log's aborted transactions, if they are known already.
 
     Attributes
     ----------
@@ -94,10 +93,10 @@ class MapBuild:
         Of the chunks and records that were mapped whole.
     full : bool
         Whether the map was full before the range ended.
-    places : BatchPlaces
-        Where the batches stand that were mapped.
+    locations : BatchLocations
+        Locations of the mapped batches.
     discarded : set of int, optional
-        Batches of aborted transactions, which were not; see `TransactionState`.
+        Batches of aborted transactions, which are not mapped; see `TransactionState`.
     """
 
     def __init__(
@@ -122,36 +121,36 @@ class MapBuild:
         self._strategy = kernel_strategy(strategy or Strategy())
         self.bytes_read = 0
         self.full = False
-        self.places = BatchPlaces()
+        self.locations = BatchLocations()
         self.discarded: set[int] | None = None
 
     @property
     def messages_read(self) -> int:
-        """Records mapped or passed over so far."""
+        """Records mapped or skipped so far."""
         return self._map.state.messages
 
     @property
     def unversioned(self) -> int:
-        """Mapped records without a version, malformed ones included."""
+        """Mapped records without a version, including malformed ones."""
         return self._map.state.unversioned
 
     @property
     def malformed(self) -> int:
-        """Mapped records whose header is not of the form that the strategy expects."""
+        """Mapped records whose header has not the form that the strategy expects."""
         return self._map.state.malformed
 
     def steps(self) -> Iterator[int]:
         """Run the build; yield the bytes of each chunk before it is mapped.
 
-        Afterwards the map's `latest_offset` is the last offset it speaks for: the end of the
-        range, gaps jumped, or the last record put before the map was full.
+        Afterwards the map's `latest_offset` is the last offset that it covers: the end of the
+        range, or the last record put before the map was full.
 
         Raises
         ------
         CorruptRecordError, UnsupportedFormatError
             A batch is damaged.
         OffsetMapFullError
-            Not even the first key fits, since its offset is too far from the log's first.
+            Not even the first key fits: its offset is too far from the log's first.
         """
         key_map = self._map
         if self._strategy.has_versions and self._takes_one_before:
@@ -171,7 +170,7 @@ class MapBuild:
                 if not _map_chunk(chunk, mapping):
                     self._stop()
                     return
-                self.places.note(chunk)
+                self.locations.note(chunk)
                 self.bytes_read += chunk.size_bytes
             key_map.latest_offset = min(end, self._end) - 1
 
@@ -183,10 +182,11 @@ class MapBuild:
         self.full = True
 
     def _put_one_before(self) -> None:
-        """Put the record before the first dirty offset, if it is there.
+        """Put the record before the first dirty offset, if it exists.
 
-        It may be a loser that was kept as the log's last record. Its winner, should that be an
-        expired tombstone, must not go without it. Counts nowhere (cleaner §13.5.1).
+        It may be a superseded record that was kept as the log's last. The record that supersedes it
+        must not be removed alone, even if it is an expired tombstone. Does not count
+        (docs/spec/cleaner.md §13.5.1).
         """
         offset = self._start - 1
         if not self._log.log_start_offset <= offset < self._end:
@@ -207,10 +207,10 @@ class MapBuild:
 
 
 class SeedPass:
-    """Lets the clean section compete with the dirty one, for strategies with versions.
+    """Compares the clean section with the mapped keys, for strategies with versions.
 
-    One sequential read of the clean section at most: without keys in the map there is nothing to
-    compare, and by timestamp whatever is too old to win is not read.
+    Reads the clean section once at most: nothing if the map has no keys, and under strategy
+    `timestamp` no segment that is too old to supersede a mapped record.
 
     Parameters
     ----------
@@ -220,7 +220,7 @@ class SeedPass:
     Attributes
     ----------
     bytes_read, messages_read : int
-        Of what was read.
+        Bytes and records read.
     verified : set of int
         Bases of the segments that were read, and so verified, whole.
     """
@@ -252,23 +252,23 @@ class SeedPass:
 
     @property
     def messages_read(self) -> int:
-        """Records that were gone through or passed over, batch by batch."""
+        """Records compared or skipped, in whole batches."""
         return self._map.state.messages - self._messages_before
 
     @property
     def bytes_total(self) -> int:
-        """Bytes of the segments that will be read, from the first to the last of them."""
+        """Bytes of the segments to read."""
         return sum(segment.size_bytes for segment in self._segments)
 
     def _may_win(self, segment: LogSegment, strategy: Strategy) -> bool:
         if strategy.name != TIMESTAMP:
             return True
-        # Of equal timestamps the later offset wins, and that is a mapped one.
+        # With equal timestamps the later offset survives, which is the mapped one.
         largest = segment.max_timestamp_so_far.timestamp
         return largest < 0 or largest > self._map.state.min_version
 
     def steps(self) -> Iterator[int]:
-        """Run the pass; yield the bytes of each chunk before its records compete.
+        """Run the pass; yield the bytes of each chunk before its records are compared.
 
         Raises
         ------
@@ -279,7 +279,7 @@ class SeedPass:
         mapping = _mapping(self._map, Build(self._strategy, self._start, self._end, insert=False))
         for segment in self._segments:
             end = end_of(segment, self._log)
-            # One state a segment: where others are passed over, so are their markers.
+            # One state per segment: a skipped segment has markers that this walk does not meet.
             transactions = TransactionState()
             base_offset = segment.base_offset
             transactions.add_aborted(self._aborted.between(base_offset, end))
@@ -302,18 +302,18 @@ def passes_after(
     start_offset: int,
     end_offset: int,
 ) -> int:
-    """Count the passes that it takes to clean [start, end), by what the map holds.
+    """Count the passes needed to clean [start, end), by how often the map fills up.
 
     Parameters
     ----------
     first_dirty_offset : int
-        Where the pass began that ended at the start.
+        Start of the pass that ended at the start offset.
 
     Notes
     -----
-    Reads the range once, and what a pass left over of a chunk once more. Under a strategy with
-    versions it makes that pass's map again, and reads the clean section for each: a loser at the
-    end of a range is gone from the map of the next.
+    Reads the range once, and the rest of a chunk after each full map once more. Under a strategy
+    with versions it builds the map of the preceding pass again, and reads the clean section for
+    each pass: a superseded record at the end of a range is missing from the map of the next.
     """
     strategy = Strategy.of(log.config)
     reader = ChunkReader(config.io_buffer_bytes, log.config.logstore_decompression_max_bytes)
@@ -342,7 +342,7 @@ def passes_after(
 
 
 def _is_beaten(log: Log, key_map: KeyMap, offset: int) -> bool:
-    """Tell whether the record at an offset loses to another of its key."""
+    """Return whether another record of its key supersedes the record at an offset."""
     if not isinstance(key_map, VersionMap):
         return False
     key = next((record.key for _, record in log.reader.records(offset, offset + 1)), None)

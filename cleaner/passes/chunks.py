@@ -1,7 +1,7 @@
-"""Reading segments in chunks of whole, verified batches, for mapping and for rewriting.
+"""Read segments in chunks of whole, verified batches, for mapping and for rewriting.
 
-Nothing that is read is trusted: a batch's CRC, lengths and counts are checked here, and that its
-offsets rise and lie where its segment's do, so that what follows can rely on them.
+Checks each batch's CRC, lengths and counts, and that offsets rise within the segment's range, so
+that later steps can rely on them.
 """
 
 from __future__ import annotations
@@ -53,14 +53,14 @@ if TYPE_CHECKING:
 
 _BATCH_SECONDS = 50e-6
 _RECORD_SECONDS = 100e-6
-"""Cost of mapping or rewriting a record where kernels run as Python, about."""
+"""Approximate cost of mapping or rewriting a record if kernels run as Python."""
 
 UNFOLDED_BYTES = 16 * 1024 * 1024
-"""Decompressed bytes after which a chunk ends early; one batch may always exceed it."""
+"""Decompressed bytes after which a chunk ends early; a single batch may exceed it."""
 
 
 class Chunk:
-    """Whole batches of one segment in a buffer, one table row a batch.
+    """Whole batches of one segment in a buffer, with one table row for each batch.
 
     Attributes
     ----------
@@ -73,10 +73,10 @@ class Chunk:
     size_bytes : int
         Bytes of its whole batches.
     found : Scan
-        What the batches have in common, and no less than they add up to.
+        Common attributes of the batches, and their totals or upper bounds of them.
     passed_over : int
-        Records, all superseded, of batches that were not read or have no row: they stand between
-        those that have one, or behind them, and count in `size_bytes`.
+        Records, all superseded, of batches that were not read or have no row. These batches are
+        between or after those with a row, and count in `size_bytes`.
     """
 
     __slots__ = (
@@ -132,12 +132,12 @@ class Chunk:
         return int(self.table[:, COL_RECORD_COUNT].sum())
 
     def may_have(self, attributes: int) -> bool:
-        """Tell whether any of its batches may have one of some attribute bits."""
+        """Return whether a batch may have one of the given attribute bits."""
         return self.found.attributes & attributes != 0
 
     @property
     def has_producers(self) -> bool:
-        """Whether any of its batches may be one of a producer that has an id."""
+        """Whether a batch may belong to a producer with an id."""
         return self.found.producers != 0
 
     def refuse(self, row: int) -> NoReturn:
@@ -149,12 +149,12 @@ class Chunk:
             if inside < end - start:
                 raise_damage(self.segment, start + inside)
             inside -= end - start
-        raise AssertionError("a row lies in a range")
+        raise AssertionError("the row is inside a range")
 
     def end_before(self, row: int) -> None:
-        """Leave what begins with a damaged batch to the next chunk, where it is refused.
+        """Leave a damaged batch and all after it to the next chunk, where it raises.
 
-        So what lies before the damage is handed out first. The first batch is refused at once.
+        So the batches before the damage are returned first. A damaged first batch raises at once.
         """
         if row == 0:
             self.refuse(row)
@@ -168,10 +168,10 @@ class ChunkReader:
     Parameters
     ----------
     io_buffer_bytes : int
-        Bytes read at a time. A batch that is larger makes the buffer grow to it, whatever
-        `max.message.bytes` says now; after its segment the buffer shrinks back.
+        Bytes read at a time. A larger batch makes the buffer grow to its size, whatever
+        `max.message.bytes` is now; after its segment the buffer shrinks again.
     unfolded_max : int, optional
-        Bytes to which a compressed batch may unfold; by default what the segments' settings say.
+        Most bytes of a decompressed batch. [default: the segments' setting]
     """
 
     def __init__(self, io_buffer_bytes: int, unfolded_max: int | None = None) -> None:
@@ -192,19 +192,19 @@ class ChunkReader:
     ) -> Iterator[Chunk]:
         """Yield the chunks of a segment from position `start` on; each is valid until the next.
 
-        Whole batches before a damaged one are a chunk of their own. Whoever meets damage inside a
+        Whole batches before a damaged one form their own chunk. A caller that meets damage inside a
         chunk may end it there (`Chunk.end_before`).
 
         Parameters
         ----------
         end_offset : int
-            See `end_of`; offsets from there on are damage.
+            See `end_of`; higher offsets are damage.
         verify : bool
             Check the CRC of every batch; lengths, magic, counts and offsets are always checked.
         skipping : Skipping, optional
-            What need not be read. If what is read is not what it should be, all is from there on.
+            Selects the parts to read. If a part is not as expected, everything after it is read.
         survivors : Survivors, optional
-            What need not have a row in the table. No CRC is checked then.
+            Selects the batches that need a row in the table. Then no CRC is checked.
 
         Raises
         ------
@@ -244,7 +244,7 @@ class ChunkReader:
         skipping: Skipping,
         survivors: Survivors | None,
     ) -> Chunk | None:
-        """Read what is not skipped; None if anything is odd about it, or does not fit."""
+        """Read the selected parts; None if one is not as expected, or does not fit."""
         ranges = skipping.next_ranges(self._io_buffer_bytes)
         if ranges is None:
             return None
@@ -314,14 +314,14 @@ class ChunkReader:
             self._hold(self._io_buffer_bytes)
 
     def _hold(self, size_bytes: int) -> None:
-        """Make a buffer of another size."""
+        """Replace the buffer by one of another size."""
         self._buffer = np.empty(size_bytes, np.uint8)
         self._view = memoryview(self._buffer)  # type: ignore[arg-type]  # a buffer
 
     def _misplaced(
         self, segment: LogSegment, position: int, next_offset: int, end_offset: int
     ) -> CorruptRecordError:
-        """Return the error of the batch that the buffer begins with."""
+        """Return the error of the first batch in the buffer."""
         header = BatchHeader.unpack_from(self._buffer[:HEADER_SIZE].tobytes())
         return CorruptRecordError(
             f"a batch of offsets {header.base_offset} to {header.last_offset} stands where "
@@ -341,10 +341,10 @@ class ChunkReader:
         found: Scan,
         ranges: Ranges | None = None,
     ) -> Chunk:
-        """Return what was scanned: decompressed, and control batches told apart.
+        """Return the scanned batches, decompressed, with the types of control batches.
 
-        A chunk ends before a batch that counts more records than it can hold: room will be taken
-        for them.
+        A chunk ends before a batch that counts more records than its size allows, since room is
+        reserved for that many.
         """
         table = self._table[: found.rows]
         chunk = Chunk(segment, position, size_bytes, self._buffer, table, found, ranges)
@@ -361,9 +361,9 @@ class ChunkReader:
         return chunk
 
     def _unfold(self, chunk: Chunk) -> None:
-        """Append the sections of compressed batches behind a chunk's bytes, or end it early."""
+        """Append the decompressed sections behind a chunk's bytes, or end the chunk early."""
         table = chunk.table
-        # A bare header left by compaction has nothing to unfold, whatever codec it names.
+        # An empty batch left by compaction has no section, whatever its codec.
         bare = (table[:, COL_SIZE] == HEADER_SIZE) & (table[:, COL_RECORD_COUNT] == 0)
         compressed = np.flatnonzero((table[:, COL_ATTRIBUTES] & CODEC_MASK != 0) & ~bare)
         if not len(compressed):
@@ -388,10 +388,10 @@ class ChunkReader:
         table: NDArray[np.int64],
         compressed: NDArray[np.intp],
     ) -> tuple[NDArray[np.uint8], int]:
-        """Append the sections of compressed batches behind the chunk's bytes.
+        """Append the decompressed sections behind the chunk's bytes.
 
-        Returns the bytes, and how many rows of the table they serve: fewer than all when the
-        sections unfold to more than a chunk should hold, or a later one is damaged.
+        Returns the bytes and the number of rows that they serve: fewer than all if the sections
+        exceed a chunk's limit, or a later one is damaged.
         """
         rows = len(table)
         limit = self._unfolded_max or segment.config.logstore_decompression_max_bytes
@@ -422,13 +422,13 @@ class ChunkReader:
 
 
 def end_of(segment: LogSegment, log: Log) -> int:
-    """Return where a segment's offsets end, exclusive: at the next segment, or the log's end."""
+    """Return the end of a segment's offsets, exclusive: the next segment's base or the log end."""
     following = log.segments.higher(segment.base_offset)
     return log.log_end_offset if following is None else following.base_offset
 
 
 def raise_damage(segment: LogSegment, position: int) -> NoReturn:
-    """Raise what is wrong with the batch at `position`, as reading it step by step finds out."""
+    """Raise the damage of the batch at `position`, which a step-by-step read finds."""
     at = next(walk_headers(segment.file, segment.log_path, position, segment.size_bytes), None)
     if at is not None:
         batch: RecordBatch = segment.read_batch(at)
@@ -442,7 +442,7 @@ def raise_damage(segment: LogSegment, position: int) -> NoReturn:
                     str(error), path=segment.log_path, position=position, check="control_record"
                 ) from error
         raise CorruptRecordError(
-            f"the batch or a record in it lies outside the offsets {at.header.base_offset} to "
+            f"the batch or a record in it is outside the offsets {at.header.base_offset} to "
             f"{at.header.last_offset} of its header",
             path=segment.log_path,
             position=position,

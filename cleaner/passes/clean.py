@@ -1,7 +1,7 @@
-"""One pass over one partition: map the dirty section, rewrite, swap.
+"""One pass over one partition: map the dirty section, rewrite segments, swap them in.
 
-A pass is a generator. It yields before every chunk it maps or filters, so that whoever drives
-it can report progress, throttle, or throw `CleaningAbortedError` into it; it holds no lock then.
+A pass is a generator. It yields before each chunk that it maps or filters, so that its driver can
+report progress, throttle, or throw `CleaningAbortedError`. It holds no lock while suspended.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Generator
 from contextlib import suppress
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from logstore.cleaner.errors import CleaningAbortedError
 from logstore.cleaner.passes.build import MapBuild, SeedPass, new_map
@@ -20,7 +20,6 @@ from logstore.cleaner.passes.transactions import AbortedTransactions
 from logstore.cleaner.stats import FATE_NAMES, CleanerStats
 from logstore.cleaner.strategy import Strategy
 from logstore.errors import SegmentOverflowError
-from logstore.named import NamedTuple
 from logstore.storage.segment.swap import create_cleaned
 from logstore.types import INT64_MIN
 
@@ -31,16 +30,16 @@ if TYPE_CHECKING:
 
 
 class PassProgress(NamedTuple):
-    """State of a pass.
+    """Progress of a pass.
 
     Attributes
     ----------
     phase : str
         `map`, `seed` (the clean section, under strategies with versions) or `rewrite`.
     bytes_done, bytes_total : int
-        Bytes of the phase before the chunk that comes next, and all of them.
+        Bytes of the phase before the next chunk, and all of them.
     bytes_read, bytes_written : int
-        Input and output of the whole pass so far, that chunk's reading included.
+        Input and output of the pass so far, including the next chunk's input.
     """
 
     phase: str
@@ -53,7 +52,7 @@ class PassProgress(NamedTuple):
 Pass = Generator[PassProgress, None, CleanerStats]
 
 Replacement = tuple["LogSegment", list["LogSegment"]]
-"""A cleaned segment, and the sources whose place it takes."""
+"""A cleaned segment, and the source segments that it replaces."""
 
 
 def clean_pass(
@@ -66,46 +65,45 @@ def clean_pass(
     dry_run: bool = False,
     observer: Observer | None = None,
 ) -> Pass:
-    """Clean offsets below `upper_bound_offset`: of each key the record stays that wins.
+    """Clean offsets below `upper_bound_offset`: keep the surviving record of each key.
 
-    Which one that is, the topic's strategy says, as it is when the pass begins.
+    The topic's strategy at the start of the pass decides which record survives.
 
     Parameters
     ----------
     first_dirty_offset : int
         Everything below was cleaned before.
     upper_bound_offset : int
-        Base of the first segment not to touch; at most the active segment's. When it is not
-        above `first_dirty_offset`, nothing is mapped and the clean section below it is
-        rewritten once, for its expired tombstones. In a dry run also the active segment may lie
-        below, as if it had been rolled.
+        Base of the first segment to leave alone; at most the active segment's. If it is not above
+        `first_dirty_offset`, no key is mapped and the clean section is rewritten once, to remove
+        expired tombstones. In a dry run the active segment may be below it, as if rolled.
     dry_run : bool
         Decide every record's fate, but write and swap nothing.
     observer : Observer, optional
-        Shown each chunk of the rewrite once its records were judged.
+        Called with each chunk of the rewrite once its records were classified.
 
     Returns
     -------
     CleanerStats
-        `end_offset` is the next first dirty offset, never below this one; below the upper
-        bound if the map was full.
+        `end_offset` is the next first dirty offset, never below the present one; it is below the
+        upper bound if the map was full.
 
     Raises
     ------
     CleaningAbortedError
-        Thrown in by the driver. Groups that were swapped stay; what else was written is removed.
+        Thrown by the driver. Swapped groups stay; unfinished output is removed.
     CorruptRecordError, UnsupportedFormatError, SegmentOverflowError, KafkaStorageError, OSError
-        The unfinished `.cleaned` files stay for the loader to remove.
+        The unfinished `.cleaned` files stay; loading the log removes them.
 
     Notes
     -----
     Memory: the map and the I/O buffers, whatever the log's size. Source: docs/spec/cleaner.md §1.
     """
-    log.local.check_open()
+    log.check_open()
     generation = log.generation
     clock = log.runtime.clock
     now_ms = clock.now_ms()
-    log_end_offset = log.log_end_offset  # after the clock: what is older than now lies below
+    log_end_offset = log.log_end_offset  # read after the clock: every older record is below it
     started_ns = clock.monotonic_ns()
     strategy = Strategy.of(log.config)
     key_map = new_map(
@@ -144,7 +142,7 @@ def clean_pass(
             safe_ms=now_ms if end_offset == log_end_offset else _last_modified_ms(log, end_offset),
         ),
         verified=seed.verified,
-        places=build.places,
+        locations=build.locations,
         discarded=build.discarded,
         aborted=aborted,
         observer=observer,
@@ -200,9 +198,10 @@ def clean_pass(
 
 
 def _last_modified_ms(log: Log, end_offset: int) -> int:
-    """Return when the last segment wholly below an offset was last appended to (cleaner §13.7).
+    """Return when the last segment wholly below an offset was modified.
 
-    What lies at or above the offset was appended no earlier. INT64_MIN if there is no such segment.
+    Records at or above the offset were appended no earlier (docs/spec/cleaner.md §13.7). INT64_MIN
+    without such a segment.
     """
     below = [
         segment
@@ -217,11 +216,11 @@ def _create_destination(log: Log, base_offset: int) -> LogSegment:
 
 
 def _give_up(log: Log, destinations: list[LogSegment], error: BaseException) -> None:
-    """Remove what was written of a batch whose rewriting ended early, or leave it to the loader.
+    """Remove the output of an unfinished group batch, or leave it for loading to remove.
 
-    That is all if the pass was told to stop, or a segment will be split: the new files of a split
-    would count for nothing beside a `.cleaned` of a lower base. If the log is damaged, the last
-    one stays; all stay if the disk failed.
+    All output is removed after an abort or before a split: `.cleaned` files with a higher base than
+    the new files of a split would invalidate them. After damage the last file stays; after a disk
+    failure all stay.
     """
     told = isinstance(error, (CleaningAbortedError, GeneratorExit, SegmentOverflowError))
     failed = (
@@ -231,7 +230,7 @@ def _give_up(log: Log, destinations: list[LogSegment], error: BaseException) -> 
     )
     for destination in destinations:
         is_kept = failed or not (told or destination is not destinations[-1])
-        # Of a log that is closed, or the parent's, another cleaning may write files like these.
+        # If the log is closed or belongs to a parent process, another cleaning may use these names.
         if is_kept or log.lifetime.is_over:
             destination.close_handlers()
         else:
@@ -239,38 +238,38 @@ def _give_up(log: Log, destinations: list[LogSegment], error: BaseException) -> 
 
 
 def _finish(replacements: list[Replacement]) -> None:
-    """Complete cleaned segments: last time entry, trimmed, durable, dated as their sources.
+    """Complete cleaned segments: last time entry, trim, flush, modification time of the sources.
 
-    Step by step for all of them: a sync that comes right after another finds little left to do.
+    Each step for all segments: a sync right after another one has little left to do.
     """
     for destination, _ in replacements:
         destination.on_become_inactive()
     for destination, _ in replacements:
         destination.flush()
     for destination, group in replacements:
-        # Of a source that was removed meanwhile all is below the log start, and nobody asks.
+        # A source that was removed in the meantime is below the log start; its time is not needed.
         with suppress(FileNotFoundError):
             destination.set_last_modified_ms(group[-1].last_modified_ms)
 
 
 def _swap(log: Log, replacements: list[Replacement], generation: int) -> None:
-    """Put cleaned segments in the place of their sources, unless the log was truncated since.
+    """Replace source segments by cleaned ones, unless the log was truncated in the meantime.
 
     Raises
     ------
     CleaningAbortedError
-        What was read may no longer be part of the log (KAFKA-631).
+        The cleaned records may no longer be part of the log (KAFKA-631).
     """
     with log.lock:
         if log.generation == generation:
-            log.local.check_open()
+            log.check_open()
             new: list[LogSegment] = []
             old: list[LogSegment] = []
             for destination, group in replacements:
                 if any(segment.base_offset in log.segments for segment in group):
                     new.append(destination)
                     old += group
-                else:  # retention was quicker
+                else:  # retention removed the sources first
                     destination.delete_if_exists()
             log.replace_segments(new, old, apart=True)
             return

@@ -1,14 +1,14 @@
-"""Fate of each record of a log in the next pass, told by the pass itself.
+"""The fate of each record of a log in the next pass, as decided by the pass itself.
 
-A pass without a destination runs over the log and is watched (`clean_pass`'s observer), so that
-what is told here is what the cleaner decides, and no rule stands twice. What the pass leaves alone
-is walked through afterwards, and the place of a record says why.
+A dry run of `clean_pass` with an observer reports the cleaner's own decisions, so that each rule
+exists once. Records that the pass leaves alone are listed afterwards; the section of their segment
+is the reason.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -32,7 +32,6 @@ from logstore.cleaner.passes.offset_map import MapState, OffsetMap
 from logstore.cleaner.passes.rewrite import fates_unread
 from logstore.cleaner.selection import section_of
 from logstore.cleaner.stats import FATE_NAMES
-from logstore.named import NamedTuple
 from logstore.types import NO_OFFSET
 
 if TYPE_CHECKING:
@@ -49,10 +48,10 @@ ACTIVE = "active"
 NOT_YET_CLEANABLE = "not_yet_cleanable"
 
 FATES = (*FATE_NAMES, BELOW_LOG_START, ACTIVE, NOT_YET_CLEANABLE)
-"""Names of a listing's fates, in the order of its codes: a pass's, then where there is none.
+"""Names of the fates, by code: first of a pass, then of records outside it.
 
-`below_log_start`: readers do not see it any more, whatever a pass makes of it. `active`: in the
-active segment. `not_yet_cleanable`: in a segment at or above the first uncleanable offset.
+`below_log_start`: readers no longer see it, whatever the pass decides. `active`: in the active
+segment. `not_yet_cleanable`: in a segment at or above the first uncleanable offset.
 """
 
 _FATES_BY_SECTION = {selection.ACTIVE: ACTIVE, selection.UNCLEANABLE: NOT_YET_CLEANABLE}
@@ -76,11 +75,11 @@ class FateChunk(NamedTuple):
     fates : (n,) uint8
         Codes; `FATES` names them.
     superseded_by : (n,) int64
-        Offset of the record that a superseded one gives way to, -1 for others.
+        Offset of the record that supersedes this one, -1 for none.
     controls : (n,) int8
         `kernels.table.CONTROL_*`: `CONTROL_NONE` for a record of data.
     data : bytes
-        Where the keys lie.
+        Bytes that contain the keys.
     key_starts, key_sizes : (n,) int64
         Extents in `data`; a null key has size -1.
     """
@@ -101,32 +100,32 @@ def list_fates(
     *,
     progress: Callable[[PassProgress], None] | None = None,
 ) -> Generator[FateChunk, None, CleanerStats | None]:
-    """Yield what the next pass does to every record of a log, from the first segment on.
+    """Yield the fate of every record of a log in the next pass, from the first segment on.
 
     Parameters
     ----------
     state : CleanableState, optional
-        What the pass would clean, as a decision has it; None if no pass ever comes, so that what
-        lies below the active segment is retained.
+        The range of the pass, from a decision. None if no pass will run: then records below the
+        active segment are retained.
     progress : callable, optional
-        Told before each chunk that the pass reads.
+        Called before each chunk that the pass reads.
 
     Returns
     -------
     CleanerStats or None
-        The numbers of the pass; None if there was none.
+        The statistics of the pass; None without one.
 
     Raises
     ------
     CorruptRecordError, UnsupportedFormatError, SegmentOverflowError
-        A batch is damaged; what lies before it is yielded first. One in the dirty section hinders
-        the pass as a whole, so that nothing is.
+        A batch is damaged; the records before it are yielded first. Damage in the dirty section
+        stops the pass before it yields any.
 
     Notes
     -----
-    Changes nothing. The log must not be truncated meanwhile. Memory: the map, and of one chunk
-    its bytes and 60 bytes a record. When the map fills up before the dirty section ends, records
-    beyond its end are retained, as they are by that pass.
+    Changes nothing. The log must not be truncated meanwhile. Memory: the map, the bytes of one
+    chunk, and 60 bytes for each of its records. If the map fills up before the dirty section ends,
+    records beyond its end are retained, as that pass retains them.
     """
     log_start_offset = log.log_start_offset
     untouched_from = log.segments.first.base_offset
@@ -164,7 +163,7 @@ def list_fates(
 def _judged(
     chunk: Chunk, key_map: KeyMap, codes: NDArray[np.uint8], log_start_offset: int
 ) -> FateChunk:
-    """Return the fates of a chunk that the pass has just judged."""
+    """Return the fates of a chunk that the pass has classified."""
     facts = np.empty((chunk.record_count, FACT_COLUMNS), np.int64)
     status, row = list_records(
         chunk.data,
@@ -180,7 +179,7 @@ def _judged(
 
 
 def _untouched(chunk: Chunk, fate: str, log_start_offset: int) -> FateChunk:
-    """Return a chunk whose records all have the same fate, since no pass looks at them."""
+    """Return a chunk outside the pass; all its records have the same fate."""
     table = chunk.table
     table[:, COL_PARSED] = 0
     facts = np.empty((chunk.record_count, FACT_COLUMNS), np.int64)
@@ -199,7 +198,7 @@ def _untouched(chunk: Chunk, fate: str, log_start_offset: int) -> FateChunk:
 
 
 def _fate_chunk(chunk: Chunk, facts: NDArray[np.int64], log_start_offset: int) -> FateChunk:
-    """Name the columns; what lies below the log start is nobody's concern any more."""
+    """Name the columns, and set the fate of records below the log start."""
     is_below = facts[:, FACT_OFFSET] < log_start_offset
     facts[is_below, FACT_FATE] = _CODE[BELOW_LOG_START]
     facts[is_below, FACT_SUPERSEDED_BY] = NO_OFFSET
@@ -208,7 +207,7 @@ def _fate_chunk(chunk: Chunk, facts: NDArray[np.int64], log_start_offset: int) -
         facts[:, FACT_FATE].astype(np.uint8),
         facts[:, FACT_SUPERSEDED_BY],
         facts[:, FACT_CONTROL].astype(np.int8),
-        chunk.data.tobytes(),  # the reader fills its buffer again
+        chunk.data.tobytes(),  # the reader reuses its buffer
         facts[:, FACT_KEY_START],
         facts[:, FACT_KEY_SIZE],
     )

@@ -1,4 +1,4 @@
-"""Which segments are merged into one (cleaner §6.1), and swapped together."""
+"""Which segments are merged into one (docs/spec/cleaner.md §6.1), and swapped together."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ if TYPE_CHECKING:
     from logstore.storage.segment.segment import LogSegment
 
 BATCH_GROUPS = 16
-"""Most groups that are swapped together: appends wait as long as their renames and syncs take."""
+"""Most groups that are swapped together: appends wait for their renames and syncs."""
 
 BATCH_BYTES = 1024 * 1024
-"""Most bytes of sources that are swapped together: copies of all of them are there at once."""
+"""Most bytes of sources that are swapped together: copies of all of them exist at once."""
 
 
 def group_segments(
     segments: Sequence[LogSegment], config: LogConfig, upper_bound_offset: int
 ) -> list[list[LogSegment]]:
-    """Group neighbours greedily, each group to become one segment.
+    """Group neighbours greedily; each group becomes one segment.
 
     Parameters
     ----------
@@ -32,8 +32,8 @@ def group_segments(
 
     Notes
     -----
-    Sizes are those before cleaning. A group takes the next segment while log, offset index and
-    time index stay within the topic's limits and all offsets within 31 bits of its base.
+    Uses sizes before cleaning. A group takes the next segment while log, offset index and time
+    index stay within the topic's limits, and all offsets within 31 bits of its base.
     """
     groups: list[list[LogSegment]] = []
     log_bytes = index_bytes = time_index_bytes = 0
@@ -66,7 +66,7 @@ def group_segments(
 def batch_groups(groups: Sequence[list[LogSegment]]) -> Iterator[list[list[LogSegment]]]:
     """Join neighbouring groups that are swapped together; a large group stays alone.
 
-    Kafka swaps each by itself. Of tiny ones the syncs would cost a hundred times what is in them.
+    Kafka swaps each group alone. For tiny groups the syncs would cost a hundred times the rewrite.
     """
     batch: list[list[LogSegment]] = []
     batch_bytes = 0

@@ -1,9 +1,8 @@
 """The map from key to latest offset, in a fixed buffer.
 
-Kafka's count, our layout: a buffer of B bytes takes as many keys as Kafka's map would
-(24 bytes each), so that both stop at the same record; the slots themselves take 16 bytes, and
-what that saves goes into a lower load. Keys are known by 88 bits of a keyed hash.
-Source: docs/spec/cleaner.md §4.
+A buffer of B bytes holds as many keys as Kafka's map (24 bytes each), so that both stop at the same
+record. The slots themselves take 16 bytes; the rest lowers the load. Keys are identified by 88 bits
+of a keyed hash. Source: docs/spec/cleaner.md §4.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
 _PHYSICAL_LOAD = 0.6
 
 WINNERS_MAX = 8 * 8 * 1024 * 1024
-"""Offsets that have a bit among the winners: 8 MiB of bits at most."""
+"""Most offsets with a bit among the winners: 8 MiB of bits."""
 
 
 class _Word:
@@ -44,12 +43,12 @@ class _Word:
 
 
 class MapState:
-    """Beside the slots of a map: what kernels go by and count.
+    """State of a map besides its slots: limits and counters of the kernels.
 
     Attributes
     ----------
     words : (STATE_WORDS,) int64
-        The same as kernels take it.
+        The array that kernels take.
     limit : int
         Entries at which the map is full.
     base_offset : int
@@ -57,15 +56,15 @@ class MapState:
     entries : int
         Keys in the map.
     latest_offset : int
-        The last offset the map speaks for; -1 when nothing was put.
+        The last offset that the map covers; -1 for an empty map.
     messages : int
-        Records mapped or passed over.
+        Records mapped or skipped.
     unversioned, malformed : int
-        Records put without a version, and those of them whose header is not of the expected form.
+        Records put without a version, and how many have a malformed header.
     min_version : int
-        The smallest of the versions that were ever put.
+        The smallest version ever put.
     keyless, tombstones : int
-        Records without a key that were met, and records put without a value.
+        Records without a key, and records put without a value.
     unordered : int
         1 if offsets did not rise within a batch, else 0.
     winners_base : int
@@ -94,34 +93,34 @@ class MapState:
         self.clear()
 
     def clear(self) -> None:
-        """Begin anew: nothing was put, nothing counted."""
+        """Reset all counters."""
         self.entries = 0
         self.latest_offset = NO_OFFSET
         self.min_version = INT64_MAX
         self.forget_counts()
 
     def forget_counts(self) -> None:
-        """Count records from 0 on again; the entries stay."""
+        """Reset the counts of records; the entries stay."""
         self.messages = self.unversioned = self.malformed = 0
         self.keyless = self.tombstones = self.unordered = 0
 
 
 class KeyMap:
-    """A buffer of slots, how many keys it takes, and what the kernels keep beside it.
+    """A buffer of slots with a limit of keys, and the state of the kernels.
 
     Parameters
     ----------
     memory_bytes : int
-        The buffer that capacity is counted by.
+        The buffer that determines the capacity.
     load_factor : float
         Part of the counted slots that a build may fill.
     base_offset : int
-        No offset below is ever put; offsets are stored relative to it, in 40 bits.
+        The lowest offset that can be put; slots store offsets relative to it, in 40 bits.
     max_entries : int, optional
-        An upper bound of the distinct keys to come, so that small jobs take little memory.
+        An upper bound of the number of distinct keys, so that small jobs take little memory.
     winners_from, winners_end : int, optional
-        Of which offsets a bit is kept that says whether their record wins; see `kernels.winners`.
-        No more than the first `WINNERS_MAX` of them have one; by default none has.
+        Range of offsets with a bit for surviving records; see `kernels.winners`. At most the first
+        `WINNERS_MAX` of them have one. [default: none]
     rng : Random, optional
         Source of the hash key; without one every run hashes alike.
 
@@ -171,7 +170,7 @@ class KeyMap:
 
     @property
     def latest_offset(self) -> int:
-        """The last offset the map speaks for; -1 when nothing was put."""
+        """The last offset that the map covers; -1 for an empty map."""
         return self.state.latest_offset
 
     @latest_offset.setter
@@ -184,13 +183,13 @@ class KeyMap:
         return len(self) / self.capacity
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Remove all entries."""
         self.slots.fill(0)
         self.arrays.winners.fill(0)
         self.state.clear()
 
     def _check(self) -> None:
-        """Assert that used slots are counted and lie in the order of their hashes."""
+        """Assert that the count of used slots is right, and that hashes are in order."""
         offset_bits = np.uint64(slots.MAX_OFFSET_SPAN + 1)
         used = (self.slots[:, -1] & offset_bits) != 0
         assert int(used.sum()) == len(self)
@@ -207,12 +206,12 @@ class OffsetMap(KeyMap):
     """
 
     def put(self, key: bytes, offset: int) -> None:
-        """Map `key` to `offset`, whatever it was mapped to; `latest_offset` follows.
+        """Map `key` to `offset`, replacing its entry; `latest_offset` follows.
 
         Raises
         ------
         OffsetMapFullError
-            All counted slots are in use, be the key known or not.
+            All counted slots are in use, even if the key is known.
         """
         fits = len(self) < self.capacity and offsets.map_put(
             self.arrays, as_array(key), 0, len(key), offset
@@ -226,5 +225,5 @@ class OffsetMap(KeyMap):
 
 
 def as_array(data: bytes) -> NDArray[np.uint8]:
-    """Return bytes as kernels take them."""
+    """Return bytes as an array for kernels."""
     return np.frombuffer(bytearray(data), np.uint8)

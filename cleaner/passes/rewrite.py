@@ -1,13 +1,13 @@
-"""Rewriting a group of segments into one `.cleaned` segment (cleaner §6, §8).
+"""Rewrite a group of segments into one `.cleaned` segment (docs/spec/cleaner.md §6, §8).
 
-Kernels decide and move bytes; this module feeds them chunk by chunk, compresses the batches that
-were compressed before, and appends to the destination.
+Kernels classify records and move bytes. This module feeds them chunk by chunk, compresses batches
+that were compressed before, and appends to the destination.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,7 +40,7 @@ from logstore.cleaner.kernels.table import (
     VERDICT_RETAIN_EMPTY,
 )
 from logstore.cleaner.passes.chunks import Chunk, ChunkReader, end_of
-from logstore.cleaner.passes.places import BatchPlaces
+from logstore.cleaner.passes.locations import BatchLocations
 from logstore.cleaner.passes.skipping import Skipping, Survivors
 from logstore.cleaner.passes.transactions import (
     AbortedTransactions,
@@ -49,7 +49,6 @@ from logstore.cleaner.passes.transactions import (
 )
 from logstore.cleaner.passes.version_map import kernel_strategy
 from logstore.cleaner.strategy import Strategy
-from logstore.named import NamedTuple
 from logstore.record.codecs import Codec, compress
 from logstore.record.kernels import OK
 from logstore.record.layout import CODEC_MASK, HEADER_SIZE
@@ -62,27 +61,27 @@ if TYPE_CHECKING:
     from logstore.storage.log.log import Log
 
 Observer = Callable[["KeyMap", Chunk, NDArray[np.uint8]], None]
-"""Shown each chunk once its records were judged: the map, the chunk, the codes of what was parsed.
+"""Called with each classified chunk: the map, the chunk, and the codes of its parsed records.
 
 Chunk and codes are valid during the call only.
 """
 
 
 OUT_BYTES = 2 * 1024 * 1024
-"""Bytes that wait for a write, as long as no chunk asks for more."""
+"""Bytes buffered for a write, unless a chunk needs more."""
 
 
 class Rules(NamedTuple):
-    """By what the records of a pass are compared.
+    """How the records of a pass are compared.
 
     Attributes
     ----------
     strategy : Strategy
-        By offsets by default; then the others do not count.
+        By offsets by default; then the other attributes do not count.
     keep_offset : int
-        The record that stays whatever it is: the last of the log; -1 if none does.
+        The record that is always kept: the last of the log; -1 for none.
     safe_ms : int
-        Latest delete horizon before which nothing was appended that this pass does not compare.
+        Latest delete horizon before which every append is compared by this pass.
     """
 
     strategy: Strategy = Strategy()
@@ -92,7 +91,7 @@ class Rules(NamedTuple):
     def for_kernels(
         self, now_ms: int, new_horizon_ms: int, *, by_winners: bool = False
     ) -> PassRules:
-        """Return the rules of a pass as kernels take them; see `PassRules`."""
+        """Return the rules of a pass for kernels; see `PassRules`."""
         strategy = kernel_strategy(self.strategy)
         keep_offset = self.keep_offset if strategy.has_versions else NO_OFFSET
         return PassRules(strategy, keep_offset, self.safe_ms, now_ms, new_horizon_ms, by_winners)
@@ -106,21 +105,21 @@ class Rewriter:
     upper_bound_offset : int
         End of the round: the batch that ends there keeps at least its header.
     now_ms : int
-        Clock of the pass, for horizons that have come.
+        Time of the pass, for expired horizons.
     first_dirty_offset : int
-        The map's batches were verified from here on.
+        The map build verified the batches from here on.
     rules : Rules, optional
-        How records are compared; by their offsets by default.
+        How records are compared. [default: by offset]
     verified : collection of int
-        Bases of further segments whose batches were verified in this pass.
-    places : BatchPlaces, optional
-        Where the batches stand that were mapped: those that go whole need not be read again.
+        Bases of further segments that this pass has verified.
+    locations : BatchLocations, optional
+        Locations of the mapped batches: batches without survivors need not be read again.
     discarded : collection of int, optional
         Batches of transactions that were not mapped; see `TransactionState`.
     aborted : AbortedTransactions, optional
         See `MapBuild`.
     observer : Observer, optional
-        Sees what is decided; it changes nothing.
+        Called with the decisions; changes nothing.
 
     Attributes
     ----------
@@ -139,22 +138,22 @@ class Rewriter:
         now_ms: int,
         rules: Rules | None = None,
         verified: Collection[int] = (),
-        places: BatchPlaces | None = None,
+        locations: BatchLocations | None = None,
         discarded: Collection[int] | None = None,
         aborted: AbortedTransactions | None = None,
         observer: Observer | None = None,
     ) -> None:
         self._log = log
-        self._places = places
+        self._locations = locations
         self._observer = observer
         self._map = key_map
         self._verified = verified
         self._reader = reader
         self._first_dirty_offset = first_dirty_offset
         self._upper_bound_offset = upper_bound_offset
-        # Saturates where Kafka overflows into a negative horizon (cleaner §8.4).
+        # Saturates where Kafka overflows into a negative horizon (docs/spec/cleaner.md §8.4).
         new_horizon_ms = min(now_ms + log.config.delete_retention_ms, INT64_MAX)
-        # An observer is told each record's fate, and by which record it is superseded.
+        # An observer needs each record's fate, and the offset that supersedes it.
         self._rules = (rules or Rules()).for_kernels(
             now_ms, new_horizon_ms, by_winners=observer is None
         )
@@ -184,7 +183,7 @@ class Rewriter:
 
     @property
     def messages_read(self) -> int:
-        """Records of the batches that were gone through."""
+        """Records of the batches read."""
         return int(self._judging.tally[TALLY_READ])
 
     @property
@@ -195,7 +194,7 @@ class Rewriter:
     def steps(self, group: Sequence[LogSegment], destination: LogSegment | None) -> Iterator[int]:
         """Rewrite a group; yield the bytes of each chunk before it is filtered.
 
-        Without a destination nothing is written.
+        Without a destination, writes nothing.
 
         Raises
         ------
@@ -228,13 +227,13 @@ class Rewriter:
         self._flush(destination)
 
     def _skipping(self, segment: LogSegment) -> Skipping | None:
-        """Return what chooses the parts of a segment that are read; None if all are."""
-        if self._places is None or not self._rules.by_winners:
+        """Return the selection of the parts of a segment to read; None for all."""
+        if self._locations is None or not self._rules.by_winners:
             return None
-        places = self._places.of(segment)
-        if places is None:
+        locations = self._locations.of(segment)
+        if locations is None:
             return None
-        return Skipping(places, self._map.arrays, self._rules, self._upper_bound_offset)
+        return Skipping(locations, self._map.arrays, self._rules, self._upper_bound_offset)
 
     def _filter(self, chunk: Chunk, destination: LogSegment | None) -> None:
         table = chunk.table
@@ -259,7 +258,7 @@ class Rewriter:
         judging = self._judging
         total, largest = chunk.found.records, chunk.found.largest
         if total > len(judging.codes):
-            room = 2 * total  # of chunks whose batches mostly go the next one may have a few more
+            room = 2 * total  # chunks whose batches are mostly dropped vary in size
             judging = judging._replace(
                 codes=np.empty(room, np.uint8), kept_starts=np.empty(room, np.int64)
             )
@@ -270,11 +269,11 @@ class Rewriter:
             self._judge = self._bound()
 
     def _bound(self) -> jit.Bound[tuple[int, int]]:
-        """Return what judges the bytes and the table of a chunk."""
+        """Bind the kernel that classifies the bytes and the table of a chunk."""
         return jit.Bound(classify_batches, self._map.arrays, self._rules, self._judging)
 
     def _assemble(self, chunk: Chunk, destination: LogSegment | None) -> int:
-        """Write the chunk's survivors behind what waits to be written; return their bytes."""
+        """Add the chunk's survivors to the output buffer; return their bytes."""
         table = chunk.table
         bound = int(self._judging.tally[TALLY_BOUND])
         if self._filled + bound > len(self._out):
@@ -316,11 +315,11 @@ class Rewriter:
         return self._filled - start
 
     def _flush(self, destination: LogSegment | None) -> None:
-        """Append what waits to be written; without a destination forget it."""
+        """Append the output buffer to the destination; discard it without one."""
         if destination is not None and self._filled:
             jit.follow(find_index_entries, assemble_batches)
             waiting = memoryview(self._out)[: self._filled]  # type: ignore[arg-type]  # a buffer
-            destination.append_columns(self._extents[: self._extents_filled], [waiting])
+            destination.append(self._extents[: self._extents_filled], [waiting])
         if destination is not None:
             destination.txn_index.extend(self._transactions.kept_aborts)
         self._transactions.kept_aborts.clear()
@@ -329,7 +328,7 @@ class Rewriter:
             self._out = np.empty(OUT_BYTES, np.uint8)
 
     def _compressed_body(self, chunk: Chunk, row: int) -> bytes:
-        """Return the kept records of a batch, compressed by its own codec again."""
+        """Return the kept records of a batch, compressed again with its codec."""
         columns = chunk.table[row]
         section = np.empty(int(columns[COL_OUT_SIZE]), np.uint8)
         end = write_kept_records(chunk.data, columns, self._judging.kept_starts, section, 0)

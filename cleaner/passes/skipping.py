@@ -1,8 +1,8 @@
-"""Batches that a rewrite need not read, or look at, since nothing of them stays."""
+"""Select the batches that a rewrite must read; the others have no surviving record."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -11,29 +11,28 @@ from logstore.cleaner.kernels.classify import PassRules
 from logstore.cleaner.kernels.ranges import choose_ranges, scan_survivors
 from logstore.cleaner.kernels.slots import MapArrays
 from logstore.cleaner.kernels.table import COL_SIZE
-from logstore.named import NamedTuple
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 LEAST_GAP_BYTES = 16 * 1024
-"""What is passed over. To copy less from the page cache costs no more than another read does."""
+"""Least bytes worth skipping: reading fewer from the page cache costs less than another read."""
 
 SPAN_BYTES = 8 * 1024 * 1024
-"""Bytes of a file that a chunk stands for, read or not: a pass may end after each chunk."""
+"""Most bytes of a file that one chunk covers, read or not: a pass may end after each chunk."""
 
 
 class Ranges(NamedTuple):
-    """What is read for a chunk, and what that stands for.
+    """The parts of a file to read for a chunk.
 
     Attributes
     ----------
     ranges : list of (int, int)
-        Positions where each begins and ends, exclusive.
+        Start and exclusive end of each part.
     end_position : int
-        Where the next chunk begins.
+        Start of the next chunk.
     passed_over : int
-        Records of the batches between them and behind the last one, all superseded.
+        Records of the batches between and after the parts, all superseded.
     """
 
     ranges: list[tuple[int, int]]
@@ -42,49 +41,49 @@ class Ranges(NamedTuple):
 
 
 class Skipping:
-    """Chooses what to read of a segment whose batches have known places.
+    """Selects the parts to read of a segment whose batch locations are known.
 
     Parameters
     ----------
-    places : (n, PLACE_COLUMNS) int64
-        As `places.BatchPlaces.of` gives them.
+    locations : (n, LOCATION_COLUMNS) int64
+        See `BatchLocations.of`.
     key_map, rules
-        By which the segment is rewritten.
+        Map and rules of the rewrite.
     upper_bound_offset : int
         The batch that ends right before it is always read.
     """
 
     def __init__(
         self,
-        places: NDArray[np.int64],
+        locations: NDArray[np.int64],
         key_map: MapArrays,
         rules: PassRules,
         upper_bound_offset: int,
     ) -> None:
-        self._places = places
+        self._locations = locations
         self._row = 0
-        self._ranges = np.empty((len(places), 2), np.int64)
+        self._ranges = np.empty((len(locations), 2), np.int64)
         self._choose = jit.Bound(
             choose_ranges,
-            *(places, self._ranges, key_map, rules),
+            *(locations, self._ranges, key_map, rules),
             *(upper_bound_offset - 1, SPAN_BYTES, LEAST_GAP_BYTES),
         )
 
     def next_ranges(self, room: int) -> Ranges | None:
-        """Return what to read next, of so many bytes at the most; None if a batch is larger."""
-        if self._places[self._row, COL_SIZE] > room:
+        """Return the next parts to read, of at most so many bytes; None if a batch is larger."""
+        if self._locations[self._row, COL_SIZE] > room:
             return None
         count, self._row, end_position, passed_over = self._choose(self._row, room)
         return Ranges(self._ranges[:count].tolist(), int(end_position), int(passed_over))
 
 
 class Survivors:
-    """Scans batches that were mapped, without a row for those of which nothing stays.
+    """Scans mapped batches, with a row only for those with a surviving record.
 
     Parameters
     ----------
     key_map, rules
-        By which they are rewritten.
+        Map and rules of the rewrite.
     upper_bound_offset : int
         The batch that ends right before it always has a row.
     """

@@ -1,8 +1,7 @@
 """Which batches belong to aborted transactions, and which markers are still needed.
 
-Kernels decide about records and know nothing of producers: what they must know is put into the
-`DISCARD` and `VERDICT` columns of a chunk's table here, for the batches of producers alone.
-Source: docs/spec/cleaner.md §8.
+Kernels do not know producers: this module fills the `DISCARD` and `VERDICT` columns of a chunk's
+table, for batches of producers only. Source: docs/spec/cleaner.md §8.
 """
 
 from __future__ import annotations
@@ -45,31 +44,31 @@ if TYPE_CHECKING:
 
 
 DISCARDED_MAX = 32 * 1024
-"""Batches that a walk remembers as discarded: 3 MiB, whatever the size of the log."""
+"""Most discarded batches that a walk remembers: 3 MiB, whatever the size of the log."""
 
 
 class TransactionState:
-    """The transactions that a walk over a log has met; one a map build, one a rewrite.
+    """The transactions that a walk over a log has met; one for a map build, one for a rewrite.
 
     Parameters
     ----------
     discarded_before : collection of int, optional
-        What the walk that mapped the log had `discarded`. Other batches of transactions were
-        mapped, so that winners may tell of them; without it nobody knows. It need not be what
-        this walk discards: an abort counts no more once the log starts above it.
+        `discarded` of the walk that mapped the log. Other batches of transactions were mapped, so
+        that their records may have winner bits; without it that is unknown. It may differ from the
+        batches that this walk discards: an abort does not count once the log starts above it.
 
     Attributes
     ----------
     discarded : set of int, optional
-        Last offsets of the batches that were discarded since their transaction was aborted; None
-        if they are more than `DISCARDED_MAX`.
+        Last offsets of the batches discarded with their aborted transaction; None if there are
+        more than `DISCARDED_MAX`.
     kept_aborts : list of AbortedTxn
-        Aborted transactions whose markers stay because their data were met in this walk, since
-        it was last emptied: they belong into the index of the segment that holds the markers.
+        Aborted transactions with kept markers, since this walk has met their data. They belong in
+        the index of the segment with the markers. The caller empties the list.
     """
 
     def __init__(self, discarded_before: Collection[int] | None = None) -> None:
-        self._tells_mapped = discarded_before is not None
+        self._is_mapped_known = discarded_before is not None
         self._discarded_before = np.array(sorted(discarded_before or ()), np.int64)
         self.discarded: set[int] | None = set()
         # (first offset, producer id, transaction), lowest first offset first.
@@ -78,12 +77,12 @@ class TransactionState:
         self._seen: set[int] = set()
         self._committed: set[int] = set()
         self.kept_aborts: list[AbortedTxn] = []
-        self._found = np.empty((0, 6), np.int64)  # room for the runs that are looked at
+        self._found = np.empty((0, 6), np.int64)  # room for the runs to examine
 
     def add_aborted(self, transactions: Iterable[AbortedTxn]) -> None:
-        """Learn of aborted transactions that begin at or after the walk's present batch.
+        """Add aborted transactions that begin at or after the walk's present batch.
 
-        Also of those met already; they are known.
+        Transactions that are known already may be repeated.
         """
         for transaction in transactions:
             entry = (transaction.first_offset, transaction.producer_id, transaction)
@@ -92,15 +91,17 @@ class TransactionState:
     def judge(self, chunk: Chunk) -> None:
         """Mark the batches in a chunk's table that can be discarded.
 
-        Data of aborted transactions go at once. A marker goes, a horizon later, once no data of
-        its transaction was met.
+        Data of aborted transactions are discarded at once; a marker after its delete horizon, once
+        none of its transaction's data is left.
         """
         if not chunk.may_have(TRANSACTIONAL_BIT | CONTROL_BIT):
             return
         table = chunk.table
         if len(self._found) < len(table):
             self._found = np.empty((2 * len(table), 6), np.int64)
-        count = list_transactional(table, self._tells_mapped, self._discarded_before, self._found)
+        count = list_transactional(
+            table, self._is_mapped_known, self._discarded_before, self._found
+        )
         known = self._known
         for start, end, first, last, producer_id, control in self._found[:count].tolist():
             self._reach(first)
@@ -119,7 +120,7 @@ class TransactionState:
     def _judge_apart(
         self, table: NDArray[np.int64], start: int, end: int, producer_id: int
     ) -> None:
-        """Judge the batches of a run, inside which an aborted transaction begins, one by one."""
+        """Judge the batches of a run with the start of an aborted transaction one by one."""
         for row in range(start, end):
             self._reach(int(table[row, COL_LAST_OFFSET]))
             self._meet_data(table, row, row + 1, producer_id)
@@ -137,7 +138,7 @@ class TransactionState:
                 self.discarded = None
 
     def _meet_marker(self, producer_id: int, control: int) -> bool:
-        """Record a control batch; tell whether nothing needs it any more."""
+        """Record a control batch; return whether it is not needed any more."""
         if control == CONTROL_ABORT:
             transaction = self._aborted.pop(producer_id, None)
             if transaction is None or producer_id not in self._seen:
@@ -154,11 +155,10 @@ class TransactionState:
 
 
 class AbortedTransactions:
-    """The aborted transactions of a log as it is now, by the segments' indexes.
+    """The aborted transactions of a log at this time, from the segments' indexes.
 
-    Which segments have any is found out once: most have no such index, and to look for it in all
-    segments above each one would take the square of their number. What is aborted later lies
-    above all that a pass may touch.
+    The segments with such an index are found once: most have none, and searching all segments above
+    each one would take quadratic time. Later aborts are above the range of the pass.
     """
 
     def __init__(self, log: Log) -> None:
@@ -172,10 +172,10 @@ class AbortedTransactions:
                 self._ends.append(view[slot + 1].base_offset if slot + 1 < len(view) else INT64_MAX)
 
     def between(self, start_offset: int, end_offset: int) -> list[AbortedTxn]:
-        """Return those that overlap [start, end), in the order of their markers.
+        """Return the transactions that overlap [start, end), in the order of their markers.
 
-        The markers may stand beyond the end. Those that ended below the log start are left out,
-        as Kafka does: their batches then count as committed, and their markers as needless.
+        The markers may be beyond the end. Transactions that ended below the log start are left out,
+        as in Kafka: their batches then count as committed, and their markers as not needed.
         """
         found: list[AbortedTxn] = []
         if start_offset >= end_offset:
@@ -190,15 +190,15 @@ class AbortedTransactions:
 
 
 class LastBatches:
-    """The last batch of each producer, which keeps its header whatever becomes of its records.
+    """The last batch of each producer, which keeps its header even without records.
 
-    Sequences and epochs are read from there after a restart.
+    A restart reads sequences and epochs from it.
 
     Parameters
     ----------
     producers : mapping
-        Producers by id, as the log knew them when the group was begun. Those need not be there
-        whose last data lie elsewhere.
+        Producers by id, as known when the group was begun. Producers whose last data is in another
+        group may be left out.
     """
 
     def __init__(self, producers: Mapping[int, LastRecord]) -> None:
@@ -217,10 +217,10 @@ class LastBatches:
         }
 
     def keep(self, chunk: Chunk) -> None:
-        """Note in a chunk's table which batches are the last of their producers."""
+        """Mark the last batches of producers in a chunk's table."""
         if not chunk.has_producers:
             return
-        # Only a batch that ends where one of them does may be its last.
+        # Only a batch with the last offset of a producer may be its last.
         start = bisect_left(self._ends, chunk.first_offset)
         end = bisect_right(self._ends, chunk.last_offset, start)
         if start < end:
@@ -231,7 +231,7 @@ class LastBatches:
             self._keep_markers(chunk.table)
 
     def _keep_markers(self, table: NDArray[np.int64]) -> None:
-        """Note the control batches of producers that have no data, of their present epoch."""
+        """Mark the control batches of producers without data, of their present epoch."""
         columns = [COL_PRODUCER_ID, COL_PRODUCER_EPOCH]
         rows = np.flatnonzero(table[:, COL_CONTROL] != CONTROL_NONE)
         for row, (producer_id, epoch) in zip(

@@ -1,10 +1,12 @@
 """The map from key to the record of the highest order, for strategies with versions (KIP-280).
 
-Counted as 32 bytes a key, so that a pass takes three quarters of the keys that offsets alone
-would allow; the slots themselves take 24. Source: docs/spec/cleaner.md §13.3.
+Each key counts as 32 bytes, so that a pass maps three quarters of the keys of a map with offsets
+only; the slots themselves take 24. Source: docs/spec/cleaner.md §13.3.
 """
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 import numpy as np
 
@@ -22,7 +24,6 @@ from logstore.cleaner.strategy import (
     Order,
     Strategy,
 )
-from logstore.named import NamedTuple
 
 _NUMBERS = {
     (OFFSET, LONG): versions.OFFSET,
@@ -33,32 +34,32 @@ _NUMBERS = {
 
 
 def kernel_strategy(strategy: Strategy) -> KernelStrategy:
-    """Return a strategy as kernels take it."""
+    """Return a strategy for kernels."""
     number = _NUMBERS[strategy.name, strategy.encoding]
     return KernelStrategy(number, as_array(strategy.header.encode()))
 
 
 def kernel_order(order: Order) -> versions.Order:
-    """Return an order as kernels take it."""
+    """Return an order for kernels."""
     return versions.Order(order.present, np.int64(order.version), np.int64(order.offset))
 
 
 class VersionEntry(NamedTuple):
-    """State of a key: its winner, and whether a record of a higher offset lost to it."""
+    """State of a key: its surviving record, and whether that supersedes a later offset."""
 
     order: Order
     later_loser: bool
 
 
 class VersionMap(KeyMap):
-    """Key → order of the record that wins so far; see `KeyMap`.
+    """Key → order of its surviving record so far; see `KeyMap`.
 
-    It takes two keys at least: the one before the first dirty offset, and one to make progress.
+    Needs room for two keys at least: the one before the first dirty offset, and one for progress.
 
     Notes
     -----
-    O(1) expected. Records are put in offset order; those that are lifted come after them. Not
-    thread-safe.
+    O(1) expected. Put records in offset order, before records of the clean section are compared.
+    Not thread-safe.
     """
 
     ENTRY_BYTES = VERSION_ENTRY_BYTES
@@ -66,12 +67,12 @@ class VersionMap(KeyMap):
     LEAST_KEYS = 2
 
     def put(self, key: bytes, order: Order) -> None:
-        """Let a record compete for its key; `latest_offset` follows, also if it loses.
+        """Enter a record for its key; `latest_offset` follows even if the record is superseded.
 
         Raises
         ------
         OffsetMapFullError
-            All counted slots are in use, be the key known or not.
+            All counted slots are in use, even if the key is known.
         """
         fits = len(self) < self.capacity and versions.version_put(
             self.arrays, as_array(key), 0, len(key), kernel_order(order), True
@@ -80,7 +81,7 @@ class VersionMap(KeyMap):
             raise OffsetMapFullError(f"the map is full with {len(self)} keys")
 
     def get(self, key: bytes) -> VersionEntry | None:
-        """Return what is known of `key`, None if nothing is."""
+        """Return the state of `key`, None if it is not in the map."""
         order, later_loser = versions.version_get(self.arrays, as_array(key), 0, len(key))
         if order.offset < 0:
             return None

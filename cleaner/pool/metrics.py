@@ -1,4 +1,4 @@
-"""Kafka's gauges of the cleaner, as values (cleaner §11)."""
+"""Kafka's gauges of the cleaner, as values (docs/spec/cleaner.md §11)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CleanerMetrics:
-    """The cleaner at one moment; numbers of the last passes and selections of all workers.
+    """The gauges at one time, from the last passes and selections of all workers.
 
     Attributes
     ----------
@@ -24,15 +24,16 @@ class CleanerMetrics:
     max_clean_time_secs : int
         Longest of the last passes.
     max_compaction_delay_secs : int
-        Longest by which a log exceeded `max.compaction.lag.ms` when a worker last found a log.
+        Longest time by which a log exceeded `max.compaction.lag.ms` when a worker last selected
+        one.
     dead_thread_count : int
-        Workers that died: not by a log's failure, which makes that log uncleanable.
+        Workers that died. A failure of a log does not count: it makes that log uncleanable.
     max_dirty_percent : int
-        Largest dirty ratio seen by the last selection, whether its log was due or not.
+        Largest dirty ratio seen by the last selection, of logs due or not.
     time_since_last_run_ms : int
         Since the last selection began; since 1970 before the first, as in Kafka.
     uncleanable_partitions_count, uncleanable_bytes : mapping of str to int
-        By data directory: partitions left alone, and the bytes in them that would be cleaned.
+        Uncleanable partitions and their cleanable bytes, by data directory.
     """
 
     max_buffer_utilization_percent: int
@@ -63,13 +64,14 @@ class CleanerMetrics:
 def metrics_of(
     manager: LogCleanerManager, workers: Sequence[CleanerWorker] = (), dead_thread_count: int = 0
 ) -> CleanerMetrics:
-    """Read the gauges of a pool, or as far as they go without one."""
+    """Read the gauges of a pool; without one, those that need no worker."""
     passes = [worker.last_pass for worker in workers if worker.last_pass is not None]
     written = sum(stats.bytes_written for stats in passes)
     read = sum(stats.bytes_read for stats in passes)
     counts, sizes = manager.uncleanable_totals()
     return CleanerMetrics(
-        # The reference truncates before it multiplies, and so shows 0 or 100 only (cleaner §15.5).
+        # Kafka truncates before it multiplies, and so shows 0 or 100 only (docs/spec/cleaner.md
+        # §15.5).
         max_buffer_utilization_percent=int(
             100 * max((stats.map_utilization for stats in passes), default=0.0)
         ),

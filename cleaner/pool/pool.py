@@ -1,7 +1,7 @@
 """The pool of cleaner threads: started and stopped with the log manager, resized while it runs.
 
-Workers are generators (`worker`); the runtime's scheduler drives them: in threads, each
-until it has to sleep, or in virtual time one step after another, in the order of a seed.
+Workers are generators (`worker`). The runtime's scheduler drives them: in threads, each until it
+has to sleep; in virtual time one step after another, in an order determined by the seed.
 Source: docs/spec/cleaner.md §11 and §12, KAFKA-631.
 """
 
@@ -9,12 +9,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from logstore.cleaner.pool.metrics import CleanerMetrics, metrics_of
 from logstore.cleaner.pool.throttle import Throttles
 from logstore.cleaner.pool.worker import CleanerWorker
-from logstore.named import NamedTuple
 from logstore.runtime import Signal
 from logstore.types import INT64_MAX
 
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class _Thread:
-    """A worker, how far it is, and the task that takes its next steps."""
+    """A worker, its state, and the task of its next steps."""
 
     def __init__(self, worker: CleanerWorker) -> None:
         self.worker = worker
@@ -38,18 +37,18 @@ class _Thread:
         self.error: BaseException | None = None
         self.is_stopped = False
         self.rounds_missed: _Rounds | None = None
-        self.sleeps = False  # until time alone gives it something to do
-        self.wakes_ms = 0  # at that monotonic ms
+        self.sleeps = False  # until time alone may make a log due
+        self.wakes_ms = 0  # monotonic ms
 
 
 class _Rounds(NamedTuple):
-    """Rounds in which nothing can be due: from a monotonic ms on, one each back-off."""
+    """Rounds without work: from a monotonic ms on, one after each back-off."""
 
     since_ms: int
     backoff_ms: int
 
     def passed_ms(self, now_ms: int) -> int:
-        """Return how long ago the last of them was."""
+        """Return the time since the last of them."""
         return (now_ms - self.since_ms) % self.backoff_ms
 
 
@@ -59,21 +58,20 @@ class CleanerPool:
     Parameters
     ----------
     runtime : Runtime
-        Its scheduler, if it has threads, must have one for each worker besides those that other
-        tasks need.
+        Its scheduler, if it has threads, must have one more for each worker.
     manager : LogCleanerManager
-        Checkpoints, states and decisions, shared with whoever else cleans.
+        Checkpoints, states and decisions, shared with other callers.
     config : BrokerConfig
-        How many workers, their memory and limits. With `log.cleaner.enable` false there are none.
+        Number, memory and limits of the workers. With `log.cleaner.enable` false there are none.
 
     Attributes
     ----------
     pass_ended : Signal of CleanerStats
-        The numbers of each pass that came to its end; in the thread of its worker, under no lock.
+        Statistics of each finished pass; emitted in the thread of its worker, under no lock.
 
     Notes
     -----
-    Any thread may call; `start`, `stop` and `reconfigure` one at a time.
+    Thread-safe, except that `start`, `stop` and `reconfigure` run one at a time.
     """
 
     def __init__(
@@ -91,7 +89,7 @@ class CleanerPool:
         self._threads: list[_Thread] = []
         self._sleeps = False
         manager.changed.subscribe(self._wake_sleepers)
-        # Without threads time stands still while a step is taken.
+        # Without threads the clock does not move during a step.
         manager.lifetime.add(self)
         self._throttles = Throttles(runtime, config, eager=not runtime.scheduler.is_concurrent)
 
@@ -99,7 +97,7 @@ class CleanerPool:
         return f"CleanerPool({len(self._threads)} workers)"
 
     def follow(self, events: LogEvents) -> Iterable[Unsubscribe]:
-        """Look at the logs in the next round once something has changed; take up settings."""
+        """Examine the logs in the next round after each change, and apply other settings."""
         return (
             events.partition_added.subscribe(self._wake_sleepers),
             events.config_changed.subscribe(self._wake_sleepers),
@@ -108,7 +106,7 @@ class CleanerPool:
         )
 
     def start(self) -> None:
-        """Begin to clean, at once."""
+        """Start the workers; the first round begins at once."""
         if not self._config.log_cleaner_enable:
             return
         for number in range(self._config.log_cleaner_threads):
@@ -124,7 +122,7 @@ class CleanerPool:
             self._schedule(thread, 0)
 
     def stop(self) -> None:
-        """Stop every worker and wait for it; a pass under way ends like an aborted one."""
+        """Stop every worker and wait for it; a pass under way is aborted."""
         with self._lock:
             threads, self._threads = self._threads, []
             for thread in threads:
@@ -139,7 +137,7 @@ class CleanerPool:
     def reconfigure(self, config: BrokerConfig) -> None:
         """Apply other settings: new limits at once, then restart all workers.
 
-        A worker that died is replaced. A pass under way is given up; it begins again.
+        Replaces dead workers. A pass under way is aborted and begins again.
         """
         self._throttles.configure(config)
         self.stop()
@@ -148,12 +146,12 @@ class CleanerPool:
 
     @property
     def is_running(self) -> bool:
-        """Whether there is a worker alive."""
+        """Whether a worker is alive."""
         return any(thread.error is None for thread in self._threads)
 
     @property
     def dead_thread_count(self) -> int:
-        """Workers that ended by what is no `Exception`, an interrupt or a simulated crash."""
+        """Workers that ended by an interrupt or a simulated crash, not by an `Exception`."""
         return sum(thread.error is not None for thread in self._threads)
 
     def workers(self) -> list[tuple[CleanerWorker, bool]]:
@@ -183,7 +181,7 @@ class CleanerPool:
                 )
 
     def _advance(self, thread: _Thread) -> None:
-        """Take a worker's next step, and the ones after it until it sleeps or gives way."""
+        """Take a worker's next step, and further ones until it sleeps or yields."""
         thread.rounds_missed, thread.sleeps = None, False
         while not thread.is_stopped:
             try:
@@ -198,10 +196,10 @@ class CleanerPool:
                 return
 
     def _sleep_through(self, thread: _Thread, backoff_ms: int) -> int:
-        """Return the ms until the first round in which something may be due.
+        """Return the ms until the first round with possible work.
 
-        Months of virtual time would else be a million rounds of nothing. Periodic tasks of the
-        scheduler have `idle_ms` for that; a worker is none, since it schedules each of its steps.
+        Without it, months of virtual time would be a million empty rounds. Periodic tasks of the
+        scheduler have `idle_ms` for this; a worker schedules each of its steps itself.
         """
         now_ms = self._clock.monotonic_ms()
         thread.rounds_missed = _Rounds(now_ms, backoff_ms)
@@ -215,7 +213,7 @@ class CleanerPool:
         return delay_ms
 
     def _wake_sleepers(self, *_: object) -> None:
-        """Wake every worker that sleeps through its rounds for the next one."""
+        """Wake every worker that skips rounds, for the next round."""
         if not self._sleeps:
             return
         with self._lock:

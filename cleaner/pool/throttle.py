@@ -1,7 +1,7 @@
 """Throttles of cleaners: Kafka's one limit for reading and writing, and KAFKA-631's two.
 
-A throttle looks at windows of 300 ms: when one is over and more bytes went by than its share, the
-cleaners sleep until the rate is right again. One throttle serves all cleaner threads.
+A throttle measures windows of 300 ms. If the bytes of a window exceed its share, the cleaners sleep
+until the rate is right again. One throttle serves all cleaner threads.
 Source: docs/spec/cleaner.md §11, KAFKA-631.
 """
 
@@ -20,19 +20,19 @@ UNLIMITED = sys.float_info.max
 
 
 class Throttle:
-    """A limit in bytes a second.
+    """A limit in bytes per second.
 
     Parameters
     ----------
     bytes_per_second : float
-        May be changed at any time; it holds from the next window's end on.
+        May be changed at any time; applies from the end of the current window.
     eager : bool
-        Let a window be over as well when the bytes alone would fill it. For virtual time, in
-        which work takes none: else no window would end while work is done.
+        Also end a window once its bytes exceed its share. For virtual time, in which work takes no
+        time: otherwise no window would end while work is done.
 
     Notes
     -----
-    Any thread may call. Nobody sleeps here: `observe` only says for how long. While one sleeps,
+    Thread-safe. `observe` does not sleep: it returns how long to sleep. While one thread sleeps,
     all do, as in Kafka; time slept is part of no window.
     """
 
@@ -47,7 +47,7 @@ class Throttle:
         self._observed_bytes = 0
 
     def observe(self, size_bytes: int) -> int:
-        """Count bytes that were read or written; return the ms to sleep now."""
+        """Count bytes read or written; return the ms to sleep now."""
         with self._lock:
             self._observed_bytes += size_bytes
             now_ns = self._clock.monotonic_ns()
@@ -65,7 +65,7 @@ class Throttle:
 
 
 class Throttles:
-    """The limits of a pool: on the sum, on reading, on writing."""
+    """The limits of a pool: for the sum, for reads, for writes."""
 
     def __init__(self, runtime: Runtime, config: BrokerConfig, *, eager: bool = False) -> None:
         self.both = Throttle(runtime, eager=eager)
@@ -80,7 +80,7 @@ class Throttles:
         self.writes.bytes_per_second = config.logstore_cleaner_max_write_bytes_per_second
 
     def observe(self, read_bytes: int, written_bytes: int) -> int:
-        """Count bytes; return the ms to sleep now, by the strictest of the limits."""
+        """Count bytes; return the ms to sleep now, by the strictest limit."""
         return max(
             self.both.observe(read_bytes + written_bytes),
             self.reads.observe(read_bytes),

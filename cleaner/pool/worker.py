@@ -1,7 +1,7 @@
-"""One cleaner thread, as a generator of pauses (cleaner §11).
+"""One cleaner thread, as a generator of pauses (docs/spec/cleaner.md §11).
 
-Choose a log, clean it in one pass, run retention over the compacted logs; sleep when nothing was
-due. Its driver decides in which thread and at what time the next step is taken.
+Select a log, clean it in one pass, run retention over the compacted logs; sleep if no log was due.
+The driver decides in which thread and at what time it takes the next step.
 """
 
 from __future__ import annotations
@@ -11,18 +11,18 @@ from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING
 
 from logstore.cleaner.choosing import Selected
+from logstore.cleaner.stats import CleanerStats
 from logstore.errors import KafkaStorageError, UnknownTopicOrPartitionError
 from logstore.manager.housekeeping import log_removals
 
 if TYPE_CHECKING:
-    from logstore.cleaner.manager import LogCleanerManager, PassResult
+    from logstore.cleaner.manager import LogCleanerManager
     from logstore.cleaner.pool.throttle import Throttles
-    from logstore.cleaner.stats import CleanerStats
     from logstore.types import TopicPartition
 
 logger = logging.getLogger(__name__)
 
-PassListener = Callable[["CleanerStats"], None]
+PassListener = Callable[[CleanerStats], None]
 
 
 class CleanerWorker:
@@ -33,24 +33,24 @@ class CleanerWorker:
     number : int
         From 0; for logs and thread names.
     backoff_ms : int
-        How long to sleep after a round in which nothing was due.
+        How long to sleep after a round without a log that is due.
     on_pass : callable, optional
-        Told the numbers of each pass that came to its end, in the worker's thread.
+        Called with the statistics of each finished pass, in the worker's thread.
 
     Attributes
     ----------
     last_pass : CleanerStats or None
-        Of the last pass that came to its end.
+        Of the last finished pass.
     max_compaction_delay_ms : int
         The longest delay that its last selection saw; see `Selected`.
     passes : int
-        Passes that came to their end.
+        Number of finished passes.
     at : TopicPartition or None
-        What it is cleaning.
+        The partition in work.
     pause_ms : int
-        For how long the limits made it sleep before its last step of a pass.
+        How long the limits made it sleep before its last step of a pass.
     is_quiet : bool
-        Whether the last round found nothing to do at all.
+        Whether the last round had no work.
     """
 
     def __init__(
@@ -82,9 +82,9 @@ class CleanerWorker:
     def rounds(self) -> Generator[int, None, None]:
         """Work for ever; yield the ms to sleep before the next step, 0 to give way.
 
-        Holds no lock while it is suspended; closing it ends a pass under way like an abort. What
-        fails with one log is that log's affair (`UncleanablePartitions.leave_alone`); what else
-        fails is logged, and tried again after the back-off.
+        Holds no lock while suspended; closing it aborts a pass under way. A failure with a log
+        makes that log uncleanable (`UncleanablePartitions.leave_alone`); other failures are logged,
+        and the round is repeated after the back-off.
         """
         while True:
             self.is_quiet = False
@@ -96,7 +96,7 @@ class CleanerWorker:
             yield 0 if goes_on else max(1, self._backoff_ms)
 
     def _round(self) -> Generator[int, None, bool]:
-        """Clean the most urgent log, run retention; tell whether there was one to clean."""
+        """Clean the most urgent log, run retention; return whether a log was due."""
         selected = self._manager.chooser.select()
         if selected is not None:
             yield from self._clean(selected)
@@ -109,7 +109,7 @@ class CleanerWorker:
     def _clean(self, selected: Selected) -> Generator[int, None, None]:
         """Run one pass, no faster than the limits allow."""
         log, state, self.max_compaction_delay_ms = selected
-        steps = self._manager.run_pass(log, state, taken=True)
+        steps = self._manager.run_pass(log, state, claimed=True)
         self.at = log.topic_partition
         read = written = 0
         try:
@@ -121,7 +121,7 @@ class CleanerWorker:
                 yield self.pause_ms
                 read, written = step.bytes_read, step.bytes_written
         except StopIteration as done:
-            result: PassResult = done.value
+            result = done.value
         except (KafkaStorageError, UnknownTopicOrPartitionError) as error:  # the last: just deleted
             logger.warning("%s", error)
             return
@@ -131,9 +131,9 @@ class CleanerWorker:
         finally:
             self.at, self.pause_ms = None, 0
             steps.close()
-        if result.stats is not None:
-            yield self._throttles.observe(0, result.stats.bytes_written - written)
-            self._note(result.stats)
+        if isinstance(result, CleanerStats):
+            yield self._throttles.observe(0, result.bytes_written - written)
+            self._note(result)
 
     def _note(self, stats: CleanerStats) -> None:
         self.last_pass = stats

@@ -44,7 +44,7 @@ def _assumed(manager: LogManager, tp: TopicPartition, *, cleaning: bool) -> Iter
     if not topic.adopted:
         return  # this engine stored its topics, and writes the rest when it has something to say
     policy = ",".join(manager.catalog.config(tp.topic).cleanup_policy) or "empty"
-    laid = manager.catalog.laid_over(tp.topic)
+    laid = manager.catalog.temporary_overrides(tp.topic)
     if "cleanup.policy" not in laid:
         given = ", beside what --config gives" if laid else ""
         yield (

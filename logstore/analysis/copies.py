@@ -1,16 +1,15 @@
-"""Copying partitions into a new data directory, as `clean --out` does before it cleans there."""
+"""Copy partitions into a new data directory, for `clean --out`."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from logstore.errors import CorruptCheckpointError, InvalidConfigurationError, KafkaStorageError
 from logstore.manager.directories.copying import copy_file, files_of
 from logstore.manager.topics.store import TopicStore
-from logstore.named import NamedTuple
 from logstore.names import LOG_SUFFIX, parse_segment_file
 from logstore.runtime import clear_folder, make_dirs_durably, remove_tree
 from logstore.runtime.guard import StorageGuard
@@ -27,11 +26,11 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 UNFINISHED = ".logstore-unfinished-copy"
-"""The file in a data directory that is being copied, or was when the process fell."""
+"""Marker file of a data directory with an unfinished copy."""
 
 
 class CopyProgress(NamedTuple):
-    """How far a copy has come; `topic_partition` is the one at work."""
+    """Progress of a copy; `topic_partition` is being copied."""
 
     topic_partition: TopicPartition
     bytes_done: int
@@ -41,7 +40,7 @@ class CopyProgress(NamedTuple):
 CopyListener = Callable[[CopyProgress], None]
 
 Link = Callable[[str, str], bool]
-"""Gives a file a second name, or tells that it cannot (`DiskFileSystem.link`)."""
+"""Adds a hard link to a file; returns False if that is not possible (`DiskFileSystem.link`)."""
 
 
 def copy_partitions(
@@ -58,32 +57,32 @@ def copy_partitions(
     Parameters
     ----------
     source : LogManager
-        Opened read-only, and none of its logs opened yet, so that files are copied as they lie.
+        Opened read-only, with no log opened yet, so that its files are unchanged.
     fs : FileSystem
-        Where the copy goes.
+        File system of the target.
     target : str
-        The new data directory: missing or empty, and in none of the source's.
+        The new data directory: missing or empty, and not inside a directory of the source.
     link : callable, optional
-        Give the `.log` of closed segments second names where that is possible, instead of copying
-        their bytes. The disk's file system parts such a file before it changes it; so the original
-        is safe, unless some process has it open for writing already.
+        Hard-link the `.log` files of closed segments if possible, instead of copying their bytes.
+        The disk's file system separates such a file before it changes it; so the original is safe,
+        unless another process already has it open for writing.
     progress : callable, optional
-        Told before each block.
+        Called before each block.
 
     Raises
     ------
     InvalidConfigurationError
-        The target is a file or holds something; nothing was written.
+        The target is a file or not empty; nothing was written.
     CorruptRecordError
-        A `.log` is larger than a segment can be, as a sparse file may be; nothing was copied.
+        A `.log` file exceeds the largest segment size, as a sparse file may; nothing was copied.
     KafkaStorageError
-        A file could not be read or written, or somebody changed a partition meanwhile. What was
-        copied is removed again (`unfinished`).
+        A file could not be read or written, or a partition changed meanwhile. The copy was removed
+        again (`unfinished`).
 
     Notes
     -----
-    Files keep their modification times. The copy counts as closed in good
-    order if the directories that it comes from do; else opening it recovers it. Durable on return.
+    Files keep their modification times. The copy counts as shut down cleanly if its source
+    directories do; otherwise opening it recovers it. Durable on return.
     """
     with unfinished(fs, target):
         _Copy(source, fs, target, link, progress).run(partitions)
@@ -97,21 +96,21 @@ def copy_into(
     *,
     progress: CopyListener | None = None,
 ) -> None:
-    """Copy as `copy_partitions` does, into a directory that is `unfinished` and else empty."""
+    """Copy as `copy_partitions` does, into a directory that is `unfinished` and otherwise empty."""
     _Copy(source, fs, target, None, progress).run(partitions)
 
 
 @contextmanager
 def unfinished(fs: FileSystem, target: str) -> Iterator[None]:
-    """Take a directory that is missing or empty, for a copy that counts only when this ends.
+    """Reserve a missing or empty directory for a copy that is valid only when this context ends.
 
-    Until then a file in it says so. Whatever goes wrong, an interrupt too, what was written is
-    removed again; what a killed process left is removed by the next that copies there.
+    Until then a marker file says so. After an error or an interrupt everything written is removed;
+    the next copy to this directory removes the output of a killed process.
 
     Raises
     ------
     InvalidConfigurationError
-        The target is a file, or holds something else than an unfinished copy.
+        The target is a file, or holds something other than an unfinished copy.
     KafkaStorageError
         A file operation failed.
     """
@@ -131,13 +130,13 @@ def unfinished(fs: FileSystem, target: str) -> Iterator[None]:
 
 
 def _take_target(fs: FileSystem, target: str) -> bool:
-    """Make sure of an empty directory; tell whether it was made for that."""
+    """Make sure that a directory exists and is empty; return whether it was created."""
     if not fs.exists(target):
         with StorageGuard(None, target, "cannot create it"):
             make_dirs_durably(fs, target)
         return True
     if not fs.is_dir(target):
-        raise InvalidConfigurationError(f"{target} is no directory: a copy cannot go there")
+        raise InvalidConfigurationError(f"{target} is not a directory: the copy needs one")
     if UNFINISHED in (names := fs.list_dir(target)):
         logger.warning("%s holds a copy that was not finished; it is removed", target)
         _discard(fs, target, created=False)
@@ -147,7 +146,7 @@ def _take_target(fs: FileSystem, target: str) -> bool:
 
 
 def _discard(fs: FileSystem, target: str, *, created: bool) -> None:
-    """Remove a copy; the file that says what it is goes last."""
+    """Remove a copy, its marker file last."""
     for name in fs.list_dir(target):
         if name != UNFINISHED:
             path = f"{target}/{name}"
@@ -158,7 +157,7 @@ def _discard(fs: FileSystem, target: str, *, created: bool) -> None:
 
 
 class _Copy:
-    """One run of `copy_partitions`, into a directory that is empty."""
+    """One run of `copy_partitions` into an empty directory."""
 
     def __init__(
         self,
@@ -177,11 +176,11 @@ class _Copy:
         self._bytes_total = 0
 
     def run(self, partitions: Sequence[TopicPartition]) -> None:
-        # A partition that is stored without a folder has nothing in it yet.
+        # A partition in a checkpoint without a folder is empty.
         found = {tp: home for tp in partitions if (home := self._home(tp)) is not None}
         clean = all(home.clean for home in found.values())
         source = self._source.runtime.fs
-        # Read before the data: a checkpoint may be behind them, and never ahead.
+        # Read before the data: a checkpoint may be behind the data, but not ahead.
         checkpoints = _checkpoints(found)
         folders = {tp: files_of(source, home.partition_path(tp)) for tp, home in found.items()}
         for tp, files in folders.items():
@@ -200,7 +199,7 @@ class _Copy:
 
     def _home(self, topic_partition: TopicPartition) -> LogDirectory | None:
         for directory in self._source.directories:
-            directory.check_online()  # it may be there
+            directory.check_online()  # an offline directory may contain it
             if topic_partition in directory.partitions:
                 return directory
         return None
@@ -235,12 +234,12 @@ class _Copy:
                 done += self._bytes_done
                 self._progress(CopyProgress(topic_partition, done, self._bytes_total))
 
-        # One that was truncated meanwhile is found by the second look at the folder.
+        # A file that is truncated meanwhile is found by the second listing of the folder.
         copy_file(self._source.runtime.fs, source, stat, self._fs, target, progress=tell)
         self._bytes_done += stat.size
 
     def _store_topics(self, partitions: Sequence[TopicPartition]) -> None:
-        """Store the topics with their own configurations; adopted ones stay so."""
+        """Store the topics with their own configurations; adopted topics stay adopted."""
         store = TopicStore(self._fs, self._target)
         for name in dict.fromkeys(tp.topic for tp in partitions):
             topic = self._source.catalog.topic(name)
@@ -252,7 +251,7 @@ class _Copy:
 def _checkpoints(
     homes: Mapping[TopicPartition, LogDirectory],
 ) -> dict[str, dict[TopicPartition, int]]:
-    """Return the entries of some partitions, by checkpoint file; none of files that are missing."""
+    """Return the entries of some partitions, by checkpoint file; skips missing files."""
     found: dict[str, dict[TopicPartition, int]] = {}
     for directory in {id(home): home for home in homes.values()}.values():
         for name in CHECKPOINTS:
@@ -270,7 +269,7 @@ def _checkpoints(
 
 
 def _growing(files: Mapping[str, FileStat]) -> set[str]:
-    """Return the files that a process which has the partition open may write to as it appends."""
+    """Return the files that a process with the partition open may append to."""
     parts = {name: parse_segment_file(name) for name in files}
     active = max((p.base_offset for p in parts.values() if p and p.kind == LOG_SUFFIX), default=0)
     return {name for name, each in parts.items() if each is None or each.base_offset >= active}

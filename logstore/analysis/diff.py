@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import xxhash
 
@@ -17,7 +17,6 @@ from logstore.analysis.committed import ABORTED, COMMITTED, OPEN_TRANSACTION, Co
 from logstore.analysis.fates import RecordFate
 from logstore.cleaner.strategy import Strategy
 from logstore.errors import InvalidRecordError
-from logstore.named import NamedTuple
 from logstore.record.control import ControlType, decode_control_key
 
 if TYPE_CHECKING:

@@ -1,17 +1,17 @@
-"""Erasure: every place where the bytes of a key lie, and when each can vanish.
+"""Erasure: every place that holds bytes of a key, and when each can vanish.
 
-The files are read as they lie, those that no log counts any more too. When a record can go is not
-computed from the rules but rehearsed by the engine itself (`rehearsal`): at the earliest if others
-append what makes passes due, at the latest if nothing is appended any more.
+The files are read as they are, those that no log counts any more too. When a record can be removed
+is not computed from the rules but rehearsed by the engine itself (`rehearsal`): at the earliest if
+other appends make passes due, at the latest without further appends.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from logstore.analysis.assumptions import assumptions
 from logstore.analysis.committed import (
@@ -26,7 +26,6 @@ from logstore.analysis.view import HasLogs
 from logstore.cleaner.strategy import Strategy
 from logstore.coordinator.transactions.log import TransactionConfig, TransactionLog
 from logstore.errors import CorruptionError, InvalidRecordError, LogStoreError
-from logstore.named import NamedTuple
 from logstore.names import (
     CLEANED_SUFFIX,
     DELETE_DIR_SUFFIX,
@@ -37,6 +36,7 @@ from logstore.names import (
     parse_log_dir,
     parse_segment_file,
 )
+from logstore.reasons import Reason, reasons_json, text_of
 from logstore.record import layout
 from logstore.record.batch import RecordBatch
 from logstore.record.codecs import Codec
@@ -45,7 +45,7 @@ from logstore.record.json_text import bytes_item
 from logstore.record.search import find_batch, is_plausible
 from logstore.record.varint import encode_varint
 from logstore.runtime import FileKind, OverlayFileSystem
-from logstore.types import INT32_MAX, INT64_MAX, TopicPartition, time_in_text
+from logstore.types import INT32_MAX, INT64_MAX, TopicPartition
 
 if TYPE_CHECKING:
     from logstore.cleaner.strategy import Order
@@ -68,24 +68,24 @@ UNREADABLE = "unreadable"
 DELETED_PARTITION = "deleted_partition"
 FOREIGN = "foreign"
 
-STATES = {
-    LIVE: "the record that wins its key",
-    TOMBSTONE: "it wins its key and has no value",
-    SUPERSEDED: "another record of its key wins",
-    ABORTED: "of an aborted transaction",
-    OPEN_TRANSACTION: "of a transaction that is open",
-    UNSTABLE: "behind a transaction that is open: readers of committed data do not get it yet",
-    BELOW_LOG_START: "deleted for readers, its segment still there",
-    DELETED: "in a file that waits for its removal",
-    SWAP: "in a file that is about to take its place in the log",
-    CLEANED: "in a file that an unfinished cleaning left",
-    TORN_TAIL: "in bytes at the end of a file that are no whole batch",
-    DAMAGED: "in bytes inside of a file that are no valid batch",
-    UNREADABLE: "bytes that cannot be read as records and may hold it",
-    DELETED_PARTITION: "in the folder of a partition that is deleted",
-    FOREIGN: "in a folder or file that no broker uses",
-}
-"""Where bytes of a key can lie."""
+STATES = (
+    LIVE,
+    TOMBSTONE,
+    SUPERSEDED,
+    ABORTED,
+    OPEN_TRANSACTION,
+    UNSTABLE,
+    BELOW_LOG_START,
+    DELETED,
+    SWAP,
+    CLEANED,
+    TORN_TAIL,
+    DAMAGED,
+    UNREADABLE,
+    DELETED_PARTITION,
+    FOREIGN,
+)
+"""Where bytes of a key can be; the reason `location.STATE` explains each."""
 
 _IN_THE_LOG = (LIVE, TOMBSTONE, SUPERSEDED, ABORTED, OPEN_TRANSACTION, UNSTABLE, BELOW_LOG_START)
 _STATES_BY_SUFFIX = {DELETED_SUFFIX: DELETED, SWAP_SUFFIX: SWAP, CLEANED_SUFFIX: CLEANED}
@@ -107,25 +107,38 @@ class Erasable(HasLogs, Protocol):
         """Its clock."""
 
 
+def rule_json(reasons: Sequence[Reason]) -> dict[str, Any]:
+    """Return the reasons of a place as JSON: all of them, and the rule by itself."""
+    rule = reasons[1]
+    return {
+        "rule": text_of(reasons),
+        "code": rule.code,
+        "values": dict(rule.values),
+        "reasons": reasons_json(reasons),
+    }
+
+
 class ErasurePlace(NamedTuple):
-    """A place where bytes of a key lie.
+    """A place that holds bytes of a key.
 
     Attributes
     ----------
     position : int
-        Of the batch; of the bytes themselves where there is no valid batch.
+        Of the batch; of the bytes themselves if they are not in a valid batch.
     offset : int or None
-        Of the record; None where there is no valid batch.
+        Of the record; None if it is not in a valid batch.
     state : str
         One of `STATES`.
     earliest_ms : int or None
         First Unix ms at which it can be gone: whatever is appended for other keys, a broker under
-        the present configuration keeps it until then. None if it never goes unless something
-        happens first, which `rule` names.
+        the present configuration keeps it until then. None if it is never removed unless something
+        happens first, which `reasons` name.
     latest_ms : int or None
-        Unix ms by which it is gone if a broker runs from now on and nothing is appended any more,
+        Unix ms by which it is gone if a broker runs from now on without further appends,
         its checks coming as late as their intervals allow, and files going
         `file.delete.delay.ms` after they are renamed. None if nothing removes it by itself.
+    reasons : tuple of Reason
+        The meaning of the state, then the rule that removes the bytes, then its conditions.
     """
 
     path: str
@@ -134,7 +147,18 @@ class ErasurePlace(NamedTuple):
     state: str
     earliest_ms: int | None
     latest_ms: int | None
-    rule: str
+    reasons: tuple[Reason, ...]
+
+    @property
+    def rule(self) -> str:
+        """The reasons as a text."""
+        return text_of(self.reasons)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return an item of `places` in `logstore erasure --format json`."""
+        item = self._asdict()
+        del item["reasons"]
+        return item | rule_json(self.reasons)
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +183,7 @@ class ErasureReport:
         return {
             **bytes_item("key", self.key),
             "gone": self.gone,
-            "places": [place._asdict() for place in self.places],
+            "places": [place.to_json() for place in self.places],
             "topic": self.topic,
             "scanned": {"files": self.files, "bytes": self.bytes},
             "assumed": list(self.assumed),
@@ -186,9 +210,9 @@ class Found(NamedTuple):
 
 
 def scan_file(file: File, path: str, base_offset: int, key: bytes, limit: int) -> Iterator[Found]:
-    """Yield where a key lies in a `.log`, in valid batches and in the bytes between them.
+    """Yield the positions of a key in a `.log`, in valid batches and in the bytes between them.
 
-    Where there is no valid batch, the key counts as found where its bytes follow its length as
+    Outside valid batches the key counts as found if its bytes follow its length as
     they do in a record, or may do so inside of a batch that is compressed and damaged.
     """
     size = file.size()
@@ -243,7 +267,7 @@ def _records(
 
 
 def _raw(file: File, path: str, position: int, end: int, key: bytes, state: str) -> Iterator[Found]:
-    """Yield where a key lies in bytes that are no valid batch."""
+    """Yield the positions of a key in bytes that are not a valid batch."""
     at = position
     overlap = len(key) + 2 * layout.HEADER_SIZE
     before = b""
@@ -269,7 +293,7 @@ def _raw_bytes(
     data: bytes, path: str, start: int, end: int, key: bytes, state: str
 ) -> Iterator[Found]:
     found: dict[int, int] = {}
-    for pattern in _patterns(key) if key else ():  # no key would stand everywhere
+    for pattern in _patterns(key) if key else ():  # an empty key would match everywhere
         at = data.find(pattern)
         while at >= 0:
             found.setdefault(start + at + len(pattern) - len(key), at)
@@ -361,7 +385,7 @@ def erasure(
 
 
 class _Transactions:
-    """What the transaction coordinator of a broker's directories stored; read if it is needed."""
+    """The stored state of the transaction coordinator of a broker's directories; read on demand."""
 
     def __init__(self, broker: Erasable) -> None:
         self._broker = broker
@@ -387,7 +411,7 @@ class _Transactions:
 
 
 def _end_of(metadata: TransactionMetadata) -> TransactionEnd:
-    """Return the end of a transaction: what was decided, or its abort when its time is over."""
+    """Return the end of a transaction: the decided one, or its abort after the timeout."""
     producer_id, epoch = metadata.producer
     if metadata.state.is_prepared:
         return TransactionEnd(producer_id, epoch, metadata.state.is_commit, 0)
@@ -397,11 +421,11 @@ def _end_of(metadata: TransactionMetadata) -> TransactionEnd:
 
 
 class _Moments(NamedTuple):
-    """When a place can go, and why then."""
+    """When the bytes of a place can be removed, and why then."""
 
     earliest_ms: int | None
     latest_ms: int | None
-    rule: str
+    reasons: tuple[Reason, ...]
 
 
 class _Partition:
@@ -444,11 +468,13 @@ class _Partition:
                 state = DELETED_PARTITION
             elif folder.state:
                 state = FOREIGN
-            told = self._told(each, state, moments)
-            yield ErasurePlace(each.path, each.position, each.offset, state, *told)
+            earliest_ms, latest_ms, reasons = self._removal(each, state, moments)
+            reasons = (Reason(f"location.{state}", {}), *reasons)
+            place = (each.path, each.position, each.offset, state, earliest_ms, latest_ms)
+            yield ErasurePlace(*place, reasons)
 
     def _states(self, found: list[Found]) -> dict[int | None, str]:
-        """Return what the records in the log are, by offset."""
+        """Return the states of the records in the log, by offset."""
         log = self._log
         committed = CommittedData(log)
         strategy = Strategy.of(log.config)
@@ -480,7 +506,7 @@ class _Partition:
             [directory.path for directory in manager.directories],
             self._broker.broker_config,
             self._tp,
-            manager.catalog.laid_over(self._tp.topic),
+            manager.catalog.temporary_overrides(self._tp.topic),
             self._now_ms,
             self._ends,
             progress=self._progress,
@@ -499,46 +525,37 @@ class _Partition:
             prompt = run(lambda rehearsal, _: rehearsal.left_alone(late=False))
         return dict.fromkeys(offsets, (hurried, prompt, late))
 
-    def _told(
+    def _removal(
         self, found: Found, state: str, moments: Mapping[int, tuple[Watch, Watch, Watch]]
     ) -> _Moments:
-        """Return when a place can go, and by which rule."""
-        config = self._log.config
-        now_ms, delay_ms = self._now_ms, config.file_delete_delay_ms
-        what = STATES[state]
+        """Return when the bytes of a place can be removed, and by which rule."""
+        now_ms, delay_ms = self._now_ms, self._log.config.file_delete_delay_ms
         if found.offset is not None and (state in _IN_THE_LOG or state == SWAP):
-            return self._told_of_record(found.offset, state, moments[found.offset])
+            return self._record_removal(found.offset, state, moments[found.offset])
         if state == DELETED:
             latest_ms: int | None = now_ms
             if self._has_writer():
                 latest_ms = self._removal_ms(found.path, now_ms + delay_ms)
-            return _Moments(
-                now_ms,
-                latest_ms,
-                f"{what}: removed file.delete.delay.ms {delay_ms} after it was renamed, or when a"
-                " broker starts",
-            )
+            reason = Reason.of("erasure.file_delay", delay_ms=delay_ms)
+            return _Moments(now_ms, latest_ms, (reason,))
         if state in (CLEANED, SWAP):
             latest_ms = None if self._has_writer() else now_ms
-            return _Moments(now_ms, latest_ms, f"{what}: removed when a broker starts")
+            return _Moments(now_ms, latest_ms, (Reason.of("erasure.start"),))
         if state == DELETED_PARTITION:
-            return _Moments(
-                now_ms,
-                now_ms + delay_ms,
-                f"{what}: removed file.delete.delay.ms {delay_ms} after a broker starts or deletes"
-                " it",
-            )
+            reason = Reason.of("erasure.folder_delay", delay_ms=delay_ms)
+            return _Moments(now_ms, now_ms + delay_ms, (reason,))
         if state in (TORN_TAIL, DAMAGED) and self._is_cut(found):
-            return _Moments(now_ms, now_ms, f"{what}: cut when a broker opens the partition")
-        return _Moments(None, None, f"{what}: no rule removes it before its file goes")
+            return _Moments(now_ms, now_ms, (Reason.of("erasure.cut"),))
+        return _Moments(None, None, (Reason.of("erasure.no_rule"),))
 
-    def _told_of_record(
+    def _record_removal(
         self, offset: int, state: str, watches: tuple[Watch, Watch, Watch]
     ) -> _Moments:
         config = self._log.config
         hurried, prompt, late = watches
         if hurried.failure is not None:
-            return _Moments(None, None, f"the partition cannot be opened: {hurried.failure}")
+            reason = Reason.of("erasure.not_opened", message=str(hurried.failure))
+            return _Moments(None, None, (reason,))
         removals = [each.removals[offset] for each in (hurried, prompt)]
         first = min((each for each in removals if each is not None), default=None)
         last = late.removals[offset]
@@ -546,36 +563,27 @@ class _Partition:
         if config.delete and config.retention_bytes >= 0:
             earliest_ms = self._now_ms
         latest_ms: int | None = None
-        parts = [STATES[state]]
-        parts += (
-            f"the transaction of producer {end.producer_id} is aborted at"
-            f" {time_in_text(end.due_ms)}, transaction.timeout.ms after its start, unless it ends"
-            " before"
+        reasons: list[Reason] = []
+        if first is not None:
+            reasons += _rules(first.cause, state, config)
+            if first.cause is Cause.CLEANING and self._is_kept_as_last(offset):
+                reasons.append(Reason.of("erasure.last_record"))
+        elif earliest_ms is not None:
+            reasons.append(Reason.of("erasure.by_size"))
+        else:
+            reasons.append(self._missing(state))
+        reasons += (
+            Reason.of("erasure.transaction_timeout", producer_id=end.producer_id, at_ms=end.due_ms)
             for end in self._ends
             if end.due_ms
         )
-        if last is not None:
-            delay_ms = 0 if last.cause is Cause.OPENING else config.file_delete_delay_ms
-            latest_ms = last.at_ms + delay_ms
-        if first is not None:
-            parts.append(_rule(first.cause, state, config))
-            if first.cause is Cause.CLEANING and self._is_kept_as_last(offset):
-                parts.append(
-                    "as the last record of the log it stays until one is appended behind it"
-                )
-        elif earliest_ms is not None:
-            parts.append("retention.bytes removes its segment once enough is appended")
+        if last is None:
+            reasons.append(Reason.of("erasure.not_due"))
         else:
-            parts.append(self._missing(state))
-        if last is not None:
-            parts.append(
-                f"{_BY[last.cause]} is due at {time_in_text(last.due_ms)} though nothing is"
-                " appended, comes within its interval, and files go"
-                f" file.delete.delay.ms {config.file_delete_delay_ms} later"
-            )
-        else:
-            parts.append("nothing makes that due unless something is appended")
-        return _Moments(earliest_ms, latest_ms, "; ".join(parts))
+            delay_ms = config.file_delete_delay_ms
+            latest_ms = last.at_ms + (0 if last.cause is Cause.OPENING else delay_ms)
+            reasons.append(Reason(_DUE[last.cause], {"at_ms": last.due_ms, "delay_ms": delay_ms}))
+        return _Moments(earliest_ms, latest_ms, tuple(reasons))
 
     def _has_hanging_transaction(self) -> bool:
         """Return whether a transaction is open that nothing ends by itself."""
@@ -590,23 +598,23 @@ class _Partition:
         log = self._log
         return Strategy.of(log.config).has_versions and offset == log.log_end_offset - 1
 
-    def _missing(self, state: str) -> str:
-        """Say what must happen before a record can go at all."""
+    def _missing(self, state: str) -> Reason:
+        """Return the condition without which a record cannot be removed at all."""
         config = self._log.config
         if not config.compact and not config.delete:
-            return "cleanup.policy is empty: nothing is ever removed"
+            return Reason.of("erasure.empty_policy")
         if not config.compact:
-            return "retention.ms and retention.bytes are unlimited"
+            return Reason.of("erasure.unlimited")
         if state == LIVE:
-            return "it stays until a newer record of its key, or a tombstone, is appended"
+            return Reason.of("erasure.until_superseded")
         if self._has_hanging_transaction():
-            return "a transaction that is open must end first, and no coordinator here knows it"
+            return Reason.of("erasure.hanging_transaction")
         if not self._broker.broker_config.log_cleaner_enable:
-            return "log.cleaner.enable is false"
-        return "no pass is ever due: its segment cannot be cleaned under this configuration"
+            return Reason.of("erasure.cleaner_disabled")
+        return Reason.of("erasure.never_cleaned")
 
     def _has_writer(self) -> bool:
-        """Tell whether a process has the partition's directory for writing."""
+        """Return whether a process has opened the partition's directory for writing."""
         directory = self._broker.manager.registry.directory_of(self._tp)
         holder = self._fs.lock_holder(f"{directory.path}/{LOCK_FILE}")
         return holder is not None or not self._broker.manager.read_only
@@ -615,13 +623,13 @@ class _Partition:
         """Return when a file that was renamed goes, as far as this process knows."""
         if self._broker.manager.read_only:
             return default_ms
-        due_ms = self._log.local.deletion_due_ms(path)
+        due_ms = self._log.deletion_due_ms(path)
         if due_ms is None:
             return default_ms
         return self._now_ms + max(0, due_ms - self._broker.clock.monotonic_ns() // 1_000_000)
 
     def _is_cut(self, found: Found) -> bool:
-        """Tell whether a broker's start cuts bytes off that are no valid batch."""
+        """Return whether a broker's start cuts off bytes that are not a valid batch."""
         if self._sizes is None:
             self._sizes = {}
             with suppress(LogStoreError), closing(self._rehearsal()) as rehearsal:
@@ -630,33 +638,26 @@ class _Partition:
         return bool(self._sizes) and found.position >= self._sizes.get(found.path, 0)
 
 
-def _rule(cause: Cause, state: str, config: LogConfig) -> str:
-    """Return the rule by which a record goes."""
-    lag = ""
-    if config.min_compaction_lag_ms:
-        lag = f" and older than min.compaction.lag.ms {config.min_compaction_lag_ms}"
+def _rules(cause: Cause, state: str, config: LogConfig) -> Iterator[Reason]:
+    """Yield the rule by which a record is removed, and its conditions."""
     if cause is Cause.OPENING:
-        return "a broker that starts cuts or replaces it"
-    if cause is Cause.RETENTION:
-        return (
-            f"retention removes its segment: retention.ms {config.retention_ms} after the newest"
-            " record in it and in those before it, or once all of them lie below the log start"
-        )
-    if state == TOMBSTONE:
-        return (
-            "a cleaning drops it when its delete horizon has come, delete.retention.ms"
-            f" {config.delete_retention_ms} after the first pass that goes through it"
-        )
-    if state in (ABORTED, OPEN_TRANSACTION):
-        return f"a cleaning drops it once its segment is closed{lag}"
-    return (
-        "a cleaning drops it once its segment, those before and the one of the record that"
-        f" supersedes it are closed{lag}"
-    )
+        yield Reason.of("erasure.by_opening")
+    elif cause is Cause.RETENTION and config.retention_ms < 0:
+        yield Reason.of("erasure.by_log_start")
+    elif cause is Cause.RETENTION:
+        yield Reason.of("erasure.by_retention", retention_ms=config.retention_ms)
+    elif state == TOMBSTONE:
+        delete_retention_ms = config.delete_retention_ms
+        yield Reason.of("erasure.by_horizon", delete_retention_ms=delete_retention_ms)
+    else:
+        is_aborted = state in (ABORTED, OPEN_TRANSACTION)
+        yield Reason.of("erasure.by_cleaning" if is_aborted else "erasure.by_superseding")
+        if config.min_compaction_lag_ms:
+            yield Reason.of("erasure.min_lag", lag_ms=config.min_compaction_lag_ms)
 
 
-_BY = {
-    Cause.OPENING: "a start of a broker",
-    Cause.CLEANING: "a cleaning",
-    Cause.RETENTION: "retention",
+_DUE = {
+    Cause.OPENING: "erasure.start_due",
+    Cause.CLEANING: "erasure.cleaning_due",
+    Cause.RETENTION: "erasure.retention_due",
 }

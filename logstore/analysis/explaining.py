@@ -1,18 +1,18 @@
-"""Explanations of partitions: the decision about each, and what a look at its records adds."""
+"""Explanations of partitions: the decision about each, and facts from reading its records."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from logstore.analysis.assumptions import assumptions
 from logstore.analysis.reports import ExplainReport, PartitionExplanation
 from logstore.analysis.tombstones import live_tombstones
 from logstore.analysis.view import HasLogs, PartitionView
 from logstore.cleaner.command import CleanCommand
-from logstore.cleaner.explaining import ActiveSegment, Tombstones, headline, remedies
+from logstore.cleaner.explaining import ActiveSegment, Tombstones, remedies, verdict
 from logstore.cleaner.selection import Gate
 from logstore.errors import (
     CorruptionError,
@@ -20,7 +20,6 @@ from logstore.errors import (
     UnknownTopicOrPartitionError,
     UnsupportedFormatError,
 )
-from logstore.named import NamedTuple
 
 if TYPE_CHECKING:
     from logstore.cleaner.explaining import Tombstone
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
     from logstore.cleaner.selection import CleaningDecision
     from logstore.cleaner.stats import CleanerStats
     from logstore.config.broker_config import BrokerConfig
+    from logstore.reasons import Reason
     from logstore.runtime import Clock
     from logstore.storage.log.log import Log
     from logstore.types import TopicPartition
@@ -58,7 +58,7 @@ class Cleaned(HasLogs, Protocol):
 
 
 class Look(NamedTuple):
-    """What a look at the records of a log found: its live tombstones, and damage."""
+    """Facts from reading the records of a log: its surviving tombstones, and damage."""
 
     tombstones: Sequence[Tombstone] | None
     damages: tuple[str, ...]
@@ -77,7 +77,7 @@ def explain(
     quick: bool = False,
     key: bytes | None = None,
 ) -> ExplainReport:
-    """Say what stands between partitions and their cleaning; see `Broker`."""
+    """Explain the gates between partitions and their cleaning; see `Broker`."""
     found = []
     for tp in partitions:
         with suppress(UnknownTopicOrPartitionError):  # deleted meanwhile
@@ -92,7 +92,7 @@ def explain_partition(
     quick: bool = False,
     key: bytes | None = None,
 ) -> PartitionExplanation:
-    """Say what stands between a partition and its cleaning; see `Broker.explain`."""
+    """Explain the gates between a partition and its cleaning; see `Broker.explain`."""
     cleaner = broker.cleaner
     chooser = cleaner.chooser
     log = broker.manager.log(topic_partition)
@@ -110,7 +110,7 @@ def explain_partition(
             decision = decision.stopped_by(Gate.closed_by("uncleanable", look.obstacle))
         elif decision.will_clean:
             decision, first_pass, passes_needed = rehearse(cleaner, log, decision)
-    told = explanation(
+    found = explanation(
         log,
         decision,
         look,
@@ -120,11 +120,11 @@ def explain_partition(
         kafka_exact=chooser.kafka_exact,
     )
     if key is None:
-        return told
+        return found
     from logstore.analysis.key_story import explain_key
 
-    story = explain_key(broker, topic_partition, key, decision, told.remedies)
-    return replace(told, key=story)
+    story = explain_key(broker, topic_partition, key, decision, found.remedies)
+    return replace(found, key=story)
 
 
 def explanation(
@@ -137,21 +137,22 @@ def explanation(
     assumed: Sequence[str],
     kafka_exact: bool,
 ) -> PartitionExplanation:
-    """Put a decision that foresaw into words, with what a look at the records found."""
+    """Explain a decision that foresaw, with the facts from its records."""
     active = ActiveSegment.of(log, kafka_exact=kafka_exact)
-    tombstones = text = None
+    tombstones = None
+    tombstone_reasons: tuple[Reason, ...] = ()
     if look.tombstones is not None:
         tombstones = Tombstones.of(look.tombstones, look.now_ms, decision)
-        text = tombstones.text(decision, log.config.delete_retention_ms)
+        tombstone_reasons = tombstones.reasons(decision, log.config.delete_retention_ms)
     return PartitionExplanation.of(
         decision,
         passes_needed,
-        headline=headline(decision, active),
+        reason=verdict(decision, active),
         remedies=remedies(log, decision, active),
         key=None,
         active_segment=active,
         tombstones=tombstones,
-        tombstones_text=text,
+        tombstone_reasons=tombstone_reasons,
         damages=look.damages,
         first_pass=first_pass,
         assumed=tuple(assumed),
@@ -174,7 +175,7 @@ def look_at(broker: Cleaned, tp: TopicPartition, decision: CleaningDecision) -> 
 
 
 def _stops(broker: Cleaned, log: Log, decision: CleaningDecision, path: str | None) -> bool:
-    """Tell whether damage in a file stops the next cleaning.
+    """Return whether damage in a file stops the next cleaning.
 
     It does if the cleaning reads the file; or if recovery would cut the log there, which a command
     that writes refuses.
@@ -202,14 +203,14 @@ def rehearse(
     Returns
     -------
     CleaningDecision, CleanerStats or None, int
-        With the passes that it takes; at most, if there are no numbers of the first.
+        With the number of passes; an upper bound without the numbers of the first.
     """
     passes_needed = cleaner.passes_bound(log, decision.state)
     try:
-        outcome = CleanCommand(cleaner, force=whenever, roll=whenever).rehearse([log])
+        report = CleanCommand(cleaner, force=whenever, roll=whenever).rehearse([log])
     except _UNREADABLE as error:
         return decision.stopped_by(Gate.closed_by("uncleanable", str(error))), None, passes_needed
-    if not outcome.passes:
-        obstacles = [gate for _, gate in outcome.not_cleaned]
+    if not report.cleaned:
+        obstacles = [each.gate for each in report.not_cleaned]
         return decision.stopped_by(obstacles[0]) if obstacles else decision, None, passes_needed
-    return decision, outcome.passes[0], outcome.passes_needed[log.topic_partition]
+    return decision, report.cleaned[0], report.passes_needed[log.topic_partition]

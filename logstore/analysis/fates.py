@@ -1,6 +1,6 @@
-"""Fates: what the next cleaning does to each record of a partition, as `inspect --fate` tells.
+"""Fates: the effect of the next cleaning on each record of a partition, as in `inspect --fate`.
 
-`logstore.cleaner.passes.fate` decides; here its columns become records.
+`logstore.cleaner.passes.fate` decides; this module turns its columns into records.
 """
 
 from __future__ import annotations
@@ -11,10 +11,9 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 from itertools import islice
 from json.encoder import encode_basestring_ascii as _quote
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from logstore.inspect.records import decoded_key_member
-from logstore.named import NamedTuple
 from logstore.record.json_text import bytes_member
 from logstore.runtime.guard import StorageGuard
 
@@ -37,12 +36,13 @@ class RecordFate(NamedTuple):
     Attributes
     ----------
     key : bytes or None
-        None for a null key, and for a control record, whose key is no key of the user's.
+        None for a null key and for control records, whose keys are internal.
     fate : str
         `retained superseded tombstone_expired aborted control_expired null_key` as in a
-        `CleanReport`; `below_log_start`, `active`, `not_yet_cleanable` where no cleaning comes yet.
+        `CleanReport`; `below_log_start`, `active`, `not_yet_cleanable` for records outside the
+        pass.
     superseded_by : int or None
-        Offset of the record that takes a superseded one's place.
+        Offset of the record that supersedes this one.
     control : str or None
         `abort`, `commit` or `other` for a control record.
     """
@@ -55,9 +55,9 @@ class RecordFate(NamedTuple):
 
 
 def fate_json(topic_partition: TopicPartition, record: RecordFate, *, raw: bool = False) -> str:
-    """Return the fate of a record as a JSON object on one line, as `inspect --fate` has it.
+    """Return the fate of a record as a JSON object on one line, as in `inspect --fate`.
 
-    Keys of Kafka's own topics are decoded, too, unless `raw`.
+    Also decodes keys of Kafka's internal topics, unless `raw`.
     """
     decoded = "" if raw else _decoded(topic_partition.topic, record)
     by = "null" if record.superseded_by is None else record.superseded_by
@@ -78,12 +78,12 @@ def _decoded(topic: str, record: RecordFate) -> str:
 
 
 class FatesPage(NamedTuple):
-    """Some of the fates of a partition, and how many there are of each among all.
+    """Some fates of a partition, and the number of records with each fate.
 
     Attributes
     ----------
     counts : mapping of str to int
-        By fate, those alone that occur.
+        Records by fate; without fates that do not occur.
     """
 
     fates: tuple[RecordFate, ...]
@@ -91,31 +91,31 @@ class FatesPage(NamedTuple):
 
     @property
     def total(self) -> int:
-        """Records of the partition."""
+        """Number of records in the partition."""
         return sum(self.counts.values())
 
 
 class PartitionFates:
-    """The fates of all records of a partition; each iteration runs a pass without a destination.
+    """The fates of all records of a partition; each iteration runs a pass in a dry run.
 
-    The pass is the one that comes when the partition is due, whether it is due now or not: over
-    the range that `decision` states, with the map as it would be built now.
+    The pass covers the range of `decision` with the map as it would be built now, even if the
+    partition is not due yet.
 
     Attributes
     ----------
     decision : CleaningDecision
-        When this was made: what is to be cleaned, and what is in the way.
+        The range to clean and the closed gates, when this object was made.
     is_compacted : bool
-        Whether the topic is compacted at all. If not, no cleaning ever removes a record.
+        Whether the topic is compacted. If not, no cleaning removes a record.
     stats : CleanerStats or None
-        The numbers of the pass, after an iteration to the end; None before, and if the topic is
-        not compacted. An `end_offset` below the range's means that the map was full there: then
-        this pass retains what lies beyond, and others follow.
+        The statistics of the pass after a complete iteration; None before, and if the topic is not
+        compacted. An `end_offset` below the range's means that the map was full there: the pass
+        retains the records beyond, and other passes follow.
 
     Notes
     -----
-    Iterating raises `CorruptRecordError`, `UnsupportedFormatError` and `SegmentOverflowError`
-    where a cleaning finds the partition uncleanable, `KafkaStorageError` if the disk fails. The
+    Iterating raises `CorruptRecordError`, `UnsupportedFormatError` and `SegmentOverflowError` if a
+    cleaning would find the partition uncleanable, and `KafkaStorageError` if the disk fails. The
     log must not be truncated meanwhile. Memory: the map and the I/O buffers.
     """
 
@@ -150,9 +150,10 @@ class PartitionFates:
                     yield record
 
     def page(self, first: int, count: int) -> FatesPage:
-        """Return `count` fates behind the first `first`, and the numbers of all.
+        """Return `count` fates after the first `first`, and the counts of all.
 
-        Raises as iterating does. The pass is run to its end; of the other records nothing is made.
+        Raises the errors of an iteration. Runs the whole pass, but builds only the returned
+        records.
         """
         from logstore.cleaner.passes.fate import FATES
 

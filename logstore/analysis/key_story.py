@@ -1,16 +1,16 @@
-"""One key of a partition: its records, the horizon of its tombstone, and what must happen first."""
+"""One key of a partition: its records, its tombstone's horizon, and the steps to its removal."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from logstore.analysis.erasure import LIVE, SWAP, TOMBSTONE, Erasable, erasure
+from logstore.analysis.erasure import LIVE, SWAP, TOMBSTONE, Erasable, erasure, rule_json
 from logstore.analysis.view import PartitionView
+from logstore.cleaner.explaining import pass_due
 from logstore.cleaner.selection import section_of
-from logstore.named import NamedTuple
+from logstore.reasons import Reason, reasons_json
 from logstore.record.json_text import bytes_item
-from logstore.types import time_in_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class KeyRecord(NamedTuple):
-    """A record of a key; moments and rule as in `ErasurePlace`.
+    """A record of a key; times and reasons as in `ErasurePlace`.
 
     Attributes
     ----------
@@ -39,24 +39,31 @@ class KeyRecord(NamedTuple):
     delete_horizon_ms: int | None
     earliest_ms: int | None
     latest_ms: int | None
-    rule: str
+    reasons: tuple[Reason, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return an item of `records`."""
+        item = self._asdict()
+        del item["reasons"]
+        return item | rule_json(self.reasons)
 
 
 @dataclass(frozen=True, slots=True)
 class KeyExplanation:
-    """What becomes of a key in a partition, as of `now_ms`, and what must happen first."""
+    """The future of a key in a partition, as of `now_ms`, and the steps to its removal."""
 
     key: bytes
     records: tuple[KeyRecord, ...]
-    steps: tuple[str, ...]
+    steps: tuple[Reason, ...]
     now_ms: int
 
     def to_json(self) -> dict[str, Any]:
         """Return the member `key` of an item of `logstore explain --key`."""
         return {
             **bytes_item("key", self.key),
-            "records": [record._asdict() for record in self.records],
-            "steps": list(self.steps),
+            "records": [record.to_json() for record in self.records],
+            "steps": [step.text for step in self.steps],
+            "reasons": reasons_json(self.steps),
         }
 
 
@@ -67,7 +74,7 @@ def explain_key(
     decision: CleaningDecision,
     remedies: Sequence[Remedy],
 ) -> KeyExplanation:
-    """Tell of a key in a partition; the decision and its remedies are the partition's."""
+    """Explain a key of a partition; decision and remedies belong to the partition."""
     report = erasure(broker, topic_partition.topic, key, topic_partition.partition)
     places = {
         place.offset: place
@@ -93,7 +100,7 @@ def explain_key(
                 batch.header.delete_horizon_ms,
                 place.earliest_ms,
                 place.latest_ms,
-                place.rule,
+                place.reasons,
             )
         )
     retention_ms = view.log.config.delete_retention_ms
@@ -106,37 +113,27 @@ def _steps(
     decision: CleaningDecision,
     remedies: Sequence[Remedy],
     delete_retention_ms: int,
-) -> Iterator[str]:
-    """Yield, in order, what must happen until the key is gone."""
+) -> Iterator[Reason]:
+    """Yield, in order, the steps until the key is removed."""
     if not records:
-        yield "it has no record in the log"
+        yield Reason.of("key.no_record")
         return
     last = next((each for each in records if each.state in (LIVE, TOMBSTONE)), None)
     if last is not None and last.state == LIVE and last.earliest_ms is None:
-        yield (
-            f"record {last.offset} is what readers see of it; it stays until a newer record of the"
-            " key, or a tombstone, is appended"
-        )
+        yield Reason.of("key.live", offset=last.offset)
     binding = decision.binding
-    if decision.will_clean:
-        yield "a pass over the partition is due now"
-    elif decision.opens_at_ms is not None:
-        moment = time_in_text(decision.opens_at_ms)
-        yield f"a pass over the partition is due by itself at {moment}"
-    elif binding is not None:
+    if binding is None or decision.opens_at_ms is not None:
+        yield pass_due(decision)
+    else:
         remedy = next((each for each in remedies if each.gate == binding.gate), None)
-        why = binding.text if remedy is None else f"{remedy.cause}; what helps: {remedy.cure}"
-        yield f"no pass over the partition is due by itself: {why}"
+        yield Reason.of("key.no_pass")
+        yield from (binding.reason,) if remedy is None else remedy.causes
     if last is None or last.state != TOMBSTONE:
         return
     if last.delete_horizon_ms is None:
-        yield (
-            f"the first pass through tombstone {last.offset} gives it its delete horizon: the"
-            f" moment of that pass plus delete.retention.ms {delete_retention_ms}"
+        yield Reason.of(
+            "key.stamped_later", offset=last.offset, delete_retention_ms=delete_retention_ms
         )
-        yield "the first pass at or after that horizon drops it; one must be due then, too"
+        yield Reason.of("key.removed_later")
     else:
-        yield (
-            f"the delete horizon of tombstone {last.offset} is"
-            f" {time_in_text(last.delete_horizon_ms)}: the first pass at or after it drops it"
-        )
+        yield Reason.of("key.horizon", offset=last.offset, at_ms=last.delete_horizon_ms)

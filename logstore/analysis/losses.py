@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from logstore.analysis.reports import segment_sizes
 from logstore.cleaner.command import CleanCommand
+from logstore.cleaner.stats import CleanerStats
 from logstore.errors import CorruptionError, UnsupportedFormatError
-from logstore.named import NamedTuple
 from logstore.record.batch import decode_stored
 from logstore.record.walk import walk_headers
 from logstore.storage.log.retention import RetentionDecision
@@ -299,13 +299,8 @@ def lost_by_forced_cleaning(cleaner: LogCleanerManager, log: Log, *, roll: bool)
         return NOTHING_LOST
     gone = []
     for bound in (state.upper_bound_offset, max(allowed, state.first_dirty_offset)):
-        steps = cleaner.run_pass(log, state._replace(upper_bound_offset=bound), dry_run=True)
-        try:
-            while True:
-                next(steps)
-        except StopIteration as done:
-            stats = done.value.stats
-        if stats is None:  # damage or somebody else is in the way, and the cleaning says so
+        stats = cleaner.clean(log, state._replace(upper_bound_offset=bound), dry_run=True)
+        if not isinstance(stats, CleanerStats):  # damaged or in use, as the cleaning will report
             return NOTHING_LOST
         gone.append(
             (stats.fates_total - stats.fates["retained"], stats.bytes_read - stats.bytes_written)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from logstore.errors import InvalidConfigurationError
 from logstore.manager.directories.directory import ShownFolder
 from logstore.manager.directories.nesting import check_no_cluster, find_nested, is_data_directory
-from logstore.named import NamedTuple
 from logstore.names import (
     MAX_TOPIC_LENGTH,
     METADATA_LOG,

@@ -1,8 +1,7 @@
-"""Previews: what settings would do to partitions, told before they are set.
+"""Previews: the effect of settings on partitions before they are set.
 
-The decisions are the engine's own, and so is the cleaning, which runs as in a dry run: over the
-logs as they are, under the settings that are supposed (`SupposedLog`). Nothing is changed, opened
-anew or copied.
+The engine decides and runs dry cleanings over the logs under the new settings (`Trial.of_log`).
+Nothing is changed, opened or copied.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from logstore.analysis.assumptions import assumptions
 from logstore.analysis.explaining import (
@@ -24,8 +23,8 @@ from logstore.analysis.explaining import (
 from logstore.analysis.losses import NOTHING_LOST, Loss, lost_by_retention
 from logstore.analysis.reports import ConfigChange, changes_between
 from logstore.analysis.tombstones import live_tombstones
+from logstore.analysis.trial import Trial
 from logstore.analysis.view import PartitionView
-from logstore.cleaner.checkpoints import CleanerCheckpoints
 from logstore.cleaner.selection import Gate
 from logstore.cleaner.strategy import Strategy
 from logstore.config.dynamic import Layer
@@ -37,14 +36,10 @@ from logstore.config.overrides import (
     parse_overrides,
 )
 from logstore.errors import UnknownTopicOrPartitionError
-from logstore.manager.directories.directory import stepped_back
-from logstore.named import NamedTuple
-from logstore.storage.log.supposed import SupposedLog
 from logstore.types import INT64_MAX, TopicPartition
 
 if TYPE_CHECKING:
     from logstore.analysis.reports import PartitionExplanation
-    from logstore.cleaner.manager import LogCleanerManager
     from logstore.cleaner.selection import CleaningDecision
     from logstore.cleaner.stats import CleanerStats
     from logstore.config.broker_config import BrokerConfig
@@ -54,24 +49,24 @@ if TYPE_CHECKING:
     from logstore.storage.log.retention import RetentionDecision
 
 _STANDING = ("policy", "cleaner_disabled", "uncleanable", "empty")
-"""Gates that keep any cleaning away, also one that nothing else keeps from being due."""
+"""Gates that prevent any cleaning, whatever the dirty ratio and lags."""
 
 
-# -- what is supposed --------------------------------------------------------------------------
+# -- new settings ------------------------------------------------------------------------------
 
 
 class Supposition(NamedTuple):
-    """Settings of a broker and its topics that are supposed to be in force.
+    """New settings of a broker and its topics.
 
     Attributes
     ----------
     broker_config : BrokerConfig
     configs : mapping of str to LogConfig
-        Of the topics that would go by other settings than they do.
+        Of the topics whose settings change.
     changed : tuple of ConfigChange
-        The keys whose value or origin would be another one.
+        The keys whose value or origin changes.
     notes : tuple of str
-        Old names that were understood.
+        Old names that were replaced.
     """
 
     broker_config: BrokerConfig
@@ -83,7 +78,7 @@ class Supposition(NamedTuple):
 def suppose_topic(
     manager: LogManager, topic: str, set_configs: Mapping[str, object], unset: Iterable[str]
 ) -> Supposition:
-    """Suppose that a topic was altered; refuses what `alter_configs` refuses.
+    """Return the settings after a change of a topic; see `alter_configs`.
 
     Raises
     ------
@@ -93,7 +88,7 @@ def suppose_topic(
     broker_config = catalog.broker_config
     own = catalog.topic(topic).configs
     altered, notes = altered_overrides(own, set_configs, unset, broker_config)
-    overrides = altered | parse_overrides(catalog.laid_over(topic))[0]
+    overrides = altered | parse_overrides(catalog.temporary_overrides(topic))[0]
     changed = changes_between(
         describe(catalog.overrides(topic), broker_config), describe(overrides, broker_config)
     )
@@ -104,7 +99,7 @@ def suppose_topic(
 def suppose_broker(
     manager: LogManager, changes: Mapping[str, object], layer: Layer = Layer.BROKER
 ) -> Supposition:
-    """Suppose that the broker was altered; refuses what `alter_broker_configs` refuses.
+    """Return the settings after a change of the broker; see `alter_broker_configs`.
 
     Raises
     ------
@@ -122,38 +117,30 @@ def suppose_broker(
     return Supposition(config, configs, changed, notes)
 
 
-class _SteppedBack(CleanerCheckpoints):
-    """The checkpoints as a change of what decides which record of a key wins leaves them."""
-
-    def of(self, topic_partition: TopicPartition) -> int | None:
-        stored = super().of(topic_partition)
-        return None if stored is None else stepped_back(stored)
-
-
-# -- what would be -----------------------------------------------------------------------------
+# -- their effect ------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class Outlook:
-    """What becomes of a partition under one configuration, as far as it can be told now.
+    """The future of a partition under one configuration.
 
     Attributes
     ----------
     explanation : PartitionExplanation
-        The decision as `explain` words it; its `first_pass` has the numbers of a cleaning that is
-        due now.
+        The decision, as in `explain`; `first_pass` has the statistics of a cleaning that is due
+        now.
     later_pass : CleanerStats or None
-        The numbers of the cleaning that comes once one is due, if none is due now: as if the active
-        segment was rolled, and dirty ratio and lags did not count.
+        If none is due now: the statistics of the next cleaning, as if the active segment was
+        rolled, and dirty ratio and lags did not count.
     later_passes_needed : int
-        Of that one; 0 without its numbers.
+        Passes of that cleaning; 0 without its statistics.
     retention : RetentionDecision
-        What a run of retention would remove now.
+        The removals of a retention run now.
     next_expiry_ms : int or None
-        From when on time alone lets retention remove something, Unix ms.
+        Unix ms from which retention may remove something without an append.
     horizon_ms : int or None
-        Until when tombstones stay that the next cleaning meets first: its moment and
-        `delete.retention.ms`. None if time alone makes none due.
+        Delete horizon that the next cleaning gives to tombstones: its time plus
+        `delete.retention.ms`. None if no cleaning becomes due without an append.
     """
 
     explanation: PartitionExplanation
@@ -164,7 +151,7 @@ class Outlook:
     horizon_ms: int | None
 
     def to_json(self) -> dict[str, Any]:
-        """Return the item of `explain --format json`, with what else is known."""
+        """Return the item of `explain --format json` with the further attributes."""
         removed = self.retention.removed
         later = self.later_pass
         return self.explanation.to_json() | {
@@ -183,16 +170,16 @@ class Outlook:
 
 @dataclass(frozen=True, slots=True)
 class PartitionPreview:
-    """One partition under the settings in force, and under those that are supposed.
+    """One partition under the present and the new settings.
 
     Attributes
     ----------
     size_bytes, segments : int
         Of the partition now.
     before, after : Outlook
-        `before` has no numbers of a cleaning.
+        `before` has no statistics of a cleaning.
     unread : str or None
-        Why the records were not read, in words; None if they were, or no cleaning would read them.
+        Why the records were not read; None if they were, or no cleaning would read them.
     """
 
     topic: str
@@ -218,22 +205,22 @@ class PartitionPreview:
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """What settings would do; made by `Broker.preview`.
+    """The effect of new settings; returned by `Broker.preview`.
 
     Attributes
     ----------
     topic : str or None
-        None if it is the broker that would be altered.
+        None for settings of the broker.
     changed : tuple of ConfigChange
-        The keys whose value or origin would be another one.
+        The keys whose value or origin changes.
     notes : tuple of str
-        Old names that were understood.
+        Old names that were replaced.
     partitions : tuple of PartitionPreview
-        Those that would go by other settings; all of a topic that was named.
+        The partitions with new settings; all partitions of a given topic.
     left_out : int
-        Further partitions that were not looked at.
+        Further partitions that were not examined.
     loss : Loss
-        What a run of retention would remove that does not go under the settings in force.
+        Records that a retention run would remove under the new settings only.
     """
 
     topic: str | None
@@ -248,7 +235,7 @@ class Preview:
         return f"<Preview: {keys} would change for {len(self.partitions)} partitions>"
 
     def to_json(self) -> dict[str, Any]:
-        """Return everything as JSON."""
+        """Return the preview as a JSON object."""
         return {
             "topic": self.topic,
             "changed": [each.to_json() for each in self.changed],
@@ -260,13 +247,13 @@ class Preview:
 
 
 class Budget:
-    """The bytes that may still be read; None is without end."""
+    """The bytes that may still be read; None for no limit."""
 
     def __init__(self, bytes_max: int | None) -> None:
         self._left = bytes_max
 
     def take(self, size_bytes: int) -> bool:
-        """Take bytes if there are as many left; tell whether there were."""
+        """Take so many bytes if they are left; return whether they were."""
         if self._left is None:
             return True
         if size_bytes > self._left:
@@ -285,7 +272,7 @@ def preview(
     read_bytes_max: int | None = None,
     partitions_max: int | None = None,
 ) -> Preview:
-    """Tell what settings would do; see `Broker.preview`."""
+    """Return the effect of new settings; see `Broker.preview`."""
     catalog = broker.manager.catalog
     if topic is None:
         wanted = [tp for name in supposed.configs for tp in catalog.partitions(name)]
@@ -296,7 +283,7 @@ def preview(
     found = []
     losses = []
     for tp in looked_at:
-        with suppress(UnknownTopicOrPartitionError):  # deleted meanwhile
+        with suppress(UnknownTopicOrPartitionError):  # deleted in the meantime
             one = _previewed(broker, supposed, tp, budget, quick=quick)
             found.append(one)
             losses.append(lost_by_settings(broker, supposed, tp))
@@ -311,10 +298,10 @@ def preview(
 
 
 def lost_by_settings(broker: Cleaned, supposed: Supposition, tp: TopicPartition) -> Loss:
-    """Return what retention would remove of a partition that it does not under its settings."""
+    """Return the records of a partition that retention would remove under the new settings only."""
     log = broker.manager.log(tp)
     config = supposed.configs.get(tp.topic, log.config)
-    then = SupposedLog(log, config).retention_decision()
+    then = Trial.of_log(broker.cleaner, log, config, supposed.broker_config).retention()
     now = log.retention_decision()
     if len(then.removed) <= len(now.removed):
         return NOTHING_LOST
@@ -324,72 +311,67 @@ def lost_by_settings(broker: Cleaned, supposed: Supposition, tp: TopicPartition)
 def _previewed(
     broker: Cleaned, supposed: Supposition, tp: TopicPartition, budget: Budget, *, quick: bool
 ) -> PartitionPreview:
-    cleaner = broker.cleaner
     config = supposed.configs.get(tp.topic) or broker.manager.catalog.config(tp.topic)
 
-    def both() -> tuple[Log, Log]:
+    def trials() -> tuple[Trial, Trial]:
         log = broker.manager.log(tp)
-        return log, SupposedLog(log, config)
+        then = Trial.of_log(broker.cleaner, log, config, supposed.broker_config)
+        return Trial(log, broker.cleaner), then
 
-    log, then = both()
-    checkpoints = cleaner.checkpoints
-    if then.config.winner_keys != log.config.winner_keys:
-        checkpoints = _SteppedBack(broker.manager.registry.directory_of)
-    supposing = cleaner.supposing(supposed.broker_config, checkpoints)
-    decision = supposing.chooser.explain(then)
+    now, then = trials()
+    decision = then.decision()
     look = then_look = NOTHING_READ
     unread = None
     first = later = None
     passes = later_passes = 0
-    size_bytes = _bytes_to_read(then, decision)
+    size_bytes = _bytes_to_read(then.log, decision)
     if config.compact and size_bytes and quick:
         unread = f"a quick preview reads none of its {size_bytes} bytes"
     elif config.compact and not budget.take(size_bytes):
         unread = f"its {size_bytes} bytes are more than may be read for this preview"
     elif config.compact:
         look = then_look = look_at(broker, tp, decision)
-        log, then = both()  # others, if damage was met
-        if look.tombstones is not None and Strategy.of(config) != Strategy.of(log.config):
+        now, then = trials()  # new logs, if damage was met
+        if look.tombstones is not None and Strategy.of(config) != Strategy.of(now.log.config):
             then_look = look._replace(tombstones=live_tombstones(PartitionView(broker, tp), config))
         if look.obstacle is not None:
             decision = decision.stopped_by(Gate.closed_by("uncleanable", look.obstacle))
         elif decision.will_clean:
-            decision, first, passes = rehearse(supposing, then, decision)
+            decision, first, passes = rehearse(then.cleaner, then.log, decision)
         elif _may_come(decision):
-            stopped, later, later_passes = rehearse(supposing, then, decision, whenever=True)
+            stopped, later, later_passes = rehearse(then.cleaner, then.log, decision, whenever=True)
             for gate in stopped.gates:
                 if gate.gate == "uncleanable" and not gate.open:
                     decision = decision.stopped_by(gate)
-    now_decision = cleaner.chooser.explain(log)
+    now_decision = now.decision()
     if look.obstacle is not None and now_decision.is_candidate:
         now_decision = now_decision.stopped_by(Gate.closed_by("uncleanable", look.obstacle))
     assumed = assumptions(broker.manager, tp, cleaning=True)
     return PartitionPreview(
         tp.topic,
         tp.partition,
-        log.size_bytes,
-        len(log.segments),
-        _outlook(cleaner, log, now_decision, look, assumed),
-        _outlook(supposing, then, decision, then_look, assumed, first, passes, later, later_passes),
+        now.log.size_bytes,
+        len(now.log.segments),
+        _outlook(now, now_decision, look, assumed),
+        _outlook(then, decision, then_look, assumed, first, passes, later, later_passes),
         unread,
     )
 
 
 def _may_come(decision: CleaningDecision) -> bool:
-    """Tell whether a cleaning can ever be due."""
+    """Return whether a cleaning can ever be due."""
     return all(gate.open for gate in decision.gates if gate.gate in _STANDING)
 
 
 def _bytes_to_read(log: Log, decision: CleaningDecision) -> int:
-    """Return about how much of a compacted log is read, to look at it and clean it in thought."""
+    """Return about how many bytes of a compacted log are read to examine it and for a dry run."""
     if not _may_come(decision):
         return log.size_bytes
     return 3 * log.size_bytes
 
 
 def _outlook(
-    cleaner: LogCleanerManager,
-    log: Log,
+    trial: Trial,
     decision: CleaningDecision,
     look: Look,
     assumed: Sequence[str],
@@ -398,6 +380,7 @@ def _outlook(
     later_pass: CleanerStats | None = None,
     later_passes_needed: int = 0,
 ) -> Outlook:
+    log, cleaner = trial
     told = explanation(
         log,
         decision,
@@ -407,7 +390,6 @@ def _outlook(
         assumed=assumed,
         kafka_exact=cleaner.chooser.kafka_exact,
     )
-    checkpoint = cleaner.checkpoints.of(log.topic_partition) if log.config.compact else None
     next_pass_ms = decision.opens_at_ms
     horizon_ms = None
     if next_pass_ms is not None:
@@ -416,7 +398,7 @@ def _outlook(
         told,
         later_pass,
         0 if later_pass is None else later_passes_needed,
-        log.retention_decision(first_dirty_offset=checkpoint or 0),
+        trial.retention(),
         log.next_expiry_ms(),
         horizon_ms,
     )

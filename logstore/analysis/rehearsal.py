@@ -1,7 +1,7 @@
-"""Rehearsals: the future of a partition, run by the engine itself over a copy that nobody sees.
+"""Rehearsals: the engine runs the future of a partition over a copy in memory.
 
-The files are an overlay's, changes stay in memory, and time is virtual. So what retention and
-cleaning will have done by some moment is not computed a second time: it is done, and looked at.
+The copy's files are an overlay and its clock is virtual. So retention and cleaning are not
+predicted: they are run, and their result is read.
 """
 
 from __future__ import annotations
@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
 
+from logstore.analysis.trial import Trial
 from logstore.cleaner.command import CleanCommand
-from logstore.cleaner.manager import LogCleanerManager
-from logstore.cleaner.selection import cleanable_state, next_moment_ms
+from logstore.cleaner.stats import CleanerStats
 from logstore.cleaner.strategy import Strategy
 from logstore.errors import (
     CorruptRecordError,
@@ -21,35 +22,26 @@ from logstore.errors import (
     RequestError,
     UnsupportedFormatError,
 )
-from logstore.manager.manager import LogManager
-from logstore.named import NamedTuple
 from logstore.record.batch import decode_stored
 from logstore.record.records import NewRecord
 from logstore.record.walk import read_batch
-from logstore.runtime import (
-    OverlayFileSystem,
-    ReadOnlyFileSystem,
-    Runtime,
-    VirtualClock,
-    random_source,
-)
+from logstore.runtime import VirtualClock
 from logstore.types import INT64_MAX, TimestampType
 
 if TYPE_CHECKING:
     from logstore.cleaner.passes.clean import PassProgress
     from logstore.config.broker_config import BrokerConfig
     from logstore.runtime import FileSystem
-    from logstore.storage.log.log import Log
     from logstore.types import TopicPartition
 
 RehearsalProgress = Callable[[str, int, int], None]
 
 _TIME_ENDS_MS = INT64_MAX // 2
-"""Moments from here on never come."""
+"""Times from here on count as never."""
 
 
 _PASSES_AGAIN = 3
-"""Passes at one moment over what is clean."""
+"""Repeated passes at one time over a clean section."""
 
 
 class Cause(StrEnum):
@@ -61,7 +53,7 @@ class Cause(StrEnum):
 
 
 class Removal(NamedTuple):
-    """A removal: when, by what, and the moment from which on that was due."""
+    """A removal: its time, its cause, and the time from which it was due."""
 
     at_ms: int
     cause: Cause
@@ -69,21 +61,21 @@ class Removal(NamedTuple):
 
 
 class Held(NamedTuple):
-    """A record that is still there, in the batch that it lies in."""
+    """A record that is still in the log, and its batch's delete horizon."""
 
     is_tombstone: bool
     delete_horizon_ms: int | None
 
 
 class TransactionEnd(NamedTuple):
-    """The end that the coordinator gives an open transaction if its producer does nothing.
+    """The end that the coordinator gives an open transaction without its producer.
 
     Attributes
     ----------
     producer_epoch : int
         Of the marker.
     commit : bool
-        Whether it is committed: only if that was decided already.
+        Whether the transaction is committed: only if that was decided already.
     due_ms : int
         Unix ms; a check of the coordinator may come later.
     """
@@ -95,7 +87,7 @@ class TransactionEnd(NamedTuple):
 
 
 class Rehearsal:
-    """A partition's log over a copy that nobody sees, on a clock of its own.
+    """A partition's log over a copy in memory, with its own clock.
 
     Parameters
     ----------
@@ -103,14 +95,13 @@ class Rehearsal:
         Only read.
     log_dirs : sequence of str
     configs : mapping
-        Laid over the topic's own.
+        Override the topic's own settings.
     now_ms : int
-        When it is opened, as a broker's start does it.
+        When the copy is opened, as at the start of a broker.
     ends : sequence of TransactionEnd
-        Of the transactions that are open in the partition, as far as a coordinator knows them;
-        others stay open.
+        Ends of the partition's open transactions that a coordinator knows; others stay open.
     progress : callable, optional
-        Told of each step of a cleaning: the task, and bytes done and all.
+        Called at each step of a cleaning with the task, bytes done and bytes in total.
 
     Raises
     ------
@@ -119,7 +110,7 @@ class Rehearsal:
 
     Notes
     -----
-    Memory: what cleanings keep of the log, as long as the rehearsal is held.
+    Keeps the output of its cleanings in memory until it is closed.
     """
 
     def __init__(
@@ -138,14 +129,10 @@ class Rehearsal:
         self._ends = sorted(ends, key=lambda end: end.due_ms)
         self._start_ms = now_ms
         self._broker_config = broker_config
-        self.fs = OverlayFileSystem(ReadOnlyFileSystem(fs), self.clock)
-        runtime = Runtime(self.clock, self.fs, random_source(0))
-        self._manager = LogManager(runtime, log_dirs, broker_config, read_only=True)
-        if configs:
-            self._manager.catalog.override(topic_partition.topic, configs)
-        self.log: Log = self._manager.log(topic_partition)
-        self._cleaner = LogCleanerManager(runtime, self._manager, broker_config)
-        self._tp = topic_partition
+        self._trial = Trial.of_copy(
+            fs, log_dirs, broker_config, topic_partition, configs, self.clock
+        )
+        self.log = self._trial.log
         self._progress = progress
 
     def _tell(self, topic_partition: TopicPartition, step: PassProgress) -> None:
@@ -153,11 +140,11 @@ class Rehearsal:
             self._progress(f"rehearsing {topic_partition}", step.bytes_done, step.bytes_total)
 
     def close(self) -> None:
-        """Forget everything."""
-        self._manager.close()
+        """Close the copy and discard its changes."""
+        self._trial.close()
 
     def held(self, offset: int, key: bytes) -> Held | None:
-        """Return what became of a record, None if it is gone; one that cannot be read is there."""
+        """Return the state of a record, None if it was removed; an unreadable one is held."""
         segment = self.log.segments.floor(offset)
         if segment is None:
             return None
@@ -174,24 +161,24 @@ class Rehearsal:
             return Held(False, None)
         return None
 
-    # -- what a broker does by itself ------------------------------------------------------
+    # -- without appends -------------------------------------------------------------------
 
     def left_alone(self, *, late: bool) -> Iterator[Removal]:
-        """Let time pass with nothing appended; yield after each time that something was done.
+        """Advance the clock without appends; yield after each removal.
 
         Parameters
         ----------
         late : bool
-            What falls due is done as late as the broker's intervals allow: retention of a topic
-            that is only deleted from by `log.retention.check.interval.ms`, the rest by
-            `log.cleaner.backoff.ms`. Else at once.
+            Act as late as the broker's intervals allow: retention of topics with policy `delete` by
+            `log.retention.check.interval.ms`, everything else by `log.cleaner.backoff.ms`.
+            Otherwise act at once.
         """
         check_ms = self._check_interval_ms() if late else 0
         end_ms = self._broker_config.transaction_abort_timed_out_transaction_cleanup_interval_ms
         end_ms = end_ms if late else 0
         while True:
             self._end_transactions(self.clock.now_ms() - end_ms)
-            if self._due():
+            if self._is_due():
                 due_ms = self.clock.now_ms()
                 if due_ms + check_ms >= _TIME_ENDS_MS:
                     return
@@ -209,7 +196,7 @@ class Rehearsal:
             self.clock.advance(ms=moment - self.clock.now_ms())
 
     def _end_transactions(self, until_ms: int) -> None:
-        """Write the markers of the transactions whose ends are due by a time."""
+        """Write the markers of the transactions that end by a time."""
         while self._ends and self._ends[0].due_ms <= until_ms:
             end = self._ends.pop(0)
             entry = self.log.producer_state.entry(end.producer_id)
@@ -226,61 +213,44 @@ class Rehearsal:
             return max(1, self._broker_config.log_cleaner_backoff_ms)
         return self._broker_config.log_retention_check_interval_ms
 
-    def _due(self) -> bool:
-        """Tell whether there is something to do now."""
-        return self._will_clean() or self._rolls() or bool(self.log.retention_decision().removed)
-
-    def _cleans(self) -> bool:
-        return self._broker_config.log_cleaner_enable and self.log.config.compact
-
-    def _will_clean(self) -> bool:
-        chooser = self._cleaner.chooser
-        decision = chooser.decision_of(self.log, rolled=chooser.is_idle(self.log))
-        return self._cleans() and decision.will_clean
-
-    def _rolls(self) -> bool:
-        """Tell whether the active segment is to be rolled though nothing is appended."""
-        return self._cleans() and self._cleaner.chooser.is_idle(self.log)
+    def _is_due(self) -> bool:
+        """Return whether the engine has work now."""
+        trial = self._trial
+        return trial.is_due or trial.is_idle or bool(trial.retention().removed)
 
     def _does(self, cause: Cause) -> bool:
-        """Do what is due; tell whether something was."""
-        log = self.log
-        if cause is Cause.CLEANING:
-            if not self._cleans():
-                return False
-            if self._rolls():
-                log.writer.roll()
-            return bool(CleanCommand(self._cleaner, progress=self._tell).run([log]).passes)
-        checkpoint = self._cleaner.checkpoints.of(self._tp) or 0
-        return bool(log.delete_old_segments(first_dirty_offset=checkpoint).removed)
+        """Do the work that is due; return whether anything changed."""
+        trial, log = self._trial, self.log
+        if cause is Cause.RETENTION:
+            first_dirty_offset = trial.first_dirty_offset
+            return bool(log.delete_old_segments(first_dirty_offset=first_dirty_offset).removed)
+        if not trial.is_cleaned:
+            return False
+        if trial.is_idle:
+            log.writer.roll()
+        return bool(CleanCommand(trial.cleaner, progress=self._tell).run([log]).cleaned)
 
     def _next_moment(self) -> int | None:
-        """Return the first moment after now at which time alone may make something due."""
-        log, now_ms = self.log, self.clock.now_ms()
-        moments = [log.next_expiry_ms()]
-        if self._cleans():
-            first_dirty = self._cleaner.chooser.state_of(log).first_dirty_offset
-            exact = self._cleaner.chooser.kafka_exact
-            moments.append(next_moment_ms(log, first_dirty, now_ms, kafka_exact=exact))
-        later = [each for each in moments if each is not None and now_ms < each < _TIME_ENDS_MS]
-        return min(later, default=None)
+        """Return the first time after now at which the engine may have work without an append."""
+        moment = self._trial.next_due_ms()
+        return moment if moment is not None and moment < _TIME_ENDS_MS else None
 
-    # -- what may happen at the earliest ---------------------------------------------------
+    # -- with appends ----------------------------------------------------------------------
 
     def hurried(self, key: bytes, wanted: Callable[[], Mapping[int, Held]]) -> Iterator[Removal]:
-        """Let time pass with others appending what helps; yield after each thing that was done.
+        """Advance the clock while others append as helpfully as possible; yield after each removal.
 
-        The open segment is closed at once, and a pass is made whenever the configuration lets one
-        be due: `min.compaction.lag.ms`, open transactions and delete horizons hold, a dirty ratio
-        that is too low does not, since appends change it. A transaction that a coordinator would
-        end later ends at once, as its producer may let it.
+        The active segment is rolled at once, and a pass runs as soon as the configuration allows
+        one to be due: `min.compaction.lag.ms`, open transactions and delete horizons apply; a low
+        dirty ratio does not, since appends change it. Transactions end at once, as their producers
+        may end them.
 
         Parameters
         ----------
         key : bytes
-            The key of the records that are waited for; others are appended to.
+            The key of the awaited records; appends have other keys.
         wanted : callable
-            Returns the records whose removal is waited for, those that are left, by offset.
+            Returns the awaited records that are still held, by offset.
         """
         log = self.log
         self._end_transactions(INT64_MAX)
@@ -292,7 +262,7 @@ class Rehearsal:
             if self._does(Cause.RETENTION):
                 yield Removal(now_ms, Cause.RETENTION, now_ms)
             passes = 0
-            while self._cleans() and self._passes(wanted().values(), passes):
+            while self._trial.is_cleaned and self._passes(wanted().values(), passes):
                 passes += 1
                 yield Removal(now_ms, Cause.CLEANING, now_ms)
             moment = self._next_help(wanted().values())
@@ -301,51 +271,44 @@ class Rehearsal:
             self.clock.advance(ms=moment - now_ms)
 
     def _append_behind(self, key: bytes, wanted: Mapping[int, Held]) -> None:
-        """Append a record of another key, in a segment of its own, if the last one is waited for.
+        """Append a record of another key, in its own segment, if the log's last record is awaited.
 
         Under a strategy with versions a cleaning retains the last record of the log.
         """
         log = self.log
         is_kept = Strategy.of(log.config).has_versions and log.log_end_offset - 1 in wanted
-        if not is_kept or not self._cleans():
+        if not is_kept or not self._trial.is_cleaned:
             return
         stamp_ms = max(1, self.clock.now_ms() - log.config.timestamp_before_max_ms)
-        with suppress(RequestError):  # the topic takes no such record: then nothing is appended
+        with suppress(RequestError):  # the topic refuses such a record
             log.writer.append_records([NewRecord(key + b"+", b"", stamp_ms)])
             log.writer.roll()
 
     def _passes(self, wanted: Collection[Held], passes: int) -> bool:
-        """Run a pass if one can be made due and changes something; tell whether it was run.
+        """Run a pass if one can be due and changes something; return whether it ran.
 
-        `passes` is how many were run at this moment: under versions an expired winner may stay for
-        one more, and a tombstone that expires at once goes in the second.
+        `passes` counts the passes at this time: under versions an expired winner may stay for one
+        more, and a tombstone that expires at once is removed by the second.
         """
-        log, now_ms = self.log, self.clock.now_ms()
-        checkpoint = self._cleaner.checkpoints.of(self._tp)
-        state = cleanable_state(log, checkpoint, now_ms)
+        log, cleaner, now_ms = self.log, self._trial.cleaner, self.clock.now_ms()
+        state = cleaner.chooser.state_of(log)
         if not wanted or not self._can_be_due(now_ms):
             return False
         if state.cleanable_bytes == 0 or state.first_dirty_offset >= state.upper_bound_offset:
             dirty = log.segments.from_offset(state.first_dirty_offset)
             if any(each.size_bytes for each in dirty if each is not log.active_segment):
-                return False  # too young, or in a transaction that is open
+                return False  # too young, or in an open transaction
             if passes > _PASSES_AGAIN or not any(_is_expired(each, now_ms) for each in wanted):
                 return False
-        steps = self._cleaner.run_pass(log, state)
-        try:
-            while True:
-                self._tell(self._tp, next(steps))
-        except StopIteration as done:
-            return done.value.stats is not None
-        finally:
-            steps.close()
+        result = cleaner.clean(log, state, progress=partial(self._tell, log.topic_partition))
+        return isinstance(result, CleanerStats)
 
     def _can_be_due(self, now_ms: int) -> bool:
-        """Tell whether appends could have made a pass due by now, or it is."""
-        return now_ms >= self._appends_help_ms() or self._will_clean()
+        """Return whether a pass is due, or appends could have made it due by now."""
+        return now_ms >= self._appends_help_ms() or self._trial.is_due
 
     def _appends_help_ms(self) -> int:
-        """Return from when on appends of now, stamped as early as allowed, make a pass due."""
+        """Return the time from which appends with the earliest allowed timestamps cause a pass."""
         config = self.log.config
         age_ms = config.timestamp_before_max_ms
         if config.message_timestamp_type is TimestampType.LOG_APPEND_TIME:
@@ -373,7 +336,7 @@ def _is_expired(held: Held, now_ms: int) -> bool:
 
 
 class Watch(NamedTuple):
-    """The removal of each record that is watched, by its offset; None of one that stays."""
+    """The removal of each watched record, by offset; None if it stays."""
 
     removals: Mapping[int, Removal | None]
     failure: str | None
@@ -385,7 +348,7 @@ def watch(
     offsets: list[int],
     way: Callable[[Rehearsal, Callable[[], Mapping[int, Held]]], Iterator[Removal]],
 ) -> Watch:
-    """Run a rehearsal until all records of a key are gone, or nothing happens any more."""
+    """Run a rehearsal until all watched records are removed, or nothing more happens."""
     removals: dict[int, Removal | None] = dict.fromkeys(offsets)
     failure = None
     rehearsal = make()

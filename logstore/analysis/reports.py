@@ -1,19 +1,18 @@
-"""Reports of cleaning, retention and deletion as values, named as in the command line's JSON."""
+"""Results of requests as values, with the names of the command line's JSON."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from logstore.config.keys import ORIGIN_DEFAULT
 from logstore.config.overrides import ConfigValue
-from logstore.named import NamedTuple
 from logstore.names import LOG_SUFFIX
+from logstore.reasons import Reason, reasons_json, text_of
 
 if TYPE_CHECKING:
     from logstore.analysis.key_story import KeyExplanation
-    from logstore.cleaner.command import CleanOutcome
     from logstore.cleaner.explaining import ActiveSegment, Remedy, Tombstones
     from logstore.cleaner.selection import CleaningDecision, Gate
     from logstore.cleaner.stats import CleanerStats
@@ -24,80 +23,14 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class NotCleaned:
-    """A partition that was passed over, and the gate that kept it."""
-
-    topic: str
-    partition: int
-    reason: str
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class CleanReport:
-    """The outcome of `clean`.
-
-    Attributes
-    ----------
-    cleaned : tuple of CleanerStats
-        One a pass, in order.
-    not_cleaned : tuple of NotCleaned
-        One a partition that no pass touched, or that a pass could not finish.
-    passes_needed : mapping of TopicPartition to int
-        Passes of each partition that was cleaned; in a dry run those that it would take, of
-        which `cleaned` has the first.
-    dry_run : bool
-        Whether nothing was changed.
-    """
-
-    cleaned: tuple[CleanerStats, ...]
-    not_cleaned: tuple[NotCleaned, ...]
-    passes_needed: Mapping[TopicPartition, int] = field(default_factory=dict)
-    dry_run: bool = False
-
-    def __repr__(self) -> str:
-        done = "would be cleaned" if self.dry_run else "cleaned"
-        left = f"{len(self.not_cleaned)} partitions not"
-        return f"<CleanReport: {len(self.cleaned)} passes {done}, {left}>"
-
-    @classmethod
-    def of(cls, outcome: CleanOutcome, *, dry_run: bool = False) -> CleanReport:
-        """Report what the cleaner did, or would do."""
-        return cls(
-            tuple(outcome.passes),
-            tuple(
-                NotCleaned(tp.topic, tp.partition, gate.gate, gate.text)
-                for tp, gate in outcome.not_cleaned
-            ),
-            dict(outcome.passes_needed),
-            dry_run,
-        )
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the JSON object of `logstore clean --format json`."""
-        return {
-            "dry_run": self.dry_run,
-            "cleaned": [stats.to_json() for stats in self.cleaned],
-            "not_cleaned": [
-                {
-                    "topic": partition.topic,
-                    "partition": partition.partition,
-                    "reason": partition.reason,
-                }
-                for partition in self.not_cleaned
-            ],
-            "passes_needed": {str(tp): count for tp, count in self.passes_needed.items()},
-        }
-
-
-@dataclass(frozen=True, slots=True)
 class RetainReport:
-    """The decisions of `retain`, executed or, with `dry_run`, not.
+    """The decisions of `retain`, executed unless `dry_run`.
 
     Attributes
     ----------
     decisions : tuple of RetentionDecision
-        One a partition: every segment, with the rule that removes it or the reason why it stays.
+        One for each partition: every segment, with the rule that removes it or the reason that
+        keeps it.
     """
 
     decisions: tuple[RetentionDecision, ...]
@@ -114,23 +47,17 @@ class RetainReport:
             "dry_run": self.dry_run,
             "removed": [
                 {
-                    "topic": decision.topic_partition.topic,
-                    "partition": decision.topic_partition.partition,
-                    "base_offset": verdict.base_offset,
-                    "size_bytes": verdict.size_bytes,
+                    **decision.topic_partition._asdict(),
+                    **verdict.to_json(),
                     "rule": str(verdict.rule),
-                    "reason": verdict.reason,
                 }
                 for decision in self.decisions
                 for verdict in decision.removed
             ],
             "kept": [
                 {
-                    "topic": decision.topic_partition.topic,
-                    "partition": decision.topic_partition.partition,
-                    "base_offset": verdict.base_offset,
-                    "size_bytes": verdict.size_bytes,
-                    "reason": verdict.reason,
+                    **decision.topic_partition._asdict(),
+                    **verdict.to_json(),
                     "expires_at_ms": verdict.expires_at_ms,
                     "delayed_by_merging": verdict.delayed_by_merging,
                 }
@@ -163,16 +90,16 @@ class PartitionExplanation:
         By how much the oldest dirty data exceeds `max.compaction.lag.ms`.
     first_dirty_offset, first_uncleanable_offset : int
         The range to clean lies between them.
-    headline : str
-        The verdict in words, its moment aside.
+    reason : Reason
+        The verdict, without its time; `headline` is its text.
     remedies : tuple of Remedy
-        Cause and cure of each closed gate that is in the way.
+        Causes and cures of each closed gate that is in the way.
     active_segment : ActiveSegment
         The segment that no cleaning touches, and what closes it.
     tombstones : Tombstones or None
         None if the records were not read, or cannot be.
-    tombstones_text : str or None
-        What they wait for, and whether anything makes the pass due that drops them.
+    tombstone_reasons : tuple of Reason
+        What they wait for, and whether anything makes the pass due that removes them.
     damages : tuple of str
         Damage in the files, if the records were read.
     first_pass : CleanerStats or None
@@ -198,11 +125,11 @@ class PartitionExplanation:
     max_compaction_delay_ms: int
     first_dirty_offset: int
     first_uncleanable_offset: int
-    headline: str
+    reason: Reason
     remedies: tuple[Remedy, ...]
     active_segment: ActiveSegment
     tombstones: Tombstones | None
-    tombstones_text: str | None
+    tombstone_reasons: tuple[Reason, ...]
     damages: tuple[str, ...]
     first_pass: CleanerStats | None
     assumed: tuple[str, ...]
@@ -232,23 +159,32 @@ class PartitionExplanation:
             **found,
         )
 
+    @property
+    def headline(self) -> str:
+        """The verdict in words, without its time."""
+        return self.reason.text
+
     def to_json(self) -> dict[str, Any]:
         """Return an item of `partitions` in `logstore explain --format json`."""
-        names = [each.name for each in fields(self) if each.name != "decision"]
-        item = {name: getattr(self, name) for name in names}
+        item = {each.name: getattr(self, each.name) for each in fields(self)}
+        del item["decision"], item["tombstone_reasons"]
         active = self.active_segment
-        tombstones = None if self.tombstones is None else asdict(self.tombstones)
-        if tombstones is not None:
-            tombstones["text"] = self.tombstones_text
-        del item["tombstones_text"]
+        tombstones = None
+        if self.tombstones is not None:
+            tombstones = asdict(self.tombstones) | {
+                "text": text_of(self.tombstone_reasons),
+                "reasons": reasons_json(self.tombstone_reasons),
+            }
         return item | {
-            "gates": [gate._asdict() for gate in self.gates],
-            "remedies": [remedy._asdict() for remedy in self.remedies],
+            "headline": self.headline,
+            "reason": self.reason.to_json(),
+            "gates": [gate.to_json() for gate in self.gates],
+            "remedies": [remedy.to_json() for remedy in self.remedies],
             "active_segment": {
                 "base_offset": active.base_offset,
                 "size_bytes": active.size_bytes,
                 "first_timestamp": active.first_timestamp,
-                "closings": [closing._asdict() for closing in active.closings],
+                "closings": [closing.to_json() for closing in active.closings],
             },
             "tombstones": tombstones,
             "first_pass": None if self.first_pass is None else self.first_pass.to_json(),
@@ -258,7 +194,7 @@ class PartitionExplanation:
 
 @dataclass(frozen=True, slots=True)
 class ExplainReport:
-    """The answer of `explain`, one item a partition."""
+    """The result of `explain`, with one item for each partition."""
 
     partitions: tuple[PartitionExplanation, ...]
 
@@ -272,7 +208,7 @@ class ExplainReport:
 
 
 class ConfigChange(NamedTuple):
-    """A key whose value in force, or its origin, is another one after a change than before."""
+    """A key whose effective value or origin changes."""
 
     key: str
     before: ConfigValue
@@ -288,13 +224,13 @@ class ConfigChange(NamedTuple):
 
 
 NO_VALUE = ConfigValue("", ORIGIN_DEFAULT, "")
-"""That of the finer unit of a time, which a broker describes once it has one."""
+"""Value of the finer unit of a time, before the broker has one."""
 
 
 def changes_between(
     before: Mapping[str, ConfigValue], after: Mapping[str, ConfigValue]
 ) -> tuple[ConfigChange, ...]:
-    """Return the keys that are described otherwise afterwards; one without a value has none."""
+    """Return the keys whose description changes; a missing value counts as empty."""
     changes = []
     for key in {**before, **after}:
         change = ConfigChange(key, before.get(key, NO_VALUE), after.get(key, NO_VALUE))
@@ -304,7 +240,7 @@ def changes_between(
 
 
 def segment_sizes(manager: LogManager, topic_partition: TopicPartition) -> list[int]:
-    """Return the bytes of a partition's segments, without opening its log: it may be damaged."""
+    """Return the bytes of a partition's segments without opening its log, which may be damaged."""
     fs = manager.runtime.fs
     return [
         fs.stat(f"{folder}/{name}").size

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from logstore.analysis.copies import unfinished
 from logstore.analysis.view import HasLogs, PartitionView, StoredBatch
@@ -28,7 +28,6 @@ from logstore.inspect.check.batches import verify_batch
 from logstore.inspect.check.findings import ERROR, CheckFinding
 from logstore.manager.directories.copying import copy_file
 from logstore.manager.topics.store import TopicStore
-from logstore.named import NamedTuple
 from logstore.names import METADATA_LOG_DIR, parse_segment_file
 from logstore.record import layout
 from logstore.record.header import BatchHeader
@@ -372,7 +371,7 @@ class _Partition:
                 continue
             batch = stored.batch
             if epoch != header.partition_leader_epoch:
-                batch = batch.placed(header.base_offset, epoch)
+                batch = batch.with_place(header.base_offset, epoch)
                 self.mended += 1
             yield parts.base_offset, stored, batch.data
 

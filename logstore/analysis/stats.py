@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from heapq import nlargest
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import xxhash
@@ -32,7 +32,6 @@ from logstore.analysis.committed import (
 from logstore.analysis.view import HasLogs, PartitionView
 from logstore.cleaner.strategy import Order, Strategy
 from logstore.inspect.records import decoded_key_member
-from logstore.named import NamedTuple
 from logstore.record import kernels
 from logstore.record.codecs import Codec
 from logstore.record.json_text import bytes_item

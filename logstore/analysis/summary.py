@@ -1,13 +1,13 @@
 """Summaries of partitions: the values behind `logstore inspect`.
 
-Reads batch headers only, unless asked to look deeper; needs neither NumPy nor numba for that.
-Source of the section names: docs/spec/cleaner.md §2.
+Reads batch headers only, without NumPy and numba, unless asked for records. The sections are
+defined in docs/spec/cleaner.md §2.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from logstore.analysis.assumptions import assumptions
 from logstore.analysis.committed import CommittedData
@@ -15,7 +15,6 @@ from logstore.analysis.view import HasLogs, PartitionView
 from logstore.cleaner.checkpoints import CleanerCheckpoints
 from logstore.cleaner.selection import CLEAN, SECTIONS, section_of, steady_state
 from logstore.errors import CorruptionError, CorruptRecordError, UnsupportedFormatError
-from logstore.named import NamedTuple
 from logstore.record.walk import BatchTotals, batch_totals
 from logstore.storage.log.reader import Isolation
 from logstore.types import INT64_MAX, TopicPartition
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
     from logstore.storage.segment.segment import LogSegment
 
 CORRUPT_BATCH = "corrupt_batch"
-"""Action of a finding that nothing mends: a damaged batch below the recovery point."""
+"""Action of a finding without a repair: a damaged batch below the recovery point."""
 
 
 class SegmentSummary(NamedTuple):
@@ -43,7 +42,7 @@ class SegmentSummary(NamedTuple):
 
     @classmethod
     def of(cls, segment: LogSegment, totals: BatchTotals, section: str) -> SegmentSummary:
-        """Summarize a segment whose batches were added up."""
+        """Return the summary of a segment with the given totals."""
         return cls(
             segment.base_offset,
             totals.last_offset if totals.batches else segment.base_offset - 1,
@@ -56,7 +55,7 @@ class SegmentSummary(NamedTuple):
 
 
 class FindingSummary(NamedTuple):
-    """A finding of opening the partition, and what it would mend."""
+    """A finding of opening the partition, and its repair."""
 
     action: str
     path: str
@@ -64,26 +63,26 @@ class FindingSummary(NamedTuple):
 
 
 class PartitionSummary(NamedTuple):
-    """One partition; the names are those of `logstore inspect --format json`.
+    """One partition; the names are those in `logstore inspect --format json`.
 
     Attributes
     ----------
     records : int
-        By the batch headers, control records included.
+        From the batch headers, including control records.
     live_keys, tombstones : int or None
-        Of the committed records: keys whose winning record has a value, and records without one.
+        Of the committed records: keys whose surviving record has a value, and records without one.
         None unless counted.
     recovery : tuple of FindingSummary
-        The work of an opening for writing, and damage that it would not touch.
+        Repairs of an opening for writing, and damage that it would leave.
     dirty_since_ms : int or None
-        Timestamp of the first batch of the oldest segment that is not clean, Unix ms; None of a
-        partition that is clean, or not compacted, or without timestamps.
+        Timestamp of the first batch of the oldest segment that is not clean, Unix ms; None if the
+        partition is clean, not compacted, or without timestamps.
     now_ms : int
-        When it was looked at.
+        Time of the summary.
     damages : tuple of Damage
-        The damages that were passed over.
+        The skipped damages.
     assumed : tuple of str
-        What the directory does not say.
+        Assumptions about settings that the directory does not contain.
     """
 
     topic: str
@@ -109,7 +108,7 @@ class PartitionSummary(NamedTuple):
 
     @property
     def lag_ms(self) -> int | None:
-        """For how long the oldest data that is not clean has waited, as far as it tells."""
+        """How long the oldest data that is not clean has waited, by its timestamp."""
         return None if self.dirty_since_ms is None else max(self.now_ms - self.dirty_since_ms, 0)
 
     @property
@@ -119,7 +118,7 @@ class PartitionSummary(NamedTuple):
 
     @property
     def is_damaged(self) -> bool:
-        """Whether a batch is damaged that is no torn end."""
+        """Whether a batch is damaged, not counting a torn tail."""
         return bool(self.damages) or any(
             finding.action == CORRUPT_BATCH for finding in self.recovery
         )
@@ -166,7 +165,7 @@ class PartitionSummary(NamedTuple):
 
 
 def sums_of(log: Log, segment: LogSegment) -> BatchTotals:
-    """Add up the batch headers of a segment of a log."""
+    """Return the totals of a segment's batch headers."""
     return batch_totals(segment.file, segment.log_path, segment.size_bytes)
 
 
@@ -177,34 +176,34 @@ def inspect_partition(
     deep: bool = False,
     sums: Callable[[Log, LogSegment], BatchTotals] = sums_of,
 ) -> PartitionSummary:
-    """Look at one partition.
+    """Summarize one partition.
 
     Parameters
     ----------
     broker : HasLogs
         Opened read-only, unless recovery may be performed.
     deep : bool
-        Decode and verify every record up to the log end, to count keys and tombstones. Holds
-        16 bytes and their overhead a live key.
+        Decode and verify every record up to the log end, to count keys and tombstones. Takes 16
+        bytes and their overhead for each live key.
     sums : callable
-        Adds up a segment; may remember.
+        Returns the totals of a segment; may cache them.
 
     Raises
     ------
     UnknownTopicOrPartitionError
     CorruptionError, UnsupportedFormatError
-        The partition cannot be opened. Damage found later is told in `recovery` instead.
+        The partition cannot be opened. Damage found later is in `recovery` instead.
     KafkaStorageError
         The disk failed.
 
     Notes
     -----
-    About 0.5 µs a batch without `deep`.
+    About 0.5 µs for each batch without `deep`.
     """
     view = PartitionView(broker, topic_partition)
     try:
         return view.look(lambda log: _inspected(broker, log, sums, deep=deep, collects=False))
-    except (CorruptionError, UnsupportedFormatError):  # not to be passed over
+    except (CorruptionError, UnsupportedFormatError):  # the damage cannot be skipped
         return _inspected(broker, view.log, sums, deep=deep, collects=True)
 
 
@@ -216,9 +215,9 @@ def _inspected(
     deep: bool,
     collects: bool,
 ) -> PartitionSummary:
-    """Look at a log; damage is raised, or `collects` it among what recovery leaves."""
+    """Summarize a log; damage is raised, or with `collects` added to `recovery`."""
     topic_partition = log.topic_partition
-    # Of the cleaner's own parts these alone: the rest is not loaded for a look.
+    # Only these parts of the cleaner are imported; a summary needs no others.
     checkpoint = CleanerCheckpoints(broker.manager.registry.directory_of).of(topic_partition)
     now_ms = broker.runtime.clock.now_ms()
     state = steady_state(log, checkpoint, now_ms)
@@ -276,7 +275,7 @@ def _inspected(
 def dirty_since_ms(log: Log, state: CleanableState) -> int | None:
     """Return the timestamp of the first batch of the oldest segment that is not clean.
 
-    None of a log that is clean, or without timestamps. O(segments that are not clean).
+    None if the log is clean, or has no timestamps. O(segments that are not clean).
     """
     first_dirty = log.segments.floor(state.first_dirty_offset)
     firsts = (
@@ -288,10 +287,10 @@ def dirty_since_ms(log: Log, state: CleanableState) -> int | None:
 
 
 def count_keys(log: Log) -> tuple[int, int]:
-    """Return (keys whose winning record has a value, records without a value).
+    """Return (keys whose surviving record has a value, records without a value).
 
-    Counts committed records. The topic's compaction strategy says which record of a key wins, by
-    default the latest. Decodes all records up to the log end and verifies their CRCs.
+    Counts committed records. The topic's compaction strategy decides which record of a key
+    survives. Decodes all records up to the log end and verifies their CRCs.
 
     Raises
     ------

@@ -26,7 +26,7 @@ def live_tombstones(view: PartitionView, config: LogConfig | None = None) -> lis
     Parameters
     ----------
     config : LogConfig, optional
-        Its compaction strategy decides which record wins; by default that of the log.
+        Its compaction strategy decides which record wins; by default the log's own.
 
     Notes
     -----

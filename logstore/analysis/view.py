@@ -1,16 +1,15 @@
-"""A partition as it lies on the disk: every valid batch with its place, and what is damaged.
+"""A partition as it is on disk: every valid batch with its location, and the damage.
 
-The one layer that commands read through. A partition is opened without a byte being changed;
-damage is passed over batch by batch and named, or, with a broker that was opened
-`as_recovered`, the log is what a broker's recovery would leave.
+All commands that read go through this layer. Opening a partition changes no byte. Damaged batches
+are skipped and reported; if the broker was opened `as_recovered`, the log is the result of a
+broker's recovery.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
-from logstore.named import NamedTuple
 from logstore.record.batch import RecordBatch, decode_stored, stored_rows
 from logstore.record.walk import check_place, read_batch, walk_headers
 from logstore.runtime import OverlayFileSystem
@@ -32,7 +31,7 @@ Answer = TypeVar("Answer")
 
 
 class HasLogs(Protocol):
-    """A broker, as far as its logs are concerned."""
+    """A broker with its logs."""
 
     @property
     def manager(self) -> LogManager:
@@ -44,16 +43,16 @@ class HasLogs(Protocol):
 
 
 class StoredBatch(NamedTuple):
-    """A valid batch and its place.
+    """A valid batch and its location.
 
     Attributes
     ----------
     path, position, size_bytes : str, int, int
-        Where it lies, and how many bytes it takes there.
+        File, position and size.
     magic : int
-        Of the bytes that lie there; `batch` is of magic 2 in any case.
+        Magic of the stored bytes; `batch` always has magic 2.
     batch : RecordBatch
-        Its CRC is right and its records can be decoded.
+        Its CRC is valid and its records can be decoded.
     """
 
     path: str
@@ -64,7 +63,7 @@ class StoredBatch(NamedTuple):
 
 
 class PartitionView:
-    """One partition, only read.
+    """One partition, read-only.
 
     Parameters
     ----------
@@ -74,7 +73,7 @@ class PartitionView:
 
     Notes
     -----
-    What is damaged is known once it was met: after `batches` came to its end, all of it.
+    Damage is found while reading: all of it once `batches` is exhausted.
     """
 
     def __init__(self, broker: HasLogs, topic_partition: TopicPartition) -> None:
@@ -83,42 +82,42 @@ class PartitionView:
 
     @property
     def log(self) -> Log:
-        """Its log as it is known now; another one once damage was met."""
+        """The current log; another one after damage was met."""
         return self.broker.manager.log(self.topic_partition)
 
     @property
     def files(self) -> FileSystem:
-        """The files as they lie on the disk."""
+        """The stored files, without an overlay's changes."""
         fs = self.broker.manager.runtime.fs
         return fs.base if isinstance(fs, OverlayFileSystem) else fs
 
     @property
     def damages(self) -> tuple[Damage, ...]:
-        """The damages that were met."""
+        """The damages met so far."""
         return self.log.damages
 
     @property
     def findings(self) -> tuple[Finding, ...]:
-        """What an opening for writing would mend, a torn end among it."""
+        """Findings that opening for writing would repair, including a torn tail."""
         return self.log.findings
 
     def survey(self) -> Log:
-        """Look at every batch now, and return the log without what is damaged.
+        """Verify every batch now, and return the log without the damaged ones.
 
         Raises
         ------
         LogStoreError
-            It cannot be opened for another reason than damage.
+            The log cannot be opened for a reason other than damage.
         """
         return self.broker.manager.registry.survey(self.topic_partition)
 
     def look(self, question: Callable[[Log], Answer]) -> Answer:
-        """Ask something of the log; again once damage was met on the way, and passed over.
+        """Evaluate a function of the log; repeat it if damage was met and can be skipped.
 
         Raises
         ------
         CorruptionError, KafkaStorageError
-            It cannot be passed over.
+            The damage cannot be skipped.
         """
         failures = 0
         while True:
@@ -129,7 +128,7 @@ class PartitionView:
                 self.reopen(failures, error)
 
     def reopen(self, failures: int, error: Exception) -> None:
-        """Open the log anew after so many failures, the last of which is raised if in vain."""
+        """Open the log again after a number of failures; raise the last one if in vain."""
         registry = self.broker.manager.registry
         if registry.reopen(self.topic_partition, failures, error) is None:
             raise error
@@ -142,9 +141,9 @@ class PartitionView:
         Parameters
         ----------
         start_offset : int, optional
-            The log start by default: what lies below is hidden.
+            [default: the log start offset; lower offsets are hidden]
         end_offset : int, optional
-            The log end by default.
+            [default: the log end offset]
         """
         offset = start_offset
         failures = 0
@@ -158,7 +157,7 @@ class PartitionView:
                 if self.log is log:
                     failures += 1
                     self.reopen(failures, error)
-                # Else another reader met damage, and the files of this walk are closed.
+                # Otherwise another reader met damage, and the files of this walk are closed.
             else:
                 return
 
@@ -177,7 +176,7 @@ class PartitionView:
                     yield stored
 
     def _plain(self, log: Log, segment: LogSegment) -> Iterator[StoredBatch]:
-        """Yield the batches of a segment in which no damage was met so far."""
+        """Yield the batches of a segment without known damage."""
         limit = log.config.logstore_decompression_max_bytes
         path, file = segment.log_path, segment.file
         previous = segment.base_offset - 1
@@ -187,12 +186,12 @@ class PartitionView:
             previous = header.last_offset
             batch = read_batch(file, path, at.position, header.size_bytes)
             batch.ensure_valid()
-            stored_rows(batch, limit)  # all are decoded and checked at the call
+            stored_rows(batch, limit)  # decodes and checks all records
             yield StoredBatch(path, at.position, header.size_bytes, header.magic, batch)
 
     def _surveyed(self, log: Log, bounds: SegmentBounds) -> Iterator[StoredBatch]:
-        """Yield the valid batches of a segment that is not shown as it lies."""
-        # Loaded where damage was met: it takes its time.
+        """Yield the valid batches of a segment with known damage."""
+        # Imported only after damage, because it takes time.
         from logstore.record.survey import Damage, survey
 
         file = self.files.open(bounds.path)
@@ -205,9 +204,9 @@ class PartitionView:
             file.close()
 
     def sources(self, segments: Iterable[LogSegment]) -> Iterator[tuple[BatchSource, int]]:
-        """Yield the `.log` files of segments as they lie, and the first offset to be seen in each.
+        """Yield the stored `.log` files of segments, and the first visible offset of each.
 
-        One is to be used before the next is asked for.
+        Use each before requesting the next.
         """
         from logstore.inspect.files import source_of_segment, sources_of
 
@@ -235,7 +234,7 @@ class PartitionView:
                     yield stored, record
 
     def at(self, offset: int) -> tuple[RecordBatch, Record] | None:
-        """Return the record of data at an offset with its batch, found by the index; None if none.
+        """Return the data record at an offset with its batch, using the index; None without one.
 
         Raises
         ------
@@ -245,7 +244,7 @@ class PartitionView:
 
         def find(log: Log) -> tuple[RecordBatch, Record] | None:
             if offset < log.log_start_offset:
-                found = self.records(offset, offset + 1)  # readers are not given it
+                found = self.records(offset, offset + 1)  # hidden from readers
                 return next(((stored.batch, record) for stored, record in found), None)
             reader = log.reader
             return next(reader.records(offset, offset + 1, isolation=Isolation.LOG_END), None)

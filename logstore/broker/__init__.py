@@ -1,20 +1,21 @@
-"""A broker in one process: topics, producers, consumers, cleaning; in process or over the wire."""
+"""A broker in one process: topics, producers, consumers, cleaning, and the wire protocol."""
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from logstore.lazy import import_on_use
 
 if TYPE_CHECKING:
     from logstore.analysis.erasure import ErasurePlace, ErasureReport
     from logstore.analysis.fates import PartitionFates, RecordFate
     from logstore.analysis.losses import Loss, LostRecords
     from logstore.analysis.preview import Outlook, PartitionPreview, Preview
-    from logstore.analysis.reports import CleanReport, ConfigChange, ExplainReport, RetainReport
+    from logstore.analysis.reports import ConfigChange, ExplainReport, RetainReport
     from logstore.analysis.stats import KeyStats, PartitionStats
     from logstore.broker.broker import Broker
-    from logstore.broker.doors import Page
+    from logstore.broker.plugins import Page
     from logstore.broker.snapshots import Snapshot
     from logstore.cleaner.pool.metrics import CleanerMetrics
-    from logstore.cleaner.stats import CleanerStats
+    from logstore.cleaner.stats import CleanerStats, CleanReport
     from logstore.clients.admin_client import (
         AdminClient,
         ConfigResource,
@@ -40,7 +41,6 @@ if TYPE_CHECKING:
     from logstore.manager.topics.store import Topic
     from logstore.record.records import NewRecord
     from logstore.storage.log.drafts import AppendInfo
-    from logstore.storage.log.reader import ListedOffset
 
 __all__ = [
     "AdminClient",
@@ -66,7 +66,6 @@ __all__ = [
     "FaultRule",
     "FutureRecordMetadata",
     "KeyStats",
-    "ListedOffset",
     "Loss",
     "LostRecords",
     "MemberToRemove",
@@ -91,39 +90,44 @@ __all__ = [
     "murmur2",
 ]
 
-_HOMES = (
-    "logstore.broker.broker",
-    "logstore.clients.partitioner",
-    "logstore.storage.log.drafts",
-    "logstore.storage.log.reader",
-    "logstore.clients.writer",
-    "logstore.analysis.fates",
-    "logstore.broker.snapshots",
-    "logstore.cleaner.stats",
-    "logstore.cleaner.pool.metrics",
-    "logstore.clients.futures",
-    "logstore.clients.results",
-    "logstore.analysis.reports",
-    "logstore.analysis.losses",
-    "logstore.analysis.preview",
-    "logstore.coordinator.groups.offsets",
-    "logstore.clients.producer",
-    "logstore.clients.consumer",
-    "logstore.clients.positions",
-    "logstore.clients.admin_client",
-    "logstore.analysis.stats",
-    "logstore.analysis.erasure",
-    "logstore.broker.doors",
+__getattr__, __dir__ = import_on_use(
+    __name__,
+    {
+        "logstore.analysis.erasure": ("ErasurePlace", "ErasureReport"),
+        "logstore.analysis.fates": ("PartitionFates", "RecordFate"),
+        "logstore.analysis.losses": ("Loss", "LostRecords"),
+        "logstore.analysis.preview": ("Outlook", "PartitionPreview", "Preview"),
+        "logstore.analysis.reports": ("ConfigChange", "ExplainReport", "RetainReport"),
+        "logstore.analysis.stats": ("KeyStats", "PartitionStats"),
+        "logstore.broker.broker": ("Broker",),
+        "logstore.broker.plugins": ("Page",),
+        "logstore.broker.snapshots": ("Snapshot",),
+        "logstore.cleaner.pool.metrics": ("CleanerMetrics",),
+        "logstore.cleaner.stats": ("CleanReport", "CleanerStats"),
+        "logstore.clients.admin_client": (
+            "AdminClient",
+            "ConfigResource",
+            "MemberToRemove",
+            "NewTopic",
+            "OffsetSpec",
+        ),
+        "logstore.clients.consumer": ("Consumer",),
+        "logstore.clients.futures": ("FutureRecordMetadata",),
+        "logstore.clients.partitioner": ("Partitioner", "murmur2"),
+        "logstore.clients.positions": ("ConsumedRecord",),
+        "logstore.clients.producer": ("Producer",),
+        "logstore.clients.records": ("ConsumerRecord", "RecordMetadata"),
+        "logstore.clients.results": (
+            "AlterReplicaLogDirsResult",
+            "DeleteRecordsResult",
+            "OffsetAndTimestamp",
+        ),
+        "logstore.clients.writer": ("AppendedRange", "BatchWriter"),
+        "logstore.config.overrides": ("ConfigValue",),
+        "logstore.coordinator.groups.offsets": ("ConsumerGroupMetadata", "OffsetAndMetadata"),
+        "logstore.faults.rules": ("FaultRule",),
+        "logstore.manager.topics.store": ("Topic",),
+        "logstore.record.records": ("NewRecord",),
+        "logstore.storage.log.drafts": ("AppendInfo",),
+    },
 )
-"""Modules of the public names; after the broker itself, what is loaded quickly first."""
-
-
-def __getattr__(name: str) -> Any:  # noqa: ANN401  # any public name
-    """Load a public name from its module (PEP 562)."""
-    if name in __all__:
-        for home in _HOMES:
-            module = importlib.import_module(home)
-            if hasattr(module, name):
-                value = globals()[name] = getattr(module, name)
-                return value
-    raise AttributeError(f"module 'logstore.broker' has no attribute {name!r}")

@@ -1,6 +1,6 @@
 """The broker: topics, produce, consume and clean over the logs of data directories.
 
-A facade that composes the log manager and the cleaner; it holds no rule of its own.
+A facade over the log manager, the coordinators and the cleaner. It adds no rules of its own.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, Self, cast
 
 from logstore.broker.setup import (
     background_threads,
-    directories_of,
-    disk_of,
-    on_damage_of,
+    build_runtime,
+    parse_on_damage,
     resize_threads,
-    runtime_of,
+    resolve_data_dirs,
+    wrap_disk,
 )
 from logstore.clients.arguments import (
     before_offset,
@@ -66,14 +66,15 @@ if TYPE_CHECKING:
     from logstore.analysis.erasure import ErasureReport
     from logstore.analysis.fates import PartitionFates
     from logstore.analysis.preview import Preview
-    from logstore.analysis.reports import CleanReport, ExplainReport, RetainReport
+    from logstore.analysis.reports import ExplainReport, RetainReport
     from logstore.analysis.stats import PartitionStats
-    from logstore.broker.doors import Closing, Page
+    from logstore.broker.plugins import Closable, Page
     from logstore.broker.snapshots import Snapshot
     from logstore.cleaner.command import ProgressListener
     from logstore.cleaner.manager import LogCleanerManager
     from logstore.cleaner.pool.metrics import CleanerMetrics
     from logstore.cleaner.pool.pool import CleanerPool
+    from logstore.cleaner.stats import CleanReport
     from logstore.clients.admin_client import AdminClient
     from logstore.clients.consumer import Consumer
     from logstore.clients.producer import Producer
@@ -92,7 +93,6 @@ if TYPE_CHECKING:
     from logstore.security.sasl import Credentials
     from logstore.storage.log.drafts import AppendInfo
     from logstore.storage.log.log import Log
-    from logstore.storage.log.reader import ListedOffset
     from logstore.wire.limits import Limits
     from logstore.wire.listener import Listener
     from logstore.wire.nodes import Nodes
@@ -103,10 +103,10 @@ if TYPE_CHECKING:
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
 
-    # Covariant, so that whoever takes a Broker takes one on any clock.
+    # Covariant: a function that takes a Broker accepts one on any clock.
     ClockT = TypeVar("ClockT", bound=Clock, default=Clock, covariant=True)
 else:
-    from typing import TypeVar  # which knows no default before Python 3.13
+    from typing import TypeVar  # it has no `default` before Python 3.13
 
     ClockT = TypeVar("ClockT", bound=Clock, covariant=True)
 
@@ -114,51 +114,50 @@ _new = tuple.__new__  # see `logstore.storage.log.drafts`
 
 
 class Broker(Generic[ClockT]):
-    """A single-node broker in this process, on the clock that it is given.
+    """A single-node broker in this process.
 
     Parameters
     ----------
     data_dir : path or sequence of paths, optional
-        Kafka log directories, created when missing. None keeps everything in memory. Relative
-        paths are resolved at once, unless `fs` is given.
+        Kafka log directories, created if missing. None keeps all files in memory. Relative paths
+        are resolved at once, unless `fs` is given.
     clock : Clock, optional
-        Wall and monotonic time; the machine's by default, `VirtualClock()` for tests.
+        Wall and monotonic time. The default is the system clock; use `VirtualClock()` in tests.
     broker_config : mapping or BrokerConfig, optional
-        Kafka's broker properties; they give topics their defaults. Keys of Kafka's without a
-        meaning here are accepted, unknown ones refused.
+        Kafka's broker properties, which also set the topics' defaults. Kafka's keys that have no
+        effect here are accepted, unknown keys are refused.
     read_only : bool
-        Open without changing a byte: recovery is computed in memory and reported.
+        Open without changing a byte. Recovery is computed in memory and reported.
     seed : int, optional
-        Makes everything random repeatable (roll jitter, the cleaner's hash key).
+        Makes random choices repeatable (roll jitter, the cleaner's hash key).
     fs : FileSystem, optional
-        Other files than the disk's or fresh memory.
+        Replaces the disk, or the new files in memory.
     background : bool
-        Run Kafka's housekeeping (retention, flushes, checkpoints, removal of deleted files) on
-        its intervals, and the pool of cleaners: in threads, or with a `VirtualClock` inside
-        `clock.advance(...)`. Without it nothing happens that is not asked for.
+        Run Kafka's housekeeping (retention, flushes, checkpoints, removal of deleted files) on its
+        intervals, and the cleaner threads. They run in threads, or with a `VirtualClock` inside
+        `clock.advance(...)`. Without it, only requested work is done.
     on_load : callable, optional
-        Told of every partition that is opened because its directory was not closed cleanly.
+        Called for each partition whose directory was not closed cleanly, when it is opened.
     on_damage : str
-        What is done about damage that valid batches lie behind. `recover` cuts the log there as
-        Kafka does, with a warning that says what was lost; `refuse` refuses a partition that would
-        be cut below its recovery point, or without one, and changes nothing; with `read_only`,
-        `pass_over` leaves out what is damaged, tells it in `Log.damages`, and serves the rest.
+        How to handle damage that is followed by valid batches. `recover` truncates the log there as
+        Kafka does, and logs a warning about the loss. `refuse` fails for a partition that would
+        be truncated below its recovery point, or has none, and changes nothing. `pass_over`, with
+        `read_only`, skips the damage, lists it in `Log.damages`, and serves the rest.
     shown : ShownFolder, optional
-        With `read_only`, the only folder of `data_dir` that is looked at, whatever its name.
+        With `read_only`, the only folder of `data_dir` to open, whatever its name.
     metadata_log : bool
-        With `read_only`, have the log of a KRaft node, `__cluster_metadata-0`, as a partition.
+        With `read_only`, open the log of a KRaft node, `__cluster_metadata-0`, as a partition.
     disk_faults : bool, optional
-        Whether its disk can be made to fail (`fail`) and to forget (`crash`), for which each file
-        operation takes a little longer. By default in memory and on a virtual clock, unless `fs`
-        is given.
+        Let the disk fail (`fail`) and lose unsynced data (`crash`), which makes each file operation
+        a little slower. The default is true in memory and on a virtual clock, unless `fs` is given.
     replicated : bool
-        Whether its logs are replicas, as those of a `Cluster`'s brokers: what they have to say of
-        leaders is told by somebody else, and until then nobody writes to them.
+        The logs are replicas of a `Cluster`, which assigns their leaders. Until then they refuse
+        appends.
 
     Attributes
     ----------
     faults : Faults
-        The rules in force, in the order in which `fail` made them; `clear()` ends them.
+        The active rules, in the order in which `fail` made them; `clear()` removes them.
 
     Raises
     ------
@@ -185,7 +184,7 @@ class Broker(Generic[ClockT]):
         disk_faults: bool | None = None,
         replicated: bool = False,
     ) -> None:
-        # Without a clock of its own it is a Broker[Clock], whose clock says no more of itself.
+        # Without `clock` this is a Broker[Clock].
         self.clock: ClockT = cast("ClockT", SystemClock()) if clock is None else clock
         if not isinstance(broker_config, BrokerConfig):
             broker_config = BrokerConfig.from_properties(broker_config or {}, refuse_unknown=True)
@@ -197,24 +196,24 @@ class Broker(Generic[ClockT]):
             fs = DiskFileSystem(self.clock) if is_disk else MemoryFileSystem(self.clock)
         self._works_in_memory = isinstance(fs, MemoryFileSystem)
         self.faults = Faults((*REQUEST_KINDS, *DISK_KINDS), self.clock)
-        self._disk = None if read_only or not disk_faults else disk_of(fs, self.faults)
+        self._disk = None if read_only or not disk_faults else wrap_disk(fs, self.faults)
         fs = fs if self._disk is None else self._disk
         threads = background_threads(broker_config)
-        self.runtime = runtime_of(self.clock, fs, seed, read_only=read_only, threads=threads)
+        self.runtime = build_runtime(self.clock, fs, seed, read_only=read_only, threads=threads)
         self.manager = LogManager(
             self.runtime,
-            directories_of(data_dir, absolute=is_disk),
+            resolve_data_dirs(data_dir, absolute=is_disk),
             broker_config,
             read_only=read_only,
             on_load=on_load,
             faults=self.faults,
             replicated=replicated,
-            on_damage=on_damage_of(on_damage, read_only=read_only),
+            on_damage=parse_on_damage(on_damage, read_only=read_only),
             shown=shown,
             metadata_log=metadata_log,
         )
         self._replicated = replicated
-        # That of the manager lies over it what was changed in earlier runs.
+        # The manager's configuration adds the changes of earlier runs.
         self._first_config, self._on_load = broker_config, on_load
         resize = partial(resize_threads, self.runtime)
         resize(self.manager.broker_config)
@@ -228,7 +227,7 @@ class Broker(Generic[ClockT]):
         self._client_numbers = count(1)
         self._producers: list[Producer] = []
         self._consumers: list[Consumer] = []
-        self._listeners: list[Closing] = []
+        self._listeners: list[Closable] = []
         self.manager.lifetime.add(self)
         if background and not read_only:
             self._start()
@@ -255,16 +254,16 @@ class Broker(Generic[ClockT]):
         self.close()
 
     def __repr__(self) -> str:
-        said = [directory.path for directory in self.manager.directories]
+        parts = [directory.path for directory in self.manager.directories]
         if self.read_only:
-            said.append("read-only")
+            parts.append("read-only")
         if self.manager.lifetime.is_over:
-            said.append("closed")
-        return f"Broker({', '.join(said)})"
+            parts.append("closed")
+        return f"Broker({', '.join(parts)})"
 
     def __del__(self) -> None:
-        """Tell of a broker that was dropped while threads work for it."""
-        # What `__init__` refused has no manager.
+        """Warn about a broker that was dropped while its threads run."""
+        # None if `__init__` failed.
         manager = getattr(self, "manager", None)
         if manager is None or manager.lifetime.is_over:
             return
@@ -286,11 +285,11 @@ class Broker(Generic[ClockT]):
         )
 
     def close(self) -> None:
-        """Flush, mark and close everything; closing twice is allowed.
+        """Flush and close everything. Closing twice is allowed.
 
-        Everything else that is called afterwards, of the broker and of what was got from it,
-        raises `IllegalStateError`. So it does in a forked child, where `close` does nothing: the
-        files are the parent's.
+        Afterwards every other use of the broker, and of objects obtained from it, raises
+        `IllegalStateError`. The same holds in a forked child, where `close` does nothing because
+        the files belong to the parent.
 
         Raises
         ------
@@ -298,7 +297,7 @@ class Broker(Generic[ClockT]):
             See `LogManager.close`.
         IllegalStateError
             The caller is a `progress` listener of this broker's `clean`, or a signal handler that
-            runs while this thread changes a log. Nothing was closed.
+            interrupted a change of a log in this thread. Nothing was closed.
         """
         if self._cleaner is not None and not self.manager.lifetime.is_over:
             self._cleaner.check_not_driving()
@@ -307,63 +306,51 @@ class Broker(Generic[ClockT]):
             for listener in self._listeners:
                 listener.close()
             for consumer in self._consumers.copy():
-                consumer._close()  # also one that another thread is using
+                consumer._close()  # even if another thread is using it
             for producer in self._producers.copy():
                 producer.close()
         finally:
             self.manager.close()
 
-    # -- time in hand --------------------------------------------------------------------
+    # -- time ----------------------------------------------------------------------------
 
     def run_until(
         self,
         condition: Callable[[], bool] | datetime | int,
         timeout: timedelta | float | None = None,
     ) -> bool:
-        """Let time pass, and whatever falls due on the way be done, until something holds.
+        """Let time pass, and run everything that falls due, until a condition holds.
 
         Parameters
         ----------
         condition : callable, datetime or int
-            What is to hold, asked after each moment at which something was done; or a wall time,
-            as a datetime with a time zone or in Unix ms.
+            A function that is called after each event, or a wall time: a datetime with a time zone,
+            or Unix ms.
         timeout : timedelta or ms, optional
-            After which to give up; by default never.
+            The longest time to wait. Unlimited by default.
 
         Returns
         -------
         bool
-            False if it did not come to hold in time.
+            False if the timeout expired first.
 
         Raises
         ------
         Deadlock
-            In virtual time, if nothing is due any more that could bring it about. While the broker
-            listens, the call blocks instead, since a client may bring it about.
+            In virtual time, if no event is due that could make the condition true. While the broker
+            listens, the call blocks instead, because a client may do so.
         """
         from logstore.broker.waiting import run_until
 
         return run_until(self.runtime, condition, timeout)
 
-    def next_event(self) -> int | None:
-        """Move virtual time to the next moment at which something is due, and let it be done.
-
-        Returns
-        -------
-        int or None
-            The new wall time in Unix ms; None, and time stays, if nothing is due.
-        """
-        from logstore.broker.waiting import next_event
-
-        return next_event(self.runtime)
-
     def snapshot(self) -> Snapshot[Broker[VirtualClock]]:
-        """Return what a broker in memory holds now, and its time, to go on from again and again.
+        """Return the state of a broker in memory, from which any number of brokers can start.
 
         Raises
         ------
         InvalidConfigurationError
-            It is not in memory, or not on a virtual clock.
+            The broker is not in memory, or not on a virtual clock.
         """
         from logstore.broker.snapshots import Snapshot
 
@@ -377,7 +364,10 @@ class Broker(Generic[ClockT]):
         )
 
     def fork(self) -> Broker[VirtualClock]:
-        """Return another broker that goes on from here, on a clock of its own; see `Snapshot`."""
+        """Return another broker that starts from the state of this one, on its own clock.
+
+        See `Snapshot`.
+        """
         return self.snapshot().broker()
 
     # -- faults --------------------------------------------------------------------------
@@ -395,31 +385,31 @@ class Broker(Generic[ClockT]):
         when: Callable[[Call], bool] | None = None,
         after: bool = False,
     ) -> FaultRule:
-        """Let requests be refused, be late or lose their answer, or let the disk fail.
+        """Make requests fail, slow down or lose their response, or make the disk fail.
 
-        All rules are in `broker.faults`; they end with `remove()`, with the `with` that they are
-        used in, with `broker.faults.clear()`, and with the broker.
+        All rules are in `broker.faults`. A rule ends with `remove()`, at the end of its `with`,
+        with `broker.faults.clear()`, or when the broker closes.
 
         Parameters
         ----------
         kind : str
-            A request: `append` (a batch for a partition, whoever sends it), `fetch` (of a
-            partition), `commit` (of a group's offsets) or `join` (of a group, to which a new
-            member has to ask twice). Or an operation of the disk: `write`, `read`, `fsync` (of a
-            file or a directory), `rename`, or `swap`, which is a rename that puts a cleaned
-            segment in the place of others.
+            A request: `append` (a batch for a partition, from any client), `fetch` (of a
+            partition), `commit` (of a group's offsets) or `join` (of a group; a new member sends it
+            twice). Or a disk operation: `write`, `read`, `fsync` (of a file or a directory),
+            `rename`, or `swap`, the rename that replaces segments by a cleaned one.
         error : str, int or exception class, optional
-            Of a request Kafka's name of an error, or its class. Clients ask again after one that
-            passes, as Kafka's do, on the clock; `append` and `read` raise any. Of the disk the
-            name or number of an `errno`, by default `EIO`: the data directory goes offline, and
-            all use of it is refused with `KafkaStorageError` until the broker is opened again.
-            `append` and `fetch` with an `errno` are the writes and reads of `.log` files.
+            For a request: an error of Kafka by name, or its class. Clients retry retriable errors
+            on the broker's clock; `append` and `read` raise every error. For the disk: the name or
+            number of an `errno`, by default `EIO`. The data directory goes offline, and every use
+            of it raises `KafkaStorageError` until the broker is opened again. `append` and `fetch`
+            with an `errno` are the writes and reads of `.log` files.
         delay : timedelta or ms, optional
-            Time that passes before: virtual time moves on, other time is waited for.
+            Time that passes before the call: virtual time is advanced, otherwise the call sleeps.
         nth, times, topic, partition, when
-            Which calls are struck; see `Faults.add`.
+            The calls that the rule applies to; see `Faults.add`.
         after : bool
-            The append, commit or join is done, and its answer lost. Otherwise nothing is changed.
+            Perform the append, commit or join, and lose the response. By default the request has no
+            effect.
 
         Returns
         -------
@@ -429,8 +419,8 @@ class Broker(Generic[ClockT]):
         Raises
         ------
         InvalidConfigurationError
-            No such kind or error (the message has the nearest), nothing that would happen, or a
-            fault of a disk that was opened without `disk_faults`.
+            The kind or the error is unknown (the message has the closest name), the rule has no
+            effect, or the disk was opened without `disk_faults`.
         """
         rule = self.faults.add(
             kind,
@@ -449,26 +439,25 @@ class Broker(Generic[ClockT]):
         return rule
 
     def crash(self, mode: CrashMode | None = None) -> Self:
-        """Lose power: whatever was not synced is gone. Returns a broker opened on what is left.
+        """Lose power: discard everything that was not synced. Return a broker opened on the rest.
 
-        This broker, and all that was got from it, refuses any further use. The other one has its
-        clock, directories and settings as of the start, and recovers as Kafka does; rules and
-        overrides that end with a broker are gone. Records that are not flushed are not durable in
-        a broker alone, whatever `acks` says: let the topic have `flush.messages`, or close the
-        broker, for those that are to stay. For the end of a process, which loses nothing that was
-        written, there is `fork`.
+        This broker and every object obtained from it refuse further use. The new broker has the
+        same clock, the directories and settings of the start, and recovers as Kafka does. Fault
+        rules and temporary overrides are gone. Without replicas, `acks` does not make a record
+        durable: set `flush.messages` or close the broker to keep records. To simulate the end
+        of a process, which keeps everything that was written, use `fork`.
 
         Parameters
         ----------
         mode : CrashMode, optional
-            What becomes of what was not synced, if `fs` is a `FaultyFileSystem`.
+            How unsynced data is lost, if `fs` is a `FaultyFileSystem`.
 
         Raises
         ------
         InvalidConfigurationError
-            It was opened without `disk_faults`, or read-only, or cannot obey the mode.
+            The broker was opened without `disk_faults`, or read-only, or does not support the mode.
         KafkaStorageError
-            The disk, a real one, does not let what was not synced be undone.
+            Unsynced data cannot be undone on this disk.
         IllegalStateError
             The caller is a `progress` listener of this broker's `clean`.
         """
@@ -478,7 +467,7 @@ class Broker(Generic[ClockT]):
             self._refuse_without_disk_faults("a loss of power has no meaning")
         if self._cleaner is not None:
             self._cleaner.check_not_driving()
-        # Asked for before the end, after which everything but the directories' names is refused.
+        # Read before the end, after which only the directories' paths are available.
         rng, background = self.runtime.rng, self._pool is not None
         seed = rng.getrandbits(64) if is_repeatable(rng) else None
         paths = [directory.path for directory in self.manager.directories]
@@ -494,12 +483,12 @@ class Broker(Generic[ClockT]):
             disk_faults=True,
             replicated=self._replicated,
         )
-        return cast("Self", recovered)  # on the same kind of clock
+        return cast("Self", recovered)  # same kind of clock
 
-    def kill(self) -> None:
-        """End as a killed process does: nothing is flushed or told, and what was written stays.
+    def _kill(self) -> None:
+        """End like a killed process: flush nothing, notify nobody, and leave the files as written.
 
-        Any further use is refused. A broker that is opened on its files recovers.
+        A broker that is opened on the files recovers.
 
         Raises
         ------
@@ -512,8 +501,8 @@ class Broker(Generic[ClockT]):
             self._cleaner.check_not_driving()
         end_process(self.manager, self._listeners, self._clients())
 
-    def lose_power(self) -> None:
-        """End as in `crash`, and open nothing: the files are left as last synced.
+    def _lose_power(self) -> None:
+        """End like `crash` without opening another broker; the files are left as last synced.
 
         Raises as `crash` does.
         """
@@ -542,13 +531,13 @@ class Broker(Generic[ClockT]):
         *,
         replication_factor: int = 1,
     ) -> Topic:
-        """Create a topic; a folder of that name copied from a broker is taken over as it is.
+        """Create a topic; a folder of that name copied from a broker is adopted unchanged.
 
         Parameters
         ----------
         configs : mapping, optional
-            Kafka's keys. Times also as `timedelta`, or `7d`, `12h`, `1d12h`; sizes as `512KiB`,
-            `1GiB`.
+            Kafka's keys. Durations may be a `timedelta` or text such as `7d`, `12h`, `1d12h`; sizes
+            may be `512KiB` or `1GiB`.
         replication_factor : int
             1, or -1 for the default, which is 1.
 
@@ -556,7 +545,7 @@ class Broker(Generic[ClockT]):
         ------
         InvalidTopicError, TopicAlreadyExistsError, InvalidConfigurationError
         InvalidReplicationFactorError
-            There is one broker.
+            There is only one broker.
         """
         self._refuse_if_read_only("create a topic")
         if replication_factor not in (1, -1):
@@ -566,7 +555,7 @@ class Broker(Generic[ClockT]):
         return self.manager.topics.create(name, partitions, configs or {})
 
     def create_partitions(self, topic: str, total: int) -> Topic:
-        """Let a topic have at least the partitions 0 to `total` - 1; no data move.
+        """Create the partitions up to `total` that a topic lacks; no data moves.
 
         Raises
         ------
@@ -576,7 +565,7 @@ class Broker(Generic[ClockT]):
         return self.manager.topics.create_partitions(topic, total)
 
     def topics(self) -> list[Topic]:
-        """Return all topics by name, adopted ones included."""
+        """Return all topics by name, including adopted ones."""
         return self.manager.catalog.topics()
 
     def topic(self, name: str | TopicPartition) -> Topic:
@@ -589,30 +578,30 @@ class Broker(Generic[ClockT]):
         return self.manager.catalog.topic(topic_and_partition(name, None)[0])
 
     def describe_configs(self, topic: str | TopicPartition) -> dict[str, ConfigValue]:
-        """Return each effective config of a topic with its origin and meaning."""
+        """Return each effective config of a topic with its origin and documentation."""
         name, _ = topic_and_partition(topic, None)
         return describe(self.manager.catalog.overrides(name), self.broker_config)
 
     def override_configs(self, topic: str, configs: Mapping[str, object]) -> None:
-        """Lay configs over a topic's own until this broker closes; nothing is stored."""
+        """Override configs of a topic until this broker closes, without storing them."""
         self.manager.topics.override(topic, configs)
 
     def alter_configs(
         self, topic: str, configs: Mapping[str, object], *, unset: Iterable[str] = ()
     ) -> tuple[str, ...]:
-        """Change a topic's own configuration, stored and in force from the next use on.
+        """Change a topic's own configuration, stored and effective at once.
 
         Parameters
         ----------
         configs : mapping
-            Keys to set, with values as `create_topic` takes them.
+            Keys to set, with values as in `create_topic`.
         unset : iterable of str
-            Keys to give back to the broker's defaults.
+            Keys to reset to the broker's defaults.
 
         Returns
         -------
         tuple of str
-            Notes on old names that were understood.
+            Notes about old names that were translated.
 
         Raises
         ------
@@ -627,32 +616,32 @@ class Broker(Generic[ClockT]):
         topic: str | TopicPartition | None = None,
         partition: int | None = None,
         *,
-        set: Mapping[str, object] | None = None,  # as the command line calls it
+        set: Mapping[str, object] | None = None,  # the command line's name
         unset: Iterable[str] = (),
         quick: bool = False,
         read_bytes_max: int | None = None,
         partitions_max: int | None = None,
         cluster_wide: bool = False,
     ) -> Preview:
-        """Tell what `alter_configs` or `alter_broker_configs` would do, and change nothing.
+        """Return what `alter_configs` or `alter_broker_configs` would do, and change nothing.
 
-        For each partition: the decision about its cleaning before and after, what the next cleaning
-        would remove, what retention would remove, and until when.
+        For each partition: the cleaning decision before and after, and the removals by the next
+        cleaning and by retention, with their times.
 
         Parameters
         ----------
         topic, partition : str, int, optional
-            None stands for the broker: then `set` and `unset` are broker keys, and the partitions
-            are those that would go by other settings.
+            Without a topic, `set` and `unset` are broker keys, and the partitions are those whose
+            effective settings would change.
         set, unset
-            As `alter_configs` takes them; without either it is told what is as it is.
+            As in `alter_configs`. Without both, the present state is returned.
         quick : bool
             Read batch headers only, and run no cleaning.
         read_bytes_max : int, optional
-            Bytes that may be read to run cleanings; a partition that takes more is told without
-            (`PartitionPreview.unread`). By default whatever it takes.
+            Bytes to read for dry runs. A partition that needs more has no dry run
+            (`PartitionPreview.unread`). Unlimited by default.
         partitions_max : int, optional
-            How many partitions are looked at; the others are counted.
+            How many partitions to examine; the others are counted.
         cluster_wide : bool
             See `alter_broker_configs`.
 
@@ -681,7 +670,7 @@ class Broker(Generic[ClockT]):
         )
 
     def delete_topic(self, topic: str) -> None:
-        """Delete a topic; its files go after `file.delete.delay.ms`, or when the broker closes.
+        """Delete a topic; its files are removed after `file.delete.delay.ms`, or at the close.
 
         Raises
         ------
@@ -726,9 +715,9 @@ class Broker(Generic[ClockT]):
         value : bytes or None
             None is a tombstone.
         partition : int, optional
-            By Kafka's default partitioner when not given.
+            Chosen by Kafka's default partitioner if not given.
         timestamp : int, optional
-            Unix ms; the clock's by default.
+            Unix ms; the default is the clock's time.
         headers : iterable of pairs, or mapping
             Names and values in order; a value may be None.
 
@@ -737,8 +726,8 @@ class Broker(Generic[ClockT]):
         RequestError
             The log is unchanged.
         IllegalStateError
-            Called by a signal handler or a listener while this thread changes the log; nothing was
-            appended.
+            A signal handler or a listener called this while its thread was changing the log.
+            Nothing was appended.
         """
         if self.read_only:
             self._refuse_if_read_only("append")
@@ -776,20 +765,20 @@ class Broker(Generic[ClockT]):
         Parameters
         ----------
         records : iterable
-            `(key, value[, timestamp[, headers]])` tuples, mappings with those names,
-            `NewRecord`s or `ConsumerRecord`s. Read once, a batch a partition at a time.
+            `(key, value[, timestamp[, headers]])` tuples, mappings with those names, `NewRecord`s
+            or `ConsumerRecord`s. Read once; each partition has one open batch.
         batch_records : int, optional
-            Records a batch; by default a batch closes at about 16 KiB, as a producer's does.
+            Records per batch; by default a batch closes at about 16 KiB, as a producer's does.
 
         Returns
         -------
         list of AppendedRange
-            One a partition, in order of partition.
+            One per partition, ordered by partition.
 
         Raises
         ------
         RequestError
-            A batch was refused; the batches before it stay.
+            A batch was refused; the batches before it are kept.
         """
         name, number = topic_and_partition(topic, partition)
         self._refuse_if_read_only("append")
@@ -805,17 +794,17 @@ class Broker(Generic[ClockT]):
         partition: int = 0,
         transactional_id: str | None = None,
     ) -> AppendInfo:
-        """Append a ready-made batch as a client does that speaks Kafka's protocol.
+        """Append an encoded batch, with the checks that a broker applies to a client's batch.
 
-        Data of a transaction are taken only if the coordinator knows the transaction, and the
-        partition is part of it. `broker.log(…).writer.append_batches(…)` takes what it is told.
+        A transactional batch is accepted only if the coordinator knows the transaction and the
+        partition belongs to it. `broker.log(…).writer.append_batches(…)` skips that check.
 
         Parameters
         ----------
         data : bytes
             One batch of magic 2, with base offset 0.
         transactional_id : str, optional
-            Of the producer; that which belongs to the batch's producer id by default.
+            The producer's; by default the one that the batch's producer id belongs to.
 
         Raises
         ------
@@ -833,9 +822,9 @@ class Broker(Generic[ClockT]):
     def batch_writer(
         self, topic: str, *, compression: str = "none", batch_records: int | None = None
     ) -> BatchWriter:
-        """Return what `append_many` fills, for callers that append as they go.
+        """Return the writer that `append_many` uses, for callers that append step by step.
 
-        Its batches must be finished, with `BatchWriter.finish`, before the broker closes.
+        Finish its batches with `BatchWriter.finish` before the broker closes.
         """
         from logstore.clients.writer import BatchWriter
         from logstore.record.codecs import Codec
@@ -854,7 +843,7 @@ class Broker(Generic[ClockT]):
         return writer
 
     def producer(self, **configs: Any) -> Producer:
-        """Return a producer of kafka-python's shape; see `Producer`. It closes with the broker."""
+        """Return a producer with kafka-python's API; see `Producer`. It closes with the broker."""
         from logstore.clients.producer import Producer
 
         self._refuse_if_read_only("produce")
@@ -865,9 +854,10 @@ class Broker(Generic[ClockT]):
         return producer
 
     def consumer(self, *topics: str, **configs: Any) -> Consumer:
-        """Return a consumer of kafka-python's shape; see `Consumer`. It closes with the broker.
+        """Return a consumer with kafka-python's API; see `Consumer`. It closes with the broker.
 
-        That of a read-only broker reads from what its group has committed, and commits nothing.
+        The consumer of a read-only broker starts at its group's committed offsets and commits
+        nothing.
         """
         from logstore.clients.consumer import Consumer
 
@@ -878,15 +868,15 @@ class Broker(Generic[ClockT]):
         return consumer
 
     def _with_client_id(self, kind: str, configs: dict[str, Any]) -> dict[str, Any]:
-        # Counted by broker, not by process: ids are stored, and the same seed makes the same bytes.
+        # Per broker, not per process: ids are stored, and a seed must reproduce the same bytes.
         if configs.get("client_id"):
             return configs
         return {**configs, "client_id": f"logstore-{kind}-{next(self._client_numbers)}"}
 
     def admin(self, **configs: Any) -> AdminClient:
-        """Return an admin client of kafka-python's shape; see `AdminClient`.
+        """Return an admin client with kafka-python's API; see `AdminClient`.
 
-        That of a read-only broker lists and describes.
+        The client of a read-only broker can only list and describe.
         """
         from logstore.clients.admin_client import AdminClient
 
@@ -907,20 +897,19 @@ class Broker(Generic[ClockT]):
     ) -> Listener:
         """Serve Kafka's wire protocol at an address, in a thread; see `Listener`.
 
-        It closes with the broker, or at the end of its `with`.
+        The listener closes with the broker, or at the end of its `with`.
 
         Parameters
         ----------
         port : int
-            0 takes one that is free: `Listener.bootstrap` tells it.
+            0 chooses a free port, which `Listener.bootstrap` contains.
         sasl, tls, authorizer, auto_create, restamp, limits, versions
             See `logstore.wire.settings.ListenerSettings`.
 
         Raises
         ------
         InvalidConfigurationError
-            Nobody can listen at this address, or the data directories are another broker's than
-            `node.id` says.
+            The address cannot be bound, or `node.id` does not match the data directories.
         """
         from logstore.wire.settings import ListenerSettings
         from logstore.wire.versions import SERVED
@@ -934,9 +923,9 @@ class Broker(Generic[ClockT]):
             limits=limits,
             versions=SERVED if versions is None else versions,
         )
-        return self.open_listener(host, port, settings)
+        return self._open_listener(host, port, settings)
 
-    def open_listener(
+    def _open_listener(
         self,
         host: str,
         port: int,
@@ -950,9 +939,9 @@ class Broker(Generic[ClockT]):
         Parameters
         ----------
         nodes : Nodes, optional
-            The cluster; by default this broker is alone.
+            The cluster; by default it consists of this broker.
         coordinator : TransactionCoordinator, optional
-            That of the cluster, and with it that of groups; by default this broker's.
+            The cluster's transaction and group coordinator; by default this broker's.
         """
         from logstore.record.ahead import load_beside
         from logstore.wire.listener import Listener
@@ -975,34 +964,29 @@ class Broker(Generic[ClockT]):
         return listener
 
     def ui(self, host: str = "127.0.0.1", port: int = 0, **options: Any) -> Page:
-        """Serve a page that shows this broker in a browser, and steers it; see `logstore.ui`.
+        """Serve a page that shows and controls this broker in a browser; see `logstore.ui`.
 
-        It closes with the broker, or at the end of its `with`. Whoever has the token that its
-        address ends with may do everything, unless an authorizer is given; what was opened
-        read-only, or is one of a cluster, is only shown.
+        It closes with the broker, or at the end of its `with`. The address contains a token that
+        permits every action, unless an authorizer is given. The page of a read-only broker, or of a
+        broker in a cluster, only shows.
 
         Parameters
         ----------
         port : int
-            0 takes one that is free: `url` tells it.
+            0 chooses a free port, which `url` contains.
         **options
-            `token`, `authorizer` and `principal`, as `logstore.ui.server.Ui` takes them.
+            `token`, `authorizer` and `principal`, as in `logstore.ui.server.Ui`.
 
         Raises
         ------
         InvalidConfigurationError
-            Nobody can listen at this address, or the extra `ui` is not installed.
+            The address cannot be bound, or the extra `ui` is not installed.
         """
-        from logstore.broker.doors import find_door
+        from logstore.broker.plugins import find_plugin
 
-        page: Page = find_door("ui")(self, host, port, **options)
+        page: Page = find_plugin("ui")(self, host, port, **options)
         self._listeners.append(page)
         return page
-
-    @property
-    def is_replicated(self) -> bool:
-        """Whether its logs are replicas of a cluster, whose controller decides about them."""
-        return self._replicated
 
     @property
     def coordinator(self) -> TransactionCoordinator:
@@ -1047,25 +1031,26 @@ class Broker(Generic[ClockT]):
         isolation: str = "read_uncommitted",
         key: bytes | None = None,
     ) -> Iterator[ConsumerRecord]:
-        """Yield records in offset order; holes are passed over.
+        """Yield records in offset order; offset gaps are skipped.
 
         Parameters
         ----------
         offset : int or str, optional
-            First offset wanted, inclusive; `earliest`, the log start, by default, or `latest`.
+            First offset, inclusive, or `earliest` (the log start, the default) or `latest`.
         until : int or str, optional
-            Exclusive; the end of what `isolation` allows by default, as with `latest`.
+            Last offset, exclusive. The default, like `latest`, is the end for the `isolation`.
         isolation : str
-            `read_uncommitted`, or `read_committed`: without what transactions have not committed.
+            `read_uncommitted`, or `read_committed`, which leaves out uncommitted and aborted
+            records.
         key : bytes, optional
-            Only records of this key.
+            Yield only records with this key.
 
         Raises
         ------
         OffsetOutOfRangeError
             `offset` is outside the log; raised at the first step.
         CorruptRecordError
-            A batch is damaged; names file and position.
+            A batch is damaged; names the file and the position.
         """
         log = self.log(topic, partition)
         reopen = partial(self.manager.registry.reopen, log.topic_partition)
@@ -1079,7 +1064,7 @@ class Broker(Generic[ClockT]):
     def table(
         self, topic: str | TopicPartition, *, isolation: str = "read_committed"
     ) -> dict[bytes, bytes]:
-        """Return the value of each key that is not deleted, under the topic's strategy."""
+        """Return the latest value of each key that is not deleted, under the topic's strategy."""
         from logstore.clients.table import values_per_key
         from logstore.storage.log.reader import Isolation
 
@@ -1087,41 +1072,23 @@ class Broker(Generic[ClockT]):
         logs = [self.manager.log(tp) for tp in self.partitions(topic)]
         return values_per_key(logs, config, Isolation(isolation), self.faults)
 
-    def list_offset(self, topic: str, partition: int, target: int) -> ListedOffset | None:
-        """Answer a ListOffsets query; None if no record answers.
-
-        Parameters
-        ----------
-        target : int
-            A time in Unix ms, or one of Kafka's targets: -1 latest, -2 earliest, -3 that of the
-            largest timestamp.
-        """
-        return self.log(topic, partition).reader.offset_for_timestamp(target)
-
     def offsets_for_times(
         self, times: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """Find the first record at or after a time in each partition; None where there is none."""
+        """Find the first record at or after a time in each partition; None if there is none."""
         from logstore.clients import partition_requests
 
         return partition_requests.offsets_for_times(self.manager, times)
-
-    def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """Return the log start of each partition."""
-        return {tp: self.manager.log(tp).log_start_offset for tp in partitions}
-
-    def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """Return the high watermark of each partition: the offset the next record gets."""
-        return {tp: self.manager.log(tp).high_watermark for tp in partitions}
 
     # -- moving and deleting -------------------------------------------------------------
 
     def alter_replica_log_dirs(
         self, assignments: Mapping[TopicPartition, str | PathLike[str]]
     ) -> dict[TopicPartition, AlterReplicaLogDirsResult]:
-        """Move partitions to other data directories; appends to one wait until it is there.
+        """Move partitions to other data directories; appends to a partition wait while it moves.
 
-        One result a partition, in the order given; an error of one hides no other's result.
+        Returns one result per partition, in the order given; an error affects only its own
+        partition.
         """
         from logstore.clients import partition_requests
 
@@ -1133,22 +1100,15 @@ class Broker(Generic[ClockT]):
     ) -> dict[TopicPartition, DeleteRecordsResult]:
         """Delete the records below an offset in each partition (KIP-107).
 
-        `before` has the exclusive ends of what goes; `latest` or -1 is the high watermark. One
-        result a partition, in the order given; an error of one hides no other's result.
+        `before` maps partitions to exclusive end offsets; `latest` or -1 is the high watermark.
+        Returns one result per partition, in the order given; an error affects only its own
+        partition.
         """
         from logstore.clients import partition_requests
 
         self._refuse_if_read_only("delete records")
         ends = {tp: before_offset(value) for tp, value in before.items()}
         return partition_requests.delete_records(self.manager, ends)
-
-    def first_offset_at(self, topic: str, partition: int, timestamp: int) -> int:
-        """Return the offset before which every record is older than `timestamp`.
-
-        That of the first record at or after it, else the high watermark: what to give
-        `delete_records` to delete by time.
-        """
-        return self.log(topic, partition).reader.first_offset_at(timestamp)
 
     def retain(
         self,
@@ -1164,7 +1124,7 @@ class Broker(Generic[ClockT]):
         dry_run : bool
             Only decide.
 
-        Returns the rule that removes each segment, or the reason why it stays.
+        Returns for each segment the rule that removes it, or the reason why it is kept.
         """
         from logstore.broker.retaining import retain
 
@@ -1202,30 +1162,30 @@ class Broker(Generic[ClockT]):
         threads: int | None = None,
         progress: ProgressListener | None = None,
     ) -> CleanReport:
-        """Compact what is due, until nothing is; or with `force` whatever can be cleaned.
+        """Compact the partitions that are due until none is; with `force`, all that can be cleaned.
 
         Parameters
         ----------
         topic, partition : str, int, optional
             All partitions by default.
         force : bool
-            Ignore dirty ratio and compaction lags, and clean up to the first uncleanable
-            offset in as many passes as the map needs; an empty dirty range still rewrites the
-            clean section once. Never crosses the active segment or the last stable offset.
+            Ignore the dirty ratio and the compaction lags, and clean up to the first uncleanable
+            offset in as many passes as the map needs. An empty dirty range still rewrites the clean
+            section once. Never crosses the active segment or the last stable offset.
         roll : bool
             Roll non-empty active segments first.
         dry_run : bool
-            Change nothing: the first pass over each partition is decided to the last record, the
-            further ones are counted.
+            Change nothing: decide the first pass over each partition record by record, and count
+            the further passes.
         threads : int, optional
-            So many clean side by side and share the memory; in virtual time one after another.
+            Number of cleaners that run concurrently and share the memory; in virtual time they take
+            turns.
 
         Returns
         -------
         CleanReport
             The numbers of every pass, and why the other partitions were not cleaned.
         """
-        from logstore.analysis.reports import CleanReport
         from logstore.cleaner.command import CleanCommand
 
         if not dry_run:
@@ -1236,8 +1196,7 @@ class Broker(Generic[ClockT]):
                 logs.append(self.manager.log(tp))
         options: dict[str, Any] = {"force": force, "roll": roll, "threads": threads}
         command = CleanCommand(self.cleaner, **options, progress=progress)
-        outcome = command.rehearse(logs) if dry_run else command.run(logs)
-        return CleanReport.of(outcome, dry_run=dry_run)
+        return command.rehearse(logs) if dry_run else command.run(logs)
 
     def explain(
         self,
@@ -1247,16 +1206,16 @@ class Broker(Generic[ClockT]):
         quick: bool = False,
         key: bytes | None = None,
     ) -> ExplainReport:
-        """Say what stands between each partition and its cleaning, and until when.
+        """Return the gates that each partition's next cleaning waits for, and until when.
 
         Parameters
         ----------
         key : bytes, optional
-            Tell also what becomes of this key, and what must happen first.
+            Also report the records of this key, and the steps until they are removed.
         quick : bool
-            Read batch headers only. Without it the records of compacted partitions are read: their
-            tombstones are counted, and a partition that will be cleaned is cleaned as in a dry run,
-            so that damage which would stop the cleaning is met now.
+            Read batch headers only. Otherwise the records of compacted partitions are read:
+            tombstones are counted, and partitions that are due are cleaned in a dry run, which
+            finds damage that would stop the cleaning.
         """
         from logstore.analysis.explaining import explain
 
@@ -1265,12 +1224,12 @@ class Broker(Generic[ClockT]):
     def stats(
         self, topic: str | TopicPartition, partition: int = 0, *, top: int = 10
     ) -> PartitionStats:
-        """Count what lies in a partition, record by record, and what of it lives.
+        """Count a partition's records, and how many of them are live.
 
         Parameters
         ----------
         top : int
-            How many of the keys with the most records, and with the most bytes, are named.
+            How many keys with the most records, and with the most bytes, to list.
         """
         from logstore.analysis.stats import partition_stats
 
@@ -1280,10 +1239,10 @@ class Broker(Generic[ClockT]):
     def erasure(
         self, topic: str | TopicPartition, key: bytes, partition: int | None = None
     ) -> ErasureReport:
-        """Find every place where the bytes of a key lie, and when each can vanish.
+        """Find every location of a key's bytes, and when each can be removed.
 
-        All files are read as they lie, those that wait for their removal too. Memory: what a
-        cleaning keeps of the partitions that have the key, since their future is rehearsed.
+        All files are read, including those that wait for removal. Needs as much memory as a
+        cleaning of the partitions with the key, because their future is simulated.
         """
         from logstore.analysis.erasure import erasure
 
@@ -1298,25 +1257,18 @@ class Broker(Generic[ClockT]):
         force: bool = False,
         roll: bool = False,
     ) -> PartitionFates:
-        """Tell record by record what the next cleaning does; `force` and `roll` as in `clean`."""
+        """Return the fate of each record in the next cleaning; `force` and `roll` as in `clean`."""
         from logstore.analysis.fates import PartitionFates
 
         return PartitionFates(self.cleaner, self.log(topic, partition), force=force, roll=roll)
 
     @property
-    def has_pool(self) -> bool:
-        """Whether cleaners work in the background."""
-        return self._pool is not None
-
-    @property
-    def pool(self) -> CleanerPool:
-        """The cleaners that work in the background; refused if the broker has none."""
-        if self._pool is None:
-            raise InvalidConfigurationError("no cleaners run: the broker has no background work")
+    def pool(self) -> CleanerPool | None:
+        """The cleaner threads; None without `background=True`."""
         return self._pool
 
     def metrics(self) -> CleanerMetrics:
-        """Return Kafka's gauges of the cleaner; what only a pool knows is 0 without one."""
+        """Return the gauges of Kafka's cleaner; without cleaner threads, their gauges are 0."""
         from logstore.cleaner.pool.metrics import metrics_of
 
         return self._pool.metrics() if self._pool is not None else metrics_of(self.cleaner)
@@ -1324,34 +1276,34 @@ class Broker(Generic[ClockT]):
     @property
     @lasting
     def broker_config(self) -> BrokerConfig:
-        """The settings in force: the broker's file, and what was changed while it ran."""
+        """The effective settings: the broker's file, and changes at run time."""
         return self.manager.broker_config
 
     def describe_broker_configs(self) -> dict[str, ConfigValue]:
-        """Return each effective setting of the broker with its origin, meaning and layers.
+        """Return each effective broker setting with its origin, documentation and layers.
 
-        Keys that have no value of their own, as the finer units of a time, are not among them.
+        Keys without a value, such as the finer units of a duration, are left out.
         """
         return describe_broker_values(self.broker_config)
 
     def alter_broker_configs(
         self, configs: Mapping[str, object], *, cluster_wide: bool = False
     ) -> tuple[str, ...]:
-        """Change broker settings while it runs, and for good: the cleaner's, and topics' defaults.
+        """Change broker settings at run time and permanently: the cleaner's, and topics' defaults.
 
-        They go before what the broker's file says, now and at the next start.
+        They take precedence over the broker's file, now and after a restart.
 
         Parameters
         ----------
         configs : mapping
-            Broker keys and values; None takes back what was set this way.
+            Broker keys and values; None removes a value that was set this way.
         cluster_wide : bool
-            Set what holds for every broker of the cluster that says nothing of its own.
+            Set the default of all brokers of the cluster, which a broker's own value overrides.
 
         Returns
         -------
         tuple of str
-            Notes on old names that were understood.
+            Notes about old names that were translated.
 
         Raises
         ------

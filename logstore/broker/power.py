@@ -1,4 +1,4 @@
-"""The sudden end of a broker: killed, or without power, when only what was synced is left."""
+"""The sudden end of a broker: a killed process, or a loss of power that keeps synced data only."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from logstore.errors import InvalidConfigurationError, KafkaStorageError, LogSto
 from logstore.faults.faultfs import FaultyFileSystem
 
 if TYPE_CHECKING:
-    from logstore.broker.doors import Closing
+    from logstore.broker.plugins import Closable
     from logstore.clients.consumer import Consumer
     from logstore.clients.producer import Producer
     from logstore.faults.crash import CrashMode
-    from logstore.faults.disk import BreakableFileSystem
+    from logstore.faults.disk import FaultyDisk
     from logstore.manager.manager import LogManager
     from logstore.runtime import FileSystem
 
 
 def end_process(
     manager: LogManager,
-    listeners: Iterable[Closing],
+    listeners: Iterable[Closable],
     clients: Iterable[Consumer | Producer],
     why: str = "was killed",
 ) -> None:
-    """End a broker as a killed process; its files are left as they were written."""
+    """End a broker like a killed process; its files are left as written."""
     for listener in listeners:
         listener.close()
     for client in clients:
@@ -35,13 +35,13 @@ def end_process(
 
 
 def lose_power(
-    disk: BreakableFileSystem,
+    disk: FaultyDisk,
     mode: CrashMode | None,
     manager: LogManager,
-    listeners: Iterable[Closing],
+    listeners: Iterable[Closable],
     clients: Iterable[Consumer | Producer],
 ) -> FileSystem:
-    """End a broker and return the files that are left; see `Broker.crash`."""
+    """End a broker and return the remaining files; see `Broker.crash`."""
     base = disk.base
     image: FileSystem | None = None
     if isinstance(base, FaultyFileSystem):
@@ -56,6 +56,6 @@ def lose_power(
         try:
             disk.lose_power()
         except OSError as error:
-            raise KafkaStorageError(f"what was not synced cannot be undone: {error}") from error
+            raise KafkaStorageError(f"unsynced data cannot be discarded: {error}") from error
         image = base
     return image

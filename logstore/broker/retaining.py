@@ -1,4 +1,4 @@
-"""Retention on request, over many partitions."""
+"""Retention of many partitions, on request."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def retain(
     *,
     dry_run: bool,
 ) -> RetainReport:
-    """Run, or only decide, retention over partitions; see `Broker`."""
+    """Run or only decide retention of partitions; see `Broker.retain`."""
     decisions = []
     for tp in partitions:
         with suppress(UnknownTopicOrPartitionError):  # deleted meanwhile

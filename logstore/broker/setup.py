@@ -10,9 +10,7 @@ from typing import TYPE_CHECKING
 from logstore.errors import InvalidConfigurationError
 from logstore.runtime import (
     Clock,
-    DiskFileSystem,
     FileSystem,
-    MemoryFileSystem,
     OverlayFileSystem,
     ReadOnlyFileSystem,
     Runtime,
@@ -25,24 +23,24 @@ from logstore.storage.loading.on_damage import OnDamage
 
 if TYPE_CHECKING:
     from logstore.config.broker_config import BrokerConfig
-    from logstore.faults.disk import BreakableFileSystem
+    from logstore.faults.disk import FaultyDisk
     from logstore.faults.rules import Faults
 
 MEMORY_DIR = "/memory"
-"""The data directory of a broker that has none on a disk."""
+"""The data directory of a broker in memory."""
 
 
-def runtime_of(
+def build_runtime(
     clock: Clock, fs: FileSystem, seed: int | None, *, read_only: bool, threads: int
 ) -> Runtime:
-    """Return the world of a broker.
+    """Return the runtime of a broker.
 
     Parameters
     ----------
     read_only : bool
-        Changes go to memory, over the files as they are.
+        Keep changes in memory, over the unchanged files.
     threads : int
-        For background work, on a clock that is not virtual.
+        Number of background threads, on a clock that is not virtual.
     """
     if read_only:
         fs = OverlayFileSystem(ReadOnlyFileSystem(fs), clock)
@@ -52,13 +50,13 @@ def runtime_of(
     return Runtime(clock, fs, rng, ThreadScheduler(clock, threads))
 
 
-def on_damage_of(name: str, *, read_only: bool) -> OnDamage:
-    """Return the rule of that name.
+def parse_on_damage(name: str, *, read_only: bool) -> OnDamage:
+    """Return the rule with a name.
 
     Raises
     ------
     InvalidConfigurationError
-        There is none, or it needs a broker that only reads.
+        The name is unknown, or the rule needs a read-only broker.
     """
     try:
         rule = OnDamage(name)
@@ -70,33 +68,25 @@ def on_damage_of(name: str, *, read_only: bool) -> OnDamage:
     return rule
 
 
-def disk_of(fs: FileSystem, faults: Faults) -> BreakableFileSystem:
-    """Return files that fail by rule, and forget what is not synced."""
-    from logstore.faults.disk import BreakableFileSystem
+def wrap_disk(fs: FileSystem, faults: Faults) -> FaultyDisk:
+    """Return a file system that fails by rule and can lose unsynced data."""
+    from logstore.faults.disk import FaultyDisk
 
-    return BreakableFileSystem(fs, faults, forgets=not _crashes_by_itself(fs))
-
-
-def _crashes_by_itself(fs: FileSystem) -> bool:
-    if type(fs) in (MemoryFileSystem, DiskFileSystem):
-        return False  # told without the module of those that do
-    from logstore.faults.faultfs import FaultyFileSystem
-
-    return isinstance(fs, FaultyFileSystem)
+    return FaultyDisk(fs, faults, forgets=not isinstance(fs, FaultyDisk))
 
 
 def background_threads(config: BrokerConfig) -> int:
-    """Return how many threads background work takes: Kafka's, and one for each cleaner."""
+    """Return the number of threads for background work: Kafka's, and one per cleaner."""
     return BACKGROUND_THREADS + config.log_cleaner_threads
 
 
 def resize_threads(runtime: Runtime, config: BrokerConfig) -> None:
-    """Let background work have as many threads as the settings in force want."""
+    """Adjust the number of background threads to the settings."""
     if isinstance(runtime.scheduler, ThreadScheduler):
         runtime.scheduler.threads = background_threads(config)
 
 
-def directories_of(
+def resolve_data_dirs(
     data_dir: str | PathLike[str] | Sequence[str | PathLike[str]] | None, *, absolute: bool
 ) -> list[str]:
     """Return the paths of the data directories.
@@ -105,12 +95,12 @@ def directories_of(
     ----------
     absolute : bool
         Resolve relative paths against the working directory, so that a later `os.chdir` does not
-        change their meaning.
+        change them.
 
     Raises
     ------
     InvalidConfigurationError
-        There is none among those given.
+        The list is empty.
     """
     if data_dir is None:
         return [MEMORY_DIR]

@@ -1,10 +1,9 @@
-"""Snapshots of a broker in memory: its files, its settings and its time, to go on from again.
+"""Snapshots of a broker in memory: its files, settings and time, from which new brokers can start.
 
-What is taken are the files as they are at that moment, all that was written included, and the
-clock's time. A broker that is made of them opens these files as after the end of a process: open
-transactions are open, members of groups have their session's length to report, and who had a
-producer, a consumer or a log of the first broker has none of the other. Files share their sealed
-blocks, so that a snapshot costs little, and any number of brokers can be made of one.
+A snapshot holds all files as written, synced or not, and the time of the clock. A broker made from
+it opens the files as after the end of a process: open transactions are open, group members have
+their session timeout to rejoin, and producers, consumers and logs of the first broker do not belong
+to it. Files share their sealed blocks, so a snapshot is cheap.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from copy import copy
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from logstore.errors import InvalidConfigurationError
-from logstore.faults.disk import BreakableFileSystem
+from logstore.faults.disk import FaultyDisk
 from logstore.runtime import MemoryFileSystem, VirtualClock, is_repeatable
 
 if TYPE_CHECKING:
@@ -38,9 +37,9 @@ class Snapshot(Generic[B]):
     data_dirs : sequence of str
     broker_config : BrokerConfig
     background : bool
-        Whether the brokers made of it have background work.
+        Whether the new brokers do background work.
     disk_faults : bool
-        Whether their disks can be made to fail.
+        Whether the new brokers' disks can fail.
 
     Raises
     ------
@@ -59,7 +58,7 @@ class Snapshot(Generic[B]):
         disk_faults: bool,
     ) -> None:
         fs, clock = runtime.fs, runtime.clock
-        if isinstance(fs, BreakableFileSystem):
+        if isinstance(fs, FaultyDisk):
             fs = fs.base
         if not isinstance(fs, MemoryFileSystem) or not isinstance(clock, VirtualClock):
             raise InvalidConfigurationError(
@@ -72,7 +71,7 @@ class Snapshot(Generic[B]):
         self._broker_config = broker_config
         self._background = background
         self._disk_faults = disk_faults
-        # A broker that can be repeated makes brokers that can: all of them alike.
+        # If the broker is repeatable, all brokers made from it are, with the same seed.
         rng = runtime.rng
         self._next_seed = copy(rng).getrandbits(64) if is_repeatable(rng) else None
 
@@ -80,7 +79,7 @@ class Snapshot(Generic[B]):
         return f"Snapshot({', '.join(self._data_dirs)} at {self._clock!r})"
 
     def broker(self) -> B:
-        """Return a new broker that goes on from here, on a clock of its own."""
+        """Return a new broker in the state of the snapshot, on its own clock."""
         clock = self._clock.copy()
         return self._make(
             self._data_dirs,

@@ -1,11 +1,16 @@
-"""The topics of data directories, read without a broker and the logs that it manages."""
+"""The topics of data directories, read without opening a broker or logs."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal
 
-from logstore.broker.setup import background_threads, directories_of, on_damage_of, runtime_of
+from logstore.broker.setup import (
+    background_threads,
+    build_runtime,
+    parse_on_damage,
+    resolve_data_dirs,
+)
 from logstore.manager.directories.opening import close_unused, open_directories
 from logstore.runtime import DiskFileSystem
 
@@ -21,17 +26,17 @@ def read_topics(
     broker_config: BrokerConfig,
     on_damage: Literal["recover", "refuse", "pass_over"],
 ) -> list[Topic]:
-    """Return the topics that a read-only `Broker` with these parameters would, by name.
+    """Return the topics by name, as a read-only `Broker` with these parameters would.
 
-    Raises as its constructor does.
+    Raises the errors of its constructor.
     """
     threads = background_threads(broker_config)
     directories, _, catalog = open_directories(
-        runtime_of(clock, DiskFileSystem(clock), None, read_only=True, threads=threads),
-        directories_of(data_dirs, absolute=False),
+        build_runtime(clock, DiskFileSystem(clock), None, read_only=True, threads=threads),
+        resolve_data_dirs(data_dirs, absolute=False),
         broker_config,
         read_only=True,
-        on_damage=on_damage_of(on_damage, read_only=True),
+        on_damage=parse_on_damage(on_damage, read_only=True),
     )
     try:
         return catalog.topics()

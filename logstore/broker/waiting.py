@@ -1,4 +1,4 @@
-"""Time in a test's hand: letting it pass until something holds, or to the next event."""
+"""Waiting on a broker's clock until a condition holds."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
-from logstore.errors import InvalidConfigurationError
-from logstore.runtime import VirtualClock, wall_ms_of
+from logstore.runtime import wall_ms_of
 
 if TYPE_CHECKING:
     from logstore.runtime import Runtime
@@ -18,27 +17,19 @@ def run_until(
     condition: Callable[[], bool] | datetime | int,
     timeout: timedelta | float | None,
 ) -> bool:
-    """Let time pass until a condition holds, or up to a wall time; see `Broker.run_until`."""
+    """Let time pass until a condition holds, or until a wall time; see `Broker.run_until`."""
     clock = runtime.clock
-    timeout_ms = None if timeout is None else _ms_of(timeout)
+    timeout_ms = None if timeout is None else _to_ms(timeout)
     if callable(condition):
         return runtime.scheduler.wait_until(condition, timeout_ms=timeout_ms)
-    moment_ms = wall_ms_of(condition) if isinstance(condition, datetime) else condition
-    left_ms = max(0, moment_ms - clock.now_ms())
+    end_ms = wall_ms_of(condition) if isinstance(condition, datetime) else condition
+    left_ms = max(0, end_ms - clock.now_ms())
     wait_ms = left_ms if timeout_ms is None else min(left_ms, timeout_ms)
-    runtime.scheduler.wait_until(lambda: clock.now_ms() >= moment_ms, timeout_ms=wait_ms)
-    return clock.now_ms() >= moment_ms
+    runtime.scheduler.wait_until(lambda: clock.now_ms() >= end_ms, timeout_ms=wait_ms)
+    return clock.now_ms() >= end_ms
 
 
-def next_event(runtime: Runtime) -> int | None:
-    """Move to the next moment at which something is due; see `Broker.next_event`."""
-    clock = runtime.clock
-    if not isinstance(clock, VirtualClock):
-        raise InvalidConfigurationError("only a virtual clock moves from event to event")
-    return clock.now_ms() if clock.step() else None
-
-
-def _ms_of(timeout: timedelta | float) -> int:
+def _to_ms(timeout: timedelta | float) -> int:
     ms = timeout / timedelta(milliseconds=1) if isinstance(timeout, timedelta) else timeout
     if ms < 0:
         raise ValueError(f"a timeout is not negative: {timeout!r}")

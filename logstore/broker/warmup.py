@@ -1,4 +1,4 @@
-"""Warm-up: every kernel compiled, or loaded, before something waits for it."""
+"""Warm-up: compile or load every kernel before it is needed."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ _RECORDS = 400
 
 
 def warm_up() -> None:
-    """Append, read, look at and clean in memory what needs every kernel.
+    """Append, read, explain and clean in memory, so that every kernel is compiled.
 
-    From then on all kernels of this process run compiled. The compiled code is kept for all
-    processes of the machine; of several that warm up at a time, each compiles its share.
+    From then on, this process runs all kernels compiled. The compiled code is cached for all
+    processes of the machine; processes that warm up at the same time share the work.
 
     Notes
     -----
-    About 16 s once on a machine, then about a second.
+    Takes about 16 s once per machine, then about a second.
     """
     if policy.MODE == policy.PYTHON:
-        return  # nothing is ever compiled
+        return  # kernels are never compiled
     compile_always()
     with Broker(clock=VirtualClock(), seed=0) as broker:
         _exercise(broker)

@@ -5,13 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
 
 from logstore.cli.show.output import note
 from logstore.errors import InvalidConfigurationError, RequestError
-from logstore.named import NamedTuple
 
 if TYPE_CHECKING:
     import ssl

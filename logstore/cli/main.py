@@ -43,10 +43,10 @@ _HELP = {
     "salvage": "Save all valid data to a new data directory.",
     "dump": "Print files in the format of kafka-dump-log.",
     "export": "Write records to Parquet, Arrow, CSV or JSON lines.",
-    "simulate": "Simulate months of a topic in seconds.",
+    "simulate": "Simulate a scenario in virtual time.",
     "ui": "Show a log directory in a browser.",
     "serve": "Serve clients over Kafka's wire protocol.",
-    "completion": "Set up shell completion.",
+    "completion": "Print or install a completion script for a shell.",
     "warmup": "Compile the kernels before their first use.",
     "demo": "Compact a small topic and verify the result.",
 }

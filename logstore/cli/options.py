@@ -6,14 +6,13 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial, wraps
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar, cast
 
 import click
 from click.core import ParameterSource
 
 from logstore.cli.completing import DATA_DIR_VARIABLE, DEFAULT_DATA_DIR, complete_names
 from logstore.cli.times import TIME_HELP, parse_time
-from logstore.named import NamedTuple
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -222,7 +221,7 @@ class Settings(NamedTuple):
                 background=background,
                 on_damage=on_damage,
                 shown=shown,
-                metadata_log=metadata_log and read_only,
+                metadata_log=metadata_log,
                 on_load=partial(_show_load, bar) if bar.visible else None,
             )
         if read_only:
@@ -530,7 +529,7 @@ def as_recovered_option(function: _F) -> _F:
     return click.option(
         "--as-recovered",
         is_flag=True,
-        help="Show only the data that a broker's recovery would keep, not every valid batch on disk.",
+        help="Show only data that a broker's recovery would keep, not every valid batch.",
     )(function)
 
 
@@ -695,9 +694,10 @@ def choose(
 
 def warn_of_strategy(broker: Broker, *topics: str) -> None:
     """Print notes about topic configurations that KIP-280 advises against."""
+    from logstore.analysis.broker_state import topic_config
     from logstore.cleaner.strategy import recommendations
     from logstore.cli.show.output import note
 
     for name in topics:
-        for text in recommendations(broker.manager.catalog.config(name)):
+        for text in recommendations(topic_config(broker, name)):
             note(f"topic {name}: {text}")

@@ -5,12 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 import click
 
 from logstore.cli.options import Settings, checked_partition, unknown_topic
-from logstore.named import NamedTuple
 from logstore.names import parse_partition_dir
 from logstore.types import TopicPartition
 

@@ -52,39 +52,3 @@ def parse_time(text: str, now_ms: Callable[[], int]) -> int:
     if time.tzinfo is None:
         time = time.replace(tzinfo=UTC)
     return (time - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)
-
-
-def format_time(time_ms: int) -> str:
-    """Return `2024-01-31 12:00:00.000Z`; `-` for none (a negative time)."""
-    if time_ms < 0:
-        return "-"
-    import time
-
-    try:
-        parts = time.gmtime(time_ms // 1000)
-    except (OverflowError, ValueError, OSError):
-        return str(time_ms)
-    return f"{time.strftime('%Y-%m-%d %H:%M:%S', parts)}.{time_ms % 1000:03d}Z"
-
-
-def format_duration(duration_ms: int) -> str:
-    """Return a duration in the largest unit that divides it: `7d`, `90s`, `1500ms`."""
-    from logstore.config.units import UNITS_MS
-
-    for unit in ("d", "h", "m", "s"):
-        if duration_ms and duration_ms % UNITS_MS[unit] == 0:
-            return f"{duration_ms // UNITS_MS[unit]}{unit}"
-    return f"{duration_ms}ms"
-
-
-def format_span(duration_ms: int, *, units: int = 2) -> str:
-    """Return a duration in the largest units it has, cut off: `6d 23h`, `7d 1ms`, `250ms`."""
-    from logstore.config.units import UNITS_MS
-
-    parts = []
-    rest_ms = duration_ms
-    for unit in ("d", "h", "m", "s", "ms"):
-        count, rest_ms = divmod(rest_ms, UNITS_MS[unit])
-        if count:
-            parts.append(f"{count}{unit}")
-    return " ".join(parts[:units]) or "0ms"

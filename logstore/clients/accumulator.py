@@ -325,7 +325,7 @@ class RecordAccumulator:
         session, codec = self._session, self._config.codec
         if session is None:
             writer = self._manager.log(tp).writer
-            append = partial(writer.append_lists, records, codec)
+            append = partial(writer.append_records, records, codec)
             return self._manager.faults.request("append", (tp,), append)
         is_retry = False
         while True:
@@ -372,7 +372,7 @@ def _appending(
 ) -> Callable[[LogWriter], AppendInfo]:
     """Return what appends records as the batch of a producer."""
     if codec is Codec.NONE:
-        return lambda writer: writer.append_stamped(records, stamp)
+        return lambda writer: writer.append_records(records, stamp=stamp)
     data = build_producer_batch(records, codec, stamp)
     return lambda writer: writer.append_batches(data)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from logstore.clients import partition_requests as admin
 from logstore.clients.client_config import NETWORK_CONFIGS, check_names
@@ -44,7 +44,6 @@ from logstore.errors import (
     TopicAlreadyExistsError,
     UnknownTopicOrPartitionError,
 )
-from logstore.named import NamedTuple
 from logstore.names import INTERNAL_COMPACTED_TOPICS, validate_topic_name
 from logstore.storage.log.reader import (
     EARLIEST_LOCAL_TIMESTAMP,
@@ -613,7 +612,7 @@ class AdminClient:
                     "leader_id": node_id,
                     "leader_epoch": self._manager.log(
                         TopicPartition(topic.name, number)
-                    ).local.leader_epoch,
+                    ).leader_epoch,
                     "replica_nodes": [node_id],
                     "isr_nodes": [node_id],
                     "offline_replicas": [],

@@ -9,10 +9,9 @@ no batch spans, that is below the end offset.
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from logstore.errors import OffsetOutOfRangeError
-from logstore.named import NamedTuple
 from logstore.storage.log.reader import Isolation
 from logstore.types import TimestampType, TopicPartition
 

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from itertools import repeat
 from typing import TYPE_CHECKING
 
-from logstore.record.batch import build_batch, seal_batch
-from logstore.record.choice import encodes_by_kernel
-from logstore.record.records import Record
+from logstore.record.batch import seal_batch
 
 if TYPE_CHECKING:
     from logstore.record.codecs import Codec
@@ -26,31 +23,15 @@ def build_producer_batch(records: RecordLists, codec: Codec, stamp: Stamp) -> by
     stamp : Stamp
         Producer id, epoch, first sequence, and whether it is transactional.
     """
-    timestamps = [0 if timestamp is None else timestamp for timestamp in records.timestamps]
-    each_headers = records.each_headers()
-    if not encodes_by_kernel(len(records)):
-        rows = zip(timestamps, records.keys, records.values, each_headers or repeat(()))  # noqa: B905  # headers may repeat for ever
-        return build_batch(
-            [Record(row, *fields) for row, fields in enumerate(rows)],
-            codec=codec,
-            **stamp._asdict(),
-        )
-    import numpy as np
-
-    from logstore.record.columns import BytesColumn, encode_section, headers_column
-
-    section = encode_section(
-        np.array(timestamps, np.int64),
-        BytesColumn.from_list(records.keys),
-        BytesColumn.from_list(records.values),
-        None if each_headers is None else headers_column(each_headers, len(records)),
-    )
+    draft = records.draft(0)
+    times = draft.times
+    assert times is not None, "each record has its own"
     return seal_batch(
-        section,
+        draft.section,
         codec=codec,
         last_offset_delta=len(records) - 1,
         record_count=len(records),
-        base_timestamp=timestamps[0],
-        max_timestamp=max(timestamps),
+        base_timestamp=times.first,
+        max_timestamp=times.largest,
         **stamp._asdict(),
     )

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from logstore.clients.open_batch import OpenBatch, estimated_size, limit_of
 from logstore.clients.records import to_new_record
 from logstore.errors import InvalidConfigurationError, UnknownTopicOrPartitionError
-from logstore.named import NamedTuple
 from logstore.record.choice import encodes_by_kernel
 from logstore.record.codecs import Codec
 from logstore.record.layout import HEADER_SIZE
@@ -154,6 +153,7 @@ class BatchWriter:
         What is left of the items begins a batch, ends the last one, or is no such pair.
         """
         from logstore.record.columns import find_bounds
+        from logstore.storage.log.drafts import RecordArrays
 
         log = self._log_of(number)
         done = 0
@@ -167,14 +167,11 @@ class BatchWriter:
             if len(bounds) < 2:
                 break  # a batch larger than a look: one by one
             last = bounds[-1]
-            draft = log.writer.draft_batches(keys.slice(0, last), values.slice(0, last), bounds)
-            # A rule about requests, or about the writes that they need, meets each batch.
-            info = None if self._faults.rules else log.writer.append_at_once(draft, self._codec)
-            if info is not None:
+            records = RecordArrays(keys.slice(0, last), values.slice(0, last))
+            # A fault rule about requests, or about their writes, applies to each batch.
+            request = self._request(log) if self._faults.rules else None
+            for info in log.writer.append_parts(records, bounds, self._codec, request):
                 self._note(number, info)
-            else:
-                for each in draft.apart():
-                    self._append(log, partial(log.writer.append_draft, each, self._codec))
             done += last
         return done
 
@@ -197,12 +194,11 @@ class BatchWriter:
         batch = self._open.pop(number, None)
         if batch is None:
             return
-        append = partial(batch.log.writer.append_lists, batch, self._codec)
-        self._append(batch.log, append)
+        append = partial(batch.log.writer.append_records, batch, self._codec)
+        self._note(number, self._request(batch.log)(append))
 
-    def _append(self, log: Log, append: Callable[[], AppendInfo]) -> None:
-        info = self._faults.request("append", (log.topic_partition,), append)
-        self._note(log.topic_partition.partition, info)
+    def _request(self, log: Log) -> Callable[[Callable[[], AppendInfo]], AppendInfo]:
+        return partial(self._faults.request, "append", (log.topic_partition,))
 
     def _note(self, number: int, info: AppendInfo) -> None:
         before = self._done.get(number)

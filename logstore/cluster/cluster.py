@@ -378,9 +378,9 @@ class Cluster(Generic[ClockT]):
         self._tell(self.controller.broker_ended(broker))
         self._end_tasks(node)
         if power_loss:
-            process.lose_power()
+            process._lose_power()
         else:
-            process.kill()
+            process._kill()
         self._end(node)
 
     def stop(self, broker: int) -> None:

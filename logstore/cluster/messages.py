@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from logstore.named import NamedTuple
+from typing import NamedTuple
+
 from logstore.types import NO_OFFSET
 
 

@@ -135,7 +135,7 @@ class Replicas(Station):
                     return
                 old.end()
             else:
-                log.local.went_offline.subscribe(partial(self._on_offline, tp))
+                log.went_offline.subscribe(partial(self._on_offline, tp))
             kind = Leadership if state.leader == self.broker_id else Following
             role = self._roles[tp] = kind(self, log, state)
             role.begin()

@@ -171,7 +171,7 @@ class ClusterListeners(Mapping[int, "Listener"]):
         self._opened[number] = opened
 
     def _open(self, broker: Broker, port: int, node: ClusterNode) -> Listener:
-        return broker.open_listener(
+        return broker._open_listener(
             self._host, port, self._settings, nodes=node, coordinator=self._coordinator
         )
 

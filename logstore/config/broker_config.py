@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from logstore.config.broker_keys import BROKER_KEYS
 from logstore.config.inert_keys import has_no_effect, translate_broker
@@ -16,7 +16,6 @@ from logstore.config.log_config import MAX_LAG, MIN_LAG, LagSetting, Settings, c
 from logstore.config.suggest import nearest_broker_key, suggesting
 from logstore.config.topic_keys import TOPIC_KEYS
 from logstore.errors import InvalidConfigurationError
-from logstore.named import NamedTuple
 from logstore.runtime.fs import read_input
 from logstore.types import LINE_END
 

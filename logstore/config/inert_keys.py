@@ -10,11 +10,11 @@ the release that did.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import NamedTuple
 
 from logstore.config.broker_keys import BROKER_KEYS
 from logstore.config.keys import ConfigKey, Form, Kind
 from logstore.config.topic_keys import AT_LEAST_0, AT_LEAST_1, COMPACT, TOPIC_KEYS
-from logstore.named import NamedTuple
 from logstore.types import INT32_MAX, INT64_MAX, MINUTE_MS
 
 # -- ignored keys: those of Kafka that mean nothing to one node -----------------------------------
@@ -109,8 +109,8 @@ NAMES = frozenset(
         "leader.replication.throttled.rate",
         "listeners",
         "log.deletion.max.segments.per.run",
-        "log.local.retention.bytes",
-        "log.local.retention.ms",
+        "log.retention.bytes",
+        "log.retention.ms",
         "log.message.downconversion.enable",
         "log.message.format.version",
         "max.connection.creation.rate",

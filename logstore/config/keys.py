@@ -11,9 +11,9 @@ import re
 from collections.abc import Iterable, Mapping
 from datetime import timedelta
 from enum import IntEnum
+from typing import NamedTuple
 
 from logstore.errors import InvalidConfigurationError
-from logstore.named import NamedTuple
 from logstore.types import HOUR_MS, INT32_MAX, INT64_MAX, TimestampType
 
 # -- origins: the layers that can set a key, as `topic describe` names them ----------------------

@@ -7,11 +7,10 @@ from __future__ import annotations
 
 from dataclasses import MISSING, FrozenInstanceError, dataclass, field, fields
 from functools import cached_property
-from typing import Any, NoReturn, dataclass_transform
+from typing import Any, NamedTuple, NoReturn, dataclass_transform
 
 from logstore.config.topic_keys import COMPACT, DELETE, TOPIC_KEYS
 from logstore.errors import InvalidConfigurationError
-from logstore.named import NamedTuple
 from logstore.types import INT64_MAX, TimestampType
 
 

@@ -10,7 +10,7 @@ ConfigHelper and DynamicBrokerConfig, 3.9.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Set
-from typing import Any
+from typing import Any, NamedTuple
 
 from logstore.config.broker_config import BrokerConfig
 from logstore.config.broker_keys import BROKER_KEYS
@@ -39,7 +39,6 @@ from logstore.config.suggest import nearest_topic_key, suggesting
 from logstore.config.topic_keys import TOPIC_KEYS
 from logstore.config.units import without_unit
 from logstore.errors import InvalidConfigurationError
-from logstore.named import NamedTuple
 from logstore.types import SMALL_FILE_MAX_BYTES
 
 # -- layers: the topic, this broker, all brokers, the broker's file, the default -----------------

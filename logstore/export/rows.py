@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from logstore.errors import InvalidRecordError, LogStoreError
-from logstore.named import NamedTuple
 from logstore.record.control import ControlType, decode_control_key
 from logstore.record.records import Record
 from logstore.storage.loading.second_look import TRANSIENT

@@ -1,1 +1,1 @@
-"""Faults on demand: rules that refuse, delay and lose what a broker is asked, and its disk."""
+"""Faults on demand: rules for requests and file operations, faulty disks, and crashes."""

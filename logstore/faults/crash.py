@@ -1,26 +1,42 @@
-"""Crashes: what is left of files and names that were not durable.
+"""Crashes: the fate of the changes that were not durable.
 
-The model is described in `logstore.faults.faultfs`, which records the changes that wait here
-for their sync.
+`logstore.faults.disk` describes the model and records the changes. A `CrashMode` decides their
+fate. Pending contents are
+
+- DROPPED: as last synced;
+- KEPT: as the handles saw them;
+- TORN: the first `cut` units survive, over all files, in the order in which they were made. Each
+  byte written and each truncation is a unit, so the contents can end after every byte;
+- ZEROED: sizes survive, but the bytes written read as zeros, and the bytes overwritten as before.
+  ext4 and xfs may leave this if blocks were allocated and not yet written;
+- SCATTERED: by `seed`, for each file one of the above, or each 512-byte sector was written or not.
+  Sectors that were not are zeros or garbage behind the old end.
+
+Pending names are UNDONE, KEPT, a PREFIX of `names_kept` changes in their order, or a SUBSET by
+`seed`, in which each change is kept or not; a change of a name that an undone change touched is
+undone too. So a rename is atomic, a name never shows a state that it did not have, and changes of
+different names may be reordered.
+
+Modification times survive. Not modelled: damage to synced data, disks that ignore flushes, hard
+links, memory maps, failures of `close`, and machines that continue after the crash.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from typing import NamedTuple
 
-from logstore.faults.tree import Directory, Node
-from logstore.named import NamedTuple
-from logstore.runtime.clock import Clock
+from logstore.faults.disk import Change, Fate, FileNode, NameChange, Pending, dated
 from logstore.runtime.environment import Random, random_source
-from logstore.runtime.memfs import MemoryBytes, MemoryFileSystem
+from logstore.runtime.fs import File, FileSystem
 
 SECTOR_SIZE = 512
 
 
 class Contents(Enum):
-    """The contents that a crash leaves of those that were not synced."""
+    """The fate of contents that were not synced."""
 
     DROPPED = "dropped"
     KEPT = "kept"
@@ -30,7 +46,7 @@ class Contents(Enum):
 
 
 class Names(Enum):
-    """The names that a crash leaves of those whose directory was not synced."""
+    """The fate of names whose directory was not synced."""
 
     UNDONE = "undone"
     KEPT = "kept"
@@ -40,7 +56,7 @@ class Names(Enum):
 
 @dataclass(frozen=True, slots=True)
 class CrashMode:
-    """The fate of pending changes; see the module."""
+    """The fate of all pending changes; see the module."""
 
     contents: Contents = Contents.DROPPED
     names: Names = Names.UNDONE
@@ -59,124 +75,43 @@ class CrashMode:
         return f"contents {contents}, names {names}" + (f", seed {self.seed}" if seeded else "")
 
 
-class Change(NamedTuple):
-    """A pending write (`data`) or truncation (None) of a file, and its place in time."""
-
-    order: int
-    position: int
-    data: bytes | None
-
-    @property
-    def units(self) -> int:
-        """Points after which it can be torn, the end included."""
-        return 1 if self.data is None else len(self.data)
-
-    def apply(self, contents: MemoryBytes) -> None:
-        """Make the change."""
-        if self.data is None:
-            contents.truncate(self.position)
-        elif self.data:
-            contents.write_at(memoryview(self.data), self.position)
-
-
-class FileNode(Node):
-    """A file's contents, those that a crash spares, and what lies between the two."""
-
-    def __init__(self, parent: Directory | None, name: str, contents: MemoryBytes) -> None:
-        super().__init__(parent, name)
-        self.volatile = contents
-        self.durable = contents.copy()
-        self.pending: list[Change] = []
-
-
-class NameChange(NamedTuple):
-    """One step of a name operation: `name` in `directory` comes to mean `node`, or nothing."""
-
-    directory: Directory
-    name: str
-    node: Node | None
-
-    @property
-    def place(self) -> tuple[int, str]:
-        """The name in its directory; changes of one place keep their order."""
-        return id(self.directory), self.name
-
-    def apply(self, names: dict[str, Node]) -> None:
-        """Change the names of the directory, volatile or durable ones."""
-        if self.node is None:
-            names.pop(self.name, None)
-        else:
-            names[self.name] = self.node
-
-
-NameOperation = tuple[NameChange, ...]
-"""Changes that are durable together: one, or the two of a rename."""
-
-
-def crash_image(
-    clock: Clock,
-    roots: Iterable[Directory],
-    files: Sequence[FileNode],
-    operations: Sequence[NameOperation],
-    mode: CrashMode,
-) -> MemoryFileSystem:
-    """Return what a machine finds after losing its memory.
+def leave(fs: FileSystem, pending: Pending, mode: CrashMode) -> None:
+    """Change files to their state after a crash.
 
     Parameters
     ----------
-    roots : iterable of Directory
-        Whose durable names are taken.
-    files : sequence of FileNode
-        Every file, for the order of their pending changes.
-    operations : sequence of tuple of NameChange
-        Pending name operations in their order.
+    fs : FileSystem
+        The files with all changes, as the handles saw them, or a copy of them.
+    pending : Pending
+        The changes that are not durable. Its names are of no use afterwards.
     """
     rng = random_source(mode.seed)
-    names = _names_after(operations, mode, rng)
-    contents = _contents_after(files, mode, rng)
-    image = MemoryFileSystem(clock)
-    for path, node in _walk(roots, names):
-        if isinstance(node, FileNode):
-            image.put(path, contents(node))
-        else:
-            image.make_dirs(path)
-    return image
-
-
-def _names_after(
-    operations: Sequence[NameOperation], mode: CrashMode, rng: Random
-) -> Callable[[Directory], dict[str, Node]]:
-    if mode.names is Names.SUBSET:
-        kept: Sequence[NameOperation] = _independent_subset(operations, rng)
-    else:
-        count = {Names.UNDONE: 0, Names.KEPT: len(operations)}.get(mode.names, mode.names_kept)
-        kept = operations[:count]
-    changed: dict[int, dict[str, Node]] = {}
-    for operation in kept:
-        for change in operation:
-            directory = change.directory
-            change.apply(changed.setdefault(id(directory), dict(directory.durable)))
-    return lambda directory: changed.get(id(directory), directory.durable)
-
-
-def _contents_after(
-    files: Sequence[FileNode], mode: CrashMode, rng: Random
-) -> Callable[[FileNode], MemoryBytes]:
-    if mode.contents is Contents.SCATTERED:
-        return lambda file: _scattered(file, rng)
-    if mode.contents is Contents.ZEROED:
-        return _zeroed
-    if mode.contents is Contents.KEPT:
-        return _kept
-    changes = sorted(
-        (change for file in files for change in file.pending), key=lambda change: change.order
-    )
+    changes = sorted(pending.contents, key=lambda change: change.order)
     left = _first_units(changes, mode.cut if mode.contents is Contents.TORN else 0)
-    return lambda file: _applied(file, left)
+    kept = _kept_names(pending.changes, mode, rng)
+    pending.undo(fs, [change for change in pending.changes if change not in kept])
+    for path, node in pending.changed_files(fs):
+        if mode.contents is not Contents.KEPT or node.is_lossy:
+            with dated(fs, path) as file:
+                _leave_contents(file, node, mode.contents, left, rng)
+
+
+def _kept_names(changes: Sequence[NameChange], mode: CrashMode, rng: Random) -> list[NameChange]:
+    if mode.names is not Names.SUBSET:
+        count = {Names.UNDONE: 0, Names.KEPT: len(changes)}.get(mode.names, mode.names_kept)
+        return list(changes[:count])
+    undone: set[str] = set()
+    kept = []
+    for change in changes:
+        if not undone.isdisjoint(change.places) or rng.random() < 0.5:
+            undone.update(change.places)
+        else:
+            kept.append(change)
+    return kept
 
 
 def _first_units(changes: Iterable[Change], units: int) -> dict[int, int]:
-    """Return how much of each change lies within the first `units`, by its order."""
+    """Return how much of each change is within the first `units`, by its order."""
     left = {}
     for change in changes:
         left[change.order] = min(change.units, units)
@@ -184,109 +119,106 @@ def _first_units(changes: Iterable[Change], units: int) -> dict[int, int]:
     return left
 
 
-def _independent_subset(operations: Iterable[NameOperation], rng: Random) -> list[NameOperation]:
-    """Drop operations by chance, and those on names that a dropped one touched."""
-    undone: set[tuple[int, str]] = set()
-    kept = []
-    for operation in operations:
-        places = {change.place for change in operation}
-        if undone & places or rng.random() < 0.5:
-            undone |= places
+class _Redo(NamedTuple):
+    """A change of contents that was undone: a write, or a truncation without data."""
+
+    change: Change
+    data: bytes | None
+
+    @property
+    def position(self) -> int:
+        """Where it begins, or the size truncated to."""
+        return self.change.position
+
+    def apply(self, file: File, units: int | None = None) -> None:
+        """Make the change again, or the first units of it."""
+        if self.data is not None:
+            file.write_at([self.data[:units]], self.position)
+        elif units != 0:
+            file.truncate(self.position)
+
+
+def _leave_contents(
+    file: File, node: FileNode, mode: Contents, left: dict[int, int], rng: Random
+) -> None:
+    redo = _roll_back(file, node)
+    if mode is Contents.KEPT:
+        _apply(file, redo)
+    elif mode is Contents.ZEROED:
+        _apply_zeros(file, redo)
+    elif mode is Contents.SCATTERED:
+        _scatter(file, redo, rng)
+    else:
+        _apply_first(file, redo, left)
+
+
+def _roll_back(file: File, node: FileNode) -> list[_Redo]:
+    """Undo all changes that are not durable; return the pending ones, oldest first."""
+    redo = []
+    for change in reversed(node.changes):
+        data = None if change.length is None else file.read(change.position, change.length)
+        redo.append(_Redo(change, data))
+        change.undo(file)
+    redo.reverse()
+    _apply(file, (each for each in redo if each.change.fate is Fate.DURABLE))
+    return [each for each in redo if each.change.fate is Fate.PENDING]
+
+
+def _apply(file: File, redo: Iterable[_Redo]) -> None:
+    for each in redo:
+        each.apply(file)
+
+
+def _apply_first(file: File, redo: Iterable[_Redo], left: Mapping[int, int]) -> None:
+    for each in redo:
+        each.apply(file, left[each.change.order])
+
+
+def _apply_zeros(file: File, redo: Iterable[_Redo]) -> None:
+    """Give the file its last size, without the bytes that were written."""
+    for each in redo:
+        if each.data is None:
+            file.truncate(each.position)
         else:
-            kept.append(operation)
-    return kept
+            file.truncate(max(file.size(), each.position + len(each.data)))
 
 
-def _walk(
-    directories: Iterable[Directory], names_of: Callable[[Directory], dict[str, Node]]
-) -> Iterator[tuple[str, Node]]:
-    """Yield path and node of everything below, parents first."""
-    pending: list[tuple[str, Directory]] = [(each.name, each) for each in directories]
-    while pending:
-        above, directory = pending.pop()
-        prefix = above if above in ("", "/") else f"{above}/"
-        for name, node in sorted(names_of(directory).items()):
-            path = prefix + name
-            yield path, node
-            if isinstance(node, Directory):
-                pending.append((path, node))
-
-
-def _dated(contents: MemoryBytes, file: FileNode) -> MemoryBytes:
-    contents.mtime_ms = file.volatile.mtime_ms
-    return contents
-
-
-def _kept(file: FileNode) -> MemoryBytes:
-    contents = file.durable.copy()
-    for change in file.pending:
-        change.apply(contents)
-    return _dated(contents, file)
-
-
-def _applied(file: FileNode, left: dict[int, int]) -> MemoryBytes:
-    """Return the durable contents with the first units of each pending change."""
-    contents = file.durable.copy()
-    for change in file.pending:
-        units = left[change.order]
-        if units == change.units:
-            change.apply(contents)
-        elif units:
-            assert change.data is not None
-            contents.write_at(memoryview(change.data)[:units], change.position)
-    return _dated(contents, file)
-
-
-def _zeroed(file: FileNode) -> MemoryBytes:
-    """Return contents of the final length without anything that was written."""
-    contents = file.durable.copy()
-    for change in file.pending:
-        if change.data is None:
-            contents.truncate(change.position)
-        elif change.position + len(change.data) > contents.size:
-            contents.truncate(change.position + len(change.data))
-    return _dated(contents, file)
-
-
-def _scattered(file: FileNode, rng: Random) -> MemoryBytes:
-    """Return one of many things that may be left of a file."""
-    if not file.pending:
-        return _dated(file.durable.copy(), file)
+def _scatter(file: File, redo: Sequence[_Redo], rng: Random) -> None:
+    """Leave one of many possible contents."""
+    if not redo:
+        return
     choice = rng.randrange(6)
-    if choice == 0:
-        return _applied(file, _first_units(file.pending, 0))
     if choice == 1:
-        return _kept(file)
-    if choice == 2:
-        return _zeroed(file)
-    if choice == 3:
-        total = sum(change.units for change in file.pending)
-        return _applied(file, _first_units(file.pending, rng.randint(0, total)))
-    return _sectors_lost(file, rng, garbage=choice == 5)
+        _apply(file, redo)
+    elif choice == 2:
+        _apply_zeros(file, redo)
+    elif choice == 3:
+        changes = [each.change for each in redo]
+        units = rng.randint(0, sum(change.units for change in changes))
+        _apply_first(file, redo, _first_units(changes, units))
+    elif choice > 3:
+        _apply_sectors(file, redo, rng, garbage=choice == 5)
 
 
-def _sectors_lost(file: FileNode, rng: Random, *, garbage: bool) -> MemoryBytes:
-    """Return contents of the final length in which some written sectors are missing."""
-    contents = file.durable.copy()
-    old_end = contents.size
-    for change in file.pending:
-        if change.data is None:
-            contents.truncate(change.position)
-            old_end = min(old_end, change.position)
+def _apply_sectors(file: File, redo: Iterable[_Redo], rng: Random, *, garbage: bool) -> None:
+    """Give the file its last size, without some of the sectors that were written."""
+    old_end = file.size()
+    for each in redo:
+        if each.data is None:
+            file.truncate(each.position)
+            old_end = min(old_end, each.position)
             continue
-        contents.truncate(max(contents.size, change.position + len(change.data)))
-        for start, piece in _sectors(change.position, change.data):
+        file.truncate(max(file.size(), each.position + len(each.data)))
+        for start, piece in _sectors(each.position, each.data):
             if rng.random() < 0.5:
-                contents.write_at(memoryview(piece), start)
+                file.write_at([piece], start)
             elif garbage and start >= old_end:
-                contents.write_at(memoryview(rng.randbytes(len(piece))), start)
-    return _dated(contents, file)
+                file.write_at([rng.randbytes(len(piece))], start)
 
 
 def _sectors(position: int, data: bytes) -> Iterator[tuple[int, bytes]]:
-    """Cut written bytes at the borders of the disk's sectors."""
-    end = position + len(data)
-    start = position
+    """Split written bytes at the sector boundaries of the disk."""
+    start, end = position, position + len(data)
     while start < end:
         stop = min(end, (start // SECTOR_SIZE + 1) * SECTOR_SIZE)
         yield start, data[start - position : stop - position]

@@ -1,33 +1,40 @@
-"""A disk that fails by rule, and that forgets what was not synced: a layer over any file system.
+"""A disk that fails by rule and loses unsynced changes with its power: a layer over any files.
 
-What a loss of power takes is kept as what would undo it, so that the layer costs little as long as
-nothing is lost, and works over files in memory and on the machine's disk alike. The model is that
-of `logstore.faults.faultfs` with everything dropped that is not durable:
+All changes are written to the files below at once. The layer can undo those that are not durable.
+So it costs little while no power is lost, and works on memory and on a real disk. The model:
 
-*Contents.* A file is durable as of its last `File.sync`. Whatever is written or cut afterwards is
-undone: bytes that were there before are read and kept when they are overwritten or cut, those
-behind the old end are not. Zeros are kept as their number, so that a preallocated index, which is
-cut and extended whenever it is opened or closed, costs what its entries take.
-*Names.* A created file or directory, and a rename, is durable once a directory that it touches is
-synced, and with it what happened to the same names before. Else it is undone; a file that a rename
-replaced is held open till then. A removal is durable at once: a disk may do so, and nothing would
-be learnt from files that come back.
-*Failures.* After a failed sync what was pending is lost, whatever later syncs report, as on Linux.
+*Contents.* `File.sync` makes the contents of a file durable. Writes and truncations since then are
+pending. To undo them, the layer keeps the bytes that they overwrote or cut off. Zeros are kept as
+their number, so a preallocated index costs no more than its entries.
+
+*Names.* Creating, renaming or removing a name is pending until a directory that it touches is
+synced; that sync also settles earlier changes of the same names. `File.sync` makes no name durable
+and `sync_dir` no contents. The name of a directory itself belongs to its parent. A file that a
+rename replaced is held open until the rename is durable. Removals are durable at once, as they may
+be on any disk: the space of removed files is needed.
+
+*Failures.* After a failed sync the pending changes of the file stay visible but are lost with the
+power, whatever later syncs report. Linux marks pages clean that it could not write.
+
+`logstore.faults.faultfs` records every change, for crashes at any point and in any mode.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from copy import copy
+from enum import Enum
+from typing import TYPE_CHECKING, NamedTuple
 
 from logstore.faults.rules import Call
-from logstore.faults.tree import Directory, Node
-from logstore.named import NamedTuple
 from logstore.names import SWAP_SUFFIX, parse_log_dir
 from logstore.runtime import directory_of, remove_tree
 from logstore.runtime.fs import Buffer, File, FileKind, FileSystem
+from logstore.runtime.guard import is_disk_failure
 from logstore.runtime.layer import FileSystemLayer
+from logstore.runtime.memfs import MemoryFile
 from logstore.types import INT64_MAX
 
 if TYPE_CHECKING:
@@ -36,373 +43,592 @@ if TYPE_CHECKING:
 
 
 _PIECE_BYTES = 64 * 1024
-"""Bytes that are read at a time, and left out if all of them are zeros."""
+"""Size of the pieces that are read; pieces of zeros are not kept."""
 
 _ZEROS = bytes(_PIECE_BYTES)
 
+_GHOST = "/\1"
+"""Before the number of a ghost, in its path."""
 
-class _Kept:
-    """The bytes of a range of a file: those of the pieces, and zeros elsewhere."""
 
-    __slots__ = ("end", "pieces", "start")
+class Kind(Enum):
+    """The kinds of file operations. Those from OPEN on change nothing and are not recorded."""
 
-    def __init__(self, start: int) -> None:
-        self.start = self.end = start
-        self.pieces: list[tuple[int, bytes]] = []
+    CREATE = "create"
+    WRITE = "write"
+    TRUNCATE = "truncate"
+    SYNC = "sync"
+    RENAME = "rename"
+    REMOVE = "remove"
+    MAKE_DIR = "make_dir"
+    REMOVE_DIR = "remove_dir"
+    SYNC_DIR = "sync_dir"
+    SET_MTIME = "set_mtime"
+    OPEN = "open"
+    READ = "read"
+    STAT = "stat"
+    LIST = "list"
+    SIZE = "size"
+    LOCK = "lock"
 
-    def read(self, file: File, end: int) -> None:
-        """Add what a file has from the end of the range up to another end."""
-        self.pieces += _written(file, self.end, end)
+    @property
+    def is_change(self) -> bool:
+        """Whether operations of this kind are recorded, counted and possible crash points."""
+        return self not in _READS
+
+    @property
+    def rules(self) -> tuple[str, ...]:
+        """The kinds of rules that apply to such an operation."""
+        rules = _RULES.get(self, (self.value,))
+        return (*rules, "change") if self.is_change else rules
+
+
+_READS = frozenset({Kind.OPEN, Kind.READ, Kind.STAT, Kind.LIST, Kind.SIZE, Kind.LOCK})
+_RULES = {
+    Kind.TRUNCATE: ("write", "truncate"),
+    Kind.SYNC: ("fsync",),
+    Kind.SYNC_DIR: ("fsync", "sync_dir"),
+}
+
+
+class Fate(Enum):
+    """The fate of a change at a loss of power."""
+
+    PENDING = "pending"
+    LOST = "lost"
+    DURABLE = "durable"
+
+
+class Change:
+    """A change of a file's contents, and how to undo it.
+
+    Attributes
+    ----------
+    order : int
+        Number of the operation.
+    position : int
+        Start of the bytes written, or the size truncated to.
+    length : int or None
+        Bytes written, None for a truncation.
+    size_before : int
+        Size of the file that an undo restores.
+    end : int
+        End of the range, from `position` on, whose previous bytes are kept.
+    kept : list of (int, bytes)
+        The previous bytes in this range. All others were zero.
+    fate : Fate
+    """
+
+    __slots__ = ("end", "fate", "kept", "length", "order", "position", "size_before")
+
+    def __init__(
+        self, position: int, size_before: int, *, order: int = 0, length: int | None = 0
+    ) -> None:
+        self.order = order
+        self.position = self.end = position
+        self.length = length
+        self.size_before = size_before
+        self.kept: list[tuple[int, bytes]] = []
+        self.fate = Fate.PENDING
+
+    @property
+    def units(self) -> int:
+        """Number of points after which the change can be torn, its end included."""
+        return 1 if self.length is None else self.length
+
+    def keep(self, file: File, end: int) -> None:
+        """Extend the range of kept bytes to `end`, reading them from the file."""
+        self.kept += written_pieces(file, self.end, end)
         self.end = end
 
-    def restore(self, file: File) -> None:
-        """Give a file these bytes again; zeros behind its end are left out."""
-        for position, data in _written(file, self.start, self.end):
+    def undo(self, file: File) -> None:
+        """Restore the previous bytes and size."""
+        for position, data in written_pieces(file, self.position, self.end):
             file.write_at([_ZEROS[: len(data)]], position)
-        for position, data in self.pieces:
+        for position, data in self.kept:
             file.write_at([data], position)
+        file.truncate(self.size_before)
 
 
-def _written(file: File, start: int, end: int) -> Iterator[tuple[int, bytes]]:
-    """Yield the bytes [start, end) of a file in pieces with their positions, zeros left out.
-
-    Some zeros are among them.
-    """
+def written_pieces(file: File, start: int, end: int) -> Iterator[tuple[int, bytes]]:
+    """Yield the bytes [start, end) of a file in pieces with their positions, without most zeros."""
+    if isinstance(file, MemoryFile):
+        end = min(end, file.written())
     while start < end and (data := file.read(start, min(_PIECE_BYTES, end - start))):
         if data != _ZEROS[: len(data)]:
             yield start, data.rstrip(b"\0")
         start += len(data)
 
 
-class _FileNode(Node):
-    """A file, and what undoes its changes since the last sync.
+class FileNode:
+    """A file and its changes since the last sync.
 
     Attributes
     ----------
+    path : str
+        Its current path, or the last one.
     durable_size : int or None
-        As of the last sync; None if nothing has changed since.
+        Size as of the last sync; None without changes since then.
     kept_from : int
-        From here up to the durable size everything is kept already.
-    undo : list of _Kept
-        What was overwritten or cut, the oldest first.
-    is_doomed : bool
-        Whether a sync failed, so that no later one helps.
-    is_gone : bool
-        Whether it was removed, or replaced for good.
+        All bytes between here and the durable size are kept already.
+    changes : list of Change
+        Oldest first. Unless all changes are recorded, appends are left out.
+    is_lossy : bool
+        Whether a sync failed, so that later ones cannot make the file durable.
     """
 
-    def __init__(self, parent: Directory, name: str) -> None:
-        super().__init__(parent, name)
+    __slots__ = ("changes", "durable_size", "is_lossy", "kept_from", "path")
+
+    def __init__(self, path: str) -> None:
+        self.path = path
         self.durable_size: int | None = None
         self.kept_from = 0
-        self.undo: list[_Kept] = []
-        self.is_doomed = False
-        self.is_gone = False
+        self.changes: list[Change] = []
+        self.is_lossy = False
+
+    def begin(self, size: int) -> None:
+        """Note that the file, of this size until now, is about to change."""
+        self.durable_size = self.kept_from = size
+
+    def overwrite(self, file: File, start: int, end: int) -> None:
+        """Keep the durable bytes of a range that is about to change."""
+        size = file.size()
+        if self.durable_size is None:
+            self.begin(size)
+        assert self.durable_size is not None
+        end = min(end, size, self.kept_from)
+        if start < end:
+            if not self.changes or self.changes[-1].end != start:
+                self.changes.append(Change(start, self.durable_size))
+            self.changes[-1].keep(file, end)
+
+    def record(self, file: File, order: int, position: int, length: int | None) -> None:
+        """Record a change that is about to happen: a write, or a truncation without a length."""
+        size = file.size()
+        if self.durable_size is None:
+            self.durable_size = size
+        change = Change(position, size, order=order, length=length)
+        change.keep(file, size if length is None else min(size, position + length))
+        self.changes.append(change)
+
+    def settle(self) -> None:
+        """Note that the file was synced."""
+        if self.is_lossy:
+            self._mark_pending(Fate.DURABLE)
+        elif self.durable_size is not None:
+            self.durable_size = None
+            self.changes.clear()
+
+    def lose(self) -> bool:
+        """Note that a sync failed; return whether it lost recorded changes."""
+        self.is_lossy |= self.durable_size is not None
+        return self._mark_pending(Fate.LOST)
+
+    def _mark_pending(self, fate: Fate) -> bool:
+        pending = [change for change in self.changes if change.fate is Fate.PENDING]
+        for change in pending:
+            change.fate = fate
+        return bool(pending)
 
 
-class _NameChange(NamedTuple):
-    """A name operation that is not durable.
+@contextmanager
+def dated(fs: FileSystem, path: str) -> Iterator[File]:
+    """Open a file for changes that are synced and leave its modification time."""
+    mtime_ms = fs.stat(path).mtime_ms
+    file = fs.open(path, write=True)
+    try:
+        yield file
+        file.sync()
+    finally:
+        file.close()
+    fs.set_mtime(path, mtime_ms)
+
+
+class Held(NamedTuple):
+    """A file that was removed or replaced, held open so that it can be restored."""
+
+    node: FileNode
+    file: File
+    mtime_ms: int
+
+    def restore(self, fs: FileSystem, path: str) -> None:
+        """Write the file again under a name."""
+        target = fs.open(path, create=True)
+        try:
+            size = self.file.size()
+            for position, data in written_pieces(self.file, 0, size):
+                target.write_at([data], position)
+            target.truncate(size)
+            target.sync()
+        finally:
+            target.close()
+        fs.set_mtime(path, self.mtime_ms)
+
+
+class NameChange:
+    """A change of names that is not durable.
 
     Attributes
     ----------
-    places : tuple of (folder, name)
-        What it touches.
-    undo : callable
-    settle : callable
-        Called once it is durable.
+    kind : Kind
+    places : tuple of str
+        The names touched, two for a rename, as paths by the current names of the directories.
+    held : Held or None
+        The file that was removed or replaced.
+    ghost : str
+        The path by which names in a directory that was removed or replaced are remembered.
     """
 
-    places: tuple[tuple[Directory, str], ...]
-    undo: Callable[[], None]
-    settle: Callable[[], None]
+    __slots__ = ("ghost", "held", "kind", "places")
+
+    def __init__(self, kind: Kind, *places: str, held: Held | None = None, ghost: str = "") -> None:
+        self.kind = kind
+        self.places = places
+        self.held = held
+        self.ghost = ghost
+
+
+class Pending:
+    """The changes that are not durable on a disk.
+
+    Attributes
+    ----------
+    files : dict
+        The known files by their paths, with their changes.
+    changes : list of NameChange
+        Oldest first.
+    ghosts : list of str
+        Directories that an undo made or moved away, to be removed at the end.
+    """
+
+    def __init__(self) -> None:
+        self.files: dict[str, FileNode] = {}
+        self.changes: list[NameChange] = []
+        self.ghosts: list[str] = []
+        self._ghost_count = 0
+
+    def copy(self) -> Pending:
+        """Return a copy whose names can be undone; the files' changes are shared."""
+        twin = Pending()
+        twin.files = dict(self.files)
+        twin.changes = [copy(change) for change in self.changes]
+        twin._ghost_count = self._ghost_count
+        return twin
 
     @property
-    def keys(self) -> set[tuple[int, str]]:
-        """The places, to be compared; the folders live as long as the change does."""
-        return {(id(folder), name) for folder, name in self.places}
+    def contents(self) -> Iterator[Change]:
+        """The pending changes of all files that a crash may leave."""
+        held = [change.held.node for change in self.changes if change.held is not None]
+        for node in (*self.files.values(), *held):
+            yield from (change for change in node.changes if change.fate is Fate.PENDING)
+
+    def ghost(self, path: str) -> str:
+        """Move the names in a directory that is about to go to a path of their own."""
+        self._ghost_count += 1
+        ghost = f"{directory_of(path).rstrip('/')}{_GHOST}{self._ghost_count}"
+        self.move(path, ghost)
+        return ghost
+
+    def move(self, source: str, target: str) -> None:
+        """Note that a directory has another name."""
+        prefix = source + "/"
+
+        def moved(path: str) -> str:
+            return target + path[len(source) :] if path.startswith(prefix) else path
+
+        for change in self.changes:
+            change.places = tuple(map(moved, change.places))
+            change.ghost = moved(change.ghost)
+        self.ghosts[:] = map(moved, self.ghosts)
+        for path in [path for path in self.files if path.startswith(prefix)]:
+            self.files[moved(path)] = self.files.pop(path)
+
+    def move_file(self, source: str, target: str) -> None:
+        """Note that a file has another name."""
+        self.files.pop(target, None)
+        node = self.files.pop(source, None)
+        if node is not None:
+            self.files[target] = node
+
+    def settle(self, directory: str | None, places: Iterable[str] = ()) -> None:
+        """Take as durable the changes in a directory or of these names.
+
+        Earlier changes of the names that such a change touches are durable too.
+        """
+        needed = set(places)
+        pending = []
+        for change in reversed(self.changes):
+            is_synced = any(directory_of(place) == directory for place in change.places)
+            if is_synced or not needed.isdisjoint(change.places):
+                needed.update(change.places)
+                if change.held is not None:
+                    change.held.file.close()
+            else:
+                pending.append(change)
+        self.changes = pending[::-1]
+
+    def close(self) -> None:
+        """Close the files that are held."""
+        for change in self.changes:
+            if change.held is not None:
+                change.held.file.close()
+
+    def changed_files(self, fs: FileSystem) -> Iterator[tuple[str, FileNode]]:
+        """Yield the existing files with changes, and their paths."""
+        for path, node in sorted(self.files.items()):
+            if node.durable_size is not None and fs.exists(path):
+                yield path, node
+
+    def undo(self, fs: FileSystem, changes: Sequence[NameChange]) -> None:
+        """Undo changes of names, and with each of them all later changes of the same names."""
+        for change in reversed(changes):
+            self._undo(fs, change)
+        for ghost in self.ghosts:
+            if fs.exists(ghost):
+                remove_tree(fs, ghost)
+
+    def _undo(self, fs: FileSystem, change: NameChange) -> None:
+        first, last = change.places[0], change.places[-1]
+        above = directory_of(first)
+        if _GHOST in above and not fs.is_dir(above):
+            self.ghosts.append(f"{above}/"[: f"{above}/".index("/", above.index(_GHOST) + 1)])
+            fs.make_dirs(above)
+        if change.kind is Kind.CREATE:
+            fs.remove(first)
+            self.files.pop(first, None)
+        elif change.kind is Kind.MAKE_DIR:
+            self.ghosts.append(self.ghost(first))
+            fs.rename(first, self.ghosts[-1])
+        elif change.kind is Kind.RENAME:
+            is_dir = fs.is_dir(last)
+            fs.rename(last, first)
+            (self.move if is_dir else self.move_file)(last, first)
+        if change.held is not None:
+            change.held.restore(fs, last)
+            self.files[last] = change.held.node
+        elif change.ghost:
+            fs.make_dirs(last)
+            self.move(change.ghost, last)
 
 
-class BreakableFileSystem(FileSystemLayer):
-    """Passes on to `base` what no rule forbids, and knows what of it is not durable.
+class FaultyDisk(FileSystemLayer):
+    """A layer that lets operations fail by rule and can undo changes that are not durable.
 
     Parameters
     ----------
     base : FileSystem
     faults : Faults
-        Whose rules of `DISK_KINDS` are obeyed; an attribute, too.
+        The rules; also an attribute.
     forgets : bool
-        Whether `lose_power` is wanted: False over a base that can crash by itself.
+        Whether changes are kept for `lose_power`. Not needed on a base that can crash itself.
+
+    Attributes
+    ----------
+    lost_contents : bool
+        Whether a failed sync lost contents that handles still show.
 
     Notes
     -----
-    Any thread may call, as of the base; a file has one writer at a time. Nobody else changes files
-    below directories that are used through it.
+    As thread-safe as the base. A file has one writer at a time. Files below directories in use must
+    not be changed in other ways.
     """
+
+    _keeps_removed = False
+    """Whether removals are pending until a sync, too."""
 
     def __init__(self, base: FileSystem, faults: Faults, *, forgets: bool = True) -> None:
         super().__init__(base)
         self.faults = faults
+        self.lost_contents = False
         self._forgets = forgets
         self._is_powered = True
         self._lock = threading.RLock()
-        self._roots = {"": Directory(None, ""), "/": Directory(None, "/")}
-        self._dirty: dict[int, _FileNode] = {}
-        self._names: list[_NameChange] = []
+        # Rules may wait for a delay, so they are applied without the lock.
+        self._serial: AbstractContextManager[object] = nullcontext()
+        self._pending = Pending()
 
     # -- power ---------------------------------------------------------------------------
 
     def cut_power(self) -> None:
-        """Let nothing become durable any more: the loss of power has begun."""
+        """Begin a loss of power: nothing becomes durable from here on."""
         self._is_powered = False
 
     def lose_power(self) -> None:
-        """Undo, in the base, whatever is not durable; nobody uses its files meanwhile.
+        """Undo, in the base, everything that is not durable. No file may be in use.
 
         Raises
         ------
         OSError
-            The base cannot.
+            The base failed.
         """
-        assert self._forgets, "asked of the base"
+        assert self._forgets, "the base crashes itself"
         self._is_powered = False
         with self._lock:
-            while self._names:
-                self._names.pop().undo()
-            for node in self._dirty.values():
-                if not node.is_gone and self.base.exists(node.path):
-                    self._undo_contents(node)
-            self._dirty.clear()
-
-    def _undo_contents(self, node: _FileNode) -> None:
-        assert node.durable_size is not None
-        path = node.path
-        mtime_ms = self.base.stat(path).mtime_ms
-        file = self.base.open(path, write=True)
-        try:
-            for kept in reversed(node.undo):
-                kept.restore(file)
-            file.truncate(node.durable_size)
-            file.sync()
-        finally:
-            file.close()
-        self.base.set_mtime(path, mtime_ms)
+            pending, self._pending = self._pending, Pending()
+            pending.undo(self.base, pending.changes)
+            for path, node in pending.changed_files(self.base):
+                with dated(self.base, path) as file:
+                    for change in reversed(node.changes):
+                        change.undo(file)
+                    assert node.durable_size is not None
+                    file.truncate(node.durable_size)
+            pending.close()
 
     # -- the file system -----------------------------------------------------------------
 
     def open(self, path: str, *, write: bool = False, create: bool = False) -> File:
         """Open a file; see `FileSystem.open`."""
         with self._lock:
+            self._begin(Kind.OPEN, path)
             is_new = self._forgets and create and not self.base.exists(path)
-            file = self.base.open(path, write=write, create=create)
-            folder, name = self._place(path)
-            node = folder.names.get(name)
-            if is_new or not isinstance(node, _FileNode):
-                node = _FileNode(folder, name)
-                folder.names[name] = node
             if is_new:
-                made = node
-
-                def undo() -> None:
-                    made.is_gone = True
-                    self.base.remove(made.path)
-
-                self._names.append(_NameChange(((folder, name),), undo, _nothing))
-            return _BreakableFile(self, node, file, tracks=self._forgets and (write or create))
+                self._begin(Kind.CREATE, path)
+            file = self.base.open(path, write=write, create=create)
+            node = self._node(path) if self._forgets else FileNode(path)
+            if is_new:
+                self._pending.changes.append(NameChange(Kind.CREATE, path))
+                self._end()
+            return self._handle(node, file, tracks=self._forgets and (write or create))
 
     def rename(self, source: str, target: str) -> None:
         """Rename atomically, replacing a file of the target's name."""
-        self.meet("rename", source, target)
-        if source.endswith(SWAP_SUFFIX) or target.endswith(SWAP_SUFFIX):
-            self.meet("swap", source, target)
-        with self._lock:
-            if not self._forgets or source == target:
-                self.base.rename(source, target)
-                return
-            saved = self._held(target)
-            try:
-                self.base.rename(source, target)
-            except BaseException:
-                if saved is not None:
-                    saved.file.close()
-                raise
-            self._renamed(source, target, saved)
+        with self._serial:
+            self._begin(Kind.RENAME, source, target)
+            with self._lock:
+                if not self._forgets or source == target:
+                    self.base.rename(source, target)
+                else:
+                    self._rename(source, target)
+            self._end()
 
-    def _renamed(self, source: str, target: str, saved: _Replaced | None) -> None:
-        """Note a rename that was done, and what it replaced."""
-        before, after = self._place(source), self._place(target)
-        node = before[0].names.pop(before[1], None)
-        if node is None:
-            is_dir = self.base.kind(target) is FileKind.DIRECTORY
-            node = Directory(*after) if is_dir else _FileNode(*after)
-        _put(node, *after)
-
-        def undo() -> None:
-            self.base.rename(node.path, _path_of(*before))
-            del after[0].names[after[1]]
-            _put(node, *before)
-            if saved is not None:
-                saved.restore(self.base)
-                _put(saved.node, *after)
-
-        def settle() -> None:
-            if saved is not None:
-                saved.node.is_gone = True
-                self._dirty.pop(id(saved.node), None)
-                saved.file.close()
-
-        self._names.append(_NameChange((before, after), undo, settle))
-
-    def _held(self, path: str) -> _Replaced | None:
-        """Hold a file that is about to be replaced, if there is one."""
-        if self.base.kind(path) is not FileKind.FILE:
-            return None
-        file, stat = self.base.open(path), self.base.stat(path)
-        folder, name = self._place(path)
-        node = folder.names.get(name)
-        if not isinstance(node, _FileNode):
-            node = _FileNode(folder, name)
-        return _Replaced(node, file, stat.mtime_ms)
+    def _rename(self, source: str, target: str) -> None:
+        held, replaces_dir = self._hold(target), self.base.is_dir(target)
+        try:
+            self.base.rename(source, target)
+        except BaseException:
+            if held is not None:
+                held.file.close()
+            raise
+        pending = self._pending
+        ghost = pending.ghost(target) if replaces_dir else ""
+        pending.changes.append(NameChange(Kind.RENAME, source, target, held=held, ghost=ghost))
+        if self.base.is_dir(target):
+            pending.move(source, target)
+            for path, node in pending.files.items():
+                node.path = path
+        else:
+            pending.move_file(source, target)
+            if target in pending.files:
+                pending.files[target].path = target
 
     def remove(self, path: str) -> None:
-        """Remove a file, durably."""
-        with self._lock:
+        """Remove a file."""
+        with self._serial, self._lock:
+            self._begin(Kind.REMOVE, path)
+            held = self._hold(path) if self._keeps_removed else None
             self.base.remove(path)
-            self._forget(path)
+            if self._forgets:
+                self._note_removal(NameChange(Kind.REMOVE, path, held=held))
+                self._pending.files.pop(path, None)
+            self._end()
+
+    def remove_dir(self, path: str) -> None:
+        """Remove an empty directory."""
+        with self._serial, self._lock:
+            self._begin(Kind.REMOVE_DIR, path)
+            self.base.remove_dir(path)
+            if self._forgets:
+                ghost = self._pending.ghost(path)
+                self._note_removal(NameChange(Kind.REMOVE_DIR, path, ghost=ghost))
+            self._end()
+
+    def _note_removal(self, change: NameChange) -> None:
+        if self._keeps_removed:
+            self._pending.changes.append(change)
+        else:
+            self._pending.settle(change.ghost or None, change.places)
 
     def make_dirs(self, path: str) -> None:
-        """Create a directory and the missing ones above it."""
+        """Create a directory and the missing ones above it, an operation each."""
         with self._lock:
-            if not self._forgets or self.base.is_dir(path):
-                self.base.make_dirs(path)  # which refuses what is no directory
+            if not self._forgets or self.base.exists(path):
+                self.base.make_dirs(path)  # which fails if it is a file
                 return
             above = directory_of(path)
             if above not in ("", path):
                 self.make_dirs(above)
+            self._begin(Kind.MAKE_DIR, path)
             self.base.make_dirs(path)
-            folder, name = self._place(path)
-            made = Directory(folder, name)
-            folder.names[name] = made
-
-            def undo() -> None:
-                remove_tree(self.base, made.path)
-                folder.names.pop(name, None)
-
-            self._names.append(_NameChange(((folder, name),), undo, _nothing))
-
-    def remove_dir(self, path: str) -> None:
-        """Remove an empty directory, durably."""
-        with self._lock:
-            self.base.remove_dir(path)
-            self._forget(path, self._folder(path))
+            self._pending.changes.append(NameChange(Kind.MAKE_DIR, path))
+            self._end()
 
     def sync_dir(self, path: str) -> None:
         """Make the names in a directory durable."""
-        self.meet("fsync", path)
+        with self._serial:
+            self._begin(Kind.SYNC_DIR, path)
+            self._end()
+            if self._is_powered:
+                with self._lock:
+                    self.base.sync_dir(path)
+                    if self._pending.changes:
+                        self._pending.settle(path)
+
+    def sync_file(self, node: FileNode, base: File) -> None:
+        """Make the contents of a file durable, for a handle."""
         if not self._is_powered:
             return
-        with self._lock:
-            self.base.sync_dir(path)
-            if self._names:
-                self._settle(set(), self._folder(path))
+        try:
+            self._begin(Kind.SYNC, node.path)
+            self._end()
+            base.sync()
+        except OSError as error:
+            if is_disk_failure(error):
+                self.lost_contents |= node.lose()
+            raise
+        if self._is_powered:
+            node.settle()
 
     # -- inside --------------------------------------------------------------------------
 
-    def meet(self, kind: str, path: str, target: str | None = None) -> None:
+    def meet(self, kind: Kind, path: str, target: str | None = None) -> None:
         """Fail or delay an operation if a rule says so."""
+        rules = kind.rules
+        if target is not None and any(name.endswith(SWAP_SUFFIX) for name in (path, target)):
+            rules = (*rules, "swap")
+        for rule in rules:
+            call = Call(rule, _partitions_of(path), path=path, target=target)
+            self.faults.through(call, _do_nothing)
+
+    def _begin(self, kind: Kind, path: str, target: str | None = None, size: int = 0) -> None:
+        """Begin an operation, which may fail."""
         if self.faults.rules:
-            call = Call(kind, _partitions_of(path), path=path, target=target)
-            self.faults.through(call, _nothing)
+            self.meet(kind, path, target)
 
-    def changes(self, node: _FileNode, size: int) -> None:
-        """Note that a file, of this size yet, is no longer as of its last sync."""
-        node.durable_size = node.kept_from = size
-        self._dirty[id(node)] = node
+    def _end(self) -> None:
+        """End a change that was made, or begin a sync: here a crash can come."""
 
-    def synced(self, node: _FileNode) -> None:
-        """Note that a file was synced."""
-        if self._is_powered and not node.is_doomed and node.durable_size is not None:
-            node.durable_size = None
-            node.undo.clear()
-            self._dirty.pop(id(node), None)
+    def _handle(self, node: FileNode, base: File, *, tracks: bool) -> File:
+        return FaultyFile(self, node, base, tracks=tracks)
 
-    @property
-    def is_powered(self) -> bool:
-        """Whether anything becomes durable yet."""
-        return self._is_powered
+    def _node(self, path: str) -> FileNode:
+        node = self._pending.files.get(path)
+        if node is None:
+            node = self._pending.files[path] = FileNode(path)
+        return node
 
-    def _folder(self, path: str) -> Directory:
-        folder = self._roots["/" if path.startswith("/") else ""]
-        for name in path.split("/"):
-            if name:
-                below = folder.names.get(name)
-                if not isinstance(below, Directory):
-                    below = folder.names[name] = Directory(folder, name)
-                folder = below
-        return folder
-
-    def _place(self, path: str) -> tuple[Directory, str]:
-        return self._folder(directory_of(path)), path.rpartition("/")[2]
-
-    def _forget(self, path: str, gone: Directory | None = None) -> None:
-        """Note a removal, which is durable, and so is what happened to the name before.
-
-        And what happened to names in the directory that is `gone`: it cannot be undone there.
-        """
-        if not self._forgets:
-            return
-        folder, name = self._place(path)
-        node = folder.names.pop(name, None)
-        if isinstance(node, _FileNode):
-            node.is_gone = True
-            self._dirty.pop(id(node), None)
-        self._settle({(id(folder), name)}, gone)
-
-    def _settle(self, needed: set[tuple[int, str]], directory: Directory | None) -> None:
-        """Take for durable what touches these names or this directory.
-
-        And what happened before to names that such a change touches.
-        """
-        pending = []
-        for change in reversed(self._names):
-            is_synced = any(folder is directory for folder, _ in change.places)
-            if is_synced or not needed.isdisjoint(change.keys):
-                needed |= change.keys
-                change.settle()
-            else:
-                pending.append(change)
-        self._names = pending[::-1]
+    def _hold(self, path: str) -> Held | None:
+        """Hold a file that is about to be removed or replaced, if there is one."""
+        if self.base.kind(path) is not FileKind.FILE:
+            return None
+        return Held(self._node(path), self.base.open(path), self.base.stat(path).mtime_ms)
 
 
-class _Replaced(NamedTuple):
-    """A file that a rename replaced: what is needed to bring it back."""
-
-    node: _FileNode
-    file: File
-    mtime_ms: int
-
-    def restore(self, base: FileSystem) -> None:
-        path = self.node.path
-        copy = base.open(path, create=True)
-        try:
-            size = self.file.size()
-            for position, data in _written(self.file, 0, size):
-                copy.write_at([data], position)
-            copy.truncate(size)
-            copy.sync()
-        finally:
-            copy.close()
-            self.file.close()
-        base.set_mtime(path, self.mtime_ms)
-
-
-class _BreakableFile:
-    """A handle on a file of a `BreakableFileSystem`."""
+class FaultyFile:
+    """A handle on a file of a `FaultyDisk`."""
 
     __slots__ = ("_base", "_fs", "_node", "_tracks")
 
-    def __init__(
-        self, fs: BreakableFileSystem, node: _FileNode, base: File, *, tracks: bool
-    ) -> None:
+    def __init__(self, fs: FaultyDisk, node: FileNode, base: File, *, tracks: bool) -> None:
         self._fs = fs
         self._node = node
         self._base = base
@@ -415,89 +641,59 @@ class _BreakableFile:
     def read_into(self, view: memoryview, position: int) -> int:
         """Fill `view` from `position` on; return the bytes read, fewer only at the end."""
         if self._fs.faults.rules:
-            self._fs.meet("read", self._node.path)
+            self._fs.meet(Kind.READ, self._node.path)
         return self._base.read_into(view, position)
 
     def read(self, position: int, size: int) -> bytes:
         """Return up to `size` bytes from `position` on, fewer only at the end."""
         if self._fs.faults.rules:
-            self._fs.meet("read", self._node.path)
+            self._fs.meet(Kind.READ, self._node.path)
         return self._base.read(position, size)
 
     def append(self, buffers: Sequence[Buffer]) -> int:
         """Write all `buffers` at the end; return the position of the first byte."""
         if self._fs.faults.rules:
-            self._fs.meet("write", self._node.path)
+            self._fs.meet(Kind.WRITE, self._node.path)
         if self._tracks and self._node.durable_size is None:
-            self._fs.changes(self._node, self._base.size())
+            self._node.begin(self._base.size())
         return self._base.append(buffers)
 
     def write_at(self, buffers: Sequence[Buffer], position: int) -> None:
         """Write all `buffers` from `position` on."""
         if self._fs.faults.rules:
-            self._fs.meet("write", self._node.path)
+            self._fs.meet(Kind.WRITE, self._node.path)
         durable_size = self._node.durable_size
-        # Else it is behind what is durable, as all appends to a log are but the first.
+        # An undo needs no bytes behind the durable ones, so most appends to a log skip this.
         if self._tracks and (durable_size is None or position < durable_size):
             size = sum(memoryview(buffer).nbytes for buffer in buffers)
             if size:
-                self._keep(position, position + size)
+                self._node.overwrite(self._base, position, position + size)
         self._base.write_at(buffers, position)
 
     def truncate(self, size: int) -> None:
         """Cut to `size` bytes, or extend to it with zeros."""
         if self._fs.faults.rules:
-            self._fs.meet("write", self._node.path)
+            self._fs.meet(Kind.TRUNCATE, self._node.path)
         if self._tracks:
-            self._keep(size, INT64_MAX)
+            self._node.overwrite(self._base, size, INT64_MAX)
             self._node.kept_from = min(self._node.kept_from, size)
         self._base.truncate(size)
 
-    def _keep(self, start: int, end: int) -> None:
-        """Keep what is durable of a range that is about to change."""
-        node, size = self._node, self._base.size()
-        if node.durable_size is None:
-            self._fs.changes(node, size)
-        end = min(end, size, node.kept_from)
-        if start < end:
-            if not node.undo or node.undo[-1].end != start:
-                node.undo.append(_Kept(start))
-            node.undo[-1].read(self._base, end)
-
     def sync(self) -> None:
         """Make the contents durable."""
-        if not self._fs.is_powered:
-            return
-        try:
-            self._fs.meet("fsync", self._node.path)
-            self._base.sync()
-        except OSError:
-            self._node.is_doomed = self._node.durable_size is not None
-            raise
-        if self._tracks:
-            self._fs.synced(self._node)
+        self._fs.sync_file(self._node, self._base)
 
     def close(self) -> None:
-        """Give up the handle; closing twice is allowed."""
+        """Close the handle; closing twice is allowed."""
         self._base.close()
 
 
-def _nothing() -> None:
+def _do_nothing() -> None:
     pass
 
 
-def _put(node: Node, folder: Directory, name: str) -> None:
-    """Let a node stand under a name."""
-    node.parent, node.name = folder, name
-    folder.names[name] = node
-
-
-def _path_of(folder: Directory, name: str) -> str:
-    return Node(folder, name).path
-
-
 def _partitions_of(path: str) -> tuple[TopicPartition, ...]:
-    """Return the partition whose folder a path is, or lies in."""
+    """Return the partition whose folder a path names, or is in."""
     above, _, name = path.rpartition("/")
     for folder in (above.rpartition("/")[2], name):
         parsed = parse_log_dir(folder)

@@ -1,13 +1,13 @@
-"""Fault rules: which calls fail, how often, and with what.
+"""Fault rules: which calls fail or are delayed, how often, and with which error.
 
-A door (of requests, or of files) describes each call by a `Call` and asks its `Faults` which rules
-strike. Rules are asked in the order in which they were made, and each counts the calls that are
-its own, so that the same calls meet the same faults always. A rule has an error, a delay or both.
-The error comes instead of the call, or, with `after`, instead of its answer: the call was done, and
-who made it does not hear so, as when a connection breaks.
+Each entry point for requests or file operations describes a call by a `Call` and applies the rules
+of its `Faults` in the order in which they were added. Each rule counts its own calls, so the same
+calls always meet the same faults. A rule has an error, a delay or both. The error replaces the
+call. With `after` it replaces the response: the call is done, but its caller does not learn it, as
+when a connection breaks.
 
-Doors that can wait for the delay themselves use `Faults.through`; others take the rules that
-strike from `Faults.strike` and do as these say.
+Entry points that can wait for a delay use `Faults.through`. Others take the rules that apply from
+`Faults.strike`, and obey them themselves.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import os
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator
 from datetime import timedelta
-from typing import TYPE_CHECKING, Self, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, Self, TypeVar
 
 from logstore.config.suggest import and_nearest
 from logstore.errors import (
@@ -29,7 +29,6 @@ from logstore.errors import (
     OffsetOutOfRangeError,
     RequestError,
 )
-from logstore.named import NamedTuple
 from logstore.names import LOG_SUFFIX
 from logstore.runtime import VirtualClock
 from logstore.types import NO_OFFSET, TopicPartition
@@ -44,17 +43,17 @@ DISK_ERRORS = frozenset(errno.errorcode.values())
 
 
 class Call(NamedTuple):
-    """One call as a rule's `when` is told it; what it has not is None, or empty.
+    """One call, as passed to the `when` of a rule. Fields that do not apply are None or empty.
 
     Attributes
     ----------
     kind : str
         As in `fail(kind)`.
     partitions : tuple of TopicPartition
-        Those it is about; of a file that of its folder.
+        The partitions of the request, or the partition whose folder has the file.
     group_id, client_id : str or None
     path, target : str or None
-        Of a file, and of a rename its new name.
+        The file, and its new name in a rename.
     """
 
     kind: str
@@ -66,27 +65,26 @@ class Call(NamedTuple):
 
     @property
     def topic(self) -> str | None:
-        """The topic of its first partition."""
+        """The topic of the first partition."""
         return self.partitions[0].topic if self.partitions else None
 
     @property
     def partition(self) -> int | None:
-        """The number of its first partition."""
+        """The number of the first partition."""
         return self.partitions[0].partition if self.partitions else None
 
 
 class Kind(NamedTuple):
-    """One kind of call that rules can be made for.
+    """A kind of call that rules apply to.
 
     Attributes
     ----------
     is_disk : bool
-        Whether it fails with an `errno`; else with an error of Kafka's.
+        Whether it fails with an `errno`, not with a Kafka error.
     changes : bool
-        Whether it can be done and its answer be lost.
+        Whether it can be done although its response is lost.
     on_disk : str or None
-        For requests, what their disk does for them with `.log` files: this kind is meant where
-        one is to fail with an `errno`.
+        The operation on `.log` files that a rule with an `errno` applies to instead.
     """
 
     name: str
@@ -101,7 +99,7 @@ REQUEST_KINDS = (
     Kind("commit", changes=True),
     Kind("join", changes=True),
 )
-"""Requests to a broker that rules can be made for."""
+"""Requests to a broker that can fail."""
 
 DISK_KINDS = (
     Kind("write", is_disk=True),
@@ -110,38 +108,52 @@ DISK_KINDS = (
     Kind("rename", is_disk=True),
     Kind("swap", is_disk=True),
 )
-"""Operations of a disk that rules can be made for; a swap is a rename to or from `.swap`."""
+"""Operations of a disk that can fail; a swap is a rename to or from `.swap`."""
+
+FILE_KINDS = (
+    *DISK_KINDS,
+    *(
+        Kind(name, is_disk=True)
+        for name in (
+            *("change", "create", "truncate", "remove", "make_dir", "remove_dir", "sync_dir"),
+            *("set_mtime", "open", "stat", "list", "size", "lock"),
+        )
+    ),
+)
+"""Operations of a `FaultyFileSystem` that can fail; `change` is any change."""
 
 
 class FaultRule:
-    """One rule; made by `Faults.add`, and in force until `remove`, or the end of its `with`.
+    """A rule, added by `Faults.add` and in force until `remove` or the end of its `with` block.
 
     Attributes
     ----------
     kind : str
     error : str or None
-        Kafka's name, or that of an `errno`; None if calls are only late.
+        The name of a Kafka error or an `errno`; None if calls are only delayed.
     delay_ms : int
     nth : int
-        The first of its calls that it strikes, counted from 1.
+        The first matching call that the rule strikes, counted from 1.
     times : int or None
-        How many it strikes from there on; None is all.
+        Number of calls that it strikes from there on; None is all.
     topic, partition : str, int or None
-        Only calls about it.
+        Only calls about this topic or partition match.
     when : callable or None
-        Tells of a `Call` whether it is one of these.
+        Returns whether a `Call` matches.
     after : bool
-        Whether the call is done first.
+        Whether the call is done before it fails.
+    written : int
+        Bytes that a failing write of a `FaultyFileSystem` still puts in place.
     calls : int
-        Its calls so far.
+        Number of matching calls so far.
     hits : int
-        Those it has struck.
+        Number of calls struck so far.
 
     Notes
     -----
-    Any thread may call. `when` is called without a lock, before the call is counted. It may use the
-    broker: the rule does not apply to the calls that `when` itself makes. Rules for disk operations
-    are evaluated inside changes, where the log that is being changed refuses a second change.
+    Thread-safe. `when` is called without a lock, before the call is counted. It may use the broker:
+    the rule does not apply to calls made by its own `when`. Rules for disk operations are evaluated
+    inside changes, where the log being changed refuses a second change.
     """
 
     def __init__(
@@ -156,6 +168,7 @@ class FaultRule:
         partition: int | None,
         when: Callable[[Call], bool] | None,
         after: bool,
+        written: int,
         remove: Callable[[FaultRule], None],
     ) -> None:
         self.kind = kind.name
@@ -168,6 +181,7 @@ class FaultRule:
         self.partition = partition
         self.when = when
         self.after = after
+        self.written = written
         self.calls = 0
         self.hits = 0
         self._remove = remove
@@ -200,16 +214,16 @@ class FaultRule:
         self.remove()
 
     def remove(self) -> None:
-        """Strike no more; its counts stay. A second call does nothing."""
+        """End the rule; its counts stay. A second call does nothing."""
         self._remove(self)
 
     @property
     def is_spent(self) -> bool:
-        """Whether it has struck as often as it is to."""
+        """Whether the rule has struck `times` calls."""
         return self.times is not None and self.hits >= self.times
 
     def count(self) -> bool:
-        """Count a call, and return whether the rule applies to it; a lock is held."""
+        """Count a call and return whether the rule strikes it; the lock is held."""
         self.calls += 1
         if self.calls < self.nth or self.is_spent:
             return False
@@ -239,11 +253,13 @@ class FaultRule:
             self._threads_inside.discard(thread)
 
     def exception(self, call: Call) -> Exception:
-        """Return its error, which it has, as an exception for a call that it struck."""
+        """Return the error of the rule, which must have one, as an exception."""
         assert self.error is not None, "a rule that only delays raises nothing"
         if self.is_disk:
             code = getattr(errno, self.error)
-            return OSError(code, os.strerror(code), call.path)
+            error = OSError(code, os.strerror(code), call.path)
+            vars(error)["written"] = self.written
+            return error
         about = ", ".join(map(str, call.partitions)) or call.group_id or call.client_id
         what = f"{call.kind} of {about}" if about else call.kind
         how = "was done, and its answer lost" if self.after else "was refused"
@@ -251,30 +267,30 @@ class FaultRule:
 
 
 class Faults(Collection[FaultRule]):
-    """The rules of one door or broker, in the order in which they were made.
+    """The rules of a broker, a listener or a disk, in the order in which they were added.
 
     Parameters
     ----------
-    kinds : iterable of Kind
-        What rules can be made for.
+    kinds : collection of Kind
+        The kinds of calls that rules can be added for.
     clock : Clock
-        On which delays are waited for.
+        The clock on which delays pass.
 
     Attributes
     ----------
     rules : tuple of FaultRule
-        The same, to be looked at in a hurry.
+        The rules, for a fast check whether there are any.
 
     Notes
     -----
-    Any thread may call.
+    Thread-safe.
     """
 
     def __init__(self, kinds: Collection[Kind], clock: Clock) -> None:
         self._kinds = {kind.name: kind for kind in kinds}
         self._clock = clock
         self._lock = threading.Lock()
-        # Replaced and never changed, so that doors look at it without the lock.
+        # Replaced, never modified, so that it is read without the lock.
         self.rules: tuple[FaultRule, ...] = ()
 
     def __len__(self) -> int:
@@ -304,37 +320,40 @@ class Faults(Collection[FaultRule]):
         partition: int | None = None,
         when: Callable[[Call], bool] | None = None,
         after: bool = False,
+        written: int = 0,
     ) -> FaultRule:
-        """Let calls of a kind fail, or be late.
+        """Let calls of a kind fail or be delayed.
 
         Parameters
         ----------
         kind : str
-            Of those given to the constructor.
+            One of the kinds given to the constructor.
         error : str, int or exception class, optional
-            Kafka's name of an error, or a class of `logstore.errors` or of kafka-python's errors;
-            for a disk the name or number of an `errno`, `EIO` by default unless it is only late.
+            A Kafka error by name, or a class of `logstore.errors` or of kafka-python's errors. For
+            a disk, the name or number of an `errno`; `EIO` by default without a delay.
         delay : timedelta or ms, optional
             Time that passes first.
         nth : int, optional
-            The first call that is struck, counted from 1 among those that topic, partition and
-            `when` let pass: that one alone, unless `times` says how many.
+            The first call that is struck, counted from 1 among the matching calls. Only this call
+            is struck unless `times` is given.
         times : int, optional
-            How many are struck; without `nth` from the first on. By default all.
+            Number of calls that are struck, from the first or `nth` on. All by default.
         topic : str or TopicPartition, optional
-            Only calls about it.
+            Only calls about this topic or partition match.
         partition : int, optional
-            Only calls about partitions of this number.
+            Only calls about partitions of this number match.
         when : callable, optional
-            Told a `Call` with its `topic`, `partition`, `group_id`, `client_id` and `path`, as far
-            as it has them; True if it is one of those meant.
+            Returns whether a `Call` matches, by its `topic`, `partition`, `group_id`, `client_id`
+            and `path`.
         after : bool
-            Do the call first, then lose its answer.
+            Do the call first, then lose its response.
+        written : int
+            Bytes that a failing write puts in place, on a `FaultyFileSystem`.
 
         Raises
         ------
         InvalidConfigurationError
-            No such kind or error (the message has the nearest), or nothing that would happen.
+            The kind or error is unknown (the message has the nearest), or the rule has no effect.
         """
         row = self._kinds.get(kind)
         if row is None:
@@ -362,7 +381,7 @@ class Faults(Collection[FaultRule]):
             if number is not None and (type(number) is not int or number < 1):
                 raise InvalidConfigurationError(f"{what} is an int from 1 on, not {number!r}")
         if when is not None and not callable(when):
-            raise InvalidConfigurationError(f"when is told a call, and is no function: {when!r}")
+            raise InvalidConfigurationError(f"when must be a function of a call, not {when!r}")
         rule = FaultRule(
             row,
             error=name,
@@ -373,6 +392,7 @@ class Faults(Collection[FaultRule]):
             partition=partition,
             when=when,
             after=after,
+            written=written,
             remove=self._remove,
         )
         with self._lock:
@@ -380,7 +400,7 @@ class Faults(Collection[FaultRule]):
         return rule
 
     def clear(self) -> None:
-        """Let everything succeed again."""
+        """End all rules."""
         with self._lock:
             self.rules = ()
 
@@ -389,10 +409,10 @@ class Faults(Collection[FaultRule]):
             self.rules = tuple(each for each in self.rules if each is not rule)
 
     def strike(self, call: Call) -> list[FaultRule]:
-        """Return the rules that strike a call, which counts it: those up to the first error.
+        """Count a call and return the rules that strike it, up to the first with an error.
 
-        A door does as they say, in their order: it waits for `delay_ms`, and answers the error
-        instead of the call, or, if it is `after`, instead of what the call gave.
+        The caller obeys them in their order: it waits for `delay_ms`, and returns the error instead
+        of the call or, with `after`, instead of the result of the call.
         """
         struck = []
         for rule in self.rules:
@@ -415,25 +435,25 @@ class Faults(Collection[FaultRule]):
         group_id: str | None = None,
         client_id: str | None = None,
     ) -> T:
-        """Serve a request as the rules let it; see `through`."""
+        """Serve a request under the rules; see `through`."""
         if not self.rules:
             return action()
         return self.through(Call(kind, tuple(partitions), group_id, client_id), action)
 
     def has_answered(self, error: str) -> bool:
-        """Tell whether a rule in force has answered a request with this error of Kafka's.
+        """Return whether a rule in force has answered a request with this Kafka error.
 
-        Then asking again may help, as it does with brokers; nothing else here passes by waiting.
+        Then a retry may succeed, as with other brokers. No other error here passes with time.
         """
         return any(rule.hits and rule.error == error for rule in self.rules)
 
     def through(self, call: Call, action: Callable[[], T]) -> T:
-        """Do a call as the rules let it; delays pass on the clock.
+        """Do a call under the rules; delays pass on the clock.
 
         Raises
         ------
         LogStoreError, OSError
-            What a rule has for it; of Kafka's errors one that `is_injected`.
+            The error of a rule. `is_injected` recognizes Kafka errors.
         """
         struck = self.strike(call)
         self.obey(struck, call, after=False)
@@ -442,7 +462,7 @@ class Faults(Collection[FaultRule]):
         return result
 
     def obey(self, struck: Iterable[FaultRule], call: Call, *, after: bool) -> None:
-        """Wait and raise as those rules say that strike before, or after, a call is done."""
+        """Wait and raise by the rules that apply before a call, or those that apply after it."""
         for rule in struck:
             if rule.after is after:
                 self._obey(rule, call)
@@ -451,7 +471,7 @@ class Faults(Collection[FaultRule]):
         if rule.delay_ms:
             clock = self._clock
             if rule.is_disk and isinstance(clock, VirtualClock):
-                # A slow disk is met in the midst of things, under locks: time only moves there.
+                # Disk operations run under locks, where due jobs must not run.
                 with clock.held():
                     clock.sleep(rule.delay_ms / 1000)
             else:
@@ -461,20 +481,20 @@ class Faults(Collection[FaultRule]):
 
 
 def is_injected(error: BaseException) -> bool:
-    """Tell whether an error is that of a rule."""
+    """Return whether a rule made a Kafka error."""
     return "is_injected" in vars(error)
 
 
 def is_passing(error: LogStoreError) -> bool:
-    """Tell whether clients ask again after an error: a rule's, and retriable.
+    """Return whether clients retry after an error: a rule made it, and Kafka calls it retriable.
 
-    Others of the kind do not pass by waiting here: a disk stays offline, a topic unknown.
+    Without a rule such errors do not pass here: a disk stays offline, a topic stays unknown.
     """
     return is_injected(error) and error.kafka_error in RETRIABLE_ERRORS
 
 
 def kafka_exception(name: str, message: str) -> LogStoreError:
-    """Return an injected error of Kafka's, by its name: its class's, else a `RequestError`."""
+    """Return an injected Kafka error by name, of its own class or else a `RequestError`."""
     kind = _classes_by_name().get(name)
     if kind is OffsetOutOfRangeError:
         error: LogStoreError = OffsetOutOfRangeError(
@@ -489,7 +509,7 @@ def kafka_exception(name: str, message: str) -> LogStoreError:
 
 
 def _classes_by_name() -> dict[str, type[LogStoreError]]:
-    """Return the class of each error that has one, the most general one where several have."""
+    """Return the class of each Kafka error that has one, the most general if there are several."""
     found: dict[str, type[LogStoreError]] = {"CORRUPT_MESSAGE": CorruptRecordError}
     for root in (RequestError, LogStoreError):
         kinds: list[type[LogStoreError]] = [root]
@@ -521,7 +541,7 @@ def _checked_delay_ms(delay: timedelta | float | None) -> int:
 
 
 def _error_name(kind: Kind, error: object) -> str:
-    """Understand an error of a rule.
+    """Return the name of the error that a rule was given.
 
     Raises
     ------
@@ -531,7 +551,7 @@ def _error_name(kind: Kind, error: object) -> str:
     if kind.is_disk and type(error) is int and error in errno.errorcode:
         return errno.errorcode[error]
     if not kind.is_disk and isinstance(error, type):
-        # kafka-python calls the number so.
+        # The error classes of kafka-python have the code as `errno`.
         found = getattr(error, "kafka_error", _NAMES_BY_CODE.get(getattr(error, "errno", 0)))
         if found in names:
             return str(found)
@@ -542,9 +562,9 @@ def _error_name(kind: Kind, error: object) -> str:
             raise InvalidConfigurationError(
                 f"{kind.name} is not answered with a disk's {error}: let 'write' or 'read' fail"
             )
-        whose = "a disk's" if kind.is_disk else "Kafka's"
+        whose = "a disk" if kind.is_disk else "a Kafka"
         raise InvalidConfigurationError(
-            f"{error!r} is no error of {whose}{and_nearest(error, sorted(names))}"
+            f"{error!r} is not {whose} error{and_nearest(error, sorted(names))}"
         )
     wanted = "an errno" if kind.is_disk else "Kafka's name of an error, or its class"
     raise InvalidConfigurationError(f"{kind.name} fails with {wanted}, not {error!r}")

@@ -13,7 +13,7 @@ import re
 import struct
 from collections.abc import Callable, Iterable, Mapping
 from decimal import Decimal
-from typing import Any
+from typing import Any, NamedTuple
 
 from logstore.errors import InvalidRecordError, LogStoreError, UnsupportedFormatError
 from logstore.inspect.internal_topics import (
@@ -25,7 +25,6 @@ from logstore.inspect.internal_topics import (
     framed_record,
 )
 from logstore.messages import Message, decode, to_json, types
-from logstore.named import NamedTuple
 from logstore.names import GROUP_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
 from logstore.record.control import CURRENT_VERSION, ControlType
 from logstore.record.records import Record

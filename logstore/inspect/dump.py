@@ -13,6 +13,7 @@ import enum
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from logstore.config.overrides import ReadLimits
 from logstore.errors import (
@@ -30,7 +31,6 @@ from logstore.inspect.decoders import (
     java_text,
     raft_control_text,
 )
-from logstore.named import NamedTuple
 from logstore.names import (
     INDEX_SUFFIX,
     LOG_SUFFIX,

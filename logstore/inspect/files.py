@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from logstore.inspect.batches import describe_batch, describe_old
 from logstore.inspect.internal_topics import CLUSTER_METADATA_TOPIC
-from logstore.named import NamedTuple
 from logstore.names import (
     LOG_SUFFIX,
     is_raft_snapshot,

@@ -12,7 +12,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Mapping
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from logstore.errors import InvalidRecordError, LogStoreError, UnsupportedFormatError
 from logstore.messages import (
@@ -27,7 +27,6 @@ from logstore.messages import (
 )
 from logstore.messages.compiler import Malformed, read_uvarint
 from logstore.messages.schema import definitions
-from logstore.named import NamedTuple
 from logstore.names import GROUP_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
 
 CLUSTER_METADATA_TOPIC = "__cluster_metadata"

@@ -76,7 +76,7 @@ def crc32c_u64_by_tables(crc: np.uint64, word: np.uint64) -> np.uint64:
 
 @kernel
 def crc32c_u8_by_tables(crc: np.uint64, byte: np.uint8) -> np.uint64:
-    """Advance a CRC-32C register by a byte where the processor has no instruction for it."""
+    """Advance a CRC-32C register by a byte: one of the up to seven behind the last word."""
     slot = np.int64((crc ^ np.uint64(byte)) & np.uint64(0xFF))
     return (crc >> np.uint64(8)) ^ np.uint64(CRC_TABLES[0, slot])
 
@@ -86,12 +86,6 @@ crc32c_u64 = cast(
     Instruction("crc32c_u64", crc32c_u64_by_tables, crc32c_u64_by_tables),
 )
 """For kernels: advance a CRC-32C register by the 8 bytes of a little-endian word."""
-
-crc32c_u8 = cast(
-    "Callable[[np.uint64, np.uint8], np.uint64]",
-    Instruction("crc32c_u8", crc32c_u8_by_tables, crc32c_u8_by_tables),
-)
-"""For kernels: advance a CRC-32C register by a byte."""
 
 
 @kernel
@@ -157,7 +151,7 @@ def crc32c_by_words(data: Bytes, start: int, end: int, beginning: np.uint64) -> 
         crc = crc32c_u64(crc, load_u64(data, position))
         position += 8
     while position < end:
-        crc = crc32c_u8(crc, data[position])
+        crc = crc32c_u8_by_tables(crc, data[position])
         position += 1
     return crc
 

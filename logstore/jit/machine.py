@@ -206,25 +206,10 @@ def _crc32c_step(builder: Any, crc: Any, word: Any) -> Any:
     return builder.call(function, [crc, word])
 
 
-@intrinsic
-def _crc32c_byte_instruction(typing_context: Any, crc: Any, byte: Any) -> Any:
-    """Advance a CRC-32C register by one byte (SSE4.2)."""
-
-    def generate(context: Any, builder: Any, sig: Any, arguments: Any) -> Any:
-        i64, i8 = ir.IntType(64), ir.IntType(8)
-        function = get_or_insert_function(
-            builder.module, ir.FunctionType(i64, [i64, i8]), "llvm.x86.sse42.crc32.64.8"
-        )
-        return builder.call(function, arguments)
-
-    return types.uint64(types.uint64, types.uint8), generate
-
-
 HAS_CRC_INSTRUCTION = _target_has("crc32")
 """Whether the processor has the CRC-32C instruction; else kernels use tables."""
 
 crc32c_u64 = _crc32c_instruction if HAS_CRC_INSTRUCTION else None
-crc32c_u8 = _crc32c_byte_instruction if HAS_CRC_INSTRUCTION else None
 
 
 _CRC32C = 0x11EDC6F41

@@ -22,7 +22,7 @@ logger = logging.getLogger(__name__)
 
 
 def log_removals(decision: RetentionDecision) -> None:
-    """Tell the program's log which segments retention removed."""
+    """Log the segments that retention removed."""
     for verdict in decision.removed:
         logger.info(
             "%s: segment %d deleted by %s: %s",
@@ -35,7 +35,7 @@ def log_removals(decision: RetentionDecision) -> None:
 
 @contextmanager
 def _one_of_many(topic_partition: TopicPartition, what: str) -> Iterator[None]:
-    """Contain the errors of one log, which may just have been deleted, so that others go on."""
+    """Log the errors of one log, which may just have been deleted, and continue with the others."""
     try:
         yield
     except LogStoreError as error:
@@ -43,19 +43,19 @@ def _one_of_many(topic_partition: TopicPartition, what: str) -> Iterator[None]:
 
 
 class Housekeeping:
-    """Kafka's background tasks of the log manager, under its names and on its intervals.
+    """Kafka's background tasks of the log manager, with its names and intervals.
 
-    Retention of topics whose policy only deletes, flushing by `flush.ms`, the checkpoints, the
-    removal of deleted files, and the expiry of producer ids. Adopted topics are left out of
-    retention: nothing is taken from a copied log unless a command asks for it. Topics that are
-    compacted get their retention from the cleaner, as in Kafka.
+    Retention of topics that are not compacted, flushing by `flush.ms`, checkpoints, removal of
+    deleted files, and expiry of producer ids. Adopted topics have no retention in the background:
+    records of a copied log are only removed by a command. The cleaner runs the retention of
+    compacted topics, as in Kafka.
     """
 
     def __init__(self, manager: LogManager) -> None:
         self._manager = manager
         self._tasks: list[ScheduledTask] = []
         self._watermarks_moved = False
-        self._left_out = False  # whether retention passed over a log that it will look at again
+        self._must_retry = False  # whether retention must retry a log that was in use
 
     def start(self) -> None:
         """Open all logs and schedule the tasks."""
@@ -136,7 +136,7 @@ class Housekeeping:
         self._tasks.clear()
 
     def follow(self, events: LogEvents) -> Iterable[Unsubscribe]:
-        """Look at the logs again at the tasks' next moments, once something has changed."""
+        """Wake the tasks after a change, so that they check the logs at their next run."""
         return (
             events.log_changed.subscribe(self._on_log_changed),
             events.partition_added.subscribe(self._wake),
@@ -156,12 +156,12 @@ class Housekeeping:
     # -- tasks ---------------------------------------------------------------------------
 
     def retain(self) -> None:
-        """Run retention over the topics that are only deleted from."""
-        self._left_out = False
+        """Run retention over the topics that are not compacted."""
+        self._must_retry = False
         for log in self._retained_logs():
             tp = log.topic_partition
             is_done = False
-            # A cleaning of a topic that was compacted until now comes to its end first.
+            # The topic may have been compacted until now, and a cleaning may still run.
             with (
                 _one_of_many(tp, "retention"),
                 self._manager.services.paused_if_idle(tp) as is_idle,
@@ -169,7 +169,7 @@ class Housekeeping:
                 if is_idle:
                     log_removals(log.delete_old_segments())
                     is_done = True
-            self._left_out |= not is_done
+            self._must_retry |= not is_done
 
     def _retained_logs(self) -> list[Log]:
         adopted = {topic.name for topic in self._manager.catalog.topics() if topic.adopted}
@@ -180,19 +180,19 @@ class Housekeeping:
         ]
 
     def _retention_idle_ms(self) -> int | None:
-        """Return how long nothing expires; what has expired and stayed waits for a change."""
-        return 0 if self._left_out else self._soonest(self._retained_logs(), _expiry_ms)
+        """Return the time until a segment expires, not counting expired ones that were kept."""
+        return 0 if self._must_retry else self._ms_until_next(self._retained_logs(), _expiry_ms)
 
     def flush(self) -> None:
         """Flush the logs that were last flushed `flush.ms` ago or more."""
         now_ms = self._manager.runtime.clock.now_ms()
         for log in self._manager.registry.open_logs():
-            if not log.is_offline and now_ms - log.local.last_flush_ms >= log.config.flush_ms:
+            if not log.is_offline and now_ms - log.last_flush_ms >= log.config.flush_ms:
                 with _one_of_many(log.topic_partition, "flush"):
-                    log.local.flush()
+                    log.flush()
 
     def _flush_idle_ms(self) -> int | None:
-        return self._soonest(self._manager.registry.open_logs(), _flush_due_ms)
+        return self._ms_until_next(self._manager.registry.open_logs(), _flush_due_ms)
 
     def checkpoint_high_watermarks(self) -> None:
         """Write the high watermarks, if any may have moved."""
@@ -209,24 +209,28 @@ class Housekeeping:
 
     def _expiration_idle_ms(self) -> int | None:
         now_ms = self._manager.runtime.clock.now_ms()
-        return self._soonest(
+        return self._ms_until_next(
             self._manager.registry.open_logs(),
             lambda log: log.producer_state.next_expiry_ms(now_ms),
         )
 
-    def _soonest(self, logs: Iterable[Log], moment_of: Callable[[Log], int | None]) -> int | None:
-        """Return in how many ms the first moment to come of any log is; None if none comes."""
+    def _ms_until_next(
+        self, logs: Iterable[Log], time_of: Callable[[Log], int | None]
+    ) -> int | None:
+        """Return the ms until the earliest future time of any log; None if there is none."""
         now_ms = self._manager.runtime.clock.now_ms()
-        moments = []
+        times = []
         for log in logs:
             with suppress(UnknownTopicOrPartitionError), log.lock:  # just deleted
-                moments.append(moment_of(log))
-        left_ms = (moment - now_ms for moment in moments if moment is not None and moment > now_ms)
+                times.append(time_of(log))
+        left_ms = (
+            time_ms - now_ms for time_ms in times if time_ms is not None and time_ms > now_ms
+        )
         return min(left_ms, default=None)
 
 
 def _until_woken() -> None:
-    """Tell that nothing happens by the passing of time alone."""
+    """Return None: only a change makes the task due."""
 
 
 def _expiry_ms(log: Log) -> int | None:
@@ -236,4 +240,4 @@ def _expiry_ms(log: Log) -> int | None:
 def _flush_due_ms(log: Log) -> int | None:
     if log.is_offline or log.log_end_offset <= log.recovery_point:
         return None
-    return log.local.last_flush_ms + log.config.flush_ms
+    return log.last_flush_ms + log.config.flush_ms

@@ -40,45 +40,45 @@ if TYPE_CHECKING:
 class LogManager:
     """All logs of a broker.
 
-    Any thread may call: topics and partitions change under one lock, records under each log's.
-    All that works through a manager is a member of its `lifetime`: once it is closed, all of that
-    raises `IllegalStateError`. Logs are opened when first asked for; a directory that was not
-    closed cleanly is opened as a whole, since the marker it gets in the end speaks for all of it.
+    Thread-safe: changes of topics and partitions share one lock, appends use each log's lock.
+    Objects that work through a manager are members of its `lifetime`; after the close they raise
+    `IllegalStateError`. A log is opened on first use. If a directory was not closed cleanly, all
+    its logs are opened at the start, because its clean-shutdown marker covers all of them.
 
     Parameters
     ----------
     runtime : Runtime
-        For read-only use its files are an overlay over a read-only view.
+        If `read_only`, its files are an overlay over a read-only view.
     log_dirs : sequence of str
-        Data directories; the first holds `logstore-topics.json`. Created when missing, unless
-        `read_only`.
+        Data directories, created if missing unless `read_only`; the first holds
+        `logstore-topics.json`.
     broker_config : BrokerConfig
         Defaults for topics without an override.
     read_only : bool
-        Write no checkpoint and no marker, take no lock, and refuse new topics.
+        Write no checkpoint or marker, take no lock, and refuse new topics.
     on_load : callable, optional
-        Told of each partition that had to be opened because of an unclean stop.
+        Called for each partition that is opened because of an unclean shutdown.
     faults : Faults, optional
-        None of any kind by default.
+        Empty by default.
     replicated : bool
-        Whether its logs are replicas of a cluster's; see `LogRegistry`.
+        Whether the logs are replicas of a cluster; see `LogRegistry`.
     on_damage : OnDamage
-        What is done about damage in partitions.
+        How to handle damaged partitions.
     metadata_log : bool
-        Have the log of a KRaft node, `__cluster_metadata-0`, among the partitions; only read-only.
+        Open the log of a KRaft node, `__cluster_metadata-0`, as a partition; only if `read_only`.
     shown : ShownFolder, optional
-        The only folder that is looked at.
+        The only folder to open.
 
     Attributes
     ----------
     faults : Faults
-        Rules that the doors of requests obey; the log manager itself asks nobody.
+        Rules for requests; the log manager itself does not apply them.
     registry : LogRegistry
-        Which log lives where.
+        The logs and their directories.
     topics : TopicAdmin
         Creates, alters and deletes topics.
     catalog : TopicCatalog
-        Which topics there are.
+        The topics and their configurations.
     directories : list of LogDirectory
     services : LogServices
     lifetime : Lifetime
@@ -86,10 +86,10 @@ class LogManager:
     Raises
     ------
     InvalidConfigurationError
-        A directory is missing (read-only), or a partition stands in two of them.
+        A directory is missing (read-only), or a partition is in two directories.
     KafkaStorageError
-        Another process holds a directory, the first one, which has the topics, cannot be read,
-        or none can. Any other that cannot be read or loaded is offline, and the rest serves.
+        Another process holds a directory, or the first one, which has the topics, cannot be read,
+        or none can. Any other directory that cannot be read goes offline, and the rest is served.
     """
 
     def __init__(
@@ -152,30 +152,28 @@ class LogManager:
     @property
     @lasting
     def broker_config(self) -> BrokerConfig:
-        """The settings in force, which `TopicAdmin.reconfigure` changes."""
+        """The effective settings, which `TopicAdmin.reconfigure` changes."""
         return self.catalog.broker_config
 
     @property
     def identity(self) -> BrokerIdentity:
-        """The broker's number and cluster, as of when it was first asked for.
-
-        Only who tells them needs them: a directory of another broker can be read and cleaned.
+        """The broker's number and cluster, as of the first call.
 
         Raises
         ------
         InvalidConfigurationError, CorruptCheckpointError
-            See `identity_of`.
+            See `read_identity`.
         """
         if self._identity is None:
-            # Loaded by those who tell them.
-            from logstore.manager.directories.identity import identity_of
+            # Most processes do not need it.
+            from logstore.manager.directories.identity import read_identity
 
             paths = [directory.path for directory in self.directories if directory.is_online]
-            self._identity = identity_of(self.runtime.fs, paths, self.broker_config)
+            self._identity = read_identity(self.runtime.fs, paths, self.broker_config)
         return self._identity
 
     def log(self, topic_partition: TopicPartition) -> Log:
-        """Return a partition's log, opened now if it was not; see `LogRegistry.log`."""
+        """Return a partition's log, and open it if necessary; see `LogRegistry.log`."""
         return self.registry.log(topic_partition)
 
     # -- deleting and truncating records -------------------------------------------------
@@ -183,8 +181,7 @@ class LogManager:
     def delete_records(self, topic_partition: TopicPartition, before_offset: int) -> int:
         """Delete the records below an offset, durably; see `Log.delete_records`.
 
-        The checkpoint of log starts is written before this returns, so that what was deleted
-        does not come back after a crash.
+        The log start is checkpointed before this returns, so a crash does not bring records back.
         """
         log = self.log(topic_partition)
         low_watermark = log.delete_records(before_offset)
@@ -198,12 +195,12 @@ class LogManager:
             self._write_checkpoints(log)
 
     def truncate_to(self, topic_partition: TopicPartition, offset: int) -> bool:
-        """Drop what lies at or above an offset; the checkpoints follow. See `Log.truncate_to`.
+        """Truncate a log at an offset, then its checkpoints; see `Log.truncate_to`.
 
-        A cleaning of the partition is stopped first if it may read what goes.
+        A cleaning that may read the truncated segments is stopped first.
         """
         log = self.log(topic_partition)
-        with log.lock:  # or a roll might close the segment that the offset is in
+        with log.lock:  # a roll must not close the segment of the offset
             if offset >= log.active_segment.base_offset:
                 return self._truncate(log, offset)
         with self.services.paused(topic_partition), log.lock:
@@ -218,7 +215,7 @@ class LogManager:
     def truncate_fully_and_start_at(
         self, topic_partition: TopicPartition, offset: int, log_start_offset: int | None = None
     ) -> None:
-        """Drop everything and go on at `offset`; the checkpoints follow, as in `truncate_to`."""
+        """Drop all records and continue at `offset`, with the checkpoints, as in `truncate_to`."""
         log = self.log(topic_partition)
         with self.services.paused(topic_partition), log.lock:
             self._lower_checkpoints(log, min(offset, log.segments.first.base_offset))
@@ -228,10 +225,10 @@ class LogManager:
     def _lower_checkpoints(self, log: Log, offset: int) -> None:
         """Lower the checkpoints of a log that is about to be truncated to an offset.
 
-        Nothing that is appended again counts as cleaned, whatever the policy is now: a topic that
-        is compacted again goes by the checkpoint it had. And the log never ends below its recovery
-        point, not even if the process ends before the checkpoints are written again. The caller
-        holds the lock of the log.
+        Records that are appended again must not count as cleaned, whatever the present policy: a
+        topic that becomes compacted again uses its old checkpoint. The log end must not be below
+        the recovery point, even if the process ends before the checkpoints are written again. The
+        caller holds the log's lock.
         """
         tp = log.topic_partition
         directory = self.registry.directory_of(tp)
@@ -242,7 +239,10 @@ class LogManager:
             directory.lower_recovery_point(tp, offset, log.log_start_offset)
 
     def _write_checkpoints(self, log: Log) -> None:
-        """Before an answer: else a log start beyond a new end would empty the log when reopened."""
+        """Write the checkpoints before responding.
+
+        Otherwise a log start beyond a new end would empty the log when it is reopened.
+        """
         tp = log.topic_partition
         directory = self.registry.directory_of(tp)
         with directory.guard("cannot write checkpoints"):
@@ -270,11 +270,11 @@ class LogManager:
                     _write_current(directory, write, partial(self.registry.offsets_in, directory))
 
     def delete_expired_files(self) -> None:
-        """Remove deleted segments and topics whose delay is over."""
+        """Remove deleted segments and topics after their delay."""
         for log in self.registry.open_logs():
             with suppress(UnknownTopicOrPartitionError):  # just deleted
                 if not log.is_offline:
-                    log.local.delete_expired_files()
+                    log.delete_expired_files()
         self.registry.delete_folders()
 
     # -- services ------------------------------------------------------------------------
@@ -288,25 +288,23 @@ class LogManager:
             service.start()
 
     def stop(self) -> None:
-        """Stop the services and the scheduler; nothing runs afterwards."""
+        """Stop the services and the scheduler."""
         self.services.stop()
         self.runtime.scheduler.shutdown()
 
     # -- closing -------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Flush and close every log, write the checkpoints, mark the directories clean.
+        """Flush and close every log, write the checkpoints, and mark the directories clean.
 
-        Work of other threads comes to its end first, or is refused; nothing is written
-        once the directories are given up. A second call, also of a thread that comes meanwhile,
-        returns when that is done.
+        Work of other threads finishes first or is refused; no file is written after the directories
+        are released. A second call waits for the first one.
 
         Raises
         ------
         KafkaStorageError
-            The disk failed. The other logs are closed all the same, and the directories of
-            those that failed, now or when opened, are not marked clean: the next start recovers
-            them.
+            The disk failed. The other logs are closed. Directories with a failure, now or at the
+            start, are not marked clean, so the next start recovers them.
         IllegalStateError
             A signal handler or a listener runs while this thread changes a log. Nothing was closed.
         """
@@ -315,28 +313,28 @@ class LogManager:
                 return
             self.check_not_inside()
             self.stop()
-            with self._lock:  # whoever opens a log or changes a topic
+            with self._lock:  # opening a log and changing a topic hold it
                 self.lifetime.end()
             self.registry.close()
 
     def check_not_inside(self) -> None:
         """Raise `IllegalStateError` if this thread is changing a log."""
         for log in self.registry.open_logs():
-            log.local.check_not_inside()
+            log.check_not_inside()
 
     def abandon(self, why: str) -> None:
-        """Abandon everything as if the process ended: nothing is flushed or marked.
+        """Abandon everything as if the process ended: flush and mark nothing.
 
         Parameters
         ----------
         why : str
-            Follows "the broker" in what later uses are refused with.
+            Follows "the broker" in the errors of later uses.
         """
         with self._closing:
             if self.lifetime.is_over:
                 return
             self.stop()
-            with self._lock:  # whoever opens a log or changes a topic
+            with self._lock:  # as in `close`
                 self.registry.abandon(why)
                 self.lifetime.end(why)
 
@@ -346,11 +344,12 @@ def _write_current(
     write: CheckpointWrite,
     measure: Callable[[], Mapping[TopicPartition, CheckpointOffsets]],
 ) -> None:
-    """Write a checkpoint by what logs say, and ask them anew if another thread wrote meanwhile.
+    """Write a checkpoint of the logs' offsets; repeat if another thread wrote one meanwhile.
 
-    A log start that was measured before records were deleted would bring them back at the next
-    start, though their deletion was acknowledged. Logs are not asked under the checkpoints' lock:
-    who moves a log holds its lock and wants that one.
+    Writing a log start that was measured before records were deleted would bring them back at the
+    next start, after the deletion was acknowledged. The logs are not measured under the
+    checkpoints' lock, because a thread that moves a log holds the log's lock and waits for the
+    checkpoints'.
     """
     while True:
         since = directory.checkpoint_writes

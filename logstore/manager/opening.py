@@ -1,14 +1,13 @@
-"""Opening many logs at a time, with progress."""
+"""Opening many logs concurrently, with progress."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from logstore.errors import LogStoreError
-from logstore.named import NamedTuple
 from logstore.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -44,14 +43,14 @@ def load_logs(
     Parameters
     ----------
     load : callable
-        Opens one; called by up to `threads` threads at once.
+        Opens one log; called by up to `threads` threads at once.
     on_load : callable, optional
-        Told of each log that is open, one at a time. What it raises ends the loading.
+        Called for each open log, one call at a time. An exception from it ends the loading.
 
     Returns
     -------
     list of TopicPartition
-        Those that could not be opened; the program's log has the reasons. They stop no other.
+        Partitions that could not be opened, for reasons that are logged. The others are opened.
     """
     lock = runtime.lock()
     done = 0

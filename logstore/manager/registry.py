@@ -1,6 +1,6 @@
-"""The logs of a broker: which partition lives in which data directory, opened when asked for.
+"""The logs of a broker and the data directory of each, opened on first use.
 
-A directory whose disk fails goes offline with all its logs; the rest serves on.
+If a directory's disk fails, the directory and its logs go offline; the others keep serving.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from logstore.errors import (
 )
 from logstore.manager.directories.directory import LogDirectory, find_folder
 from logstore.manager.directories.moving import PartitionMove, find_directory
-from logstore.manager.topics.ids import folder_topic_id, inconsistent
+from logstore.manager.topics.ids import inconsistent_topic_id, read_topic_id
 from logstore.runtime import NotRegularFileError, one_at_a_time
 from logstore.runtime.guard import StorageGuard
 from logstore.storage.checkpoint.topic_id import write_partition_metadata
@@ -39,24 +39,29 @@ logger = logging.getLogger(__name__)
 
 
 class LogRegistry:
-    """The logs of a broker and the directories that they live in.
+    """The logs of a broker and their data directories.
 
     Parameters
     ----------
     directories : sequence of LogDirectory
-        Open; their partitions are in `homes`.
+        Open directories; their partitions are in `homes`.
     homes : PartitionMap[LogDirectory]
-        Changed as partitions come, move and go.
+        The directory of each partition, kept current.
     catalog : TopicCatalog
-        Says which topics there are, and their settings.
+        The topics and their configurations.
     services : LogServices
-        Told of partitions that come and move, and of every change of a log.
+        Notified about added and moved partitions, and every change of a log.
     lock : context manager
-        Of changes of topics and partitions.
+        Held during changes of topics and partitions.
     read_only : bool
     replicated : bool
-        Whether logs are replicas: their high watermarks begin where they were stored, and nobody
-        but a leader writes to them, until somebody says otherwise.
+        Whether logs are replicas: they start at their stored high watermark, and only a leader
+        appends to them, once one is assigned.
+
+    Attributes
+    ----------
+    is_replicated : bool
+        `replicated`.
     """
 
     def __init__(
@@ -78,7 +83,7 @@ class LogRegistry:
         self._services = services
         self._lock = lock
         self._read_only = read_only
-        self._replicated = replicated
+        self.is_replicated = replicated
         self._logs: dict[TopicPartition, Log] = {}
         for directory in directories:
             directory.went_offline.subscribe(partial(self._take_logs_offline, directory))
@@ -86,15 +91,15 @@ class LogRegistry:
     # -- logs ----------------------------------------------------------------------------
 
     def log(self, topic_partition: TopicPartition) -> Log:
-        """Return a partition's log, opened now if it was not.
+        """Return a partition's log, and open it if necessary.
 
         Raises
         ------
         UnknownTopicOrPartitionError
         UnsupportedFormatError, CorruptionError, KafkaStorageError
-            Found by opening; the last also if the disk failed earlier.
+            The log cannot be opened; the last also if the disk failed earlier.
         InconsistentTopicIdError
-            Its folder bears the id of another topic; nothing was changed.
+            The folder has the id of another topic; nothing was changed.
         """
         log = self._logs.get(topic_partition)
         if log is None:
@@ -105,21 +110,21 @@ class LogRegistry:
         return log
 
     def _keep(self, topic_partition: TopicPartition, log: Log) -> Log:
-        """Keep a log that was opened; from now on an interrupt does not lose it."""
+        """Register a log that was opened; from now on an interrupt does not lose it."""
         self._logs[topic_partition] = log
         self._homes[topic_partition].half_opened.discard(topic_partition)
         return log
 
     def open_logs(self) -> Iterator[Log]:
-        """Yield the logs that are open."""
+        """Yield the open logs."""
         yield from list(self._logs.values())
 
     def open_logs_of(self, topic: str) -> Iterator[Log]:
-        """Yield the logs of a topic that are open."""
+        """Yield the open logs of a topic."""
         yield from (log for tp, log in list(self._logs.items()) if tp.topic == topic)
 
     def reopen(self, topic_partition: TopicPartition, look: int, error: Exception) -> Log | None:
-        """Return a log that could not be read, opened anew; None if that would not help.
+        """Reopen a log that could not be read; None if that would not help.
 
         See `LogDirectory.look_again` and `pass_over`.
         """
@@ -133,21 +138,21 @@ class LogRegistry:
         return self.log(topic_partition)
 
     def survey(self, topic_partition: TopicPartition) -> Log:
-        """Return a log of which every batch was looked at; see `OnDamage.PASS_OVER`."""
+        """Return a log all of whose batches were checked; see `OnDamage.PASS_OVER`."""
         self.directory_of(topic_partition).survey(topic_partition)
         if (log := self._logs.pop(topic_partition, None)) is not None:
             log.close()
         return self.log(topic_partition)
 
     def load_unclean(self, on_load: LoadListener | None, threads_per_directory: int) -> None:
-        """Open all of what was not closed cleanly, several partitions at a time.
+        """Open the logs of all directories that were not closed cleanly, several at a time.
 
         Raises
         ------
         KafkaStorageError
             Every directory is offline now.
         """
-        from logstore.manager.opening import load_logs  # which nobody who only reads needs
+        from logstore.manager.opening import load_logs  # not needed for reading
 
         pending = [
             tp
@@ -162,7 +167,7 @@ class LogRegistry:
 
         threads = threads_per_directory * len(self.directories)
         refused = load_logs(self.runtime, pending, load, threads=threads, on_load=on_load)
-        # They are refused again when used, and keep their directory from being called clean.
+        # Using them fails again, and their directory must not be marked clean.
         for tp in refused:
             self._homes[tp].half_opened.add(tp)
         reasons = [
@@ -179,20 +184,20 @@ class LogRegistry:
             raise UnknownTopicOrPartitionError(
                 f"topic '{topic.name}' has no partition {topic_partition.partition}"
             )
-        directory = self._homes.get(topic_partition) or self._settle(topic_partition)
+        directory = self._homes.get(topic_partition) or self._place(topic_partition)
         directory.check_usable(topic_partition)
         try:
             log = self._load(topic_partition, directory)
-        except UnknownTopicOrPartitionError:  # another process moved it, or deleted it
+        except UnknownTopicOrPartitionError:  # another process moved or deleted it
             self._homes[topic_partition] = find_folder(self.directories, topic_partition)
             return self._open(topic_partition)
-        if self._replicated:
+        if self.is_replicated:
             log.writer.refuse = partial(_refuse_without_leader, topic_partition)
         log_changed = self._services.events.log_changed
-        log.local.went_offline.subscribe(partial(self._take_directory_offline, log))
-        log.local.check_owner = partial(self._check_lock, topic_partition)
-        log.local.changed.subscribe(log_changed.emit)
-        log_changed.emit()  # what is opened is looked after, too
+        log.went_offline.subscribe(partial(self._take_directory_offline, log))
+        log.check_owner = partial(self._check_lock, topic_partition)
+        log.changed.subscribe(log_changed.emit)
+        log_changed.emit()  # housekeeping must see the new log
         return log
 
     def _load(self, topic_partition: TopicPartition, directory: LogDirectory) -> Log:
@@ -206,7 +211,7 @@ class LogRegistry:
                     topic_partition,
                     config,
                     self._catalog.broker_config,
-                    replicated=self._replicated,
+                    replicated=self.is_replicated,
                 )
                 if lacks_id and topic.id is not None:
                     topic_id = decode_topic_id(topic.id)
@@ -222,7 +227,7 @@ class LogRegistry:
         return log
 
     def _forget_log_start(self, directory: LogDirectory, log: Log) -> None:
-        """Replace a log start that loading ignored, before the log grows to it."""
+        """Replace a log start that loading ignored, before the log grows up to it."""
         directory.log_starts.pop(log.topic_partition)
         if not self._read_only:
             with directory.guard("cannot write checkpoints"):
@@ -231,17 +236,17 @@ class LogRegistry:
     def checked_topic_id(
         self, topic_partition: TopicPartition, expected: str | None, directory: LogDirectory
     ) -> str | None:
-        """Return the id that a partition's folder bears; None if it bears none, or is not there.
+        """Return the topic id in a partition's folder; None if there is none, or no folder.
 
         Raises
         ------
         InconsistentTopicIdError
-            It is another than expected. What is only read is looked at all the same.
+            The id is not the expected one. A read-only registry only warns.
         """
         folder = directory.partition_path(topic_partition)
-        found = folder_topic_id(self.runtime.fs, folder)
+        found = read_topic_id(self.runtime.fs, folder)
         if found is not None and expected is not None and found != expected:
-            error = inconsistent(topic_partition, folder, expected, found)
+            error = inconsistent_topic_id(topic_partition, folder, expected, found)
             if not self._read_only:
                 raise error
             logger.warning("%s", error)
@@ -250,7 +255,7 @@ class LogRegistry:
     # -- homes ---------------------------------------------------------------------------
 
     def directory_of(self, topic_partition: TopicPartition) -> LogDirectory:
-        """Return the data directory that a partition lives in.
+        """Return the data directory of a partition.
 
         Raises
         ------
@@ -259,17 +264,19 @@ class LogRegistry:
         try:
             return self._homes[topic_partition]
         except KeyError:
-            raise UnknownTopicOrPartitionError(f"there is no partition {topic_partition}") from None
+            raise UnknownTopicOrPartitionError(
+                f"partition {topic_partition} does not exist"
+            ) from None
 
     def partitions_of(self, topic: str) -> list[TopicPartition]:
-        """Return the partitions of a topic that live somewhere, in order."""
+        """Return the partitions of a topic that have a directory, in order."""
         return self._homes.of(topic)
 
-    def _settle(self, topic_partition: TopicPartition) -> LogDirectory:
-        """Choose where a new partition lives: where the fewest do, as Kafka does."""
+    def _place(self, topic_partition: TopicPartition) -> LogDirectory:
+        """Choose the directory of a new partition: the one with the fewest, as Kafka does."""
         offline = [each.path for each in self.directories if not each.is_online]
         if offline:
-            # It may be there already, and a second one would hide its data.
+            # The partition may be there, and a second folder would hide its data.
             raise KafkaStorageError(
                 f"{topic_partition} is in no directory that is online; it may be in"
                 f" {', '.join(offline)}"
@@ -284,13 +291,13 @@ class LogRegistry:
     def move_partition(self, topic_partition: TopicPartition, log_dir: str) -> None:
         """Move a partition to another data directory; see `logstore.manager.directories.moving`.
 
-        Its log stays the same object: who appends meanwhile waits, who reads goes on.
+        The log stays the same object: appends wait meanwhile, reads continue.
 
         Raises
         ------
         LogDirNotFoundError, UnknownTopicOrPartitionError, KafkaStorageError
-            It lives on where it was, unless only the old files could not be removed, or the new
-            ones not be opened.
+            The partition stays where it was, unless only removing the old files or opening the new
+            ones failed.
         """
         target = find_directory(self.directories, log_dir)
         log = self.log(topic_partition)
@@ -303,11 +310,11 @@ class LogRegistry:
             self._homes[topic_partition] = target
             self._services.events.partition_moved.emit(topic_partition, target.path)
             try:
-                log.go_on_in(self._load(topic_partition, target))
+                log.switch_files(self._load(topic_partition, target))
                 target.half_opened.discard(topic_partition)
             except BaseException:
                 del self._logs[topic_partition]
-                log.local.abandon("could not be opened where it was moved to", KafkaStorageError)
+                log.abandon("could not be opened where it was moved to", KafkaStorageError)
                 raise
             move.finish()
         self.schedule_folder_deletion(log.config.file_delete_delay_ms)
@@ -315,17 +322,17 @@ class LogRegistry:
     def check_not_inside(self, topic: str) -> None:
         """Raise `IllegalStateError` if this thread is changing or cleaning a partition of a topic.
 
-        To be called before anything is changed: the caller may be a signal handler or a listener.
+        Call it before the first change: the caller may be a signal handler or a listener.
         """
         for log in self.open_logs_of(topic):
-            log.local.check_not_inside()
+            log.check_not_inside()
             self._services.check_pausable(log.topic_partition)
 
     @one_at_a_time
     def remove_partitions(self, topic: str, delay_ms: int) -> None:
-        """Forget the partitions of a topic; their folders go after `delay_ms`.
+        """Forget the partitions of a topic; their folders are removed after `delay_ms`.
 
-        Partitions in a directory that is offline stay.
+        Partitions in offline directories are kept.
 
         Raises
         ------
@@ -339,7 +346,7 @@ class LogRegistry:
                 continue
             self._services.pause(tp)
             if (log := self._logs.pop(tp, None)) is not None:
-                log.local.abandon()
+                log.abandon()
             with directory.guard(f"cannot delete {tp}"):
                 directory.retire(tp, delay_ms)
             del self._homes[tp]
@@ -353,36 +360,36 @@ class LogRegistry:
     # -- folders and disks ---------------------------------------------------------------
 
     def delete_folders(self) -> None:
-        """Remove the folders of deleted partitions whose delay is over."""
+        """Remove the folders of deleted partitions after their delay."""
         for directory in self.directories:
             if directory.is_online:
                 with suppress(KafkaStorageError), directory.guard("cannot delete folders"):
                     directory.delete_retired_folders()
 
     def schedule_folder_deletion(self, delay_ms: int) -> None:
-        """Remove such folders after a delay, if anything runs in the background."""
+        """Schedule `delete_folders` after a delay, if background work runs."""
         if self.runtime.scheduler.is_started:
             self.runtime.scheduler.schedule(
                 "kafka-delete-logs", self.delete_folders, delay_ms=delay_ms
             )
 
     def _check_lock(self, topic_partition: TopicPartition) -> None:
-        """Raise `KafkaStorageError` if the directory of a partition is not locked any more."""
+        """Raise `KafkaStorageError` if the directory of a partition is no longer locked."""
         if (directory := self._homes.get(topic_partition)) is not None:
             directory.check_lock()
 
     def _take_directory_offline(self, log: Log, reason: str) -> None:
-        directory = self._homes.get(log.topic_partition)  # as it is now: the log may have moved
+        directory = self._homes.get(log.topic_partition)  # the log may have moved
         if directory is not None and not log.lifetime.is_over:
             directory.go_offline(reason)
 
     def _take_logs_offline(self, directory: LogDirectory, reason: str) -> None:
         for tp, log in list(self._logs.items()):
             if self._homes.get(tp) is directory and not log.lifetime.is_over:
-                log.local.go_offline(f"data directory {directory.path} is offline: {reason}")
+                log.go_offline(f"data directory {directory.path} is offline: {reason}")
 
     def offsets_in(self, directory: LogDirectory) -> dict[TopicPartition, CheckpointOffsets]:
-        """Return what the checkpoints of a directory have to say of its open logs."""
+        """Return the checkpoint offsets of a directory's open logs."""
         found = {}
         for tp, log in list(self._logs.items()):
             with suppress(UnknownTopicOrPartitionError):  # just deleted
@@ -391,12 +398,12 @@ class LogRegistry:
         return found
 
     def close(self) -> None:
-        """Close every log and every directory; those are clean of which nothing failed.
+        """Close every log and every directory; mark directories without a failure clean.
 
         Raises
         ------
         KafkaStorageError
-            The disk failed. The others are closed all the same.
+            The disk failed. The others were closed.
         """
         failures: list[KafkaStorageError] = []
         offsets: dict[TopicPartition, CheckpointOffsets] = {}
@@ -410,12 +417,12 @@ class LogRegistry:
                 closed_at = log.close()
             except KafkaStorageError as error:
                 failures.append(error)
-                closed_at = log.close()  # as it is
+                closed_at = log.close()  # offline now: closes the files only
             if closed_at is not None:
                 offsets[tp] = closed_at
         for directory in self.directories:
             try:
-                with StorageGuard(None, directory.path, "cannot close"):  # it ends in any case
+                with StorageGuard(None, directory.path, "cannot close"):  # closed in any case
                     self._close_directory(directory, offsets)
             except KafkaStorageError as error:
                 failures.append(error)
@@ -424,9 +431,9 @@ class LogRegistry:
             raise failures[0]
 
     def abandon(self, why: str) -> None:
-        """Close the files of every log, and every directory, as they are."""
+        """Close all files and directories without a flush."""
         for log in self._logs.values():
-            log.local.abandon(why, IllegalStateError)
+            log.abandon(why, IllegalStateError)
         for directory in self.directories:
             directory.close(clean=False)
         self._logs.clear()

@@ -1,7 +1,7 @@
-"""The services of a log manager, the events that they follow, and the holds on partitions.
+"""The services of a log manager, the events that they follow, and holds on partitions.
 
-A service works on the logs besides those who append and read: housekeeping is one, the transaction
-coordinator, the cleaner and its pool are others. The manager owns them, starts and stops them.
+A service works on the logs in the background: housekeeping, the transaction coordinator, the
+cleaner and its pool. The manager owns, starts and stops the services.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ if TYPE_CHECKING:
 
 
 class LogEvents:
-    """The events of the logs of one manager.
+    """The events of one manager's logs.
 
-    All but `log_changed` come under the manager's lock.
+    All except `log_changed` are emitted under the manager's lock.
 
     Attributes
     ----------
     partition_added, partition_removed : Signal of TopicPartition
-        A partition is new here, or was deleted.
+        A partition was created or deleted.
     partition_moved : Signal of TopicPartition, str
-        A partition, held, lives in another data directory from now on.
+        A partition was moved to another data directory; it is held.
     config_changed : Signal of str
         A topic's effective configuration may have changed.
     reconfigured : Signal of BrokerConfig
-        Other broker settings, which were checked, are in force.
+        Other broker settings, already validated, are effective.
     log_changed : Signal
-        Some log was opened (under the manager's lock), or has changed (`LocalLog.changed`, under
-        that log's lock); often.
+        A log was opened (under the manager's lock) or has changed (`LocalLog.changed`, under that
+        log's lock). Emitted often.
     """
 
     def __init__(self) -> None:
@@ -51,33 +51,33 @@ class LogService(Protocol):
     """A service of a log manager."""
 
     def follow(self, events: LogEvents) -> Iterable[Unsubscribe]:
-        """Subscribe to events; what is returned is called once the services are stopped."""
+        """Subscribe to events; the returned functions are called after the services are stopped."""
 
     def start(self) -> None:
-        """Begin; the scheduler of the runtime runs."""
+        """Start; the runtime's scheduler is running."""
 
     def stop(self) -> None:
-        """End; nothing of it runs afterwards."""
+        """Stop, and return when no work of the service runs."""
 
 
 class PartitionHolder(Protocol):
-    """Somebody who works on partitions, and lets go of one that is to be cut, moved or deleted."""
+    """A worker on partitions that releases a partition before it is truncated, moved or deleted."""
 
     def pause(self, topic_partition: TopicPartition) -> None:
-        """Release a partition, and leave it alone until `resume`."""
+        """Release a partition, and do not use it until `resume`."""
 
     def check_pausable(self, topic_partition: TopicPartition) -> None:
-        """Raise `IllegalStateError` if `pause` would wait for the thread that calls it."""
+        """Raise `IllegalStateError` if `pause` would wait for the calling thread."""
 
     def try_pause(self, topic_partition: TopicPartition) -> bool:
-        """Keep away from a partition until `resume`; False, at once, if it is being worked on."""
+        """Do not use a partition until `resume`; return False, at once, if it is in use."""
 
     def resume(self, topic_partition: TopicPartition) -> None:
-        """Undo one `pause`; not called for a partition that was deleted."""
+        """Undo one `pause`; not called for a deleted partition."""
 
 
 class LogServices:
-    """The services of one manager, and its holders of partitions.
+    """The services of one manager, and its partition holders.
 
     Attributes
     ----------
@@ -97,11 +97,11 @@ class LogServices:
         self._subscriptions.extend(service.follow(self.events))
 
     def add_holder(self, holder: PartitionHolder) -> None:
-        """Ask a holder too, from now on, before somebody else gets a partition."""
+        """Add a holder that must release partitions."""
         self._holders.append(holder)
 
     def stop(self) -> None:
-        """Stop all services, the last first; then they and the holders are forgotten."""
+        """Stop all services in reverse order; then forget them and the holders."""
         for service in reversed(self._services):
             service.stop()
         for unsubscribe in self._subscriptions:
@@ -111,18 +111,18 @@ class LogServices:
         self._holders.clear()
 
     def pause(self, topic_partition: TopicPartition) -> None:
-        """Ask every holder to release a partition that is about to be deleted."""
+        """Make every holder release a partition that is about to be deleted."""
         for holder in self._holders:
             holder.pause(topic_partition)
 
     def check_pausable(self, topic_partition: TopicPartition) -> None:
-        """Raise `IllegalStateError` if a holder would wait for the thread that calls this."""
+        """Raise `IllegalStateError` if a holder would wait for the calling thread."""
         for holder in self._holders:
             holder.check_pausable(topic_partition)
 
     @contextmanager
     def paused_if_idle(self, topic_partition: TopicPartition) -> Iterator[bool]:
-        """Keep every holder away from a partition, unless one of them is at work on it."""
+        """Pause every holder of a partition, unless one is using it; yield whether it is paused."""
         done: list[PartitionHolder] = []
         try:
             for holder in self._holders:
@@ -137,7 +137,7 @@ class LogServices:
 
     @contextmanager
     def paused(self, topic_partition: TopicPartition) -> Iterator[None]:
-        """Keep every holder away from a partition."""
+        """Pause every holder of a partition."""
         done: list[PartitionHolder] = []
         try:
             for holder in self._holders:

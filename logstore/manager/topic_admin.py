@@ -1,4 +1,4 @@
-"""Topics that change: created, altered, deleted, given ids."""
+"""Changes of topics: creation, alteration, deletion, ids."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ class TopicAdmin:
     Parameters
     ----------
     registry : LogRegistry
-        Has their logs, and the directories; the topics are stored in the first one.
+        The logs and the directories; the topics are stored in the first directory.
     catalog : TopicCatalog
     services : LogServices
-        Told of other settings.
+        Notified about configuration changes.
     lock : context manager
-        That of the registry.
+        The registry's lock.
     """
 
     def __init__(
@@ -66,20 +66,20 @@ class TopicAdmin:
         hosted: Iterable[int] | None = None,
         topic_id: str | None = None,
     ) -> Topic:
-        """Store a topic and create its logs; a copied partition's folder is taken over as it is.
+        """Store a topic and create its logs; a copied partition's folder is adopted unchanged.
 
         Parameters
         ----------
         hosted : iterable of int, optional
-            The partitions that live here, if others live on other brokers.
+            The partitions of this broker, if other brokers have the others.
         topic_id : str, optional
-            That which the topic has on other brokers; by default that of its folders, or a new one.
+            The topic's id on other brokers; by default the id in its folders, or a new one.
 
         Raises
         ------
         InvalidTopicError, TopicAlreadyExistsError, InvalidConfigurationError
         InconsistentTopicIdError
-            Nothing was created. The last if copied folders bear different topic ids.
+            Nothing was created. The last if copied folders have different topic ids.
         """
         validate_topic_name(name)
         if name in self._store:
@@ -105,9 +105,9 @@ class TopicAdmin:
     def create_partitions(
         self, name: str, total: int, *, hosted: Iterable[int] | None = None
     ) -> Topic:
-        """Let a stored topic have the partitions 0 to `total` - 1, keeping those it has.
+        """Create the partitions up to `total` that a stored topic lacks.
 
-        `hosted` are those of them that live here, if others live on other brokers.
+        `hosted` are the partitions of this broker, if other brokers have the others.
 
         Raises
         ------
@@ -132,14 +132,14 @@ class TopicAdmin:
     def alter(
         self, name: str, set_configs: Mapping[str, object], unset: Iterable[str] = ()
     ) -> tuple[Topic, tuple[str, ...]]:
-        """Change a topic's own configuration, stored and in force from the next use on.
+        """Change a topic's own configuration, stored and effective at once.
 
         An adopted topic becomes a stored one.
 
         Returns
         -------
         Topic, tuple of str
-            The topic as stored, and notes on old names that were understood.
+            The stored topic, and notes about old names that were translated.
 
         Raises
         ------
@@ -163,7 +163,7 @@ class TopicAdmin:
 
     @one_at_a_time
     def override(self, topic: str, configs: Mapping[str, object]) -> None:
-        """Lay configs over a topic's own for as long as the manager lives."""
+        """Override a topic's configs for the lifetime of the manager."""
         before = self._catalog.config(topic)
         self._catalog.override(topic, configs)
         self._config_changed(topic, before)
@@ -172,30 +172,30 @@ class TopicAdmin:
     def reconfigure(
         self, changes: Mapping[str, object], layer: Layer = Layer.BROKER
     ) -> tuple[str, ...]:
-        """Change broker settings while it runs; see `logstore.config.dynamic.reconfigured`.
+        """Change broker settings at run time; see `logstore.config.dynamic.reconfigured`.
 
-        Stored: they hold at the next start too, whatever its file says. Also refused, and nothing
-        changed, if the defaults contradict what a topic says.
+        The settings are stored and take precedence over the file at the next start. Refused,
+        without a change, if the new defaults contradict a topic's configuration.
         """
         config, notes = self.check_reconfigured(changes, layer)
-        self._put_in_force(config)
+        self._apply(config)
         return notes
 
     @one_at_a_time
     def replace_settings(self, texts: Mapping[str, str], layer: Layer) -> None:
-        """Replace a layer of broker settings, which was checked when it was set."""
+        """Replace a layer of broker settings, validated when it was set."""
         broker_config = self._catalog.broker_config
         if dict(own_layer(broker_config, layer)) == dict(texts):
             return
         config = with_layer(broker_config, texts, layer)
         self._catalog.check_defaults(config)
-        self._put_in_force(config)
+        self._apply(config)
 
-    def _put_in_force(self, config: BrokerConfig) -> None:
+    def _apply(self, config: BrokerConfig) -> None:
         """Store the dynamic settings of a broker and apply them."""
         catalog = self._catalog
         for log in self._registry.open_logs():
-            log.local.check_not_inside()
+            log.check_not_inside()
         before = {topic.name: catalog.config(topic.name) for topic in catalog.topics()}
         with self._storing():
             self._store.put_settings({each: own_layer(config, each) for each in Layer})
@@ -207,7 +207,7 @@ class TopicAdmin:
     def check_reconfigured(
         self, changes: Mapping[str, object], layer: Layer = Layer.BROKER
     ) -> tuple[BrokerConfig, tuple[str, ...]]:
-        """Return what `reconfigure` would put in force, and its notes; refuses as it does."""
+        """Return the result of `reconfigure` without applying it; raises as it does."""
         config, notes = reconfigured(self._catalog.broker_config, changes, layer)
         self._catalog.check_defaults(config)
         return config, notes
@@ -215,32 +215,32 @@ class TopicAdmin:
     def _config_changed(self, topic: str, before: LogConfig | None = None) -> None:
         config = self._catalog.config(topic)
         if before is not None and before.winner_keys != config.winner_keys:
-            # The record that ended the log may have been kept though it lost; it competes anew.
+            # A superseded record at the log end may have been kept; clean it again.
             partitions = self._registry.partitions_of(topic)
             for directory in {self._registry.directory_of(tp) for tp in partitions}:
                 with directory.guard("cannot write the cleaner checkpoint"):
                     directory.step_back_cleaner_offsets(topic)
         for log in self._registry.open_logs_of(topic):
-            log.local.set_config(config)
+            log.set_config(config)
         self._services.events.config_changed.emit(topic)
 
     @one_at_a_time
     def delete(self, name: str) -> None:
-        """Delete a topic: its name is free at once, its files go after `file.delete.delay.ms`.
+        """Delete a topic; its files are removed after `file.delete.delay.ms`.
 
         Raises
         ------
         UnknownTopicOrPartitionError
         KafkaStorageError
-            The disk failed, or some of it lives in an offline directory; what is left is
-            deleted by the next start.
+            The disk failed, or some partitions are in an offline directory; the next start deletes
+            the rest.
         IllegalStateError
             This thread is changing or cleaning one of its partitions; nothing was changed.
         """
         topic = self._catalog.topic(name)
         self._registry.check_not_inside(name)
         delay_ms = self._catalog.config(name).file_delete_delay_ms
-        if not topic.adopted:  # so that the next start goes on after a crash
+        if not topic.adopted:  # the next start continues after a crash
             with self._storing():
                 self._store.mark_deleting(name)
         self._delete(name, delay_ms)
@@ -261,10 +261,10 @@ class TopicAdmin:
                 self._store.remove(name)
         self._registry.schedule_folder_deletion(delay_ms)
 
-    # -- at a start ----------------------------------------------------------------------
+    # -- start ---------------------------------------------------------------------------
 
     def finish_deletions(self) -> None:
-        """Delete the topics of which a crash left something; not while a directory is offline."""
+        """Finish deletions that a crash interrupted; not while a directory is offline."""
         if any(not directory.is_online for directory in self._registry.directories):
             return
         for topic in self._store.all():
@@ -275,7 +275,7 @@ class TopicAdmin:
     def give_ids(self) -> None:
         """Assign ids to the topics that an older version stored without one.
 
-        Not while a directory is offline: folders there may bear it.
+        Not while a directory is offline: its folders may contain the id.
         """
         without = [topic for topic in self._store.all() if topic.id is None]
         if without and all(directory.is_online for directory in self._registry.directories):
@@ -283,14 +283,14 @@ class TopicAdmin:
                 self._store.put(replace(topic, id=self._id_of_folders(topic)) for topic in without)
 
     def _id_of_folders(self, topic: Topic) -> str:
-        """Return the id that the folders of a topic without one bear, or a new one."""
+        """Return the id in the folders of a topic without one, or a new id."""
         return self._catalog.folder_id(topic.name) or self._new_id()
 
     def _new_id(self) -> str:
         return random_topic_id(self._registry.runtime.rng)
 
     def _storing(self) -> AbstractContextManager[None]:
-        """Guard a change of the stored topics, which stand in the first directory."""
+        """Guard a change of the stored topics, which are in the first directory."""
         first = self._registry.directories[0]
         first.check_online()
         return first.guard("cannot store the topics")

@@ -1,4 +1,4 @@
-"""The kernels of batches, loaded before something waits for them."""
+"""Loading the kernels for batches before they are needed."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from logstore.record.columns import (
     encode_section,
     find_bounds,
 )
-from logstore.runtime.beside import run_beside
+from logstore.runtime.background import run_in_background
 
 
 def load_beside() -> None:
-    """Let batches be decoded and encoded by Python until their kernels are there.
+    """Decode and encode batches in Python until their kernels are loaded.
 
-    For doors that many wait at; see `jit.load_beside`.
+    For listeners with many clients; see `jit.load_beside`.
     """
-    jit.load_beside(kernels.decode_records, _exercise, partial(run_beside, "kernels"))
+    jit.load_beside(kernels.decode_records, _exercise, partial(run_in_background, "kernels"))
 
 
 def _exercise() -> None:

@@ -1,23 +1,21 @@
-"""A record batch: checked, decoded and built.
+"""Record batches: validating, decoding and building them.
 
-`RecordBatch` is a view over the bytes of one whole batch. `built_batch` makes one of records, and
-`sealed_batch` of a section that is encoded; `build_batch` and `seal_batch` give the bytes alone.
-Small batches are decoded in plain Python, large ones by kernels (`choice`); those who build large
-ones encode columns (`columns`) and seal them.
+`RecordBatch` is a view over the bytes of one whole batch. `build_batch` encodes records,
+`seal_batch` puts a header before an encoded section, and `pack_batch` does the same with positional
+arguments and without compression, for hot paths. Small batches are decoded in plain Python, large
+ones by kernels (`choice`); large ones are built from columns (`columns`).
 """
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterator, Sequence
-from functools import wraps
 from itertools import pairwise
-from typing import TYPE_CHECKING, ParamSpec
+from typing import TYPE_CHECKING, NamedTuple
 
 import google_crc32c
 
 from logstore.errors import CorruptRecordError, InvalidRecordError
-from logstore.named import NamedTuple
 from logstore.record import layout
 from logstore.record.choice import LISTED_RECORDS_MAX, decodes_by_kernel
 from logstore.record.codecs import DEFAULT_LIMIT, Codec, compress, decompress
@@ -46,16 +44,15 @@ from logstore.types import (
 if TYPE_CHECKING:
     from logstore.record.columns import RecordColumns
 
-P = ParamSpec("P")
-
 _pack_up_to_crc = layout.HEADER_UP_TO_CRC.pack
 _pack_under_crc = layout.HEADER_UNDER_CRC.pack
 _pack_offset = struct.Struct(">q").pack_into
 _pack_epoch = struct.Struct(">i").pack_into
+_pack_place = struct.Struct(">qii").pack
 _crc32c = google_crc32c.extend
 _MAGIC = layout.MAGIC
 _BYTES_BEFORE_COVERED = layout.ATTRIBUTES_POSITION - layout.LOG_OVERHEAD
-"""Of what the batch length counts, before what the CRC covers."""
+"""Bytes that the batch length counts and the CRC does not cover."""
 
 _KNOWN_ATTRIBUTES = (
     layout.CODEC_MASK
@@ -72,9 +69,9 @@ class RecordFacts(NamedTuple):
     Attributes
     ----------
     lowest, largest : int
-        Of the timestamps.
+        The extreme timestamps.
     is_dense : bool
-        Whether the offsets are those that the header spans, each once and in order.
+        Whether the records have every offset in the header's span, once and in order.
     has_null_key : bool
     """
 
@@ -90,10 +87,10 @@ class RecordBatch:
     Parameters
     ----------
     data : bytes
-        The batch from its baseOffset to its last byte. Fewer than 61 bytes are accepted, as a
-        walk accepts them, and refused by `ensure_valid`.
+        The batch from its baseOffset to its last byte. Fewer than 61 bytes are accepted here, as in
+        a walk, and refused by `ensure_valid`.
     path, position : str, int, optional
-        Where the batch was read, for error messages.
+        Location of the batch, for error messages.
     """
 
     __slots__ = ("data", "header", "path", "position")
@@ -108,7 +105,7 @@ class RecordBatch:
 
     @classmethod
     def of(cls, header: BatchHeader, data: bytes) -> RecordBatch:
-        """Return the batch of bytes that begin with a header which is known."""
+        """Return the batch in `data`, whose header was parsed already."""
         batch = cls.__new__(cls)
         batch.data = data
         batch.header = header
@@ -116,15 +113,15 @@ class RecordBatch:
         return batch
 
     @classmethod
-    def packed(
+    def pack(
         cls, body: bytes | memoryview, base_offset: int, leader_epoch: int, *covered: int
     ) -> RecordBatch:
-        """Return the batch of a section as it is stored, and a header; see `pack_batch`."""
+        """Return the batch that `pack_batch` builds, with its parsed header."""
         data = pack_batch(body, base_offset, leader_epoch, *covered)
         crc = int.from_bytes(data[layout.CRC_POSITION : layout.ATTRIBUTES_POSITION], "big")
         length = len(data) - layout.LOG_OVERHEAD
-        header = BatchHeader(base_offset, length, leader_epoch, _MAGIC, crc, *covered)
-        return cls.of(header, data)
+        header = (base_offset, length, leader_epoch, _MAGIC, crc, *covered)
+        return cls.of(BatchHeader._make(header), data)
 
     def __repr__(self) -> str:
         header = self.header
@@ -145,11 +142,11 @@ class RecordBatch:
         return Codec(self.header.codec_id)
 
     def computed_crc(self) -> int:
-        """Return the CRC-32C of the bytes that the stored one covers."""
+        """Return the CRC-32C of the bytes that the stored CRC covers."""
         return crc32c(self.data[layout.ATTRIBUTES_POSITION :])
 
     def is_valid(self) -> bool:
-        """Tell whether the size is at least a header's and the CRC matches."""
+        """Return whether the batch has at least the size of a header and its CRC matches."""
         return len(self.data) >= layout.HEADER_SIZE and self.computed_crc() == self.header.crc
 
     def ensure_valid(self) -> None:
@@ -171,7 +168,7 @@ class RecordBatch:
         """Return the records section, decompressed; more than `limit` bytes are damage."""
         body = memoryview(self.data)[layout.HEADER_SIZE :]
         if not body and self.header.record_count == 0:
-            return body  # left by compaction; whatever codec the header names
+            return body  # emptied by compaction; the header may name any codec
         try:
             codec = self.codec
             return body if codec is Codec.NONE else decompress(codec, body, limit=limit)
@@ -185,30 +182,30 @@ class RecordBatch:
         Parameters
         ----------
         limit : int
-            Bytes that a compressed section may unfold to (`logstore.decompression.max.bytes`).
+            Largest decompressed section in bytes (`logstore.decompression.max.bytes`).
 
         Raises
         ------
         InvalidRecordError
             The section breaks a read rule of storage-format §2.
         CorruptRecordError
-            The batch is smaller than its header, the compressed block is damaged, or it unfolds
-            to more than `limit`.
+            The batch is smaller than its header, or the compressed block is damaged or larger than
+            `limit` when decompressed.
         """
         return list(self.iter_records(limit))
 
     def iter_records(self, limit: int = DEFAULT_LIMIT) -> Iterator[Record]:
-        """Decode and check all records, then give them one by one; limit and errors as `records`.
+        """Decode and check all records, then yield them; limit and errors as in `records`.
 
-        A section of tiny records would take seventy times its size as a list.
+        A list of tiny records takes seventy times the size of their section.
         """
         return (Record._make(row) for rows in self.row_lists(limit) for row in rows)
 
     def row_lists(self, limit: int = DEFAULT_LIMIT) -> Iterator[Sequence[RecordRow]]:
-        """Decode and check all records, then give them as rows, some hundreds a list.
+        """Decode and check all records, then yield lists of some hundred rows.
 
-        Limit and errors as `records`, at the call. The memory is that of the section and of some
-        lists: a large batch is decoded twice, to be checked first.
+        Limit and errors as in `records`; errors are raised by the call. To limit memory to the
+        section and a few lists, a large batch is decoded twice: once to check it.
         """
         self._ensure_has_header()
         count = self.header.record_count
@@ -223,9 +220,9 @@ class RecordBatch:
         return (rows for window in windows() for rows in rows_of(window))
 
     def facts(self, limit: int = DEFAULT_LIMIT) -> RecordFacts:
-        """Decode and check all records, and return what an append must know of them.
+        """Decode and check all records, and return the facts that an append needs.
 
-        Limit and errors as `records`. The memory is that of the section and of a few records.
+        Limit and errors as in `records`. Holds the section and a few records in memory.
         """
         self._ensure_has_header()
         header = self.header
@@ -250,10 +247,10 @@ class RecordBatch:
     def windows(
         self, limit: int = DEFAULT_LIMIT
     ) -> Callable[[], Iterator[list[Record] | RecordColumns]]:
-        """Return a function that decodes all records, some at a time, each time it is called.
+        """Return a function that yields all records in windows, and decodes them at each call.
 
-        Limit and errors as `records`; some are raised here, those of the records of a large batch
-        when they are reached.
+        Limit and errors as in `records`. Errors in the records of a large batch are raised when
+        their window is decoded, others here.
         """
         self._ensure_has_header()
         count = self.header.record_count
@@ -262,7 +259,7 @@ class RecordBatch:
         return self._list_windows(limit)
 
     def _list_windows(self, limit: int) -> Callable[[], Iterator[list[Record]]]:
-        """Return what decodes the records in plain Python."""
+        """Return the function of `windows` for plain Python."""
         header, section = self.header, self.section(limit)
         arguments = (
             section,
@@ -277,7 +274,7 @@ class RecordBatch:
         return lambda: decode_windows(*arguments, rows_max=LISTED_RECORDS_MAX)
 
     def _column_windows(self, limit: int) -> Callable[[], Iterator[RecordColumns]]:
-        """Return what decodes the records by a kernel."""
+        """Return the function of `windows` for kernels."""
         from logstore.record.columns import decode_windows as decode_columns
 
         header = self.header
@@ -295,7 +292,7 @@ class RecordBatch:
         )
 
     def columns(self, limit: int = DEFAULT_LIMIT) -> RecordColumns:
-        """Decode all records into columns, by a kernel; limit and errors as `records`."""
+        """Decode all records into columns by a kernel; limit and errors as in `records`."""
         from logstore.record.columns import decode_batch, decode_section
 
         self._ensure_has_header()
@@ -310,18 +307,18 @@ class RecordBatch:
             self._append_time,
         )
 
-    def placed(self, base_offset: int, partition_leader_epoch: int) -> RecordBatch:
+    def with_place(self, base_offset: int, partition_leader_epoch: int) -> RecordBatch:
         """Return the batch with another base offset and leader epoch; the CRC covers neither."""
-        header = self.header._replace(
-            base_offset=base_offset, partition_leader_epoch=partition_leader_epoch
-        )
-        return RecordBatch.of(header, header.pack() + self.data[layout.HEADER_SIZE :])
+        length = self.header.batch_length
+        data = _pack_place(base_offset, length, partition_leader_epoch)
+        header = (base_offset, length, partition_leader_epoch, *self.header[3:])
+        return RecordBatch.of(BatchHeader._make(header), data + self.data[layout.MAGIC_POSITION :])
 
-    def stamped(self, timestamp_type: TimestampType, max_timestamp: int) -> RecordBatch:
-        """Return the batch with timestamp type and maxTimestamp set, and its CRC renewed.
+    def with_timestamp(self, timestamp_type: TimestampType, max_timestamp: int) -> RecordBatch:
+        """Return the batch with another timestamp type and maxTimestamp, and a new CRC.
 
-        Equal type and value give back the same batch. Base timestamp and deltas stay; attribute
-        bits without a meaning are cleared, as in Kafka (storage-format §1, "in-place edits").
+        Returns the same batch if both are unchanged. Base timestamp and deltas are kept; undefined
+        attribute bits are cleared, as in Kafka (storage-format §1, "in-place edits").
         """
         header = self.header
         if header.timestamp_type is timestamp_type and header.max_timestamp == max_timestamp:
@@ -332,11 +329,11 @@ class RecordBatch:
         header = header._replace(attributes=attributes, max_timestamp=max_timestamp)
         base_offset, _, leader_epoch, _, _, *covered = header
         body = self.data[layout.HEADER_SIZE :]
-        return RecordBatch.packed(body, base_offset, leader_epoch, *covered)
+        return RecordBatch.pack(body, base_offset, leader_epoch, *covered)
 
     @property
     def _append_time(self) -> int | None:
-        """The timestamp of every record, if the log set it."""
+        """The timestamp of every record of a LogAppendTime batch, else None."""
         if self.header.timestamp_type is TimestampType.LOG_APPEND_TIME:
             return self.header.max_timestamp
         return None
@@ -359,22 +356,22 @@ def rows_of(window: list[Record] | RecordColumns) -> Iterator[Sequence[RecordRow
 
 
 def stored_rows(batch: RecordBatch, limit: int) -> Iterator[Sequence[RecordRow]]:
-    """Decode a batch read from a log: whatever breaks a read rule is damage at rest.
+    """Decode a batch read from a log; a broken read rule means that the stored batch is damaged.
 
     Parameters
     ----------
     limit : int
-        Bytes that a compressed section may unfold to.
+        Largest decompressed section in bytes.
 
     Returns
     -------
     Iterator of lists of rows
-        As `RecordBatch.row_lists` gives them.
+        As from `RecordBatch.row_lists`.
 
     Raises
     ------
     CorruptRecordError
-        At the call; names file and position of the batch.
+        Raised by the call; names file and position of the batch.
     """
     try:
         return batch.row_lists(limit)
@@ -385,7 +382,7 @@ def stored_rows(batch: RecordBatch, limit: int) -> Iterator[Sequence[RecordRow]]
 
 
 def decode_stored(batch: RecordBatch, limit: int) -> Iterator[Record]:
-    """Decode a batch read from a log, record by record; see `stored_rows`."""
+    """Yield the records of a batch read from a log; see `stored_rows`."""
     return (Record._make(row) for rows in stored_rows(batch, limit) for row in rows)
 
 
@@ -402,7 +399,7 @@ def pack_batch(
     base_sequence: int,
     record_count: int,
 ) -> bytes:
-    """Put a header before a section as it is stored; length and CRC are computed here."""
+    """Build a batch from a section as it is stored; computes length and CRC."""
     covered = (
         _pack_under_crc(
             attributes,
@@ -431,9 +428,9 @@ def pack_record(
     timestamp: int,
     max_timestamp: int,
 ) -> bytes:
-    """Return the uncompressed batch of one record of no producer.
+    """Build the uncompressed batch of one record, without a producer.
 
-    `headers` as `encode_headers` gives them.
+    `headers` are encoded by `encode_headers`.
     """
     return pack_batch(
         b"".join(record_parts(0, 0, key, value, headers)),
@@ -451,12 +448,12 @@ def pack_record(
 
 
 def place_batch(batch: memoryview, base_offset: int, partition_leader_epoch: int) -> None:
-    """Give a batch another base offset and leader epoch, in place; the CRC covers neither."""
+    """Set base offset and leader epoch of a batch in place; the CRC covers neither."""
     _pack_offset(batch, layout.BASE_OFFSET_POSITION, base_offset)
     _pack_epoch(batch, layout.PARTITION_LEADER_EPOCH_POSITION, partition_leader_epoch)
 
 
-def sealed_batch(
+def seal_batch(
     section: bytes | memoryview,
     *,
     codec: Codec = Codec.NONE,
@@ -474,8 +471,8 @@ def sealed_batch(
     is_transactional: bool = False,
     is_control: bool = False,
     has_delete_horizon: bool = False,
-) -> RecordBatch:
-    """Compress an uncompressed records section and put a header with its CRC before it.
+) -> bytes:
+    """Build a batch from an uncompressed records section, which is compressed here.
 
     Raises
     ------
@@ -494,7 +491,7 @@ def sealed_batch(
         attributes |= layout.CONTROL_BIT
     if has_delete_horizon:
         attributes |= layout.DELETE_HORIZON_BIT
-    return RecordBatch.packed(
+    return pack_batch(
         body,
         base_offset,
         partition_leader_epoch,
@@ -509,7 +506,7 @@ def sealed_batch(
     )
 
 
-def built_batch(
+def build_batch(
     records: Sequence[Record],
     *,
     codec: Codec = Codec.NONE,
@@ -525,33 +522,32 @@ def built_batch(
     base_sequence: int = NO_SEQUENCE,
     is_transactional: bool = False,
     is_control: bool = False,
-) -> RecordBatch:
-    """Build one batch from records whose offsets rise.
+) -> bytes:
+    """Build one batch from records with rising offsets.
 
     Parameters
     ----------
     records : sequence of Record
-        At least one; a builder without records yields no batch.
+        At least one.
     base_offset, last_offset : int, optional
-        The span that the header claims; by default the first and last record's offsets.
+        The header's span; by default the first and last record's offsets.
     timestamp_type, append_time : TimestampType, int
         With `LOG_APPEND_TIME` the header's maxTimestamp is `append_time`, in ms; the deltas
-        keep the records' own timestamps.
+        keep the records' timestamps.
     delete_horizon_ms : int, optional
-        Becomes baseTimestamp, and sets attribute bit 6 (KIP-534).
+        Sets baseTimestamp and attribute bit 6 (KIP-534).
 
     Raises
     ------
     InvalidRecordError
-        There are no records, or their offsets do not rise within 31 bits of the base and up to
+        `records` is empty, or the offsets do not rise within 31 bits of the base and up to
         `last_offset`.
     ValueError
         The first timestamp or the horizon is negative and not -1, or a producer has no epoch.
     """
     if not records:
         raise InvalidRecordError("a batch needs at least one record")
-    if producer_id >= 0 and producer_epoch == NO_PRODUCER_EPOCH:
-        raise ValueError(f"a batch of producer {producer_id} has no epoch: {producer_epoch}")
+    check_producer_epoch(producer_id, producer_epoch)
     first_offset = records[0].offset if base_offset is None else base_offset
     final_offset = records[-1].offset if last_offset is None else last_offset
     _check_offsets(first_offset, [record.offset for record in records], final_offset)
@@ -560,7 +556,7 @@ def built_batch(
         max_timestamp = append_time
     else:
         max_timestamp = max(record.timestamp for record in records)
-    return sealed_batch(
+    return seal_batch(
         encode_records(records, first_offset, base_timestamp),
         codec=codec,
         level=level,
@@ -580,8 +576,14 @@ def built_batch(
     )
 
 
+def check_producer_epoch(producer_id: int, producer_epoch: int) -> None:
+    """Raise `ValueError` if a producer has no epoch."""
+    if producer_id >= 0 and producer_epoch == NO_PRODUCER_EPOCH:
+        raise ValueError(f"a batch of producer {producer_id} has no epoch: {producer_epoch}")
+
+
 def _check_offsets(first: int, offsets: Sequence[int], last: int) -> None:
-    """Refuse offsets that a header spanning [first, last] cannot claim, or that do not rise."""
+    """Refuse offsets outside the header's span [first, last], or that do not rise."""
     if not first <= offsets[0] <= offsets[-1] <= last <= first + INT32_MAX:
         raise InvalidRecordError(
             f"records of offsets {offsets[0]} to {offsets[-1]} do not fit "
@@ -589,15 +591,3 @@ def _check_offsets(first: int, offsets: Sequence[int], last: int) -> None:
         )
     if any(before >= after for before, after in pairwise(offsets)):
         raise InvalidRecordError("the offsets of a batch's records must rise")
-
-
-def _bytes_of(make: Callable[P, RecordBatch]) -> Callable[P, bytes]:
-    @wraps(make)
-    def make_bytes(*args: P.args, **kwargs: P.kwargs) -> bytes:
-        return make(*args, **kwargs).data
-
-    return make_bytes
-
-
-seal_batch = _bytes_of(sealed_batch)
-build_batch = _bytes_of(built_batch)

@@ -1,23 +1,23 @@
-"""The choice between the two coders of records: one by one in Python, or as columns by a kernel.
+"""The choice between two codecs of records: one by one in Python, or as columns by a kernel.
 
-Both give the same bytes and the same errors. A kernel is worth its while from some dozens of
-records on, and only compiled: run as Python it takes twenty times as long as `records`.
+Both have the same results and errors. A kernel is faster from some dozens of records on, and only
+if compiled: as plain Python it takes twenty times as long as `records`.
 """
 
 from __future__ import annotations
 
 SMALL_BATCH_RECORDS = 64
-"""Up to this many records a kernel gains nothing, and NumPy is not loaded for them."""
+"""Up to this many records a kernel is not faster, and NumPy is not imported."""
 
 LISTED_RECORDS_MAX = 4096
-"""Records that are decoded into one list: it takes seventy times a tiny record."""
+"""Most records in one decoded list, which takes seventy times the size of tiny records."""
 
 _LISTED_SECONDS = 2e-6
-"""Cost of a record in `records`, decoded or encoded, about."""
+"""Approximate cost of decoding or encoding a record in `records`."""
 
 
 def decodes_by_kernel(count: int) -> bool:
-    """Tell whether so many records are to be decoded as columns; tells `jit.pays` of the work."""
+    """Return whether to decode `count` records by a kernel; counts the work for `jit.pays`."""
     if count <= SMALL_BATCH_RECORDS:
         return False
     from logstore import jit
@@ -27,7 +27,7 @@ def decodes_by_kernel(count: int) -> bool:
 
 
 def encodes_by_kernel(count: int) -> bool:
-    """Tell whether so many records are to be encoded as columns; tells `jit.pays` of the work."""
+    """Return whether to encode `count` records by a kernel; counts the work for `jit.pays`."""
     if count <= SMALL_BATCH_RECORDS:
         return False
     from logstore import jit

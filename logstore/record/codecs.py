@@ -8,16 +8,15 @@ Codec       Written                                          Read
 4 zstd      one frame, no content size, no checksum          all frames, skippable ones too
 
 xerial stream: `82 "SNAPPY" 00`, version i32, oldest compatible version i32 (both 1), then blocks
-of an i32 length and a raw snappy block, big-endian; another header may stand where a length does.
+of an i32 length and a raw snappy block, big-endian; another header may replace a length.
 lz4 frame: magic, FLG, BD, [content size u64,] HC, blocks of a u32 length (top bit: stored) and data
 [and xxh32], then length 0 [and a content checksum], little-endian. The reader is a walk of ours,
 since the library's would take frames that Kafka refuses.
 
-Readers trust nothing. A declared length is held against the limit, and against what its input
-could produce at best, before memory is taken for it; undeclared output is taken in bounded steps.
-Whatever is wrong with the bytes ends in `CorruptRecordError`. What follows an lz4 end mark, and
-what follows a gzip member without beginning another, is left unread, as Kafka's readers leave it:
-the batch's record count tells whether anything was lost.
+Readers do not trust their input. Before memory is allocated for a declared length, it is compared
+with the limit and with the largest output that the input can produce; undeclared output is read in
+bounded steps. Any error in the bytes raises `CorruptRecordError`. As in Kafka, bytes after an lz4
+end mark or after the last gzip member are ignored; the batch's record count shows a loss.
 
 The compression libraries are imported when first used, since most commands never need them.
 """
@@ -27,10 +26,9 @@ from __future__ import annotations
 import enum
 import threading
 from io import BytesIO
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from logstore.errors import CorruptRecordError, InvalidConfigurationError
-from logstore.named import NamedTuple
 
 if TYPE_CHECKING:
     import zlib
@@ -42,7 +40,7 @@ DEFAULT_LIMIT: Final = 256 * 1024 * 1024
 """Bytes one section may decompress to: eight times a producer's whole default `buffer.memory`."""
 
 GZIP_HEADER: Final = bytes.fromhex("1f8b08000000000000ff")
-"""No flags, no time, no extra flags, OS unknown: what the JDK writes since 16."""
+"""No flags, no time, no extra flags, OS unknown, as the JDK writes it since 16."""
 
 XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
 XERIAL_HEADER: Final = XERIAL_MAGIC + (1).to_bytes(4, "big") + (1).to_bytes(4, "big")
@@ -56,7 +54,7 @@ LZ4_DEFAULT_LEVEL: Final = 9
 ZSTD_DEFAULT_LEVEL: Final = 3
 ZSTD_BLOCK_SIZE_MAX: Final = 128 * 1024
 ZSTD_HEADER_SIZE_MAX: Final = 18
-ZSTD_REPEATED_BYTE: Final = 1  # the block type of one byte that stands for `block_size` of them
+ZSTD_REPEATED_BYTE: Final = 1  # the block type of one byte repeated `block_size` times
 ZSTD_COMPRESSED: Final = 2
 ZSTD_SKIPPABLE_MAGIC: Final = b"\x2a\x4d\x18"  # after a byte 50 to 5f
 ZSTD_WINDOW_SIZE_KEPT: Final = 8 * 1024 * 1024
@@ -64,9 +62,9 @@ ZSTD_WINDOW_SIZE_KEPT: Final = 8 * 1024 * 1024
 assert len(GZIP_HEADER) == 10
 assert len(XERIAL_HEADER) == 16
 
-_GZIP_STEP: Final = 64 * 1024  # input a call; zlib copies what it leaves unread, so keep that small
+_GZIP_STEP: Final = 64 * 1024  # input per call; small, since zlib copies unread input
 _GZIP_OUTPUT_STEP: Final = 1024 * 1024
-_ZSTD_STEP: Final = 1024 * 1024  # output a call
+_ZSTD_STEP: Final = 1024 * 1024  # output per call
 # A snappy element of 3 bytes copies at most 64: nothing can decompress to more than that ratio.
 _SNAPPY_RATIO_MAX: Final = (64, 3)
 _WALKED_BYTES: Final = 16 * 1024  # of which no more than some thousand are block headers
@@ -146,7 +144,7 @@ def compress(codec: Codec, data: bytes | bytearray | memoryview, level: int | No
     data : bytes | bytearray | memoryview
         Contiguous bytes, possibly none.
     level : int | None
-        None for Kafka's default: gzip -1, lz4 9 (which stands for the fast compressor), zstd 3.
+        None for Kafka's default: gzip -1, lz4 9 (which selects the fast compressor), zstd 3.
         Allowed are gzip -1 and 1 to 9, lz4 1 to 17 (12 and above are the same), zstd -131072 to 22.
 
     Returns
@@ -221,8 +219,8 @@ def decompress(
 def size_bound(codec: Codec, data: bytes | bytearray | memoryview) -> int:
     """Return how many bytes a section decompresses to at most, without decompressing it.
 
-    The block headers of a short lz4 or zstd section tell it closely; otherwise it is the section's
-    size times the greatest ratio of the codec. O(1).
+    A short lz4 or zstd section is estimated from its block headers, other sections by the largest
+    ratio of the codec. O(1).
     """
     if codec in _WALKED and len(data) <= _WALKED_BYTES:
         try:
@@ -355,7 +353,7 @@ def _inflate(
     import zlib
 
     while True:
-        # Never 0, which would mean "no bound"; one byte over the limit tells that it is.
+        # Never 0, which would mean "no bound"; one byte more detects an excess.
         step = min(_GZIP_OUTPUT_STEP, limit - output.size + 1)
         try:
             piece = member.decompress(chunk, step)
@@ -569,7 +567,7 @@ def _zstd_compressor(level: int | None) -> zstandard.ZstdCompressor:
 
 
 class _ZstdFrame(NamedTuple):
-    """Facts that a frame tells without being decompressed; sizes in bytes."""
+    """Facts from the headers of a frame; sizes in bytes."""
 
     end: int
     size_max: int  # such blocks decompress to no more

@@ -1,7 +1,7 @@
 """Records as columns: arrays of offsets, timestamps and extents over one arena of bytes.
 
-The one form in which many records cross module borders. A `BytesColumn` is keys or values of
-n records without n objects; `RecordColumns` is a decoded section.
+Modules exchange many records in this form only. A `BytesColumn` holds keys or values of n records
+without n objects; `RecordColumns` is a decoded section.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _sum = np.add.reduce  # half the time of `ndarray.sum` for a batch
 
 _DECODE_SECONDS = 30e-6
 _ENCODE_SECONDS = 45e-6
-"""Cost of a record where kernels run as Python, about."""
+"""Approximate cost of a record in a kernel that runs as plain Python."""
 
 _header_of_columns = struct.Struct(">q13xh4xqq14xi").unpack_from
 """Base offset, attributes, base and largest timestamp, and record count of a batch."""
@@ -83,9 +83,9 @@ class BytesColumn:
     sizes : (n,) int32
         Bytes of each string, -1 for null.
     total_bytes : int, optional
-        Bytes of all strings, of a column that `from_list` made: to add them up again takes as long
-        as to encode some dozens of records. The arrays of such a column are contiguous, and its
-        arena read-only, so that kernels may take them without a look.
+        Bytes of all strings, set by `from_list`: summing them takes as long as encoding some dozens
+        of records. The arrays of such a column are contiguous and its arena is read-only, so
+        kernels accept them without checks.
     """
 
     data: NDArray[np.uint8]
@@ -97,7 +97,7 @@ class BytesColumn:
     def from_list(
         cls, values: Iterable[bytes | None], *, has_nulls: bool | None = None
     ) -> BytesColumn:
-        """Copy byte strings and Nones into a new column; whether there are Nones may be known.
+        """Copy byte strings and Nones into a new column; `has_nulls` saves the search for None.
 
         O(n + bytes).
         """
@@ -137,13 +137,13 @@ class BytesColumn:
 class RecordColumns:
     """The records of one batch, decoded.
 
-    Arrays are made of one table when they are asked for: each view takes as long as to decode some
-    dozens of records.
+    The arrays are views of one table, created on access, since creating a view takes as long as
+    decoding some dozens of records.
 
     Parameters
     ----------
     raw : bytes
-        What holds the records section, decompressed.
+        The bytes that hold the decompressed records section.
     count : int
         n.
     table : (DECODED_COLUMNS * n,) int64
@@ -159,7 +159,7 @@ class RecordColumns:
 
     @property
     def data(self) -> NDArray[np.uint8]:
-        """The bytes of which keys, values and headers are extents, read-only."""
+        """The bytes that hold keys, values and headers, read-only."""
         return np.frombuffer(self._raw, np.uint8)
 
     @property
@@ -175,7 +175,7 @@ class RecordColumns:
 
     @property
     def extents(self) -> NDArray[np.int64]:
-        """The (n, EXTENT_COLUMNS) `kernels.EXTENT_*` of each record."""
+        """The (n, EXTENT_COLUMNS) positions and sizes of each record; see `kernels.EXTENT_*`."""
         count = self._count
         return self._table[2 * count :].reshape(count, kernels.EXTENT_COLUMNS)
 
@@ -184,11 +184,11 @@ class RecordColumns:
 
     @property
     def has_null_key(self) -> bool:
-        """Whether a record has no key."""
+        """Whether any record has a null key."""
         return bool((self.extents[:, kernels.EXTENT_KEY_SIZE] < 0).any())
 
     def has_offsets_from(self, offset: int) -> bool:
-        """Tell whether the offsets are this one and those that follow it, without a gap."""
+        """Return whether the offsets start at `offset` and have no gap."""
         return bool(np.array_equal(self.offsets, np.arange(offset, offset + self._count)))
 
     @property
@@ -211,9 +211,9 @@ class RecordColumns:
 
     @property
     def encoded_headers(self) -> BytesColumn:
-        """The headers of each record as `encode_headers` spells them; none is one zero byte.
+        """The headers of each record, encoded as by `encode_headers`; no headers are one zero byte.
 
-        What `encode_section` takes, and what tells equal headers without decoding them.
+        Input of `encode_section`; equal headers have equal bytes.
         """
         extents = self.extents
         starts = np.ascontiguousarray(extents[:, kernels.EXTENT_HEADERS])
@@ -249,7 +249,7 @@ class RecordColumns:
         return [Record._make(row) for rows in self.row_lists() for row in rows]
 
     def row_lists(self) -> Iterator[list[RecordRow]]:
-        """Yield the records as rows, some hundreds a list."""
+        """Yield the records as lists of some hundred rows."""
         raw, offsets, timestamps = self._raw, self.offsets, self.timestamps
         for first in range(0, len(self), _ROWS_AT_A_TIME):
             rows = slice(first, first + _ROWS_AT_A_TIME)
@@ -300,7 +300,7 @@ def decode_section(
 
 
 WINDOW_RECORDS = 1 << 16
-"""Records of a large batch that are decoded at a time: 5 MiB of columns."""
+"""Most records of a large batch that are decoded at once: 5 MiB of columns."""
 
 
 def decode_windows(
@@ -313,10 +313,10 @@ def decode_windows(
     *,
     rows_max: int = WINDOW_RECORDS,
 ) -> Iterator[RecordColumns]:
-    """Decode the records from a position on into columns, some at a time.
+    """Decode the records from a position on into columns of at most `rows_max` records.
 
-    The memory does not depend on `count`. Errors as `decode_section`; one is raised at the record,
-    once earlier columns were given.
+    Memory does not depend on `count`. Errors as in `decode_section`, raised when the columns of the
+    record are decoded.
     """
     done, position = 0, start
     while done < count or not done:
@@ -332,14 +332,14 @@ def decode_windows(
 
 
 def decode_batch(data: bytes) -> RecordColumns:
-    """Decode a whole uncompressed batch into columns; its CRC is not looked at.
+    """Decode a whole uncompressed batch into columns without checking its CRC.
 
-    `RecordBatch.columns` decodes compressed ones, too.
+    `RecordBatch.columns` also decodes compressed batches.
 
     Raises
     ------
     InvalidRecordError
-        It is shorter than a header, compressed, or breaks a read rule of storage-format §2.
+        The batch is shorter than a header, compressed, or breaks a rule of storage-format §2.
     """
     if len(data) < HEADER_SIZE:
         raise InvalidRecordError(f"batch of {len(data)} bytes is smaller than its header")
@@ -365,7 +365,7 @@ def _decoded(
     """Decode `count` records from `start` on, the first of which is number `done` of `total`."""
     end = len(raw)
     total = count if total is None else total
-    # Judged before memory is taken for what a damaged header counts.
+    # Before memory is allocated for the count of a damaged header.
     if (total - done) * MIN_RECORD_SIZE > end - start:
         raise InvalidRecordError(
             f"premature end: {total - done} records cannot fit {end - start} bytes"
@@ -384,11 +384,11 @@ def _decoded(
 
 
 _NO_HEADERS_COLUMN = BytesColumn(_NO_HEADERS, _NO_STARTS, _NO_SIZES, 0)
-"""That no record has any."""
+"""The headers of records without any."""
 
 
 def _read_only(data: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """Return a read-only view, so that kernels are compiled for one kind of array only."""
+    """Return a read-only view, so that kernels are compiled for one array type only."""
     if not data.flags.writeable:
         return data
     view = data.view()
@@ -397,7 +397,7 @@ def _read_only(data: NDArray[np.uint8]) -> NDArray[np.uint8]:
 
 
 def headers_column(headers: Sequence[Sequence[Header]] | None, count: int) -> BytesColumn:
-    """Return encoded header bytes a record; None means that no record has headers."""
+    """Return the encoded headers of each record; None means that no record has headers."""
     if headers is None:
         return BytesColumn(_NO_HEADERS, np.zeros(count, np.int64), np.ones(count, np.int32))
     return BytesColumn.from_list([encode_headers(each) for each in headers])
@@ -433,7 +433,7 @@ def encode_batches(
     leader_epoch: int = NO_PARTITION_LEADER_EPOCH,
     attributes: int = 0,
 ) -> tuple[memoryview, NDArray[np.int64]]:
-    """Encode columns as uncompressed batches of no producer, their offsets dense.
+    """Encode columns as uncompressed batches without a producer, with dense offsets.
 
     Parameters
     ----------
@@ -453,7 +453,7 @@ def encode_batches(
     count = len(timestamps)
     jit.pays(kernels.encode_batches, count * _ENCODE_SECONDS)
     heads = _NO_HEADERS_COLUMN if headers is None else headers
-    # A null counts as -1 among the sizes, for which the last 2 make up: headers are never null.
+    # Null keys and values have size -1; the 2 extra bytes per record compensate for that.
     room = (len(bounds) - 1) * HEADER_SIZE + count * (MAX_RECORD_OVERHEAD + 2) + kernels.OUT_SLACK
     for column in (keys, values, heads):
         known = column.total_bytes
@@ -483,9 +483,9 @@ def encode_batches(
 
 _DESK_BYTES = 1 << 16
 _desks: list[_Desk] = []
-"""Arrays on which no batch is being encoded: a call takes one away, so that none serves two.
+"""Unused buffers. A call removes one from the list, so no two threads share it.
 
-To make another one takes a tenth as long as to encode a batch.
+Creating a buffer takes a tenth of the time of encoding a batch.
 """
 
 
@@ -506,9 +506,9 @@ def encode_batch(
     leader_epoch: int = NO_PARTITION_LEADER_EPOCH,
     attributes: int = 0,
 ) -> bytes:
-    """Encode columns, at least a row, as one uncompressed batch of no producer.
+    """Encode columns, at least one row, as one uncompressed batch without a producer.
 
-    Parameters as those of `encode_batches`. Columns made by `from_list` are the fastest.
+    Parameters as in `encode_batches`. Columns from `BytesColumn.from_list` are the fastest.
     """
     count = len(timestamps)
     key_bytes, value_bytes = keys.total_bytes, values.total_bytes
@@ -544,7 +544,7 @@ def encode_batch(
             out,
             extents,
         )
-        data = view[:size].tobytes()  # sooner than `bytes` looks at what it is given
+        data = view[:size].tobytes()  # faster than `bytes(view)`
         _desks.append(desk)
         return data
     batches, _ = encode_batches(
@@ -566,8 +566,8 @@ def encode_section(
     values: BytesColumn,
     headers: BytesColumn | None = None,
 ) -> memoryview:
-    """Encode columns as the uncompressed section of one batch, the first time its base.
+    """Encode columns as an uncompressed section; timestamp deltas count from the first record.
 
-    Parameters as those of `encode_batches`.
+    Parameters as in `encode_batches`.
     """
     return memoryview(encode_batch(timestamps, keys, values, headers))[HEADER_SIZE:]

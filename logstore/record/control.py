@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import enum
 import struct
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from logstore.errors import InvalidRecordError
-from logstore.named import NamedTuple
+from logstore.record.layout import CONTROL_BIT, TRANSACTIONAL_BIT
+from logstore.types import NO_PARTITION_LEADER_EPOCH, NO_SEQUENCE
 
 if TYPE_CHECKING:
-    # Only looked at: this module stays free of the codecs that a batch brings along.
+    # Loaded when a marker is built, since batches load the codecs.
     from logstore.record.batch import RecordBatch
 
 CURRENT_VERSION = 0
@@ -35,7 +36,7 @@ assert (CONTROL_KEY_SIZE, END_TXN_VALUE_SIZE) == (4, 6)
 class ControlType(enum.IntEnum):
     """Kind of a control record; the numbers are on disk, do not change them.
 
-    `UNKNOWN` stands for every number without a name and is never written.
+    `UNKNOWN` is the kind of every number without a name, and is never written.
     """
 
     UNKNOWN = -1
@@ -69,7 +70,7 @@ class ControlKey(NamedTuple):
 
 
 class EndTxnMarker(NamedTuple):
-    """The end of a transaction: `ABORT` or `COMMIT`, and the epoch of who decided it."""
+    """The end of a transaction: `ABORT` or `COMMIT`, and the coordinator's epoch."""
 
     control_type: ControlType
     coordinator_epoch: int
@@ -117,7 +118,7 @@ def decode_end_txn_marker(
     Returns
     -------
     EndTxnMarker or None
-        None when the record is of another kind, known or not; its value is not looked at.
+        None if the record is of another kind, known or not; its value is not read.
 
     Raises
     ------
@@ -170,3 +171,33 @@ def end_txn_marker_of(batch: RecordBatch) -> EndTxnMarker | None:
         return None
     record = batch.records(CONTROL_SECTION_MAX)[0]
     return decode_end_txn_marker(record.key, record.value)
+
+
+def build_end_txn_batch(
+    producer_id: int, producer_epoch: int, marker: EndTxnMarker, now_ms: int
+) -> RecordBatch:
+    """Build the control batch that ends a transaction, as a coordinator sends it to the log.
+
+    Parameters
+    ----------
+    now_ms : int
+        The record's timestamp, in Unix ms.
+    """
+    from logstore.record.batch import RecordBatch, check_producer_epoch
+    from logstore.record.records import encode_record
+
+    check_producer_epoch(producer_id, producer_epoch)
+    key, value = encode_control_key(marker.control_type), encode_end_txn_value(marker)
+    return RecordBatch.pack(
+        encode_record(0, 0, key, value),
+        0,
+        NO_PARTITION_LEADER_EPOCH,
+        TRANSACTIONAL_BIT | CONTROL_BIT,
+        0,
+        now_ms,
+        now_ms,
+        producer_id,
+        producer_epoch,
+        NO_SEQUENCE,
+        1,
+    )

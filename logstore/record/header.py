@@ -5,7 +5,8 @@ Plain Python over `struct`: a header walk needs neither NumPy nor numba.
 
 from __future__ import annotations
 
-from logstore.named import NamedTuple
+from typing import NamedTuple
+
 from logstore.record import layout
 from logstore.types import INT32_MAX, NO_SEQUENCE, TimestampType
 
@@ -107,9 +108,9 @@ class BatchHeader(NamedTuple):
 
 
 def possible_record_count(count: int, last_offset_delta: int, size_bytes: int, codec: int) -> int:
-    """Return the count of a header, cut to what the rest of it allows for.
+    """Return the record count of a header, limited by its other fields.
 
-    Sums over headers whose CRC nobody computed go by it: one damaged count would be all of them.
+    Used in sums over headers without a CRC check, where one damaged count could dominate.
     """
     section = max(0, size_bytes - layout.HEADER_SIZE)
     most = section * _MAX_RATIOS.get(codec, 0) // layout.MIN_RECORD_SIZE

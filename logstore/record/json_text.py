@@ -31,7 +31,7 @@ class RecordFields(Protocol):
 
 
 def header_json(header: Header) -> list[Any]:
-    """Return `[name, value]`; what is not UTF-8 becomes `{"base64": …}`."""
+    """Return `[name, value]`; bytes that are not UTF-8 become `{"base64": …}`."""
     name, value = header
     return [text_or_base64(name.encode("utf-8", "surrogateescape")), text_or_base64(value)]
 

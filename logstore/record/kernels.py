@@ -1,13 +1,13 @@
 """Compiled loops over the bytes of record batches: CRC-32C, varints, decode, encode.
 
 Every array of bytes is `(n,) uint8, C-contiguous`; positions are bytes from its start, ends are
-exclusive. The status that a kernel returns first says which check failed, and
-`logstore.record.columns` turns it into an error. The oracles are `records.py` and `varint.py`.
+exclusive. The status that a kernel returns first names the failed check;
+`logstore.record.columns` raises the error. The oracles are `records.py` and `varint.py`.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import google_crc32c
 import numpy as np
@@ -33,7 +33,6 @@ from logstore.jit import (
     store_u64,
 )
 from logstore.jit.crc32c import CRC_BEGINNINGS, CRC_BLOCK, crc32c_register
-from logstore.named import NamedTuple
 from logstore.record.layout import (
     ATTRIBUTES_POSITION,
     BASE_OFFSET_POSITION,
@@ -79,7 +78,7 @@ EXTENT_COLUMNS = 7
 
 
 class RecordFields(NamedTuple):
-    """One record taken apart; its key, value and headers are extents of the bytes around it."""
+    """One parsed record; key, value and headers are positions and sizes in its array."""
 
     end: Any
     timestamp_delta: Any
@@ -93,7 +92,7 @@ class RecordFields(NamedTuple):
 
 
 _NO_FIELDS = RecordFields(0, 0, 0, 0, 0, 0, 0, 0, 0)
-"""Beside the status of a record that cannot be read."""
+"""Returned together with the status of a record that cannot be parsed."""
 
 
 def _crc32c_of_library(data: Bytes, start: int, end: int) -> int:
@@ -150,10 +149,10 @@ def read_varint(data: Bytes, position: int, end: int, max_bytes: int) -> Any:
     long or runs past `end`. A varint of 5 bytes drops the bits above its 32nd.
     """
     if position + 1 < end:
-        place = np.uint64(position)  # an index without a sign needs no look at it
+        place = np.uint64(position)  # an unsigned index needs no check for negative values
         first, second = np.uint64(data[place]), np.uint64(data[place + np.uint64(1)])
         if first & second < np.uint64(0x80):
-            # One byte or two: nobody can predict which, and a wrong guess costs more than both.
+            # One byte or two is unpredictable, and a mispredicted branch costs more than both.
             more = first >> np.uint64(7)
             zigzag = (first & np.uint64(0x7F)) | ((second * more) << np.uint64(7))
             value = np.int64(zigzag >> np.uint64(1)) ^ -np.int64(zigzag & np.uint64(1))
@@ -258,10 +257,10 @@ def check_headers(data: Bytes, position: int, end: int) -> Any:
 
 @inline_kernel
 def _short_varint(word: np.uint64) -> tuple[np.int64, np.int64, np.uint64]:
-    """Take a varint of one byte or two, the lowest of a word, that is not negative.
+    """Decode a varint of one or two bytes at the low end of a word.
 
-    Returns (value, bytes, other): `other` is not 0 if it is longer, or negative. Nobody can predict
-    whether it is one byte or two, and a wrong guess costs more than both.
+    Returns (value, bytes, other): `other` is not 0 if the varint is longer or negative. There is no
+    branch on the length, since a misprediction costs more than decoding two bytes.
     """
     more = (word >> np.uint64(7)) & np.uint64(1)
     second = (word >> np.uint64(2)) & np.uint64(0x1FC0) & (~more + np.uint64(1))
@@ -272,17 +271,17 @@ def _short_varint(word: np.uint64) -> tuple[np.int64, np.int64, np.uint64]:
 
 @inline_kernel
 def _read_short_fields(data: Bytes, position: Any, end: Any) -> tuple[bool, RecordFields]:
-    """Parse a record as nearly all are: key not null, timestamp of up to 3 bytes, the rest of 2.
+    """Parse a common record: key not null, timestamp of up to 3 bytes, other numbers of up to 2.
 
-    Returns (found, RecordFields). If one is found, its key and its value lie inside of it, and its
-    headers begin there; of any other record it is for `_read_any_fields` to say what is wrong.
+    Returns (found, RecordFields). If found, key, value and the start of the headers are inside the
+    record. `_read_any_fields` parses all other records and detects errors.
     """
     if position + 10 > len(data):
         return False, _NO_FIELDS
     size, length, other = _short_varint(load_u64(data, position))
     start = position + length
     record_end = start + size
-    word = load_u64(data, start) >> np.uint64(8)  # the attributes are not looked at
+    word = load_u64(data, start) >> np.uint64(8)  # without the attributes
     lasts = ~word & np.uint64(0x808080)  # bytes of which one ends the timestamp
     last = lasts & (~lasts + np.uint64(1))
     bits = np.uint64(popcount(last - np.uint64(1)) + 1) & np.uint64(31)
@@ -379,7 +378,7 @@ def read_record(data: Bytes, position: Any, end: int) -> tuple[int, RecordFields
     Returns
     -------
     (status, RecordFields)
-        `OK`, or which check failed; the fields say nothing then. Key, value and headers fill the
+        `OK`, or the failed check; the fields are then undefined. Key, value and headers fill the
         record. O(bytes of headers and lengths), not of keys and values.
     """
     data = borrowed(data)
@@ -399,15 +398,15 @@ def read_record(data: Bytes, position: Any, end: int) -> tuple[int, RecordFields
 
 
 DECODED_COLUMNS = 2 + EXTENT_COLUMNS
-"""Numbers of a decoded record: its offset, its timestamp and its extents."""
+"""Numbers per decoded record: offset, timestamp and extents."""
 
 CAREFUL_ROWS = 64
-"""Records that are decoded before it is tried again whether they are plain."""
+"""Most records that are decoded before `_decode_plain` is tried again."""
 
 
 @inline_kernel
 def _signed(zigzag: np.uint64) -> np.int64:
-    """Return the value that a varint spells."""
+    """Return the value of a zigzag number."""
     return np.int64(zigzag >> np.uint64(1)) ^ -np.int64(zigzag & np.uint64(1))
 
 
@@ -424,9 +423,9 @@ def _decode_plain(
 ) -> tuple[int, int]:
     """Decode records from `row` on as long as they are plain; see `decode_records`.
 
-    A plain one has no headers, numbers of one or two bytes, and a key of up to 63. Little is
-    checked on the way: every step goes forward, so that it stayed inside if it ends where the
-    record does. What is no plain record, or damaged, is left to `read_record`.
+    A plain record has no headers, numbers of one or two bytes, and a key of up to 63 bytes. Few
+    checks are needed: all steps go forward, so all of them were inside if the last one ends with
+    the record. Other and damaged records are left to `read_record`.
 
     Returns (row, position) of the first record that is not decoded.
     """
@@ -506,21 +505,21 @@ def decode_records(
     Parameters
     ----------
     data : bytes
-        No array, as all others have: batches are bytes, and an array of them takes as long to make
-        as to decode some dozens of records.
+        Not an array as in other kernels: batches are bytes, and creating an array of them takes as
+        long as decoding some dozens of records.
     start, end
         The section is `data[start:end]`.
     base_offset, base_timestamp
-        Added to those of each record.
+        Added to the deltas of each record.
     table : (DECODED_COLUMNS * count,) int64, out
         The offsets of all records, then their timestamps, then the `EXTENT_*` of each record:
-        positions and sizes in `data`. As many records are looked for.
+        positions and sizes in `data`. Its length determines the number of records.
 
     Returns
     -------
     (status, index)
-        The record it concerns, the count when OK. O(bytes of headers and lengths), not of keys
-        and values.
+        The index is that record's, or the count if OK. O(bytes of headers and lengths), not of
+        keys and values.
     """
     data, table = borrowed(data), borrowed(table)
     count = len(table) // DECODED_COLUMNS
@@ -532,7 +531,7 @@ def decode_records(
         row, position = _decode_plain(
             data, position, end, row, count, base_offset, base_timestamp, table
         )
-        # Records are like their neighbours: the longer none is plain, the rarer it is tried.
+        # Records resemble their neighbours: after each failure, try plain decoding less often.
         careful = min(2 * careful, CAREFUL_ROWS) if row == tried else 1
         stop = min(row + careful, count)
         while row < stop:
@@ -595,33 +594,33 @@ def _put_record(
     position = write_varint(out, position, value_size)
     if value_size > 0:
         position = copy_bytes(value_data, value_start, value_start + value_size, out, position)
-    if header_size == 1:  # no headers: a call for one byte would take as long as one for a key
+    if header_size == 1:  # no headers: copying one byte by a call costs as much as copying a key
         out[position] = np.uint8(0)
         return position + 1
     return copy_bytes(header_data, header_start, header_start + header_size, out, position)
 
 
 PLANNED_ROWS = 64
-"""Records that are planned at a time."""
+"""Records that are planned at once."""
 
 PLANNED_VARINT = np.uint64(1 << 28)
-"""Zigzag values below it take four bytes at the most, as those of a planned record do."""
+"""Zigzag values below it take at most four bytes, as all do in a planned record."""
 
 OUT_SLACK = 128
-"""Bytes that are free behind the key and value of a planned record: its lengths, and what is
-written over by the next one."""
+"""Bytes needed behind the key and value of a planned record, for its lengths and for copies in
+whole blocks, whose excess the next record overwrites."""
 
 
 @inline_kernel
 def _zigzag(value: Int) -> np.uint64:
-    """Return what a varint of `value` spells: its sign is the lowest bit."""
+    """Return the zigzag encoding of `value`: its sign is the lowest bit."""
     signed = np.int64(value)
     return np.uint64(signed << np.int64(1)) ^ np.uint64(signed >> np.int64(63))
 
 
 @inline_kernel
 def _planned_size(zigzag: np.uint64) -> np.uint64:
-    """Return the bytes of a varint below `PLANNED_VARINT`."""
+    """Return the size of a varint below `PLANNED_VARINT`."""
     return (
         np.uint64(1)
         + np.uint64(zigzag > np.uint64(0x7F))
@@ -656,18 +655,18 @@ def _plan_records(
     fronts: UInt64s,
     middles: UInt64s,
 ) -> int:
-    """Spell the lengths and deltas of rows [start, stop) of a batch that begins at row `first`.
+    """Encode the lengths and deltas of rows [start, stop) of a batch that starts at row `first`.
 
-    Records do not depend on each other here, and nothing branches: so they are planned several at a
-    time, in wide registers.
+    Records are independent here and nothing branches, so the compiler handles several records
+    at once in wide registers.
 
     Parameters
     ----------
     fronts : (stop - start,) uint64, out
-        What stands before each key, up to 8 bytes, the first one lowest.
+        The bytes before each key, up to 8, the first one lowest.
     middles : (stop - start,) uint64, out
-        What stands between key and value, up to 4 bytes; its size in the fifth byte, and in the
-        sixth that of the front. 0 for a record whose numbers take more.
+        The bytes between key and value, up to 4; their number in the fifth byte, and the size of
+        the front in the sixth. 0 for a record whose numbers take more.
 
     Returns
     -------
@@ -690,7 +689,7 @@ def _plan_records(
         key_length_size = _planned_size(key)
         value_length_size = _planned_size(value)
         sizes = stamp_size + place_size + key_length_size + value_length_size
-        # With the attributes, none of which is defined, and no headers: a byte each.
+        # One byte for the attributes, one for the header count.
         contents = max(key_size, np.int64(0)) + max(value_size, np.int64(0)) + np.int64(2)
         body = (sizes + np.uint64(contents)) << np.uint64(1)
         body_size = _planned_size(body)
@@ -713,7 +712,7 @@ def _plan_records(
 
 @inline_kernel
 def _put_bytes(source: Bytes, start: Int, size: Int, out: Bytes, position: int) -> int:
-    """Copy bytes to where `out` may lose a block behind them; return the position after them."""
+    """Copy bytes, overwriting up to a block behind them; return the position after them."""
     if size > 2 * COPY_BLOCK or start + size + COPY_BLOCK > len(source):
         return copy_bytes(source, start, start + size, out, position)
     _ = source[start], out[position + size]  # so that NUMBA_BOUNDSCHECK=1 sees it
@@ -739,7 +738,7 @@ def _put_planned(
     out: Bytes,
     position: Any,
 ) -> tuple[int, int]:
-    """Write rows [row, stop) of those planned from `start` on, as far as they are.
+    """Write the planned records of rows [row, stop), up to the first that is not planned.
 
     Returns (row, position) after them.
     """
@@ -752,7 +751,7 @@ def _put_planned(
         middle = middles[np.uint64(row - start)]
         if middle == np.uint64(0) or position + key_size + value_size > room:
             break
-        # Of a null or an empty string nothing is copied, and its start may be anywhere.
+        # The start of a null or empty string may be anywhere; none of its bytes are copied.
         key_start = key_starts[at] if key_size > 0 else np.int64(0)
         value_start = value_starts[at] if value_size > 0 else np.int64(0)
         store_u64(out, position, fronts[np.uint64(row - start)])
@@ -779,7 +778,7 @@ def _put_header(
     base_timestamp: Int,
     max_timestamp: Int,
 ) -> None:
-    """Write the header of the batch `out[start:end]`, whose records are there. See `layout`."""
+    """Write the header of the batch `out[start:end]` before its records. See `layout`."""
     _ = out[start], out[start + HEADER_SIZE - 1]  # so that NUMBA_BOUNDSCHECK=1 sees it
     store_be_i64(out, start + BASE_OFFSET_POSITION, base_offset)
     store_be_i32(out, start + BATCH_LENGTH_POSITION, end - start - LOG_OVERHEAD)
@@ -801,7 +800,7 @@ def _put_header(
 def find_bounds(
     key_sizes: Int32s, value_sizes: Int32s, overhead: int, room: int, most: int, bounds: Int64s
 ) -> int:
-    """Cut records into batches that have room for them; return how many batches.
+    """Divide records into batches; return the number of batches.
 
     Parameters
     ----------
@@ -810,9 +809,9 @@ def find_bounds(
     overhead : int
         Most bytes of a record besides key and value.
     room, most : int
-        Bytes and records that a batch holds at the most; a record too large for it is alone.
+        Most bytes and records per batch; a larger record gets a batch of its own.
     bounds : (n + 1,) int64, out
-        Batch i has the rows [bounds[i], bounds[i + 1]). The last one is not full: more may fit.
+        Batch i has the rows [bounds[i], bounds[i + 1]). More rows may fit into the last one.
     """
     count = 0
     bounds[0] = 0
@@ -848,21 +847,21 @@ def encode_batches(
     out: Bytes,
     extents: Int64s,
 ) -> Any:
-    """Write uncompressed batches of no producer, one behind the other, CRC included.
+    """Write consecutive uncompressed batches without a producer, including the CRC.
 
     Parameters
     ----------
     first_offset, leader_epoch, attributes
-        Of the first record, and of all batches. Offsets are dense.
+        Offset of the first record; epoch and attributes of all batches. Offsets are dense.
     bounds : (n + 1,) int64
         Batch i has the rows [bounds[i], bounds[i + 1]), at least one.
     timestamps, key_sizes, value_sizes
-        A row a record; sizes are -1 for null.
+        One row per record; sizes are -1 for null.
     header_data, header_starts, header_sizes
-        The count and headers of each record, always at least one byte; without a row if no record
-        has headers.
+        The header count and headers of each record, at least one byte; no rows if no record has
+        headers.
     out
-        Has room for all of them.
+        Must have room for all batches.
     extents : (n, 3) int64, out
         Last offset, largest timestamp and bytes of each batch.
 
@@ -888,7 +887,7 @@ def encode_batches(
     plan = np.empty(2 * PLANNED_ROWS, np.uint64)
     fronts, middles = borrowed(plan[:PLANNED_ROWS]), borrowed(plan[PLANNED_ROWS:])
     has_headers = len(header_sizes) > 0
-    end: Any = 0  # of what is written
+    end: Any = 0  # of the bytes written
     for batch in range(len(bounds) - 1):
         first = bounds[batch]
         last = bounds[batch + 1]

@@ -12,8 +12,8 @@ Offset  Size  Field        Type  Under the CRC
      -     4  valueLength  i32   yes; -1 is null
      -     -  value              yes; of a compressed set the messages in it
 
-All big-endian. In a compressed set of magic 1 the offsets inside are relative: the last one stands
-for the set's own. In magic 0 they are absolute. Source: KIP-31, KIP-32; Kafka's RecordsIterator.
+All big-endian. In a compressed set of magic 1 the inner offsets are relative to the last one, whose
+offset is the set's. In magic 0 they are absolute. Source: KIP-31, KIP-32; Kafka's RecordsIterator.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from __future__ import annotations
 import struct
 import zlib
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from logstore.errors import InvalidRecordError
-from logstore.named import NamedTuple
 from logstore.record import layout
-from logstore.record.batch import RecordBatch, built_batch
+from logstore.record.batch import RecordBatch, build_batch
 from logstore.record.codecs import Codec, decompress
 from logstore.record.records import Record
 from logstore.types import NO_TIMESTAMP, TimestampType
@@ -60,11 +60,11 @@ class OldMessage(NamedTuple):
     value: bytes | None
 
     def records(self, limit: int) -> list[Record]:
-        """Return the message, or those of the set; see `entries`."""
+        """Return the record of the message, or the records of the set; see `entries`."""
         return [record for _, record in self.entries(limit)]
 
     def entries(self, limit: int) -> list[tuple[OldMessage, Record]]:
-        """Return the message, or those of the set, each as it lies and with its own offset.
+        """Return each message, of the set if it is one, as stored and as a record with its offset.
 
         Parameters
         ----------
@@ -116,7 +116,7 @@ class OldMessage(NamedTuple):
         records = self.records(limit)
         appended = self.timestamp_type is TimestampType.LOG_APPEND_TIME
         try:
-            batch = built_batch(
+            data = build_batch(
                 records,
                 last_offset=max(self.offset, records[-1].offset),
                 timestamp_type=self.timestamp_type or TimestampType.CREATE_TIME,
@@ -124,12 +124,11 @@ class OldMessage(NamedTuple):
             )
         except (ValueError, struct.error) as error:
             raise InvalidRecordError(f"a message of magic {self.magic}: {error}") from error
-        batch.path, batch.position = path, position
-        return batch
+        return RecordBatch(data, path, position)
 
 
 def is_sound(data: bytes) -> bool:
-    """Tell whether the CRC-32 of a whole entry is right."""
+    """Return whether the CRC-32 of a whole entry is valid."""
     stored = int.from_bytes(data[layout.LOG_OVERHEAD : layout.MAGIC_POSITION], "big")
     return zlib.crc32(data[layout.MAGIC_POSITION :]) == stored
 

@@ -7,9 +7,9 @@ varints but the attributes (storage-format §2).
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 from logstore.errors import InvalidRecordError
-from logstore.named import NamedTuple
 from logstore.record.varint import decode_varint, decode_varlong, encode_varint, wrap_int64
 from logstore.types import INT64_MAX, INT64_MIN
 
@@ -89,7 +89,7 @@ def record_parts(
     value: bytes | None,
     headers: bytes,
 ) -> tuple[bytes, ...]:
-    """Return what `encode_record` joins, for whoever joins it with more."""
+    """Return the parts that `encode_record` joins, for callers that join several records."""
     stamp = b"\x00" if timestamp_delta == 0 else encode_varint(timestamp_delta)
     place = _SIZES[offset_delta] if 0 <= offset_delta < 1024 else encode_varint(offset_delta)
     if key is None:
@@ -212,10 +212,9 @@ def decode_windows(
     *,
     rows_max: int,
 ) -> Iterator[list[Record]]:
-    """Decode the records of a section some at a time, at least one list of them.
+    """Decode the records of a section into at least one list of at most `rows_max` records.
 
-    Parameters and errors as `decode_records`. An error is raised at the record, once those of
-    earlier lists were given.
+    Parameters and errors as in `decode_records`. An error is raised when its list is decoded.
     """
     if count < 0:
         raise InvalidRecordError(f"negative record count {count}")

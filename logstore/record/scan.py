@@ -1,17 +1,16 @@
-"""A walk over a `.log` that goes on after damage.
+"""A walk over a `.log` that continues after damage.
 
-Where the engine's own walk stops (`logstore.record.walk`), this one names the damage and looks
-for the next batch whose CRC is right. A wrong length is told from other damage by the CRC: it
-still matches the bytes up to that next batch.
+Where the ordinary walk (`logstore.record.walk`) stops, this one reports the damage and searches for
+the next batch with a valid CRC. If only the length of a batch is wrong, its CRC matches the bytes
+up to that next batch.
 """
 
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from logstore.errors import CorruptionError, InvalidRecordError
-from logstore.named import NamedTuple
 from logstore.record import layout, legacy
 from logstore.record.batch import RecordBatch
 from logstore.record.crc32c import crc32c
@@ -25,17 +24,17 @@ _MIN_LENGTH = layout.HEADER_SIZE - layout.LOG_OVERHEAD
 
 
 class ScannedBatch(NamedTuple):
-    """A batch and its place.
+    """A batch and its position.
 
     Attributes
     ----------
     batch : RecordBatch or None
-        None if its CRC is wrong, so that nothing is sure. Fields that the CRC does not cover are
-        as they should be, and a message of magic 0 or 1 is a batch of magic 2.
+        None if the CRC is wrong. Fields that the CRC does not cover are corrected, and a message of
+        magic 0 or 1 is converted to a batch of magic 2.
     magic : int
-        Of the bytes that lie there.
+        Magic of the bytes in the file.
     is_mended : bool
-        Whether its length or magic is another one there.
+        Whether length or magic differ from the file.
     """
 
     position: int
@@ -47,23 +46,23 @@ class ScannedBatch(NamedTuple):
 
 
 class Unreadable(NamedTuple):
-    """A stretch of the file in which no batch could be made out; already told as a fault."""
+    """A range of the file without a recognizable batch; a `Fault` before it has the reason."""
 
     position: int
     end_position: int
 
 
 class Fault(NamedTuple):
-    """Something wrong, told before the stretch that it concerns.
+    """A fault in the file, yielded before the range that it concerns.
 
     Attributes
     ----------
     check : str
         A name of `logstore.inspect.check.CHECKS`.
     is_tail : bool
-        Whether it is the end of the file, after which nothing follows.
+        Whether the range extends to the end of the file.
     is_last : bool
-        Whether no batch whose CRC is right follows in the file.
+        True if no batch with a valid CRC follows in the file.
     """
 
     check: str
@@ -78,7 +77,7 @@ class Fault(NamedTuple):
 Scanned = ScannedBatch | Unreadable | Fault
 
 _Step = Generator[Scanned, None, int | None]
-"""One step of a walk; it returns the next position, None where the walk ends."""
+"""One step of a walk; returns the next position, None at the end of the walk."""
 
 
 class SegmentScan:
@@ -87,14 +86,14 @@ class SegmentScan:
     Parameters
     ----------
     file : File
-        Open for reading; what is appended meanwhile is not looked at.
+        Open for reading; bytes appended meanwhile are ignored.
     path : str
     base_offset : int
-        The segment's.
+        Base offset of the segment.
     limit : int
-        Bytes that a compressed message of magic 0 or 1 may unfold to.
+        Largest decompressed size of a message of magic 0 or 1, in bytes.
     end : int, optional
-        Position at which the file counts as ended; its size by default.
+        Where to stop, exclusive; the file's size by default.
 
     Attributes
     ----------
@@ -114,7 +113,7 @@ class SegmentScan:
         self.size = file.size() if end is None else end
         self.end_position = 0
         self.end_is_known = True
-        # The last search for a valid batch: none lies between where it began and what it found.
+        # The last search for a valid batch: its start and its result, with no batch between them.
         self._searched: tuple[int, int | None] = (self.size, None)
         self._block = b""
         self._block_start = 0
@@ -149,7 +148,7 @@ class SegmentScan:
             position = following
 
     def pairs(self) -> Iterator[tuple[Scanned, ScannedBatch | None]]:
-        """Yield each item with the one after it, if that is a batch whose CRC is right."""
+        """Yield each item with its successor, or None unless that is a batch with a valid CRC."""
         items = self.run()
         current = next(items, None)
         while current is not None:
@@ -159,9 +158,9 @@ class SegmentScan:
             current = following
 
     def _run_oversized(self) -> Iterator[Scanned]:
-        """Yield the batches at the start of a file that no segment can be, then the fault.
+        """Yield the batches at the start of a file too large for a segment, then the fault.
 
-        Nothing behind the first damage is read: a sparse file may have any size.
+        Stops at the first damage, since a sparse file may have any size.
         """
         position = 0
         while (end := self._whole_batch_end(position)) is not None:
@@ -172,7 +171,7 @@ class SegmentScan:
         yield Fault("segment_size", position, None, INT32_MAX, self.size, is_tail=True)
 
     def _whole_batch_end(self, position: int) -> int | None:
-        """Return the end of the batch at a position, None without one whose CRC is right."""
+        """Return the end of the batch at a position, None without a batch with a valid CRC."""
         head = self._read(position, layout.HEADER_SIZE)
         header = BatchHeader.unpack_from(head.ljust(layout.HEADER_SIZE, b"\0"))
         end = position + header.size_bytes
@@ -189,7 +188,7 @@ class SegmentScan:
         if computed == header.crc:
             yield self._trusted(position, end, header)
             return end
-        # Perhaps it is the length that is wrong; then another one ends or begins elsewhere.
+        # If only the length is wrong, the batch ends where the next valid one begins.
         following = self._next_batch(position + 1)
         true_end = self._true_end(position, header, following)
         if true_end is not None:
@@ -245,7 +244,7 @@ class SegmentScan:
         return following
 
     def _old(self, data: bytes, position: int, header: BatchHeader) -> Iterator[Scanned]:
-        """Yield a message of magic 0 or 1 whose CRC is right."""
+        """Yield a message of magic 0 or 1 with a valid CRC."""
         end = position + len(data)
         try:
             batch = legacy.parse_message(data).batch(self._limit, self._path, position)
@@ -257,7 +256,7 @@ class SegmentScan:
         yield ScannedBatch(position, end, batch.header, batch, header.magic)
 
     def _trusted(self, position: int, end: int, header: BatchHeader) -> ScannedBatch:
-        """Return a batch whose CRC is right; fields outside the CRC are as they should be."""
+        """Return a batch with a valid CRC, and correct the fields that the CRC does not cover."""
         data = self._read(position, end - position)
         length = end - position - layout.LOG_OVERHEAD
         is_mended = header.magic != layout.MAGIC or header.batch_length != length
@@ -285,10 +284,10 @@ class SegmentScan:
         found = self.size
         yield Fault(check, position, expected=position, found=found, is_tail=True, is_last=True)
 
-    # -- looking around ----------------------------------------------------------------------
+    # -- searching ---------------------------------------------------------------------------
 
     def _true_end(self, position: int, header: BatchHeader, following: int | None) -> int | None:
-        """Return where a batch of doubtful length ends, if its CRC covers the bytes to there."""
+        """Return the end of a batch of doubtful length, if its CRC covers the bytes up to there."""
         end = self.size if following is None else following
         if header.magic != layout.MAGIC or end - position < layout.HEADER_SIZE:
             return None
@@ -351,24 +350,24 @@ def misplaced(
     after: int | None,
     following: int | None,
 ) -> tuple[str, object, object] | None:
-    """Judge a batch's offsets by the segment's bounds and by the batches around it.
+    """Check a batch's offsets against the segment's bounds and the batches around it.
 
-    The base offset is under no CRC. Of two batches that overlap the second is wrong, unless
-    it fits what came before and the first leaves a gap there.
+    The CRC does not cover the base offset. If two batches overlap, the second one is wrong, unless
+    it continues the batches before and the first one leaves a gap there.
 
     Parameters
     ----------
     end_offset : int or None
-        Where what came before ends.
+        Offset after the batches before.
     after : int or None
-        Base offset of the batch that follows in the file, if that is sound.
+        Base offset of the next batch in the file, if that is valid.
     following : int or None
-        Base of the next segment.
+        Base offset of the next segment.
 
     Returns
     -------
     tuple or None
-        The check that it breaks, what is expected, and what is found.
+        The failed check, the expected and the actual value.
     """
     first, last = header.base_offset, header.last_offset
     if header.last_offset_delta < 0:

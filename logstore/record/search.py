@@ -1,4 +1,4 @@
-"""Looking for a batch where no walk leads: behind damage, or a length that is wrong."""
+"""Searching for a batch that a walk cannot reach: behind damage or a wrong length."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _MAX_CODEC = 4
 
 
 def is_plausible(header: BatchHeader, room: int, base_offset: int) -> bool:
-    """Tell whether bytes can be the header of a whole batch.
+    """Return whether bytes can be the header of a whole batch.
 
     Parameters
     ----------
     room : int
-        Bytes from its first one to the end of the file.
+        Bytes from the start of the header to the end of the file.
     base_offset : int
-        The segment's.
+        Base offset of the segment.
     """
     return (
         header.magic == layout.MAGIC
@@ -47,26 +47,26 @@ def crc_of(file: File, position: int, end: int) -> int:
 def find_batch(
     file: File, start: int, end: int, base_offset: int, *, effort: int | None = None
 ) -> BatchAt | None:
-    """Find the first batch whose CRC is right and that begins in [start, end) of a file.
+    """Find the first batch with a valid CRC that begins in [start, end) of a file.
 
     Parameters
     ----------
     start, end : int
-        Positions; the batch is whole below `end`.
+        Positions; the batch also ends at or below `end`.
     base_offset : int
-        The segment's; the batch's lies at most 2^31-1 above it.
+        Base offset of the segment; the batch's is at most 2^31-1 above it.
     effort : int, optional
-        Give up once so many bytes of candidates were read: bytes made to look like many long
-        batches take time that grows with the square of their number.
+        Most bytes of candidates to read. Bytes crafted to look like many long batches would
+        otherwise take quadratic time.
 
     Raises
     ------
     CorruptRecordError
-        Given up.
+        `effort` is exceeded.
 
     Notes
     -----
-    O(n) for other bytes: one in 256 is looked at, one in many thousands has its CRC computed.
+    O(n) for ordinary bytes: one position in 256 is a candidate, and few of these need a CRC.
     """
     spent = 0
     while start <= end - layout.HEADER_SIZE:

@@ -1,32 +1,30 @@
-"""A `.log` file as if it held whole batches of magic 2 and nothing else.
+"""A view of a `.log` file that holds only whole batches of magic 2.
 
-What is damaged is left out, what has a wrong length or magic has the right one, and messages of
-magic 0 and 1 stand as batches. So whatever reads a log reads this, and never learns of the rest.
+Damaged ranges are left out, wrong lengths and magics are corrected, and messages of magic 0 and 1
+are converted to batches. So any reader of a log can read a damaged or old file.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, NoReturn
-
-from logstore.named import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 if TYPE_CHECKING:
     from logstore.runtime.fs import Buffer, File
 
 
 class Piece(NamedTuple):
-    """A stretch of a file that is shown.
+    """A range of a file that is part of the view.
 
     Attributes
     ----------
     start, size : int
-        Where it is shown, and how many bytes it takes there.
+        Position and size in the view.
     position, size_bytes : int
-        Where it lies.
+        Position and size in the file.
     make : callable or None
-        Makes of the bytes what is shown. None if they are shown as they are.
+        Converts the bytes of the file for the view; None if both are equal.
     """
 
     start: int
@@ -42,9 +40,9 @@ class Splice:
     Parameters
     ----------
     path : str
-        Where the file lies.
+        Path of the file.
     pieces : sequence of Piece
-        One after another, without a gap where they are shown.
+        In the order of the view, without gaps there.
     """
 
     def __init__(self, path: str, pieces: Sequence[Piece]) -> None:
@@ -54,17 +52,17 @@ class Splice:
         self.size = self._pieces[-1].start + self._pieces[-1].size if pieces else 0
 
     def from_position(self, position: int) -> Iterator[Piece]:
-        """Yield the piece that is shown at a position, and those behind it."""
+        """Yield the piece at a position of the view, and the pieces behind it."""
         yield from self._pieces[max(bisect_right(self._starts, position) - 1, 0) :]
 
 
 class SplicedFile:
-    """The file of a splice; only read.
+    """A read-only file with the contents of a splice.
 
     Parameters
     ----------
     base : File
-        The file as it lies; closed with this one.
+        The file on disk; closed together with this one.
     """
 
     def __init__(self, base: File, splice: Splice) -> None:
@@ -102,7 +100,7 @@ class SplicedFile:
         return done
 
     def _bytes(self, piece: Piece) -> bytes:
-        """Return what is shown of a piece; the last one is kept."""
+        """Return the bytes of a converted piece; the last piece is cached."""
         known = self._made
         if known is None or known[0] is not piece:
             assert piece.make is not None
@@ -111,23 +109,23 @@ class SplicedFile:
         return known[1]
 
     def append(self, buffers: Sequence[Buffer]) -> NoReturn:
-        """Refuse."""
+        """Raise `PermissionError`."""
         self._refuse()
 
     def write_at(self, buffers: Sequence[Buffer], position: int) -> NoReturn:
-        """Refuse."""
+        """Raise `PermissionError`."""
         self._refuse()
 
     def truncate(self, size: int) -> NoReturn:
-        """Refuse."""
+        """Raise `PermissionError`."""
         self._refuse()
 
     def sync(self) -> NoReturn:
-        """Refuse."""
+        """Raise `PermissionError`."""
         self._refuse()
 
     def close(self) -> None:
-        """Close the file beneath."""
+        """Close the underlying file."""
         self._base.close()
 
     def _refuse(self) -> NoReturn:

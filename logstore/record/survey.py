@@ -1,20 +1,19 @@
-"""A survey of a `.log`: every valid batch with its place, and every damage between them.
+"""A survey of a `.log`: every valid batch with its position, and the damage between batches.
 
-A batch is valid if its CRC is right, its records can be decoded, and its offsets stand in order
-with those around it and with the segments on both sides. What no CRC covers (length, magic, base
-offset) is put right where the bytes around leave only one answer. Nothing is changed on the disk.
+A batch is valid if its CRC is right, its records can be decoded, and its offsets are in order with
+the batches and segments around it. Fields that no CRC covers (length, magic, base offset) are
+corrected in memory if the surrounding bytes leave only one value. The disk is not changed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from logstore.errors import CorruptionError, InvalidRecordError
-from logstore.named import NamedTuple
 from logstore.record import layout, legacy
-from logstore.record.batch import RecordBatch, built_batch
+from logstore.record.batch import RecordBatch, build_batch
 from logstore.record.codecs import Codec
 from logstore.record.control import end_txn_marker_of
 from logstore.record.scan import Fault, ScannedBatch, SegmentScan, Unreadable, misplaced
@@ -26,30 +25,30 @@ if TYPE_CHECKING:
     from logstore.runtime.fs import File
 
 RUN_BYTES = 128 * 1024
-"""Bytes of old messages that are made into one batch, about: it is made anew at each look."""
+"""Approximate bytes of old messages per converted batch, which each read converts again."""
 
 
 class Damage(NamedTuple):
-    """A stretch of a `.log` that holds no batch which could be served, and what lies around it.
+    """A range of a `.log` without a readable batch.
 
-    Valid batches lie behind it, in its file or in a later one. What is torn at the very end of a
-    log is none: a crash leaves that, and a process at work.
+    Valid batches follow it, in the same file or in a later one. A torn batch at the end of a log is
+    not damage: a crash or a running process leaves one.
 
     Attributes
     ----------
     path : str
-        The file as it lies on the disk.
+        The file on disk.
     position, size_bytes : int
-        The stretch.
+        The range.
     check : str
-        What is wrong, by a name of `logstore.inspect.check.CHECKS`.
+        The failed check, by its name in `logstore.inspect.check.CHECKS`.
     last_offset_before, first_offset_after : int or None
-        Offsets of the valid batches around it; None where there is none.
+        Offsets of the valid batches around it, None without one.
     is_mended : bool
-        Whether only fields are wrong that no CRC covers, and the batches around tell what they
-        should be: then its records are served.
+        True if only fields without a CRC are wrong and the batches around determine their values;
+        the records are then readable.
     later_records : int or None
-        Records in valid batches behind it, in its file and in later ones; None if nobody looked.
+        Records in valid batches behind it, in its file and in later ones; None if not counted.
     """
 
     path: str
@@ -66,7 +65,7 @@ class Damage(NamedTuple):
         around = "" if before is None else f" after offset {before}"
         around += "" if after is None else f"{' and' if around else ''} before offset {after}"
         if self.is_mended:
-            how = f"wrong ({self.check}), but can be told from what is around"
+            how = f"wrong ({self.check}), but can be inferred from the batches around"
         else:
             how = f"damaged ({self.check})"
             if later := self.later_records:
@@ -77,17 +76,18 @@ class Damage(NamedTuple):
 
 
 class SegmentBounds(NamedTuple):
-    """What is known of a segment before its batches are looked at.
+    """A segment's file and the offsets that its batches may have.
 
     Attributes
     ----------
     path : str
-        The file as it lies.
+        The file on disk.
     base_offset : int
     first_offset : int
-        What lies below is another segment's: `base_offset`, unless one below reaches into this.
+        Lowest offset that belongs to this segment: `base_offset`, unless the segment below
+        overlaps this one.
     following : int or None
-        Base of the next segment; None for the last one.
+        Base offset of the next segment; None for the last one.
     """
 
     path: str
@@ -97,19 +97,19 @@ class SegmentBounds(NamedTuple):
 
     @property
     def is_partly_superseded(self) -> bool:
-        """Whether a segment below holds what a finished swap left of the first offsets."""
+        """Whether a segment below, after a completed swap, holds the first offsets."""
         return self.first_offset > self.base_offset
 
 
 class ValidBatch(NamedTuple):
-    """A valid batch and its place in the file.
+    """A valid batch and its position in the file.
 
     Attributes
     ----------
     magic : int
-        Of the bytes that lie there; `batch` is of magic 2 in any case.
+        Magic of the bytes in the file; `batch` always has magic 2.
     is_mended : bool
-        Whether its length, magic or base offset is another one there.
+        Whether length, magic or base offset differ from the file.
     """
 
     position: int
@@ -122,21 +122,21 @@ class ValidBatch(NamedTuple):
 def survey(
     file: File, bounds: SegmentBounds, limit: int, end: int | None = None
 ) -> Iterator[ValidBatch | Damage]:
-    """Yield the valid batches of a file and the damages between them, in its order.
+    """Yield the valid batches of a file and the damage between them, in file order.
 
     Parameters
     ----------
     file : File
         Open for reading.
     limit : int
-        Bytes that a batch may unfold to.
+        Largest decompressed size of a batch, in bytes.
     end : int, optional
-        Position at which the file counts as ended; its size by default.
+        Where to stop, exclusive; the file's size by default.
 
     Notes
     -----
-    About 10 µs a batch, and the decoding of its records. Of a damage `first_offset_after` is that
-    of this file; None where nothing valid follows in it.
+    About 10 µs per batch plus the decoding of its records. `Damage.first_offset_after` is None if
+    no valid batch follows in this file.
     """
     waiting: list[Damage] = []
     last_offset: int | None = None
@@ -156,7 +156,7 @@ def survey(
 def _judged(
     file: File, bounds: SegmentBounds, limit: int, file_end: int | None
 ) -> Iterator[ValidBatch | Damage]:
-    """Yield what is valid and what is not, damages without the offsets around them."""
+    """Yield valid batches and damage, the latter without the surrounding offsets."""
     scan = SegmentScan(file, bounds.path, bounds.base_offset, limit, file_end)
     end: int | None = bounds.first_offset
     is_adjacent = True
@@ -207,7 +207,7 @@ def _placed(
     *,
     is_adjacent: bool,
 ) -> tuple[ValidBatch | None, str]:
-    """Judge a batch by its offsets; put its base right if there is only one that fits."""
+    """Check the offsets of a batch; correct its base offset if only one value fits."""
     batch = item.batch
     assert batch is not None
     after = None if following is None else following.header.base_offset
@@ -230,13 +230,13 @@ def _placed(
     if not fits:
         return None, wrong[0]
     assert end is not None
-    right = batch.placed(end, header.partition_leader_epoch)
+    right = batch.with_place(end, header.partition_leader_epoch)
     right.path, right.position = batch.path, batch.position
     return ValidBatch(item.position, item.end_position, item.magic, True, right), wrong[0]
 
 
 def _undecodable(batch: RecordBatch, limit: int) -> str | None:
-    """Return the check by which the records of a batch cannot be read; None if they can."""
+    """Return the check that the records of a batch fail; None if they can be read."""
     header = batch.header
     try:
         if header.is_control:
@@ -254,11 +254,11 @@ def _undecodable(batch: RecordBatch, limit: int) -> str | None:
     return None
 
 
-# -- showing -----------------------------------------------------------------------------------
+# -- splicing ----------------------------------------------------------------------------------
 
 
 class _Run:
-    """Old messages, one after another, that are shown as one batch."""
+    """Consecutive old messages that are presented as one batch."""
 
     def __init__(self) -> None:
         self.position = self.end_position = 0
@@ -310,7 +310,7 @@ class SpliceBuilder:
             self._put(valid.position, size, size, None)
 
     def finish(self, file_size: int) -> Splice | None:
-        """Return the splice; None if the file can be shown as it lies."""
+        """Return the splice; None if the file needs none."""
         self._end_run()
         pieces = self._pieces
         if not pieces and not file_size:
@@ -346,16 +346,16 @@ def _batch_of_old(data: bytes, limit: int) -> bytes:
 
 
 def _joined(batches: list[RecordBatch], limit: int) -> bytes:
-    """Return one batch with the records of all; a set alone is compressed again, in a fast way."""
+    """Return one batch with the records of all; message sets are compressed again with lz4."""
     header = batches[-1].header
     records: list[Record] = []
     for batch in batches:
         records += batch.records(limit)
     appended = header.timestamp_type is TimestampType.LOG_APPEND_TIME
-    return built_batch(
+    return build_batch(
         records,
         codec=Codec.LZ4 if len(records) > len(batches) else Codec.NONE,
         last_offset=header.last_offset,
         timestamp_type=header.timestamp_type,
         append_time=header.max_timestamp if appended else None,
-    ).data
+    )

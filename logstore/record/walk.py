@@ -1,7 +1,8 @@
 """Walking the batches of a buffer or a file (storage-format §4.2).
 
-A walk reads lengths and magics only; CRCs are `RecordBatch.ensure_valid`'s. It ends quietly at
-a torn tail and raises at what cannot be a batch; entries of magic 0 and 1 are refused by name.
+A walk reads lengths and magics only; `RecordBatch.ensure_valid` checks CRCs. It ends silently at
+a torn tail and raises at bytes that cannot be a batch. Entries of magic 0 and 1 have an error of
+their own.
 """
 
 from __future__ import annotations
@@ -10,9 +11,9 @@ import struct
 import zlib
 from collections.abc import Iterator
 from contextlib import suppress
+from typing import NamedTuple
 
 from logstore.errors import CorruptRecordError, UnsupportedFormatError
-from logstore.named import NamedTuple
 from logstore.record import layout
 from logstore.record.batch import RecordBatch
 from logstore.record.header import BatchHeader, possible_record_count
@@ -25,8 +26,8 @@ _LARGE_BATCH = 8 * 1024
 
 _BATCH_LENGTH = struct.Struct(">i")
 
-# What is added up of every header: batch length, magic, attributes, last offset delta, largest
-# time, count; and what is asked of few: base offset and last offset delta, base timestamp.
+# Fields of every header that are summed: batch length, magic, attributes, last offset delta,
+# maxTimestamp, count. Fields of few headers: base offset and last offset delta, base timestamp.
 _SUMMED = struct.Struct(">8xi4xb4xhi8xq14xi")
 _OFFSETS = struct.Struct(">q15xi")
 _BASE_TIMESTAMP = struct.Struct(">q")
@@ -34,7 +35,7 @@ assert _SUMMED.size == layout.HEADER_SIZE
 assert _OFFSETS.size == layout.BASE_TIMESTAMP_POSITION
 
 _OLD_FIXED_BYTES = 4 + 1 + 1 + 4 + 4
-"""Of a message of magic 0: CRC, magic, attributes, the lengths of key and value."""
+"""Fixed part of a message of magic 0: CRC, magic, attributes, lengths of key and value."""
 
 
 class BatchAt(NamedTuple):
@@ -52,9 +53,9 @@ class BatchAt(NamedTuple):
 class BatchTotals(NamedTuple):
     """Sums over the batches of a file.
 
-    `last_offset` is inclusive, and -1 like `max_timestamp` (ms) where there is no batch;
-    `end_position` is the position after the last whole batch. `delete_horizon_ms` is the first
-    moment at which something of theirs may go, None if no cleaning has set any.
+    `last_offset` is inclusive; it and `max_timestamp` (ms) are -1 without a batch. `end_position`
+    is the position after the last whole batch. `delete_horizon_ms` is the earliest delete horizon,
+    None if no batch has one.
     """
 
     batches: int = 0
@@ -73,11 +74,11 @@ def walk_buffer(
     Parameters
     ----------
     data : bytes
-        Whole batches, perhaps a torn one last.
+        Whole batches; the last one may be torn.
     path, start_position : str, int, optional
-        The file the buffer was read from, and the position of its first byte there. With a
-        path the tail is judged as a file's, which is more lenient: up to 17 bytes of anything,
-        and a torn batch whatever its magic, end the walk.
+        The file of the buffer, and the position of its first byte there. With a path, the more
+        lenient rules for the tail of a file apply: up to 17 arbitrary bytes, and a torn batch of
+        any magic, end the walk.
 
     Raises
     ------
@@ -127,7 +128,7 @@ def walk_headers(
 
     Notes
     -----
-    1 to 2 µs a batch. Large batches are stepped over, small ones read through 64 KiB blocks.
+    1 to 2 µs per batch. Large batches are skipped, small ones are read in blocks of 64 KiB.
     """
     if end is None:
         end = file.size()
@@ -141,7 +142,7 @@ def walk_headers(
             block = file.read(position, min(read_ahead, end - position))
             block_start, inside = position, 0
             if len(block) <= layout.HEADER_SIZE_UP_TO_MAGIC:
-                return  # the file is shorter now than `end`
+                return  # the file has become shorter than `end`
         header = None
         if inside + layout.HEADER_SIZE <= len(block):
             header = BatchHeader.unpack_from(block, inside)
@@ -169,16 +170,16 @@ def batch_totals(
     Parameters
     ----------
     start : BatchTotals, optional
-        Those of the file when it ended earlier: only what follows is read.
+        Totals of the file when it ended earlier; only the rest is read.
 
     Raises
     ------
     CorruptRecordError, UnsupportedFormatError
-        As `walk_headers`, which judges what is odd.
+        As in `walk_headers`, which handles unusual headers.
 
     Notes
     -----
-    About 0.2 µs a batch: nothing is made of a header but its sums.
+    About 0.2 µs per batch, since no header objects are created.
     """
     if end is None:
         end = file.size()
@@ -193,7 +194,7 @@ def batch_totals(
     length = 0
     is_odd = False
     while end - position >= header_size and not is_odd:
-        # Large batches are stepped over, small ones read through a block at a time.
+        # Large batches are skipped, small ones are read in blocks.
         wanted = _SUM_READ_AHEAD if length < _LARGE_BATCH else header_size
         block = file.read(position, min(wanted, end - position))
         last_inside = len(block) - header_size
@@ -224,7 +225,7 @@ def batch_totals(
         if following:
             last_offset = sum(_OFFSETS.unpack_from(block, summed))
         position += following
-    # The end of the file, or something odd: the walk that knows every rule judges it.
+    # The end of the file or an unusual header: the complete walk handles it.
     for at in walk_headers(file, path, position, end):
         batches += 1
         records += at.header.possible_record_count
@@ -238,15 +239,15 @@ def batch_totals(
 
 
 def refuse_old_format(file: File, path: str) -> None:
-    """Raise `UnsupportedFormatError` if a `.log` begins in an old format, be it damaged or torn.
+    """Raise `UnsupportedFormatError` if a `.log` starts in an old format, even a damaged one.
 
-    To a walk a message of magic 0 or 1 whose CRC-32 is wrong is damage like any other, which
-    recovery cuts off with all that follows. At the beginning of a file its structure tells what it
-    is, or a sound one behind it.
+    A walk treats a message of magic 0 or 1 with a wrong CRC-32 as damage, and recovery would
+    truncate the file there. At the start of a file, the message's structure or a later valid
+    message identifies the old format.
 
     Notes
     -----
-    A look at 17 bytes; up to 64 KiB are read if the magic is 0 or 1.
+    Reads 17 bytes, and up to 64 KiB if the magic is 0 or 1.
     """
     head = file.read(0, layout.HEADER_SIZE_UP_TO_MAGIC)
     if len(head) < layout.HEADER_SIZE_UP_TO_MAGIC or head[layout.MAGIC_POSITION] >= layout.MAGIC:
@@ -269,9 +270,9 @@ def refuse_old_format(file: File, path: str) -> None:
 
 
 def _is_old_message(data: bytes, start: int, file_size: int) -> bool:
-    """Tell whether key and value fill an entry as those of magic 0 or 1 do.
+    """Return whether key and value fill the entry, as in a message of magic 0 or 1.
 
-    `data` begins a file of `file_size` bytes, whose first entry may be torn in its value.
+    `data` is the start of a file of `file_size` bytes; the value of the first entry may be torn.
     """
     length_at = start + layout.BATCH_LENGTH_POSITION
     length = int.from_bytes(data[length_at : length_at + 4], "big", signed=True)
@@ -294,9 +295,9 @@ def _is_old_message(data: bytes, start: int, file_size: int) -> bool:
 
 
 def check_place(header: BatchHeader, previous: int, path: str | None, position: int) -> None:
-    """Raise `CorruptRecordError` unless a batch's offsets lie above `previous`, and do not fall.
+    """Raise `CorruptRecordError` unless a batch's offsets are above `previous` and do not fall.
 
-    The CRC does not cover a base offset; that offsets rise is what can be known of it.
+    The CRC does not cover the base offset, so only its order can be checked.
     """
     first, last = header.base_offset, header.last_offset
     if not previous < first <= last < INT64_MAX:
@@ -306,7 +307,7 @@ def check_place(header: BatchHeader, previous: int, path: str | None, position: 
 def misplaced(
     first: int, last: int, expected: int, path: str | None, position: int
 ) -> CorruptRecordError:
-    """Return the error of a batch whose offsets do not stand where it does."""
+    """Return the error of a batch whose offsets do not fit its position."""
     return CorruptRecordError(
         f"a batch of offsets {first} to {last} stands where offsets from {expected} on belong",
         path=path,
@@ -327,7 +328,7 @@ def _judge_odd_header(
 ) -> BatchHeader | None:
     """Return the header of a batch smaller than 61 bytes, None at a torn tail; or raise.
 
-    `head` is what was read from `position` on, at least 18 bytes.
+    `head` holds at least 18 bytes from `position` on.
     """
     size = _entry_size(head, 0, path, position)
     if size > end - position:
@@ -339,12 +340,12 @@ def _judge_odd_header(
         checked = read_pieces(file, position + layout.MAGIC_POSITION, position + size)
         raise _old_or_bad_magic(checked, head, path, position)
     if len(head) < min(size, layout.HEADER_SIZE):
-        return None  # the file is shorter now than `end`
+        return None  # the file has become shorter than `end`
     return BatchHeader.unpack_from(head[:size].ljust(layout.HEADER_SIZE, b"\0"))
 
 
 def _entry_size(data: bytes, start: int, path: str | None, position: int) -> int:
-    """Return the size in bytes of the entry at `start` of `data`, `position` in its file."""
+    """Return the size of the entry at `start` of `data`, which is at `position` in the file."""
     (length,) = _BATCH_LENGTH.unpack_from(data, start + layout.BATCH_LENGTH_POSITION)
     if length < layout.MIN_BATCH_LENGTH:
         raise CorruptRecordError(
@@ -363,7 +364,8 @@ def _old_or_bad_magic(
 ) -> UnsupportedFormatError | CorruptRecordError:
     """Return the error for magic 0 or 1: an old message if its CRC-32 matches, else damage.
 
-    `checked` yields the bytes under the CRC, `head` starts with those before (storage-format §4.1).
+    `checked` yields the bytes that the CRC covers, `head` starts with the bytes before them
+    (storage-format §4.1).
     """
     magic = head[layout.MAGIC_POSITION]
     crc = 0

@@ -1,8 +1,7 @@
 """The world outside: time, files, randomness, locks and background work.
 
-The only package of the engine that touches them (import-linter and ruff hold this).
-Everything else is handed a `Runtime`, so that the same code runs on a disk or in memory,
-on wall time or virtual time, with threads or in one.
+Only this package of the engine uses them directly (ruff enforces this). All other code gets a
+`Runtime`, so it runs on a disk or in memory, on system or virtual time, in many threads or one.
 """
 
 from logstore.runtime.clock import (

@@ -1,8 +1,8 @@
 """Clocks: wall time in Unix milliseconds and monotonic time in nanoseconds.
 
-Wall time dates records, horizons and files; monotonic time measures and waits. The two advance
-together in virtual time and move apart under `FixedWallClock` (the command line's `--now`) and
-`ShiftedClock` (for tests with clients whose own time is the machine's).
+Wall time dates records, horizons and files; monotonic time is for durations and waits. Both advance
+together in virtual time. They diverge with `FixedWallClock` (the command line's `--now`) and
+`ShiftedClock` (for tests with clients that live in system time).
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from logstore.errors import InvalidConfigurationError
 from logstore.types import INT64_MAX
 
 VIRTUAL_EPOCH_MS = 1_704_067_200_000
-"""2024-01-01T00:00:00Z, where every `VirtualClock` starts unless told otherwise."""
+"""2024-01-01T00:00:00Z, the default start of a `VirtualClock`."""
 
 
 class Clock(Protocol):
-    """Time, as the engine asks for it."""
+    """A source of wall time and monotonic time."""
 
     @property
     def follows_system(self) -> bool:
-        """Whether wall time is the machine's, so that files need no mtime of ours."""
+        """Whether wall time is system time, so that files need no explicit mtime."""
         ...
 
     def now_ms(self) -> int:
@@ -36,7 +36,7 @@ class Clock(Protocol):
         ...
 
     def monotonic_ns(self) -> int:
-        """Return a time in nanoseconds that never goes back; its origin means nothing."""
+        """Return a time in nanoseconds that never goes back, from an arbitrary origin."""
         ...
 
     def monotonic_ms(self) -> int:
@@ -44,12 +44,12 @@ class Clock(Protocol):
         ...
 
     def sleep(self, seconds: float) -> None:
-        """Let `seconds` pass on both scales."""
+        """Let `seconds` of wall and monotonic time pass."""
         ...
 
 
 class SystemClock:
-    """The machine's clock."""
+    """The system clock."""
 
     follows_system = True
 
@@ -57,11 +57,11 @@ class SystemClock:
         return f"{type(self).__name__}()"
 
     def now_ms(self) -> int:
-        """Return the machine's wall time in Unix milliseconds."""
+        """Return the wall time of the system in Unix milliseconds."""
         return time.time_ns() // 1_000_000
 
     def monotonic_ns(self) -> int:
-        """Return the machine's monotonic time in nanoseconds."""
+        """Return the monotonic time of the system in nanoseconds."""
         return time.monotonic_ns()
 
     def monotonic_ms(self) -> int:
@@ -72,7 +72,7 @@ class SystemClock:
         """Block the calling thread for `seconds`."""
         time.sleep(seconds)
 
-    if not TYPE_CHECKING:  # to a type checker these methods do not exist
+    if not TYPE_CHECKING:  # type checkers must not see these methods
 
         def __getattr__(self, name: str) -> object:
             message = f"{type(self).__name__!r} object has no attribute {name!r}"
@@ -85,7 +85,7 @@ class SystemClock:
 
 
 _MOVES = ("advance", "set_ms")
-"""Methods of clocks that can be moved."""
+"""Methods of manual clocks."""
 
 
 def _check_wall_ms(wall_ms: float) -> None:
@@ -96,12 +96,12 @@ def _check_wall_ms(wall_ms: float) -> None:
 
 
 def wall_ms_of(moment: datetime) -> int:
-    """Return a moment with a time zone in Unix milliseconds.
+    """Convert a datetime with a time zone to Unix milliseconds.
 
     Raises
     ------
     InvalidConfigurationError
-        It has no time zone.
+        The datetime has no time zone.
     """
     if moment.tzinfo is None:
         raise InvalidConfigurationError(
@@ -110,8 +110,8 @@ def wall_ms_of(moment: datetime) -> int:
     return (moment - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)
 
 
-def _moment(wall_ms: int) -> str:
-    """Return a moment as a repr shows it; the number where a datetime ends."""
+def _format_time(wall_ms: int) -> str:
+    """Format a time for a repr, as a number if it is beyond the range of datetime."""
     try:
         moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=wall_ms)
     except OverflowError:
@@ -120,12 +120,12 @@ def _moment(wall_ms: int) -> str:
 
 
 class FixedWallClock(SystemClock):
-    """Wall time stands still at one moment; monotonic time runs.
+    """A clock with a fixed wall time; monotonic time runs.
 
     Raises
     ------
     InvalidConfigurationError
-        The moment is before 1970, or none of Kafka's: above 2⁶³ − 1 ms.
+        The time is before 1970 or above 2⁶³ − 1 ms, the limit of Kafka.
     """
 
     follows_system = False
@@ -135,10 +135,10 @@ class FixedWallClock(SystemClock):
         self._wall_ms = wall_ms
 
     def __repr__(self) -> str:
-        return f"FixedWallClock({_moment(self._wall_ms)})"
+        return f"FixedWallClock({_format_time(self._wall_ms)})"
 
     def now_ms(self) -> int:
-        """Return the fixed moment in Unix milliseconds."""
+        """Return the fixed time in Unix milliseconds."""
         return self._wall_ms
 
 
@@ -151,7 +151,7 @@ def _step_ms(
     seconds: float,
     ms: float,
 ) -> float:
-    """Return the milliseconds of a step forward; an int if nothing is a fraction."""
+    """Return a step in milliseconds, as an int if it has no fraction."""
     if delta is not None and not isinstance(delta, timedelta):
         raise TypeError(
             f"advance({delta!r}) has no unit: write advance(seconds=5) or"
@@ -174,21 +174,20 @@ def _step_ms(
 
 
 class ShiftedClock(SystemClock):
-    """The machine's clock, and what a test added to its wall time.
+    """The system clock with a manual offset to its wall time.
 
-    For programs whose own clocks are the machine's: sessions, waits and periods of the broker go
-    on in the time that those programs live in, while records, tombstones and segments grow old as
-    quickly as the test wants. Nothing runs inside `advance`: what the new time makes due is done
-    at the next moment of its period, or when it is asked for.
+    For tests with programs that use the system clock. Sessions, waits and periods of the broker run
+    in the time of these programs, while records, tombstones and segments age as quickly as the test
+    wants. `advance` runs nothing: work that becomes due runs after its period or on request.
 
     Raises
     ------
     InvalidConfigurationError
-        Its wall time would stand before 1970 or above 2⁶³ − 1 ms; it is unchanged.
+        The wall time would be before 1970 or above 2⁶³ − 1 ms; it is unchanged.
 
     Notes
     -----
-    Any thread may call.
+    Thread-safe.
     """
 
     follows_system = False
@@ -202,7 +201,7 @@ class ShiftedClock(SystemClock):
 
     @property
     def shift_ms(self) -> int:
-        """Milliseconds by which wall time is ahead of the machine's."""
+        """Milliseconds by which wall time is ahead of the system's."""
         return self._shift_ms
 
     def now_ms(self) -> int:
@@ -235,23 +234,23 @@ class ShiftedClock(SystemClock):
 
 
 class TimeListener(Protocol):
-    """Work at moments of virtual time: a deterministic scheduler."""
+    """Work that is due at certain virtual times: a deterministic scheduler."""
 
     def next_due_ns(self) -> int | None:
-        """Return the monotonic moment of what comes next, maybe past; None if nothing does."""
+        """Return the monotonic time at which work is due next, maybe past; None without work."""
         ...
 
     def next_due_name(self) -> str | None:
-        """Return the name of what comes next; None if nothing does."""
+        """Return the name of the work that is due next; None without work."""
         ...
 
     def run_due(self, due_ns: int) -> int:
-        """Do everything due at `due_ns` or before, now; return how much that was."""
+        """Run all work due at `due_ns` or before; return the number of runs."""
         ...
 
 
 class VirtualClock:
-    """Time that moves only when told to; wall and monotonic time move together.
+    """Time that moves only on request; wall and monotonic time move together.
 
     Parameters
     ----------
@@ -261,17 +260,16 @@ class VirtualClock:
     Raises
     ------
     InvalidConfigurationError
-        A datetime without a time zone. Or it would stand before 1970 or above 2⁶³ − 1 ms, here or
-        in any method; it is unchanged.
+        A datetime without a time zone, or a time before 1970 or above 2⁶³ − 1 ms, here or in any
+        method; the clock is unchanged.
 
     Notes
     -----
-    `sleep` advances the clock and returns at once. A wall clock that is stepped back leaves
-    monotonic time where it is. Not synchronised: one thread owns it.
+    `sleep` advances the clock and returns at once. Stepping wall time back does not change
+    monotonic time. Not synchronized: one thread owns the clock.
 
-    Whoever is subscribed is served on the way: time moves from one due moment to the next, and
-    what is due is done there, before it moves on. What it does may move the time itself
-    (`held`): then it only moves, and whatever came due is done late, afterwards.
+    Time moves from one due time to the next, and listeners run their due work at each of them. Such
+    work may move the time itself (`held`). Then work that becomes due runs late, afterwards.
     """
 
     follows_system = False
@@ -287,7 +285,7 @@ class VirtualClock:
         self._servers: WeakSet[object] = WeakSet()
 
     def __repr__(self) -> str:
-        return f"VirtualClock({_moment(self.now_ms())})"
+        return f"VirtualClock({_format_time(self.now_ms())})"
 
     def now_ms(self) -> int:
         """Return virtual wall time in Unix milliseconds."""
@@ -316,12 +314,12 @@ class VirtualClock:
         seconds: float = 0,
         ms: float = 0,
     ) -> int:
-        """Move time forward by the sum of the arguments, through each due moment between.
+        """Move time forward by the sum of the arguments, and run the work due on the way.
 
         Parameters
         ----------
         delta : timedelta, optional
-            Added to what the names say.
+            Added to the other arguments.
 
         Returns
         -------
@@ -335,9 +333,9 @@ class VirtualClock:
 
         Notes
         -----
-        What listeners do may take time: then it ends later than asked, and what comes due beyond
-        the moment asked for is left. An error of theirs that comes out here leaves the time at
-        the moment of the error.
+        Work of listeners may take time. Then the clock ends later than requested, and work due
+        after the requested time is left. After an error of a listener, the clock stays at the time
+        of the error.
         """
         total_ms = _step_ms(delta, weeks, days, hours, minutes, seconds, ms)
         _check_wall_ms(self.now_ms() + total_ms)
@@ -345,7 +343,7 @@ class VirtualClock:
         return self.now_ms()
 
     def set_ms(self, wall_ms: int) -> None:
-        """Put the clock at `wall_ms`, forward (as `advance`) or back (wall time alone)."""
+        """Set the clock to `wall_ms`: forward like `advance`, or back for wall time only."""
         _check_wall_ms(wall_ms)
         step_ns = wall_ms * 1_000_000 - self._wall_ns
         if step_ns > 0:
@@ -354,7 +352,7 @@ class VirtualClock:
             self._wall_ns += step_ns
 
     def copy(self) -> VirtualClock:
-        """Return another clock that stands where this one does, and serves nobody."""
+        """Return another clock with the same time and without listeners."""
         twin = VirtualClock()
         twin._wall_ns, twin._monotonic_ns = self._wall_ns, self._monotonic_ns
         return twin
@@ -362,11 +360,11 @@ class VirtualClock:
     # -- for schedulers ------------------------------------------------------------------
 
     def subscribe(self, listener: TimeListener) -> None:
-        """Serve `listener` from now on; the clock keeps it alive until `unsubscribe`."""
+        """Add a listener; the clock keeps it alive until `unsubscribe`."""
         self._listeners.append(listener)
 
     def unsubscribe(self, listener: TimeListener) -> None:
-        """Serve `listener` no more; one that is not subscribed is fine."""
+        """Remove a listener; one that is not subscribed is ignored."""
         self._listeners = [each for each in self._listeners if each is not listener]
 
     @property
@@ -384,7 +382,7 @@ class VirtualClock:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Let time only move inside, with nobody served: something due is being done."""
+        """Move time without running due work inside the block: other work is running."""
         self._holds += 1
         try:
             yield
@@ -392,14 +390,14 @@ class VirtualClock:
             self._holds -= 1
 
     def next_event_ms(self) -> int | None:
-        """Return the wall time, in Unix ms, to which `step` would move; None if nothing is due."""
+        """Return the wall time in Unix ms to which `step` would move; None without due work."""
         due_ns = self._next_due_ns()
         if due_ns is None:
             return None
         return (self._wall_ns + max(0, due_ns - self._monotonic_ns)) // 1_000_000
 
     def next_event_name(self) -> str | None:
-        """Return the name of what `step` would do, the first if several; None if nothing is due."""
+        """Return the name of the first work that `step` would run; None without due work."""
         due_ns = self._next_due_ns()
         firsts = (each for each in self._listeners if each.next_due_ns() == due_ns)
         return None if due_ns is None else next(firsts).next_due_name()
@@ -409,21 +407,21 @@ class VirtualClock:
         return min((due for due in dues if due is not None), default=None)
 
     def step(self, until_ns: int | None = None) -> bool:
-        """Move to the next due moment of any listener and let them do what is due there.
+        """Move to the next due time of any listener, and run the work due then.
 
         Parameters
         ----------
         until_ns : int, optional
-            Monotonic moment, inclusive, beyond which time does not move.
+            Monotonic time, inclusive, beyond which the clock does not move.
 
         Returns
         -------
         bool
-            False if nothing is due until then; the time is then `until_ns`, or unmoved.
+            False without due work until then. The time is then `until_ns`, or unchanged.
 
         Notes
         -----
-        Works when held, too: that is how one waits for others inside a task.
+        Works when held, too: a task can wait for other tasks this way.
         """
         due_ns = self._next_due_ns()
         if due_ns is None or (until_ns is not None and due_ns > until_ns):
@@ -452,13 +450,13 @@ class VirtualClock:
 class SkewedClock(VirtualClock):
     """The wall clock of one of several machines in the same virtual time.
 
-    Monotonic time, and all that makes time pass, are those of the clock beneath.
+    Monotonic time is the time of the base clock. Moving the time moves the base clock.
 
     Parameters
     ----------
     base : VirtualClock
     skew_ms : int
-        By which its wall time is ahead, or behind if negative; it may be changed at any time.
+        Milliseconds by which wall time is ahead, or behind if negative. May be changed.
     """
 
     def __init__(self, base: VirtualClock, skew_ms: int = 0) -> None:
@@ -468,11 +466,11 @@ class SkewedClock(VirtualClock):
         self.skew_ms = skew_ms
 
     def __repr__(self) -> str:
-        return f"SkewedClock({_moment(self.now_ms())}, {self.skew_ms:+d} ms)"
+        return f"SkewedClock({_format_time(self.now_ms())}, {self.skew_ms:+d} ms)"
 
     @property
     def skew_ms(self) -> int:
-        """Milliseconds by which its wall time is ahead of the clock beneath."""
+        """Milliseconds by which wall time is ahead of the base clock."""
         return self._skew_ms
 
     @skew_ms.setter
@@ -485,11 +483,11 @@ class SkewedClock(VirtualClock):
         return self._base.now_ms() + self._skew_ms
 
     def monotonic_ns(self) -> int:
-        """Return the virtual time beneath in nanoseconds."""
+        """Return the monotonic time of the base clock in nanoseconds."""
         return self._base.monotonic_ns()
 
     def monotonic_ms(self) -> int:
-        """Return the whole milliseconds of the virtual time beneath."""
+        """Return the monotonic time of the base clock in milliseconds."""
         return self._base.monotonic_ms()
 
     def advance(
@@ -503,7 +501,7 @@ class SkewedClock(VirtualClock):
         seconds: float = 0,
         ms: float = 0,
     ) -> int:
-        """Move the time beneath forward, of all machines; return this one's wall time."""
+        """Move the time of all machines forward; return the wall time of this one."""
         self._base.advance(
             delta,
             weeks=weeks,
@@ -516,12 +514,12 @@ class SkewedClock(VirtualClock):
         return self.now_ms()
 
     def set_ms(self, wall_ms: int) -> None:
-        """Put this machine's wall clock at a time; no time passes."""
+        """Set the wall time of this machine; no time passes."""
         _check_wall_ms(wall_ms)
         self._skew_ms = wall_ms - self._base.now_ms()
 
     def copy(self) -> VirtualClock:
-        """Return another clock that stands where this one does, on its own."""
+        """Return an independent clock with the same wall time."""
         twin = self._base.copy()
         twin._wall_ns += self._skew_ms * 1_000_000
         return twin
@@ -529,11 +527,11 @@ class SkewedClock(VirtualClock):
     # -- for schedulers ------------------------------------------------------------------
 
     def subscribe(self, listener: TimeListener) -> None:
-        """Serve `listener` from now on, in the time beneath."""
+        """Add a listener to the base clock."""
         self._base.subscribe(listener)
 
     def unsubscribe(self, listener: TimeListener) -> None:
-        """Serve `listener` no more."""
+        """Remove a listener from the base clock."""
         self._base.unsubscribe(listener)
 
     @property
@@ -551,19 +549,19 @@ class SkewedClock(VirtualClock):
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Let time only move inside, with nobody served."""
+        """Move time without running due work inside the block."""
         with self._base.held():
             yield
 
     def next_event_ms(self) -> int | None:
-        """Return this machine's wall time when something is due next; None if nothing is."""
+        """Return the wall time of this machine at which work is due next; None without work."""
         moment = self._base.next_event_ms()
         return None if moment is None else moment + self._skew_ms
 
     def next_event_name(self) -> str | None:
-        """Return the name of what is due next in the time beneath; None if nothing is."""
+        """Return the name of the work that is due next; None without work."""
         return self._base.next_event_name()
 
     def step(self, until_ns: int | None = None) -> bool:
-        """Move the time beneath to the next due moment of any listener."""
+        """Move the base clock to the next due time of any listener."""
         return self._base.step(until_ns)

@@ -1,4 +1,4 @@
-"""Background work in one thread: in the order of due moments, as time is made to pass."""
+"""Background work in one thread, in the order of due times, as virtual time passes."""
 
 from __future__ import annotations
 
@@ -19,37 +19,37 @@ from logstore.runtime.scheduler import (
 T = TypeVar("T")
 
 RUNS_MAX = 100_000
-"""Moments of one wait, and runs at one moment beyond those that were due from the start."""
+"""Maximum number of due times in one wait, and of additional runs at one due time."""
 
 POLL_S = 0.01
-"""How often a wait that only another thread can end evaluates its predicate."""
+"""Interval at which a wait that only another thread can end evaluates its predicate."""
 
 
 class DeterministicScheduler(QueueScheduler):
-    """One thread, which is the caller's; the same calls always give the same order.
+    """Runs tasks in the thread of the caller, in an order that only depends on the calls.
 
-    Tasks run in the order of their due moments; those of one moment in the order in which they
-    began to wait for it (a periodic one: at the moment before) and then in that in which they were
-    scheduled or, with a seed, in one drawn from it.
+    Tasks run in the order of their due times. Tasks due at the same time run in the order in which
+    they began to wait (a periodic task: at its previous due time), then in the order in which they
+    were scheduled. With a seed, their order is random.
 
     Parameters
     ----------
     clock : Clock
         A `VirtualClock` runs the tasks as it advances, from `start` to `shutdown`.
     seed : int, optional
-        Another order of tasks due at one moment for each seed.
+        Each seed gives another order of tasks due at the same time.
     runs_max : int
-        Moments after which a wait, and runs after which a moment, is taken to last for ever.
+        Number of due times after which a wait, and of runs after which a due time, is taken as
+        endless.
 
     Notes
     -----
-    While a task runs, time that it lets pass only moves; what comes due then runs after it, late.
-    In a `wait_until` inside a task others do run, on top of it: what such a task in turn waits for
-    must not be something that the one beneath has yet to do (threads could; here it is a
-    `Deadlock`).
+    If a running task lets time pass, other tasks that become due run after it, late. A `wait_until`
+    inside a task does run other tasks, on top of it. These must not wait for the task beneath: with
+    threads this works, here it is a `Deadlock`.
 
-    Any thread may schedule and cancel; one at a time may let time pass or wait, and what others do
-    meanwhile ends no wait: on a clock that is not virtual that sleeps until the next task is due.
+    Any thread may schedule and cancel. Only one thread at a time may let time pass or wait. Other
+    threads do not end its wait: on a real clock it sleeps until the next task is due.
     """
 
     is_concurrent = False
@@ -68,7 +68,7 @@ class DeterministicScheduler(QueueScheduler):
                     self._virtual_clock.subscribe(self)
 
     def shutdown(self) -> None:
-        """Cancel all tasks; one that is running can only be the caller."""
+        """Cancel all tasks; only the caller can be a running one."""
         self._stop()
         if self._virtual_clock is not None:
             self._virtual_clock.unsubscribe(self)
@@ -79,10 +79,10 @@ class DeterministicScheduler(QueueScheduler):
             self._virtual_clock.unsubscribe(self)
 
     def next_due_ms(self) -> int | None:
-        """Return when the next task is due, in Unix ms, if wall time runs on as monotonic time.
+        """Return the wall time at which the next task is due, in Unix ms.
 
-        Rounded up, so that it is due at that time; the current time if it is late; None if there
-        is no task.
+        Rounded up, so that the task is due then. The current time if it is late, None without
+        tasks.
         """
         due_ns = self.next_due_ns()
         if due_ns is None:
@@ -91,22 +91,22 @@ class DeterministicScheduler(QueueScheduler):
         return self._clock.now_ms() - (-left_ns // 1_000_000)
 
     def run_due(self, due_ns: int | None = None) -> int:
-        """Run every task that is due, also those that these schedule.
+        """Run all due tasks, including tasks that they schedule.
 
         Parameters
         ----------
         due_ns : int, optional
-            Latest due moment, inclusive, of monotonic time; the current one by default.
+            Latest due time (monotonic, inclusive); the current time by default.
 
         Returns
         -------
         int
-            How many runs there were.
+            Number of runs.
 
         Raises
         ------
         Deadlock
-            They never end: tasks schedule each other again and again without a delay.
+            The runs do not end: tasks schedule each other without a delay.
         """
         if due_ns is None:
             due_ns = self._clock.monotonic_ns()
@@ -125,10 +125,10 @@ class DeterministicScheduler(QueueScheduler):
         return [outcome(task) for task in tasks]
 
     def wait_until(self, predicate: Callable[[], bool], *, timeout_ms: int | None = None) -> bool:
-        """Run what comes due, moving time along, until `predicate` is true.
+        """Run due tasks, moving the time, until `predicate` is true.
 
-        See `Scheduler.wait_until`. It is asked after each moment at which something ran. If nothing
-        is due, but a server on the virtual clock has clients that may end the wait, it blocks.
+        See `Scheduler.wait_until`. The predicate is evaluated after each due time. Without due
+        tasks, the call blocks if clients of a server on the virtual clock may end the wait.
         """
         limit_ns = None
         if timeout_ms is not None:
@@ -141,10 +141,12 @@ class DeterministicScheduler(QueueScheduler):
                 if self._virtual_clock is not None and self._virtual_clock.has_clients:
                     SystemClock().sleep(POLL_S)
                     continue
-                raise Deadlock(f"nothing is due that could end the wait; {self._whereabouts()}")
+                raise Deadlock(
+                    f"nothing is due that could end the wait; {self._describe_running()}"
+                )
             steps += 1
             if steps >= self._runs_max:
-                raise Deadlock(f"{steps} moments did not end the wait; {self._whereabouts()}")
+                raise Deadlock(f"{steps} moments did not end the wait; {self._describe_running()}")
         return True
 
     def _step(self, limit_ns: int | None) -> bool:
@@ -158,12 +160,12 @@ class DeterministicScheduler(QueueScheduler):
         self.run_due()
         return True
 
-    def _sleep_until(self, moment_ns: int | None) -> None:
-        if moment_ns is not None:
-            self._clock.sleep(max(0, moment_ns - self._clock.monotonic_ns()) / 1e9)
+    def _sleep_until(self, until_ns: int | None) -> None:
+        if until_ns is not None:
+            self._clock.sleep(max(0, until_ns - self._clock.monotonic_ns()) / 1e9)
 
     def _idle_ns(self, task: ScheduledTask) -> int | None:
-        # On other clocks nobody is there at the moments that a change would have to be seen at.
+        # On other clocks no run would notice a change at the due times left out.
         if self._virtual_clock is None or task._idle_ms is None or task._was_woken:
             return 0
         idle_ms = task._idle_ms()
@@ -172,6 +174,6 @@ class DeterministicScheduler(QueueScheduler):
     def _in_task(self) -> AbstractContextManager[None]:
         return nullcontext() if self._virtual_clock is None else self._virtual_clock.held()
 
-    def _whereabouts(self) -> str:
+    def _describe_running(self) -> str:
         running = ", ".join(sorted(task.name for task in self._running))
         return f"inside {running}" if running else "inside no task"

@@ -1,4 +1,4 @@
-"""The bundle of clock, files, randomness, locks and background work that everyone is handed."""
+"""The runtime: clock, files, randomness, locks and background work."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from logstore.runtime.scheduler import Scheduler
 from logstore.runtime.threads import ThreadScheduler
 
 Random = random.Random
-"""A source of randomness; the name under which the rest of the engine knows it."""
+"""A source of randomness; the engine imports it by this name."""
 
 VERIFY = os.environ.get("LOGSTORE_VERIFY") == "1"
 """Whether every change of a log is followed by its `_check()`; on in all tests."""
@@ -36,7 +36,7 @@ class Lock(AbstractContextManager[bool], Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Runtime:
-    """The world as the engine sees it.
+    """The outside world of the engine.
 
     Attributes
     ----------
@@ -45,11 +45,11 @@ class Runtime:
     fs : FileSystem
         Files; paths are plain `/`-separated strings.
     rng : random.Random
-        Source of the roll jitter, directory names and the key of the cleaner's hash. File
-        contents never depend on the last; seed it to make the first two repeatable.
+        Source of the roll jitter, of directory names and of the key of the cleaner's hash. File
+        contents do not depend on the hash; a seed makes the jitter and the names repeatable.
     scheduler : Scheduler
-        Background work; by default a `DeterministicScheduler` of the clock, not started: it
-        runs nothing until its owner starts it. Give a `ThreadScheduler` for threads.
+        Background work. By default a `DeterministicScheduler` on the clock, which the owner of the
+        runtime starts.
     """
 
     clock: Clock = field(default_factory=SystemClock)
@@ -67,14 +67,14 @@ class Runtime:
 
 
 def random_source(seed: int | None = None) -> random.Random:
-    """Return a source of randomness: the machine's, or a repeatable one for a seed."""
+    """Return a source of randomness: the system's, or a repeatable one for a seed."""
     return random.SystemRandom() if seed is None else random.Random(seed)
 
 
 def background_scheduler(clock: Clock) -> Scheduler:
-    """Return a scheduler on a clock, started, for work that was asked for by whoever has it.
+    """Return a started scheduler for requested work.
 
-    A broker without background work has none that runs; what was asked for happens all the same.
+    A broker without background work has no running scheduler, but requests may still need one.
     """
     scheduler: Scheduler = (
         DeterministicScheduler(clock)
@@ -86,5 +86,12 @@ def background_scheduler(clock: Clock) -> Scheduler:
 
 
 def is_repeatable(rng: random.Random) -> bool:
-    """Tell whether a source of randomness has a state, and is not the machine's."""
+    """Return whether a source of randomness is repeatable, not the system's."""
     return not isinstance(rng, random.SystemRandom)
+
+
+def usable_cores() -> int:
+    """Return the number of cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1

@@ -1,4 +1,4 @@
-"""Methods of which one runs at a time: others wait for the lock of the object, or are refused."""
+"""Exclusive methods: other threads wait for the lock of the object, or are refused."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ R = TypeVar("R")
 
 
 def one_at_a_time(change: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S, P], R]:
-    """Make a method hold its object's re-entrant `_lock` from begin to end."""
+    """Make a method hold the re-entrant `_lock` of its object."""
 
     @wraps(change)
     def locked(self: S, /, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -34,12 +34,12 @@ def one_at_a_time(change: Callable[Concatenate[S, P], R]) -> Callable[Concatenat
 
 
 class ThreadGuard:
-    """The right to use an object, which one thread has at a time; nobody waits for it.
+    """The right of one thread at a time to use an object; other threads are refused.
 
     Parameters
     ----------
     hint : str
-        What another thread may do, for the error.
+        Advice in the error for another thread.
     """
 
     __slots__ = ("_hint", "_lock", "_user")
@@ -50,7 +50,7 @@ class ThreadGuard:
         self._user = ""
 
     def enter(self, owner: object) -> None:
-        """Take the right for the calling thread, which may have it already.
+        """Take the right for the calling thread, which may already have it.
 
         Raises
         ------

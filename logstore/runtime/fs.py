@@ -1,16 +1,15 @@
-"""Files and directories, behind an interface that disk, memory and overlays share.
+"""Files and directories behind one interface for disk, memory and overlays.
 
-Paths are strings with `/`. A `File` addresses bytes by position and has no cursor. What must
-survive a crash is followed by `File.sync` (contents) or `FileSystem.sync_dir` (names).
-Failures are plain `OSError`s here; the log turns them into `KafkaStorageError`.
+Paths are strings with `/`. A `File` addresses bytes by position and has no cursor. `File.sync`
+makes contents durable, and `FileSystem.sync_dir` names. Failures are plain `OSError`s here; the log
+turns them into `KafkaStorageError`.
 
-Only regular files are opened: a pipe, a socket or a device under a file's name would hang whoever
-opens it, or never end. And only directories are written through a symbolic link: data directory and
-partition folder may be one, as operators arrange it, but a file that is one is only read, and its
-removal or renaming concerns the link.
+Only regular files are opened: a pipe, a socket or a device could block its reader or never end.
+Only directories are written through symbolic links, so that operators can link data directories and
+partition folders. A file behind a link is only read. Removing or renaming it affects the link.
 
-A file on the disk may have several names, as copies by hard links have. Before one of them is
-opened for writing, or dated, it gets a file of its own: no change shows under another name.
+A file on a disk may have several names, like copies by hard links. Before one of them is opened for
+writing, or dated, it gets its own file: no change is visible under another name.
 """
 
 from __future__ import annotations
@@ -21,9 +20,8 @@ import stat
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from enum import Enum
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
-from logstore.named import NamedTuple
 from logstore.runtime.clock import Clock
 from logstore.runtime.locks import (
     FileLock,
@@ -37,11 +35,11 @@ Buffer = bytes | bytearray | memoryview
 """Bytes to write: any contiguous run."""
 
 IOV_MAX = 1024
-"""Most buffers one vectored write may carry on Linux."""
+"""Maximum number of buffers of a vectored write on Linux."""
 
 
 class FileKind(Enum):
-    """Kind of entry under a name, links not followed."""
+    """The kind of a directory entry. Links are not followed."""
 
     FILE = "file"
     DIRECTORY = "directory"
@@ -50,11 +48,11 @@ class FileKind(Enum):
 
 
 class NotRegularFileError(OSError):
-    """The file to open is a pipe, a socket, a device, or a link that is to be written."""
+    """The file to open is a pipe, a socket, a device, or a link to be written."""
 
 
 class FileStat(NamedTuple):
-    """Facts about a file: length in bytes and modification time in Unix ms."""
+    """The length of a file in bytes and its modification time in Unix ms."""
 
     size: int
     mtime_ms: int
@@ -63,7 +61,7 @@ class FileStat(NamedTuple):
 class File(Protocol):
     """One open file.
 
-    A file stays readable through its `File` after it was renamed or removed.
+    It stays readable after the file was renamed or removed.
     """
 
     def size(self) -> int:
@@ -79,7 +77,7 @@ class File(Protocol):
         ...
 
     def append(self, buffers: Sequence[Buffer]) -> int:
-        """Write all `buffers` one after another at the end; return the position of the first."""
+        """Write all `buffers` at the end, in order; return the position of the first."""
         ...
 
     def write_at(self, buffers: Sequence[Buffer], position: int) -> None:
@@ -100,7 +98,7 @@ class File(Protocol):
 
 
 class Space(NamedTuple):
-    """Bytes of a volume, and how many of them may still be written without being its owner."""
+    """The size of a volume, and the bytes that unprivileged users can still write."""
 
     total_bytes: int
     usable_bytes: int
@@ -117,20 +115,20 @@ class FileSystem(Protocol):
         FileNotFoundError
             The file, or with `create` its directory, does not exist.
         IsADirectoryError, NotRegularFileError
-            It is no regular file, or it is a symbolic link and is to be written.
+            It is not a regular file, or a symbolic link to be written.
         """
         ...
 
     def exists(self, path: str) -> bool:
-        """Tell whether a file or directory of that name exists."""
+        """Return whether a file or directory of that name exists."""
         ...
 
     def is_dir(self, path: str) -> bool:
-        """Tell whether `path` is a directory, or a symbolic link to one."""
+        """Return whether `path` is a directory, or a symbolic link to one."""
         ...
 
     def kind(self, path: str) -> FileKind | None:
-        """Tell what stands under a name, not where a link leads; None if nothing does."""
+        """Return the kind of a name, links not followed; None if it does not exist."""
         ...
 
     def list_dir(self, path: str) -> list[str]:
@@ -138,7 +136,7 @@ class FileSystem(Protocol):
         ...
 
     def kinds(self, path: str) -> dict[str, FileKind]:
-        """Return the names in a directory, sorted, with what stands under each; see `kind`."""
+        """Return the names in a directory and their kinds, sorted by name; see `kind`."""
         ...
 
     def stat(self, path: str) -> FileStat:
@@ -154,11 +152,11 @@ class FileSystem(Protocol):
         ...
 
     def remove(self, path: str) -> None:
-        """Remove a file; of a symbolic link the link, of a special file its name."""
+        """Remove a file, a symbolic link itself, or the name of a special file."""
         ...
 
     def make_dirs(self, path: str) -> None:
-        """Create a directory and the missing ones above it; an existing one is fine."""
+        """Create a directory and the missing ones above it, unless it exists."""
         ...
 
     def remove_dir(self, path: str) -> None:
@@ -170,19 +168,18 @@ class FileSystem(Protocol):
         ...
 
     def space(self, path: str) -> Space | None:
-        """Return the room of the volume that a directory lies on; None where nothing bounds it."""
+        """Return the space of the volume of a directory; None if it is unlimited."""
         ...
 
     def lock(self, path: str) -> FileLock | None:
         """Take the exclusive lock on a file without waiting; see `logstore.runtime.locks`.
 
-        The file is made (empty) when missing, and stays. The lock is the file's, whatever it is
-        renamed to.
+        The file is created empty if missing, and stays. The lock follows a renamed file.
 
         Returns
         -------
         FileLock or None
-            None if somebody holds it already, in this process or in another.
+            None if it is held already, by this process or another one.
 
         Raises
         ------
@@ -192,19 +189,19 @@ class FileSystem(Protocol):
         ...
 
     def lock_holder(self, path: str) -> int | None:
-        """Return the process that holds the lock on a file, taking none and making no file.
+        """Return the process that holds the lock on a file. Take no lock and create no file.
 
         Returns
         -------
         int or None
-            A process id, this one's if it is held here, `UNKNOWN_PROCESS` if it is not told;
-            None if nobody holds it, or nobody can say.
+            A process id, which may be this process, or `UNKNOWN_PROCESS`. None if the lock is
+            free or this cannot be determined.
         """
         ...
 
 
-# Without O_NONBLOCK a pipe would hold up whoever opens it before it can be looked at. Regular files
-# take no notice of it.
+# Without O_NONBLOCK, opening a pipe would block before its kind can be checked. Regular files
+# ignore it.
 _READING = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY
 _WRITING = os.O_RDWR | os.O_NONBLOCK | os.O_NOCTTY | os.O_NOFOLLOW
 
@@ -216,7 +213,7 @@ _KINDS = {
 
 
 PARTING_SUFFIX = ".tmp"
-"""Ends the name of a file on its way from several names to one."""
+"""Suffix of the temporary copy of a file with several names."""
 
 _BLOCK_BYTES = 1 << 20
 
@@ -225,7 +222,7 @@ _LINKS_NOT = frozenset({errno.EXDEV, errno.EPERM, errno.EMLINK, errno.EOPNOTSUPP
 
 
 def _kind_of(entry: os.DirEntry[str]) -> FileKind:
-    """Return the kind of a directory's entry, which most file systems list."""
+    """Return the kind of a directory entry; most file systems list it."""
     if entry.is_file(follow_symlinks=False):
         return FileKind.FILE
     if entry.is_dir(follow_symlinks=False):
@@ -234,13 +231,13 @@ def _kind_of(entry: os.DirEntry[str]) -> FileKind:
 
 
 class DiskFileSystem:
-    """The machine's files.
+    """The files of the operating system.
 
     Parameters
     ----------
     clock : Clock, optional
-        When its wall time is not the machine's, creating a file and every write stamp it, so
-        that rules that read modification times (retention, mtime fallback) see one clock only.
+        If its wall time is not the system's, each creation and write dates the file by it, so that
+        rules about modification times (retention, mtime fallback) use one clock only.
     """
 
     def __init__(self, clock: Clock | None = None) -> None:
@@ -277,8 +274,8 @@ class DiskFileSystem:
         return file
 
     def _part(self, path: str) -> None:
-        """Put a copy of its own in the place of a file that has other names; durable on return."""
-        import shutil  # which loads every codec of archives; few files have other names
+        """Replace a file that has other names by its own copy; durable on return."""
+        import shutil  # slow to import, and rarely needed
 
         temporary = path + PARTING_SUFFIX
         with suppress(FileNotFoundError):
@@ -296,13 +293,13 @@ class DiskFileSystem:
             with suppress(OSError):
                 os.unlink(temporary)  # noqa: PTH108  # see is_dir
             raise
-        # Else what is synced to the file from now on would be lost with its name.
+        # Otherwise later syncs of the file would be lost with its name.
         self.sync_dir(directory_of(path))
 
     def link(self, source: str, target: str) -> bool:
-        """Create a hard link to a file; False if it cannot have one there.
+        """Create a hard link to a file; return False if the file system refuses it.
 
-        Whoever has the file open for writing already would write under both names.
+        Handles that are already open for writing would write under both names.
         """
         try:
             os.link(source, target, follow_symlinks=False)
@@ -313,7 +310,7 @@ class DiskFileSystem:
         return True
 
     def _refusal(self, error: OSError, path: str) -> OSError:
-        """Return the reason why the system refused to open what is no regular file."""
+        """Return the reason why the system refused to open a file that is not regular."""
         kind = self.kind(path)
         if kind is FileKind.LINK:
             text = "is a symbolic link, through which no file is written"
@@ -323,15 +320,15 @@ class DiskFileSystem:
         return error
 
     def exists(self, path: str) -> bool:
-        """Tell whether a file or directory of that name exists."""
+        """Return whether a file or directory of that name exists."""
         return os.path.lexists(path)
 
     def is_dir(self, path: str) -> bool:
-        """Tell whether `path` is a directory, or a symbolic link to one."""
+        """Return whether `path` is a directory, or a symbolic link to one."""
         return os.path.isdir(path)  # noqa: PTH112  # strings are the paths of this interface
 
     def kind(self, path: str) -> FileKind | None:
-        """Tell what stands under a name; see `FileSystem.kind`."""
+        """Return the kind of a name; see `FileSystem.kind`."""
         try:
             mode = os.lstat(path).st_mode
         except (FileNotFoundError, NotADirectoryError):
@@ -343,7 +340,7 @@ class DiskFileSystem:
         return sorted(os.listdir(path))  # noqa: PTH208  # see is_dir
 
     def kinds(self, path: str) -> dict[str, FileKind]:
-        """Return the names in a directory with what stands under each; looks at no file."""
+        """Return the names in a directory and their kinds, without a call for each file."""
         with os.scandir(path) as entries:
             found = {entry.name: _kind_of(entry) for entry in entries}
         return dict(sorted(found.items()))
@@ -361,7 +358,7 @@ class DiskFileSystem:
                 self._part(path)
             times_ns = (mtime_ms * 1_000_000, mtime_ms * 1_000_000)
             os.utime(path, ns=times_ns, follow_symlinks=False)
-        except OSError as error:  # alone of its kind it does not name the file
+        except OSError as error:  # unlike the others, it lacks the path
             raise _named(error, path) from error
 
     def rename(self, source: str, target: str) -> None:
@@ -369,7 +366,7 @@ class DiskFileSystem:
         os.replace(source, target)  # noqa: PTH105  # see is_dir
 
     def remove(self, path: str) -> None:
-        """Remove a file; of a symbolic link the link."""
+        """Remove a file, or a symbolic link itself."""
         os.unlink(path)  # noqa: PTH108  # see is_dir
 
     def make_dirs(self, path: str) -> None:
@@ -397,7 +394,7 @@ class DiskFileSystem:
             os.close(descriptor)
 
     def space(self, path: str) -> Space:
-        """Return the room of the volume that a directory lies on."""
+        """Return the space of the volume of a directory."""
         try:
             found = os.statvfs(path or ".")
         except OSError as error:
@@ -413,7 +410,7 @@ class DiskFileSystem:
         return lock
 
     def lock_holder(self, path: str) -> int | None:
-        """Return who holds the lock on a file; see `FileSystem.lock_holder`."""
+        """Return the process that holds the lock; see `FileSystem.lock_holder`."""
         return disk_lock_holder(path)
 
 
@@ -424,7 +421,7 @@ def _named(error: OSError, path: str) -> OSError:
 class DiskFile:
     """A file descriptor; positions are explicit, so threads may share it.
 
-    Errors bear the name under which the file was opened.
+    Errors have the path by which the file was opened.
     """
 
     __slots__ = ("_descriptor", "_path", "_stamp")
@@ -480,7 +477,7 @@ class DiskFile:
         return position
 
     def write_at(self, buffers: Sequence[Buffer], position: int) -> None:
-        """Write all `buffers` from `position` on, going on after short writes."""
+        """Write all `buffers` from `position` on; short writes are continued."""
         pending = [view.cast("B") for buffer in buffers if (view := memoryview(buffer)).nbytes]
         if not pending:
             return
@@ -506,7 +503,7 @@ class DiskFile:
 
     def sync(self) -> None:
         """Make the contents durable."""
-        if self._descriptor < 0:  # `fsync` alone would call that a ValueError
+        if self._descriptor < 0:  # otherwise `fsync` raises a ValueError
             raise OSError(errno.EBADF, os.strerror(errno.EBADF), self._path)
         try:
             os.fsync(self._descriptor)
@@ -520,15 +517,15 @@ class DiskFile:
             close_descriptor(descriptor)
 
     def __del__(self) -> None:
-        """Close what a lost reference left open."""
+        """Close a handle whose reference was lost."""
         self.close()
 
     def status(self) -> os.stat_result:
-        """Return what the system knows of the file."""
+        """Return the status of the file."""
         return os.fstat(self._descriptor)
 
     def touch(self) -> None:
-        """Date the file by the clock that stands in for the machine's, if there is one."""
+        """Date the file by the clock that replaces the system clock, if any."""
         if self._stamp is not None:
             now_ns = self._stamp.now_ms() * 1_000_000
             os.utime(self._descriptor, ns=(now_ns, now_ns))
@@ -537,9 +534,9 @@ class DiskFile:
 def make_dirs_durably(fs: FileSystem, path: str) -> None:
     """Create a directory and the missing ones above it; durable on return.
 
-    Files in a directory last only as long as its own name does, so that each new name needs a
-    sync of the directory above. One whose sync fails is removed again, lest the next attempt
-    take it for durable.
+    Files in a directory are durable only if its own name is, so each new name needs a sync of the
+    directory above. If that sync fails, the directory is removed again. Otherwise the next attempt
+    would take it as durable.
     """
     missing = []
     while path and not fs.is_dir(path):
@@ -556,15 +553,15 @@ def make_dirs_durably(fs: FileSystem, path: str) -> None:
 
 
 def read_input(path: str) -> bytes:
-    """Return all that a user's file holds; it may be a pipe, as a shell makes of `<(…)`."""
+    """Return the contents of a user's file, which may be a pipe such as `<(…)` of a shell."""
     with open(path, "rb") as file:  # noqa: PTH123  # strings are the paths of this package
         return file.read()
 
 
 def open_anew(fs: FileSystem, path: str) -> File:
-    """Open an empty file for writing, in the place of what stands there; a folder stays, refused.
+    """Open an empty file for writing, replacing an existing file. A directory raises an error.
 
-    A symbolic link or a special file of that name goes, so that nothing is written through it.
+    A symbolic link or a special file is removed first, so that it is not written through.
     """
     if fs.kind(path) in (FileKind.LINK, FileKind.SPECIAL):
         fs.remove(path)
@@ -574,7 +571,7 @@ def open_anew(fs: FileSystem, path: str) -> File:
 
 
 def read_pieces(file: File, start: int = 0, end: int = INT64_MAX) -> Iterator[bytes]:
-    """Yield the bytes [start, end) of a file in pieces, as it may be larger than memory.
+    """Yield the bytes [start, end) of a file in pieces: it may be larger than memory.
 
     Fewer if the file is shorter.
     """
@@ -584,7 +581,7 @@ def read_pieces(file: File, start: int = 0, end: int = INT64_MAX) -> Iterator[by
 
 
 def remove_tree(fs: FileSystem, path: str) -> None:
-    """Remove a folder and all it holds; of a symbolic link, here or inside, only the link."""
+    """Remove a folder with its contents. Symbolic links are removed, not followed."""
     if fs.kind(path) is FileKind.DIRECTORY:
         clear_folder(fs, path)
         fs.remove_dir(path)
@@ -593,8 +590,8 @@ def remove_tree(fs: FileSystem, path: str) -> None:
 
 
 def clear_folder(fs: FileSystem, path: str) -> None:
-    """Remove all that a folder holds."""
-    # No recursion: folders may be nested more deeply than Python's stack is.
+    """Remove the contents of a folder."""
+    # No recursion: folders may be nested more deeply than the stack of Python.
     folders = [path]
     for folder in folders:
         for name, kind in fs.kinds(folder).items():
@@ -607,6 +604,6 @@ def clear_folder(fs: FileSystem, path: str) -> None:
 
 
 def directory_of(path: str) -> str:
-    """Return the directory that `path` stands in; empty for a bare name."""
+    """Return the directory of `path`; empty for a bare name."""
     directory, slash, _ = path.rpartition("/")
     return directory or slash

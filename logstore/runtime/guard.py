@@ -1,4 +1,4 @@
-"""The guard of file operations: what fails on a disk takes its owner offline."""
+"""A guard for file operations: a disk failure takes their owner offline."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from logstore.errors import KafkaStorageError
 
 
 class DiskUser(Protocol):
-    """A log or a data directory: what a failure of its disk puts an end to."""
+    """A log or a data directory, which a failure of its disk ends."""
 
     def go_offline(self, reason: str) -> None:
-        """Refuse all use from now on."""
+        """Refuse all further use."""
 
 
 def is_disk_failure(error: OSError) -> bool:
@@ -28,13 +28,13 @@ class StorageGuard:
     Parameters
     ----------
     owner : DiskUser or None
-        None if a failure puts an end to nothing: what could not be read may still be written.
+        None if a failure has no further effect: after a failed read, writes may still succeed.
     name : object
-        What messages call the owner.
+        Name of the owner in messages.
     what : str
-        What failed: "cannot append".
+        The failed action: "cannot append".
     reason : str, optional
-        The same as the owner is told it, whose own name may not be `name`.
+        The failed action as passed to the owner, if it differs from `what`.
     """
 
     __slots__ = ("_name", "_owner", "_reason", "_what")
@@ -55,7 +55,7 @@ class StorageGuard:
             self.fail(error)
 
     def fail(self, error: OSError) -> NoReturn:
-        """Take the owner offline; for a `try` that is run too often for a context."""
+        """Take the owner offline. For hot paths, where a `with` would be too slow."""
         if not is_disk_failure(error):
             raise error
         if self._owner is not None:

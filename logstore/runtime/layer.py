@@ -1,4 +1,4 @@
-"""A layer over a file system that passes everything on, for those that change some of it."""
+"""A base class for layers that change some operations of a file system."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ class FileSystemLayer:
         return self.base.open(path, write=write, create=create)
 
     def exists(self, path: str) -> bool:
-        """Tell whether a file or directory of that name exists."""
+        """Return whether a file or directory of that name exists."""
         return self.base.exists(path)
 
     def is_dir(self, path: str) -> bool:
-        """Tell whether `path` is a directory."""
+        """Return whether `path` is a directory."""
         return self.base.is_dir(path)
 
     def kind(self, path: str) -> FileKind | None:
-        """Tell what stands under a name."""
+        """Return the kind of a name."""
         return self.base.kind(path)
 
     def list_dir(self, path: str) -> list[str]:
@@ -39,7 +39,7 @@ class FileSystemLayer:
         return self.base.list_dir(path)
 
     def kinds(self, path: str) -> dict[str, FileKind]:
-        """Return the names in a directory with what stands under each."""
+        """Return the names in a directory and their kinds, sorted by name."""
         return self.base.kinds(path)
 
     def stat(self, path: str) -> FileStat:
@@ -71,7 +71,7 @@ class FileSystemLayer:
         self.base.sync_dir(path)
 
     def space(self, path: str) -> Space | None:
-        """Return the room of the volume that a directory lies on."""
+        """Return the space of the volume of a directory."""
         return self.base.space(path)
 
     def lock(self, path: str) -> FileLock | None:
@@ -79,5 +79,5 @@ class FileSystemLayer:
         return self.base.lock(path)
 
     def lock_holder(self, path: str) -> int | None:
-        """Return who holds the lock on a file."""
+        """Return the process that holds the lock on a file."""
         return self.base.lock_holder(path)

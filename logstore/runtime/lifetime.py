@@ -1,17 +1,16 @@
-"""Lifetimes: objects may be used until their owner is closed, and in their own process.
+"""Lifetimes: objects may be used until their owner is closed, and only in their own process.
 
-An owner (a log manager, a log, a data directory) has one `Lifetime`; it and all that works through
-it are members. The end of the lifetime changes the class of every member into one whose public
-methods and properties raise, all but `close`, which may be called again. So there is no check
-that a method could forget, and one that is in use pays nothing for it. A method that is running
-at that moment meets the end at the next method it calls, at the next lock of the lifetime it takes
-(`Lifetime.lock`), or where it asks (`check`). Attributes answer on, and so do properties that are
-`lasting`.
+An owner (a log manager, a log, a data directory) has one `Lifetime`. The owner and the objects that
+work through it are its members. The end of the lifetime changes the class of all members to one
+whose public methods and properties raise, except `close`, which may be called again. So no method
+can forget a check, and methods cost nothing extra before the end. A running method meets the end
+when it calls another method, takes a lock of the lifetime (`Lifetime.lock`) or calls `check`.
+Attributes stay readable, and so do `lasting` properties.
 
-In a forked child every lifetime ends at once. The child has the memory of the parent, but none of
-its threads or file locks: what it wrote would go into files that the parent goes on writing, and
-a lock that another thread held at the fork is never released. Hence nothing is taken or asked on
-the way: the members are refused, and their `close` leaves the parent's files alone.
+In a forked child all lifetimes end at once. The child has the memory of the parent, but not its
+threads and file locks: it would write into files that the parent still writes, and a lock held by
+another thread at the fork would never be released. So no lock is taken at this end. The members
+refuse use, and their `close` leaves the files of the parent alone.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from weakref import WeakSet, WeakValueDictionary
 from logstore.errors import IllegalStateError, LogStoreError
 
 _USES = ("__call__", "__contains__", "__enter__", "__getitem__", "__iter__", "__len__", "__next__")
-"""Special methods by which an object is used; the others say what it is, or leave it."""
+"""Special methods that use an object; the others only describe or leave it."""
 
 _FORKED = (
     "belongs to the process that opened it, of which this one is a fork: it goes on there, and"
@@ -40,32 +39,32 @@ Getter = TypeVar("Getter", bound=Callable[..., object])
 
 
 def lasting(getter: Getter) -> Getter:
-    """Make a property answer after the end too, as an attribute does: below `@property`.
+    """Keep a property readable after the end, like an attribute. Write it below `@property`.
 
-    For what tells of what an object is made of, and looks at nothing that was given up.
+    For properties that describe the object and use no released resource.
     """
-    getter.__lasts__ = True  # type: ignore[attr-defined]  # of functions, which can bear it
+    getter.__lasts__ = True  # type: ignore[attr-defined]  # functions have attributes
     return getter
 
 
 class Lifetime:
-    """The time in which its members may be used.
+    """The time in which the members may be used.
 
     Parameters
     ----------
     name : str
-        What ends, for messages: "the broker".
+        Name of the owner in messages: "the broker".
 
     Attributes
     ----------
     is_over : bool
         Whether it has ended.
     is_forked : bool
-        Whether this process is a fork of the one in which it began.
+        Whether this process is a fork of the one in which the lifetime began.
 
     Notes
     -----
-    Any thread may call. Members are held weakly; each gets this object as its `_lifetime`.
+    Thread-safe. Members are held weakly; each has this object as its `_lifetime`.
     """
 
     __slots__ = ("__weakref__", "_members", "_reason", "is_forked", "is_over", "name")
@@ -74,30 +73,30 @@ class Lifetime:
         self.name = name
         self.is_forked = False
         self.is_over = False
-        # By identity. Not a set: iterating over one fails if another thread adds to it meanwhile.
+        # By identity. Iterating over a set fails if another thread adds to it meanwhile.
         self._members: WeakValueDictionary[int, Any] = WeakValueDictionary()
         self._reason: tuple[type[LogStoreError], str] | None = None
         _lifetimes.add(self)
 
     def add(self, member: Any) -> None:  # noqa: ANN401  # of any class
-        """Add an object that is refused from the end on."""
+        """Add a member, which refuses use after the end."""
         member._lifetime = self
         self._members[id(member)] = member
         if self._reason is not None:
             _refuse(member)
 
     def end(self, why: str = "is closed", kind: type[LogStoreError] = IllegalStateError) -> None:
-        """Refuse all members from now on; a second end changes nothing.
+        """Make all members refuse use; a second end changes nothing.
 
         Parameters
         ----------
         why : str
             Follows the name in the message.
         kind : type
-            Of the error.
+            Class of the error.
         """
         if self._reason is None:
-            # First, so that one who is added meanwhile is refused by `add`.
+            # First, so that `add` handles members added meanwhile.
             self._reason = kind, f"{self.name} {why}"
             self.is_over = True
             for reference in self._members.valuerefs():
@@ -105,13 +104,13 @@ class Lifetime:
                     _refuse(member)
 
     def check(self) -> None:
-        """Raise the reason if it has ended."""
+        """Raise an error after the end."""
         if self._reason is not None:
             kind, message = self._reason
             raise kind(message)
 
     def lock(self, lock: AbstractContextManager[object]) -> AbstractContextManager[object]:
-        """Return a lock that nobody gets after the end, nor who waited for it then."""
+        """Return a lock that cannot be acquired after the end, even by a thread that waits."""
         return _GuardedLock(self, lock)
 
 
@@ -123,7 +122,7 @@ class _GuardedLock:
         self._lock = lock
 
     def __enter__(self) -> None:
-        self._lifetime.check()  # before it waits: in a forked child that might be for ever
+        self._lifetime.check()  # a forked child might wait forever
         self._lock.__enter__()
         try:
             self._lifetime.check()
@@ -135,7 +134,7 @@ class _GuardedLock:
         self._lock.__exit__(*error)
 
 
-# --- the class of those that are refused -------------------------------------------------------
+# --- classes of members after the end ----------------------------------------------------------
 
 
 def _refuse(member: Any) -> None:  # noqa: ANN401  # see `add`
@@ -144,14 +143,14 @@ def _refuse(member: Any) -> None:  # noqa: ANN401  # see `add`
 
 
 class _Refused:
-    """Common part of all classes of refused members."""
+    """A common base of the classes of members after the end."""
 
     __slots__ = ()
 
 
 @functools.cache
 def _refused_class(kind: type) -> type:
-    """Return the class that members of a class have after the end."""
+    """Return the class of members of `kind` after the end."""
     namespace: dict[str, object] = {
         "__slots__": (),
         "__module__": kind.__module__,
@@ -172,7 +171,7 @@ def _refused_class(kind: type) -> type:
 
 
 def is_lasting(attribute: object) -> bool:
-    """Tell whether a property answers after the end."""
+    """Return whether a property is readable after the end."""
     return hasattr(getattr(attribute, "fget", None), "__lasts__")
 
 
@@ -193,7 +192,7 @@ def _closing(close: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(close)
     def close_again(self: Any, *arguments: object, **options: object) -> Any:  # noqa: ANN401  # see `add`
         lifetime: Lifetime = self._lifetime
-        # In a child nothing is closed, and no lock taken: all of it is the parent's.
+        # A forked child closes nothing and takes no lock: the parent still uses them.
         return None if lifetime.is_forked else close(self, *arguments, **options)
 
     return close_again

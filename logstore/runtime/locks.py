@@ -1,4 +1,4 @@
-"""Exclusive locks on files: at most one holder, and nobody waits for it.
+"""Exclusive locks on files: at most one holder, without waiting.
 
 A data directory's `.lock` keeps a second writer out. Take it before the first change, keep the
 object as long as the directory is written, release it last::
@@ -9,19 +9,19 @@ object as long as the directory is written, release it last::
     ...
     lock.release()
 
-None means "held by somebody"; an `OSError` means that the disk failed. Holding the object is
-holding the lock: a lost reference gives it up, and so does the end of the process.
+None means that the lock is held; an `OSError` means that the disk failed. The object holds the
+lock: losing the reference releases it, and so does the end of the process.
 
-On a disk this is a POSIX record lock over the whole file, as Java's `FileChannel.tryLock` takes,
-so that a Kafka broker and this engine keep each other out. Those locks belong to the process;
-who holds what inside it is kept here, by device and inode. They also vanish when the process
-closes *any* descriptor of the file. Descriptors that `DiskFileSystem` opened are therefore closed
-through `close_descriptor`, which puts that off; opening a held lock file by other means and
-closing it gives the lock up unseen. A forked child holds nothing.
+On a disk this is a POSIX record lock over the whole file, the same as Java's
+`FileChannel.tryLock`, so that a Kafka broker and this engine keep each other out. Such locks belong
+to the process; this module records the holders within the process by device and inode. The lock
+also vanishes when the process closes *any* descriptor of the file. `DiskFileSystem` therefore
+closes descriptors through `close_descriptor`, which defers this. Code that opens and closes a held
+lock file by other means releases the lock unnoticed. A forked child holds no locks.
 
-The file stays after a release: if it were removed, one process could hold the removed file and
-another its successor. Kafka 4.0 does remove it (`FileLock.destroy`), so a lock counts
-only if its file still bears the name once it is taken. Anybody may remove it later: the holder asks
+The file stays after a release. If it were removed, one process could hold the removed file and
+another its successor. Kafka 4.0 does remove it (`FileLock.destroy`), so a lock is valid only if its
+file still has the name after it was taken. The file may be removed later: holders call
 `is_in_place` from time to time.
 """
 
@@ -39,15 +39,15 @@ from contextlib import suppress
 from typing import Protocol
 
 ATTEMPTS_MAX = 16
-"""How often a lock is tried whose file others remove meanwhile; each removal is one of theirs."""
+"""Number of attempts to lock a file that other processes keep removing."""
 
 
 UNKNOWN_PROCESS = 0
-"""Stands for a holder whose process id is not told: it lives in another container, say."""
+"""A holder whose process id is unknown, for example in another container."""
 
 
 class FileLock(Protocol):
-    """An exclusive lock that is held; see the module."""
+    """A held exclusive lock; see the module."""
 
     @property
     def path(self) -> str:
@@ -68,10 +68,10 @@ class FileLock(Protocol):
 Identity = tuple[int, int]
 """Device and inode of a file."""
 
-# Re-entrant: a lost lock or handle is given up by the garbage collector, at any moment.
+# Re-entrant: the garbage collector may release a lost lock or handle at any time.
 _mutex = threading.RLock()
 _held: dict[Identity, list[int]] = {}
-"""The locked files and their descriptors in this process, to be closed at release."""
+"""The files locked by this process, and their descriptors, to be closed at release."""
 
 
 class DiskLock:
@@ -94,9 +94,9 @@ class DiskLock:
         return _identity_of(self._path) == self._identity
 
     def release(self) -> None:
-        """Give the lock up; the file stays."""
+        """Release the lock; the file stays."""
         with _mutex:
-            # Another list, or none: released before, or inherited by a fork that holds nothing.
+            # Otherwise it was released before, or inherited by a fork.
             if _held.get(self._identity) is not self._descriptors:
                 return
             del _held[self._identity]
@@ -105,16 +105,16 @@ class DiskLock:
                     os.close(descriptor)
 
     def __del__(self) -> None:
-        """Give up what a lost reference left locked."""
+        """Release a lock whose reference was lost."""
         self.release()
 
 
-# A link is not followed: it could make a file elsewhere. Nothing waits for the other end of a pipe.
+# Do not follow a link, which could create a file elsewhere, and do not wait at a pipe.
 _LOCK_FLAGS = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY
 
 
 def lock_disk_file(path: str) -> DiskLock | None:
-    """Lock a file of the disk, made (empty) when missing; None if somebody else holds it.
+    """Lock a file, created empty if missing. Return None if the lock is held.
 
     Raises
     ------
@@ -123,8 +123,7 @@ def lock_disk_file(path: str) -> DiskLock | None:
     """
     with _mutex:
         for _ in range(ATTEMPTS_MAX):
-            # Looked up before it is opened: closing the descriptor again would release the lock
-            # of whoever holds it here.
+            # Before the open: closing the descriptor again would release a lock held here.
             if _identity_of(path) in _held:
                 return None
             descriptor = os.open(path, _LOCK_FLAGS, 0o644)
@@ -133,7 +132,7 @@ def lock_disk_file(path: str) -> DiskLock | None:
                 raise OSError(errno.EINVAL, "is no regular file", path)
             identity = _identity_of(descriptor)
             assert identity is not None
-            if identity in _held:  # its name came up in between
+            if identity in _held:  # it got this name in between
                 _held[identity].append(descriptor)
                 return None
             if not _try_lock(descriptor, path):
@@ -152,49 +151,49 @@ _FLOCK = struct.Struct("qqihh" if sys.platform == "darwin" else "hhqqi0q")
 def disk_lock_holder(path: str) -> int | None:
     """Return the process that holds the lock on a file of the disk, without taking it.
 
-    None if nobody does, or if it cannot be told: the file is missing or may not be read, or its
-    file system has no locks.
+    None without a holder, or if it is unknown: the file is missing or not readable, or its file
+    system has no locks.
     """
     with _mutex:
         try:
             if _identity_of(path) in _held:
                 return os.getpid()
-            # A pipe of that name would wait for its other end.
+            # Without O_NONBLOCK, a pipe of that name would block.
             descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         except OSError:
             return None
         try:
-            found = fcntl.fcntl(descriptor, fcntl.F_GETLK, _asked())
+            found = fcntl.fcntl(descriptor, fcntl.F_GETLK, _lock_query())
         except OSError:
             return None
         finally:
             close_descriptor(descriptor)
-    kind, pid = _answered(found)
+    kind, pid = _parse_lock(found)
     return None if kind == fcntl.F_UNLCK else max(pid, UNKNOWN_PROCESS)
 
 
 def describe_holder(process_id: int | None) -> str:
-    """Return what a message calls the holder of a lock, as `lock_holder` returns it."""
+    """Return the text for the holder of a lock that `lock_holder` returned."""
     if process_id == os.getpid():
         return "this process"
     return f"process {process_id}" if process_id else "another process"
 
 
-def _asked() -> bytes:
-    """Ask for a write lock over the whole file; the answer is what stands in its way."""
+def _lock_query() -> bytes:
+    """Return the query for a write lock on the whole file."""
     if sys.platform == "darwin":
         return _FLOCK.pack(0, 0, 0, fcntl.F_WRLCK, os.SEEK_SET)
     return _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
 
 
-def _answered(found: bytes) -> tuple[int, int]:
-    """Return the kind of a lock and who holds it (-1: a lock that belongs to no process)."""
+def _parse_lock(found: bytes) -> tuple[int, int]:
+    """Return the kind of the conflicting lock and its process, -1 for locks without one."""
     fields = _FLOCK.unpack(found)
     return (fields[3], fields[2]) if sys.platform == "darwin" else (fields[0], fields[4])
 
 
 def close_descriptor(descriptor: int) -> None:
-    """Close a descriptor, or at the release of its file if this process has that locked."""
+    """Close a descriptor. If this process has locked its file, close it at the release."""
     with _mutex:
         if _held:
             identity = _identity_of(descriptor)
@@ -237,7 +236,7 @@ os.register_at_fork(after_in_child=_forget_in_child)
 
 
 class LockTable:
-    """Locks held in one file system in memory; a copy of that starts with a new table."""
+    """The locks held in one file system in memory. A copy of it starts with a new table."""
 
     def __init__(self) -> None:
         self._held: set[int] = set()
@@ -251,7 +250,7 @@ class LockTable:
         ----------
         path : str
         make, find : callable
-            Return the object that has the path; `make` makes it if there is none.
+            Return the file at the path; `make` creates it if it is missing.
         """
         with _mutex:
             file = make()
@@ -261,18 +260,18 @@ class LockTable:
             return _MemoryLock(self, file, path, find)
 
     def holder(self, find: Callable[[], object]) -> int | None:
-        """Return this process if somebody holds the lock on the file that `find` returns."""
+        """Return the id of this process if the file that `find` returns is locked."""
         with _mutex:
             return os.getpid() if id(find()) in self._held else None
 
     def release(self, file: object) -> None:
-        """Release the lock on a file that is held."""
+        """Release the lock on a file."""
         with _mutex:
             self._held.discard(id(file))
 
 
 class _MemoryLock:
-    """A lock in memory; it keeps the file alive, so that no other takes its identity."""
+    """A lock in memory. It keeps the file alive, so that its `id` is not reused."""
 
     __slots__ = ("_file", "_find", "_path", "_table")
 
@@ -294,11 +293,11 @@ class _MemoryLock:
         return self._find() is self._file
 
     def release(self) -> None:
-        """Give the lock up; the file stays."""
+        """Release the lock; the file stays."""
         file, self._file = self._file, None
         if file is not None:
             self._table.release(file)
 
     def __del__(self) -> None:
-        """Give up what a lost reference left locked."""
+        """Release a lock whose reference was lost."""
         self.release()

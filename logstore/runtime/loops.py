@@ -1,7 +1,7 @@
-"""An event loop in a thread of its own: for doors that wait for many at once, on sockets.
+"""An event loop in its own thread, for servers that wait on many sockets.
 
-Its time is the machine's monotonic one, whatever clock the engine has: who is at the other end of
-a socket lives in that.
+The loop runs on the monotonic time of the system, even if the engine has another clock: clients
+live in that time.
 """
 
 from __future__ import annotations
@@ -22,25 +22,25 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 BLOCKING_THREADS = 8
-"""Calls that block, of one loop, at the same time."""
+"""Maximum number of concurrent blocking calls of a loop."""
 
 _PAUSE_S = 1e-4
 
 
 class LoopThread:
-    """A daemon thread that runs an event loop, and a few more for what blocks.
+    """A daemon thread that runs an event loop, and a few threads for blocking calls.
 
     Parameters
     ----------
     name : str
-        Of the threads: `logstore-<name>`.
+        The threads are named `logstore-<name>`.
     clock : Clock, optional
-        The clock of the broker that is served. A virtual clock learns that other threads are at
-        work while this loop runs.
+        The clock of the served broker. A virtual clock is notified that other threads are at work
+        while this loop runs.
 
     Notes
     -----
-    `call`, `wake`, `beside` and `stop` are for other threads, `blocking` for coroutines of the
+    `call`, `wake`, `submit` and `stop` are for other threads, `blocking` for coroutines of the
     loop. In a forked child the thread does not exist: there `stop` does nothing.
     """
 
@@ -64,7 +64,7 @@ class LoopThread:
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
-        """The loop, for what runs in it."""
+        """The loop, for code that runs in it."""
         return self._loop
 
     @property
@@ -74,31 +74,31 @@ class LoopThread:
 
     @property
     def is_current(self) -> bool:
-        """Whether it is the loop's thread that asks."""
+        """Whether the caller is the thread of the loop."""
         return threading.current_thread() is self._thread
 
     def call(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine in the loop, and wait for what it returns or raises."""
+        """Run a coroutine in the loop and wait for its result."""
         assert not self.is_current, "the loop cannot wait for itself"
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
 
     def wake(self, action: Callable[[], object]) -> None:
-        """Let the loop do something soon, and do not wait; nothing once it has stopped."""
+        """Run an action in the loop soon, without waiting; a stopped loop ignores it."""
         if self.is_current:
             self._loop.call_soon(action)
             return
         try:
             self._loop.call_soon_threadsafe(action)
-        except RuntimeError:  # it was closed meanwhile, and nobody is left to be woken
+        except RuntimeError:  # it was closed meanwhile
             if not self._loop.is_closed():
                 raise
 
     async def blocking(self, call: Callable[[], T]) -> T:
-        """Run a call in one of the other threads."""
+        """Run a call in a thread for blocking calls."""
         return await self._loop.run_in_executor(self._executor, call)
 
     async def to_its_end(self, call: Callable[[], T]) -> T:
-        """Run a call in one of the other threads; whoever cancels this waits until it returned."""
+        """Run a blocking call; a cancellation waits until the call has returned."""
         work = self._loop.run_in_executor(self._executor, call)
         cancelled: asyncio.CancelledError | None = None
         while not work.done():
@@ -107,16 +107,16 @@ class LoopThread:
             except asyncio.CancelledError as error:
                 cancelled = error
         if cancelled is not None:
-            work.exception()  # nobody else asks for it, and it is not to be logged as lost
+            work.exception()  # retrieved, so that asyncio does not log it
             raise cancelled
         return work.result()
 
-    def beside(self, call: Callable[[], object]) -> None:
-        """Run a call in one of the other threads, and do not wait; `stop` waits for its end."""
+    def submit(self, call: Callable[[], object]) -> None:
+        """Run a blocking call without waiting for it; `stop` waits for its end."""
         self._executor.submit(_logged, call)
 
     def stop(self) -> None:
-        """End the loop and its threads, once calls that block have returned."""
+        """End the loop and its threads, after all blocking calls have returned."""
         if self._clock is not None:
             self._clock.remove_server(self)
         if not self.is_usable:
@@ -128,17 +128,17 @@ class LoopThread:
 
 
 def give_way() -> None:
-    """Let the other threads of the process run, from a call that computes for long.
+    """Let other threads of the process run during a long computation.
 
-    The interpreter itself takes turns between threads every 5 ms only. A loop that needs several
-    turns for an answer would be late by as many times that.
+    The interpreter switches threads only every 5 ms. A loop that needs several switches for a
+    response would be late by a multiple of that.
     """
     time.sleep(_PAUSE_S)
 
 
 def _logged(call: Callable[[], object]) -> None:
-    """Make a call whose outcome nobody looks at; what it raises is logged."""
+    """Make a call and log its error."""
     try:
         call()
     except Exception:
-        logger.exception("work beside a loop failed")
+        logger.exception("background work of a loop failed")

@@ -1,8 +1,8 @@
-"""Files in memory: immutable blocks and one growing tail, so that views never break.
+"""Files in memory: immutable blocks and one growing tail, so that views stay valid.
 
 A `MemoryBytes` is the contents of one file. Full blocks of 256 KiB are sealed as `bytes` and
-shared by snapshots; only the tail is still written. Zeros past what was written cost nothing,
-so a preallocated 10 MiB index of three entries takes the space of three entries.
+shared by snapshots; only the tail is still written. Zeros behind the last write take no space, so
+a preallocated 10 MiB index of three entries takes the space of three entries.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _ZERO_BLOCK = bytes(BLOCK_SIZE)
 
 
 class Contents(Protocol):
-    """Content that a `MemoryFile` is a handle on."""
+    """The contents behind a `MemoryFile`."""
 
     mtime_ms: int
 
@@ -57,11 +57,10 @@ class MemoryBytes:
 
     Notes
     -----
-    One thread writes, any number read meanwhile without a lock. For their sake a writer puts
-    bytes in place first, then raises `written`, then `size`, and readers look in the opposite
-    order; blocks and tail are replaced together. A truncation lowers `size`, counts itself, then
-    lowers the rest: a reader that finds another count than it began with may have mixed before
-    and after, and begins again.
+    One thread writes while any number of threads read without a lock. A write puts bytes in place,
+    then raises `written`, then `size`; readers use the opposite order. Blocks and tail are replaced
+    together. A truncation lowers `size`, counts itself, then lowers the rest. A reader that sees
+    another count than at its start may have mixed two states, and retries.
     """
 
     __slots__ = ("_blocks_and_tail", "_truncations", "mtime_ms", "size", "written")
@@ -138,7 +137,7 @@ class MemoryBytes:
         end = start + len(data)
         tail = self._blocks_and_tail[1]
         if position == self.written == self.size and end <= len(tail) and end < BLOCK_SIZE:
-            tail[start:end] = data  # an append into the buffer that there is
+            tail[start:end] = data  # an append into the existing buffer
             self.written = self.size = position + len(data)
             return
         data = memoryview(data)
@@ -189,13 +188,13 @@ class MemoryBytes:
                 blocks.append(_ZERO_BLOCK if piece.obj is _ZERO_BLOCK else bytes(piece))
             else:
                 if end > len(tail):
-                    # A larger buffer replaces the old one, which views may still hold.
+                    # A larger buffer replaces the old one, which views may still use.
                     grown = bytearray(min(BLOCK_SIZE, max(end, 2 * len(tail), 512)))
                     grown[:start] = memoryview(tail)[:start]
                     tail = grown
                 tail[start:end] = piece
                 if end == BLOCK_SIZE:
-                    # Readers that hold the old pair find the block in the list or in the tail.
+                    # Readers of the old pair find the block in the list or in the tail.
                     blocks.append(bytes(tail))
                     tail = bytearray()
                 self._blocks_and_tail = (blocks, tail)
@@ -204,9 +203,9 @@ class MemoryBytes:
 
 
 class MemoryFile:
-    """A handle on the contents of a file in memory; it keeps them alive after a remove.
+    """A handle on the contents of a file in memory, which it keeps alive after a remove.
 
-    Like a descriptor it refuses to write unless opened for that, and any use once closed.
+    Like a descriptor, it refuses writes unless opened for writing, and all use once closed.
     """
 
     __slots__ = ("_clock", "_contents", "_writable")
@@ -228,6 +227,11 @@ class MemoryFile:
         """Return up to `size` bytes from `position` on, fewer only at the end."""
         return self._readable().read(position, size)
 
+    def written(self) -> int:
+        """Return the end of the bytes that were written; all bytes behind it are zeros."""
+        contents = self._readable()
+        return contents.written if isinstance(contents, MemoryBytes) else contents.size
+
     def append(self, buffers: Sequence[Buffer]) -> int:
         """Write all `buffers` at the end; return the position of the first byte."""
         position = self._readable().size
@@ -241,7 +245,7 @@ class MemoryFile:
             raise OSError(errno.EBADF, os.strerror(errno.EBADF))
         start = position
         for buffer in buffers:
-            if type(buffer) is bytes:  # as most are; a view takes as long as the write
+            if type(buffer) is bytes:  # most are, and a view takes as long as the write
                 if buffer:
                     contents.write_at(buffer, position)
                     position += len(buffer)
@@ -260,7 +264,7 @@ class MemoryFile:
         contents.mtime_ms = self._clock.now_ms()
 
     def sync(self) -> None:
-        """Do nothing: memory is as durable as it gets."""
+        """Do nothing: memory needs no sync."""
         self._readable()
 
     def close(self) -> None:
@@ -288,8 +292,8 @@ class MemoryFileSystem:
 
     Notes
     -----
-    One thread at a time may change the names below one directory; listing and opening beside
-    it is safe.
+    One thread at a time may change the names below one directory. Other threads may list it and
+    open files meanwhile.
     """
 
     def __init__(self, clock: Clock | None = None) -> None:
@@ -302,7 +306,7 @@ class MemoryFileSystem:
         return f"MemoryFileSystem({len(self._files)} files)"
 
     def fork(self, clock: Clock | None = None) -> MemoryFileSystem:
-        """Return an independent copy, nothing locked; sealed blocks are shared: it costs little.
+        """Return an independent copy without locks. It is cheap: sealed blocks are shared.
 
         Parameters
         ----------
@@ -338,15 +342,15 @@ class MemoryFileSystem:
         return MemoryFile(contents, self._clock, writable=write or create)
 
     def exists(self, path: str) -> bool:
-        """Tell whether a file or directory of that name exists."""
+        """Return whether a file or directory of that name exists."""
         return path in self._files or path in self._children
 
     def is_dir(self, path: str) -> bool:
-        """Tell whether `path` is a directory."""
+        """Return whether `path` is a directory."""
         return path in self._children
 
     def kind(self, path: str) -> FileKind | None:
-        """Tell what stands under a name; there are no links in memory."""
+        """Return the kind of a name; memory has no links."""
         if path in self._children:
             return FileKind.DIRECTORY
         return FileKind.FILE if path in self._files else None
@@ -358,7 +362,7 @@ class MemoryFileSystem:
         return sorted(self._children[path])
 
     def kinds(self, path: str) -> dict[str, FileKind]:
-        """Return the names in a directory with what stands under each."""
+        """Return the names in a directory and their kinds, sorted by name."""
         names = self.list_dir(path)
         prefix = path if path in ("", "/") else f"{path}/"
         return {
@@ -377,17 +381,31 @@ class MemoryFileSystem:
 
     def rename(self, source: str, target: str) -> None:
         """Rename atomically, replacing a file of the target's name."""
+        self.check_rename(source, target)
+        if target == source:
+            return
+        self._link(target)
         if source in self._children:
             self._rename_dir(source, target)
-            return
-        contents = self._contents(source)
-        if target in self._children:
-            fail(errno.EISDIR, target)
-        self._link(target)
-        if target != source:
-            self._files[target] = contents
-            self._unlink(source)
-            del self._files[source]
+        else:
+            # A concurrent reader finds the file by one of its names.
+            self._files[target] = self._files[source]
+        self._unlink(source)
+        self._files.pop(source, None)
+
+    def check_rename(self, source: str, target: str) -> None:
+        """Raise the error of a rename that would fail."""
+        if source not in self._children:
+            self._contents(source)
+            if target in self._children:
+                fail(errno.EISDIR, target)
+        elif target.startswith(source + "/"):
+            fail(errno.EINVAL, target)
+        elif target in self._files:
+            fail(errno.ENOTDIR, target)
+        elif target != source and self._children.get(target):
+            fail(errno.ENOTEMPTY, target)
+        self._check_parent(target)
 
     def remove(self, path: str) -> None:
         """Remove a file."""
@@ -414,11 +432,11 @@ class MemoryFileSystem:
         self._unlink(path)
 
     def sync_dir(self, path: str) -> None:
-        """Check that the directory exists; memory needs no more."""
+        """Check that the directory exists; memory needs no sync."""
         self.list_dir(path)
 
     def space(self, path: str) -> None:
-        """Tell that nothing bounds it."""
+        """Return None: the space is unlimited."""
 
     def lock(self, path: str) -> FileLock | None:
         """Take the exclusive lock on a file; see `FileSystem.lock`."""
@@ -430,7 +448,7 @@ class MemoryFileSystem:
         return self._locks.lock(path, make, lambda: self._files.get(path))
 
     def lock_holder(self, path: str) -> int | None:
-        """Return who holds the lock on a file; see `FileSystem.lock_holder`."""
+        """Return the process that holds the lock; see `FileSystem.lock_holder`."""
         return self._locks.holder(lambda: self._files.get(path))
 
     def _contents(self, path: str) -> MemoryBytes:
@@ -440,10 +458,14 @@ class MemoryFileSystem:
         return contents
 
     def _link(self, path: str) -> None:
+        self._check_parent(path)
         parent, name = split_path(path)
+        self._children[parent].add(name)
+
+    def _check_parent(self, path: str) -> None:
+        parent, _ = split_path(path)
         if parent not in self._children:
             fail(errno.ENOTDIR if parent in self._files else errno.ENOENT, path)
-        self._children[parent].add(name)
 
     def _unlink(self, path: str) -> None:
         parent, name = split_path(path)
@@ -451,20 +473,10 @@ class MemoryFileSystem:
 
     def _rename_dir(self, source: str, target: str) -> None:
         prefix = source + "/"
-        if target.startswith(prefix):
-            fail(errno.EINVAL, target)
-        if target in self._files:
-            fail(errno.ENOTDIR, target)
-        if target == source:
-            return
-        if self._children.get(target):
-            fail(errno.ENOTEMPTY, target)
-        self._link(target)
         for path in [p for p in list(self._files) if p.startswith(prefix)]:
             self._files[target + path[len(source) :]] = self._files.pop(path)
         for path in [p for p in list(self._children) if p == source or p.startswith(prefix)]:
             self._children[target + path[len(source) :]] = self._children.pop(path)
-        self._unlink(source)
 
 
 def split_path(path: str) -> tuple[str, str]:
@@ -476,5 +488,5 @@ def split_path(path: str) -> tuple[str, str]:
 
 
 def fail(code: int, path: str) -> NoReturn:
-    """Raise the `OSError` that the machine's own file system would raise with `code`."""
+    """Raise the `OSError` that the file system of the operating system raises with `code`."""
     raise OSError(code, os.strerror(code), path)

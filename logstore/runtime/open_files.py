@@ -1,10 +1,9 @@
-"""Limit of open files among those that can be opened again.
+"""A limit on open files that can be reopened.
 
-A log of many segments would take three descriptors for each of them, and a process has 1,024 by
-default. Who opens a file that it could open again says so here; beyond a share of what the process
-may have, the one that was opened first is asked to let go of its file. It drops its reference and
-no more: a reader in the middle of the file goes on, and the descriptor is closed with the last that
-holds it.
+A log would take three descriptors for each of its segments, and a process has 1,024 by default.
+Owners of reopenable files register them here. Beyond a share of the descriptors of the process, the
+file opened first is closed: its owner drops its reference. A reader in the middle of the file keeps
+its own, and the descriptor is closed with the last reference.
 """
 
 from __future__ import annotations
@@ -15,20 +14,20 @@ from collections import OrderedDict
 from typing import Protocol
 
 OPEN_FILES_MIN = 64
-"""So many stay open whatever the process's limit."""
+"""Number of files that stay open even if the limit of the process is low."""
 
 SHARE = 4
-"""Of the descriptors that the process may have, one in so many; the rest is other people's."""
+"""One in this many descriptors of the process is used; the rest is left to other code."""
 
 TRIES_MAX = 8
-"""How many that cannot let go are passed over for one more that is opened."""
+"""Number of files passed over for each opened one because they cannot be closed."""
 
 DESCRIPTORS_MAX = 1 << 20
-"""Most descriptors that are asked for, or reckoned with, where there is no limit."""
+"""Descriptors to request or assume if the system sets no limit."""
 
 
 class Reopenable(Protocol):
-    """Something that has a file open, and could open it again."""
+    """An owner of an open file that can be reopened."""
 
     def let_go(self) -> bool:
         """Close the file until it is needed again; False if it must stay open for now."""
@@ -36,10 +35,9 @@ class Reopenable(Protocol):
 
 
 class OpenFiles:
-    """The files that one process has open and could open again, oldest first.
+    """The open and reopenable files of a process, oldest first.
 
-    Thread safety: any thread may call. Whoever is asked to let go must not wait for a lock that is
-    held while something is opened.
+    Thread-safe. `let_go` must not wait for a lock that is held while files are opened.
     """
 
     def __init__(self) -> None:
@@ -49,8 +47,8 @@ class OpenFiles:
         return len(self._holders)
 
     def opened(self, holder: Reopenable) -> None:
-        """Add an open file; the oldest beyond the limit are closed."""
-        # One that is gone leaves by itself: a process may open and close brokers for days.
+        """Add an open file, and close the oldest files beyond the limit."""
+        # Weak: a process may open and close brokers for days.
         reference = weakref.ref(holder, self._forget)
         self._holders[id(reference)] = reference
         if len(self._holders) <= OPEN_FILES_MIN:
@@ -72,24 +70,24 @@ class OpenFiles:
 
 
 OPEN_FILES = OpenFiles()
-"""Those of this process: its limit is one for all file systems and logs."""
+"""The open files of this process, over all file systems and logs."""
 
 
 def descriptor_limit() -> int:
-    """Return how many files the process may have open."""
+    """Return the number of files that the process may have open."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return DESCRIPTORS_MAX if soft == resource.RLIM_INFINITY else min(soft, DESCRIPTORS_MAX)
 
 
 def raise_descriptor_limit() -> None:
-    """Raise the process's soft limit of open files to the hard one; for a program's start.
+    """Raise the soft limit of open files to the hard one, at the start of a program.
 
-    Nothing for a library to do: what else is in the process may rely on its limit.
+    Libraries must not do this: other code in the process may rely on the limit.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = DESCRIPTORS_MAX if hard == resource.RLIM_INFINITY else min(hard, DESCRIPTORS_MAX)
     if soft != resource.RLIM_INFINITY and soft < wanted:
         try:
             resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
-        except (OSError, ValueError):  # some systems allow less than they say
+        except (OSError, ValueError):  # some systems allow less than they report
             return

@@ -1,8 +1,8 @@
-"""A writable layer in memory over a file system that stays as it is.
+"""A writable layer in memory over a file system that is not changed.
 
-Read-only commands open a log over an overlay: recovery truncates, renames and rebuilds here,
-by the same code as on a disk, and nothing beneath changes. A file of the base costs memory only
-for what is written to it: its prefix is read through, its tail lives in the overlay.
+Read-only commands open a log over an overlay: recovery truncates, renames and rebuilds here, with
+the same code as on a disk, and the base is not changed. A file takes memory only from its first
+change on: the prefix before it is read from the base.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from logstore.runtime.fs import File, FileKind, FileStat, FileSystem
 from logstore.runtime.locks import FileLock, LockTable
 from logstore.runtime.memfs import MemoryBytes, MemoryFile, fail, split_path
 
-# Re-entrant: a lost handle is closed by the garbage collector, at any moment.
+# Re-entrant: the garbage collector may close a lost handle at any time.
 _counting = threading.RLock()
 
 
@@ -39,14 +39,14 @@ class OverlayBytes:
     open_base : callable, optional
         Opens the base file for reading; None for a file that only the overlay has.
     prefix : int
-        Bytes of the base file, from its start, that show through.
+        Number of bytes read from the start of the base file.
     mtime_ms : int
         Modification time in Unix ms.
 
     Notes
     -----
-    Holds: prefix is 0 without a base file. Prefix and tail are replaced together, so that
-    threads may read while one writes.
+    Holds: prefix is 0 without a base file. Prefix and tail are replaced together, so that threads
+    may read while one writes.
     """
 
     __slots__ = (
@@ -75,8 +75,8 @@ class OverlayBytes:
     def acquire(self) -> None:
         """Count one more handle; the first opens the base file.
 
-        That may have been replaced, whole, since it was open last: unless it was changed here,
-        what it is now shows through.
+        The file may have been replaced since it was last open. Unless the overlay changed it, the
+        new file is read.
         """
         with _counting:
             if self._base is None and self._open_base is not None:
@@ -116,7 +116,7 @@ class OverlayBytes:
         return done + tail.read_into(view[done:], position + done - prefix)
 
     def write_at(self, data: bytes | memoryview, position: int) -> None:
-        """Write `data` from `position` on, taking what follows there out of the base."""
+        """Write `data` from `position` on; the overlay then has all bytes from there on."""
         self._is_own = True
         prefix, tail = self._prefix_and_tail
         if position < prefix and self._base is not None:
@@ -159,7 +159,7 @@ class OverlayFile(MemoryFile):
             release()
 
     def __del__(self) -> None:
-        """Close what a lost reference left open."""
+        """Close a handle whose reference was lost."""
         self.close()
 
 
@@ -169,15 +169,15 @@ class OverlayFileSystem:
     Parameters
     ----------
     base : FileSystem
-        What shows through. A file keeps the length that it had when it was opened here, as long
-        as a handle on it is open, and for good once it was changed.
+        The files to read. A file keeps the length that it had when it was opened here while a
+        handle on it is open, and for good once it was changed.
     clock : Clock, optional
         Dates the overlay's files; the system clock by default.
 
     Notes
     -----
-    Directories cannot be renamed, and those of the base not removed; nothing that opens a log
-    does that.
+    Directories cannot be renamed, and directories of the base cannot be removed. Opening a log
+    does neither.
     """
 
     def __init__(self, base: FileSystem, clock: Clock | None = None) -> None:
@@ -185,8 +185,8 @@ class OverlayFileSystem:
         self._clock: Clock = clock if clock is not None else SystemClock()
         self._nodes: dict[str, OverlayBytes | None] = {}
         self._dirs: set[str] = set()
-        # By directory, the names that nodes and directories in it or below ever had, with their
-        # paths: no operation walks what is known of other directories.
+        # By directory, all names that nodes and directories in it ever had, with their paths, so
+        # that no operation walks the paths of other directories.
         self._children: dict[str, dict[str, str]] = {}
         self._locks = LockTable()
         self._held_open: dict[str, OverlayFile] = {}
@@ -198,7 +198,7 @@ class OverlayFileSystem:
         return OverlayFile(contents, self._clock, writable=write or create)
 
     def exists(self, path: str) -> bool:
-        """Tell whether a file or directory of that name exists."""
+        """Return whether a file or directory of that name exists."""
         if path in self._dirs or path in self._held_dirs:
             return True
         if path in self._nodes:
@@ -206,13 +206,13 @@ class OverlayFileSystem:
         return self._base.exists(path)
 
     def is_dir(self, path: str) -> bool:
-        """Tell whether `path` is a directory."""
+        """Return whether `path` is a directory."""
         if path in self._dirs or path in self._held_dirs:
             return True
         return path not in self._nodes and self._base.is_dir(path)
 
     def kind(self, path: str) -> FileKind | None:
-        """Tell what stands under a name: a link of the base is one until it is written here."""
+        """Return the kind of a name; a link of the base is one until it is written here."""
         if path in self._dirs:
             return FileKind.DIRECTORY
         if path in self._nodes:
@@ -224,10 +224,10 @@ class OverlayFileSystem:
         return list(self.kinds(path))
 
     def kinds(self, path: str) -> dict[str, FileKind]:
-        """Return the names in a directory with what stands under each."""
+        """Return the names in a directory and their kinds, sorted by name."""
         if not self.is_dir(path):
             fail(errno.ENOTDIR if self.exists(path) else errno.ENOENT, path)
-        # One look at the base: another process may change it, and two would not agree.
+        # One call: another process may change the base between two.
         kinds = self._base.kinds(path) if self._base.is_dir(path) else {}
         for name, child in list(self._children.get(path, {}).items()):
             if child in self._dirs:
@@ -264,7 +264,7 @@ class OverlayFileSystem:
     def remove(self, path: str) -> None:
         """Remove a file; of a symbolic link of the base the link."""
         if path in self._nodes or self._base.kind(path) in (None, FileKind.DIRECTORY):
-            self._node(path)  # fails for what cannot be removed
+            self._node(path)  # fails if there is nothing to remove
         self._put(path, None)
 
     def make_dirs(self, path: str) -> None:
@@ -293,7 +293,7 @@ class OverlayFileSystem:
             self.list_dir(path)
 
     def space(self, path: str) -> None:
-        """Tell that nothing bounds it."""
+        """Return None: the space is unlimited."""
 
     def lock(self, path: str) -> FileLock | None:
         """Take the exclusive lock on a file of the overlay, not of the base."""
@@ -315,7 +315,7 @@ class OverlayFileSystem:
         return self._base
 
     def show(self, path: str, open_file: Callable[[], File]) -> None:
-        """Let a name stand for what `open_file` opens, dated as what the base has there."""
+        """Show the file that `open_file` opens under a name, with the date of the base file."""
         file = open_file()
         try:
             size = file.size()
@@ -326,20 +326,20 @@ class OverlayFileSystem:
         self._put(path, OverlayBytes(open_file, size, mtime_ms))
 
     def hold(self, path: str) -> None:
-        """Keep a file open, whatever becomes of its name in the base, until `let_go` or `refresh`.
+        """Keep a file open until `let_go` or `refresh`, even if the base removes or renames it.
 
-        Its directory counts as there, too.
+        Its directory counts as existing, too.
         """
         self._held_dirs.add(split_path(path)[0])
         self._held_open[path] = OverlayFile(self._node(path), self._clock, writable=False)
 
     def let_go(self, path: str) -> None:
-        """Hold a file open no longer; one that is not held is fine."""
+        """Close a held file; a file that is not held is ignored."""
         if (held := self._held_open.pop(path, None)) is not None:
             held.close()
 
     def refresh(self, directory: str) -> None:
-        """Forget every change and every look below a directory: the base shows through anew."""
+        """Discard everything below a directory, so that the base is read anew."""
         for path in self._children.pop(directory, {}).values():
             self._nodes.pop(path, None)
             self.let_go(path)
@@ -365,7 +365,7 @@ class OverlayFileSystem:
         return contents
 
     def _put(self, path: str, contents: OverlayBytes | None) -> None:
-        """Set or hide the file of a path, whatever the base has there."""
+        """Set or hide the file of a path, even if the base has one."""
         self._nodes[path] = contents
         self._note(path)
 

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Sequence
 from typing import NoReturn
 
-from logstore.runtime.fs import Buffer, File, FileKind, FileStat, FileSystem, Space
-from logstore.runtime.locks import FileLock
+from logstore.runtime.fs import File, FileKind, FileStat, FileSystem, Space
 
 
 class ReadOnlyFileSystem:
-    """Reads fall through to `base`; anything that would alter it raises `PermissionError`.
+    """Passes reads on to `base`; every change raises `PermissionError`.
 
-    The proof, at the lowest level, that a read-only command writes nothing: an overlay over
-    this view holds what recovery would do, and a slip surfaces as an error. So it is no
-    `FileSystemLayer`, through which an operation would fall that nobody thought of here.
+    It guarantees that read-only commands write nothing: an overlay over this view takes the changes
+    of recovery, and a bug surfaces as an error. It is not a `FileSystemLayer`, which would pass on
+    new operations.
     """
 
     def __init__(self, base: FileSystem) -> None:
@@ -28,15 +26,15 @@ class ReadOnlyFileSystem:
         return _ReadOnlyFile(self._base.open(path), path)
 
     def exists(self, path: str) -> bool:
-        """Tell whether a file or directory of that name exists."""
+        """Return whether a file or directory of that name exists."""
         return self._base.exists(path)
 
     def is_dir(self, path: str) -> bool:
-        """Tell whether `path` is a directory."""
+        """Return whether `path` is a directory."""
         return self._base.is_dir(path)
 
     def kind(self, path: str) -> FileKind | None:
-        """Tell what stands under a name."""
+        """Return the kind of a name."""
         return self._base.kind(path)
 
     def list_dir(self, path: str) -> list[str]:
@@ -44,47 +42,28 @@ class ReadOnlyFileSystem:
         return self._base.list_dir(path)
 
     def kinds(self, path: str) -> dict[str, FileKind]:
-        """Return the names in a directory with what stands under each."""
+        """Return the names in a directory and their kinds, sorted by name."""
         return self._base.kinds(path)
 
     def stat(self, path: str) -> FileStat:
         """Return length and modification time of a file."""
         return self._base.stat(path)
 
-    def set_mtime(self, path: str, mtime_ms: int) -> None:
-        """Refuse."""
-        _refuse(path)
-
     def rename(self, source: str, target: str) -> None:
-        """Refuse."""
+        """Raise `PermissionError`."""
         _refuse(source)
 
-    def remove(self, path: str) -> None:
-        """Refuse."""
+    def _refuse_change(self, path: str, *_: object, **__: object) -> NoReturn:
         _refuse(path)
 
-    def make_dirs(self, path: str) -> None:
-        """Refuse."""
-        _refuse(path)
-
-    def remove_dir(self, path: str) -> None:
-        """Refuse."""
-        _refuse(path)
-
-    def sync_dir(self, path: str) -> None:
-        """Refuse."""
-        _refuse(path)
+    set_mtime = remove = make_dirs = remove_dir = sync_dir = lock = _refuse_change
 
     def space(self, path: str) -> Space | None:
-        """Return the room of the volume that a directory lies on."""
+        """Return the space of the volume of a directory."""
         return self._base.space(path)
 
-    def lock(self, path: str) -> FileLock | None:
-        """Refuse: who only reads locks nothing."""
-        _refuse(path)
-
     def lock_holder(self, path: str) -> int | None:
-        """Return who holds the lock on a file."""
+        """Return the process that holds the lock on a file."""
         return self._base.lock_holder(path)
 
 
@@ -99,21 +78,10 @@ class _ReadOnlyFile:
         self.read = base.read
         self.close = base.close
 
-    def append(self, buffers: Sequence[Buffer]) -> int:
-        """Refuse."""
+    def _refuse_change(self, *_: object, **__: object) -> NoReturn:
         _refuse(self._path)
 
-    def write_at(self, buffers: Sequence[Buffer], position: int) -> None:
-        """Refuse."""
-        _refuse(self._path)
-
-    def truncate(self, size: int) -> None:
-        """Refuse."""
-        _refuse(self._path)
-
-    def sync(self) -> None:
-        """Refuse."""
-        _refuse(self._path)
+    append = write_at = truncate = sync = _refuse_change
 
 
 def _refuse(path: str) -> NoReturn:

@@ -1,9 +1,9 @@
-"""Background work: tasks at moments of monotonic time, by threads or one after another.
+"""Background work: tasks due at monotonic times, in threads or one after another.
 
-How it is used
---------------
-The owner of a `Runtime` starts its scheduler and shuts it down; whoever has background work
-schedules it and cancels it again::
+Usage
+-----
+The owner of a `Runtime` starts its scheduler and shuts it down. Other code schedules and cancels
+tasks::
 
     runtime.scheduler.start()
     task = runtime.scheduler.schedule(
@@ -13,33 +13,32 @@ schedules it and cancels it again::
     task.cancel()
     runtime.scheduler.shutdown()
 
-Before `start` and after `shutdown` a scheduler runs nothing: as in Kafka, a task given to it then
-is ignored and comes back cancelled. `run_all` and `wait_until` work at any time. Names are Kafka's.
+Before `start` and after `shutdown` a scheduler runs nothing. As in Kafka, it then ignores new tasks
+and returns them cancelled. `run_all` and `wait_until` always work. Names are Kafka's.
 
-Who runs it
------------
-`ThreadScheduler` has threads of its own. `DeterministicScheduler` has none: on a `VirtualClock`
-tasks run inside `clock.advance(...)` (and `sleep`, `set_ms`), at their moments; on other clocks
-inside `run_due` and `wait_until` alone. Code that must wait for what a task does calls
-`wait_until`, never a loop of its own: in one thread nobody else would run meanwhile. A program
-that was crashed on purpose leaves its scheduler behind: shut that down, or its tasks go on in
-the next one's time.
+Execution
+---------
+`ThreadScheduler` has its own threads. `DeterministicScheduler` has none. On a `VirtualClock`, tasks
+run inside `clock.advance(...)`, `sleep` and `set_ms`, at their due times; on other clocks, only
+inside `run_due` and `wait_until`. Code that waits for a task must call `wait_until`: in one thread,
+no task would run during its own loop. After a simulated crash of a program, shut its scheduler
+down. Otherwise its tasks run on in the time of the next program.
 
-Tasks may schedule, cancel, wait and sleep. A period counts from due moment to due moment (as
-`scheduleAtFixedRate` does in `KafkaScheduler`), but whatever moments a run missed, because it was
-late or the one before it took long, are made up for by that one run.
+Tasks may schedule, cancel, wait and sleep. A period counts from due time to due time, like
+`scheduleAtFixedRate` in `KafkaScheduler`. But one run makes up for all due times that it missed
+because it was late or the previous run took long.
 
-A periodic task can say how long its runs will change nothing (`idle_ms`). In virtual time those
-runs are left out, so that years pass as quickly as days; whoever changes what the task looks at
-calls `ScheduledTask.wake`. It runs at the moments of its period alone, and among the tasks of one
-moment in the order that it would have had without sleep (as long as no task takes time itself).
+A periodic task can report for how long its runs would change nothing (`idle_ms`). In virtual time
+these runs are left out, so that years pass as quickly as days. Code that changes the inputs of the
+task calls `ScheduledTask.wake`. The task then runs at the due times of its period, in the same
+order among other tasks as without the sleep (if no task takes time itself).
 
 Errors
 ------
-What a task raises is logged, counted and kept as its `last_error`, and neither its period nor
-any other task stops. A broken invariant (`AssertionError`) or what is no `Exception` (a simulated
-crash, an interrupt) is counted as well and then passed on: to the caller that made time pass, or
-from a thread to `threading.excepthook`.
+The error of a task is logged, counted and kept as its `last_error`. It stops neither the period nor
+other tasks. An `AssertionError`, or an error that is not an `Exception` (a simulated crash, an
+interrupt), is counted and then raised: to the caller that let time pass, or from a thread to
+`threading.excepthook`.
 """
 
 from __future__ import annotations
@@ -62,39 +61,39 @@ T = TypeVar("T")
 logger = logging.getLogger(__name__)
 
 NEVER_NS = 2**63 - 1
-"""Delays of 292 years and more never end: Kafka's "never" is 2⁶³ − 1 ms."""
+"""Delays of 292 years or more never end: in Kafka, 2⁶³ − 1 ms means never."""
 
 
 _schedulers: WeakSet[QueueScheduler] = WeakSet()
 
 
 class Deadlock(AssertionError):
-    """The awaited event cannot come: nothing is left to run, or it runs for ever."""
+    """A wait cannot end: no task is left, or tasks run forever."""
 
 
 _Key = tuple[int, float, int, int]
-"""Due moment, what a seed draws, since when it waits, number: the order in which tasks run."""
+"""The order of tasks: due time, random number of the seed, start of the wait, number."""
 
 
 class ScheduledTask:
-    """A piece of background work; made by `Scheduler.schedule`.
+    """A task of a scheduler, created by `Scheduler.schedule`.
 
     Attributes
     ----------
     name : str
-        As given.
+        Name in logs and threads.
     cancelled : bool
-        Whether it was cancelled, or ignored: no run begins any more.
+        Whether it was cancelled or ignored, so that no further run begins.
     is_running : bool
-        Whether a run is under way.
+        Whether it is running.
     runs, failures : int
-        Runs that have ended, and how many of them by an error.
+        Number of finished runs, and of runs that failed.
     last_error : BaseException or None
-        That of the last failure.
+        The error of the last failure.
 
     Notes
     -----
-    Attributes are for reading, from any thread.
+    Attributes are read-only and may be read by any thread.
     """
 
     __slots__ = (
@@ -150,18 +149,18 @@ class ScheduledTask:
         return f"<ScheduledTask {self.name}: {state}, {self.runs} runs, {self.failures} failed>"
 
     def wake(self) -> None:
-        """Run again from the next moment of the period on: what the runs look at has changed.
+        """Run from the next due time on: the inputs of the task have changed.
 
-        For a task with `idle_ms`; quick if it does not sleep. Any thread may call.
+        For tasks with `idle_ms`. Cheap if the task does not sleep. Thread-safe.
         """
         self._was_woken = True
         if self._is_asleep:
             self._owner.wake(self)
 
     def cancel(self) -> None:
-        """Prevent further runs; one under way goes on (`is_running` tells).
+        """Prevent further runs. A current run continues, see `is_running`.
 
-        A second call does nothing. Any thread may call, the task itself included.
+        A second call does nothing. Thread-safe, also from the task itself.
         """
         self._owner.cancel(self)
 
@@ -176,17 +175,17 @@ class Scheduler(Protocol):
 
     @property
     def is_concurrent(self) -> bool:
-        """Whether tasks run beside each other; if not, long work gives way by ending its run."""
+        """Whether tasks run concurrently. If not, long tasks should end their run to yield."""
         ...
 
     def start(self) -> None:
-        """Accept and run tasks, also again after a shutdown; if started, do nothing."""
+        """Accept and run tasks, even after a shutdown; if started, do nothing."""
         ...
 
     def shutdown(self) -> None:
-        """Cancel all tasks and wait for those that are running; if not started, do nothing more.
+        """Cancel all tasks and wait for running ones.
 
-        No task runs once it has returned. A task may call it: then it waits for none.
+        No task runs after the return. A task may call this; then the call waits for no task.
         """
         ...
 
@@ -199,26 +198,26 @@ class Scheduler(Protocol):
         period_ms: int | None = None,
         idle_ms: Callable[[], int | None] | None = None,
     ) -> ScheduledTask:
-        """Run `action` once after `delay_ms`, and then every `period_ms` if that is given.
+        """Run `action` once after `delay_ms`, and then every `period_ms` if given.
 
         Parameters
         ----------
         name : str
-            For logs and threads.
+            Name in logs and threads.
         action : callable
-            Never runs twice at the same time.
+            Never runs concurrently with itself.
         delay_ms : int
             Milliseconds of monotonic time until the first run, at least 0.
         period_ms : int, optional
-            Milliseconds from one due moment to the next, at least 1.
+            Milliseconds from one due time to the next, at least 1.
         idle_ms : callable, optional
-            Asked after a run in virtual time: for how many ms from now on runs change nothing,
-            unless the task is woken; None: for ever. Not asked if it was woken during the run.
+            Called after a run in virtual time. Returns for how many ms further runs change nothing
+            unless the task is woken; None is forever. Not called if it was woken during the run.
 
         Returns
         -------
         ScheduledTask
-            Cancelled already if the scheduler is not started.
+            Already cancelled if the scheduler is not started.
 
         Raises
         ------
@@ -228,18 +227,18 @@ class Scheduler(Protocol):
         ...
 
     def run_all(self, tasks: Sequence[Callable[[], T]], *, threads: int) -> list[T | BaseException]:
-        """Run independent jobs on up to `threads` threads of their own, and wait for them.
+        """Run independent jobs in up to `threads` new threads, and wait for them.
 
         Returns
         -------
         list
-            What each job returned or raised, in the order of `tasks`.
+            The result or the error of each job, in the order of `tasks`.
 
         Raises
         ------
         AssertionError, BaseException
-            The first of a broken invariant or of what is no `Exception`, once the jobs that
-            were begun have ended; no other is begun then.
+            The first `AssertionError` or error that is not an `Exception`, after the running jobs
+            have ended. No further job is started then.
         """
         ...
 
@@ -249,33 +248,33 @@ class Scheduler(Protocol):
         Parameters
         ----------
         predicate : callable
-            Asked again and again, without a lock held; it must not wait.
+            Called repeatedly without a lock; it must not wait.
         timeout_ms : int, optional
-            Milliseconds of monotonic time after which to give up; never by default.
+            Milliseconds of monotonic time; no timeout by default.
 
         Returns
         -------
         bool
-            False if it was still false at the end of the time.
+            False if the predicate was still false at the timeout.
 
         Raises
         ------
         Deadlock
-            Nothing can make it true any more, as far as the scheduler can tell.
+            As far as the scheduler knows, the predicate cannot become true.
         """
         ...
 
     def notify(self) -> None:
-        """Make waiters evaluate their predicates at once, as the end of a task does."""
+        """Make waiters evaluate their predicates at once, like the end of a task does."""
         ...
 
 
 class QueueScheduler:
-    """Tasks by due moment, and what running one means; when and by whom is for subclasses.
+    """A queue of tasks by due time. Subclasses decide when and in which thread tasks run.
 
-    Holds: the queue has every task that waits for a run, once; none of those is cancelled or
-    running. What runs is in `_running`, what sleeps until it is woken in `_asleep`. Nothing is
-    queued while not started.
+    Holds: the queue has each waiting task once, and no cancelled or running task. Running tasks are
+    in `_running`, tasks that sleep until they are woken in `_asleep`. The queue is empty while not
+    started.
     """
 
     def __init__(self, clock: Clock, rng: random.Random | None = None) -> None:
@@ -285,7 +284,7 @@ class QueueScheduler:
         self._queue: list[tuple[_Key, ScheduledTask]] = []
         self._numbers = itertools.count()
         self._running: dict[ScheduledTask, None] = {}  # a set in the order of its members
-        self._asleep: set[ScheduledTask] = set()  # without a due moment
+        self._asleep: set[ScheduledTask] = set()  # without a due time
         self._started = False
         _schedulers.add(self)
 
@@ -329,7 +328,7 @@ class QueueScheduler:
         self.notify()
 
     def wake(self, task: ScheduledTask) -> None:
-        """Run a sleeping task at the next moment of its period."""
+        """Run a sleeping task at the next due time of its period."""
         with self._lock:
             if not task._is_asleep or task.cancelled:
                 return
@@ -337,13 +336,13 @@ class QueueScheduler:
             period_ns = task._period_ns
             assert period_ns is not None, "only periodic tasks sleep"
             if self._running:
-                # Tasks after that one at its moment are still to come.
+                # Later tasks of its due time have not run yet.
                 current = next(reversed(self._running))
-                due_ns = _moment_from(task._ran_ns, period_ns, current._due_ns)
+                due_ns = _due_from(task._ran_ns, period_ns, current._due_ns)
                 if self._key_of(task, due_ns, due_ns - period_ns) < current._key:
                     due_ns += period_ns
             else:
-                due_ns = _moment_from(task._ran_ns, period_ns, self._clock.monotonic_ns() + 1)
+                due_ns = _due_from(task._ran_ns, period_ns, self._clock.monotonic_ns() + 1)
             due_ns = max(due_ns, task._ran_ns + period_ns)
             self._push(task, due_ns, due_ns - period_ns)
 
@@ -355,10 +354,10 @@ class QueueScheduler:
         heapq.heapify(self._queue)
 
     def notify(self) -> None:
-        """Do nothing: nobody waits in another thread."""
+        """Do nothing: no other thread waits."""
 
     def next_due_ns(self) -> int | None:
-        """Return the monotonic moment at which the next task is due, maybe past."""
+        """Return the monotonic time at which the next task is due, maybe past."""
         with self._lock:
             return self._queue[0][0][0] if self._queue else None
 
@@ -368,29 +367,29 @@ class QueueScheduler:
             return self._queue[0][-1].name if self._queue else None
 
     def _on_scheduled(self) -> None:
-        """Make sure that what was just queued is run. The lock is held."""
+        """Make sure that a newly queued task is run. The lock is held."""
 
     def _in_task(self) -> AbstractContextManager[None]:
-        """Return what surrounds the action of a task."""
+        """Return a context for the action of a task."""
         return nullcontext()
 
     def _push(self, task: ScheduledTask, due_ns: int, since_ns: int) -> None:
-        """Queue a task that waits since a moment."""
+        """Queue a task that waits since a time."""
         task._due_ns = due_ns
         task._key = self._key_of(task, due_ns, since_ns)
         heapq.heappush(self._queue, (task._key, task))
 
     def _key_of(self, task: ScheduledTask, due_ns: int, since_ns: int) -> _Key:
-        """Return the place of a task in the order: of one moment, who waits longest is first."""
+        """Return the order of a task: at one due time, the longest waiting task is first."""
         tie = 0.0 if self._rng is None else self._rng.random()
         return due_ns, tie, since_ns, task._number
 
     def _idle_ns(self, task: ScheduledTask) -> int | None:
-        """Return for how long runs of a task are left out; None for ever."""
+        """Return for how long runs of a task are left out; None is forever."""
         return 0
 
     def _pop(self, now_ns: int, due_ns: int) -> ScheduledTask | None:
-        """Begin the run of the first task that is due at `due_ns`."""
+        """Begin the run of the first task due at `due_ns` or before."""
         with self._lock:
             if not self._queue or self._queue[0][0][0] > due_ns:
                 return None
@@ -417,32 +416,32 @@ class QueueScheduler:
             self._finish(task)
 
     def _finish(self, task: ScheduledTask) -> None:
-        # Without the lock: who wakes a task may hold a lock that is asked for here.
+        # Without the lock: a thread that wakes a task may hold a lock that `idle_ms` takes.
         idle_ns = self._idle_ns(task)
         with self._lock:
             task.runs += 1
             task.is_running = False
-            self._running.pop(task, None)  # in a forked child it is not there
+            self._running.pop(task, None)  # missing in a forked child
             period_ns = task._period_ns
             if period_ns is not None and not task.cancelled and self._started:
                 missed = max(0, task._started_ns - task._due_ns) // period_ns
                 due_ns = task._due_ns + (missed + 1) * period_ns
                 task._is_asleep = idle_ns != 0
-                if task._was_woken:  # asked last: who wakes it asks the other way round
+                if task._was_woken:  # read last: `wake` uses the opposite order
                     idle_ns, task._is_asleep = 0, False
                 if idle_ns is None:
                     self._asleep.add(task)
                 else:
                     if idle_ns:
                         awake_ns = self._clock.monotonic_ns() + idle_ns
-                        due_ns = max(due_ns, _moment_from(due_ns, period_ns, awake_ns))
+                        due_ns = max(due_ns, _due_from(due_ns, period_ns, awake_ns))
                     self._push(task, due_ns, due_ns - period_ns)
         self.notify()
 
     def _forget_in_child(self) -> None:
-        """Run nothing in a forked child: its tasks are the parent's, and so are its threads.
+        """Run nothing in a forked child: tasks and threads belong to the parent.
 
-        Nor may anybody wait there for the lock, which another thread may have held.
+        The lock is replaced: another thread may have held it at the fork.
         """
         self._lock = threading.RLock()
         self._started = False
@@ -475,8 +474,8 @@ class QueueScheduler:
             self._asleep.clear()
 
 
-def _moment_from(anchor_ns: int, period_ns: int, earliest_ns: int) -> int:
-    """Return the first moment of a period at or after another one; `anchor_ns` is one of them."""
+def _due_from(anchor_ns: int, period_ns: int, earliest_ns: int) -> int:
+    """Return the first due time at or after `earliest_ns`; `anchor_ns` is a due time."""
     return anchor_ns + -(-(earliest_ns - anchor_ns) // period_ns) * period_ns
 
 
@@ -489,12 +488,12 @@ os.register_at_fork(after_in_child=_forget_in_child)
 
 
 def is_contained(error: BaseException) -> bool:
-    """Tell whether an error stays with the work that raised it; see the module."""
+    """Return whether an error stays with its task; see the module."""
     return isinstance(error, Exception) and not isinstance(error, AssertionError)
 
 
 def outcome(task: Callable[[], T]) -> T | BaseException:
-    """Return what a job returns, or the error that it raises if that stays with it."""
+    """Run a job; return its result, or its error if that stays with the job."""
     try:
         return task()
     except BaseException as error:

@@ -1,8 +1,8 @@
-"""Signals: something that happens, and any number of listeners that are told of it.
+"""Signals: events with any number of listeners.
 
-A listener is a function; it is told in the thread in which the thing happens, under the locks that
-are held there (each signal says which), after those that subscribed before it. So it is quick,
-takes no lock under which others wait for those, and leaves real work to somebody that it wakes.
+A listener is a function. It is called in the thread of the event, under the locks held there (each
+signal documents which), after earlier subscribers. So it must be quick, must not take locks that
+could deadlock with those, and should wake another thread for real work.
 """
 
 from __future__ import annotations
@@ -24,50 +24,49 @@ Unsubscribe = Callable[[], object]
 
 
 class Signal(Generic[P]):
-    """One thing that happens again and again.
+    """A recurring event.
 
     Parameters
     ----------
     name : str
-        What happens, for messages: "a change of users-0".
+        Name of the event in messages: "a change of users-0".
 
     Notes
     -----
-    Any thread may subscribe and emit. A listener's own error keeps from no other listener and not
-    from what happened: it is logged. An assertion, an interrupt or a simulated crash is raised once
-    all were told.
+    Any thread may subscribe and emit. The error of a listener is logged, and the other listeners
+    are still called. An assertion, an interrupt or a simulated crash is raised after all of them.
     """
 
-    __slots__ = ("_listeners", "_name", "_numbers", "_told")
+    __slots__ = ("_called", "_listeners", "_name", "_numbers")
 
     def __init__(self, name: str) -> None:
         self._name = name
         self._numbers = count()
         self._listeners: dict[int, Callable[P, object]] = {}  # in the order of their numbers
-        # The same as of the last change: one may leave, or come, while it is told.
-        self._told: tuple[Callable[P, object], ...] = ()
+        # A copy as of the last change: listeners may subscribe and leave during `emit`.
+        self._called: tuple[Callable[P, object], ...] = ()
 
     def subscribe(self, listener: Callable[P, object]) -> Unsubscribe:
-        """Tell a listener from now on, until what is returned is called.
+        """Call a listener from now on, until the returned function is called.
 
-        A listener may be subscribed twice, and is told twice then. Another thread that is about
-        to tell it when it leaves still does.
+        A listener that is subscribed twice is called twice. An `emit` in another thread may still
+        call it once after it has left.
         """
         number = next(self._numbers)
         self._listeners[number] = listener
-        self._told = tuple(self._listeners.values())
+        self._called = tuple(self._listeners.values())
         return partial(self._leave, number)
 
     def _leave(self, number: int) -> None:
         self._listeners.pop(number, None)
-        self._told = tuple(self._listeners.values())
+        self._called = tuple(self._listeners.values())
 
     def emit(self, *args: P.args, **kwargs: P.kwargs) -> None:
-        """Tell every listener."""
-        if not self._told:
+        """Call all listeners."""
+        if not self._called:
             return
         raised: BaseException | None = None
-        for listener in self._told:
+        for listener in self._called:
             try:
                 listener(*args, **kwargs)
             except BaseException as error:

@@ -1,4 +1,4 @@
-"""Addresses of this machine that somebody listens at."""
+"""Sockets and addresses of servers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def opened_socket(host: str, port: int) -> socket.socket:
     Raises
     ------
     InvalidConfigurationError
-        Nobody can listen there.
+        The address is unknown or in use.
     """
     if not 0 <= port <= LAST_PORT:
         raise InvalidConfigurationError(f"cannot listen on {host}:{port}: no such port")
@@ -38,10 +38,10 @@ def opened_socket(host: str, port: int) -> socket.socket:
 
 
 def is_loopback(address: str) -> bool:
-    """Tell whether a numeric address is one that only this machine reaches."""
+    """Return whether a numeric address is reachable from this machine only."""
     return ip_address(address.partition("%")[0]).is_loopback
 
 
 def host_and_port(host: str, port: int) -> str:
-    """Return an address as people and URLs have it: IPv6 in brackets."""
+    """Return an address as in a URL, with IPv6 in brackets."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -1,4 +1,4 @@
-"""Background work by threads, as Kafka's `KafkaScheduler` does it."""
+"""Background work in threads, like Kafka's `KafkaScheduler`."""
 
 from __future__ import annotations
 
@@ -20,35 +20,35 @@ BACKGROUND_THREADS = 10
 """Kafka's default of `background.threads`."""
 
 POLL_MS = 50
-"""How long a waiting thread goes without looking, should nobody `notify` it."""
+"""Interval at which a waiting thread evaluates its predicate without a `notify`."""
 
 
 class ThreadScheduler(QueueScheduler):
-    """Daemon threads, made when they are needed, at most one of them idle.
+    """Runs tasks in daemon threads, started on demand, at most one of them idle.
 
-    A thread bears the name of the task it runs, `logstore-<name>`.
+    A thread has the name of the task that it runs, `logstore-<name>`.
 
     Parameters
     ----------
     clock : Clock
-        Not a virtual one. Waits follow its monotonic time.
+        Not a virtual clock. Waits follow its monotonic time.
     threads : int
-        Most tasks that run at the same time; the others are late.
+        Maximum number of concurrent tasks; other due tasks run late.
 
     Attributes
     ----------
     threads : int
-        As given; it may be changed at any time, for tasks that come due afterwards.
+        The same number. May be changed, for tasks that become due afterwards.
 
     Raises
     ------
     ValueError
-        `threads` is below 1, or the clock is a virtual one.
+        `threads` is below 1, or the clock is virtual.
 
     Notes
     -----
-    Every method may be called by any thread. A task that waits keeps its thread: if it waits for
-    other tasks, give it a timeout, since a full pool, or a shutdown, holds those back.
+    Thread-safe. A waiting task keeps its thread. If it waits for other tasks, it needs a timeout,
+    since a full pool or a shutdown delays those.
     """
 
     is_concurrent = True
@@ -74,7 +74,7 @@ class ThreadScheduler(QueueScheduler):
         self._changed = threading.Condition()
 
     def start(self) -> None:
-        """Accept and run tasks; the first of them makes the first thread."""
+        """Accept and run tasks; the first task starts the first thread."""
         with self._lock:
             self._started = True
 
@@ -90,7 +90,7 @@ class ThreadScheduler(QueueScheduler):
                 worker.join()
 
     def run_all(self, tasks: Sequence[Callable[[], T]], *, threads: int) -> list[T | BaseException]:
-        """Run jobs in parallel; see `Scheduler.run_all`. One thread is the calling one."""
+        """Run jobs in parallel, see `Scheduler.run_all`; with one thread, in the calling one."""
         check_threads(threads)
         if threads == 1 or len(tasks) < 2:
             return [outcome(task) for task in tasks]
@@ -131,7 +131,7 @@ class ThreadScheduler(QueueScheduler):
         if timeout_ms is not None:
             limit_ns = self._clock.monotonic_ns() + timeout_ms * 1_000_000
         while True:
-            # Noted before it is asked, so that a notice in between is not slept through.
+            # Before the predicate, so that a notification in between is not missed.
             changes = self._changes
             if predicate():
                 return True
@@ -144,7 +144,7 @@ class ThreadScheduler(QueueScheduler):
             self._pause(changes, seconds)
 
     def _pause(self, changes: int, seconds: float) -> None:
-        """Block for `seconds`, or until a notice newer than `changes`."""
+        """Block for `seconds`, or until a notification after `changes`."""
         with self._changed:
             if self._changes == changes:
                 self._changed.wait(seconds)
@@ -156,29 +156,29 @@ class ThreadScheduler(QueueScheduler):
             self._changed.notify_all()
 
     def _on_scheduled(self) -> None:
-        if self._is_one_free():
+        if self._has_idle():
             self._wakeup.notify()
         elif len(self._workers) < self.threads:
             name = f"logstore-scheduler-{next(self._worker_numbers)}"
             worker = threading.Thread(target=self._work, name=name, daemon=True)
             try:
                 worker.start()
-            except RuntimeError as error:  # the system has no more
+            except RuntimeError as error:  # no more threads are available
                 if not self._workers:
                     raise
                 logger.warning("tasks wait for one of %d threads: %s", len(self._workers), error)
             else:
                 self._workers.add(worker)
 
-    def _is_one_free(self, *, beside: int = 0) -> bool:
-        """Tell whether more threads than `beside` have no task, so that they see to the queue."""
-        return len(self._workers) - len(self._running) > beside
+    def _has_idle(self, *, more_than: int = 0) -> bool:
+        """Return whether more than so many threads are idle and wait for the queue."""
+        return len(self._workers) - len(self._running) > more_than
 
     def _work(self) -> None:
         try:
             while self._work_once():
                 pass
-        finally:  # also when a hook fails, or the thread would count as free for ever
+        finally:  # even if a hook fails: otherwise the thread would count as idle forever
             with self._lock:
                 self._workers.discard(threading.current_thread())
 
@@ -198,20 +198,20 @@ class ThreadScheduler(QueueScheduler):
         return True
 
     def _take(self) -> ScheduledTask | None:
-        """Wait for a task that is due; None if the thread is not needed any longer."""
+        """Wait for a due task; return None if the thread is no longer needed."""
         with self._lock:
             while self._started:
                 now_ns = self._clock.monotonic_ns()
                 task = self._pop(now_ns, now_ns)
                 if task is not None:
                     if self._queue:
-                        self._on_scheduled()  # somebody must look after the rest
+                        self._on_scheduled()  # another thread must wait for the rest
                     return task
-                if self._is_one_free(beside=1):
-                    self._wakeup.notify()  # what is due next may have changed
+                if self._has_idle(more_than=1):
+                    self._wakeup.notify()  # the next due time may have changed
                     break
                 self._wakeup.wait(self._seconds_to_next(now_ns))
-            # At once, so that nobody counts on this thread.
+            # At once, so that this thread no longer counts as idle.
             self._workers.discard(threading.current_thread())
             return None
 
@@ -245,7 +245,7 @@ class PacedScheduler(ThreadScheduler):
 
         The timeout counts in virtual time, which others may move, too. After a wait that ended by
         its timeout the virtual clock is at the end of the timeout or later. Tasks of the virtual
-        clock run in the calling thread; the predicate is evaluated after each due moment.
+        clock run in the calling thread; the predicate is evaluated after each due time.
         """
         virtual = self._virtual_clock
         started_ns, real_started_ns = virtual.monotonic_ns(), self._clock.monotonic_ns()

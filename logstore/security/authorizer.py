@@ -19,10 +19,9 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 from logstore.errors import InvalidConfigurationError, RequestError
-from logstore.named import NamedTuple
 from logstore.security.acls import (
     WILDCARD,
     Acl,

@@ -6,9 +6,9 @@ Uses trustme, since the standard library cannot create certificates.
 from __future__ import annotations
 
 import ssl
+from typing import NamedTuple
 
 from logstore.errors import InvalidConfigurationError
-from logstore.named import NamedTuple
 
 _ANYWHERE = ("", "0.0.0.0", "::")
 LOCAL_NAMES = ("localhost", "127.0.0.1", "::1")

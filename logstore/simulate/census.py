@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from contextlib import closing
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from logstore import jit
-from logstore.named import NamedTuple
 from logstore.record.layout import BATCH_LENGTH_POSITION, LOG_OVERHEAD
 from logstore.record.walk import walk_buffer
 from logstore.simulate import kernels

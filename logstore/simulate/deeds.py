@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from typing import NamedTuple
 
 from logstore.config.broker_config import BrokerConfig
 from logstore.config.dynamic import reconfigured
@@ -12,7 +13,6 @@ from logstore.config.suggest import and_nearest
 from logstore.config.units import parse_duration
 from logstore.errors import InvalidConfigurationError
 from logstore.faults.rules import DISK_ERRORS, DISK_KINDS
-from logstore.named import NamedTuple
 from logstore.workload.tables import setting, span
 
 ALTER, ROLL, CLEAN, DELETE_RECORDS = "alter", "roll", "clean", "delete-records"

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from logstore.analysis.broker_state import cleanable_state, cleaner_offset
 from logstore.cleaner.pool.throttle import UNLIMITED
 from logstore.cleaner.selection import SECTIONS, section_of
 from logstore.errors import CorruptRecordError, LogStoreError
@@ -42,6 +43,7 @@ from logstore.types import DAY_MS, INT64_MAX, TopicPartition
 
 if TYPE_CHECKING:
     from logstore.broker.broker import Broker
+    from logstore.cleaner.pool.pool import CleanerPool
     from logstore.cleaner.selection import CleanableState
     from logstore.cleaner.stats import CleanerStats
     from logstore.simulate.deeds import Action
@@ -283,14 +285,20 @@ class _Simulation:
             each.appended_bytes = appended
             log = self._log(each)
             if log is not None and log.config.compact:
-                checkpoint = self.broker.cleaner.checkpoints.of(each.tp) or 0
+                checkpoint = cleaner_offset(self.broker, each.tp) or 0
                 first_dirty = max(checkpoint, log.log_start_offset)
                 each.dirty_since_ms = _dirty_since_ms(log, first_dirty)
 
     # -- looking -------------------------------------------------------------------------
 
     def _follow(self) -> None:
-        self.broker.pool.pass_ended.subscribe(self._note_pass)
+        self._pool.pass_ended.subscribe(self._note_pass)
+
+    @property
+    def _pool(self) -> CleanerPool:
+        pool = self.broker.pool
+        assert pool is not None, "a simulated broker has background work"
+        return pool
 
     def _note_pass(self, stats: CleanerStats) -> None:
         tp = stats.topic_partition
@@ -367,7 +375,7 @@ class _Simulation:
             if log is None or not log.size_bytes:
                 continue
             each.census.take(log, self.site.fs)
-            state = self.broker.cleaner.chooser.state_of(log)
+            state = cleanable_state(self.broker, log)
             ends = [segment.base_offset for segment in log.segments.view[1:]]
             for segment, end in zip(log.segments.view, [*ends, log.log_end_offset], strict=True):
                 if segment.size_bytes:
@@ -421,7 +429,7 @@ class _Simulation:
     def _measured(self, each: _Partition, log: Log, event: str) -> dict[str, Any]:
         """Return what is seen in a log."""
         now_ms = self.clock.now_ms()
-        state = self.broker.cleaner.chooser.state_of(log)
+        state = cleanable_state(self.broker, log)
         is_compacted = log.config.compact
         each.dirty_since_ms = None
         if is_compacted:
@@ -518,9 +526,9 @@ class _Simulation:
                 for each in here:
                     self._obey_in(action, each)
             case deeds.STOP_CLEANER:
-                self.broker.pool.stop()
+                self._pool.stop()
             case deeds.START_CLEANER:
-                self.broker.pool.start()
+                self._pool.start()
             case deeds.STOP_BROKER:
                 self.site.end(action.do)
             case deeds.START_BROKER:

@@ -7,12 +7,11 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from logstore.errors import LogStoreError
-from logstore.named import NamedTuple
 from logstore.record.records import NewRecord
 from logstore.types import TopicPartition
 from logstore.workload.blocks import Block, Population, block_of, rest_of

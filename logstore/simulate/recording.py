@@ -12,13 +12,14 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import xxhash
 from numpy.typing import NDArray
 
 from logstore.analysis.assumptions import assumptions
+from logstore.analysis.broker_state import cleaner_offset, data_dirs, topic_config
 from logstore.analysis.places import place_of
 from logstore.analysis.view import PartitionView
 from logstore.broker.broker import Broker
@@ -31,7 +32,6 @@ from logstore.errors import (
     UnknownTopicOrPartitionError,
     UnsupportedFormatError,
 )
-from logstore.named import NamedTuple
 from logstore.names import KAFKAS_OWN_TOPICS
 from logstore.runtime import DiskFileSystem, ReadOnlyFileSystem
 from logstore.simulate.scenario import own_topic_text
@@ -364,7 +364,7 @@ def record(
     """
     with opened(path, broker_config=broker_config) as origin:
         broker = origin.broker
-        directories = tuple(each.path for each in broker.manager.directories)
+        directories = tuple(data_dirs(broker))
         found: dict[str, TopicRecording] = {}
         damages: list[Damage] = []
         wanted = chosen(origin, topics)
@@ -378,7 +378,7 @@ def record(
             try:
                 for tp in partitions:
                     view = PartitionView(broker, tp)
-                    reading.read(view, progress)
+                    reading.read(view, cleaner_offset(broker, tp) or 0, progress)
                     damages += view.damages
                     assumed += assumptions(broker.manager, tp, cleaning=True)
             except (CorruptionError, KafkaStorageError, UnsupportedFormatError) as error:
@@ -387,9 +387,9 @@ def record(
                 failures.append(error)
                 left_out.append(f"topic {name!r} is left out: {error}")
                 continue
-            catalog = broker.manager.catalog
-            settings = {**catalog.topic(name).configs, **(configs or {})}
-            settings.setdefault("cleanup.policy", ",".join(catalog.config(name).cleanup_policy))
+            settings = {**broker.topic(name).configs, **(configs or {})}
+            policy = topic_config(broker, name).cleanup_policy
+            settings.setdefault("cleanup.policy", ",".join(policy))
             numbers = tuple(tp.partition for tp in partitions)
             found[name] = reading.finish(name, numbers, settings, tuple(dict.fromkeys(assumed)))
         if failures and not found:
@@ -567,13 +567,12 @@ class _Reading:
         self._next_producer_id = 0
         self._newest_version: int | None = None
 
-    def read(self, view: PartitionView, progress: Progress | None) -> None:
+    def read(self, view: PartitionView, first_dirty: int, progress: Progress | None) -> None:
         tp, log = view.topic_partition, view.log
         window = _Window(self._arrivals_max)
         self._windows.append(window)
         pending = _Pending(tp.partition)
         limit = log.config.logstore_decompression_max_bytes
-        first_dirty = view.broker.manager.registry.directory_of(tp).cleaner_offset(tp) or 0
         done, total = 0, log.size_bytes
         previous = running_ms = -1
         was_cleaned = False

@@ -9,14 +9,13 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from logstore.config.suggest import and_nearest
 from logstore.config.units import INTEGER, parse_duration
 from logstore.errors import InvalidConfigurationError
-from logstore.named import NamedTuple
 from logstore.workload.recorded import Recorded
 from logstore.workload.tables import read_table, read_toml, setting, span
 

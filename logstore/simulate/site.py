@@ -8,6 +8,7 @@ from contextlib import closing
 from os import PathLike, fspath
 from typing import TYPE_CHECKING
 
+from logstore.analysis.broker_state import cleaner_view
 from logstore.broker.broker import Broker
 from logstore.broker.setup import MEMORY_DIR
 from logstore.errors import LogStoreError, UnknownTopicOrPartitionError
@@ -109,10 +110,10 @@ class Site:
         if how == STOP_BROKER:
             broker.close()
         elif how == KILL:
-            broker.kill()
+            broker._kill()
         else:
             assert how == CRASH
-            broker.lose_power()
+            broker._lose_power()
 
     def close(self) -> None:
         """Close the broker if there is one."""
@@ -132,13 +133,13 @@ class Site:
         if self.running is None:
             return DOWN, None
         try:
-            log = self.running.manager.log(tp)
-            log.local.check_open()
+            log = self.running.log(tp)
+            log.check_open()
         except UnknownTopicOrPartitionError:
             return ABSENT, None
         except LogStoreError:
             return OFFLINE, None
-        return (UNCLEANABLE if tp in self.running.cleaner.marks else ONLINE), log
+        return (ONLINE if cleaner_view(self.running, tp).uncleanable is None else UNCLEANABLE), log
 
     # -- time ----------------------------------------------------------------------------
 

@@ -8,8 +8,8 @@ from itertools import product
 from typing import Any
 
 from logstore.errors import InvalidConfigurationError
-from logstore.runtime.processes import in_processes
 from logstore.simulate.engine import run
+from logstore.simulate.processes import in_processes
 from logstore.simulate.recording import Recording, record
 from logstore.simulate.scenario import Scenario, from_mapping
 

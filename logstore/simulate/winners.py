@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from logstore.analysis.committed import CommittedData
 from logstore.cleaner.strategy import HEADER, TIMESTAMP, Order, Strategy
 from logstore.config.overrides import effective_config
-from logstore.named import NamedTuple
 from logstore.workload.blocks import VERSION, Block
 
 if TYPE_CHECKING:

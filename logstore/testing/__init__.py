@@ -6,18 +6,13 @@ costs nothing in test runs that do not use it.
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from logstore.lazy import import_on_use
 
 if TYPE_CHECKING:
     from logstore.faults.crash import Contents, CrashMode, Names
-    from logstore.faults.faultfs import (
-        Fault,
-        FaultyFileSystem,
-        Kind,
-        Operation,
-        SimulatedCrash,
-    )
+    from logstore.faults.faultfs import FaultyFileSystem, Kind, Operation, SimulatedCrash
     from logstore.testing.assertions import (
         assert_committed,
         assert_compacted,
@@ -30,7 +25,6 @@ if TYPE_CHECKING:
 __all__ = [
     "Contents",
     "CrashMode",
-    "Fault",
     "FaultyFileSystem",
     "HoleyLog",
     "Kind",
@@ -44,20 +38,24 @@ __all__ = [
     "records_by_key",
 ]
 
-_HOMES = ("logstore.faults.faultfs", "logstore.testing.assertions", "logstore.testing.holes")
-"""Modules of the public names."""
-
-
-def __getattr__(name: str) -> Any:  # noqa: ANN401  # any public name
-    """Load a public name from its module (PEP 562)."""
-    if name in __all__:
-        for home in _HOMES:
-            module = importlib.import_module(home)
-            if hasattr(module, name):
-                value = globals()[name] = getattr(module, name)
-                return value
-    raise AttributeError(f"module 'logstore.testing' has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+__getattr__, __dir__ = import_on_use(
+    __name__,
+    {
+        "logstore.faults.crash": ("Contents", "CrashMode", "Names"),
+        "logstore.faults.faultfs": (
+            "Fault",
+            "FaultyFileSystem",
+            "Kind",
+            "Operation",
+            "SimulatedCrash",
+        ),
+        "logstore.testing.assertions": (
+            "assert_committed",
+            "assert_compacted",
+            "assert_tombstone_gone",
+            "history",
+            "records_by_key",
+        ),
+        "logstore.testing.holes": ("HoleyLog",),
+    },
+)

@@ -81,7 +81,7 @@ class Access:
             await send(message)
 
         refusal = self._refusal(scope)
-        if refusal is not None:  # who is a stranger keeps no connection: there are not many
+        if refusal is not None:  # connections are limited
             refusal.headers["Connection"] = "close"
         answer = refusal or self._entrance(scope) or self._app
         await answer(scope, receive, send_with_headers)

@@ -10,7 +10,7 @@ import json
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from starlette.requests import ClientDisconnect
 from starlette.responses import Response
@@ -30,7 +30,6 @@ from logstore.errors import (
     TopicAlreadyExistsError,
     TopicAuthorizationFailedError,
 )
-from logstore.named import NamedTuple
 from logstore.security.acls import CLUSTER_NAME, AclOperation, ResourceType, word_of
 from logstore.types import INT32_MAX, INT64_MAX, TopicPartition
 from logstore.ui.errors import (
@@ -272,7 +271,7 @@ class Ask:
         ).allowed
 
 
-_TOLD = (
+_ERROR_MEMBERS = (
     ("field", "field"),
     ("suggestion", "suggestion"),
     ("field", "key"),  # of an invalid setting
@@ -382,7 +381,7 @@ def failure(error: Exception, status: int | None = None) -> Response:
     return as_json({"error": members}, status)
 
 
-# -- reading what was sent -----------------------------------------------------------------------
+# -- reading a request --------------------------------------------------------------------------
 
 
 def refuse_parameters(request: Request) -> None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from logstore.analysis.broker_state import cleaner_offset, open_logs
 from logstore.cleaner.selection import steady_state
 from logstore.errors import LogStoreError
-from logstore.named import NamedTuple
 
 if TYPE_CHECKING:
     from logstore.broker import Broker
@@ -128,7 +128,7 @@ def _told(curves: dict[Gauge, Curve]) -> dict[str, Any]:
 
 def _gauges(broker: Broker) -> Iterable[tuple[Gauge, float]]:
     metrics = broker.metrics()
-    logs = list(broker.manager.registry.open_logs())
+    logs = open_logs(broker).values()
     yield Gauge("size", "bytes"), sum(log.size_bytes for log in logs)
     yield Gauge("max-dirty-percent", "percent"), metrics.max_dirty_percent
     yield Gauge("max-compaction-delay", "ms"), metrics.max_compaction_delay_secs * 1000
@@ -147,7 +147,7 @@ def _gauges_of(
         yield Gauge("size", "bytes"), log.size_bytes
         yield Gauge("segments", "count"), len(log.segments)
         if log.config.compact:
-            state = steady_state(log, broker.cleaner.checkpoints.of(topic_partition), now_ms)
+            state = steady_state(log, cleaner_offset(broker, topic_partition), now_ms)
             yield Gauge("dirty-ratio", "ratio"), state.cleanable_ratio
             yield Gauge("max-compaction-delay", "ms"), state.max_compaction_delay_ms
     except LogStoreError:  # deleted or unreadable: its curves end

@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
+from logstore.analysis.broker_state import data_dirs
 from logstore.broker.setup import MEMORY_DIR
 from logstore.config.keys import to_text
 from logstore.runtime import SystemClock
@@ -44,9 +45,9 @@ def command_line(
     for name, value in options:
         parts += [name, value]
     parts += flags
-    for directory in broker.manager.directories:
-        if directory.path != MEMORY_DIR:
-            parts += ["--data-dir", directory.path]
+    for path in data_dirs(broker):
+        if path != MEMORY_DIR:
+            parts += ["--data-dir", path]
     if timed and not isinstance(broker.clock, SystemClock):
         parts += ["--now", str(broker.clock.now_ms())]
     given = list(names)

@@ -16,6 +16,7 @@ from collections.abc import AsyncIterator, Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from logstore.analysis.broker_state import cleaner_view, open_logs, subscribe_to_changes
 from logstore.errors import LogStoreError
 from logstore.ui.history import History
 from logstore.ui.marks import Mark, mark_of
@@ -146,21 +147,9 @@ class Live:
             self._subscriptions = self._follow()
 
     def _follow(self) -> tuple[Unsubscribe, ...]:
-        events, cleaner = self._broker.manager.services.events, self._broker.cleaner
         return (
-            cleaner.pass_ended.subscribe(self._note_end),
-            *(
-                signal.subscribe(self._note_change)
-                for signal in (
-                    cleaner.changed,
-                    events.log_changed,
-                    events.partition_added,
-                    events.partition_removed,
-                    events.partition_moved,
-                    events.config_changed,
-                    events.reconfigured,
-                )
-            ),
+            self._broker.cleaner.pass_ended.subscribe(self._note_end),
+            *subscribe_to_changes(self._broker, self._note_change),
         )
 
     def _note_end(self, stats: CleanerStats) -> None:
@@ -190,7 +179,7 @@ class Live:
             reader.end()
 
     def read_along(self, sees: Visible) -> Reader | None:
-        """Return a new client, which first receives the current state; None if there are too many."""
+        """Return a new client, which starts with the current state; None if there are too many."""
         if len(self._readers) >= READERS_MAX:
             return None
         reader = Reader(sees)
@@ -275,11 +264,10 @@ def passes_under_way(broker: Broker) -> list[dict[str, Any]]:
 
 def _looks(broker: Broker) -> dict[TopicPartition, Mark]:
     """Return the version of each partition, which changes with anything that the page shows."""
-    cleaner = broker.cleaner
-    open_logs = {log.topic_partition: log for log in broker.manager.registry.open_logs()}
+    logs = open_logs(broker)
     looks: dict[TopicPartition, Mark] = {}
     for tp in broker.partitions():
-        log = open_logs.get(tp)
+        log = logs.get(tp)
         mark = () if log is None else mark_of(log)
-        looks[tp] = (*mark, cleaner.marks.get(tp), cleaner.states.of(tp))
+        looks[tp] = (*mark, *cleaner_view(broker, tp))
     return looks

@@ -12,7 +12,14 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from logstore.analysis.strip import deleted_files, log_files
+from logstore.analysis.broker_state import (
+    cleaner_view,
+    cleaning_decision,
+    open_logs,
+    partition_folder,
+    topic_config,
+)
+from logstore.analysis.segment_map import deleted_files, log_files
 from logstore.analysis.summary import dirty_since_ms
 from logstore.analysis.view import PartitionView
 from logstore.errors import LogStoreError, UnknownTopicOrPartitionError
@@ -157,12 +164,12 @@ class PartitionList:
 
     def rows(self, topics: Iterable[Topic]) -> list[Row]:
         """Return the rows of all partitions of the topics, in order."""
-        open_logs = {log.topic_partition: log for log in self._broker.manager.registry.open_logs()}
+        logs = open_logs(self._broker)
         return [
-            self._row(tp, open_logs.get(tp), config)
+            self._row(tp, logs.get(tp), config)
             for topic in topics
             # Once per topic, which may have thousands of partitions.
-            for config in [self._broker.manager.catalog.config(topic.name)]
+            for config in [topic_config(self._broker, topic.name)]
             for number in topic.partitions
             for tp in [TopicPartition(topic.name, number)]
         ]
@@ -189,17 +196,10 @@ class PartitionList:
         """Return a row from the names and sizes of the files in a folder."""
         policy = ",".join(config.cleanup_policy)
         lag_ms, ratio = config.max_compaction_lag_ms, config.min_cleanable_dirty_ratio
-        path = self._path(topic_partition)
+        path = partition_folder(self._broker, topic_partition)
         fs = PartitionView(self._broker, topic_partition).files
         sizes = [] if path is None else [size for _, size in log_files(fs, path)]
         return Row(topic_partition, path, sum(sizes), len(sizes), policy, lag_ms, ratio)
-
-    def _path(self, topic_partition: TopicPartition) -> str | None:
-        try:
-            directory = self._broker.manager.registry.directory_of(topic_partition)
-        except UnknownTopicOrPartitionError:  # created, but not used yet
-            return None
-        return directory.partition_path(topic_partition)
 
     def deleted_bytes(self, row: Row) -> int:
         """Return the size of files in a partition's folder that await deletion."""
@@ -210,7 +210,6 @@ class PartitionList:
 
     def _of_log(self, log: Log) -> Row:
         """Measure a log with the cleaner's own rules."""
-        cleaner = self._broker.cleaner
         tp, config = log.topic_partition, log.config
         row = Row(
             topic_partition=tp,
@@ -224,7 +223,7 @@ class PartitionList:
             log_start_offset=log.log_start_offset,
             log_end_offset=log.log_end_offset,
         )
-        mark, state = cleaner.marks.get(tp), cleaner.states.of(tp)
+        mark, state = cleaner_view(self._broker, tp)
         row = replace(
             row,
             uncleanable=mark,
@@ -233,8 +232,7 @@ class PartitionList:
         if not config.compact:
             return row
         try:
-            chooser = cleaner.chooser
-            decision = chooser.decision_of(log, rolled=chooser.is_idle(log))
+            decision = cleaning_decision(self._broker, log, foresee=False)
             since_ms = log.reader.steady(lambda: dirty_since_ms(log, decision.state))
         except (LogStoreError, OSError) as error:
             return replace(row, error=str(error))
@@ -246,7 +244,7 @@ class PartitionList:
             max_compaction_delay_ms=measured.max_compaction_delay_ms,
             must_clean=measured.max_compaction_delay_ms > 0,
             will_clean=decision.will_clean,
-            lag_ms=None if since_ms is None else max(0, cleaner.runtime.clock.now_ms() - since_ms),
+            lag_ms=None if since_ms is None else max(0, self._broker.clock.now_ms() - since_ms),
         )
 
     # -- measuring in the background -------------------------------------------------------

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from logstore.analysis.strip import Strips
-from logstore.named import NamedTuple
+from logstore.analysis.broker_state import is_replicated
+from logstore.analysis.segment_map import SegmentMaps
 from logstore.runtime import VirtualClock
 from logstore.ui.errors import ReadOnlyError
 from logstore.ui.live import Live
@@ -51,7 +51,7 @@ class Site:
         The rows of the list of partitions.
     live : Live
         Events and history.
-    strips : Strips
+    strips : SegmentMaps
         Segment maps of the partitions.
     deeds : tuple of Deed
         All operations of the routes.
@@ -74,13 +74,13 @@ class Site:
         self.principal = principal
         self.deeds: tuple[Deed, ...] = ()
         self.live = Live(broker, loops, self.clock_json)
-        self.partitions = PartitionList(broker, loops.beside, self.live.note_measured)
-        self.strips = Strips(broker)
+        self.partitions = PartitionList(broker, loops.submit, self.live.note_measured)
+        self.strips = SegmentMaps(broker)
         self.turns, self.passes = Turns(), Turns()
         self.read_only_because: str | None = None
         if broker.read_only:
             self.read_only_because = "the directory is open for reading only"
-        elif broker.is_replicated:
+        elif is_replicated(broker):
             self.read_only_because = (
                 "this broker is part of a cluster, and changes go through the cluster's controller"
             )

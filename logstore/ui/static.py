@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from hashlib import blake2b
 from importlib.resources import files
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from starlette.responses import Response
-
-from logstore.named import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from logstore.coordinator.transactions.produce import append_as_client
 from logstore.errors import (
@@ -37,9 +37,8 @@ from logstore.messages.types import (
     ProduceRequest,
     ProduceResponse,
 )
-from logstore.named import NamedTuple
 from logstore.record import layout
-from logstore.record.batch import RecordBatch
+from logstore.record.batch import RecordBatch, pack_batch
 from logstore.record.codecs import Codec, size_bound
 from logstore.storage.log.reader import (
     EARLIEST_LOCAL_TIMESTAMP,
@@ -304,7 +303,7 @@ def _restamped(data: bytes, shift_ms: int) -> bytes:
     moved = header._replace(base_timestamp=times[0] + shift_ms, max_timestamp=times[1] + shift_ms)
     base_offset, _, leader_epoch, _, _, *covered = moved
     body = memoryview(data)[layout.HEADER_SIZE :]
-    return RecordBatch.packed(body, base_offset, leader_epoch, *covered).data
+    return pack_batch(body, base_offset, leader_epoch, *covered)
 
 
 # -- isolation levels ----------------------------------------------------------------------------
@@ -408,7 +407,7 @@ class _Stand:
         try:
             leaders = [nodes.leader_of(log.topic_partition) for log in logs]
             ends = [
-                _LogStand(log.reader.upper_offset(isolation), log.local.log_end)
+                _LogStand(log.reader.upper_offset(isolation), log.log_end)
                 for log in logs
                 if not log.is_offline
             ]
@@ -541,7 +540,7 @@ def _fetched(
         )
         upper = found.high_watermark if aborted is None else found.last_stable_offset
         # A read never crosses a segment end: waiting cannot return records of later segments.
-        is_cut = partition.fetch_offset < log.local.log_end.base_offset < upper
+        is_cut = partition.fetch_offset < log.log_end.base_offset < upper
         return _FetchedOne(found, len(read.data), waits=not is_cut)
     except LogStoreError as error:
         return _FetchedOne(_unread(partition, error.code))
@@ -657,7 +656,7 @@ def _listed(
     if session.version >= _LEADER_EPOCHS_FROM:
         # A leader's epoch starts when it is elected, before its first record.
         is_silent = log.epochs.latest is None and target in _AT_THE_START
-        found.leader_epoch = log.local.leader_epoch if is_silent else listed.leader_epoch
+        found.leader_epoch = log.leader_epoch if is_silent else listed.leader_epoch
     return found
 
 
@@ -665,7 +664,7 @@ def _offset_of(log: Log, target: int, isolation: Isolation) -> ListedOffset | No
     """Return an offset visible at an isolation level (Partition.fetchOffsetForTimestamp)."""
     end_offset = log.reader.upper_offset(isolation)
     if target == LATEST_TIMESTAMP:
-        return ListedOffset(-1, end_offset, log.local.leader_epoch)
+        return ListedOffset(-1, end_offset, log.leader_epoch)
     listed = log.reader.offset_for_timestamp(target)
     if listed is None or target in _AT_THE_START:
         return listed
@@ -705,7 +704,7 @@ def _epoch_end(
         tp = TopicPartition(topic, partition.partition)
         log = session.service.nodes.log(tp, partition.current_leader_epoch)
         asked, end_offset = partition.leader_epoch, log.log_end_offset
-        if asked == log.local.leader_epoch:
+        if asked == log.leader_epoch:
             found.leader_epoch, found.end_offset = asked, end_offset
         else:
             found.leader_epoch, found.end_offset = log.epochs.end_offset_for(asked, end_offset)

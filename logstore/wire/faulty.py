@@ -10,13 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from logstore.errors import KAFKA_CODES
 from logstore.faults.rules import Call, Kind
 from logstore.messages import Message
 from logstore.messages.compiler import classes
-from logstore.named import NamedTuple
 from logstore.types import TopicPartition
 
 if TYPE_CHECKING:

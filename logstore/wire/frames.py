@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from logstore.errors import RequestError
 from logstore.messages import Buffer, Message, decode_bounded, encode, size_of
 from logstore.messages.apis import Api, apis
 from logstore.messages.types import RequestHeader
-from logstore.named import NamedTuple
 
 LENGTH = struct.Struct(">i")
 _START = struct.Struct(">hhi")

@@ -10,10 +10,9 @@ from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from pathlib import Path
 from tempfile import NamedTemporaryFile
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, cast
 
 from logstore.errors import InvalidConfigurationError
-from logstore.named import NamedTuple
 from logstore.runtime.lifetime import lasting
 from logstore.runtime.loops import LoopThread
 from logstore.runtime.sockets import host_and_port, is_loopback, opened_socket

@@ -8,7 +8,7 @@ two, including access to the logs that this broker leads.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from logstore.config.dynamic import Layer
 from logstore.errors import (
@@ -18,7 +18,6 @@ from logstore.errors import (
     LogStoreError,
     UnknownLeaderEpochError,
 )
-from logstore.named import NamedTuple
 from logstore.runtime import Signal
 from logstore.types import NO_PARTITION_LEADER_EPOCH, TopicPartition
 from logstore.wire.purgatory import DelayedOperation
@@ -203,7 +202,7 @@ class Nodes:
         """Return the leader and replicas of a partition."""
         me = (self.node_id,)
         try:
-            epoch = self.manager.log(topic_partition).local.leader_epoch
+            epoch = self.manager.log(topic_partition).leader_epoch
         except KafkaStorageError as error:  # the only replica is in a failed directory
             return PartitionView(NO_LEADER, NO_PARTITION_LEADER_EPOCH, me, me, me, error)
         except LogStoreError as error:
@@ -246,7 +245,7 @@ class Nodes:
         NotLeaderForPartitionError
             Another broker leads.
         """
-        check_epoch(log.topic_partition, log.local.leader_epoch, current_leader_epoch)
+        check_epoch(log.topic_partition, log.leader_epoch, current_leader_epoch)
 
     def leader_of(self, topic_partition: TopicPartition) -> tuple[int, int]:
         """Return leader id and leader epoch, to detect changes."""

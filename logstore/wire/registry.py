@@ -7,9 +7,7 @@ import inspect
 from collections.abc import Callable
 from enum import Enum
 from functools import cache
-from typing import Any, TypeVar
-
-from logstore.named import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 

@@ -10,13 +10,12 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from logstore.errors import UnknownTopicOrPartitionError
 from logstore.faults.rules import Faults
 from logstore.messages.apis import apis_by_name
 from logstore.messages.types import ApiVersionsResponse
-from logstore.named import NamedTuple
 from logstore.runtime import SystemClock
 from logstore.security.sasl import Credentials
 from logstore.wire.faulty import kinds_of

@@ -7,8 +7,7 @@ here, or has no handler, is not advertised and is refused as Kafka refuses unkno
 from __future__ import annotations
 
 from collections.abc import Mapping
-
-from logstore.named import NamedTuple
+from typing import NamedTuple
 
 
 class Versions(NamedTuple):

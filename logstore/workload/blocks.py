@@ -9,11 +9,10 @@ are the same. NumPy only.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 
-from logstore.named import NamedTuple
 from logstore.workload import draws
 from logstore.workload.draws import Bools, Bytes, Ints, Stream
 from logstore.workload.spec import BLOCK_RECORDS, Spec

@@ -8,16 +8,16 @@ producers' sequences. Needs no Spark.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
 
 from logstore.config.log_config import LogConfig
 from logstore.config.overrides import effective_config
-from logstore.named import NamedTuple
 from logstore.record.codecs import Codec
 from logstore.record.columns import BytesColumn
 from logstore.record.varint import encode_varint
-from logstore.storage.log.drafts import ColumnsDraft, Placement
+from logstore.storage.log.drafts import Placement, RecordArrays
 from logstore.workload.blocks import (
     MALFORMED_BYTES,
     MALFORMED_VERSION,
@@ -174,13 +174,13 @@ def _sealed_batches(
     for start, stop, sequence, partition, producer, at_ms in zip(
         *(row.tolist() for row in rows), strict=True
     ):
-        draft = ColumnsDraft(
+        records = RecordArrays(
             keys.slice(start, stop),
             values.slice(start, stop),
             block.timestamp[start:stop],
             headers.slice(start, stop),
         )
-        batch = draft.seal(codec, _placement(config, at_ms)).data
+        batch = records.draft(at_ms).seal(codec, _placement(config, at_ms)).data
         yield sequence, partition, producer, at_ms, bytes(batch)
 
 

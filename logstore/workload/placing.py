@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from logstore.named import NamedTuple
 from logstore.record import layout
 from logstore.record.crc32c import crc32c
 from logstore.record.header import BatchHeader, increment_sequence

@@ -73,8 +73,8 @@ def test_findings_beyond_the_limit_are_counted(run, golden):
     assert len(shown.stdout.splitlines()) == 3 + 3 + 100 + 100 + 1 + 2 + 1
     assert shown.stdout.splitlines()[2:4] == [
         "warning   checkpoint_duplicate            149  a checkpoint names a partition twice",
-        "warning   checkpoint_unknown_partition    150  a checkpoint names a partition that is not"
-        " there",
+        "warning   checkpoint_unknown_partition    150  a checkpoint names a partition that does"
+        " not exist",
     ]
     assert shown.stdout.splitlines()[-1].endswith(": 299 warnings, 1 info")
 
@@ -101,7 +101,13 @@ def test_findings_as_json(run, golden):
         "expected",
         "found",
         "severity",
+        "code",
+        "values",
+        "text",
     ]
+    crc = found["findings"][0]
+    assert (crc["code"], crc["text"]) == ("check.crc", "a batch's CRC does not match")
+    assert crc["values"] == {"expected": crc["expected"], "found": crc["found"]}
     assert run("check", directory, "--format", "jsonl", code=1).jsonl == found["findings"]
 
 
@@ -159,7 +165,7 @@ def test_nothing_to_check_is_wrong_usage(run, tmp_path, names):
     for name in names:
         (directory / name).parent.mkdir(parents=True, exist_ok=True)
         (directory / name).mkdir() if name.endswith("/") else (directory / name).touch()
-    message = f"there is nothing to check in {directory}"
+    message = f"nothing to check in {directory}"
     assert message in run("check", directory, code=2).stderr
     assert message in run("check", "--data-dir", directory, code=2).stderr
 
@@ -179,7 +185,7 @@ def test_folders_without_segments_are_named_in_the_refusal(run, tmp_path):
     for number in range(5):
         (tmp_path / "place" / f"users{number}").mkdir(parents=True)
     expected = (
-        "A partition's folder is named TOPIC-NUMBER; here are 'users0', 'users1', 'users2',"
+        "Partition folders are named TOPIC-NUMBER; the folders are 'users0', 'users1', 'users2',"
         " 'users3', 'users4'"
     )
     assert f"{expected} (see: " in run("check", tmp_path / "place", code=2).stderr

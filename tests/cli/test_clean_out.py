@@ -63,7 +63,7 @@ def test_one_partition_alone(run, users, data_dir, out):
 def test_table_says_where_the_copy_is(run, users, out):
     text = run("clean", users, "--force", "--out", out).stdout
     assert "30 → 10" in text
-    assert text.endswith(f"\nthe cleaned copy is in {out}; the original was not touched\n")
+    assert text.endswith(f"\nthe cleaned copy is in {out}; the original was not changed\n")
 
 
 def test_config_and_now_hold_for_the_copy(run, users, data_dir, out):
@@ -123,9 +123,9 @@ def test_a_partition_that_cannot_be_cleaned_exits_with_1(run, golden, out):
     (
         (("--out", "{full}"), "is not empty: a copy goes into a new directory"),
         (("--out", "{file}"), "is not a directory"),
-        (("--out", "{data}"), "lies in the data directory"),
-        (("--out", "{data}/copy"), "lies in the data directory"),
-        (("--out", "{link}/copy"), "lies in the data directory"),
+        (("--out", "{data}"), "is inside the data directory"),
+        (("--out", "{data}/copy"), "is inside the data directory"),
+        (("--out", "{link}/copy"), "is inside the data directory"),
         (("--out", "{out}", "--dry-run"), "--dry-run and --out are mutually exclusive"),
         (("userz", "--out", "{out}"), "did you mean users?"),
         (("users", "--partition", "7", "--out", "{out}"), "has no partition 7"),
@@ -237,7 +237,7 @@ def test_what_writes_takes_no_path_and_says_how_one_can_be_given(run, copied):
     before = tree_hash(copied)
     for command, remedy in (("clean", "--dry-run or --out"), ("retain", "--dry-run")):
         error = run(command, f"{copied}/users-0", code=2).stderr
-        assert "is a path, and only topics of the data directory (--data-dir) are changed" in error
+        assert "is a path, but this command changes topics of the data directory (--data-dir)" in error
         assert f"a path can be given with {remedy}" in " ".join(error.split())
     assert tree_hash(copied) == before
 

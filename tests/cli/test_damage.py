@@ -150,7 +150,7 @@ def test_salvage_saves_what_is_intact_and_says_what_is_lost(run, copied, tmp_pat
 
 
 def test_salvage_refuses_a_place_that_is_taken(run, copied, tmp_path):
-    assert "lies in" in run("salvage", copied, "--out", copied.parent / "x", code=2).stderr
+    assert "is inside" in run("salvage", copied, "--out", copied.parent / "x", code=2).stderr
     (tmp_path / "taken").mkdir()
     (tmp_path / "taken" / "file").touch()
     assert "not empty" in run("salvage", copied, "--out", tmp_path / "taken", code=2).stderr

@@ -113,13 +113,13 @@ def test_table_says_what_went_and_what_is_still_on_disk(run, events):
     assert heading.split() == ["partition", "low", "watermark", "freed", "result"]
     assert row.split(maxsplit=6) == [
         *("events-0", "0", "→", "6", "472", "B"),
-        "1 segment removed; 4..5 are invisible, and on disk until segment 4 goes",
+        "1 segment deleted; 4..5 are invisible, but on disk until segment 4 is deleted",
     ]
     row = run("delete-records", events, "--before-offset", 7).stdout.splitlines()[2]
     assert row.split(maxsplit=5)[:5] == ["events-0", "6", "→", "7", "-"]
     assert "no segment is entirely below; 4..6 are invisible" in row
     row = run("delete-records", events, "--before-offset", 9).stdout.splitlines()[2]
-    assert row.endswith("1 segment removed; 8 is invisible, and on disk until segment 8 goes")
+    assert row.endswith("1 segment deleted; 8 is invisible, but on disk until segment 8 is deleted")
     row = run("delete-records", events, "--before-offset", 2).stdout.splitlines()[2]
     assert row.split(maxsplit=3)[1:3] == ["9", "-"]
     assert "nothing to delete; 8 is invisible" in row
@@ -128,7 +128,7 @@ def test_table_says_what_went_and_what_is_still_on_disk(run, events):
 def test_one_of_several_partitions_must_be_named(run):
     run("topic", "create", "t", "--partitions", 2)
     refused = run("delete-records", "t", "--before-offset", -1, code=2)
-    assert "say which with --partition" in refused.stderr
+    assert "choose one with --partition" in refused.stderr
     run("append", "t", "--partition", 1, input=lines({"value": "v"}))
     [item] = run(
         *("delete-records", "t", "--partition", 1, "--before-offset", -1, "--format", "jsonl")
@@ -247,9 +247,9 @@ def test_order_and_extremes_of_a_file_are_kept():
         ((), "give TOPIC and --before-offset, or --offset-json-file"),
         (("events",), "give TOPIC and --before-offset"),
         (("--before-offset", "3"), "give TOPIC and --before-offset"),
-        (("events", "--offset-json-file", "-"), "do not go with it"),
-        (("--partition", "0", "--offset-json-file", "-"), "do not go with it"),
-        (("--before-offset", "0", "--offset-json-file", "-"), "do not go with it"),
+        (("events", "--offset-json-file", "-"), "--offset-json-file excludes TOPIC"),
+        (("--partition", "0", "--offset-json-file", "-"), "--offset-json-file excludes TOPIC"),
+        (("--before-offset", "0", "--offset-json-file", "-"), "--offset-json-file excludes TOPIC"),
         (("--offset-json-file", "none.json"), "none.json"),
         (("events", "--before-offset", "all"), "is not an offset, -1 or @TIME"),
         (("events", "--before-offset", "@soon"), "is not an offset, -1 or @TIME"),

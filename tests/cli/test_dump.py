@@ -70,7 +70,7 @@ def test_other_formats_are_declined_with_a_note(run, golden):
     path = golden("idempotent") / f"{FIRST}.log"
     shown = run("dump", path, "--format", "json")
     assert shown.stdout == run("dump", path).stdout
-    assert shown.stderr.startswith("note: dump has one format")
+    assert shown.stderr.startswith("note: dump prints only kafka-dump-log's format")
 
 
 def test_decoders_by_class(run, data_dir):

@@ -35,7 +35,7 @@ def test_every_gate_has_its_number_and_its_moment(run, users):
     assert item["binding"] == "min_compaction_lag"
     assert [gate["gate"] for gate in item["gates"]] == list(GATES)
     assert all(
-        set(gate) == {"gate", "open", "value", "threshold", "opens_at_ms", "text"}
+        set(gate) == {"gate", "open", "value", "threshold", "opens_at_ms", "code", "values", "text"}
         for gate in item["gates"]
     )
     by_name = {gate["gate"]: gate for gate in item["gates"]}
@@ -69,7 +69,7 @@ def test_the_table_says_when_and_why(run, users):
     assert "events-0 never: its cleanup.policy does not compact\n" in text
     assert "min.compaction.lag.ms 1h" in text
     text = run("explain", users, "--now", JAN_1 + HOUR_MS).stdout
-    assert "users-0 will be cleaned with the next pass\n  offsets 0..7, 5 of 8 records go" in text
+    assert "users-0 will be cleaned with the next pass\n  offsets 0..7, 5 of 8 records removed" in text
 
 
 def explained(run, *arguments, code=0):
@@ -83,8 +83,15 @@ def test_a_closed_gate_has_a_cause_and_a_cure(run, users):
     by_gate = {remedy["gate"]: remedy for remedy in item["remedies"]}
     assert set(by_gate) == {gate["gate"] for gate in item["gates"] if not gate["open"]}
     young = by_gate["min_compaction_lag"]
-    assert "data from offset 0 on is younger" in young["cause"]
-    assert young["cure"].startswith(f"wait until Unix ms {JAN_1 + HOUR_MS}; or lower")
+    [cause] = young["causes"]
+    assert (cause["code"], cause["values"]) == ("gate.too_young", {"offset": 0, "lag_ms": HOUR_MS})
+    assert "data from offset 0 on is younger than min.compaction.lag.ms 1h" in young["cause"]
+    codes = [cure["code"] for cure in young["cures"]]
+    assert codes == ["cure.wait", "cure.lower_min_lag", "cure.force"]
+    assert young["cures"][0]["values"] == {"at_ms": JAN_1 + HOUR_MS}
+    assert young["cure"].startswith("wait until 2024-01-01 01:00:00.000Z; or lower")
+    text = " ".join(run("explain", users, "--now", JAN_1).stdout.split())
+    assert "or force a cleaning (logstore clean --force)" in text
 
 
 def test_an_open_segment_says_what_closes_it(run, data_dir):
@@ -93,7 +100,7 @@ def test_an_open_segment_says_what_closes_it(run, data_dir):
     run("topic", "create", "t", *given, "--now", JAN_1)
     run("append", "t", "--now", JAN_1, input=lines({"key": "k", "value": "v"}))
     item = explained(run, "t", "--now", JAN_1)
-    assert item["headline"] == "not yet: its records are still in the open segment"
+    assert item["headline"] == "not yet: its records are still in the active segment"
     active = item["active_segment"]
     assert (active["base_offset"], active["first_timestamp"]) == (0, JAN_1)
     found = [(c["setting"], c["at_ms"], c["needs_append"]) for c in active["closings"]]
@@ -118,7 +125,10 @@ def test_tombstones_have_horizons_and_nothing_makes_their_pass_due(run, users):
         found = explained(run, users, "--now", moment)["tombstones"]
         assert (found["unstamped"], found["expired"]) == (0, expired)
         assert found["first_horizon_ms"] == found["last_horizon_ms"] == horizon
-        assert "no pass is due by itself" in found["text"]
+        codes = [reason["code"] for reason in found["reasons"]]
+        waits = "tombstones.expired" if expired else "tombstones.waiting"
+        assert codes == [waits, "pass.not_by_itself", "pass.forced"]
+        assert found["text"] == "; ".join(reason["text"] for reason in found["reasons"])
         clean = ("clean", users, "--force", "--dry-run", "--now", moment, "--format", "json")
         [report] = run(*clean).json["cleaned"]
         assert report["fates"]["tombstone_expired"] == expired
@@ -152,23 +162,24 @@ def test_a_key_has_its_records_and_what_must_happen_first(run, users):
     assert second["section"] == "active"
     assert second["delete_horizon_ms"] is None
     assert second["earliest_ms"] == JAN_1 + HOUR_MS + 24 * HOUR_MS
-    assert f"due by itself at Unix ms {JAN_1 + HOUR_MS}" in story["steps"][0]
-    assert "gives it its delete horizon" in story["steps"][1]
+    due, stamped, _ = story["reasons"]
+    assert (due["code"], due["values"]) == ("pass.due_later", {"at_ms": JAN_1 + HOUR_MS})
+    assert stamped["code"] == "key.stamped_later"
+    assert story["steps"] == [reason["text"] for reason in story["reasons"]]
+    assert second["code"] == "erasure.by_horizon"
     run("clean", users, "--force", "--roll", "--now", JAN_1)
     found = explained(run, users, "--key", "gone", "--now", JAN_1 + 5)["key"]
     [left] = found["records"]
     assert left["delete_horizon_ms"] == JAN_1 + 24 * HOUR_MS
-    assert "no pass over the partition is due by itself" in found["steps"][0]
-    assert (
-        f"is Unix ms {JAN_1 + 24 * HOUR_MS}: the first pass at or after it drops it"
-        in found["steps"][1]
-    )
+    codes = [reason["code"] for reason in found["reasons"]]
+    assert codes == ["key.no_pass", "cause.all_clean", "key.horizon"]
+    offset = left["offset"]
+    assert found["reasons"][-1]["values"] == {"offset": offset, "at_ms": JAN_1 + 24 * HOUR_MS}
     text = run("explain", users, "--key", "gone", "--now", JAN_1 + 5).stdout
     assert "key gone: 1 record in the log" in text
     assert "in 23h 59m" in text
-    assert explained(run, users, "--key", "k0", "--now", JAN_1)["key"]["steps"][0].startswith(
-        "record 9 is what readers see of it; it stays"
-    )
+    live = explained(run, users, "--key", "k0", "--now", JAN_1)["key"]["reasons"][0]
+    assert (live["code"], live["values"]) == ("key.live", {"offset": 9})
     missing = explained(run, users, "--key", "nobody", "--now", JAN_1)["key"]
     assert (missing["records"], missing["steps"]) == ([], ["it has no record in the log"])
 

@@ -270,7 +270,7 @@ def test_recovery_is_reported_and_not_performed(run, golden):
     assert found.stderr == ""
     assert found.json["log_end_offset"] == 300
     text = run("inspect", partition).stdout
-    assert "Recovery: what opening for writing would do" in text
+    assert "Recovery: repairs on opening for writing" in text
     assert "truncated_tail" in text
 
 
@@ -313,7 +313,7 @@ def test_empty_partition(run):
         (("./", "--partition", "0"), "--partition needs a topic"),
         (("t", "--batches", "--records"), "are mutually exclusive"),
         (("/",), "neither a partition directory"),
-        ((__file__,), "no .log file"),
+        ((__file__,), "neither a .log file nor a Raft snapshot"),
     ),
 )
 def test_wrong_usage(run, arguments, message):

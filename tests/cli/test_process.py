@@ -29,7 +29,6 @@ NOT_FOR_LOOKING = {
     "logstore.faults.faultfs",
     "logstore.security",
     "logstore.cleaner.manager",
-    "logstore.cleaner.one_pass",
     "logstore.jit",
 }
 """What only those need who change something, meet damage, or let it fail."""
@@ -39,7 +38,6 @@ NEEDED = {
     "retain": {
         "logstore.analysis.reports",
         "logstore.cleaner.manager",
-        "logstore.cleaner.one_pass",
         "logstore.storage.log.retention",
     },
 }

@@ -165,7 +165,7 @@ def test_a_client_that_people_use_logs_in_over_tls_and_does_what_it_may(tmp_path
         process.terminate()
         output, errors = process.communicate(timeout=TIMEOUT_S)
     assert (process.returncode, output) == (0, "")
-    assert errors.strip() == f"note: clients trust the certificate by the authority in {ca_path}"
+    assert errors.strip() == f"note: clients must trust the certificate authority in {ca_path}"
 
 
 def test_users_of_the_environment_and_a_certificate_of_ones_own(tmp_path):
@@ -221,7 +221,7 @@ def test_beyond_loopback_without_users_it_warns(tmp_path, users, is_warned):
         _, errors = process.communicate(timeout=TIMEOUT_S)
     warning = "warning: the broker listens on 0.0.0.0:"
     assert errors.startswith(warning) is is_warned
-    assert ("without authentication: everybody" in errors) is is_warned
+    assert ("without authentication: anyone" in errors) is is_warned
 
 
 @pytest.mark.parametrize(
@@ -229,17 +229,17 @@ def test_beyond_loopback_without_users_it_warns(tmp_path, users, is_warned):
     (
         ("ann\n", ("--sasl-users", "FILE"), "FILE: line 1 is not NAME=PASSWORD"),
         ("# x\nann=\n", ("--sasl-users", "FILE"), "FILE: line 2 is not NAME=PASSWORD"),
-        ("a=hush\na=b\n", ("--sasl-users", "FILE"), "FILE: line 2 names 'a' again"),
-        ("\n", ("--sasl-users", "FILE"), "FILE: there is no user"),
+        ("a=hush\na=b\n", ("--sasl-users", "FILE"), "FILE: line 2: duplicate user 'a'"),
+        ("\n", ("--sasl-users", "FILE"), "FILE: no users"),
         ("", ("--sasl-mechanism", "PLAIN"), "requires --sasl-users or LOGSTORE_SASL_USERS"),
         ("x", ("--tls-cert", "FILE"), "cannot serve TLS with FILE: "),
         ("x", ("--tls-key", "FILE"), "--tls-key requires --tls-cert"),
-        ("x", ("--tls-cert", "FILE", "--tls-generate", "FILE"), "wants no other certificate"),
-        ("x", ("--acls", "FILE"), "FILE: the ACLs are no JSON"),
+        ("x", ("--tls-cert", "FILE", "--tls-generate", "FILE"), "excludes --tls-cert and --tls-key"),
+        ("x", ("--acls", "FILE"), "FILE: the ACLs are not valid JSON"),
         ("", ("--acl", "User:a read"), "is not [deny] PRINCIPAL OPERATION TYPE:NAME [prefixed]"),
-        ("", ("--acl", "User:a reed topic:t"), "'reed' is none of"),
-        ("", ("--acl", "ann read topic:t"), "no colon between the principal's type and name"),
-        ("", ("--acl", "User:a read topic"), "the name of the TOPIC is empty"),
+        ("", ("--acl", "User:a reed topic:t"), "'reed' is not one of"),
+        ("", ("--acl", "ann read topic:t"), "principal 'ann' has no type"),
+        ("", ("--acl", "User:a read topic"), "the TOPIC resource name is empty"),
         ("", ("--super-user", "root"), "root"),
     ),
 )

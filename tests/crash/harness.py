@@ -24,7 +24,6 @@ from logstore.storage.checkpoint.shutdown import CLEAN_SHUTDOWN
 from logstore.testing import (
     Contents,
     CrashMode,
-    Fault,
     FaultyFileSystem,
     Kind,
     Names,
@@ -33,6 +32,7 @@ from logstore.testing import (
 from tests.crash.journal import DATA_DIR, OTHER_DIR, Journal, found_in, offsets, open_broker
 from tests.crash.judge import check_broker, errors_in
 from tests.crash.session import Session, SessionEnd
+from tests.support.world.crashes import Profile, modes
 
 KEPT = CrashMode(Contents.KEPT, Names.KEPT)
 DROPPED = CrashMode(Contents.DROPPED, Names.UNDONE)
@@ -48,35 +48,6 @@ class Scenario(Protocol):
     __name__: str
 
     def __call__(self, session: Session) -> None: ...
-
-
-@dataclass(frozen=True)
-class Profile:
-    """How much is tried at each point.
-
-    Attributes
-    ----------
-    stride : int
-        Try every so manieth point, or fewer.
-    points : int
-        Try about so many points at most, evenly spread; 0 is no limit.
-    cuts : int
-        At so many bytes, or all if there are fewer, unsynced data are torn.
-    seeds : int
-        Scattered contents and subsets of names, each.
-    all_deep : bool
-        Look deep (a second recovery, further use) into every state, not only into the corners:
-        contents dropped or kept, names undone or kept.
-    recoveries : bool
-        At the corners crash at each operation of the recovery too.
-    """
-
-    stride: int = 1
-    points: int = 0
-    cuts: int = 4
-    seeds: int = 1
-    all_deep: bool = False
-    recoveries: bool = False
 
 
 BOUNDED = Profile(stride=3, points=8, cuts=2)
@@ -120,7 +91,7 @@ class WatchedFileSystem(FaultyFileSystem):
         super().__init__(clock)
         self._look = look
 
-    def _leave(self) -> None:
+    def _end(self) -> None:
         self._look(self)
 
 
@@ -197,40 +168,6 @@ def reproduce(
     _, reference = run(scenario)
     fs, journal = run(scenario, crash_at=number)
     return fs.crash(mode), journal, reference
-
-
-def modes(fs: FaultyFileSystem, profile: Profile) -> Iterator[CrashMode]:
-    """Yield the modes that can leave different states of `fs`."""
-    units, names = fs.pending_units, fs.pending_names
-    contents = [(Contents.DROPPED, 0, 0)]
-    if units:
-        contents += [(Contents.KEPT, 0, 0), (Contents.ZEROED, 0, 0)]
-        contents += [(Contents.TORN, cut, 0) for cut in cuts(fs, profile)]
-        contents += [(Contents.SCATTERED, 0, seed) for seed in range(profile.seeds)]
-    directories = [(Names.UNDONE, 0, 0)]
-    if names:
-        directories += [(Names.KEPT, 0, 0)]
-        directories += [(Names.PREFIX, kept, 0) for kept in range(1, names)]
-        if names > 1:
-            directories += [(Names.SUBSET, 0, seed) for seed in range(profile.seeds)]
-    for how, cut, seed in contents:
-        for what, kept, other_seed in directories:
-            yield CrashMode(how, what, cut=cut, names_kept=kept, seed=seed * 1000 + other_seed)
-
-
-def cuts(fs: FaultyFileSystem, profile: Profile) -> list[int]:
-    """Return where to tear: after each change, and within; all bytes if they are few."""
-    units = fs.pending_units
-    if units <= profile.cuts:
-        return list(range(1, units))
-    last = max(1, fs.operations[-1].size if fs.operations[-1].kind is Kind.WRITE else 1)
-    # The last write most of all: it is the one that the crash interrupts.
-    start = max(0, units - last)
-    chosen = {start, start + 1, units - 1}
-    step = max(1, (units - start) // max(1, profile.cuts // 2))
-    chosen |= set(range(start, units, step))
-    chosen |= set(range(1, start, max(1, start // max(1, profile.cuts // 2))))
-    return sorted(cut for cut in chosen if 0 < cut < units)
 
 
 def judge(
@@ -394,15 +331,14 @@ def enumerate_failures(scenario: Scenario, *, points: int = 0, go_on: bool = Fal
     ]
     for operation, code, written in ways[:: stride_for(len(ways), points)]:
         tally.points += 1
-        fault = Fault(code, skip=operation.number - 1, written=written)
         try:
-            check_failure(scenario, operation.number, fault, reference, go_on=go_on)
+            check_failure(scenario, operation.number, code, written, reference, go_on=go_on)
         except Exception as error:
             raise AssertionError(
                 f"{scenario.__name__}, {operation} fails with {errno.errorcode[code]}"
                 f" after {written} bytes: {error!r}"
             ) from error
-        tally.failures += fault.hits
+        tally.failures += 1
     return tally
 
 
@@ -416,11 +352,17 @@ def failures_of(kind: Kind, size: int) -> Iterator[tuple[int, int]]:
 
 
 def check_failure(
-    scenario: Scenario, number: int, fault: Fault, reference: Journal, *, go_on: bool
+    scenario: Scenario,
+    number: int,
+    code: int,
+    written: int,
+    reference: Journal,
+    *,
+    go_on: bool,
 ) -> None:
     journal = Journal()
     fs = FaultyFileSystem(journal.clock)
-    fs.add_fault(fault)
+    fault = fs.fail("change", error=code, nth=number, written=written)
     session = Session(fs, journal, go_on=go_on, failing=number)
     surfaced: Exception | None = None
     try:
@@ -434,7 +376,7 @@ def check_failure(
     failed = fs.operations[number - 1]
     for error in journal.failures[:1]:
         assert failed.path in str(error), f"does not name {failed.path}: {error!r}"
-    fs.clear_faults()
+    fs.faults.clear()
     if journal.failures and session.open_broker is not None:
         check_readable(session.open_broker, journal)
     for mode in (KEPT, DROPPED):

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from logstore.broker import Broker
 from logstore.runtime import VirtualClock
-from logstore.testing import Fault, FaultyFileSystem, Kind
+from logstore.testing import FaultyFileSystem, Kind
 from tests.crash.harness import DROPPED, KEPT, Scenario, stride_for
 from tests.crash.journal import Journal, Partition, checkpoint_of, found_in, open_broker, stored
 from tests.crash.judge import check_broker, check_contents, check_topics
@@ -79,15 +79,14 @@ class InterruptedFileSystem(FaultyFileSystem):
             self.hits += 1
             raise self._blow.kind(f"at {self.operations[-1]}")
 
-    def _begin(self, kind: Kind, path: str, size: int = 0, target: str = "") -> Fault | None:
-        fault = super()._begin(kind, path, size, target)
+    def _begin(self, kind: Kind, path: str, target: str | None = None, size: int = 0) -> None:
+        super()._begin(kind, path, target, size)
         if kind.is_change:
             self.count += self.is_armed
             if self._blow.before:
                 self._strike()
-        return fault
 
-    def _leave(self) -> None:
+    def _end(self) -> None:
         if not self._blow.before:
             self._strike()
 
@@ -172,7 +171,7 @@ def judge(broker: Broker, journal: Journal, reference: Journal) -> None:
     check_topics(broker, journal)
     for tp in broker.partitions():
         log = broker.manager.log(tp)
-        log.local.check_open()  # recovers the log if its recovery was interrupted as well
+        log.check_open()  # recovers the log if its recovery was interrupted as well
         log._check()
         partition = journal.partitions.get(tp, Partition())
         complete = reference.partitions.get(tp, Partition())

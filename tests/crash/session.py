@@ -142,7 +142,7 @@ class Session:
     def flush(self, topic: str = "t") -> None:
         def step() -> None:
             log = self.broker.log(topic)
-            log.local.flush()
+            log.flush()
             self._note_flushed(log)
             assert self.journal.partition(log.topic_partition).flushed == log.log_end_offset
 

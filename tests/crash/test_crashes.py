@@ -7,9 +7,10 @@ ways in which operations fail; `-m long` tries everything, with crashes during r
 import pytest
 
 from tests.crash import deletions, moves, scenarios
-from tests.crash.harness import BOUNDED, FULL, OF_RECOVERIES, Profile
+from tests.crash.harness import BOUNDED, FULL, OF_RECOVERIES
 from tests.crash.harness import enumerate_crashes as crashes
 from tests.crash.harness import enumerate_failures as failures
+from tests.support.world.crashes import Profile
 
 EVERY = [*scenarios.ALL, *deletions.ALL, *moves.ALL]
 every_scenario = pytest.mark.parametrize(

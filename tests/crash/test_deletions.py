@@ -1,17 +1,16 @@
 """The stories of `deletions` without a crash, and on disks that lie: the judge must find out."""
 
-import errno
-
 import pytest
 
 from logstore.errors import KafkaStorageError
 from logstore.storage.log import NewRecord
-from logstore.testing import Fault, FaultyFileSystem, Kind
+from logstore.testing import FaultyFileSystem
 from tests.crash import deletions
-from tests.crash.harness import DROPPED, KEPT, Profile, enumerate_crashes, files, run
+from tests.crash.harness import DROPPED, KEPT, enumerate_crashes, files, run
 from tests.crash.journal import DATA_DIR, Journal, open_broker
 from tests.crash.judge import check_broker
 from tests.crash.session import Session
+from tests.support.world.crashes import Profile
 
 every_story = pytest.mark.parametrize(
     "story", deletions.ALL, ids=[story.__name__ for story in deletions.ALL]
@@ -53,7 +52,7 @@ def test_a_log_start_that_a_start_found_lasts_beyond_the_next_crash():
     broker.create_topic("t")
     log = broker.log("t")
     log.writer.append_records([NewRecord(b"k", b"v")] * 3)
-    fs.add_fault(Fault(errno.ENOSPC, Kind.TRUNCATE, "recovery-point-offset-checkpoint.tmp"))
+    fs.fail("truncate", error="ENOSPC", nth=1, suffix="recovery-point-offset-checkpoint.tmp")
     with pytest.raises(KafkaStorageError):
         broker.manager.delete_records(log.topic_partition, 3)
     broker.close()
@@ -84,9 +83,9 @@ def test_a_sync_that_does_nothing_is_found_out(story, ignored, told, monkeypatch
         if fs not in lazy or path != DATA_DIR + ignored:
             sync_dir(fs, path)
 
-    def lazy_sync_file(fs, file):
-        if fs not in lazy or file.path != DATA_DIR + ignored:
-            sync_file(fs, file)
+    def lazy_sync_file(fs, node, base):
+        if fs not in lazy or node.path != DATA_DIR + ignored:
+            sync_file(fs, node, base)
 
     def begin_to_lie(session):
         lazy.add(session.fs)

@@ -27,7 +27,7 @@ from logstore.testing import (
     Names,
     SimulatedCrash,
 )
-from tests.crash.harness import CORNERS, OF_RECOVERIES, Profile, Tally, fingerprint, modes
+from tests.crash.harness import CORNERS, OF_RECOVERIES, Tally, fingerprint
 from tests.crash.journal import check_log
 from tests.support.world.builders import World, bases_of, memory_world
 from tests.support.world.cleaning import (
@@ -45,6 +45,7 @@ from tests.support.world.cleaning import (
     run_pass,
     txn_entries,
 )
+from tests.support.world.crashes import Profile, modes
 
 RETENTION_MS = 1000
 APART_BYTES = 100
@@ -78,9 +79,9 @@ def segments(log: Log, *texts: str) -> None:
 def clean_apart(log: Log, first_dirty: int = 0, end: int | None = None, **options) -> int:
     """Run a pass that merges no segments; return the next first dirty offset."""
     config = log.config
-    log.local.set_config(replace(config, segment_bytes=APART_BYTES))
+    log.set_config(replace(config, segment_bytes=APART_BYTES))
     stats = run_pass(log, first_dirty, end, **options)
-    log.local.set_config(config)
+    log.set_config(config)
     return stats.end_offset
 
 
@@ -301,7 +302,7 @@ class Trial:
             states.append(offsets_in(log))
             if seen is not None:
                 seen.intersection_update(states[-1])
-            log.local.delete_expired_files()
+            log.delete_expired_files()
         return states
 
     @staticmethod

@@ -117,12 +117,12 @@ class History:
 
 def clean(log: Log, first_dirty: int, slots: int, segment_bytes: int) -> int:
     """Run a pass with a map of a few keys; return the next first dirty offset."""
-    log.local.set_config(replace(log.config, segment_bytes=segment_bytes))
+    log.set_config(replace(log.config, segment_bytes=segment_bytes))
     state = cleanable_state(log, first_dirty, log.runtime.clock.now_ms())
     config = map_of(slots, 0.9) if slots else ALL_KEYS
     first_dirty = state.first_dirty_offset
     stats = drive(clean_pass(log, config, first_dirty, state.upper_bound_offset))
-    log.local.set_config(replace(log.config, segment_bytes=1 << 20))
+    log.set_config(replace(log.config, segment_bytes=1 << 20))
     return stats.end_offset
 
 

@@ -17,7 +17,7 @@ from logstore.testing import (
     Names,
     SimulatedCrash,
 )
-from tests.crash.harness import KEPT, Profile, fingerprint, modes, run
+from tests.crash.harness import KEPT, fingerprint, run
 from tests.crash.journal import check_log, found_in, open_broker
 from tests.support.world.brokers import write_file
 from tests.support.world.builders import batch, log_name
@@ -30,6 +30,7 @@ from tests.support.world.crafted import (
     overflowed_from_the_start,
     without,
 )
+from tests.support.world.crashes import Profile, modes
 
 PROFILE = Profile(cuts=1, seeds=2)
 DIRECTORY = "/disk/data/t-0"

@@ -7,8 +7,8 @@ done, with all of its kind before it durable, or goes through all of them.
 import pytest
 
 from logstore.names import CLEANED_SUFFIX, DELETED_SUFFIX, SWAP_SUFFIX
-from logstore.testing import Fault, FaultyFileSystem, Kind
-from tests.crash.harness import BOUNDED, KEPT, files, modes, run
+from logstore.testing import FaultyFileSystem, Kind
+from tests.crash.harness import BOUNDED, KEPT, files, run
 from tests.crash.journal import (
     check_log,
     checkpoint_of,
@@ -19,6 +19,7 @@ from tests.crash.journal import (
 from tests.crash.scenarios import prepare_segments
 from tests.crash.session import Session
 from tests.support.world.builders import bases_of
+from tests.support.world.crashes import modes
 
 A_LOG = "00000000000000000000.log"
 A_TIMEINDEX = "00000000000000000000.timeindex"
@@ -169,7 +170,7 @@ def test_s197_a_pass_that_failed_can_be_repeated(whole):
     """A write to `.cleaned` fails: the partition is offline; a new start removes the rest."""
     _, journal = whole
     fs = FaultyFileSystem(journal.clock)
-    fs.add_fault(Fault(28, Kind.WRITE, suffix=".log" + CLEANED_SUFFIX, written=7))
+    fs.fail("write", error="ENOSPC", nth=1, suffix=".log" + CLEANED_SUFFIX, written=7)
     session = Session(fs, journal, go_on=True)
     two_into_one(session)
     assert len(journal.failures) == 1
@@ -184,5 +185,5 @@ def test_s197_a_pass_that_failed_can_be_repeated(whole):
 
 
 def check_log_after_deletions(broker, log):
-    log.local.delete_expired_files(force=True)
+    log.delete_expired_files(force=True)
     check_log(log)

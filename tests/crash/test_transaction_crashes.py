@@ -11,7 +11,8 @@ from logstore.names import GROUP_OFFSETS_TOPIC
 from logstore.runtime import VirtualClock
 from logstore.testing import FaultyFileSystem, SimulatedCrash
 from logstore.types import TopicPartition
-from tests.crash.harness import KEPT, Profile, fingerprint, modes
+from tests.crash.harness import KEPT, fingerprint
+from tests.support.world.crashes import Profile, modes
 
 PARTITIONS = (0, 1, 2)
 SOURCE = TopicPartition("t", 0)
@@ -89,8 +90,8 @@ def prepare(machine):
     machine.open().create_topic("t", len(PARTITIONS))
     machine.commit(machine.producer("x"), b"before")
     for number in PARTITIONS:
-        machine.broker.log("t", number).local.flush()
-    machine.broker.log(GROUP_OFFSETS_TOPIC).local.flush()
+        machine.broker.log("t", number).flush()
+    machine.broker.log(GROUP_OFFSETS_TOPIC).flush()
     machine.broker.close()
 
 

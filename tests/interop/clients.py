@@ -15,9 +15,8 @@ from typing import Any
 
 from logstore.record.batch import build_batch
 from logstore.record.codecs import Codec
-from logstore.record.control import ControlType, EndTxnMarker
+from logstore.record.control import ControlType, EndTxnMarker, build_end_txn_batch
 from logstore.record.records import Record
-from logstore.storage.log.drafts import end_txn_batch
 from logstore.types import INT32_MAX
 
 Operation = dict[str, Any]
@@ -135,7 +134,7 @@ class Clients:
     def _marker(self, client: Client, kind: ControlType, now_ms: int, what: str) -> Operation:
         self._coordinator_epoch += self._rng.random() < NEW_COORDINATOR
         marker = EndTxnMarker(kind, self._coordinator_epoch)
-        batch = end_txn_batch(client.producer_id, client.epoch, marker, now_ms).data
+        batch = build_end_txn_batch(client.producer_id, client.epoch, marker, now_ms).data
         return _lead(what, "coordinator", batch, client)
 
 

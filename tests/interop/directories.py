@@ -301,7 +301,7 @@ def _unclean(path: Path, damage: Callable[[Path, Log], None], **more: object) ->
     broker, log = broker_at(open_dir, **config)
     with broker:
         fill(log, broker.clock, 40)
-        log.local.flush()
+        log.flush()
         fill(log, broker.clock, 20, seed=2)
         shutil.copytree(open_dir, path)
         damage(path / f"{TOPIC}-0", log)

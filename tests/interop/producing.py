@@ -19,10 +19,9 @@ from typing import Any
 
 from logstore.record.batch import RecordBatch, build_batch
 from logstore.record.codecs import Codec
-from logstore.record.control import ControlType, EndTxnMarker
+from logstore.record.control import ControlType, EndTxnMarker, build_end_txn_batch
 from logstore.record.records import Record
 from logstore.record.walk import walk_buffer
-from logstore.storage.log.drafts import end_txn_batch
 from logstore.storage.producers.state import PRODUCER_ID_EXPIRATION_MS
 from logstore.types import INT32_MAX
 from tests.interop import living
@@ -175,7 +174,9 @@ class ProducersHistorian(Historian):
         if self.rng.random() < 0.5:
             epoch = self._known_epoch(producer_id, entry)
             kind = self.rng.choice((ControlType.COMMIT, ControlType.ABORT))
-            marker = end_txn_batch(producer_id, epoch, EndTxnMarker(kind, 0), self.now_ms).data
+            marker = build_end_txn_batch(
+                producer_id, epoch, EndTxnMarker(kind, 0), self.now_ms
+            ).data
             return self._as_leader(marker, state["epochs"][-1][0])
         return self._send(state, producer_id, entry, sequence=-1, remember=False)
 
@@ -316,7 +317,7 @@ class ProducersHistorian(Historian):
             coordinator_epoch = max(0, entry["coordinator_epoch"]) if entry else 0
             coordinator_epoch += self.rng.random() < NEW_COORDINATOR
         kind = self.rng.choice((ControlType.COMMIT, ControlType.ABORT))
-        batch = end_txn_batch(
+        batch = build_end_txn_batch(
             producer_id, epoch, EndTxnMarker(kind, coordinator_epoch), self.now_ms
         ).data
         return self._as_leader(batch, state["epochs"][-1][0])

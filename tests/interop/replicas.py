@@ -5,7 +5,7 @@ from functools import partial
 from pathlib import Path
 
 from logstore import Cluster, LogStoreError, TopicPartition, VirtualClock
-from logstore.record.batch import built_batch
+from logstore.record.batch import build_batch
 from logstore.record.records import Record
 from tests.interop.directories import TOPIC, WRITERS, Written
 from tests.interop.stories import START_MS
@@ -56,11 +56,11 @@ def _replica(broker: int, path: Path) -> Written:
 
 def _transact(cluster: Cluster, producer_id: int, *, commit: bool) -> None:
     record = Record(0, START_MS, b"t", b"of %d" % producer_id, ())
-    data = built_batch(
+    data = build_batch(
         [record], producer_id=producer_id, producer_epoch=0, base_sequence=0, is_transactional=True
-    ).data
+    )
     writer = cluster.brokers[cluster.leader(TP)].log(TP).writer
-    writer.append_batches(bytes(data))
+    writer.append_batches(data)
     writer.append_end_txn_marker(producer_id, 0, 0, commit=commit)
 
 

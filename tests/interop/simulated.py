@@ -109,17 +109,17 @@ def _written_down(diary: Diary):
     def placed(log: Log, batches: Any) -> None:
         start = log.log_end_offset
         append_placed(log, batches)
-        diary.note(log.local.runtime.clock.now_ms(), stored(log, start))
+        diary.note(log.runtime.clock.now_ms(), stored(log, start))
 
     def marked(log: Log, producer: int, *, commit: bool) -> None:
         start = log.log_end_offset
         append_marker(log, producer, commit=commit)
-        diary.note(log.local.runtime.clock.now_ms(), stored(log, start))
+        diary.note(log.runtime.clock.now_ms(), stored(log, start))
 
     def deleted(log: Log, **arguments: Any) -> Any:
         decision = delete_old(log, **arguments)
         if decision.removed and log.topic_partition.topic == diary.topic:
-            diary.note(log.local.runtime.clock.now_ms(), RETAIN)
+            diary.note(log.runtime.clock.now_ms(), RETAIN)
             diary.removals += 1
         return decision
 

@@ -11,10 +11,9 @@ import pytest
 
 from logstore.cleaner.config import CleanerConfig
 from logstore.record.batch import build_batch
-from logstore.record.control import ControlType, EndTxnMarker
+from logstore.record.control import ControlType, EndTxnMarker, build_end_txn_batch
 from logstore.record.records import Record
 from logstore.record.walk import walk_buffer
-from logstore.storage.log.drafts import end_txn_batch
 from tests.interop.stories import START_MS
 from tests.support.interop import engine
 
@@ -59,7 +58,7 @@ def _send(key, value, sequence=0, producer_id=PRODUCER):
 
 def _end(kind, epoch=0):
     marker = EndTxnMarker(kind, 0)
-    return _lead(end_txn_batch(PRODUCER, epoch, marker, START_MS).data, "coordinator")
+    return _lead(build_end_txn_batch(PRODUCER, epoch, marker, START_MS).data, "coordinator")
 
 
 def _clean(judge, scratch, operations, turns, slots=1000):

@@ -317,7 +317,7 @@ class Worker:
         self._broker.roll(*self._some_partition())
 
     def _flush(self) -> None:
-        self._broker.log(*self._some_partition()).local.flush()
+        self._broker.log(*self._some_partition()).flush()
 
     def _checkpoint(self) -> None:
         self._broker.manager.checkpoint_recovery_points()

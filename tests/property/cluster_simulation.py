@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 from logstore import Cluster, LogStoreError, TopicPartition, VirtualClock
 from logstore.cluster.leadership import Leadership
-from logstore.record.batch import RecordBatch, built_batch
+from logstore.record.batch import RecordBatch, build_batch
 from logstore.record.control import end_txn_marker_of
 from logstore.record.records import Record
 from logstore.storage.log.log import Log
@@ -303,13 +303,13 @@ class Simulation:
         if acks % 3 == 1 and producer < 0:
             producer = 2000
         sequence = self.sequences[producer] if producer >= 0 else -1
-        data = built_batch(
+        data = build_batch(
             records,
             producer_id=producer,
             producer_epoch=min(producer, 0),
             base_sequence=sequence,
             is_transactional=is_transactional,
-        ).data
+        )
         wanted = 1 if acks % 4 == 0 else "all"
         info = self.cluster._produce(
             TP,

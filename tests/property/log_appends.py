@@ -23,6 +23,7 @@ from logstore.record.records import Record
 from logstore.runtime import Runtime
 from logstore.runtime.clock import VIRTUAL_EPOCH_MS
 from logstore.storage.log import NewRecord
+from logstore.storage.log.drafts import RecordArrays
 from logstore.testing import FaultyFileSystem
 from logstore.types import AppendOrigin, TimestampType
 from tests.property.log_model import Batch, LogModel
@@ -205,11 +206,13 @@ class AppendingMachine(RuleBasedStateMachine):
     def append_columns(self, records, codec):
         times = [self.now if r.timestamp is None else r.timestamp for r in records]
         self.send(
-            lambda: self.log.writer.append_columns(
-                BytesColumn.from_list([r.key for r in records]),
-                BytesColumn.from_list([r.value for r in records]),
-                np.array(times, np.int64),
-                headers_column([r.headers for r in records], len(records)),
+            lambda: self.log.writer.append_records(
+                RecordArrays(
+                    BytesColumn.from_list([r.key for r in records]),
+                    BytesColumn.from_list([r.value for r in records]),
+                    np.array(times, np.int64),
+                    headers_column([r.headers for r in records], len(records)),
+                ),
                 codec,
             ),
             records,

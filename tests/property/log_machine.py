@@ -81,7 +81,7 @@ class LogMachine(AppendingMachine):
     @rule(data=st.data(), everything=st.booleans())
     def flush(self, data, everything):
         up_to = None if everything else min(self.some_offset(data), self.model.end)
-        self.log.local.flush(up_to)
+        self.log.flush(up_to)
         self.model.flush(up_to)
 
     @rule()
@@ -106,7 +106,7 @@ class LogMachine(AppendingMachine):
         kept = {name: value for name, value in self.config.items() if name not in unset}
         self.config = kept | change
         self.model.config = LogConfig(**self.config)
-        self.log.local.set_config(self.model.config)
+        self.log.set_config(self.model.config)
 
     # -- retention and delete-records ----------------------------------------------------
 
@@ -167,7 +167,7 @@ class LogMachine(AppendingMachine):
     def delete_expired_files(self, force, minutes):
         self.world.clock.advance(minutes=minutes)
         far = self.uptime_ms + 2 * DAY_MS
-        assert self.log.local.delete_expired_files(force=force) >= self.model.delete_files(
+        assert self.log.delete_expired_files(force=force) >= self.model.delete_files(
             far if force else self.uptime_ms
         )
 

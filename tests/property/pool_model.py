@@ -302,7 +302,7 @@ def follow(log: Log, model: PartitionModel) -> None:
     Whoever asks for it may first have to wait for a cleaning, and others append meanwhile.
     """
     truncate_to, truncate_fully = log.truncate_to, log.truncate_fully_and_start_at
-    abandon = log.local.abandon
+    abandon = log.abandon
 
     def noted_truncation(offset: int) -> bool:
         model.truncate(offset)
@@ -318,4 +318,4 @@ def follow(log: Log, model: PartitionModel) -> None:
 
     log.truncate_to = noted_truncation
     log.truncate_fully_and_start_at = noted_restart
-    log.local.abandon = noted_end
+    log.abandon = noted_end

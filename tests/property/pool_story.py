@@ -15,6 +15,7 @@ from contextlib import suppress
 from logstore import Broker, TopicPartition, VirtualClock
 from logstore.broker.setup import MEMORY_DIR
 from logstore.cleaner.manager import LogCleanerManager
+from logstore.cleaner.stats import CleanerStats
 from logstore.errors import (
     KafkaStorageError,
     OffsetOutOfRangeError,
@@ -183,7 +184,7 @@ class PoolStory:
                         self.scheduler.schedule("intruder", self.intrude)
                     yield step
             except StopIteration as done:
-                self.tally["aborted passes"] += done.value.stats is None
+                self.tally["aborted passes"] += not isinstance(done.value, CleanerStats)
                 return done.value
             finally:
                 steps.close()

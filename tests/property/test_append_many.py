@@ -99,13 +99,13 @@ def test_several_batches_in_one_write_are_those_written_apart(configs):
 )
 def test_who_goes_by_columns(records, batches, monkeypatch):
     calls = []
-    draft_batches = LogWriter.draft_batches
+    append_parts = LogWriter.append_parts
 
-    def counted(self, keys, values, bounds):
+    def counted(self, records, bounds, *others):
         calls.append(len(bounds) - 1)
-        return draft_batches(self, keys, values, bounds)
+        return append_parts(self, records, bounds, *others)
 
-    monkeypatch.setattr(LogWriter, "draft_batches", counted)
+    monkeypatch.setattr(LogWriter, "append_parts", counted)
     outcome(records, {})
     assert sum(calls) == batches
 

@@ -235,7 +235,7 @@ def test_a_broker_that_runs_keeps_to_the_latest_moment(history, config, since_ms
     latest = [place.latest_ms for place in places]
     for place in places:
         assert place.latest_ms is None or place.earliest_ms <= place.latest_ms
-    broker.kill()
+    broker._kill()
     with Broker(clock=broker.clock, fs=fs, background=True) as running:
         if not places or None in latest:
             running.clock.advance(days=1)

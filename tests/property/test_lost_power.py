@@ -1,7 +1,7 @@
-"""A disk that forgets by undoing against one that keeps what waits for its sync.
+"""Faulty disks against a reference model: they leave the same files after a loss of power.
 
-The same random operations go to both, in memory; after a loss of power the same files are left.
-Removals are followed by a sync of the directory, since here they are durable at once.
+The same random operations go to a `FaultyDisk`, a `FaultyFileSystem` and the model, in memory.
+Removals are followed by a sync of the directory, since a `FaultyDisk` makes them durable at once.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import hypothesis.strategies as st
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, rule
 
-from logstore.faults.disk import BreakableFileSystem
+from logstore.faults.disk import FaultyDisk
 from logstore.faults.faultfs import FaultyFileSystem
 from logstore.faults.rules import DISK_KINDS, Faults
 from logstore.runtime import (
@@ -22,6 +22,8 @@ from logstore.runtime import (
     directory_of,
     remove_tree,
 )
+from logstore.testing import Contents, CrashMode, Names
+from tests.support.oracles.disk_model import DiskModel
 
 ROOT = "/data"
 NAMES = ("a", "x/a", "x/b", "x/y/a")
@@ -31,15 +33,17 @@ positions = st.integers(0, 24)
 sizes = st.integers(0, 12)
 
 
-def contents(fs: MemoryFileSystem) -> dict[str, tuple[bytes, int] | None]:
-    return {
-        path: None if found is None else (found.read(0, found.size), found.mtime_ms)
-        for path, found in fs.walk()
-    }
+def data_of(fs: MemoryFileSystem) -> dict[str, bytes | None]:
+    return {path: None if found is None else found.read(0, found.size) for path, found in fs.walk()}
+
+
+def dated(fs: MemoryFileSystem) -> dict[str, tuple[bytes | None, int]]:
+    dates = {path: 0 if found is None else found.mtime_ms for path, found in fs.walk()}
+    return {path: (data, dates[path]) for path, data in data_of(fs).items()}
 
 
 class PowerMachine(RuleBasedStateMachine):
-    """Random changes to both, until the power is lost; then on with what is left."""
+    """Random changes until the power is lost, then more changes to the remaining files."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -53,18 +57,21 @@ class PowerMachine(RuleBasedStateMachine):
         self.begin()
 
     def begin(self) -> None:
-        self.broken = BreakableFileSystem(self.base, Faults(DISK_KINDS, self.clock))
-        self.model = FaultyFileSystem(self.clock, self.base)
+        self.broken = FaultyDisk(self.base, Faults(DISK_KINDS, self.clock))
+        self.recorded = FaultyFileSystem(self.clock, self.base)
+        self.model = DiskModel(data_of(self.base))
         self.serial = 0
 
     def both(self, change) -> bool:
-        """Make a change in both, or in none."""
+        """Make a change everywhere, or nowhere."""
         done = []
-        for fs in (self.model, self.broken):
+        for fs in (self.recorded, self.broken):
             with suppress(OSError):
                 change(fs)
                 done.append(fs)
         assert len(done) in (0, 2)
+        if done:
+            change(self.model)
         return bool(done)
 
     def on_file(self, name: str, change) -> None:
@@ -147,9 +154,14 @@ class PowerMachine(RuleBasedStateMachine):
     def lose_power(self, chance: int = 0) -> None:
         if chance:
             return  # or little would be pending
-        left = self.model.crash()
+        left = self.recorded.crash()
+        for contents, keeps in ((Contents.DROPPED, False), (Contents.KEPT, True)):
+            for kept in range(self.recorded.pending_names + 1):
+                crashed = self.recorded.crash(CrashMode(contents, Names.PREFIX, names_kept=kept))
+                assert data_of(crashed) == self.model.crash(contents=keeps, names=kept)
         self.broken.lose_power()
-        assert contents(self.base) == contents(left)
+        assert dated(self.base) == dated(left)
+        assert data_of(left) == self.model.crash(contents=False, names=0)
         self.begin()
 
     def teardown(self) -> None:

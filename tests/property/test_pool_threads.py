@@ -124,7 +124,7 @@ def settle(broker: Broker, partitions: list[TopicPartition]) -> None:
 
 def is_settled(broker: Broker, partitions: list[TopicPartition]) -> bool:
     if broker.cleaner.states._states or any(
-        log.local._deletions for log in broker.manager.registry.open_logs()
+        log._deletions for log in broker.manager.registry.open_logs()
     ):
         return False
     for tp in partitions:

@@ -142,7 +142,7 @@ def test_neither_index_gets_entries_once_one_is_full(append, rise, places, times
 
 def test_no_columns_append_nothing():
     segment = memory_world().segment(0)
-    assert segment.append_columns(np.empty((0, 3), np.int64), []) == 0
+    assert segment.append(np.empty((0, 3), np.int64), []) == 0
     assert segment.size_bytes == 0
 
 

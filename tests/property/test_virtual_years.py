@@ -132,7 +132,7 @@ ACTIONS = {
     "append": lambda broker: append(broker, "kept", 7),
     "append compacted": lambda broker: append(broker, "table", 7),
     "roll": lambda broker: broker.roll("kept"),
-    "flush": lambda broker: broker.log("kept").local.flush(),
+    "flush": lambda broker: broker.log("kept").flush(),
     "delete": lambda broker: broker.delete_records({TopicPartition("kept", 0): -1}),
     "transact": transact,
     "alter": lambda broker: broker.alter_configs("kept", {"retention.ms": str(20 * HOUR_MS)}),

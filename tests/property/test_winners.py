@@ -1,11 +1,11 @@
 """Winners say what look-ups say: the bits of a map against the rule, for any batches.
 
-Kernels: `has_bit`, `note_winner`, `note_loser`, `is_winner`, `count_winners`, `is_told_by_winners`,
-`pick_winners`, `hash_group`, `with_record`, `is_unread`, `is_expired`, `put_block`, `put_offset`,
-`get_offset`, `put_order`, `get_order`, `home_slot`, `hash_keys`, `sip_round`, `sip_words`,
-`borrowed_block`, `borrowed_keys`, `borrowed_strategy`, `borrowed_rules`, `winners_tell`,
-`has_winner`, `put_offsets`, `put_orders`, `note_winners`, `is_unfit`, `scan_survivors`,
-`read_header`, `fill_row`, `with_row`, `scanned`.
+Kernels: `has_bit`, `note_winner`, `note_loser`, `is_winner`, `count_winners`,
+`is_decided_by_winners`, `pick_winners`, `hash_group`, `with_record`, `is_unread`, `is_expired`,
+`put_block`, `put_offset`, `get_offset`, `put_order`, `get_order`, `home_slot`, `hash_keys`,
+`sip_round`, `sip_words`, `borrowed_block`, `borrowed_keys`, `borrowed_strategy`, `borrowed_rules`,
+`winners_decide`, `has_winner`, `put_offsets`, `put_orders`, `note_winners`, `is_unfit`,
+`scan_survivors`, `read_header`, `fill_row`, `with_row`, `scanned`.
 """
 
 import random
@@ -360,7 +360,7 @@ def judged_by_winners(*batches: RecordBatch):
     return data, table, a_map
 
 
-def test_batches_that_winners_tell_all_of_are_not_read() -> None:
+def test_batches_that_winners_decide_all_of_are_not_read() -> None:
     data, table, a_map = judged_by_winners(
         plain(b"a", b"b"), plain(b"a", b"b", base=2), plain(b"c", b"d", base=4)
     )
@@ -393,7 +393,7 @@ def test_a_batch_that_begins_before_the_first_bit_is_looked_up(start: int, looke
     assert codes.tolist() == [RETAINED if looked_up else 255] * 9
 
 
-def test_of_a_batch_that_winners_tell_parts_of_only_those_are_taken_apart() -> None:
+def test_of_a_batch_that_winners_decide_parts_of_only_those_are_taken_apart() -> None:
     data, table, a_map = judged_by_winners(plain(b"a", b"b", b"c"), plain(b"a", b"c", base=3))
     first = int(table[0, COL_SECTION_START])
     data[first + 2 : first + 4] = 0xFF  # a's varints: not even its offset is asked for

@@ -243,10 +243,11 @@ def _record_check(broker: Broker, topic: str) -> Callable[[NewRecord], None] | N
 
     The log applies the same rules, but rejects the whole batch and cannot name the line.
     """
+    from logstore.analysis.broker_state import topic_config
     from logstore.storage.log.validate import check_keys, check_timestamps
     from logstore.types import INT64_MAX, TimestampType
 
-    config: LogConfig = broker.manager.catalog.config(topic)
+    config: LogConfig = topic_config(broker, topic)
     clock = broker.clock
     is_bounded = config.message_timestamp_type is TimestampType.CREATE_TIME and (
         min(config.timestamp_before_max_ms, config.timestamp_after_max_ms) < INT64_MAX

@@ -6,9 +6,8 @@ import base64
 import binascii
 import json
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
-from logstore.named import NamedTuple
 from logstore.record.records import Header
 from logstore.storage.log.drafts import NewRecord
 from logstore.types import INT32_MAX, INT64_MAX, NO_TIMESTAMP

@@ -1,4 +1,4 @@
-"""`logstore check`: verify files and their relations."""
+"""`logstore check`: verify files and their consistency."""
 
 from __future__ import annotations
 
@@ -41,16 +41,16 @@ _FOLDERS_MAX = 5
 )
 @click.argument("path", required=False)
 def check(settings: Settings, path: str | None) -> int:
-    """Verify a data directory, a partition's directory or a single file, offline.
+    """Verify the files of a data directory or a partition, or a single file, and their consistency.
 
-    Every byte is read and nothing is changed. Without PATH all data directories are verified.
-    First comes how often each check found something, then every finding, the gravest first.
-    Where there is nothing to check the program exits with 2.
+    Reads every byte and changes nothing. Without PATH, all data directories are verified. Prints
+    the number of findings per check, then all findings, most severe first. The exit code is 2 if
+    there is nothing to check.
 
     \b
-    error    data, or finding it, is wrong: the program exits with 1
-    warning  unusual, and perhaps a trace of damage
-    info     nothing is wrong, or the next opening mends it by itself
+    error    data is wrong or cannot be found: the exit code is 1
+    warning  unusual, possibly a trace of damage
+    info     harmless, or repaired on opening
 
     docs/CHECKS.md lists the checks by name.
     """  # noqa: D301  # click's marker is the backspace itself
@@ -64,10 +64,10 @@ def check(settings: Settings, path: str | None) -> int:
     paths = [path] if path is not None else list(settings.directories(config))
     for each in paths:
         if not Path(each).exists():
-            raise click.UsageError(f"there is no file or directory {each}")
+            raise click.UsageError(f"{each}: no such file or directory")
     if not any(Path(each).is_file() or checker.has_anything(_absolute(each)) for each in paths):
         raise click.UsageError(_nothing_in(paths, checker))
-    # Made absolute, since what a directory is shows in its name and in the one above it.
+    # Absolute, because the kind of a directory depends on its name and its parent's name.
     absolute = None if path is None else _absolute(path)
 
     def look() -> Iterator[CheckFinding]:
@@ -93,29 +93,28 @@ def check(settings: Settings, path: str | None) -> int:
 
 
 def _nothing_in(paths: Sequence[str], checker: Checker) -> str:
-    """Return the message for directories without a partition; it names the folders they have."""
-    text = f"there is nothing to check in {', '.join(paths)}: no folder of a partition, no file"
-    text += " of a log"
+    """Return the message for directories without a partition, which lists their folders."""
+    text = f"nothing to check in {', '.join(paths)}: no partition folders and no log files"
     folders = [name for path in paths for name in checker.folders(_absolute(path))]
     if not folders:
         return text
     names = ", ".join(map(repr, folders[:_FOLDERS_MAX]))
     more = f" and {len(folders) - _FOLDERS_MAX} more" if len(folders) > _FOLDERS_MAX else ""
-    return f"{text}. A partition's folder is named TOPIC-NUMBER; here are {names}{more}"
+    return f"{text}. Partition folders are named TOPIC-NUMBER; the folders are {names}{more}"
 
 
 def _directories_around(path: str) -> list[str]:
-    """Return what may be the data directory of a path: itself, or one of the two above it."""
+    """Return the possible data directories of a path: the path and its two parents."""
     above = [path, *map(str, Path(path).parents)]
     return above[:3]
 
 
 def _absolute(path: str) -> str:
-    return os.path.abspath(path)  # noqa: PTH100  # resolve() would lose a link's name
+    return os.path.abspath(path)  # noqa: PTH100  # resolve() would follow links
 
 
 def _as_given(found: str, path: str) -> str:
-    """Return an absolute path in the user's spelling, where it lies below what was asked for."""
+    """Return an absolute path relative to the path as given, if it is below it."""
     absolute = _absolute(path)
     if found == absolute or found.startswith(f"{absolute.rstrip('/')}/"):
         return f"{path.rstrip('/') or '/'}{found[len(absolute.rstrip('/')) :]}"
@@ -123,7 +122,7 @@ def _as_given(found: str, path: str) -> str:
 
 
 def _print(settings: Settings, findings: list[CheckFinding], counts: CheckCounts) -> int:
-    """Print how often each check found something, then the findings, the gravest first."""
+    """Print the number of findings per check, then the findings, most severe first."""
     from logstore.inspect.check.findings import SEVERITIES
 
     findings.sort(key=lambda finding: SEVERITIES.index(finding.severity))
@@ -134,7 +133,7 @@ def _print(settings: Settings, findings: list[CheckFinding], counts: CheckCounts
         emit_lines(_line(finding) for finding in findings)
         _summary(counts)
     elif settings.as_items:
-        emit_values((finding._asdict() for finding in findings), output=settings.output)
+        emit_values((finding.to_json() for finding in findings), output=settings.output)
     else:
         checks = [
             {"check": check, "severity": severity, "count": counts.findings[severity, check]}
@@ -143,7 +142,7 @@ def _print(settings: Settings, findings: list[CheckFinding], counts: CheckCounts
         emit_json(
             {
                 "checks": checks,
-                "findings": [finding._asdict() for finding in findings],
+                "findings": [finding.to_json() for finding in findings],
                 "segments": counts.segments,
                 "batches": counts.batches,
                 "records": counts.records,
@@ -176,27 +175,27 @@ def _line(found: CheckFinding) -> str:
         place += f" at position {found.position}"
     if found.offset is not None:
         place += f" (offset {found.offset})"
-    told = [
+    compared = [
         f"{name} {display_text(str(value))}"
         for name, value in (("expected", found.expected), ("found", found.found))
         if value is not None
     ]
     severity = paint(f"{found.severity:7}", _STYLES[found.severity])
-    return f"{severity} {found.check}: {place}{': ' if told else ''}{', '.join(told)}"
+    return f"{severity} {found.check}: {place}{': ' if compared else ''}{', '.join(compared)}"
 
 
 def _summary(counts: CheckCounts) -> None:
-    looked_at = (
+    scanned = (
         f"{plural(counts.segments, 'segment')}, {plural(counts.batches, 'batch', 'batches')}, "
         f"{plural(counts.records, 'record')}"
     )
-    told = [
+    totals = [
         plural(total, name, names)
         for name, names in (("error", "errors"), ("warning", "warnings"), ("info", "infos"))
         if (total := counts.total(name))
     ]
     if not (counts.total("error") or counts.total("warning")):
-        told = ["nothing found", *(f"but {text}" for text in told)]
-        emit(f"{looked_at}: {' '.join(told)}")
+        totals = ["nothing found", *(f"but {text}" for text in totals)]
+        emit(f"{scanned}: {' '.join(totals)}")
         return
-    emit(f"{looked_at}: {', '.join(told)}")
+    emit(f"{scanned}: {', '.join(totals)}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial as bound
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, NamedTuple
 
 import click
 
@@ -27,7 +27,6 @@ from logstore.cli.show.output import (
 )
 from logstore.cli.show.tables import Cell, Styled, Table, can_print
 from logstore.cli.times import TIME_HELP, parse_time
-from logstore.named import NamedTuple
 
 if TYPE_CHECKING:
     from logstore.broker import Broker, DeleteRecordsResult
@@ -171,7 +170,7 @@ def _offset_of(
         )
     offset = before.offset
     if before.time_ms is not None:
-        offset = broker.first_offset_at(topic, numbers[0], before.time_ms)
+        offset = broker.log(topic, numbers[0]).reader.first_offset_at(before.time_ms)
     return {TopicPartition(topic, numbers[0]): offset}
 
 

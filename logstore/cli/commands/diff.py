@@ -57,10 +57,10 @@ def diff(
 ) -> int:
     """Explain the fate of each record of partition directory BEFORE in AFTER, a later copy.
 
-    The fates are the same as in inspect --fate, but derived from the two copies by the rules of compaction,
-    independently of the cleaner. Differences that no cleaning, retention or append explains are
-    reported as lost, changed or foreign, and the exit code is 1. Nothing is changed. Uses about
-    200 bytes of memory per key.
+    The fates are the same as in inspect --fate, but derived from the two copies by the rules of
+    compaction, independently of the cleaner. Differences that no cleaning, retention or append
+    explains are reported as lost, changed or foreign, and the exit code is 1. Nothing is changed.
+    Uses about 200 bytes of memory per key.
 
     \b
     Fates:    retained           in both copies

@@ -1,9 +1,8 @@
-"""`logstore explain`: what stands between a partition and its cleaning, and until when."""
+"""`logstore explain`: the conditions of a partition's cleaning, and when they are met."""
 
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -30,10 +29,10 @@ from logstore.cli.show.output import (
     plural,
 )
 from logstore.cli.show.progress import watched
-from logstore.cli.show.prose import said, with_times, wrapped
+from logstore.cli.show.prose import said, sentence, sentences, words, wrapped
 from logstore.cli.show.tables import Styled, Table, can_print, output_width, paint
 from logstore.cli.targets import Target, open_target
-from logstore.cli.times import format_duration, format_span, format_time
+from logstore.reasons.formats import format_span, format_time
 
 if TYPE_CHECKING:
     from logstore.analysis.key_story import KeyExplanation
@@ -46,25 +45,11 @@ if TYPE_CHECKING:
 
     Failures = list[tuple[TopicPartition, LogStoreError]]
 
-CONDITIONS = {
-    "policy": "compacted",
-    "cleaner_disabled": "cleaner enabled",
-    "uncleanable": "cleanable",
-    "paused": "free",
-    "empty": "filled",
-    "active_segment": "closed segments",
-    "last_stable_offset": "stable offsets",
-    "min_compaction_lag": "old enough",
-    "dirty_ratio": "dirty enough",
-    "max_compaction_lag": "or overdue",
-}
-"""The gates in words."""
-
 _ROOMY = 110
-"""Columns from which on there is room for moments beside spans."""
+"""Minimum terminal width for showing times next to durations."""
 
 EITHER = ("dirty_ratio", "max_compaction_lag")
-"""Of these gates one is enough."""
+"""Gates of which one open gate is sufficient."""
 
 
 @command(
@@ -79,12 +64,12 @@ EITHER = ("dirty_ratio", "max_compaction_lag")
     ],
 )
 @click.argument("target", required=False, metavar="[TOPIC_OR_PATH]")
-@partition_option("Which one of the topic's. Default: all.")
-@config_option("A topic configuration to suppose; repeatable.")
+@partition_option("Partition of the topic. [default: all]")
+@config_option("Topic configuration to assume; repeatable.")
 @click.option(
     "--quick",
     is_flag=True,
-    help="Read batch headers only: no tombstones are counted, and damage is not met.",
+    help="Read only batch headers: do not count tombstones, and do not detect damage.",
 )
 @key_options
 @as_recovered_option
@@ -98,22 +83,24 @@ def explain(
     key_base64: str | None,
     as_recovered: bool,
 ) -> int:
-    """Say why partitions would be cleaned now, or why not, and what helps.
+    """Explain why partitions are due for cleaning now, or why not, and what helps.
 
-    A cleaning has to pass every gate; of the dirty ratio and the maximum lag one is enough. A
-    closed gate that time alone opens says when: one millisecond earlier nothing is cleaned.
-    Each gate in the way comes with its cause and what opens it. Tombstones are counted, and it is
-    said whether anything makes the pass due that drops them. A partition that will be cleaned is
-    cleaned in thought, so that damage shows now. With --key the records of a key are listed, when
-    each can go, and what must happen first. Changes nothing.
+    A cleaning requires all gates to be open, except that either the dirty ratio or the maximum lag
+    is sufficient. For a closed gate that opens by time alone, the exact time is shown. Each closed
+    gate is listed with its cause and its remedies. Tombstones are counted, with whether a pass is
+    due that removes them. Partitions that are due are cleaned in a dry run, so damage is found now.
+    With --key, the records of a key are listed: when each can be removed, and what must happen
+    first. Nothing is changed.
     """
+    from logstore.analysis.broker_state import topic_config
+
     wanted = key_of(key, key_base64)
     overrides = topic_overrides(configs)
     with open_target(settings, target, partition, as_recovered=as_recovered) as found:
         broker = found.opened()
         found.override(overrides)
         topics = {tp.topic for tp in found.partitions}
-        compacted = [name for name in topics if broker.manager.catalog.config(name).compact]
+        compacted = [name for name in topics if topic_config(broker, name).compact]
         warn_of_strategy(broker, *sorted(compacted))
         failures: Failures = []
         is_damaged = False
@@ -144,7 +131,7 @@ def _clock(broker: Broker) -> str:
 def _explained(
     target: Target, failures: Failures, *, quick: bool, key: bytes | None
 ) -> Iterator[PartitionExplanation]:
-    """Look at one partition after another; one that cannot be opened hides no other."""
+    """Yield the explanation of each partition; collect the errors of others in `failures`."""
     from logstore.errors import LogStoreError
 
     for tp in watched(target.partitions, "explaining", beside_output=True):
@@ -161,7 +148,7 @@ def _explained(
 def _items(
     found: Iterable[PartitionExplanation], failures: Failures, assumed: Sequence[str]
 ) -> Iterator[dict[str, Any]]:
-    """Yield the partitions, then those that could not be opened, which are known by then."""
+    """Yield the partitions, then the failures, which are complete by then."""
     for partition in found:
         item = partition.to_json()
         yield item | {"assumed": [*item["assumed"], *assumed]}
@@ -175,9 +162,9 @@ def _items(
 def _lines(
     found: Iterable[PartitionExplanation], now_ms: int, assumed: Sequence[str]
 ) -> Iterator[str]:
-    """Yield the lines of one partition after another, as they are looked at.
+    """Yield the lines of each partition, streaming.
 
-    What is assumed is listed once: with the first partition that it is about.
+    Each assumption is listed once, with the first partition that it affects.
     """
     listed: dict[str, None] = {}
     is_first = True
@@ -209,7 +196,7 @@ def _headline(each: PartitionExplanation, now_ms: int) -> Iterator[str]:
         if (stats := each.first_pass) is not None:
             gone = stats.fates_total - stats.fates["retained"]
             saved = stats.bytes_read - stats.bytes_written
-            parts.append(f"{format_count(gone)} of {plural(stats.fates_total, 'record')} go")
+            parts.append(f"{format_count(gone)} of {plural(stats.fates_total, 'record')} removed")
             parts.append(f"{format_size(max(saved, 0))} less")
         if each.passes_needed > 1:
             at_most = "" if each.first_pass is not None else "at most "
@@ -223,20 +210,20 @@ def _headline(each: PartitionExplanation, now_ms: int) -> Iterator[str]:
 
 
 def _notes(each: PartitionExplanation) -> Iterator[str]:
-    """Yield what helps, and what the open segment and the tombstones wait for."""
+    """Yield remedies, and the pending events of the active segment and the tombstones."""
     for remedy in _pressing(each):
         yield ""
-        name = CONDITIONS.get(remedy.gate, remedy.gate)
-        yield from wrapped(f"not {name}: {with_times(remedy.cause)}", "", "bold")
-        yield from wrapped(f"what helps: {with_times(remedy.cure)}", "  ")
+        name = words("condition", remedy.gate)
+        yield from wrapped(f"not {name}: {sentences(remedy.causes)}", "", "bold")
+        yield from wrapped(f"what helps: {sentences(remedy.cures, '; or ')}", "  ")
     active = each.active_segment
-    ways = [with_times(closing.text) for closing in active.closings]
+    ways = [sentence(closing.reason) for closing in active.closings]
     if ways and not any(remedy.gate == "active_segment" for remedy in each.remedies):
-        name = f"open segment {active.base_offset} ({format_size(active.size_bytes)}) closes with"
+        name = f"active segment {active.base_offset} ({format_size(active.size_bytes)}) closes with"
         yield from said(name, ways)
-    if each.tombstones is not None and each.tombstones.records and each.tombstones_text:
+    if each.tombstones is not None and each.tombstones.records:
         name = plural(each.tombstones.records, "tombstone")
-        yield from said(name, with_times(each.tombstones_text).split("; "))
+        yield from said(name, [sentence(reason) for reason in each.tombstone_reasons])
     if each.key is not None:
         yield from _key(each.key)
     yield from said("damage", each.damages, "red")
@@ -249,7 +236,7 @@ def _when(moment_ms: int | None, now_ms: int, none: str) -> str:
 
 
 def _key(story: KeyExplanation) -> Iterator[str]:
-    """Yield the records of a key, and what must happen until it is gone."""
+    """Yield the records of a key, and the steps to its removal."""
     name = display_bytes(story.key)
     yield ""
     yield paint(f"key {name}: {plural(len(story.records), 'record')} in the log", "bold")
@@ -267,11 +254,11 @@ def _key(story: KeyExplanation) -> Iterator[str]:
         )
         columns = ("offset", "state", "section", "horizon", "earliest", "latest")
         yield from Table(columns, right=("offset",)).lines(rows)
-    yield from said(f"until {name} is gone", [with_times(step) for step in story.steps])
+    yield from said(f"until {name} is gone", [sentence(step) for step in story.steps])
 
 
 def _pressing(each: PartitionExplanation) -> list[Remedy]:
-    """Return what helps where waiting for the gate that binds does not."""
+    """Return the remedies for gates that do not open by the time of the binding gate."""
     opens = {gate.gate: gate.opens_at_ms for gate in each.gates}
     binding = None if each.binding is None else opens[each.binding]
     return [
@@ -295,12 +282,4 @@ def _row(gate: Gate, decision: CleaningDecision, now_ms: int) -> tuple[str | Sty
             opens = f"in {format_span(gate.opens_at_ms - now_ms)}"
             if output_width() >= _ROOMY:
                 opens = f"{format_time(gate.opens_at_ms)}, {opens}"
-    return mark, CONDITIONS.get(gate.gate, gate.gate), opens, _legible(gate)
-
-
-def _legible(gate: Gate) -> str:
-    """Return a gate's text with its milliseconds in words."""
-    if not gate.gate.endswith("_lag"):
-        return gate.text
-    text = re.sub(r"\b(\d+) ms\b", lambda found: format_span(int(found[1])), gate.text)
-    return re.sub(r"(lag\.ms )(\d+)", lambda found: found[1] + format_duration(int(found[2])), text)
+    return mark, words("condition", gate.gate), opens, gate.text

@@ -182,7 +182,9 @@ def _decoder(
 
 def _check_place(target: Target, out: str, path: str) -> None:
     """Reject an output file inside the directory being read."""
-    folders = [] if target.broker is None else [d.path for d in target.broker.manager.directories]
+    from logstore.analysis.broker_state import data_dirs
+
+    folders = [] if target.broker is None else data_dirs(target.broker)
     if target.file is not None and target.file.topic_partition is not None:
         folders = [target.file.path.rpartition("/")[0]]
     for folder in folders:

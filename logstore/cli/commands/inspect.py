@@ -28,8 +28,8 @@ from logstore.cli.show.output import (
 from logstore.cli.show.progress import watched
 from logstore.cli.show.tables import Table
 from logstore.cli.targets import Target, open_target
-from logstore.cli.times import format_time
 from logstore.inspect.records import decodable_topic, stored_record_json
+from logstore.reasons.formats import format_time
 
 if TYPE_CHECKING:
     from logstore.analysis.summary import PartitionSummary

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from functools import partial as bound
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
@@ -20,8 +20,8 @@ from logstore.cli.show.damage import found_json, tell_damages
 from logstore.cli.show.output import emit_failure, emit_items, emit_lines
 from logstore.cli.show.tables import Cell, Styled, Table
 from logstore.cli.targets import open_target
-from logstore.cli.times import TIME_HELP, format_time, parse_time
-from logstore.named import NamedTuple
+from logstore.cli.times import TIME_HELP, parse_time
+from logstore.reasons.formats import format_time
 
 if TYPE_CHECKING:
     from logstore.analysis.view import PartitionView

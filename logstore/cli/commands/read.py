@@ -7,7 +7,7 @@ import binascii
 import itertools
 from collections.abc import Iterator
 from functools import partial as bound
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
@@ -31,8 +31,8 @@ from logstore.cli.show.output import (
 )
 from logstore.cli.show.tables import Table
 from logstore.cli.targets import Target, open_target
-from logstore.cli.times import TIME_HELP, format_time, parse_time
-from logstore.named import NamedTuple
+from logstore.cli.times import TIME_HELP, parse_time
+from logstore.reasons.formats import format_time
 
 if TYPE_CHECKING:
     from logstore.broker import Broker, ConsumerRecord
@@ -183,9 +183,10 @@ def read(
 def _latest(
     broker: Broker, topic: str, records: Iterator[ConsumerRecord]
 ) -> Iterator[ConsumerRecord]:
+    from logstore.analysis.broker_state import topic_config
     from logstore.clients.table import latest_per_key
 
-    return latest_per_key(records, broker.manager.catalog.config(topic))
+    return latest_per_key(records, topic_config(broker, topic))
 
 
 def _first_offset(log: Log, start: Start) -> int:

@@ -1,8 +1,7 @@
-"""`logstore retain`: one retention pass, each segment with the rule and the reason."""
+"""`logstore retain`: run retention once, with the rule and reason for each segment."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -28,10 +27,9 @@ from logstore.cli.show.output import (
     plural,
 )
 from logstore.cli.show.progress import watched
-from logstore.cli.show.prose import with_times
 from logstore.cli.show.tables import Cell, Styled, Table, paint
 from logstore.cli.targets import open_target, refuse_path
-from logstore.cli.times import format_span, format_time
+from logstore.reasons.formats import format_span, format_time
 
 if TYPE_CHECKING:
     from logstore.analysis.reports import RetainReport
@@ -39,8 +37,6 @@ if TYPE_CHECKING:
     from logstore.errors import LogStoreError
     from logstore.storage.log.retention import RetentionDecision, SegmentVerdict
     from logstore.types import TopicPartition
-
-_SPAN_MS = re.compile(r"\b(\d+) ms\b")
 
 Failures = list[tuple["TopicPartition", "LogStoreError"]]
 
@@ -56,10 +52,14 @@ Failures = list[tuple["TopicPartition", "LogStoreError"]]
     ],
 )
 @click.argument("target", required=False, metavar="[TOPIC_OR_PATH]")
-@partition_option("Which one of the topic's. Default: all.")
-@click.option("--dry-run", is_flag=True, help="Change nothing: only show what would go, and why.")
+@partition_option("Partition of the topic. [default: all]")
+@click.option(
+    "--dry-run",
+    is_flag=True,
+    help="Show which segments would be deleted and why, without changing anything.",
+)
 @config_option(
-    "A topic configuration for this run; repeatable. Times may be 7d or 12h, sizes 1GiB."
+    "Topic configuration for this run; repeatable. Units such as 7d, 12h or 1GiB are accepted."
 )
 @accept_data_loss_option
 def retain(
@@ -69,19 +69,18 @@ def retain(
     dry_run: bool,
     configs: tuple[tuple[str, str], ...],
 ) -> int:
-    """Remove the old segments of a topic, or of all topics, as its retention rules say.
+    """Delete old segments of a topic, or of all topics, according to retention.
 
-    With --dry-run, TOPIC_OR_PATH may be a path, as for explain: a partition directory or a data
-    directory.
+    With --dry-run, TOPIC_OR_PATH may be the path of a partition directory or a data directory.
 
-    The rules are asked in Kafka's order, each from the oldest segment up to the first that it
-    keeps: what lies below the log start, then retention.bytes, then retention.ms. The last two
-    are asked only if cleanup.policy includes delete. Segments go as a whole, the active one
-    too if nothing else is left: then the log is rolled first.
+    The rules apply in Kafka's order, each from the oldest segment up to the first that it keeps:
+    the log start offset, then retention.bytes, then retention.ms. The last two apply only if
+    cleanup.policy includes delete. Only whole segments are deleted. If the active segment is
+    deleted too, the log is rolled first.
 
-    Every segment is shown, those that stay with what keeps them, and with the time from which
-    their age alone would let them go. Under compact,delete that time moves on when cleaning
-    merges old records with younger ones (KIP-354), which is said where it happened.
+    Every segment is listed with the reason. Segments that are kept show the time at which they
+    expire by age. Under compact,delete, that time moves when a cleaning merges old records with
+    younger ones (KIP-354); the reason then says so.
     """
     if partition is not None and target is None:
         raise click.UsageError("--partition needs a topic")
@@ -113,7 +112,7 @@ def _run(
 def _retain(
     broker: Broker, partitions: Sequence[TopicPartition], *, dry_run: bool
 ) -> tuple[RetainReport, Failures]:
-    """Run over one partition after another; one that fails stops no other."""
+    """Run retention on each partition; an error in one does not affect the others."""
     from logstore.analysis.reports import RetainReport
     from logstore.errors import LogStoreError
 
@@ -160,31 +159,26 @@ def _rows(decision: RetentionDecision, now_ms: int, *, dry_run: bool) -> Iterato
     name = str(decision.topic_partition)
     for verdict in decision.segments:
         if verdict.rule is not None:
-            fate = Styled("would go" if dry_run else "removed", "yellow")
-            why = f"{verdict.rule}: {legible(verdict.reason)}"
+            fate = Styled("would be deleted" if dry_run else "deleted", "yellow")
+            why = f"{verdict.rule}: {verdict.reason}"
         else:
-            fate = Styled("stays", "green")
-            why = f"{legible(verdict.reason)}{_expiry(verdict, now_ms)}"
+            fate = Styled("kept", "green")
+            why = f"{verdict.reason}{_expiry(verdict, now_ms)}"
         yield (name, _offsets(verdict), format_size(verdict.size_bytes), fate, why)
     if decision.rolls:
         end = str(decision.log_start_offset)
         yield (name, end, format_size(0), Styled("new", "cyan"), "no segment was left to append to")
 
 
-def legible(reason: str) -> str:
-    """Return a reason of retention's with its milliseconds as times and spans of time."""
-    return _SPAN_MS.sub(lambda found: format_span(int(found[1])), with_times(reason))
-
-
 def _offsets(verdict: SegmentVerdict) -> str:
-    """Return `0..9`; `10` of a segment in which there is nothing yet."""
+    """Return `0..9`; `10` for an empty segment."""
     if verdict.end_offset == verdict.base_offset:
         return str(verdict.base_offset)
     return f"{verdict.base_offset}..{verdict.end_offset - 1}"
 
 
 def _expiry(verdict: SegmentVerdict, now_ms: int) -> str:
-    """Say when a segment's age will let it go, if that is still to come."""
+    """Return the time at which a segment expires by age, if it is in the future."""
     from logstore.types import INT64_MAX
 
     at_ms = verdict.expires_at_ms
@@ -201,12 +195,13 @@ def _totals(report: RetainReport) -> str:
     kept = [verdict for decision in report.decisions for verdict in decision.kept]
     left = len(kept) + sum(decision.rolls for decision in report.decisions)
     if not gone:
-        return f"nothing to remove: {plural(left, 'segment')} left, {_size(kept)}"
+        return f"nothing to delete: {plural(left, 'segment')} left, {_size(kept)}"
     what = f"{plural(len(gone), 'segment')} {{}}, {_size(gone)} freed"
     rest = f"{format_count(left)} left, {_size(kept)}"
     if report.dry_run:
-        return f"{paint(what.format('would go'), 'bold yellow')}; {rest} (nothing was changed)"
-    return f"{paint(what.format('removed'), 'bold green')}; {rest}"
+        what = what.format("would be deleted")
+        return f"{paint(what, 'bold yellow')}; {rest} (nothing was changed)"
+    return f"{paint(what.format('deleted'), 'bold green')}; {rest}"
 
 
 def _size(verdicts: Sequence[SegmentVerdict]) -> str:

@@ -46,17 +46,18 @@ def salvage(settings: Settings, target: str | None, out: str, partition: int | N
     copied. The original is not changed.
 
     The result is a cleanly closed data directory: it passes `check`, and its folders can replace
-    the folders of a stopped broker. The exit code is 0 even if data was lost; see the list of losses.
+    the folders of a stopped broker. The exit code is 0 even if data was lost: see the output.
     """
+    from logstore.analysis.broker_state import data_dirs
     from logstore.analysis.salvage import salvage as save
     from logstore.runtime import DiskFileSystem
 
     path = os.path.abspath(out)  # noqa: PTH100  # the engine's paths are strings
     with open_target(settings, target, partition) as found:
         broker = found.opened()
-        for directory in broker.manager.directories:
-            if is_within(path, directory.path):
-                raise click.UsageError(f"--out {out} is inside the data directory {directory.path}")
+        for data_dir in data_dirs(broker):
+            if is_within(path, data_dir):
+                raise click.UsageError(f"--out {out} is inside the data directory {data_dir}")
         with ProgressBar("partitions") as bar:
             report = save(
                 broker,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
@@ -18,7 +18,6 @@ from logstore.cli.options import (
 )
 from logstore.cli.show.output import note, plural
 from logstore.cli.stopping import Stopping
-from logstore.named import NamedTuple
 from logstore.security.acls import ANONYMOUS
 
 if TYPE_CHECKING:

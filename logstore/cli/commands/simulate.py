@@ -24,7 +24,7 @@ from logstore.cli.show.output import (
 )
 from logstore.cli.show.progress import ProgressBar
 from logstore.cli.show.tables import Table
-from logstore.cli.times import format_span, format_time
+from logstore.reasons.formats import format_span, format_time
 from logstore.types import DAY_MS
 
 if TYPE_CHECKING:
@@ -151,7 +151,7 @@ def simulate(
     lists: bool,
     prints: bool,
 ) -> int:
-    """Run SCENARIO in virtual time on the real engine and report its costs.
+    """Simulate SCENARIO in virtual time on the real engine and report its costs.
 
     SCENARIO is a TOML file or the name of a built-in scenario. It describes topics, keys, values
     and deletes as in `logstore workload`. Records are appended, rolled, retained and cleaned as a
@@ -349,7 +349,7 @@ def _sweep(
     samples: int,
     recording: Recording | None = None,
 ) -> int:
-    from logstore.runtime.processes import usable_cores
+    from logstore.runtime.environment import usable_cores
     from logstore.simulate.files import save
     from logstore.simulate.sweep import sweep
 
@@ -389,7 +389,8 @@ def _report(outcome: Run, swept: Sweep | None) -> str | None:
         note("no Parquet is written: pyarrow is missing; pip install 'kafka-logstore[export]'")
     if not can_draw():
         note(
-            "no report is written: plotly or Jinja2 is missing; pip install 'kafka-logstore[report]'"
+            "no report is written: plotly or Jinja2 is missing;"
+            " pip install 'kafka-logstore[report]'"
         )
         return None
     return page(outcome, swept)

@@ -33,7 +33,7 @@ from logstore.cli.show.output import (
 from logstore.cli.show.progress import ProgressBar
 from logstore.cli.show.tables import Cell, Table, output_width, paint
 from logstore.cli.targets import Target, open_target
-from logstore.cli.times import format_time
+from logstore.reasons.formats import format_time
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -13,6 +13,7 @@ from logstore.analysis.summary import PartitionSummary, inspect_partition
 from logstore.broker import Broker
 from logstore.cli.demo.accounts import Accounts, Chapter
 from logstore.runtime import SystemClock
+from logstore.storage.log.drafts import RecordArrays
 from logstore.types import DAY_MS, TopicPartition
 
 if TYPE_CHECKING:
@@ -116,7 +117,8 @@ class Story:
             keys, values = self.accounts.columns(start, stop)
             self.clock.move_to(int(timestamps[stop - 1]))
             before = time.perf_counter()
-            info = log.writer.append_columns(keys, values, timestamps[start:stop])
+            records = RecordArrays(keys, values, timestamps[start:stop])
+            info = log.writer.append_records(records)
             seconds += time.perf_counter() - before
             size += info.size_bytes
             batches += 1
@@ -167,7 +169,7 @@ class Story:
         log = self.broker.log(TOPIC)
         self.clock.move_to(self.clock.now_ms() + log.config.file_delete_delay_ms)
         # The delay is in monotonic time, which is real here.
-        log.local.delete_expired_files(force=True)
+        log.delete_expired_files(force=True)
 
     def sleep_until(self, day: float) -> None:
         """Let time pass up to a day of the story."""

@@ -63,12 +63,11 @@ class MetDamages:
 
 def damages_of(broker: Broker, partitions: Iterable[TopicPartition]) -> list[Damage]:
     """Return the damage met so far in open partitions."""
+    from logstore.analysis.broker_state import open_logs
+
     wanted = set(partitions)
     return [
-        damage
-        for log in broker.manager.registry.open_logs()
-        if log.topic_partition in wanted
-        for damage in log.damages
+        damage for tp, log in open_logs(broker).items() if tp in wanted for damage in log.damages
     ]
 
 
@@ -89,10 +88,11 @@ def tell_all(damages: Sequence[Damage]) -> int:
 def found_json(broker: Broker, partitions: Iterable[TopicPartition]) -> dict[str, Any]:
     """Return skipped damage and assumptions for JSON, each if there is any."""
     from logstore.analysis.assumptions import assumptions
+    from logstore.analysis.broker_state import open_logs
 
     partitions = list(partitions)
     damages = [damage._asdict() for damage in damages_of(broker, partitions)]
-    opened = {log.topic_partition for log in broker.manager.registry.open_logs()}
+    opened = open_logs(broker)
     assumed = [
         text for tp in partitions if tp in opened for text in assumptions(broker.manager, tp)
     ]

@@ -17,7 +17,7 @@ from logstore.cli.show.tables import (
     output_width,
     paint,
 )
-from logstore.cli.times import format_span, format_time
+from logstore.reasons.formats import format_span, format_time
 
 if TYPE_CHECKING:
     from logstore.analysis.summary import FindingSummary, PartitionSummary, SegmentSummary

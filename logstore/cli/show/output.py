@@ -12,8 +12,6 @@ from logstore.cli.show.tables import can_print, display_text
 from logstore.record.json_text import header_json, record_json, to_base64
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from logstore.types import TopicPartition
 
 __all__ = [
@@ -33,7 +31,6 @@ __all__ = [
     "one_line",
     "plural",
     "record_json",
-    "table",
     "tell",
 ]
 
@@ -185,28 +182,3 @@ def format_count(count: int) -> str:
 def plural(count: int, noun: str, nouns: str | None = None) -> str:
     """Return `1 record`, `2 records`."""
     return f"{format_count(count)} {noun if count == 1 else nouns or noun + 's'}"
-
-
-# -- rich ----------------------------------------------------------------------------------
-
-
-def table(*columns: str, right: Sequence[str] = (), title: str | None = None) -> Table:
-    """Return an empty rich table, to be embedded in a larger layout.
-
-    Imports rich, which is slow; simple listings use `logstore.cli.show.tables`.
-    """
-    from rich import box
-    from rich.table import Table
-
-    result = Table(
-        box=box.SIMPLE_HEAD if can_print("─") else box.ASCII,
-        title=title,
-        title_justify="left",
-        title_style="bold",
-        header_style="bold",
-        pad_edge=False,
-        show_edge=False,
-    )
-    for column in columns:
-        result.add_column(column, justify="right" if column in right else "left", overflow="fold")
-    return result

@@ -1,19 +1,18 @@
-"""Sentences for human eyes: folded, listed under a name, with times and durations in words."""
+"""Sentences for the terminal: wrapped text, bulleted lists, reasons with commands."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from logstore.cli.show.tables import can_print, display_text, output_width, paint
-from logstore.cli.times import format_duration, format_time
+from logstore.reasons import Reason, render
 
 _WIDTH_MAX = 100
-"""Columns beyond which sentences are hard to read."""
+"""Maximum width of sentences."""
 
 
 def wrapped(text: str, indent: str = "", style: str = "") -> list[str]:
-    """Return a sentence in lines; those after the first stand two columns in."""
+    """Return a sentence as wrapped lines; continuation lines are indented."""
     from textwrap import wrap
 
     width = min(output_width(), _WIDTH_MAX)
@@ -23,7 +22,7 @@ def wrapped(text: str, indent: str = "", style: str = "") -> list[str]:
 
 
 def said(name: str, texts: Sequence[str], style: str = "") -> Iterator[str]:
-    """Yield a list of sentences under a name, after an empty line; nothing if there are none."""
+    """Yield an empty line, a title and a bulleted list of sentences; nothing without sentences."""
     if not texts:
         return
     yield ""
@@ -35,11 +34,30 @@ def said(name: str, texts: Sequence[str], style: str = "") -> Iterator[str]:
         yield from others
 
 
-def with_times(text: str) -> str:
-    """Return a text with its times (`types.time_in_text`) as dates, and durations in words."""
-    text = re.sub(r"\bUnix ms (\d+)\b", lambda found: format_time(int(found[1])), text)
-    return re.sub(
-        r"((?:segment|lag|retention|delay)\.ms) (\d+)\b",
-        lambda found: f"{found[1]} {format_duration(int(found[2]))}",
-        text,
-    )
+_COMMANDS = {
+    "cure.suppose_policy": "--config",
+    "cure.set_policy": "logstore topic alter --set",
+    "cure.force": "logstore clean --force",
+    "cure.roll": "logstore clean --roll",
+    "cure.salvage": "logstore salvage",
+    "pass.forced": "logstore clean --force",
+}
+"""The command or option that carries out the advice of a reason."""
+
+
+def sentence(reason: Reason) -> str:
+    """Return a reason as a sentence, followed by the command for its advice."""
+    command = _COMMANDS.get(reason.code)
+    if command is None:
+        return reason.text
+    return f"{reason.text} ({command})"
+
+
+def sentences(reasons: Iterable[Reason], separator: str = "; ") -> str:
+    """Return several reasons as one text."""
+    return separator.join(map(sentence, reasons))
+
+
+def words(group: str, name: str) -> str:
+    """Return the text of a code without values: `words("condition", "policy")`."""
+    return render(f"{group}.{name}", {}, name)

@@ -9,8 +9,7 @@ import itertools
 import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-
-from logstore.named import NamedTuple
+from typing import NamedTuple
 
 PIPED_WIDTH = 240
 """Width of output that is not a terminal."""

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
 from logstore.coordinator.groups.consumer_protocol import Subscription, by_topic
 from logstore.errors import InvalidRecordError
-from logstore.named import NamedTuple
 from logstore.types import TopicPartition
 
 Shares = dict[str, list[TopicPartition]]

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from itertools import groupby
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from logstore.coordinator.records import write_record
 from logstore.errors import InvalidRecordError, MessageError
 from logstore.messages import Message, decode_at, version_of
 from logstore.messages.types import ConsumerProtocolAssignment, ConsumerProtocolSubscription
-from logstore.named import NamedTuple
 from logstore.types import TopicPartition
 
 CONSUMER_PROTOCOL_TYPE = "consumer"

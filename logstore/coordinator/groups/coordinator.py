@@ -22,7 +22,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import contextmanager
 from functools import partial
 from itertools import count
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from logstore.coordinator.groups.config import NEW_MEMBER_JOIN_TIMEOUT_MS, GroupConfig
 from logstore.coordinator.groups.group import Group, GroupState, Member
@@ -58,7 +58,6 @@ from logstore.errors import (
     UnknownTopicOrPartitionError,
 )
 from logstore.faults.rules import Call, is_injected
-from logstore.named import NamedTuple
 from logstore.names import GROUP_OFFSETS_TOPIC
 from logstore.runtime import SystemClock, VirtualClock
 from logstore.runtime.environment import VERIFY, background_scheduler

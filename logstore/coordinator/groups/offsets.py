@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TypeGuard
+from typing import NamedTuple, TypeGuard
 
-from logstore.named import NamedTuple
 from logstore.types import INT32_MAX, INT64_MAX, TopicPartition
 
 NO_LEADER_EPOCH = -1

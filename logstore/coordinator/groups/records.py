@@ -7,6 +7,8 @@ version is read. A record with a null value deletes the offset or the group.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from logstore.coordinator.groups.offsets import OffsetAndMetadata
 from logstore.coordinator.records import read_record, write_record
 from logstore.errors import InvalidRecordError
@@ -17,7 +19,6 @@ from logstore.messages.types import (
     OffsetCommitKey,
     OffsetCommitValue,
 )
-from logstore.named import NamedTuple
 from logstore.types import NO_TIMESTAMP, TopicPartition
 
 KEY_VERSION = 1

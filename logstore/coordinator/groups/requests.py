@@ -7,9 +7,9 @@ OffsetFetch, DescribeGroups and ListGroups, without what only the wire needs.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import NamedTuple
 
 from logstore.coordinator.groups.offsets import NO_GENERATION, NO_MEMBER, OffsetAndMetadata
-from logstore.named import NamedTuple
 from logstore.types import TopicPartition
 
 Protocol = tuple[str, bytes]

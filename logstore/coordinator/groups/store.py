@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from logstore.coordinator.groups.records import (
     StoredGroup,
@@ -28,7 +28,6 @@ from logstore.coordinator.groups.records import (
 )
 from logstore.coordinator.topic import CoordinatorTopic
 from logstore.errors import InvalidConfigurationError, KafkaStorageError, LogStoreError
-from logstore.named import NamedTuple
 from logstore.names import GROUP_OFFSETS_TOPIC
 from logstore.record.batch import build_batch
 from logstore.record.control import end_txn_marker_of

@@ -676,7 +676,7 @@ class TransactionCoordinator:
                 log = self._logs.log(tp)
             except UnknownTopicOrPartitionError:
                 continue  # deleted meanwhile, with its data
-            log.local.flush()
+            log.flush()
 
     def _complete(self, metadata: TransactionMetadata) -> TransactionMetadata:
         """Write the markers that a prepared transaction lacks; complete it if that succeeds."""
@@ -721,7 +721,7 @@ class TransactionCoordinator:
             # A log that knows a newer producer or coordinator has had this transaction ended.
             logger.error("%s: the marker of %s is out of date: %s", tp, producer, error)  # noqa: TRY400  # known, not a surprise
             return
-        log.local.flush()
+        log.flush()
         self._logs.marked(log, info.last_offset)
 
     def _store(

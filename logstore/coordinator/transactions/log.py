@@ -140,7 +140,7 @@ class TransactionLog:
 
     def coordinator_epoch(self, transactional_id: str) -> int:
         """Return the epoch that markers bear: the leader epoch of the id's partition."""
-        return self._topic.log(self.partition_of(transactional_id)).local.leader_epoch
+        return self._topic.log(self.partition_of(transactional_id)).leader_epoch
 
     def read(self) -> StoredTransactions:
         """Read the newest state of every id; what cannot be read is logged and told."""
@@ -217,7 +217,7 @@ class TransactionLog:
         log = self._topic.log(self.partition_of(transactional_id))
         log.writer.append_records([NewRecord(encode_key(transactional_id), value, now_ms)])
         if durable:
-            log.local.flush()
+            log.flush()
 
     def _newest_values(self, number: int) -> dict[str, bytes]:
         found: dict[str, bytes] = {}

@@ -19,10 +19,9 @@ from __future__ import annotations
 import enum
 import logging
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from logstore.coordinator.transactions.state import TransactionState
-from logstore.named import NamedTuple
 from logstore.record.batch import build_batch
 from logstore.record.control import end_txn_marker_of
 from logstore.record.records import Record
@@ -227,7 +226,7 @@ def settle(
         outcome = Outcome.COMMITTED if set(each) == {Outcome.COMMITTED} else Outcome.ABORTED
         if Outcome.OPEN not in each and outcome is not history.prepared(producer_id, tp):
             _write_marker(log, producer_id, commit=outcome is Outcome.COMMITTED)
-    log.local.flush()
+    log.flush()
 
 
 def _needs_copies(outcomes: list[Outcome]) -> bool:
@@ -248,7 +247,7 @@ def _write_copies(log: Log, partition: _Partition, outcomes: dict[int, list[Outc
     for batch in committed:
         kept = [each for each in batch.records() if partition.newest[each.key] == each.offset]
         if kept:
-            now_ms = log.local.runtime.clock.now_ms()
+            now_ms = log.runtime.clock.now_ms()
             copies = [
                 Record(number, now_ms, each.key, each.value) for number, each in enumerate(kept)
             ]

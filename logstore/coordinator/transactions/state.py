@@ -11,12 +11,12 @@ import enum
 from dataclasses import dataclass
 from itertools import groupby
 from operator import attrgetter
+from typing import NamedTuple
 
 from logstore.coordinator.records import read_record, write_record
 from logstore.errors import InvalidRecordError
 from logstore.messages import version_of
 from logstore.messages.types import TransactionLogKey, TransactionLogValue
-from logstore.named import NamedTuple
 from logstore.types import INT16_MAX, NO_PRODUCER_ID, NO_TIMESTAMP, TopicPartition
 
 KEY_VERSION = 0

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from logstore.errors import CorruptRecordError, InvalidRecordError
 from logstore.inspect.check.findings import ERROR, WARNING, CheckFinding, finding
-from logstore.named import NamedTuple
 from logstore.record import layout
 from logstore.record.batch import RecordBatch
 from logstore.record.control import EndTxnMarker, decode_control_key, decode_end_txn_marker

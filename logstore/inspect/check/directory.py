@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
+from typing import NamedTuple
 
 from logstore.config.broker_config import BrokerConfig
 from logstore.config.overrides import ReadLimits, effective_config
@@ -33,7 +34,6 @@ from logstore.manager.directories.nesting import (
     is_data_directory,
 )
 from logstore.manager.topics.store import TOPICS_FILE, Topic, TopicStore
-from logstore.named import NamedTuple
 from logstore.names import (
     BROKER_DIRS,
     DELETE_DIR_SUFFIX,

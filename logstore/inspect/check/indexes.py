@@ -5,10 +5,10 @@ from __future__ import annotations
 import itertools
 import struct
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from logstore.errors import CorruptRecordError, InvalidRecordError
 from logstore.inspect.check.findings import ERROR, INFO, WARNING, CheckFinding, finding, unreadable
-from logstore.named import NamedTuple
 from logstore.record.batch import RecordBatch
 from logstore.record.scan import ScannedBatch
 from logstore.runtime.fs import File, FileSystem

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
+from typing import NamedTuple
 
 from logstore.config.overrides import ReadLimits
 from logstore.errors import CorruptCheckpointError, CorruptRecordError, UnsupportedFormatError
@@ -16,7 +17,6 @@ from logstore.inspect.check.segment import (
     SegmentCheck,
 )
 from logstore.inspect.check.small_files import SnapshotRow, read_snapshot
-from logstore.named import NamedTuple
 from logstore.names import (
     CLEANED_SUFFIX,
     DELETED_SUFFIX,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from logstore.config.overrides import ReadLimits
 from logstore.inspect.check.batches import verify_batch
@@ -16,7 +17,6 @@ from logstore.inspect.check.indexes import (
 )
 from logstore.inspect.check.leader_epochs import LeaderEpochs
 from logstore.inspect.check.producers import ProducerHistory
-from logstore.named import NamedTuple
 from logstore.names import (
     INDEX_SUFFIX,
     LEADER_EPOCHS,

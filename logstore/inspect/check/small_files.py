@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 import struct
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from logstore.errors import CorruptCheckpointError, CorruptSnapshotError
 from logstore.inspect.check.findings import WARNING, CheckFinding, finding, unreadable
-from logstore.named import NamedTuple
 from logstore.runtime.fs import FileSystem
 from logstore.storage.checkpoint.atomic import read_bytes
 from logstore.storage.checkpoint.rows import CHECKPOINT_VERSION

@@ -8,9 +8,9 @@ for the first message of the file. Source: Confluent's documentation of the wire
 from __future__ import annotations
 
 import struct
+from typing import NamedTuple
 
 from logstore.errors import InvalidRecordError
-from logstore.named import NamedTuple
 from logstore.record.varint import decode_varint
 
 MAGIC = 0

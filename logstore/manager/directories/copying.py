@@ -1,4 +1,4 @@
-"""Copies of a partition's files: which files there are, and one file copied."""
+"""Copying a partition's files."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Guard = Callable[[], AbstractContextManager[None]]
 
 
 def files_of(fs: FileSystem, folder: str) -> dict[str, FileStat]:
-    """Return the files of a partition's folder; links and special files are foreign, as folders."""
+    """Return the regular files of a partition's folder, without links and special files."""
     paths = {name: f"{folder}/{name}" for name in fs.list_dir(folder)}
     return {name: fs.stat(path) for name, path in paths.items() if fs.kind(path) is FileKind.FILE}
 
@@ -31,19 +31,19 @@ def copy_file(
     writing: Guard = nullcontext,
     progress: Callable[[int], None] | None = None,
 ) -> None:
-    """Copy a file with its modification time; durable but for its name.
+    """Copy a file with its modification time; durable except for its name.
 
     Parameters
     ----------
     stat : FileStat
-        The file as it was when the folder was listed: what was appended since stays behind. It has
-        fewer bytes if it was truncated meanwhile.
+        The file's state when the folder was listed. Later appends are not copied. The copy is
+        shorter if the file was truncated since then.
     target : FileSystem
-        Where the copy goes.
+        The file system of the copy.
     reading, writing : callable, optional
-        Give the guard of each operation on the one side and on the other.
+        Return the guard of each operation on the source or the copy.
     progress : callable, optional
-        Told, before each piece, how many bytes of the file are copied.
+        Called before each piece with the number of bytes copied.
     """
     with reading():
         file = fs.open(path)

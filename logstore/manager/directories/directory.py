@@ -1,6 +1,7 @@
-"""One data directory: its lock, its checkpoints, its partition folders, how it was left.
+"""One data directory: its lock, checkpoints and partition folders, and how it was closed.
 
-The log manager owns one a data directory; it is offline from the first failure of its disk on.
+The log manager owns one `LogDirectory` per data directory. After the first disk failure it is
+offline.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ import logging
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from logstore.errors import (
     CorruptCheckpointError,
@@ -24,7 +25,6 @@ from logstore.errors import (
 from logstore.manager.directories.move_notes import MOVES_FILE, Move, read_moves, write_moves
 from logstore.manager.directories.nesting import check_data_directory
 from logstore.manager.topics.store import TOPICS_FILE
-from logstore.named import NamedTuple
 from logstore.names import (
     BROKER_DIRS,
     DELETE_DIR_SUFFIX,
@@ -81,7 +81,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 REPLACED_FILES = (*CHECKPOINTS, CLEAN_SHUTDOWN, TOPICS_FILE, MOVES_FILE, PRODUCER_IDS_FILE)
-"""Files of a data directory that are replaced as a whole, by way of a `.tmp`."""
+"""Files of a data directory that are replaced as a whole, through a `.tmp` file."""
 
 
 class _FolderDeletion(NamedTuple):
@@ -90,16 +90,16 @@ class _FolderDeletion(NamedTuple):
 
 
 class ShownFolder(NamedTuple):
-    """The one folder of a directory that is shown, under whatever name; or one file in it.
+    """The one folder of a directory to open, under any name; or one file in it.
 
     Attributes
     ----------
     topic_partition : TopicPartition
-        What it is shown as.
+        The partition to show it as.
     name : str
-        Of the folder.
+        The folder's name.
     file : str or None
-        Of the only `.log` that is shown, whatever its name.
+        The only `.log` file to show, under any name.
     """
 
     topic_partition: TopicPartition
@@ -108,57 +108,58 @@ class ShownFolder(NamedTuple):
 
 
 class LogDirectory:
-    """A data directory and the partitions in it.
+    """A data directory and its partitions.
 
     Parameters
     ----------
     read_only : bool
         Take no lock and remove no marker; a missing directory is an error.
     file_delete_delay_ms : int
-        How long the folders of partitions stay whose deletion was scheduled before.
+        How long to keep partition folders whose deletion was scheduled earlier.
     small_file_max_bytes : int
-        Bytes that a file which is read as a whole may have.
+        Size limit of files that are read as a whole.
     on_damage : OnDamage
-        What is done about damage in partitions; `PASS_OVER` needs `read_only`.
+        How to handle damaged partitions; `PASS_OVER` needs `read_only`.
     metadata_log : bool
-        Have the log of a KRaft node, `__cluster_metadata-0`, among the partitions; only read-only.
+        Open the log of a KRaft node, `__cluster_metadata-0`, as a partition; only if `read_only`.
     shown : ShownFolder, optional
-        The only folder that is looked at, only to read: what the checkpoints say is of others,
-        unless it bears its partition's name.
+        The only folder to open, read-only. Checkpoints apply to it only if it has its partition's
+        name.
 
     Attributes
     ----------
     clean : bool
         Whether the last process closed it cleanly.
     fresh : bool
-        Whether it held no partition when this process came.
+        Whether it had no partition when it was opened.
     partitions : set of TopicPartition
-        Those that live here.
+        The partitions in it.
     high_watermarks : dict of TopicPartition to int
-        As found; evidence, and no more.
+        As found when opened; evidence only.
     half_opened : set of TopicPartition
         Partitions that are being opened, or whose opening was ended by a disk failure or an
-        interrupt. Their files may be half changed: the next attempt, or the next start, must
-        recover them. The caller of `load` removes a partition once it has kept the log.
+        interrupt. Their files may be half changed, so the next attempt, or the next start, must
+        recover them. The caller of `load` removes a partition once it has registered the log.
     moves : dict of TopicPartition to Move
-        Those that were on their way to another directory, and what may be left of that.
+        Interrupted moves to other directories.
     futures : set of str
-        Folders that hold what was being moved here, until somebody knows what to do with them.
+        Folders of unfinished moves into this directory.
     withheld : dict of TopicPartition to str
-        Those of which nobody can tell whether they still live here, and why.
+        Partitions that may have moved away, and why that is unknown.
     checkpoint_writes : int
-        How often a checkpoint was written.
+        Number of checkpoint writes.
     offline_reason : str or None
-        Why nothing of it can be used any more; None while it can.
+        Why the directory is offline; None if it is online.
     went_offline : Signal of str
-        It became so, and why; under whatever lock the one who met the failure holds.
+        Emitted with the reason when it goes offline, under the locks of the thread that met the
+        failure.
 
     Raises
     ------
     InvalidConfigurationError
-        It does not exist (read-only), or it holds data directories, as a cluster's does.
+        It does not exist (read-only), or it contains data directories, as a cluster's does.
     KafkaStorageError
-        Another process, such as a running Kafka, or another broker of this one holds its lock.
+        Another process, such as a running Kafka, or another broker of this process holds the lock.
     """
 
     def __init__(
@@ -179,7 +180,7 @@ class LogDirectory:
         self._shows_metadata_log = metadata_log and read_only
         self.read_only = read_only
         self._on_damage = on_damage
-        self._surveyed: set[TopicPartition] = set()  # in which damage was met
+        self._surveyed: set[TopicPartition] = set()  # partitions with damage
         self.file_delete_delay_ms = file_delete_delay_ms
         self._small_file_max_bytes = small_file_max_bytes
         self.clean = False
@@ -192,7 +193,7 @@ class LogDirectory:
         self.futures: set[str] = set()
         self.withheld: dict[TopicPartition, str] = {}
         self._at_rest: set[TopicPartition] = set()
-        self._damaged: set[str] = set()  # checkpoints that are not read until they are written
+        self._damaged: set[str] = set()  # checkpoints to ignore until they are written
         self.offline_reason: str | None = None
         self.went_offline: Signal[[str]] = Signal(f"the failure of data directory {path}")
         self._file_lock: FileLock | None = None
@@ -200,8 +201,8 @@ class LogDirectory:
         lifetime = Lifetime(f"data directory {path}")
         lifetime.add(self)
         self._lifetime = lifetime
-        self._removing = lifetime.lock(runtime.lock())  # one who removes folders at a time
-        self._checkpointing = lifetime.lock(runtime.lock())  # one writer of checkpoints at a time
+        self._removing = lifetime.lock(runtime.lock())  # held while folders are removed
+        self._checkpointing = lifetime.lock(runtime.lock())  # held while checkpoints are written
         self._checkpoints = {
             name: OffsetCheckpoint(runtime.fs, f"{path}/{name}", max_bytes=small_file_max_bytes)
             for name in CHECKPOINTS
@@ -237,7 +238,7 @@ class LogDirectory:
             self._find_partitions()
         else:
             self._show(self._shown)
-        # Entries of a partition that is gone do not hold for one that takes its name.
+        # Entries of a missing partition must not apply to a new one with the same name.
         gone = (self.recovery_points.keys() | self.log_starts.keys()) - self.partitions
         for tp in gone:
             self.recovery_points.pop(tp, None)
@@ -257,7 +258,7 @@ class LogDirectory:
             )
 
     def _find_partitions(self) -> None:
-        """List the folders: partitions, those to be deleted, copies under way, and others."""
+        """List the folders: partitions, partitions to be deleted, unfinished copies, and others."""
         fs = self.runtime.fs
         due_ms = self.runtime.clock.monotonic_ms() + self.file_delete_delay_ms
         foreign: list[str] = []
@@ -290,11 +291,11 @@ class LogDirectory:
 
     @property
     def is_online(self) -> bool:
-        """Whether it can be used."""
+        """Whether the directory can be used."""
         return self.offline_reason is None
 
     def go_offline(self, reason: str) -> None:
-        """Put an end to its use; the first reason stays."""
+        """Refuse further use; the first reason is kept."""
         if self.offline_reason is None:
             logger.error("data directory %s is offline: %s", self.path, reason)
             self.offline_reason = reason
@@ -306,23 +307,23 @@ class LogDirectory:
         Parameters
         ----------
         what : str
-            The failure in words: "cannot write checkpoints".
+            The failed action: "cannot write checkpoints".
         topic_partition : TopicPartition, optional
-            Of which it is, to be named in the place of the directory.
+            The partition to name in place of the directory.
         """
         if topic_partition is None:
             return StorageGuard(self, self.path, what)
         return StorageGuard(self, topic_partition, what, f"{what} {topic_partition}")
 
     def check_online(self) -> None:
-        """Raise `KafkaStorageError` if it is offline."""
+        """Raise `KafkaStorageError` if the directory is offline."""
         if self.offline_reason is not None:
             raise KafkaStorageError(f"data directory {self.path} is offline: {self.offline_reason}")
 
     def check_lock(self) -> None:
-        """Raise `KafkaStorageError`, and go offline, if the lock file lost its name.
+        """Raise `KafkaStorageError`, and go offline, if the lock file was removed or replaced.
 
-        Whoever removed or replaced it let another process have the directory for writing.
+        Another process may have taken the new lock file since then.
         """
         lock = self._file_lock
         if lock is not None and not lock.is_in_place():
@@ -333,13 +334,13 @@ class LogDirectory:
             self.check_online()
 
     def check_usable(self, topic_partition: TopicPartition) -> None:
-        """Raise `KafkaStorageError` if it is offline, or one of its partitions is withheld."""
+        """Raise `KafkaStorageError` if the directory is offline or the partition is withheld."""
         self.check_online()
         if (reason := self.withheld.get(topic_partition)) is not None:
             raise KafkaStorageError(f"{topic_partition} cannot be opened: {reason}")
 
     def is_at_rest(self, topic_partition: TopicPartition) -> bool:
-        """Tell whether a partition that is not open was closed cleanly."""
+        """Return whether a partition that is not open was closed cleanly."""
         left_well = self.clean or self.fresh or topic_partition in self._at_rest
         return left_well and topic_partition not in self.half_opened
 
@@ -351,7 +352,7 @@ class LogDirectory:
         return f"{self.path}/{topic_partition}"
 
     def _show(self, shown: ShownFolder) -> None:
-        """Have one partition alone, whose checkpoints are another's if its name was changed."""
+        """Open one partition only; if it was renamed, the checkpoints do not apply to it."""
         self.partitions.add(shown.topic_partition)
         if shown.file is not None or shown.name != str(shown.topic_partition):
             self.clean = False
@@ -359,7 +360,7 @@ class LogDirectory:
                 entries.pop(shown.topic_partition, None)
 
     def _hide_others(self, folder: str) -> None:
-        """Show one `.log` of a folder, under the name that its first batch gives it."""
+        """Show one `.log` file of a folder, under the name of its first offset."""
         fs, name = self.runtime.fs, None if self._shown is None else self._shown.file
         if name is None or not isinstance(fs, OverlayFileSystem):
             return
@@ -388,10 +389,10 @@ class LogDirectory:
         *,
         replicated: bool = False,
     ) -> Log:
-        """Open a partition by what the directory says of it, its folder made if missing.
+        """Open a partition with the directory's checkpoints, and create its folder if missing.
 
-        Read-only and beside a process that writes it is opened again while it changes. One that is
-        `replicated` begins at its stored high watermark.
+        A read-only partition is opened again while another process changes it. A `replicated` one
+        starts at its stored high watermark.
         """
         from logstore.storage.loading.loader import open_log
         from logstore.storage.loading.request import LoadRequest
@@ -409,7 +410,7 @@ class LogDirectory:
         self.half_opened.add(topic_partition)
         keep_below = 0
         if self._on_damage is OnDamage.REFUSE:
-            # What a log held when it was closed was durable, and so was who knows what of a copy.
+            # All data of a closed log was durable; of a copied log it may have been.
             is_known = recovery_point is not None and not is_at_rest
             keep_below = recovery_point if is_known else INT64_MAX  # type: ignore[assignment]  # it is there
 
@@ -448,19 +449,19 @@ class LogDirectory:
         try:
             if topic_partition in self.partitions:
                 if keep_below and not self.read_only and self._may_be_cut(folder, is_at_rest):
-                    # Refused before anything is changed: what opening would do is done in memory.
+                    # Open it in memory first, so that a refusal changes no file.
                     overlay = OverlayFileSystem(ReadOnlyFileSystem(self.runtime.fs))
                     load(logging.DEBUG, replace(self.runtime, fs=overlay)).close()
                 if self._views is not None and topic_partition not in self._surveyed:
                     return self._views.take(folder, load, load_all)
             return load_all(logging.WARNING)
-        except LogStoreError:  # refused; the files are unchanged
+        except LogStoreError:  # the files are unchanged
             if not was_half_opened:
                 self.half_opened.discard(topic_partition)
             raise
 
     def _may_be_cut(self, folder: str, is_at_rest: bool) -> bool:
-        """Tell whether opening a partition may verify it, and cut what is not valid."""
+        """Return whether opening a partition may verify and truncate it."""
         fs = self.runtime.fs
         if not is_at_rest or not fs.is_dir(folder):
             return fs.is_dir(folder)
@@ -469,12 +470,12 @@ class LogDirectory:
         return any(f"{stem}{INDEX_SUFFIX}" not in names for stem in logs)
 
     def pass_over(self, topic_partition: TopicPartition, error: Exception) -> bool:
-        """Let a partition be seen anew without what is damaged; False if it was, or makes no sense.
+        """Let a partition be reopened without its damage; False if that was done or would not help.
 
         Parameters
         ----------
         error : Exception
-            What opening or reading it met.
+            The error when opening or reading it.
         """
         is_damage = isinstance(
             error, CorruptionError | UnsupportedFormatError | SegmentOverflowError
@@ -487,37 +488,37 @@ class LogDirectory:
         return True
 
     def survey(self, topic_partition: TopicPartition) -> None:
-        """Let a partition be looked at batch by batch whenever it is opened from now on."""
+        """Check a partition batch by batch whenever it is opened from now on."""
         assert self._on_damage is OnDamage.PASS_OVER, self._on_damage
         self._surveyed.add(topic_partition)
         if isinstance(self.runtime.fs, OverlayFileSystem):
             self.runtime.fs.refresh(self.partition_path(topic_partition))
 
     def has_file(self, name: str) -> bool:
-        """Tell whether a file of that name stands beside the partitions."""
+        """Return whether the directory has a file of that name."""
         return self.runtime.fs.exists(f"{self.path}/{name}")
 
-    # -- read-only, beside a process that writes -----------------------------------------
+    # -- read-only, concurrently with a writing process ----------------------------------
 
-    def is_at_hand(self) -> bool:
-        """Tell whether nobody else changes it: it is held here, or nobody has it for writing."""
+    def is_unchanging(self) -> bool:
+        """Return whether no other process can change the directory."""
         return not self.read_only or self.writer() is None
 
     def writer(self) -> int | None:
-        """Return the process that has the directory for writing, 0 if unknown; None if none has."""
+        """Return the process that writes the directory: its id, 0 if unknown, None if none does."""
         return self.runtime.fs.lock_holder(f"{self.path}/{LOCK_FILE}")
 
     def has_folder(self, topic_partition: TopicPartition) -> bool:
-        """Tell whether a partition's folder is there now, whatever was seen of it before."""
+        """Return whether a partition's folder exists now, regardless of earlier reads."""
         fs = self.runtime.fs
         if isinstance(fs, OverlayFileSystem):
             fs = fs.base
         return fs.is_dir(self.partition_path(topic_partition))
 
     def look_again(self, topic_partition: TopicPartition, look: int) -> bool:
-        """Let a partition be seen anew if another process writes it; False if it makes no sense.
+        """Let a partition be reopened if another process writes it; False if that would not help.
 
-        `look` is the number of the look that failed, 1 for the first.
+        `look` is the number of the attempt that failed, 1 for the first.
         """
         if self._views is None or look >= LOOKS_MAX or self.writer() is None:
             return False
@@ -525,7 +526,7 @@ class LogDirectory:
         return True
 
     def read_again(self) -> None:
-        """Read anew what the directory says of its partitions, beside their folders."""
+        """Read the checkpoints and the clean-shutdown marker again."""
         self._damaged.clear()
         self.clean = is_clean_shutdown(self.runtime.fs, self.path)
         self.recovery_points = self._read(RECOVERY_POINTS)
@@ -544,19 +545,19 @@ class LogDirectory:
         try:
             return self.checkpoint(name).read()
         except CorruptCheckpointError as error:
-            # Kafka starts from 0 as well: recovery then reads more than it needs to.
+            # As in Kafka: recovery starts at 0 and reads more than necessary.
             logger.warning("%s; it is taken as empty", error)
-            self._damaged.add(name)  # not to be read and told again for each partition
+            self._damaged.add(name)  # warn once, not for each partition
             return {}
 
     def write_recovery_points(
         self, logs: Mapping[TopicPartition, CheckpointOffsets], since: int | None = None
     ) -> bool:
-        """Checkpoint up to where logs are durable; entries of other logs stay, here and below.
+        """Checkpoint the recovery points; entries of other logs are kept, here and below.
 
-        `since`, here and below, is `checkpoint_writes` as it was before the logs were asked: if
-        another thread wrote since, nothing is written, and the answer is False. What it wrote may
-        be newer, and be acknowledged.
+        `since`, here and below, is the `checkpoint_writes` from before the logs were measured. If
+        another thread wrote since then, this writes nothing and returns False: the other values may
+        be newer and acknowledged.
         """
         points = {tp: log.recovery_point for tp, log in logs.items()}
         return self._update(RECOVERY_POINTS, points, since)
@@ -564,14 +565,14 @@ class LogDirectory:
     def write_high_watermarks(
         self, logs: Mapping[TopicPartition, CheckpointOffsets], since: int | None = None
     ) -> bool:
-        """Checkpoint the high watermarks; written for a broker, never trusted here."""
+        """Checkpoint the high watermarks; for a broker, not trusted here."""
         marks = {tp: log.high_watermark for tp, log in logs.items()}
         return self._update(REPLICATION_OFFSETS, marks, since)
 
     def write_log_starts(
         self, logs: Mapping[TopicPartition, CheckpointOffsets], since: int | None = None
     ) -> bool:
-        """Checkpoint log starts, of those only whose first segment begins below."""
+        """Checkpoint the log starts that are above the base of the first segment."""
         starts = {
             tp: log.log_start_offset for tp, log in logs.items() if log.log_start_offset is not None
         }
@@ -580,7 +581,7 @@ class LogDirectory:
     def cleaner_offset(self, topic_partition: TopicPartition) -> int | None:
         """Return the stored first dirty offset of a partition; None if there is none.
 
-        Nor is there one in a directory that is offline: nobody works on what is in it.
+        Always None in an offline directory, whose partitions are not cleaned.
         """
         return self._read(CLEANER_OFFSETS).get(topic_partition) if self.is_online else None
 
@@ -589,7 +590,7 @@ class LogDirectory:
         self._rewrite(CLEANER_OFFSETS, {topic_partition: offset})
 
     def lower_cleaner_offset(self, topic_partition: TopicPartition, offset: int) -> None:
-        """Lower the first dirty offset of a partition to `offset`, if it is above."""
+        """Lower the first dirty offset of a partition to `offset`, if it is higher."""
         with self._checkpointing:
             stored = self.cleaner_offset(topic_partition)
             if stored is not None and stored > offset:
@@ -598,10 +599,10 @@ class LogDirectory:
     def lower_recovery_point(
         self, topic_partition: TopicPartition, offset: int, log_start_offset: int
     ) -> None:
-        """Lower the recovery point of a partition to `offset`, if it is above.
+        """Lower the recovery point of a partition to `offset`, if it is higher.
 
-        A log start above `offset` is obeyed by the next opening only if another checkpoint proves
-        that the log once reached it: the high watermark, in place of the recovery point.
+        The next opening accepts a log start above `offset` only if another checkpoint proves that
+        the log once reached it: the high watermark, in place of the recovery point.
         """
         with self._checkpointing:
             if self._read(RECOVERY_POINTS).get(topic_partition, 0) <= offset:
@@ -613,7 +614,7 @@ class LogDirectory:
             self._written.clear()
 
     def step_back_cleaner_offsets(self, topic: str) -> None:
-        """Let the last cleaned offset of a topic's partitions count as dirty again."""
+        """Make the last cleaned offset of a topic's partitions dirty again."""
         with self._checkpointing:
             stored = self._read(CLEANER_OFFSETS)
             lowered = {tp: stepped_back(end) for tp, end in stored.items() if tp.topic == topic}
@@ -627,13 +628,13 @@ class LogDirectory:
         since: int | None,
         replaced: Iterable[TopicPartition] = (),
     ) -> bool:
-        """Rewrite a checkpoint unless it was last asked for the same."""
+        """Rewrite a checkpoint unless the last call had the same values."""
         asked = (dict(offsets), set(replaced))
         self.check_lock()
         with self._checkpointing:
             if since not in (None, self.checkpoint_writes):
                 return False
-            # The periodic tasks have nothing new to write most of the time.
+            # Most runs of the periodic tasks find no change.
             if self._written.get(name) != asked:
                 self._rewrite(name, *asked)
                 self._written[name] = asked
@@ -652,7 +653,7 @@ class LogDirectory:
                 for tp, offset in self._read(name).items()
                 if tp in self.partitions and tp not in replaced
             }
-            # Of those that are here: a partition may have been deleted since it was measured.
+            # A partition may have been deleted since it was measured.
             known = {tp: offset for tp, offset in offsets.items() if tp in self.partitions}
             self.checkpoint_writes += 1
             self.checkpoint(name).write(kept | known)
@@ -663,8 +664,8 @@ class LogDirectory:
     def retire(self, topic_partition: TopicPartition, delay_ms: int) -> None:
         """Rename a partition's folder for deletion, and forget the partition.
 
-        Durable on return: the partition does not come back, and one of the same name may be
-        created. The folder goes once `delay_ms` is over.
+        Durable on return: the partition does not come back, and its name can be used again. The
+        folder is removed after `delay_ms`.
         """
         fs = self.runtime.fs
         source = self.partition_path(topic_partition)
@@ -679,7 +680,7 @@ class LogDirectory:
         self.disown(topic_partition)
 
     def disown(self, topic_partition: TopicPartition) -> None:
-        """Forget a partition; the files stay as they are."""
+        """Forget a partition; the files are unchanged."""
         self._at_rest.discard(topic_partition)
         self.withheld.pop(topic_partition, None)
         self.partitions.discard(topic_partition)
@@ -689,16 +690,16 @@ class LogDirectory:
         self.high_watermarks.pop(topic_partition, None)
 
     def adopt(self, topic_partition: TopicPartition, offsets: Mapping[str, int]) -> None:
-        """Take in a partition that was closed cleanly and whose folder is about to come.
+        """Register a partition that was closed cleanly and whose folder is about to be moved here.
 
         Parameters
         ----------
         offsets : mapping
-            Its entry in each checkpoint, by the checkpoint's name; it has none in the others.
+            Its entries by checkpoint name; checkpoints without an entry are left out.
 
         Notes
         -----
-        The entries are durable on return. If the folder does not come, the next start drops them.
+        The entries are durable on return. If the folder does not arrive, the next start drops them.
         """
         with self._checkpointing:
             self._written.clear()
@@ -712,7 +713,7 @@ class LogDirectory:
                     self._rewrite(name, entries, replaced=(topic_partition,))
 
     def note_move(self, topic_partition: TopicPartition, move: Move | None) -> None:
-        """Record durably that a partition is moved, or, with None, that nothing is left of it."""
+        """Record a move durably, or with None that it is finished."""
         moves = self.moves.copy()
         moves.pop(topic_partition, None)
         if move is not None:
@@ -722,7 +723,7 @@ class LogDirectory:
             self.moves = moves
 
     def remove_future(self, name: str) -> None:
-        """Remove an unfinished copy, durably, if there is one."""
+        """Remove an unfinished copy, if it exists, durably."""
         path = f"{self.path}/{name}"
         if self.runtime.fs.is_dir(path):
             remove_tree(self.runtime.fs, path)
@@ -739,7 +740,7 @@ class LogDirectory:
                     self._rewrite(name, {})
 
     def delete_retired_folders(self, *, force: bool = False) -> int:
-        """Remove the folders whose time has come, or all of them; return how many."""
+        """Remove the folders whose delay is over, or all of them; return how many."""
         with self._removing:
             now_ms = self.runtime.clock.monotonic_ms()
             due = [
@@ -756,10 +757,9 @@ class LogDirectory:
     # -- closing -------------------------------------------------------------------------
 
     def close(self, *, clean: bool) -> None:
-        """Close the directory; `clean` marks it as closed cleanly.
+        """Close the directory; `clean` writes the clean-shutdown marker.
 
-        A thread that writes a checkpoint or removes folders ends first, and none does
-        afterwards.
+        Waits for threads that write a checkpoint or remove folders; they are refused afterwards.
         """
         if self._lifetime.is_over:
             return
@@ -775,27 +775,27 @@ class LogDirectory:
 
 
 def stepped_back(cleaner_offset: int) -> int:
-    """Return the first dirty offset of a partition whose last clean record competes anew."""
+    """Return the first dirty offset that makes the last cleaned record dirty again."""
     return max(0, cleaner_offset - 1)
 
 
 def partition_folders(fs: FileSystem, path: str) -> list[str]:
-    """Return the names of the partitions' folders in a data directory, whatever their state."""
+    """Return the names of all partition folders in a data directory, in any state."""
     try:
         return [name for name in fs.list_dir(path) if parse_log_dir(name) is not None]
-    except OSError:  # opening it tells
+    except OSError:  # reported when it is opened
         return []
 
 
 def find_folder(
     directories: Iterable[LogDirectory], topic_partition: TopicPartition
 ) -> LogDirectory:
-    """Return the directory to which another process moved a partition; it lives there now.
+    """Return the directory to which another process moved a partition, and register it there.
 
     Raises
     ------
     UnknownTopicOrPartitionError
-        It is nowhere.
+        The partition is in none of the directories.
     """
     for directory in directories:
         if directory.has_folder(topic_partition):

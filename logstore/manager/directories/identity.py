@@ -1,18 +1,17 @@
-"""The identity of a broker: its number and its cluster, from its settings and its directories.
+"""The identity of a broker: its number and its cluster, from its settings and directories.
 
-Kafka writes `meta.properties` into each data directory when it formats it, and a broker starts in
-none that is another's. This engine reads the file and never writes it: a directory without one is
-whosever the settings say. Source: `org.apache.kafka.metadata.properties.MetaProperties`.
+Kafka writes `meta.properties` into each data directory when it formats it, and a broker refuses
+another broker's directory. This engine reads the file and never writes it: a directory without one
+belongs to the configured broker. Source: `org.apache.kafka.metadata.properties.MetaProperties`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from logstore.config.broker_config import parse_properties
 from logstore.errors import CorruptCheckpointError, InvalidConfigurationError
-from logstore.named import NamedTuple
 from logstore.names import META_PROPERTIES
 from logstore.storage.checkpoint.atomic import read_bytes
 from logstore.types import BROKER_ID, CLUSTER_ID, INT32_MAX
@@ -27,31 +26,31 @@ _ID_KEYS = {"0": "broker.id", "1": "node.id"}
 
 
 class BrokerIdentity(NamedTuple):
-    """The number by which clients know a broker, and the id of its cluster."""
+    """The broker's number for clients, and the id of its cluster."""
 
     node_id: int
     cluster_id: str
 
 
 class _Stored(NamedTuple):
-    """What one directory says; None where it says nothing."""
+    """The identity in one directory; None for missing values."""
 
     log_dir: str
     node_id: int | None
     cluster_id: str | None
 
 
-def identity_of(
+def read_identity(
     fs: FileSystem, log_dirs: Iterable[str], broker_config: BrokerConfig
 ) -> BrokerIdentity:
-    """Return the identity of a broker: what is not said anywhere is broker 0 of "logstore".
+    """Return the identity of a broker; the default is broker 0 of "logstore".
 
     Raises
     ------
     InvalidConfigurationError
         Directories or settings contradict each other.
     CorruptCheckpointError
-        A `meta.properties` cannot be understood.
+        A `meta.properties` cannot be parsed.
     """
     node_id = _configured(broker_config)
     known: list[_Stored] = []
@@ -72,7 +71,7 @@ def identity_of(
             ):
                 if one != two and None not in (one, two):
                     raise InvalidConfigurationError(
-                        f"{path} is of {what} {one}, and that of {other.log_dir} of {what} {two}"
+                        f"{path} is of {what} {one}, but {other.log_dir} is of {what} {two}"
                     )
         known.append(stored)
     numbers = [stored.node_id for stored in known if stored.node_id is not None]
@@ -83,7 +82,7 @@ def identity_of(
 
 
 def _configured(broker_config: BrokerConfig) -> tuple[str, int] | None:
-    """Return the key that sets the broker's number, and the number; None if none does."""
+    """Return the configured key and number of the broker; None if there is none."""
     given = {
         key: number
         for key, number in (
@@ -116,7 +115,7 @@ def _read(fs: FileSystem, log_dir: str, max_bytes: int) -> _Stored | None:
         )
     node_id = _number(path, _ID_KEYS[version], values)
     cluster_id = values.get("cluster.id")
-    if version != "0":  # which brokers wrote before they knew either
+    if version != "0":  # version 0 may lack both
         for key, value in (("node.id", node_id), ("cluster.id", cluster_id)):
             if value is None:
                 raise CorruptCheckpointError(f"there is no {key}", path=path, check=key)
@@ -128,5 +127,5 @@ def _number(path: str, key: str, values: Mapping[str, str]) -> int | None:
     if text is None:
         return None
     if not (text.isascii() and text.isdigit() and int(text) <= INT32_MAX):
-        raise CorruptCheckpointError(f"{key} is no number", path=path, check=key, found=text)
+        raise CorruptCheckpointError(f"{key} must be a number", path=path, check=key, found=text)
     return int(text)

@@ -1,18 +1,17 @@
-"""Partitions that are on their way to another data directory, as the one that they leave notes it.
+"""Notes about partitions that are being moved to another data directory.
 
-`logstore-moves.json` is written before the first file is copied and goes with its last entry, so
-that after a crash the next start knows which of two copies counts (`moving`). Kafka looks at no
-file of that name.
+The source directory's `logstore-moves.json` is written before the first file is copied and removed
+with its last entry. After a crash, the next start reads there which of two copies is valid
+(`moving`). Kafka ignores the file.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from logstore.errors import CorruptCheckpointError
-from logstore.named import NamedTuple
 from logstore.names import parse_log_dir
 from logstore.storage.checkpoint.atomic import read_bytes, write_atomically
 from logstore.types import SMALL_FILE_MAX_BYTES, TopicPartition
@@ -25,16 +24,16 @@ _VERSION = 1
 
 
 class Move(NamedTuple):
-    """A move that was begun.
+    """A move that has started.
 
     Attributes
     ----------
     target : str
-        The data directory it leads to.
+        The target data directory.
     folder : str
-        Name of the copy there until it is complete; its last step gives it the partition's name.
+        The copy's folder name there until it is complete; the last step renames it.
     undone : bool
-        It failed, and the partition lives on where it was, whatever stands in the target.
+        The move failed, and the partition stays where it was, whatever is in the target.
     """
 
     target: str
@@ -45,18 +44,18 @@ class Move(NamedTuple):
 def read_moves(
     fs: FileSystem, log_dir: str, max_bytes: int = SMALL_FILE_MAX_BYTES
 ) -> dict[TopicPartition, Move]:
-    """Return the moves that a data directory notes; none if it has no such file.
+    """Return the moves that a data directory notes; empty without a file.
 
     Raises
     ------
     CorruptCheckpointError
-        It cannot be understood; nobody can tell then which copy of a partition counts.
+        The file is invalid, so the valid copy of a partition is unknown.
     """
     path = f"{log_dir}/{MOVES_FILE}"
     try:
         data = read_bytes(fs, path, max_bytes)
     except FileNotFoundError:
-        return {}  # also where another process has just finished a move
+        return {}  # or another process has just finished a move
     try:
         document = json.loads(data)
         version, rows = document["version"], document["moves"].items()
@@ -75,7 +74,7 @@ def read_moves(
 def _partition(name: str) -> TopicPartition:
     parsed = parse_log_dir(name)
     if parsed is None or parsed.state:
-        raise ValueError(f"{name!r} is no partition")
+        raise ValueError(f"{name!r} is not a partition")
     return parsed.topic_partition
 
 
@@ -86,7 +85,7 @@ def _move(target: object, folder: object, undone: object) -> Move:
 
 
 def write_moves(fs: FileSystem, log_dir: str, moves: Mapping[TopicPartition, Move]) -> None:
-    """Replace what a data directory notes; durable on return. Without moves there is no file."""
+    """Replace a directory's notes, or remove the file if there are none; durable on return."""
     path = f"{log_dir}/{MOVES_FILE}"
     if moves:
         rows = {str(tp): move._asdict() for tp, move in sorted(moves.items())}

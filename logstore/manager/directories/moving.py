@@ -1,19 +1,18 @@
-"""Moving a partition from one data directory to another, and what a start does about a half move.
+"""Moving a partition to another data directory, and completing or undoing moves at the start.
 
-Source: cleaner §3; Kafka's AlterReplicaLogDirs. Kafka lets a second replica catch up in
-the target while the first one works on. Here the partition waits: nobody appends to it meanwhile,
-readers go on.
+Kafka's AlterReplicaLogDirs lets a second replica catch up in the target while the first one is in
+use. Here appends to the partition wait meanwhile, and reads continue.
 
 1. The source's directory notes the move (`logstore.manager.directories.move_notes`).
 2. The files are copied into a folder named `-future` and made durable.
-3. The target takes the partition's entries into its checkpoints.
-4. The copy gets the partition's name. **From here on it counts.**
-5. The source's folder is renamed `-delete`, its entries leave the checkpoints, the note goes.
+3. The partition's entries are added to the target's checkpoints.
+4. The copy is renamed to the partition's name. **From here on the copy is valid.**
+5. The source's folder is renamed `-delete`, its entries and the note are removed.
 
-Each step is durable before the next one. So a start that finds the note and the folder in two
-directories retires that of the source; one that finds no other folder drops the note and the
-copy. A move that fails is noted as undone before the source goes on, since the failed disk may
-come back with a folder of the right name.
+Each step is durable before the next one. A start that finds the note and the folder in two
+directories retires the source's; one that finds no other folder drops the note and the copy. A move
+that fails is noted as undone before the source continues, because the failed disk may come back
+with a folder of the right name.
 """
 
 from __future__ import annotations
@@ -67,19 +66,19 @@ def find_directory(directories: Sequence[LogDirectory], log_dir: str) -> LogDire
 
 
 class PartitionMove:
-    """One move of one partition, by a log manager that keeps everybody else away from it.
+    """One move of one partition, while the log manager keeps all other work away from it.
 
     Parameters
     ----------
     log : Log
         At rest until the move ends.
     source, target : LogDirectory
-        Not the same.
+        Different directories.
 
     Raises
     ------
     InvalidConfigurationError
-        The directories were opened to be read only.
+        The directories were opened read-only.
     KafkaStorageError
         One of the directories is offline.
     """
@@ -100,16 +99,16 @@ class PartitionMove:
         self._move = Move(target.path, future_dir_name(self._tp, log.runtime.rng.getrandbits(128)))
 
     def begin(self) -> None:
-        """Put a complete copy in its place in the target, durably.
+        """Create a complete copy in the target, durably.
 
         Raises
         ------
         KafkaStorageError
-            A disk failed, and its directory is offline; or one is full, and it is not.
-            The source holds the partition as before.
+            A disk failed, and its directory is offline; or a disk is full, and its directory stays
+            online. The partition stays in the source.
         """
         try:
-            with self._unless_full(self._source):  # which may be why it is to be moved
+            with self._unless_full(self._source):  # perhaps the reason for the move
                 self._source.note_move(self._tp, self._move)
             self._copy_files()
             with self._unless_full(self._target):
@@ -123,12 +122,12 @@ class PartitionMove:
             raise
 
     def finish(self) -> None:
-        """Retire what the source held, now that the target's copy is in use.
+        """Retire the source's folder, now that the target's copy is in use.
 
         Raises
         ------
         KafkaStorageError
-            The source's disk failed; the next start goes on.
+            The source's disk failed; the next start continues.
         """
         with self._source.guard(f"{self._tp} is in {self._target.path}, but"):
             try:
@@ -175,7 +174,7 @@ class PartitionMove:
 
     @contextmanager
     def _unless_full(self, directory: LogDirectory) -> Iterator[None]:
-        """Guard a change in a directory; one that is full has lost nothing, and stays online."""
+        """Guard a change in a directory; a full disk has lost no data and stays online."""
         with directory.guard(self._what):
             try:
                 yield
@@ -187,13 +186,13 @@ class PartitionMove:
     # -- when it fails -------------------------------------------------------------------
 
     def _undo(self) -> None:
-        """Resume the source. A disk that failed is not touched; the next start tidies it."""
+        """Resume the source. A failed disk is not touched; the next start cleans it up."""
         source, target = self._source, self._target
         target.disown(self._tp)
         with suppress(KafkaStorageError):
             if source.is_online and self._tp in source.moves:
                 with source.guard(self._what):
-                    # Before anybody appends: the target may come back with all of the copy.
+                    # Before the next append: the target may come back with a complete copy.
                     source.note_move(self._tp, self._move._replace(undone=True))
             if target.is_online:
                 with self._unless_full(self._target):
@@ -209,15 +208,15 @@ def _is_leftover(name: str) -> bool:
     return name.endswith(TMP_SUFFIX) or (parsed is not None and bool(parsed.state))
 
 
-# --- at a start -------------------------------------------------------------------------------
+# --- start ------------------------------------------------------------------------------------
 
 
 def settle_moves(directories: Sequence[LogDirectory]) -> None:
-    """Decide where each partition lives whose move a crash or a failure interrupted.
+    """Decide where each partition is whose move was interrupted by a crash or a failure.
 
-    Afterwards no partition is in two directories because of a move. What was begun is finished or
-    undone on the disk too, unless the directories are only read. A directory whose disk fails is
-    offline afterwards.
+    Afterwards no partition is in two directories because of a move. Unless the directories are
+    read-only, the moves are also completed or undone on disk. A directory whose disk fails goes
+    offline.
 
     Raises
     ------
@@ -231,8 +230,8 @@ def settle_moves(directories: Sequence[LogDirectory]) -> None:
     for directory in directories:
         for name in sorted(directory.futures):
             path = f"{directory.path}/{name}"
-            # A process at work is about to finish it.
-            level = logging.WARNING if directory.is_at_hand() else logging.INFO
+            # A running process may still finish it.
+            level = logging.WARNING if directory.is_unchanging() else logging.INFO
             logger.log(level, "%s is left alone: only a broker knows what to do with it", path)
 
 
@@ -262,7 +261,7 @@ class _HalfMove:
         ]
 
     def settle(self) -> None:
-        """Finish it, undo it, or withhold the partition if nobody can know which."""
+        """Complete or undo the move, or withhold the partition if neither is safe."""
         is_here = self._tp in self._source.partitions
         doubt = self._doubt() if is_here and not (self._move.undone or self._copies) else None
         if doubt is not None:
@@ -281,7 +280,7 @@ class _HalfMove:
         self._change(self._source, lambda each: self._note(each, is_here=is_here))
 
     def _note(self, source: LogDirectory, *, is_here: bool) -> None:
-        """Drop the note, or keep it as long as something of a move that was undone may be left."""
+        """Drop the note, or keep it while files of an undone move may be left."""
         if not is_here:
             source.forget_retired()
         tidy = self._target is not None and self._target.is_online
@@ -292,7 +291,7 @@ class _HalfMove:
             source.note_move(self._tp, None)
 
     def _doubt(self) -> str | None:
-        """Return why nobody knows whether the partition lives in the target by now."""
+        """Return why it is unknown whether the partition is in the target."""
         target, where = self._target, self._move.target
         offline = [directory.path for directory in self._all if not directory.is_online]
         if (target is None and offline) or (target is not None and not target.is_online):
@@ -305,7 +304,7 @@ class _HalfMove:
         return None
 
     def _drop(self, directory: LogDirectory) -> None:
-        """Retire a copy that does not count."""
+        """Retire the copy that is not valid."""
         logger.info("%s in %s gives way to its other copy", self._tp, directory.path)
 
         def retire(directory: LogDirectory) -> None:
@@ -316,7 +315,7 @@ class _HalfMove:
         directory.disown(self._tp)
 
     def _change(self, directory: LogDirectory, change: Callable[[LogDirectory], None]) -> None:
-        """Change files, unless they are only read; a failure takes the directory offline."""
+        """Change files unless read-only; a failure takes the directory offline."""
         if directory.read_only or not directory.is_online:
             return
         with suppress(KafkaStorageError), directory.guard(f"cannot settle the move of {self._tp}"):

@@ -1,9 +1,9 @@
-"""Directories whose folders are data directories: a cluster's directory, and mount points.
+"""Directories that contain data directories: a cluster's directory, and mount points.
 
-A data directory holds the folders of partitions, `TOPIC-NUMBER`. A cluster's directory holds one
-data directory for each broker, `broker-0`, `broker-1` and so on, and the controller's file. Both
-look alike by their names, since `broker-0` is also a partition of a topic named `broker`, and
-`data-1` of one named `data`. Therefore the files in a folder decide what it is.
+A data directory contains partition folders, `TOPIC-NUMBER`. A cluster's directory contains a data
+directory per broker, `broker-0`, `broker-1` and so on, and the controller's file. Their names look
+alike, since `broker-0` is also a partition of a topic named `broker`, and `data-1` one of a topic
+`data`. Therefore the files in a folder decide.
 """
 
 from __future__ import annotations
@@ -64,10 +64,10 @@ def is_data_directory(fs: FileSystem, path: str) -> bool:
 
 
 def find_nested(fs: FileSystem, path: str) -> list[str]:
-    """Return the folders of a directory that are data directories though named like partitions.
+    """Return the folders of a directory that are data directories despite a partition's name.
 
     Without the controller's file, only a directory that no broker has opened for writing is
-    searched: one with checkpoints of its own is a data directory itself.
+    searched: a directory with its own checkpoints is a data directory.
     """
     is_cluster = is_cluster_directory(fs, path)
     names = fs.list_dir(path)
@@ -101,9 +101,9 @@ def check_no_cluster(fs: FileSystem, path: str, nested: Sequence[str]) -> None:
 
 
 def check_data_directory(fs: FileSystem, path: str) -> None:
-    """Raise if a directory holds the data directories of several brokers or disks.
+    """Raise if a directory contains the data directories of several brokers or disks.
 
-    Its folders would be taken for partitions: written to, cleaned and deleted.
+    Otherwise its folders would be used as partitions: written, cleaned and deleted.
 
     Raises
     ------
@@ -120,12 +120,12 @@ def check_data_directory(fs: FileSystem, path: str) -> None:
 
 
 def is_cluster_directory(fs: FileSystem, path: str) -> bool:
-    """Return whether a cluster's controller keeps its file in a directory."""
+    """Return whether a directory has the file of a cluster's controller."""
     return fs.exists(f"{path}/{CONTROLLER_DIR}/{CLUSTER_FILE}")
 
 
 def check_cluster_directory(fs: FileSystem, path: str) -> None:
-    """Raise if a directory cannot be a cluster's because it is a single broker's.
+    """Raise if a directory cannot be a cluster's because it belongs to a single broker.
 
     Raises
     ------

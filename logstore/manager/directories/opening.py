@@ -1,10 +1,10 @@
-"""Opening of data directories: they themselves, the partitions in them, and their topics."""
+"""Opening data directories, with their partitions and topics."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from logstore.config.dynamic import Layer, layered
 from logstore.config.overrides import effective_config
@@ -14,7 +14,6 @@ from logstore.manager.directories.moving import settle_moves
 from logstore.manager.topics.catalog import TopicCatalog
 from logstore.manager.topics.partitions import PartitionMap
 from logstore.manager.topics.store import TopicStore
-from logstore.named import NamedTuple
 from logstore.names import METADATA_LOG, METADATA_LOG_DIR
 from logstore.storage.loading.on_damage import OnDamage
 from logstore.storage.loading.second_look import LOOKS_MAX, pause_after
@@ -29,7 +28,7 @@ logger = logging.getLogger(__name__)
 
 
 class OpenDirectories(NamedTuple):
-    """Data directories that are open, where each partition lives, and which topics there are."""
+    """Open data directories, the directory of each partition, and the topics."""
 
     directories: list[LogDirectory]
     homes: PartitionMap[LogDirectory]
@@ -46,9 +45,10 @@ def open_directories(
     shown: ShownFolder | None = None,
     metadata_log: bool = False,
 ) -> OpenDirectories:
-    """Open data directories, and find what lives in them.
+    """Open data directories and list their partitions.
 
-    Parameters and errors are those of `LogManager`. If it raises, no directory is held.
+    Takes the parameters of `LogManager` and raises its errors. On an error, all directories are
+    closed.
     """
     max_bytes = broker_config.logstore_small_file_max_bytes
     directories = _open(
@@ -77,7 +77,7 @@ def open_directories(
 
 
 def close_unused(directories: Sequence[LogDirectory]) -> None:
-    """Close directories that were opened in vain."""
+    """Close directories after a failed start."""
     for directory in directories:
         directory.close(clean=False)
 
@@ -93,7 +93,7 @@ def _open(
     shown: ShownFolder | None,
     metadata_log: bool,
 ) -> list[LogDirectory]:
-    """Open directories; again while another process moves partitions between them."""
+    """Open directories; repeat while another process moves partitions between them."""
     for look in range(1, LOOKS_MAX + 1):
         before = [partition_folders(runtime.fs, path) for path in log_dirs]
         directories: list[LogDirectory] = []
@@ -113,7 +113,7 @@ def _open(
         except BaseException:
             close_unused(directories)
             raise
-        if all(directory.is_at_hand() for directory in directories):
+        if all(directory.is_unchanging() for directory in directories):
             break
         if before == [partition_folders(runtime.fs, path) for path in log_dirs]:
             break
@@ -122,7 +122,7 @@ def _open(
 
 
 def _with_stored(static: BrokerConfig, store: TopicStore) -> BrokerConfig:
-    """Return what is in force under the settings that were changed in an earlier run."""
+    """Return the configuration with the settings that earlier runs stored."""
     try:
         return layered(static, store.settings(Layer.CLUSTER), store.settings(Layer.BROKER))
     except InvalidConfigurationError as error:
@@ -136,7 +136,7 @@ def _find_partitions(
 ) -> None:
     for directory in directories:
         if METADATA_LOG in homes and METADATA_LOG in directory.partitions:
-            directory.partitions.discard(METADATA_LOG)  # that of another node
+            directory.partitions.discard(METADATA_LOG)  # another node's
             logger.warning(
                 "%s/%s is left out: %s has one, too; look at it by its path",
                 directory.path,
@@ -146,6 +146,6 @@ def _find_partitions(
         for tp in directory.partitions:
             if tp in homes:
                 raise InvalidConfigurationError(
-                    f"partition {tp} stands in {homes[tp].path} and in {directory.path}"
+                    f"partition {tp} is in {homes[tp].path} and in {directory.path}"
                 )
             homes[tp] = directory

@@ -1,4 +1,4 @@
-"""Topics: their names, ids, partitions and overrides, kept across runs, and found as folders."""
+"""Topics: names, ids, partitions and overrides, stored or derived from folders."""
 
 from logstore.manager.topics.store import TOPICS_FILE, Topic, TopicStore
 

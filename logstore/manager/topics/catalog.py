@@ -1,4 +1,4 @@
-"""The topics of a broker and their configuration: stored ones, and those found as folders."""
+"""The topics of a broker and their configuration: stored topics, and folders without one."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from logstore.config.log_config import LogConfig
 from logstore.config.overrides import Overrides, effective_config, parse_overrides
 from logstore.errors import InvalidConfigurationError, UnknownTopicOrPartitionError
-from logstore.manager.topics.ids import folder_topic_id
+from logstore.manager.topics.ids import read_topic_id
 from logstore.manager.topics.store import Topic, TopicStore
 from logstore.names import INTERNAL_COMPACTED_TOPICS
 from logstore.types import TopicPartition
@@ -30,13 +30,13 @@ class TopicCatalog:
     store : TopicStore
         Topics with their own configuration.
     found : PartitionMap[Any]
-        Partitions that have a folder; the owner changes it as folders come and go. A topic that
-        is not stored is adopted as it stands there.
+        Partitions that have a folder, kept current by the owner. A topic that is not stored is
+        adopted with these partitions.
     broker_config : BrokerConfig
-        Defaults for what a topic does not say.
+        Defaults for topics.
     is_tolerant : bool
-        Show what is there: partitions that have a folder though their topic is stored without
-        them, and the defaults in the place of overrides that are wrong.
+        Include partitions that have a folder but are missing in the stored topic, and use the
+        defaults in place of invalid overrides.
     """
 
     def __init__(
@@ -53,11 +53,11 @@ class TopicCatalog:
         self.broker_config = broker_config
         self._overrides: dict[str, Overrides] = {}
         self._folder_ids: dict[str, str | None] = {}
-        # The last effective config of a topic: each of its partitions asks for it.
+        # The last effective config of each topic, requested for each of its partitions.
         self._effective: dict[str, tuple[Mapping[str, str], BrokerConfig, LogConfig]] = {}
 
     def topics(self) -> list[Topic]:
-        """Return stored and adopted topics by name; those being deleted are not among them."""
+        """Return stored and adopted topics by name, without those that are being deleted."""
         names = {*self._found.topics(), *(topic.name for topic in self.store.all())}
         return [self.topic(name) for name in sorted(names) if not self.is_being_deleted(name)]
 
@@ -82,22 +82,22 @@ class TopicCatalog:
         return Topic(name, numbers, configs, adopted=True, id=self.folder_id(name))
 
     def folder_id(self, name: str) -> str | None:
-        """Return the id that a topic's folders bear, of the first that has one; read once."""
+        """Return the first topic id in a topic's folders; read once."""
         if name not in self._folder_ids:
             self._folder_ids[name] = next(iter(self.folder_ids(name)), None)
         return self._folder_ids[name]
 
     def folder_ids(self, name: str) -> Iterator[str]:
-        """Yield the ids that the folders of a topic bear, in order of the partitions."""
+        """Yield the topic ids in the folders of a topic, ordered by partition."""
         for tp in self._found.of(name):
             directory = self._found[tp]
             if directory.is_online:
-                found = folder_topic_id(directory.runtime.fs, directory.partition_path(tp))
+                found = read_topic_id(directory.runtime.fs, directory.partition_path(tp))
                 if found is not None:
                     yield found
 
     def is_being_deleted(self, name: str) -> bool:
-        """Tell whether a topic's deletion was asked for and is not finished."""
+        """Return whether the deletion of a topic was requested and is not finished."""
         stored = self.store.get(name)
         return stored is not None and stored.deleting
 
@@ -120,7 +120,7 @@ class TopicCatalog:
         return [TopicPartition(topic, number) for number in numbers]
 
     def override(self, topic: str, configs: Mapping[str, object]) -> None:
-        """Lay configs over a topic's own, in memory only.
+        """Override a topic's configs, in memory only.
 
         Raises
         ------
@@ -132,12 +132,12 @@ class TopicCatalog:
         self._overrides[topic] = laid
 
     def check_defaults(self, broker_config: BrokerConfig) -> None:
-        """Check other defaults against what the topics say.
+        """Check other defaults against the topics' overrides.
 
         Raises
         ------
         InvalidConfigurationError
-            They contradict what some topic says.
+            The defaults contradict a topic's overrides.
         """
         for topic in self.topics():
             try:
@@ -151,12 +151,12 @@ class TopicCatalog:
         self._folder_ids.pop(topic, None)
         self._effective.pop(topic, None)
 
-    def laid_over(self, topic: str) -> Mapping[str, str]:
-        """Return the configs of `override` for a topic."""
+    def temporary_overrides(self, topic: str) -> Mapping[str, str]:
+        """Return the configs that `override` set for a topic."""
         return self._overrides.get(topic, {})
 
     def overrides(self, topic: str) -> Mapping[str, str]:
-        """Return the topic's own configs, with those of `override` laid over them."""
+        """Return the topic's own configs, updated with the configs of `override`."""
         stored, laid = self.topic(topic).configs, self._overrides.get(topic)
         return stored if laid is None else parse_overrides(stored)[0] | laid
 

@@ -1,8 +1,8 @@
-"""Topic ids: UUIDs that tell a topic from an earlier one of the same name (KIP-516).
+"""Topic ids: UUIDs that distinguish a topic from an earlier one of the same name (KIP-516).
 
-A topic's id is stored with it and, in `partition.metadata`, in each of its partitions' folders. A
-broker in KRaft mode takes a folder for a stray if that file is missing or names another topic than
-the cluster does.
+A topic's id is stored with the topic and, in `partition.metadata`, in each partition folder. A
+broker in KRaft mode treats a folder as stray if that file is missing or has the id of another
+topic.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ logger = logging.getLogger(__name__)
 def random_topic_id(rng: Random) -> str:
     """Return a new id: a random UUID (version 4) in 22 characters of URL-safe base64.
 
-    None begins with `-`, as in Kafka: a tool would take it for an option.
+    As in Kafka it never begins with `-`, which a tool would parse as an option.
     """
     while True:
         text = encode_topic_id(uuid.UUID(int=rng.getrandbits(128), version=4).bytes)
@@ -33,11 +33,11 @@ def random_topic_id(rng: Random) -> str:
             return text
 
 
-def folder_topic_id(fs: FileSystem, folder: str) -> str | None:
-    """Return the id that a partition's folder bears; None if it bears none.
+def read_topic_id(fs: FileSystem, folder: str) -> str | None:
+    """Return the topic id in a partition's folder; None if there is none.
 
-    A file that is damaged or cannot be read counts as missing, with a warning: the id is known
-    elsewhere, or to nobody. Kafka takes the whole data directory offline.
+    A file that is damaged or cannot be read counts as missing, with a warning. Kafka takes the
+    whole data directory offline instead.
     """
     try:
         found = read_partition_metadata(fs, folder)
@@ -50,10 +50,10 @@ def folder_topic_id(fs: FileSystem, folder: str) -> str | None:
     return None if found is None else encode_topic_id(found)
 
 
-def inconsistent(
+def inconsistent_topic_id(
     topic_partition: TopicPartition, folder: str, topic_id: str, found: str
 ) -> InconsistentTopicIdError:
-    """Return the error of a partition whose folder bears the id of another topic."""
+    """Return the error for a partition whose folder has the id of another topic."""
     return InconsistentTopicIdError(
         f"{topic_partition}: the topic's id is {topic_id}, but {folder}/{PARTITION_METADATA} has"
         f" {found}: the folder belongs to another topic of this name"

@@ -1,4 +1,4 @@
-"""A dictionary by partition that finds the partitions of a topic."""
+"""A dictionary by partition with an index by topic."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ V = TypeVar("V")
 
 
 class PartitionMap(UserDict[TopicPartition, V]):
-    """A dictionary from partition to anything that finds a topic's partitions at once.
+    """A dictionary by partition that finds the partitions of a topic at once.
 
-    With thousands of partitions a search of all of them for each would be millions of steps.
+    Searching thousands of partitions for each of them would take millions of steps.
     """
 
     def __init__(self) -> None:

@@ -1,8 +1,8 @@
-"""The topics of a data directory: names, partitions and overrides, kept across runs.
+"""The stored topics: names, partitions and overrides, in `logstore-topics.json`.
 
-Kept in `logstore-topics.json` in the first directory. A partition folder that no stored topic
-names was copied from a broker; it is adopted with the defaults in force. Broker settings that
-were changed while the broker ran stand there too, since topics go by them.
+The file is in the first data directory. A partition folder without a stored topic was copied from a
+broker and is adopted with the effective defaults. The file also has the broker settings that were
+changed at run time, because topics depend on them.
 """
 
 from __future__ import annotations
@@ -26,27 +26,27 @@ TOPICS_FILE = "logstore-topics.json"
 _VERSION = 2
 _SETTINGS_VERSION = 3
 _VERSIONS = (1, _VERSION, _SETTINGS_VERSION)
-"""Read; version 1 had no ids, which the next start for writing gives. Version 3 has broker
-settings, and is written if there are any: what has none, an earlier release opens."""
+"""Versions that are read. Version 1 has no ids; the next start for writing adds them. Version 3 has
+broker settings, and is written only if there are any."""
 
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """A topic as stored or adopted.
+    """A stored or adopted topic.
 
     Attributes
     ----------
     partitions : tuple of int
-        Partition numbers, rising; a copied topic may lack some.
+        Partition numbers, ascending; a copied topic may lack some.
     configs : mapping of str to str
         Overrides by Kafka's keys.
     adopted : bool
-        Found as folders only; nothing runs on it in the background.
+        Derived from folders only; has no background work.
     deleting : bool
-        Its deletion was asked for, and is finished by the next start if it could not be.
+        Its deletion was requested; the next start finishes it if necessary.
     id : str or None
-        22 characters (`logstore.manager.topics.ids`). None for an adopted topic whose folders bear
-        none, and for one stored by an older version until the next start for writing.
+        22 characters (`logstore.manager.topics.ids`). None for an adopted topic without an id in
+        its folders, and for a topic stored by an older version until the next start for writing.
     """
 
     name: str
@@ -57,7 +57,7 @@ class Topic:
     id: str | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as the commands of `logstore topic` tell it."""
+        """Return the topic as `logstore topic` prints it."""
         return {
             "name": self.name,
             "partitions": len(self.partitions),
@@ -69,7 +69,7 @@ class Topic:
 
 
 class TopicStore:
-    """Reads and replaces `logstore-topics.json`; with `is_tolerant` a damaged one is empty."""
+    """The file `logstore-topics.json`; if `is_tolerant`, a damaged file counts as empty."""
 
     def __init__(
         self,
@@ -138,10 +138,10 @@ class TopicStore:
         self._write()
 
     def put(self, topics: Iterable[Topic]) -> None:
-        """Store topics as they are, in the place of those of their names; durable on return.
+        """Store topics, replacing topics with the same names; durable on return.
 
-        All at once: whoever reads the file, or finds it after a crash, sees all of them or none.
-        If it fails, what was stored before is still in force.
+        Atomic: a reader, or the next start after a crash, sees all of them or none. On failure the
+        previous topics stay effective.
         """
         previous = self._topics
         changed = {topic.name: topic for topic in topics}
@@ -155,11 +155,11 @@ class TopicStore:
             raise
 
     def settings(self, layer: Layer) -> Mapping[str, str]:
-        """Return the broker keys that were set in a layer at run time, and their texts."""
+        """Return the broker keys and texts that were set in a layer at run time."""
         return self._settings.get(layer, {})
 
     def put_settings(self, layers: Mapping[Layer, Mapping[str, str]]) -> None:
-        """Replace the broker settings; durable on return, and as they were if it fails."""
+        """Replace the broker settings; durable on return, unchanged on failure."""
         previous, self._settings = self._settings, dict(layers)
         try:
             self._write()
@@ -191,7 +191,7 @@ class TopicStore:
             KeyError,
             TypeError,
             AttributeError,
-            RecursionError,  # what the parser raises at a thousand brackets
+            RecursionError,  # the parser raises it at a thousand nested brackets
             InvalidTopicError,
         ) as error:
             raise CorruptCheckpointError(
@@ -224,14 +224,14 @@ def _parse_settings(document: Any) -> dict[Layer, Mapping[str, str]]:  # noqa: A
     }
 
 
-def _parse_topic(name: str, stored: Any) -> Topic:  # noqa: ANN401  # whatever the JSON held
-    """Return a stored topic whose name can be a folder's and whose partitions are numbers."""
+def _parse_topic(name: str, stored: Any) -> Topic:  # noqa: ANN401  # any JSON value
+    """Return a stored topic, after validating its name and its partition numbers."""
     validate_topic_name(name)
     numbers = stored["partitions"]
     if not isinstance(numbers, list) or not all(
         type(number) is int and 0 <= number <= INT32_MAX for number in numbers
     ):
-        raise ValueError(f"partitions of {name!r} are no list of numbers")
+        raise ValueError(f"partitions of {name!r} must be a list of numbers")
     if len(set(numbers)) != len(numbers):
         raise ValueError(f"a partition of {name!r} is listed twice")
     configs = {str(key): str(value) for key, value in stored["configs"].items()}

@@ -19,7 +19,7 @@ from logstore.workload.spec import Spec
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from logstore.analysis.reports import CleanReport
+    from logstore.cleaner.stats import CleanReport
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,14 +10,13 @@ import os
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
 
 from logstore import errors
 from logstore.cli.options import Group
 from logstore.errors import InvalidConfigurationError, LogStoreError
-from logstore.named import NamedTuple
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

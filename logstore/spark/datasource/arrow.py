@@ -8,14 +8,13 @@ the others gathers them.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from logstore.errors import InvalidRecordError
-from logstore.named import NamedTuple
 from logstore.record import kernels
 from logstore.record.columns import BytesColumn, headers_column
 from logstore.record.varint import encode_varint

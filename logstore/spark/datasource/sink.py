@@ -79,6 +79,7 @@ from logstore.spark.datasource.commit import (
 )
 from logstore.spark.datasource.options import number_of, refuse_unknown
 from logstore.spark.datasource.schema import KAFKA_SCHEMA
+from logstore.storage.log.drafts import RecordArrays
 from logstore.types import INT32_MAX, TopicPartition
 
 if TYPE_CHECKING:
@@ -383,13 +384,13 @@ class PartitionWriter:
             start = stop
 
     def _append(self, columns: _Columns, start: int, stop: int) -> None:
-        self._log.writer.append_columns(
+        records = RecordArrays(
             columns.keys.slice(start, stop),
             columns.values.slice(start, stop),
             columns.timestamps[start:stop],
             columns.headers.slice(start, stop),
-            self._options.codec,
         )
+        self._log.writer.append_records(records, self._options.codec)
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,7 +39,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from pyspark.sql.datasource import (
     DataSource,
@@ -56,7 +56,6 @@ from pyspark.sql.types import (
 
 from logstore.broker import Broker
 from logstore.errors import InvalidConfigurationError
-from logstore.named import NamedTuple
 from logstore.spark.datasource.arrow import Stored, record_batch
 from logstore.spark.datasource.options import (
     json_of,

@@ -13,7 +13,7 @@ import os
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from pyspark.sql.datasource import InputPartition
 
@@ -23,7 +23,6 @@ from logstore.errors import (
     InvalidRecordError,
     KafkaStorageError,
 )
-from logstore.named import NamedTuple
 from logstore.record.walk import check_place, walk_buffer
 from logstore.spark.datasource.arrow import Stored
 from logstore.storage.log.reader import FETCH_BYTES, Isolation

@@ -10,11 +10,10 @@ doubt is enough. A fingerprint has 64 bits, as have the sums, which are exclusiv
 from __future__ import annotations
 
 from functools import reduce
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from pyspark.sql import functions as F
 
-from logstore.named import NamedTuple
 from logstore.spark.oracle.rows import (
     FORBIDDEN,
     REQUIRED,

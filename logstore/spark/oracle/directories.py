@@ -11,13 +11,12 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from logstore.broker import Broker
 from logstore.broker.setup import directories_of
 from logstore.config.log_config import LogConfig
 from logstore.errors import InvalidConfigurationError, UnknownTopicOrPartitionError
-from logstore.named import NamedTuple
 from logstore.runtime import SystemClock
 from logstore.spark.oracle.kinds import example
 from logstore.spark.oracle.scan import scan, scan_folded, scan_in_order

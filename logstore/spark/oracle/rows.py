@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
 from pyspark.sql import functions as F
@@ -17,7 +17,6 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from logstore.named import NamedTuple
 from logstore.spark.oracle.kinds import PLACE
 from logstore.spark.oracle.rules import Begin, Cleaned, Rules
 from logstore.spark.oracle.versions import HEADER, OFFSET, version_of

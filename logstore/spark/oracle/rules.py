@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from logstore.errors import InvalidConfigurationError
-from logstore.named import NamedTuple
 from logstore.spark.oracle.versions import ENCODINGS, HEADER, LONG, OFFSET, STRATEGIES
 
 

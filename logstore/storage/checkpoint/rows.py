@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 from logstore.errors import CorruptCheckpointError
-from logstore.named import NamedTuple
 from logstore.runtime.fs import FileSystem
 from logstore.storage.checkpoint.atomic import read_bytes, write_atomically
 from logstore.types import LINE_END, SMALL_FILE_MAX_BYTES

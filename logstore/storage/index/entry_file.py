@@ -1,8 +1,8 @@
-"""A file of entries of one size: opened when first used, counted, searched, cut.
+"""A file of entries of one size, the common base of all three indexes.
 
-All three indexes are such files. One writer at a time (the log's lock), any number of reader
-threads without a lock: an entry is written before the count is raised, and the count is lowered
-before the file is cut. A reader caught in between sees fewer entries, never other ones.
+One thread at a time writes, under the log's lock; any number of threads read without a lock. An
+entry is written before the count is raised, and the count is lowered before the file is truncated,
+so a concurrent reader may see fewer entries but never wrong ones.
 """
 
 from __future__ import annotations
@@ -14,18 +14,17 @@ import threading
 from array import array
 from bisect import bisect_left
 from collections.abc import Iterator
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 from logstore.errors import CorruptIndexError
-from logstore.named import NamedTuple
 from logstore.runtime.fs import File, FileSystem
 from logstore.runtime.open_files import OPEN_FILES
 
 FENCE_ENTRIES = 64
-"""Every so many entries one key is kept in memory, so that a search costs one small read."""
+"""One key per so many entries is kept in memory, so that a search needs one small read."""
 
 PAGE_ENTRIES = 128
-"""Most entries that the last read of a search brings in; a wider range is halved first."""
+"""Most entries in the last read of a search; a wider range is halved first."""
 
 CHUNK_ENTRIES = 2048
 """Entries an iteration reads at a time."""
@@ -42,7 +41,7 @@ class Column(NamedTuple):
 
 
 class EntryFile:
-    """Entries of one size, and the life of the file that holds them.
+    """A file of entries of one size.
 
     Parameters
     ----------
@@ -69,10 +68,10 @@ class EntryFile:
         self._path = path
         self._base_offset = base_offset
         self._writable = writable
-        # Guards opening, renaming and the fences; a search that needs none of them takes none.
+        # Guards opening, renaming and the fences; other searches do not take it.
         self._lock = threading.Lock()
         self._file: File | None = None
-        # Read when the file was first opened; true of it ever after, though it be closed meanwhile.
+        # Whether the file was opened before; stays true after it is closed.
         self._is_known = False
         self._closed = False
         self._length = 0
@@ -108,19 +107,19 @@ class EntryFile:
 
     @property
     def loaded_entries(self) -> int:
-        """Number of entries that were found in the file, not made by this object."""
+        """Number of entries that were in the file when it was opened."""
         self._ready()
         return self._loaded
 
     def flush(self) -> None:
-        """Make what was written durable; an index never opened has nothing to flush."""
+        """Make the entries durable; does nothing if the index was never opened."""
         if self._is_known and self._writable:
             self._writing().sync()
 
     def let_go(self) -> bool:
-        """Close the file until it is needed again; reads under way go on.
+        """Close the file until it is needed again; running reads continue.
 
-        A flush opens it again: what was written is derived data, and recovery writes a lot of it.
+        Unlike a `.log`, an index may be closed before it is durable: a flush opens it again.
         """
         self._file = None
         return True
@@ -138,9 +137,9 @@ class EntryFile:
                 file.close()
 
     def retire(self) -> None:
-        """Create and change the file no more: its segment is being removed.
+        """Stop creating and changing the file, since its segment is being removed.
 
-        Readers go on with a file that is open; one that is missing reads as empty from now on.
+        Readers of an open file continue; a missing file reads as empty from now on.
         """
         with self._lock:
             self._writable = False
@@ -169,7 +168,7 @@ class EntryFile:
         """Raise `CorruptIndexError` unless whole entries fill the file; `_ready` comes first."""
         if torn := self._length % self.ENTRY.size:
             raise CorruptIndexError(
-                f"length {self._length} is no multiple of the entry size {self.ENTRY.size}",
+                f"length {self._length} is not a multiple of the entry size {self.ENTRY.size}",
                 path=self._path,
                 position=self._length - torn,
                 check="length is a multiple of the entry size",
@@ -186,7 +185,7 @@ class EntryFile:
             known = self._is_known
             file, is_new = self._open_or_create(create=create and self._writable and not known)
             if file is None:
-                if known:  # removed since, with its segment: what it said is not nothing
+                if known:  # removed with its segment; it was not empty
                     raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), self._path)
                 return None
             if not known:
@@ -194,7 +193,7 @@ class EntryFile:
                 self._entries = self._loaded = 0 if is_new else self._length // self.ENTRY.size
                 self._last = self._row(file, self._entries - 1) if self._entries else None
                 self._is_known = True
-            # Published last: who sees the file sees its count.
+            # Published last: readers that see the file see its count.
             self._file = file
         OPEN_FILES.opened(self)
         return file
@@ -209,7 +208,7 @@ class EntryFile:
         return self._fs.open(self._path, create=True)
 
     def _writing(self) -> File:
-        """Return the file, made if missing, for a change to it."""
+        """Return the file for a change, created if missing."""
         if not self._writable:
             raise ValueError(f"{self._path}: index is read-only")
         file = self._file
@@ -240,11 +239,11 @@ class EntryFile:
         self._entries += len(data) // size
 
     def _cut(self, entries: int) -> None:
-        """Forget all but the first `entries` entries; their bytes are the caller's to remove."""
+        """Keep only the first `entries` entries; the caller removes the bytes of the others."""
         file = self._writing()
         self._last = self._row(file, entries - 1) if entries else None
         with self._lock:
-            # Another array, since readers may be searching this one.
+            # A new array, since readers may be searching the old one.
             self._fences = self._fences[: -(-entries // FENCE_ENTRIES)]
             self._entries = entries
         self._loaded = min(self._loaded, entries)
@@ -283,10 +282,10 @@ class EntryFile:
 
         Notes
         -----
-        The column must not fall; where it does (zeros after a crash) the answer is some slot.
-        In the key column a look at the fences and one read; in another one log2(entries / page)
-        reads more. A read that comes short means that the index was cut meanwhile: what is
-        missing counts as not below the bound.
+        The column must not fall; if it does (zeros after a crash), any slot may be returned. A
+        search in the key column takes one read, in another column log2(entries / page) more. After
+        a short read, because of a concurrent truncation, missing entries count as not below the
+        bound.
         """
         file = self._ready()
         if file is None:
@@ -306,10 +305,10 @@ class EntryFile:
                 low = middle + 1
             else:
                 high = middle
-        # One read with both neighbours, so that what is returned was compared.
+        # One read with both neighbours, so that the returned entries were compared.
         first = max(0, low - 1)
         page = file.read(first * size, (min(high + 1, end) - first) * size)
-        # A cut lowers the count before it touches the file: what the count denies may be zeros.
+        # A truncation lowers the count first; entries beyond the count may be zeros.
         count = min(len(page) // size, self._entries - first)
         rows = range(start, count * size, size)
         row = bisect_left(rows, bound, key=lambda at: number.unpack_from(page, at)[0])
@@ -326,7 +325,7 @@ class EntryFile:
             fences = self._fences
             first = len(fences) * FENCE_ENTRIES
             size = self.ENTRY.size
-            # The count of now, not the caller's: the index may have been cut since.
+            # The current count, not the caller's: the index may have been truncated since.
             data = file.read(first * size, max(0, self._entries - first) * size)
             number, start = self.KEY
             for at in range(start, len(data) // size * size, FENCE_ENTRIES * size):

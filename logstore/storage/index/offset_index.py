@@ -41,7 +41,7 @@ class OffsetIndex(SparseIndex):
 
     @property
     def last_offset(self) -> int:
-        """Offset of the last entry; the base offset if there is none."""
+        """Offset of the last entry; the base offset without entries."""
         self._ready()
         last = self._last
         return self._base_offset if last is None else self._base_offset + last[0]
@@ -52,7 +52,7 @@ class OffsetIndex(SparseIndex):
         Parameters
         ----------
         offset : int
-            Absolute offset; above that of the last entry, within 2^31-1 of the base.
+            Absolute offset; above the last entry's, within 2^31-1 of the base.
         position : int
             Bytes from the start of the .log file.
 
@@ -139,7 +139,7 @@ class OffsetIndex(SparseIndex):
         Returns
         -------
         OffsetPosition or None
-            Its offset bounds the offsets read from above; None if no entry lies that far.
+            Its offset is an upper bound of the offsets read; None without such an entry.
 
         Notes
         -----

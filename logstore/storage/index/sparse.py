@@ -1,8 +1,8 @@
 """Sparse indexes, of offsets and of times: files preallocated to their maximum size.
 
-While it is open for writing, the file has the length of all the entries it may ever hold, zero
-filled; the trimmed length is that of the entries there are. A file that is found is taken to be
-full of entries, trimmed or not: after a crash only a rebuild (`reset`, append again) helps.
+While it is open for writing, the file has room for its maximum number of entries, filled with
+zeros; a trimmed file ends after its last entry. A file that is opened counts as full of entries,
+trimmed or not, so after a crash it must be rebuilt (`reset`, then append again).
 Source: docs/spec/storage-format.md §7.1.
 """
 
@@ -72,10 +72,10 @@ class SparseIndex(EntryFile):
     @property
     @abstractmethod
     def last_offset(self) -> int:
-        """Offset of the last entry; the base offset if there is none."""
+        """Offset of the last entry; the base offset without entries."""
 
     def can_append_offset(self, offset: int) -> bool:
-        """Tell whether `offset` is within 2^31-1 above the base offset."""
+        """Return whether `offset` is within 2^31-1 above the base offset."""
         return 0 <= offset - self._base_offset <= INT32_MAX
 
     def truncate_to(self, offset: int) -> None:
@@ -83,7 +83,7 @@ class SparseIndex(EntryFile):
 
         Notes
         -----
-        O(log entries), and a write of zeros over what is dropped.
+        O(log entries), plus a write of zeros over the dropped entries.
         """
         self._keep(self._search(self.OFFSET, offset - self._base_offset)[0])
 
@@ -137,12 +137,12 @@ class SparseIndex(EntryFile):
         self.close_handler()
 
     def sanity_check(self) -> None:
-        """Verify what can be verified without reading the log; creates no file.
+        """Check the index without reading the log; creates no file.
 
         Raises
         ------
         CorruptIndexError
-            The length is no multiple of the entry size, or the last offset is below the base.
+            The length is not a multiple of the entry size, or the last offset is below the base.
 
         Notes
         -----
@@ -178,7 +178,7 @@ class SparseIndex(EntryFile):
         self._writing()
         used = self._entries * self.ENTRY.size
         if self._length % self.ENTRY.size:
-            # A torn entry must not show up among the zeros.
+            # A torn entry must not appear among the zeros.
             self._set_length(used)
         self._set_length(max(used, self._rounded_max_bytes()))
 
@@ -187,7 +187,7 @@ class SparseIndex(EntryFile):
         dropped = self._entries - entries
         if dropped > 0:
             self._cut(entries)
-            # In place: the file keeps its length, and readers on their way see zeros, not less.
+            # In place: the file keeps its length, so concurrent readers see zeros.
             file.write_at([bytes(dropped * self.ENTRY.size)], entries * self.ENTRY.size)
 
     def _relative_offset(self, offset: int) -> int:
@@ -204,7 +204,7 @@ class SparseIndex(EntryFile):
         return self._row(file, slot)
 
     def _check(self) -> None:
-        """Assert the invariants: those of the file, and zeros behind the last entry."""
+        """Assert the invariants of the file, and zeros behind the last entry."""
         super()._check()
         if self._file is not None:
             used = self._entries * self.ENTRY.size

@@ -42,12 +42,12 @@ class TimeIndex(SparseIndex):
 
     @property
     def last_offset(self) -> int:
-        """Offset of the last entry; the base offset if there is none."""
+        """Offset of the last entry; the base offset without entries."""
         return self.last_entry.offset
 
     @property
     def last_entry(self) -> TimestampOffset:
-        """The last entry; `(-1, base_offset)` if there is none."""
+        """The last entry; `(-1, base_offset)` without entries."""
         self._ready()
         last = self._last
         if last is None:
@@ -63,7 +63,7 @@ class TimeIndex(SparseIndex):
             Largest timestamp of the segment so far, Unix milliseconds. One equal to the last
             (-1 in an empty index) adds nothing.
         offset : int
-            Absolute offset that bears it, not below that of the last entry.
+            Absolute offset of its record, not below the last entry's.
         skip_full_check : bool, optional
             Allow the use of the reserved last slot: the segment is being closed.
 
@@ -158,7 +158,7 @@ class TimeIndex(SparseIndex):
         return map(self._entry, self._rows())
 
     def sanity_check(self) -> None:
-        """Verify what can be verified without reading the log; creates no file.
+        """Check the index without reading the log; creates no file.
 
         Raises
         ------

@@ -7,8 +7,8 @@ Offset  Size  Field              Type
     18     8  lastOffset         i64   offset of its ABORT marker
     26     8  lastStableOffset   i64   the partition's last stable offset after the abort
 
-Big-endian; `lastOffset` rises strictly. The file exists only if an entry was ever written, and
-has no length but that of its entries. Source: docs/spec/storage-format.md §7.4.
+Big-endian; `lastOffset` rises strictly. The file is created by its first entry and is as long as
+its entries. Source: docs/spec/storage-format.md §7.4.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ class TransactionIndex(EntryFile):
     fs : FileSystem
         Where the file lives.
     path : str
-        Name of the file; made by the first append and by nothing else.
+        Name of the file; only the first append creates it.
     base_offset : int
-        The segment's base offset; no marker in the file lies below it.
+        The segment's base offset, a lower bound of the markers in the file.
     writable : bool, optional
         Whether the file may be created and changed; True by default.
     """
@@ -51,13 +51,13 @@ class TransactionIndex(EntryFile):
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is no entry; creates no file."""
+        """Whether the index has no entries; creates no file."""
         self._ready()
         return self._entries == 0
 
     @property
     def last_txn(self) -> AbortedTxn | None:
-        """The last entry; None if there is none."""
+        """The last entry; None without entries."""
         self._ready()
         return None if self._last is None else self._txn(self._entries - 1, self._last)
 
@@ -67,12 +67,12 @@ class TransactionIndex(EntryFile):
         Raises
         ------
         InvalidOffsetError
-            `txn.last_offset` is not above that of the last entry.
+            `txn.last_offset` is not above the last entry's.
         """
         self.extend([txn])
 
     def extend(self, txns: Sequence[AbortedTxn]) -> None:
-        """Add entries in one write; see `append`. If one of them cannot be added, none is."""
+        """Add all entries in one write, or none if one of them is refused; see `append`."""
         if not txns:
             return
         self._writing()
@@ -81,7 +81,7 @@ class TransactionIndex(EntryFile):
             if txn.last_offset <= last_offset:
                 raise InvalidOffsetError(
                     f"{self._path}: last offset {txn.last_offset} of a transaction is not above"
-                    f" that of the one before, {last_offset}"
+                    f" the previous one, {last_offset}"
                 )
             last_offset = txn.last_offset
         self._put_rows(b"".join(self.ENTRY.pack(VERSION, *txn) for txn in txns))
@@ -127,8 +127,8 @@ class TransactionIndex(EntryFile):
         """
         first = 0
         if fetch_offset < upper_bound_offset:
-            # One that ended before the range is not in it, and cannot complete the search either:
-            # after an abort no more than the offsets up to its marker are stable.
+            # Transactions that ended before the range neither overlap it nor complete the search,
+            # since an abort makes only offsets up to its marker stable.
             first, _, _ = self._search(self.LAST_OFFSET, fetch_offset)
         txns: list[AbortedTxn] = []
         for slot, row in enumerate(self._rows(first), first):
@@ -149,7 +149,7 @@ class TransactionIndex(EntryFile):
             self._set_length(entries * self.ENTRY.size)
 
     def reset(self) -> None:
-        """Drop all entries; a file that exists stays, with length 0."""
+        """Drop all entries; an existing file is kept with length 0."""
         if self._ready() is not None:
             self._cut(0)
             self._set_length(0)
@@ -165,9 +165,9 @@ class TransactionIndex(EntryFile):
         Raises
         ------
         CorruptIndexError
-            The length is no multiple of the entry size, or an entry has an unknown version, a
-            negative producer id or offset, does not end in the segment and above the one before,
-            ends before it begins, or leaves more stable than its marker.
+            The length is not a multiple of the entry size, or an entry has an unknown version, a
+            negative producer id or offset, an end outside the segment or not above the previous
+            end, an end before its start, or a last stable offset behind its marker.
 
         Notes
         -----

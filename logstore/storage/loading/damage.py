@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from logstore.errors import CorruptionError, UnsupportedFormatError
-from logstore.named import NamedTuple
 from logstore.record.search import find_batch
 from logstore.record.survey import Damage, SegmentBounds, survey
 from logstore.record.walk import batch_totals

@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise, zip_longest
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from logstore.errors import (
     CorruptCheckpointError,
@@ -26,7 +26,6 @@ from logstore.errors import (
     SegmentOverflowError,
     UnsupportedFormatError,
 )
-from logstore.named import NamedTuple
 from logstore.names import (
     CLEANED_SUFFIX,
     DELETE_DIR_SUFFIX,
@@ -738,15 +737,15 @@ def open_log(runtime: Runtime, request: LoadRequest) -> Log:
             clean=False,
             recovery_point=log.recovery_point,
             log_start_offset=log.log_start_offset,
-            reached_offset=max(log.local.log_end.offset, log.log_start_offset),
+            reached_offset=max(log.log_end.offset, log.log_start_offset),
             keep_reached_offset=None,
             high_watermark=None if log.offsets.is_alone else log.high_watermark,
             on_damage=OnDamage.RECOVER,
             keep_below=0,
             keeps_cleaned=True,
         )
-        log.recover_as(LogLoader(runtime, again).load())
+        log.adopt_recovered(LogLoader(runtime, again).load())
 
     if not request.surveys:
-        log.local.reload = reload
+        log.reload = reload
     return log

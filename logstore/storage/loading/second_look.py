@@ -15,10 +15,9 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from logstore.errors import CorruptionError, KafkaStorageError, UnknownTopicOrPartitionError
-from logstore.named import NamedTuple
 from logstore.names import LOG_SUFFIX, SEGMENT_SUFFIXES, parse_segment_file
 
 if TYPE_CHECKING:

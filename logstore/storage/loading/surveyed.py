@@ -8,10 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from logstore.errors import CorruptionError, UnsupportedFormatError
-from logstore.named import NamedTuple
 from logstore.names import (
     INDEX_SUFFIXES,
     LOG_SUFFIX,

@@ -8,10 +8,9 @@ damaged looks alike to a walk, but sound batches follow; those are left where th
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from logstore.errors import CorruptRecordError, UnsupportedFormatError
-from logstore.named import NamedTuple
 from logstore.record import layout
 from logstore.record.header import BatchHeader
 from logstore.record.search import crc_of, find_batch, is_plausible

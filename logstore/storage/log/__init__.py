@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from logstore.lazy import import_on_use
 
 if TYPE_CHECKING:
     from logstore.storage.log.drafts import AppendInfo, NewRecord
@@ -12,17 +13,14 @@ if TYPE_CHECKING:
 
 __all__ = ["AppendInfo", "CheckpointOffsets", "Log", "NewRecord"]
 
-_HOMES = {
-    "AppendInfo": "logstore.storage.log.drafts",
-    "CheckpointOffsets": "logstore.storage.log.offsets",
-    "Log": "logstore.storage.log.log",
-    "NewRecord": "logstore.storage.log.drafts",
-}
-
-
-def __getattr__(name: str) -> Any:  # noqa: ANN401  # any public name
-    """Load a name from its module: who reads files without a log needs some modules alone."""
-    if name not in _HOMES:
-        raise AttributeError(f"module 'logstore.storage.log' has no attribute {name!r}")
-    value = globals()[name] = getattr(importlib.import_module(_HOMES[name]), name)
-    return value
+__getattr__, __dir__ = import_on_use(
+    __name__,
+    {
+        "logstore.storage.log.drafts": (
+            "AppendInfo",
+            "NewRecord",
+        ),
+        "logstore.storage.log.log": ("Log",),
+        "logstore.storage.log.offsets": ("CheckpointOffsets",),
+    },
+)

@@ -1,37 +1,23 @@
-"""Drafts of appends: records, columns or ready-made batches, on their way to a log's bytes.
+"""Records on their way into a log: encoded before the log's lock is taken, sealed under it.
 
-A draft holds what can be prepared without the log's lock; sealing it, under the lock, applies
-the topic's rules and gives the bytes of one batch with its offsets in place.
-
-Records come one by one, too, so that what runs for each append makes its values with
-`tuple.__new__`: the constructor of a named tuple takes four times as long.
+A draft is one or several batches that are encoded already. Under the lock the draft is sealed: the
+topic's rules are applied, and offsets and leader epoch are set. One record alone takes a shorter
+way, `RecordSealer`; it runs once per append, so it creates its result with `tuple.__new__`, which
+takes a quarter of the time of a named tuple's constructor.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from logstore.errors import InvalidRecordError, InvalidTxnStateError
-from logstore.named import NamedTuple
-from logstore.record.batch import RecordBatch, built_batch, pack_batch, pack_record, place_batch
+from logstore.errors import InvalidRecordError
+from logstore.record.batch import RecordBatch, pack_batch, pack_record, place_batch
 from logstore.record.choice import encodes_by_kernel
 from logstore.record.codecs import Codec, compress
-from logstore.record.control import (
-    EndTxnMarker,
-    encode_control_key,
-    encode_end_txn_value,
-    end_txn_marker_of,
-)
 from logstore.record.layout import HEADER_SIZE, TIMESTAMP_TYPE_BIT, TRANSACTIONAL_BIT
-from logstore.record.records import (
-    NO_HEADERS,
-    NewRecord,
-    Record,
-    encode_headers,
-    encode_rows,
-)
+from logstore.record.records import NO_HEADERS, NewRecord, encode_headers, encode_rows
 from logstore.record.varint import wrap_int64
 from logstore.storage.log.validate import (
     check_batch_size,
@@ -49,7 +35,6 @@ from logstore.types import (
     NO_PRODUCER_ID,
     NO_SEQUENCE,
     NO_TIMESTAMP,
-    AppendOrigin,
     TimestampType,
 )
 
@@ -64,7 +49,6 @@ if TYPE_CHECKING:
     from logstore.record.header import BatchHeader
     from logstore.record.records import Header
     from logstore.storage.producers.entry import BatchMetadata
-    from logstore.storage.producers.state import ProducerStateManager
     from logstore.storage.segment.values import RollReason
 
 
@@ -86,8 +70,8 @@ class AppendInfo(NamedTuple):
     roll_reason : RollReason or None
         Why a new segment was started first, if one was.
     is_duplicate : bool
-        The client had sent the batch before: nothing was written, and offsets and time are those
-        of the first time.
+        The client sent the batch before: nothing was written, and offsets and time are from the
+        first append.
     """
 
     first_offset: int
@@ -101,7 +85,7 @@ class AppendInfo(NamedTuple):
 
     @classmethod
     def of(cls, headers: Sequence[BatchHeader], roll_reason: RollReason | None) -> AppendInfo:
-        """Sum up the batches of one append, at least one, offsets in place."""
+        """Return the sum of one append's batches, at least one, with their final offsets."""
         if len(headers) == 1:
             header = headers[0]
             stamped = header.attributes & TIMESTAMP_TYPE_BIT
@@ -128,7 +112,7 @@ class AppendInfo(NamedTuple):
 
     @classmethod
     def of_duplicate(cls, batch: BatchMetadata) -> AppendInfo:
-        """Answer a batch that is in the log already with what was assigned then."""
+        """Return the offsets and time of a batch that was appended before."""
         return cls(
             first_offset=batch.first_offset,
             last_offset=batch.last_offset,
@@ -144,65 +128,6 @@ class AppendInfo(NamedTuple):
 NOTHING_APPENDED = AppendInfo(-1, -1, NO_TIMESTAMP, NO_TIMESTAMP, 0, 0, None)
 
 
-class RecordLists:
-    """Records to append, as a list for each of their fields.
-
-    Attributes
-    ----------
-    keys, values : list of bytes or None
-    timestamps : list of int or None
-        In ms; None means the log's clock.
-    headers : dict of int to headers
-        By row; of those records that have any.
-    """
-
-    __slots__ = ("headers", "keys", "timestamps", "values")
-
-    def __init__(
-        self,
-        keys: list[bytes | None],
-        values: list[bytes | None],
-        timestamps: list[int | None],
-        headers: dict[int, tuple[Header, ...]],
-    ) -> None:
-        self.keys = keys
-        self.values = values
-        self.timestamps = timestamps
-        self.headers = headers
-
-    @classmethod
-    def of(cls, records: Sequence[NewRecord]) -> RecordLists:
-        """Return the lists of records."""
-        return RecordLists(
-            [record.key for record in records],
-            [record.value for record in records],
-            [record.timestamp for record in records],
-            {row: record.headers for row, record in enumerate(records) if record.headers},
-        )
-
-    def __len__(self) -> int:
-        return len(self.keys)
-
-    def part(self, start: int, stop: int) -> RecordLists:
-        """Return the records in [start, stop)."""
-        rows = slice(start, stop)
-        headers = self.headers
-        if headers:
-            headers = {row - start: headers[row] for row in range(start, stop) if row in headers}
-        return RecordLists(self.keys[rows], self.values[rows], self.timestamps[rows], headers)
-
-    def record(self, row: int) -> NewRecord:
-        """Return one of them."""
-        return NewRecord(
-            self.keys[row], self.values[row], self.timestamps[row], self.headers.get(row, ())
-        )
-
-    def each_headers(self) -> list[tuple[Header, ...]] | None:
-        """Return the headers of each record; None if no record has any."""
-        headers = self.headers
-        return [headers.get(row, ()) for row in range(len(self))] if headers else None
-
-
 class Stamp(NamedTuple):
     """The producer fields of a batch."""
 
@@ -213,9 +138,9 @@ class Stamp(NamedTuple):
 
 
 class Placement(NamedTuple):
-    """Where and under which rules a draft becomes a batch: all that the log's lock guards.
+    """What sealing a draft needs from the log, read under the log's lock.
 
-    `stamp` is that of the producer who sends it, None if it is of none.
+    `stamp` holds the producer fields of the batch, None for a batch without a producer.
     """
 
     config: LogConfig
@@ -225,21 +150,21 @@ class Placement(NamedTuple):
     stamp: Stamp | None = None
 
 
-class SealedDraft(NamedTuple):
-    """A batch ready to be written, and what its log notes of it.
+class SealedBatch(NamedTuple):
+    """A batch ready to be written.
 
     Attributes
     ----------
     data : bytes or memoryview
         The whole batch.
     record_count : int
-        Its offsets are as many, from the placement's base on.
+        Number of records, and of offsets from the placement's base on.
     max_timestamp : int
-        Of the batch, in ms.
+        Largest timestamp of the batch, in ms.
     log_append_time : int
-        The time stamped on it by the topic's rules, else -1.
+        The time stamped on a LogAppendTime topic, else -1.
     batch : RecordBatch or None
-        The same, its header known, if it bears a stamp.
+        The batch with its header, if it has a stamp.
     """
 
     data: bytes | memoryview
@@ -249,24 +174,16 @@ class SealedDraft(NamedTuple):
     batch: RecordBatch | None = None
 
 
-class SealedBatches(NamedTuple):
-    """Batches of no producer, ready for one write: their bytes, extents, and records' time."""
-
-    data: memoryview
-    extents: list[BatchExtent]
-    max_timestamp: int
-
-
 _new = tuple.__new__
 
 
-class RecordRules:
-    """The rules of a topic for a batch of one record, known before there is one.
+class RecordSealer:
+    """Builds batches of one record under the rules of a topic, which it evaluates once.
 
     Parameters
     ----------
     config : LogConfig
-        They hold as long as this is the log's.
+        The sealer is valid as long as this is the log's configuration.
     """
 
     __slots__ = ("_attributes", "_bytes_max", "_wants_codec", "_wants_key", "config")
@@ -280,10 +197,14 @@ class RecordRules:
 
     def seal(
         self, record: NewRecord, base_offset: int, leader_epoch: int, now_ms: int
-    ) -> SealedDraft | None:
+    ) -> SealedBatch | None:
         """Validate and encode a record.
 
-        None if the rules want a codec, or refuse it: a `RecordsDraft` says why.
+        Returns
+        -------
+        SealedBatch or None
+            None if the topic compresses its batches or a rule is broken; a `BatchDraft` of the
+            same record then compresses the batch or raises the error.
         """
         key, value, timestamp, headers = record
         if timestamp is None:
@@ -307,45 +228,121 @@ class RecordRules:
         )
         if len(data) > self._bytes_max:
             return None
-        sealed: SealedDraft = _new(SealedDraft, (data, 1, largest, log_append_time, None))
+        sealed: SealedBatch = _new(SealedBatch, (data, 1, largest, log_append_time, None))
         return sealed
 
 
-class RecordsDraft:
-    """A few records, to be encoded in plain Python; their times, which are all set, are apart."""
+class RecordLists:
+    """Records to append, as one list per field.
 
-    def __init__(self, records: RecordLists, timestamps: Sequence[int]) -> None:
-        self._records = records
-        self._timestamps = timestamps
+    Attributes
+    ----------
+    keys, values : list of bytes or None
+    timestamps : list of int or None
+        In ms; None means the log's clock.
+    headers : dict of int to headers
+        Headers by row, of the records that have any.
+    """
 
-    def seal(self, codec: Codec, place: Placement) -> SealedDraft:
-        """Validate and encode; see `ColumnsDraft.seal`."""
-        records, timestamps = self._records, self._timestamps
-        first, headers = timestamps[0], records.headers
+    __slots__ = ("headers", "keys", "timestamps", "values")
+
+    def __init__(
+        self,
+        keys: list[bytes | None],
+        values: list[bytes | None],
+        timestamps: list[int | None],
+        headers: dict[int, tuple[Header, ...]],
+    ) -> None:
+        self.keys = keys
+        self.values = values
+        self.timestamps = timestamps
+        self.headers = headers
+
+    @classmethod
+    def of(cls, records: Sequence[NewRecord]) -> RecordLists:
+        """Return the lists of a sequence of records."""
+        return RecordLists(
+            [record.key for record in records],
+            [record.value for record in records],
+            [record.timestamp for record in records],
+            {row: record.headers for row, record in enumerate(records) if record.headers},
+        )
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    def part(self, start: int, stop: int) -> RecordLists:
+        """Return the records in [start, stop)."""
+        rows = slice(start, stop)
+        headers = self.headers
+        if headers:
+            headers = {row - start: headers[row] for row in range(start, stop) if row in headers}
+        return RecordLists(self.keys[rows], self.values[rows], self.timestamps[rows], headers)
+
+    def record(self, row: int) -> NewRecord:
+        """Return the record of a row."""
+        return NewRecord(
+            self.keys[row], self.values[row], self.timestamps[row], self.headers.get(row, ())
+        )
+
+    def draft(self, now_ms: int) -> BatchDraft:
+        """Encode the records, at least one, as a batch.
+
+        Few records are encoded in plain Python, more by a kernel; see `logstore.record.choice`.
+        Timestamps that do not fit 64 bits fit no array; sealing refuses them.
+
+        Parameters
+        ----------
+        now_ms : int
+            Timestamp of the records that have none.
+        """
+        timestamps = [now_ms if each is None else each for each in self.timestamps]
+        lowest, largest = min(timestamps), max(timestamps)
+        count, headers = len(timestamps), self.headers
+        if lowest >= NO_TIMESTAMP and largest <= INT64_MAX and encodes_by_kernel(count):
+            return self._to_arrays(timestamps).draft(now_ms)
+        first = timestamps[0]
         section = encode_rows(
             (wrap_int64(timestamp - first), row, key, value, headers.get(row, ()))
             for row, (timestamp, key, value) in enumerate(
-                zip(timestamps, records.keys, records.values, strict=True)
+                zip(timestamps, self.keys, self.values, strict=True)
             )
         )
-        times = _Times(first, min(timestamps), max(timestamps), timestamps)
-        return _sealed(section, times, self._keyless, codec, place)
+        return BatchDraft(
+            section, count, self._null_keys, Times(first, lowest, largest, timestamps)
+        )
 
-    def _keyless(self) -> list[int]:
-        return [row for row, key in enumerate(self._records.keys) if key is None]
+    def _to_arrays(self, timestamps: list[int]) -> RecordArrays:
+        import numpy as np
+
+        from logstore.record.columns import BytesColumn, headers_column
+
+        count, headers = len(self), self.headers
+        return RecordArrays(
+            BytesColumn.from_list(self.keys),
+            BytesColumn.from_list(self.values),
+            np.array(timestamps, np.int64),
+            headers_column([headers.get(row, ()) for row in range(count)], count)
+            if headers
+            else None,
+        )
+
+    def _null_keys(self) -> list[int]:
+        return [row for row, key in enumerate(self.keys) if key is None]
 
 
-class ColumnsDraft:
-    """Columns, their section encoded by a kernel.
+class RecordArrays:
+    """Records to append, as one array per field.
 
     Parameters
     ----------
     keys, values : BytesColumn
-        n rows each, n at least 1.
-    timestamps : (n,) int64
-        In ms.
+        n rows each; size -1 is null.
+    timestamps : (n,) int64, optional
+        In ms; the log's clock by default.
     headers : BytesColumn, optional
-        Encoded headers, n rows; None means that no record has any.
+        Encoded headers, as `logstore.record.columns.headers_column` returns them; None if no
+        record has headers.
 
     Raises
     ------
@@ -353,144 +350,66 @@ class ColumnsDraft:
         The columns differ in length.
     """
 
+    __slots__ = ("headers", "keys", "timestamps", "values")
+
     def __init__(
         self,
         keys: BytesColumn,
         values: BytesColumn,
-        timestamps: NDArray[np.int64],
+        timestamps: NDArray[np.int64] | None = None,
         headers: BytesColumn | None = None,
     ) -> None:
-        from logstore.record.columns import encode_batches
-
         count = len(values)
-        rows_of_headers = count if headers is None else len(headers)
-        if not len(keys) == len(timestamps) == rows_of_headers == count:
+        time_rows = count if timestamps is None else len(timestamps)
+        header_rows = count if headers is None else len(headers)
+        if not len(keys) == time_rows == header_rows == count:
             raise InvalidRecordError(
                 f"columns differ in length: {len(keys)} keys, {count} values,"
-                f" {len(timestamps)} timestamps, {rows_of_headers} headers"
+                f" {time_rows} timestamps, {header_rows} headers"
             )
-        self._keys = keys
-        self._timestamps = timestamps
-        self._batch, _ = encode_batches(timestamps, keys, values, headers, (0, count))
+        self.keys = keys
+        self.values = values
+        self.timestamps = timestamps
+        self.headers = headers
 
-    def seal(self, codec: Codec, place: Placement) -> SealedDraft:
-        """Validate, compress and put the header on.
+    def __len__(self) -> int:
+        return len(self.values)
 
-        Parameters
-        ----------
-        codec : Codec
-            The producer's; `compression.type` may overrule it.
-        place : Placement
-            Offset of the first record, leader epoch, and the topic's rules.
-
-        Raises
-        ------
-        InvalidRecordError, InvalidTimestampError, MessageSizeTooLargeError,
-        RecordListTooLargeError
-        """
-        stamps = self._timestamps
-        times = _Times(int(stamps[0]), int(stamps.min()), int(stamps.max()), stamps)
-        section = self._batch[HEADER_SIZE:]
-        return _sealed(section, times, self._keys.null_rows, codec, place, self._batch)
-
-
-class SectionDraft:
-    """A section that is encoded, of records of one time, which is that of the append.
-
-    Parameters
-    ----------
-    section : memoryview
-        All timestamp deltas are 0.
-    count : int
-        Records in it, at least 1.
-    keyless : callable
-        Returns the indexes of the records whose key is null.
-    """
-
-    def __init__(
-        self, section: memoryview, count: int, keyless: Callable[[], Sequence[int]]
-    ) -> None:
-        self._section = section
-        self._count = count
-        self._keyless = keyless
-
-    def seal(self, codec: Codec, place: Placement) -> SealedDraft:
-        """Validate, compress and put the header on; see `ColumnsDraft.seal`."""
-        now_ms = place.now_ms
-        times = _Times(now_ms, now_ms, now_ms, [now_ms] * self._count)
-        return _sealed(self._section, times, self._keyless, codec, place)
-
-
-class BatchesDraft:
-    """Columns cut into several batches, of records of one time.
-
-    Parameters
-    ----------
-    keys, values : BytesColumn
-        n rows each, n at least 1; no record has headers.
-    bounds : sequence of int
-        Batch i has the rows [bounds[i], bounds[i + 1]), at least one.
-    now_ms : int
-        The time of all records.
-    """
-
-    def __init__(
-        self, keys: BytesColumn, values: BytesColumn, bounds: Sequence[int], now_ms: int
-    ) -> None:
+    def draft(self, now_ms: int) -> BatchDraft:
+        """Encode the records, at least one, as a batch; see `RecordLists.draft`."""
         import numpy as np
 
         from logstore.record.columns import encode_batches
 
-        self._keys = keys
-        self._bounds = bounds
-        self._now_ms = now_ms
-        times = np.full(len(keys), now_ms, np.int64)
-        self._batches, extents = encode_batches(times, keys, values, None, bounds)
-        self._sizes: list[int] = extents[:, 2].tolist()
-        self._largest_count = max(last - first for first, last in pairwise(bounds))
+        count, stamps = len(self), self.timestamps
+        if stamps is None:
+            stamps = np.full(count, now_ms, np.int64)
+            times = Times(now_ms, now_ms, now_ms, stamps)
+        else:
+            times = Times(int(stamps[0]), int(stamps.min()), int(stamps.max()), stamps)
+        batch, _ = encode_batches(stamps, self.keys, self.values, self.headers, (0, count))
+        return BatchDraft(batch[HEADER_SIZE:], count, self.keys.null_rows, times, batch)
 
-    def seal(self, codec: Codec, place: Placement) -> SealedBatches | None:
-        """Put all batches at their place.
+    def draft_batches(self, bounds: Sequence[int], now_ms: int) -> BatchesDraft:
+        """Encode the records, which have neither timestamps nor headers, as several batches.
 
-        None, and nothing is done, if the topic's rules want other batches, or refuse one: they
-        are to be appended one by one, which says so; see `apart`.
+        Parameters
+        ----------
+        bounds : sequence of int
+            Batch i has the rows [bounds[i], bounds[i + 1]), at least one.
         """
-        config, base, leader_epoch, now_ms, _ = place
-        if (
-            target_codec(config, codec) is not Codec.NONE
-            or _attributes(config)
-            or not timestamps_in_bounds(self._now_ms, self._now_ms, config, now_ms)
-            or max(self._sizes) > config.batch_bytes_max
-            or self._largest_count > config.logstore_batch_max_records
-            or (config.compact and self._keys.null_rows())
-        ):
-            return None
-        extents: list[BatchExtent] = []
-        start = 0
-        for last, size in zip(self._bounds[1:], self._sizes, strict=True):
-            first_offset = extents[-1].last_offset + 1 if extents else base
-            place_batch(self._batches[start:], first_offset, leader_epoch)
-            extents.append(BatchExtent(base + last - 1 - self._bounds[0], self._now_ms, size))
-            start += size
-        return SealedBatches(self._batches, extents, self._now_ms)
+        import numpy as np
 
-    def apart(self) -> Iterator[SectionDraft]:
-        """Yield the batches one by one."""
-        start = 0
-        for (first, last), size in zip(pairwise(self._bounds), self._sizes, strict=True):
-            section = self._batches[start + HEADER_SIZE : start + size]
-            yield SectionDraft(section, last - first, self._keys.slice(first, last).null_rows)
-            start += size
+        from logstore.record.columns import encode_batches
+
+        assert self.timestamps is None
+        assert self.headers is None
+        stamps = np.full(len(self), now_ms, np.int64)
+        data, extents = encode_batches(stamps, self.keys, self.values, None, bounds)
+        return BatchesDraft(data, extents[:, 2].tolist(), self.keys, bounds, now_ms)
 
 
-def _attributes(config: LogConfig) -> int:
-    """Return the attributes of an uncompressed batch of a topic's own records."""
-    if config.message_timestamp_type is TimestampType.LOG_APPEND_TIME:
-        return TIMESTAMP_TYPE_BIT
-    return 0
-
-
-class _Times(NamedTuple):
+class Times(NamedTuple):
     """The timestamps of a batch: the first, the extremes, and all of them."""
 
     first: int
@@ -499,169 +418,155 @@ class _Times(NamedTuple):
     each: Sequence[int] | NDArray[np.int64]
 
 
-def _sealed(
-    section: bytes | memoryview,
-    times: _Times,
-    keyless: Callable[[], Sequence[int]],
-    codec: Codec,
-    place: Placement,
-    batch: memoryview | None = None,
-) -> SealedDraft:
-    """Apply the topic's rules to an encoded section and put the header on; errors as `seal`.
-
-    `batch` is the section with a header of its own, which serves if the rules want no other.
-    """
-    config, base, leader_epoch, now_ms, stamp = place
-    first, lowest, largest, timestamps = times
-    check_record_count(len(timestamps), config)
-    if stamp is not None:
-        # A client's batch is judged as it was sent, before anybody looks into it.
-        check_batch_size(HEADER_SIZE + len(section), config)
-    if not timestamps_in_bounds(lowest, largest, config, now_ms):
-        check_timestamps([int(each) for each in timestamps], config, now_ms, keyless())
-    if config.compact:
-        check_keys(keyless(), config)
-    count = len(timestamps)
-    attributes, log_append_time = _attributes(config), NO_TIMESTAMP
-    if attributes:
-        log_append_time = largest = now_ms
-    stored = target_codec(config, codec)
-    if stored is not Codec.NONE:
-        attributes |= stored
-        section = compress(stored, section, codec_level(config, stored))
-    data: bytes | memoryview
-    stamped = None
-    if stamp is not None:
-        *producer, is_transactional = stamp
-        if is_transactional:
-            attributes |= TRANSACTIONAL_BIT
-        covered = (attributes, count - 1, first, largest, *producer, count)
-        stamped = RecordBatch.packed(section, base, leader_epoch, *covered)
-        data = stamped.data
-    elif batch is not None and not attributes:
-        data = batch
-        place_batch(data, base, leader_epoch)
-    else:
-        data = pack_batch(
-            section,
-            base,
-            leader_epoch,
-            attributes,
-            count - 1,
-            first,
-            largest,
-            NO_PRODUCER_ID,
-            NO_PRODUCER_EPOCH,
-            NO_SEQUENCE,
-            count,
-        )
-    if len(data) > config.batch_bytes_max:
-        check_batch_size(len(data), config)
-    return SealedDraft(data, count, largest, log_append_time, stamped)
-
-
-def draft_records(records: RecordLists, now_ms: int) -> RecordsDraft | ColumnsDraft:
-    """Return the draft that suits the number of records, at least one.
-
-    Timestamps that are no 64-bit numbers fit no column; a `RecordsDraft` refuses them.
-    """
-    timestamps = [now_ms if each is None else each for each in records.timestamps]
-    fits = min(timestamps) >= NO_TIMESTAMP and max(timestamps) <= INT64_MAX
-    if not fits or not encodes_by_kernel(len(records)):
-        return RecordsDraft(records, timestamps)
-    import numpy as np
-
-    from logstore.record.columns import BytesColumn, headers_column
-
-    each_headers = records.each_headers()
-    return ColumnsDraft(
-        BytesColumn.from_list(records.keys),
-        BytesColumn.from_list(records.values),
-        np.array(timestamps, np.int64),
-        None if each_headers is None else headers_column(each_headers, len(records)),
-    )
-
-
-def end_txn_batch(
-    producer_id: int, producer_epoch: int, marker: EndTxnMarker, now_ms: int
-) -> RecordBatch:
-    """Return the control batch that ends a transaction, as a coordinator sends it to the log.
+class BatchDraft:
+    """One batch whose records are encoded.
 
     Parameters
     ----------
-    now_ms : int
-        Becomes the record's timestamp; wall time in Unix ms.
-    """
-    record = Record(
-        0, now_ms, encode_control_key(marker.control_type), encode_end_txn_value(marker), ()
-    )
-    return built_batch(
-        [record],
-        producer_id=producer_id,
-        producer_epoch=producer_epoch,
-        is_transactional=True,
-        is_control=True,
-    )
-
-
-class ProducerCheck(NamedTuple):
-    """Result of checking the producers of an append.
-
-    `markers` has the marker of each batch, None for a data batch, and is empty if no batch has a
-    producer; `duplicate` is the batch that a client sends again.
+    section : bytes-like
+        The records, uncompressed; timestamp deltas count from `times.first`.
+    count : int
+        Number of records, at least 1.
+    find_null_keys : callable
+        Returns the rows whose key is null.
+    times : Times, optional
+        Timestamps of the records. By default all have the time at which the draft is sealed, and
+        their deltas are 0.
+    batch : memoryview, optional
+        The section behind the header of a batch without producer and codec: written as it is if
+        the topic's rules ask for no other header.
     """
 
-    markers: Sequence[EndTxnMarker | None]
-    duplicate: BatchMetadata | None = None
+    __slots__ = ("_batch", "_count", "_find_null_keys", "section", "times")
+
+    def __init__(
+        self,
+        section: bytes | memoryview,
+        count: int,
+        find_null_keys: Callable[[], Sequence[int]],
+        times: Times | None = None,
+        batch: memoryview | None = None,
+    ) -> None:
+        self.section = section
+        self.times = times
+        self._count = count
+        self._find_null_keys = find_null_keys
+        self._batch = batch
+
+    def seal(self, codec: Codec, place: Placement) -> SealedBatch:
+        """Apply the topic's rules, compress the section and set the header.
+
+        Parameters
+        ----------
+        codec : Codec
+            The producer's codec; `compression.type` may overrule it.
+        place : Placement
+            Offset of the first record, leader epoch, and the topic's rules.
+
+        Raises
+        ------
+        InvalidRecordError, InvalidTimestampError, MessageSizeTooLargeError,
+        RecordListTooLargeError
+        """
+        config, base, leader_epoch, now_ms, stamp = place
+        section, count = self.section, self._count
+        first, lowest, largest, timestamps = self.times or (now_ms, now_ms, now_ms, ())
+        check_record_count(count, config)
+        if stamp is not None:
+            # As for a batch from the wire, the size as sent is checked before the records.
+            check_batch_size(HEADER_SIZE + len(section), config)
+        if not timestamps_in_bounds(lowest, largest, config, now_ms):
+            times = [int(each) for each in timestamps]
+            check_timestamps(times, config, now_ms, self._find_null_keys())
+        if config.compact:
+            check_keys(self._find_null_keys(), config)
+        attributes, log_append_time = _attributes(config), NO_TIMESTAMP
+        if attributes:
+            log_append_time = largest = now_ms
+        stored = target_codec(config, codec)
+        if stored is not Codec.NONE:
+            attributes |= stored
+            section = compress(stored, section, codec_level(config, stored))
+        data: bytes | memoryview
+        batch = None
+        if self._batch is not None and stamp is None and not attributes:
+            data = self._batch
+            place_batch(data, base, leader_epoch)
+        else:
+            producer: Sequence[int] = (NO_PRODUCER_ID, NO_PRODUCER_EPOCH, NO_SEQUENCE)
+            if stamp is not None:
+                *producer, is_transactional = stamp
+                if is_transactional:
+                    attributes |= TRANSACTIONAL_BIT
+            covered = (attributes, count - 1, first, largest, *producer, count)
+            if stamp is not None:
+                batch = RecordBatch.pack(section, base, leader_epoch, *covered)
+                data = batch.data
+            else:
+                data = pack_batch(section, base, leader_epoch, *covered)
+        if len(data) > config.batch_bytes_max:
+            check_batch_size(len(data), config)
+        return SealedBatch(data, count, largest, log_append_time, batch)
 
 
-NO_PRODUCERS = ProducerCheck(())
+class BatchesDraft:
+    """Several batches whose records are encoded and have one timestamp; see `draft_batches`."""
+
+    def __init__(
+        self,
+        data: memoryview,
+        sizes: list[int],
+        keys: BytesColumn,
+        bounds: Sequence[int],
+        now_ms: int,
+    ) -> None:
+        self.data = data
+        self.timestamp = now_ms
+        self._sizes = sizes
+        self._keys = keys
+        self._bounds = bounds
+
+    def seal(self, codec: Codec, place: Placement) -> list[BatchExtent] | None:
+        """Place all batches of `data` in the log, and return their extents.
+
+        Returns
+        -------
+        list of BatchExtent or None
+            None, without any change, if the topic's rules require other batches or refuse one;
+            the drafts of `split`, appended one by one, apply these rules.
+        """
+        config, base, leader_epoch, now_ms, _ = place
+        data, timestamp, bounds = self.data, self.timestamp, self._bounds
+        if (
+            target_codec(config, codec) is not Codec.NONE
+            or _attributes(config)
+            or not timestamps_in_bounds(timestamp, timestamp, config, now_ms)
+            or max(self._sizes) > config.batch_bytes_max
+            or max(last - first for first, last in pairwise(bounds))
+            > config.logstore_batch_max_records
+            or (config.compact and self._keys.null_rows())
+        ):
+            return None
+        extents: list[BatchExtent] = []
+        start, first_offset = 0, base
+        for stop, size in zip(bounds[1:], self._sizes, strict=True):
+            place_batch(data[start:], first_offset, leader_epoch)
+            first_offset = base + stop - bounds[0]
+            extents.append(BatchExtent(first_offset - 1, timestamp, size))
+            start += size
+        return extents
+
+    def split(self) -> Iterator[BatchDraft]:
+        """Yield a draft of each batch, whose records have the time at which it is sealed."""
+        start = 0
+        for (first, last), size in zip(pairwise(self._bounds), self._sizes, strict=True):
+            section = self.data[start + HEADER_SIZE : start + size]
+            yield BatchDraft(section, last - first, self._keys.slice(first, last).null_rows)
+            start += size
 
 
-def check_producers(
-    producer_state: ProducerStateManager, batches: Sequence[RecordBatch], origin: AppendOrigin
-) -> ProducerCheck:
-    """Check, changing nothing, that batches may follow what is known of their producers.
-
-    Parameters
-    ----------
-    batches : sequence of RecordBatch
-        One append, offsets in place; exactly one unless it is a replica's.
-
-    Raises
-    ------
-    InvalidProducerEpochError, OutOfOrderSequenceNumberError, InvalidTxnStateError,
-    TransactionCoordinatorFencedError
-        See `logstore.storage.producers.rules`.
-    InvalidRecordError, CorruptRecordError
-        A control record is malformed.
-    """
-    for batch in batches:
-        if batch.header.producer_id >= 0:
-            break
-    else:
-        return NO_PRODUCERS
-    markers = [end_txn_marker_of(batch) for batch in batches]
-    if origin is not AppendOrigin.REPLICATION:
-        duplicate = producer_state.validate(batches[0].header, markers[0], origin)
-        return ProducerCheck(markers, duplicate)
-    # Whether a transaction is open after the batches of this very append.
-    is_open: dict[int, bool] = {}
-    for batch, marker in zip(batches, markers, strict=True):
-        header = batch.header
-        producer_id = header.producer_id
-        if not header.has_producer_id:
-            continue
-        if header.is_control:
-            if marker is not None:
-                is_open[producer_id] = False
-        elif header.is_transactional:
-            is_open[producer_id] = True
-        elif producer_id not in is_open:
-            producer_state.validate(header)
-        elif is_open[producer_id]:
-            raise InvalidTxnStateError(
-                f"producer {producer_id} writes outside a transaction at offset"
-                f" {header.base_offset} while a transaction of the same append is open"
-            )
-    return ProducerCheck(markers)
+def _attributes(config: LogConfig) -> int:
+    """Return the attributes of an uncompressed batch without a producer."""
+    if config.message_timestamp_type is TimestampType.LOG_APPEND_TIME:
+        return TIMESTAMP_TYPE_BIT
+    return 0

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import bisect
 import logging
+from typing import NamedTuple
 
 from logstore.errors import CorruptCheckpointError
-from logstore.named import NamedTuple
 from logstore.names import LEADER_EPOCHS
 from logstore.runtime.fs import FileSystem
 from logstore.storage.checkpoint.rows import parse_number, read_rows, write_rows

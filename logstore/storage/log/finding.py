@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from logstore.named import NamedTuple
+from typing import NamedTuple
 
 
 class Finding(NamedTuple):

@@ -1,7 +1,7 @@
 """The files of a partition's log: segments, their removal and replacement, and durability.
 
-Leader epochs and producer snapshots stand in the same folder, and are kept in step with the
-segments. How far readers may see is a matter of `logstore.storage.log.offsets`.
+Leader epochs and producer snapshots are in the same folder, and are kept in step with the segments.
+The offsets that readers may see are in `logstore.storage.log.offsets`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from itertools import pairwise
-from typing import TYPE_CHECKING, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, ParamSpec, TypeVar
 
 from logstore.errors import (
     CorruptionError,
@@ -20,7 +20,6 @@ from logstore.errors import (
     LogStoreError,
     UnknownTopicOrPartitionError,
 )
-from logstore.named import NamedTuple
 from logstore.names import DELETED_SUFFIX, SEGMENT_SUFFIXES, file_name
 from logstore.runtime import Lifetime, Signal
 from logstore.runtime.guard import StorageGuard, is_disk_failure
@@ -44,9 +43,9 @@ R = TypeVar("R")
 
 
 class LogEnd(NamedTuple):
-    """The published end of a log: next offset, and the place where its batch will stand.
+    """The published end of a log: the next offset, and the position of its batch.
 
-    One value, so that a reader who goes by the offset reads no byte that was written after it.
+    One value, so that a reader that uses the offset reads no byte that was written later.
     """
 
     offset: int
@@ -60,23 +59,23 @@ class _Deletion(NamedTuple):
 
 
 class LocalLog:
-    """One partition's folder on a disk.
+    """The files of one partition's log, which `Log` derives from.
 
-    Changes need the `lock`. Readers take the segments' view and `log_end` as they were published.
+    Changes need the `lock`. Readers use the published segments and `log_end`.
 
     Attributes
     ----------
     log_end : LogEnd
         The published end of the log.
     recovery_point : int
-        Everything below is known to be durable, or gone: it is not below the log start.
+        All records below are durable or removed; never below the log start.
     last_flush_ms : int
-        When it was last flushed, or opened.
+        When it was last flushed or opened.
     generation : int
-        Counts truncations, as they begin: a cleaning that began under another one must not swap its
-        segments in, and a reader must look again.
+        Number of truncations started. A cleaning that started in an earlier generation must not
+        swap its segments in, and a reader must read again.
     is_offline : bool
-        Whether a failure of the disk put an end to the use of this log.
+        Whether a disk failure ended the use of this log.
     is_changing : bool
         Whether a thread is inside `change`. The lock is re-entrant, so a signal handler or a
         listener of that thread could take it again; its change is refused.
@@ -84,20 +83,20 @@ class LocalLog:
         Whether files or offsets may be half changed. If `is_changing` is false, an interrupt
         (Ctrl-C, a test timeout) ended the last change, and the log recovers before its next use.
     reload : callable or None
-        Recovers the log from its files, as an opening after a crash does; None if the log was not
+        Recovers the log from its files, like an opening after a crash; None if the log was not
         opened from files that it may change.
     lifetime : Lifetime
-        Over once the log is closed, or gone with its topic.
+        Ends when the log is closed or deleted.
     changed : Signal
-        An append, a roll, a flush, a cut, or an offset that moved: by then readers see it. Under
-        the lock.
+        An append, a roll, a flush, a truncation, or a moved offset, after readers can see it.
+        Emitted under the lock.
     went_offline : Signal of str
-        A failure of the disk took the log offline, and why. Under whatever lock the one who met it
-        holds.
+        A disk failure took the log offline; emitted with the reason, under the locks of the thread
+        that met it.
     check_owner : callable
-        Raises `KafkaStorageError` if another process may have the data directory by now.
+        Raises `KafkaStorageError` if another process may have the data directory.
     closed : Signal
-        Nobody can use the log any more: it was closed, or deleted. Under the lock.
+        The log was closed or deleted. Emitted under the lock.
     """
 
     def __init__(
@@ -125,7 +124,7 @@ class LocalLog:
         self.lock = runtime.lock()
         self.changed: Signal[[]] = Signal(f"a change of {topic_partition}")
         self.went_offline: Signal[[str]] = Signal(f"the failure of {topic_partition}")
-        self.check_owner: Callable[[], None] = _is_ours
+        self.check_owner: Callable[[], None] = _accept_owner
         self.closed: Signal[[]] = Signal(f"the end of {topic_partition}")
         self.last_flush_ms = runtime.clock.now_ms()
         self.is_changing = False
@@ -140,14 +139,14 @@ class LocalLog:
         self.lifetime.add(self)
 
     def publish_end(self, offset: int) -> None:
-        """Publish the segments as they are now to readers."""
+        """Publish the present segments and an end offset to readers."""
         active = self.segments.active
         # At each append; see `logstore.storage.log.drafts`.
         self.log_end = tuple.__new__(LogEnd, (offset, active.base_offset, active.size_bytes))
 
     @property
     def leader_epoch(self) -> int:
-        """The newest leader epoch known: of the epoch file, else of the last batch, else 0."""
+        """The newest leader epoch: from the epoch file, else from the last batch, else 0."""
         entries = self.epochs.entries
         if entries:
             return entries[-1].epoch
@@ -159,9 +158,9 @@ class LocalLog:
         return 0
 
     def set_config(self, config: LogConfig) -> None:
-        """Obey other settings from the next use on.
+        """Use another configuration from now on.
 
-        As in Kafka an existing segment keeps its jitter and what its indexes were made with.
+        As in Kafka an existing segment keeps its jitter and the size of its indexes.
         """
         self.change(self._set_config, config)
 
@@ -260,16 +259,16 @@ class LocalLog:
     # -- in use, closed, offline ---------------------------------------------------------
 
     def check_open(self) -> None:
-        """Raise `KafkaStorageError` if the log is offline; a closed one refuses this, too."""
+        """Raise `KafkaStorageError` if the log is offline."""
         if self.is_unfinished and not self.is_changing:
             self._recover_unless_changing()
         if self._offline_reason is not None:
             raise KafkaStorageError(f"{self.topic_partition} is offline: {self._offline_reason}")
 
     def check_changeable(self) -> None:
-        """Raise `KafkaStorageError` if the log is offline, or another process may have it by now.
+        """Raise `KafkaStorageError` if the log is offline or another process may own its folder.
 
-        For changes other than appends, which would have to look at the lock each time.
+        For changes other than appends, which cannot afford to check the lock each time.
         """
         self.check_open()
         self.check_owner()
@@ -279,7 +278,7 @@ class LocalLog:
         return StorageGuard(self, self.topic_partition, what)
 
     def go_offline(self, reason: str) -> None:
-        """Refuse all use from now on; only a restart, with recovery, helps."""
+        """Refuse all use from now on, until a restart recovers the log."""
         if self._offline_reason is None:
             self._offline_reason = reason
             self.is_offline = True
@@ -288,14 +287,14 @@ class LocalLog:
     # -- durability ----------------------------------------------------------------------
 
     def flush(self, up_to: int | None = None, *, force: bool = False) -> None:
-        """Make the log durable and move the recovery point up.
+        """Make the log durable and raise the recovery point.
 
         Parameters
         ----------
         up_to : int, optional
-            End of what must be durable, exclusive; the log end by default.
+            Exclusive end of the records to make durable; the log end by default.
         force : bool
-            Sync the active segment even if nothing was appended to it.
+            Sync the active segment even if it has no new records.
         """
         with self.lock:
             self.check_open()
@@ -313,16 +312,16 @@ class LocalLog:
             self.last_flush_ms = self.runtime.clock.now_ms()
             self.changed.emit()
 
-    def come_to_rest(self) -> None:
-        """Leave the files as a clean stop does. The lock is held."""
+    def prepare_shutdown(self) -> None:
+        """Leave the files as a clean shutdown does. The lock is held."""
         # Finished before the flush, so that a clean stop finds trimmed indexes.
         self.segments.active.on_become_inactive()
         self.flush(force=True)
         self.producer_state.take_snapshot()
 
     @contextmanager
-    def at_rest(self) -> Iterator[None]:
-        """Keep the files, inside, as a clean stop leaves them; readers go on, others wait.
+    def files_at_rest(self) -> Iterator[None]:
+        """Keep the files as a clean shutdown leaves them; reads continue, changes wait.
 
         Raises
         ------
@@ -336,7 +335,7 @@ class LocalLog:
                 self.is_changing = True
                 self.begin()
                 with self.guard("cannot flush"):
-                    self.come_to_rest()
+                    self.prepare_shutdown()
                 self.is_unfinished = False
                 try:
                     yield
@@ -354,10 +353,10 @@ class LocalLog:
         why: str = "was deleted",
         kind: type[LogStoreError] = UnknownTopicOrPartitionError,
     ) -> None:
-        """Close every file as it is: the partition is about to be deleted, or lives elsewhere.
+        """Close every file as it is: the partition is about to be deleted, or was moved.
 
-        Segments removed before go with the folder; only readers in the middle of one still hold it.
-        Any use of the log from here on raises an error of this kind.
+        Segments removed earlier go with the folder; readers may still hold some of them. Any
+        further use of the log raises an error of `kind`.
         """
         with self.lock:
             self.close_files()
@@ -370,19 +369,18 @@ class LocalLog:
         for segment in self.segments:
             segment.close_handlers()
 
-    def go_on_in(self, copy: LocalLog) -> None:
-        """Replace the files by those of another one, which was opened over a copy of these.
+    def take_files_of(self, copy: LocalLog) -> None:
+        """Replace the files by the files of a log that was opened on a copy of them.
 
-        To be called while this one is `at_rest`. A reader in the middle of the old files
-        looks again.
+        Call it while this log is at rest. A reader in the middle of the old files reads again.
         """
         old = self.segments.view
-        self.go_on_as(copy)
+        self.take_state_of(copy)
         for segment in old:
             segment.close_handlers()
 
-    def go_on_as(self, copy: LocalLog) -> None:
-        """Take over the state of another log; readers keep the files that are open."""
+    def take_state_of(self, copy: LocalLog) -> None:
+        """Take over the state of another log; readers keep their open files."""
         self.directory = copy.directory
         self.segments = copy.segments
         self.producer_state = copy.producer_state
@@ -394,18 +392,18 @@ class LocalLog:
     # -- removal and replacement ---------------------------------------------------------
 
     def remove_segments(self, segments: Iterable[LogSegment]) -> None:
-        """Remove segments from the log: their names change now, their files go later.
+        """Remove segments from the log: rename their files now, remove them later.
 
         Parameters
         ----------
         segments : iterable of LogSegment
-            In the order in which they are to vanish.
+            In the order of their removal.
 
         Notes
         -----
-        Durable on return: what is written next may stand at the same offsets. So is each step
-        before the next one, since a disk may reorder names: a crash must not leave a hole where a
-        newer value, or a tombstone, stood above an older one.
+        Durable on return, because new records may get the same offsets. Each step is durable before
+        the next one, because a disk may reorder renames: a crash must not leave a gap in place of a
+        newer value, or a tombstone, and keep an older value below.
         """
         gone = list(segments)
         self.begin()
@@ -415,7 +413,7 @@ class LocalLog:
             self.runtime.fs.sync_dir(self.directory)
             self._schedule_deletion(segment.remove_files)
 
-    def replace_segments(
+    def swap_segments(
         self,
         new_segments: Sequence[LogSegment],
         old_segments: Sequence[LogSegment],
@@ -437,8 +435,8 @@ class LocalLog:
         bases = (segment.base_offset for segment in old)
         self.delete_snapshots(base for base in bases if base not in self.segments)
 
-    def split_segment(self, segment: LogSegment) -> list[LogSegment]:
-        """Put several segments in the place of one; see `logstore.storage.log.split`."""
+    def swap_split(self, segment: LogSegment) -> list[LogSegment]:
+        """Replace a segment by several; see `logstore.storage.log.split`."""
         new = split_segment(
             self.runtime,
             self.directory,
@@ -453,7 +451,7 @@ class LocalLog:
         return new
 
     def delete_snapshots(self, offsets: Iterable[int]) -> None:
-        """Rename the producer snapshots of these offsets; their files go later."""
+        """Rename the producer snapshots of these offsets, and remove the files later."""
         for offset in offsets:
             path = self.producer_state.mark_snapshot_deleted(offset)
             if path is not None:
@@ -467,7 +465,7 @@ class LocalLog:
             scheduler.schedule("delete-file", self._delete_due_files, delay_ms=delay_ms)
 
     def deletion_due_ms(self, path: str) -> int | None:
-        """Return when a file that was renamed goes, in monotonic ms; None if nobody knows."""
+        """Return when a renamed file will be removed, in monotonic ms; None if unknown."""
         with self.lock:
             for deletion in self._deletions:
                 segment = getattr(deletion.remove, "__self__", None)
@@ -476,7 +474,7 @@ class LocalLog:
         return None
 
     def _delete_due_files(self) -> None:
-        with self.lock:  # or it might be deleted, and its files renamed, in between
+        with self.lock:  # the log might be deleted, and its files renamed, in between
             if not (self.lifetime.is_over or self.is_offline):
                 self.delete_expired_files()
 
@@ -485,15 +483,15 @@ class LocalLog:
             self.runtime.fs.remove(path)
 
     def delete_expired_files(self, *, force: bool = False) -> int:
-        """Remove what was renamed `.deleted` at least `file.delete.delay.ms` ago.
+        """Remove files that were renamed `.deleted` at least `file.delete.delay.ms` ago.
 
-        Readers that hold a removed segment go on reading: its files close with the last of them.
-        An offline log leaves everything to the next start.
+        Readers of a removed segment continue; its files close with the last reader. An offline log
+        leaves the files to the next start.
 
         Returns
         -------
         int
-            Segments and snapshots removed.
+            Number of segments and snapshots removed.
         """
         with self.lock, self.guard("cannot delete segments"):
             if self.is_offline:
@@ -508,7 +506,7 @@ class LocalLog:
             return len(due)
 
     def delete_stale_files(self, base_offset: int) -> None:
-        """Remove files that a new segment of that base would find in its place."""
+        """Remove existing files with the names of a new segment at that base."""
         fs = self.runtime.fs
         for kind in SEGMENT_SUFFIXES:
             path = f"{self.directory}/{file_name(base_offset, kind)}"
@@ -517,16 +515,16 @@ class LocalLog:
                 fs.remove(path)
 
     def add_segment(self, base_offset: int) -> LogSegment:
-        """Start a new segment, with no data yet."""
+        """Add a new, empty segment."""
         segment = LogSegment(self.runtime, self.directory, base_offset, self.config, create=True)
         self.segments.add(segment)
         return segment
 
     def renew_segment(self, segment: LogSegment) -> LogSegment:
-        """Put another segment, made with the settings of now, in the place of an empty one.
+        """Replace an empty segment by one with the present settings.
 
-        The `.log` is kept, so that a crash never finds a log without any segment: such a one would
-        start at 0 again. Nor is it closed, since a reader may be looking into it.
+        The `.log` file is kept, so that a crash never leaves a log without a segment, which would
+        start at 0 again. It is not closed, because a reader may be using it.
         """
         assert segment.size_bytes == 0, "only an empty segment is replaced at its base"
         segment.remove_indexes()
@@ -536,7 +534,7 @@ class LocalLog:
 
     @contextmanager
     def truncation(self) -> Iterator[None]:
-        """Make readers wait and look again afterwards, since bytes change under them inside."""
+        """Make readers wait, and read again afterwards, while bytes change."""
         self._truncating = True
         self.generation += 1
         try:
@@ -545,7 +543,7 @@ class LocalLog:
             self._truncating = False
 
     def settled_generation(self) -> int:
-        """Return the generation, after waiting for a truncation that is under way.
+        """Return the generation, after waiting for a running truncation.
 
         Raises
         ------
@@ -556,7 +554,7 @@ class LocalLog:
             generation = self.generation
             if not self._truncating:
                 return generation
-            with self.lock:  # it is held as long as that takes
+            with self.lock:  # held during the truncation
                 if self._truncating:
                     self._truncating = self.is_changing  # False if an interrupt ended it
                     if self.is_changing:
@@ -566,10 +564,10 @@ class LocalLog:
                         )
 
     def cut_segments(self, offset: int) -> None:
-        """Drop what lies at or above `offset`, at least the first segment's base.
+        """Drop the records at or above `offset`, at least the first segment's base.
 
-        Durable on return; a crash on the way leaves a log that ends later. Nothing is changed if
-        the segment to be cut cannot be walked.
+        Durable on return; a crash meanwhile leaves a log that ends later. Nothing was changed if
+        the segment to truncate cannot be read.
         """
         last, *above = self.segments.from_offset(offset)
         if offset > last.base_offset:
@@ -582,14 +580,14 @@ class LocalLog:
         self.delete_snapshots(segment.base_offset for segment in above)
         self.epochs.truncate_from_end(offset, flush=True)
 
-    def start_anew(self, offset: int) -> None:
-        """Drop everything and go on with one empty segment at `offset`.
+    def restart_at(self, offset: int) -> None:
+        """Drop all records and continue with one empty segment at `offset`.
 
-        Durable on return. There is a segment at every moment, and none overlaps another, so that a
-        crash on the way leaves a log that ends earlier, and never one that starts at 0 again.
+        Durable on return. There is a segment at all times, and no two overlap, so a crash meanwhile
+        leaves a log that ends earlier, but never one that starts at 0 again.
         """
         self.begin()
-        # Before a segment stands above the snapshots, whose recovery would believe them.
+        # Before the new segment is added above the snapshots: a recovery would use them.
         self.producer_state.truncate_fully_and_start_at(offset)
         first = self.segments.first
         self.remove_segments(reversed(self.segments.view[1:]))
@@ -611,9 +609,9 @@ class LocalLog:
         self.recovery_point = min(self.recovery_point, offset)
 
     def rebuild_producer_state(self, log_start_offset: int, high_watermark: int) -> None:
-        """Rebuild the producer state from the log as it is now; see `logstore.storage.log.replay`.
+        """Rebuild the producer state from the log; see `logstore.storage.log.replay`.
 
-        Snapshots above the log's end may come back after a crash: a recovery drops them.
+        Snapshots above the log end may come back after a crash; a recovery drops them.
         """
         now_ms, end = self.runtime.clock.now_ms(), self.log_end.offset
         try:
@@ -629,7 +627,7 @@ class LocalLog:
             self.go_offline(f"cannot rebuild the producer state: {error}")
             raise
 
-    def _check(self) -> None:
+    def _check_files(self) -> None:
         """Assert the invariants of the segments and their end."""
         view = self.segments.view
         assert view, "a log has at least one segment"
@@ -641,5 +639,5 @@ class LocalLog:
         assert end[1:] == (active.base_offset, active.size_bytes)
 
 
-def _is_ours() -> None:
+def _accept_owner() -> None:
     """Let a log that no manager opened be changed."""

@@ -1,12 +1,12 @@
-"""A partition's log, made of files, offsets, a writer and a reader.
+"""A partition's log: files, offsets, a writer and a reader.
 
-`Log` is what the others hold. It has four parts, none of which knows it: `LocalLog` (files),
-`LogOffsets` (what readers may see), `LogWriter` (appends and rolls) and `LogReader`. Here stands
-what concerns several of them: retention, delete-records, truncation, moves, swaps and the close.
+`Log` is the files (`LocalLog`, its base class) together with `LogOffsets` (what readers may see),
+`LogWriter` (appends and rolls) and `LogReader`. It adds the operations that concern several of
+them: retention, delete-records, truncation, moves, swaps and the close.
 
-One lock guards everything that changes the log. Readers take an immutable view of the segments
-and the published end offset, and hold no lock while they read. The log starts no thread and never
-calls the cleaner; the cleaner asks for segments and hands back others through `replace_segments`.
+One lock guards every change of the log. Readers take an immutable view of the segments and the
+published end offset, and hold no lock while they read. The log starts no thread and never calls
+the cleaner; the cleaner asks for segments and passes new ones to `replace_segments`.
 """
 
 from __future__ import annotations
@@ -43,30 +43,26 @@ HIGH_WATERMARK = -1
 """As the offset of a delete-records request: everything below the high watermark."""
 
 
-class Log:
-    """One partition's log; opened through `logstore.storage.loading.loader.open_log`.
+class Log(LocalLog):
+    """One partition's log; `logstore.storage.loading.loader.open_log` opens it.
 
-    Thread safety: any thread may read; changes serialise on the log's lock. The checkpoints of
-    the data directory are the log manager's to write.
+    Any thread may read; changes are serialized by the lock. The log manager writes the checkpoints
+    of the data directory.
 
     Attributes
     ----------
-    local : LocalLog
-        Its files.
     offsets : LogOffsets
         How far readers may see.
     writer : LogWriter
     reader : LogReader
-    lifetime : Lifetime
-        Over once the log is closed, or gone with its topic.
     findings : tuple of Finding
-        The findings of its opening.
+        What opening the log found.
     damages : tuple of Damage
-        The damages that its opening passed over; none unless it was asked to.
+        Damage that opening the log passed over; empty unless that was requested.
     torn : tuple of Damage
-        What stands behind all that is valid, if its opening looked at every batch.
+        Bytes behind the last valid batch, if opening the log read every batch.
     surveyed : mapping of str to SegmentBounds
-        The `.log` files that are not shown as they lie, since something in them is passed over.
+        The `.log` files that are read with parts left out.
     """
 
     def __init__(
@@ -88,13 +84,7 @@ class Log:
         torn: Sequence[Damage] = (),
         surveyed: Mapping[str, SegmentBounds] = MappingProxyType({}),
     ) -> None:
-        self.runtime = runtime
-        self.topic_partition = topic_partition
-        self.findings = tuple(findings)
-        self.damages = tuple(damages)
-        self.torn = tuple(torn)
-        self.surveyed = surveyed
-        self.local = LocalLog(
+        super().__init__(
             runtime,
             directory,
             topic_partition,
@@ -105,61 +95,33 @@ class Log:
             log_end_offset=log_end_offset,
             recovery_point=recovery_point,
         )
-        self.offsets = LogOffsets(self.local, log_start_offset, high_watermark)
-        self.writer = LogWriter(self.local, self.offsets)
-        self.reader = LogReader(self.local, self.offsets)
-        self.lock = self.local.lock
-        self.lifetime = self.local.lifetime
-        for member in (self, self.local, self.offsets, self.writer, self.reader):
+        self.findings = tuple(findings)
+        self.damages = tuple(damages)
+        self.torn = tuple(torn)
+        self.surveyed = surveyed
+        self.offsets = LogOffsets(self, log_start_offset, high_watermark)
+        self.writer = LogWriter(self, self.offsets)
+        self.reader = LogReader(self, self.offsets)
+        for member in (self.offsets, self.writer, self.reader):
             self.lifetime.add(member)
 
     def __repr__(self) -> str:
         return (
             f"Log({self.topic_partition}, offsets [{self.offsets.log_start_offset}, "
-            f"{self.local.log_end.offset}), {len(self.local.segments)} segments)"
+            f"{self.log_end.offset}), {len(self.segments)} segments)"
         )
 
-    # -- what it is now ------------------------------------------------------------------
-
-    @property
-    @lasting
-    def directory(self) -> str:
-        """The folder of its files."""
-        return self.local.directory
-
-    @property
-    @lasting
-    def config(self) -> LogConfig:
-        """The settings in force."""
-        return self.local.config
-
-    @property
-    @lasting
-    def segments(self) -> LogSegments:
-        """Its segments, by base offset."""
-        return self.local.segments
+    # -- state ---------------------------------------------------------------------------
 
     @property
     def active_segment(self) -> LogSegment:
-        """The last segment, the only one that takes appends."""
-        return self.local.segments.active
+        """The last segment, the only one that accepts appends."""
+        return self.segments.active
 
     @property
     def size_bytes(self) -> int:
         """Data bytes of all segments."""
-        return self.local.segments.size_bytes
-
-    @property
-    @lasting
-    def producer_state(self) -> ProducerStateManager:
-        """The state of its producers."""
-        return self.local.producer_state
-
-    @property
-    @lasting
-    def epochs(self) -> LeaderEpochCache:
-        """Its leader epochs."""
-        return self.local.epochs
+        return self.segments.size_bytes
 
     @property
     @lasting
@@ -170,7 +132,7 @@ class Log:
     @property
     def log_end_offset(self) -> int:
         """Next offset to assign; exclusive end of the log."""
-        return self.local.log_end.offset
+        return self.log_end.offset
 
     @property
     def high_watermark(self) -> int:
@@ -179,39 +141,21 @@ class Log:
 
     @property
     def last_stable_offset(self) -> int:
-        """Exclusive end of what is decided: no open transaction below it, but the log start."""
+        """Exclusive end of the decided records: first open transaction or high watermark."""
         return self.offsets.last_stable_offset
 
-    @property
-    @lasting
-    def recovery_point(self) -> int:
-        """Everything below is known to be durable, or gone."""
-        return self.local.recovery_point
-
-    @property
-    @lasting
-    def generation(self) -> int:
-        """Number of truncations begun."""
-        return self.local.generation
-
-    @property
-    @lasting
-    def is_offline(self) -> bool:
-        """Whether a failure of the disk put an end to the use of this log."""
-        return self.local.is_offline
-
     def subscribe(self, listener: Callable[[], object]) -> Unsubscribe:
-        """Tell a listener, from now on, whenever there may be something new to ask this log.
+        """Call a listener whenever the log may have changed.
 
-        That is after an append, a roll, a flush or a cut, when an offset moved (log start, high
-        watermark, last stable offset), and when the log went offline, was closed or deleted: then
-        what it is asked raises.
+        That is after an append, a roll, a flush or a truncation, after an offset moved (log start,
+        high watermark, last stable offset), and when the log went offline, was closed or deleted:
+        then using the log raises.
 
         Parameters
         ----------
         listener : callable
-            Called in the thread that changes the log, which usually holds the log's lock: it may
-            read offsets and should wake another task for all else. Changing the log here raises
+            Called in the thread that changes the log, usually with the log's lock held. It may read
+            offsets and should wake another task for all else. Changing the log here raises
             `IllegalStateError`. Its errors are logged; they neither undo the change nor keep other
             listeners from being called.
 
@@ -220,70 +164,68 @@ class Log:
         callable
             Ends the subscription.
         """
-        local = self.local
         with ExitStack() as subscriptions:
-            for signal in (local.changed, local.closed):
+            for signal in (self.changed, self.closed):
                 subscriptions.callback(signal.subscribe(listener))
-            subscriptions.callback(local.went_offline.subscribe(lambda _: listener()))
+            subscriptions.callback(self.went_offline.subscribe(lambda _: listener()))
             return subscriptions.pop_all().close
 
     # -- closing -------------------------------------------------------------------------
 
     def close(self) -> CheckpointOffsets | None:
-        """Flush, snapshot the producers, trim and close every file, and remove deleted ones.
+        """Flush, snapshot the producers, trim and close every file, and remove deleted files.
 
-        A log that is offline gives up its files as they are; one that goes offline meanwhile
-        raises `KafkaStorageError` and is closed by a second call. All that is called afterwards
-        raises `IllegalStateError`.
+        If the log is offline, its files are closed unchanged. If it goes offline during the close,
+        this raises `KafkaStorageError`, and a second call closes it. Later use raises
+        `IllegalStateError`.
 
         Returns
         -------
         CheckpointOffsets or None
-            As of the end; None if it is offline, or was closed before.
+            The final offsets; None if the log is offline, or was closed before.
         """
         with self.lock:
-            return None if self.lifetime.is_over else self.local.change(self._close)
+            return None if self.lifetime.is_over else self.change(self._close)
 
     def _close(self) -> CheckpointOffsets | None:
-        local = self.local
         offsets = None
-        if not local.is_offline:
+        if not self.is_offline:
             self._name_log_start()
-            local.begin()
-            with local.guard("cannot close"):
-                local.come_to_rest()
-                for segment in local.segments:
+            self.begin()
+            with self.guard("cannot close"):
+                self.prepare_shutdown()
+                for segment in self.segments:
                     segment.close()
-                local.delete_expired_files(force=True)
+                self.delete_expired_files(force=True)
             offsets = self.offsets.checkpoint()
-        local.close_files()
-        local.is_unfinished = False
+        self.close_files()
+        self.is_unfinished = False
         self.lifetime.end()
-        local.closed.emit()
+        self.closed.emit()
         return offsets
 
     @contextmanager
     def at_rest(self) -> Iterator[None]:
-        """Keep the files, inside, so that they can be opened elsewhere; see `LocalLog.at_rest`."""
+        """Flush the files and hold changes, so that others can open them; see `files_at_rest`."""
         with self.lock:
-            self.local.check_open()
-            self.local.change(self._name_log_start)
-            with self.local.at_rest():
+            self.check_open()
+            self.change(self._name_log_start)
+            with self.files_at_rest():
                 yield
 
     def _name_log_start(self) -> None:
-        """Roll if the last batch lies below the log start, though the log goes on beyond.
+        """Roll if the last batch is below the log start but the log continues above.
 
-        A cleaner removed what came after it, and a truncation to an offset in between made its
-        segment the active one. An opening goes by the batches and would not believe in
-        the log start, nor that what is left was deleted: the name of a new segment tells it.
+        This happens if a cleaner removed the records above the batch and a truncation made its
+        segment active. The next start would compute the log end from the last batch, ignore the log
+        start, and bring deleted records back. The name of a new segment prevents that.
         """
         active = self.active_segment
         if self.log_start_offset <= active.base_offset:
             return
         data_end = self.log_end_offset
         with (
-            self.local.guard("cannot read the end"),
+            self.guard("cannot read the end"),
             suppress(CorruptRecordError, UnsupportedFormatError),  # found when it is read
         ):
             data_end = active.read_next_offset()
@@ -298,12 +240,12 @@ class Log:
         Parameters
         ----------
         before_offset : int
-            Exclusive end of what goes; -1 is the high watermark.
+            Exclusive end of the deletion; -1 is the high watermark.
 
         Returns
         -------
         int
-            The low watermark: the log start, at least as asked.
+            The low watermark: the log start, which may be higher than requested.
 
         Raises
         ------
@@ -314,18 +256,18 @@ class Log:
 
         Notes
         -----
-        Segments wholly below go at once; other records below stay in the first segment's file,
-        invisible, until it goes.
+        Segments entirely below the offset are removed at once. Other records below it stay in the
+        first segment's file, invisible, until it is removed.
         """
         with self.lock:
             self.raise_log_start(self.deletion_end(before_offset))
             return self.offsets.log_start_offset
 
     def deletion_end(self, before_offset: int) -> int:
-        """Return the exclusive end of what a request deletes; refuses as `delete_records`."""
+        """Return the exclusive end of a delete-records request; raises as `delete_records`."""
         offsets = self.offsets
         with self.lock:
-            self.local.check_open()
+            self.check_open()
             if not self.config.delete:
                 raise PolicyViolationError(
                     f"records of {self.topic_partition} cannot be deleted:"
@@ -339,16 +281,16 @@ class Log:
             return end
 
     def raise_log_start(self, offset: int) -> bool:
-        """Raise the log start, whatever the policy, and drop the segments wholly below it.
+        """Raise the log start, whatever the policy, and drop the segments entirely below it.
 
-        As a replica does after its leader. False if it is there or beyond already.
+        Replicas follow their leader this way. False if the log start is already that high.
 
         Raises
         ------
         OffsetOutOfRangeError
             `offset` is above the high watermark; nothing was changed.
         """
-        return self.local.change(self._raise_log_start, offset)
+        return self.change(self._raise_log_start, offset)
 
     def _raise_log_start(self, offset: int) -> bool:
         from logstore.storage.log.retention import RetentionRule  # see `retention_decision`
@@ -363,72 +305,71 @@ class Log:
         rules: Sequence[RetentionRule] | None = None,
         first_dirty_offset: int = 0,
     ) -> RetentionDecision:
-        """Decide what a retention run would remove now, by all rules; see `decide_retention`."""
-        # Loaded here, since a log that is only read, or written for a while, does without.
+        """Decide which segments retention removes now, by all rules; see `decide_retention`."""
+        # Imported here because many logs are never retained.
         from logstore.storage.log.retention import LogBounds, RetentionRule, decide_retention
 
-        local, offsets = self.local, self.offsets
-        with self.lock, local.guard("cannot decide about retention"):
-            local.check_open()
+        offsets = self.offsets
+        with self.lock, self.guard("cannot decide about retention"):
+            self.check_open()
             return decide_retention(
                 self.topic_partition,
-                local.segments.view,
+                self.segments.view,
                 self.config,
-                LogBounds(offsets.log_start_offset, offsets.high_watermark, local.log_end.offset),
+                LogBounds(offsets.log_start_offset, offsets.high_watermark, self.log_end.offset),
                 self.runtime.clock.now_ms(),
                 rules=tuple(RetentionRule) if rules is None else rules,
                 first_dirty_offset=first_dirty_offset,
             )
 
     def next_expiry_ms(self) -> int | None:
-        """Return from when on time alone lets retention remove something, Unix ms; None if never.
+        """Return when a segment can expire by time alone, in Unix ms; None if never.
 
-        That moment may have passed without effect, if something else keeps the segment.
+        The time may be in the past if something else keeps the segment.
         """
         first = self.segments.first
         if not self.config.delete or not self.size_bytes:
-            return None  # an empty segment stays
+            return None  # an empty segment is kept
         from logstore.storage.log.retention import expires_at_ms  # see `retention_decision`
 
         return expires_at_ms(first, self.config)
 
     def delete_old_segments(self, *, first_dirty_offset: int = 0) -> RetentionDecision:
-        """Run retention once; return what was decided, and done."""
-        return self.local.change(self._delete_old_segments, first_dirty_offset)
+        """Run retention once; return the decision that was applied."""
+        return self.change(self._delete_old_segments, first_dirty_offset)
 
     def _delete_old_segments(self, first_dirty_offset: int) -> RetentionDecision:
-        self.local.check_open()
+        self.check_open()
         decision = self.retention_decision(first_dirty_offset=first_dirty_offset)
         self._retain(decision)
         return decision
 
     def _retain(self, decision: RetentionDecision) -> None:
-        """Remove the segments that a decision names, inside a change."""
+        """Remove the segments of a decision, inside a change."""
         if not decision.removed:
             return
-        local = self.local
-        gone = [local.segments.get(verdict.base_offset) for verdict in decision.removed]
-        with local.guard("cannot delete segments"):
-            local.check_changeable()
+        gone = [self.segments.get(verdict.base_offset) for verdict in decision.removed]
+        with self.guard("cannot delete segments"):
+            self.check_changeable()
             if decision.rolls:
                 self.writer.roll_inside()
-                # Else a crash might leave no segment at all, and the log would start anew at 0.
-                self.runtime.fs.sync_dir(local.directory)
+                # Otherwise a crash might leave no segment, and the log would start again at 0.
+                self.runtime.fs.sync_dir(self.directory)
             self.offsets.increment_log_start(decision.log_start_offset)
-            local.remove_segments(segment for segment in gone if segment is not None)
-            local.delete_snapshots(verdict.base_offset for verdict in decision.removed)
+            self.remove_segments(segment for segment in gone if segment is not None)
+            self.delete_snapshots(verdict.base_offset for verdict in decision.removed)
         if VERIFY:
             self._check()
 
     # -- truncation ----------------------------------------------------------------------
 
     def truncate_to(self, offset: int) -> bool:
-        """Make `offset` the log end, dropping what lies at or above it (storage-format §13.4).
+        """Make `offset` the log end, and drop the records at or above it.
 
         Returns
         -------
         bool
-            False if nothing lies there.
+            False if there are none.
 
         Raises
         ------
@@ -437,34 +378,33 @@ class Log:
 
         Notes
         -----
-        A batch that reaches beyond `offset` goes whole, and leaves a hole below it. Durable on
+        A batch that crosses `offset` is dropped entirely, which leaves a gap below it. Durable on
         return.
         """
         if offset < 0:
             raise ValueError(
                 f"cannot truncate {self.topic_partition} to a negative offset {offset}"
             )
-        return self.local.change(self._truncate_to, offset)
+        return self.change(self._truncate_to, offset)
 
     def _truncate_to(self, offset: int) -> bool:
-        local = self.local
-        with local.guard("cannot truncate"):
-            local.check_changeable()
-            if offset >= local.log_end.offset:
-                local.epochs.truncate_from_end(local.log_end.offset, flush=True)
+        with self.guard("cannot truncate"):
+            self.check_changeable()
+            if offset >= self.log_end.offset:
+                self.epochs.truncate_from_end(self.log_end.offset, flush=True)
                 return False
-            if offset < local.segments.first.base_offset:
+            if offset < self.segments.first.base_offset:
                 self._truncate_fully(offset, offset)
                 return True
-            with local.truncation():
-                local.cut_segments(offset)
+            with self.truncation():
+                self.cut_segments(offset)
                 self.offsets.follow_truncation()
             if VERIFY:
                 self._check()
             return True
 
     def truncate_fully_and_start_at(self, offset: int, log_start_offset: int | None = None) -> None:
-        """Drop everything and go on at `offset` with one empty segment.
+        """Drop all records and continue at `offset` with one empty segment.
 
         Parameters
         ----------
@@ -474,50 +414,48 @@ class Log:
         Raises
         ------
         ValueError
-            The log start is negative or above `offset`, or that is above 2⁶³ - 1.
+            The log start is negative or above `offset`, or `offset` is above 2⁶³ - 1.
         """
         start = offset if log_start_offset is None else log_start_offset
         if not 0 <= start <= offset <= INT64_MAX:
             raise ValueError(
                 f"cannot start {self.topic_partition} at {start} and end it at {offset}"
             )
-        self.local.change(self._truncate_fully, offset, start)
+        self.change(self._truncate_fully, offset, start)
 
     def _truncate_fully(self, offset: int, start: int) -> None:
-        local = self.local
-        with local.guard("cannot truncate"):
-            local.check_changeable()
-            with local.truncation():
-                local.start_anew(offset)
+        with self.guard("cannot truncate"):
+            self.check_changeable()
+            with self.truncation():
+                self.restart_at(offset)
                 self.offsets.restart(start)
             if VERIFY:
                 self._check()
 
     # -- move ----------------------------------------------------------------------------
 
-    def go_on_in(self, copy: Log) -> None:
-        """Replace the files by those of a log that was opened over a copy of these.
+    def switch_files(self, copy: Log) -> None:
+        """Replace the files by the files of a log that was opened on a copy of them.
 
-        To be called while this log is at rest. Whoever holds it appends and reads on without
-        noticing.
+        Call it while this log is at rest. Appends and reads continue with the same object.
         """
-        self.local.go_on_in(copy.local)
+        self.take_files_of(copy)
         self.offsets.set_high_watermark(self.offsets.high_watermark)
         if VERIFY:
             self._check()
 
     # -- interrupts ----------------------------------------------------------------------
 
-    def recover_as(self, copy: Log) -> None:
+    def adopt_recovered(self, copy: Log) -> None:
         """Take over the state of a log that was opened on the same files, after an interrupt.
 
-        Readers keep the files that are open.
+        Readers keep their open files.
         """
-        with self.local.truncation():
-            self.local.go_on_as(copy.local)
+        with self.truncation():
+            self.take_state_of(copy)
             self.offsets.recover(copy.offsets.log_start_offset)
-        # Else a crash could bring back records that were cut, next to those appended from now on.
-        self.local.flush(force=True)
+        # Otherwise a crash could bring truncated records back, next to newly appended ones.
+        self.flush(force=True)
         if VERIFY:
             self._check()
 
@@ -530,52 +468,51 @@ class Log:
         *,
         apart: bool = False,
     ) -> None:
-        """Put cleaned (or split) segments in the place of others (cleaner §9.1).
+        """Replace segments by cleaned (or split) ones.
 
         Parameters
         ----------
         new_segments : sequence of LogSegment
             Complete, durable, named `.cleaned`.
         old_segments : sequence of LogSegment
-            Those that are gone already (retention) are passed over.
+            Segments that retention removed meanwhile are skipped.
         apart : bool
-            Whether a crash may leave the first few of the new ones without the others.
+            Whether a crash may leave the first few of the new segments without the others.
 
         Notes
         -----
-        Offsets do not change. See `logstore.storage.segment.swap` for the order that makes a crash
-        harmless.
+        Offsets do not change. The order of operations in `logstore.storage.segment.swap` makes a
+        crash harmless.
         """
-        self.local.change(self._replace_segments, new_segments, old_segments, apart)
+        self.change(self._replace_segments, new_segments, old_segments, apart)
 
     def _replace_segments(
         self, new_segments: Sequence[LogSegment], old_segments: Sequence[LogSegment], apart: bool
     ) -> None:
-        local = self.local
-        with local.guard("cannot replace segments"):
-            local.check_changeable()
-            local.replace_segments(new_segments, old_segments, apart=apart)
+        with self.guard("cannot replace segments"):
+            self.check_changeable()
+            self.swap_segments(new_segments, old_segments, apart=apart)
             if VERIFY:
                 for segment in new_segments:
-                    if local.segments.get(segment.base_offset) is segment:
+                    if self.segments.get(segment.base_offset) is segment:
                         segment._check()
                 self._check()
 
     def split_segment(self, segment: LogSegment) -> list[LogSegment]:
-        """Put several segments in the place of one whose offsets go beyond 31 bits (cleaner §9.2).
+        """Replace a segment whose offsets exceed 31 bits by several segments.
 
         Raises
         ------
         SegmentOverflowError, CorruptRecordError, CorruptIndexError, UnsupportedFormatError
-            It cannot be split; the log is unchanged (`logstore.storage.log.split.split_segment`).
+            The segment cannot be split; the log is unchanged
+            (`logstore.storage.log.split.split_segment`).
         """
-        return self.local.change(self._split_segment, segment)
+        return self.change(self._split_segment, segment)
 
     def _split_segment(self, segment: LogSegment) -> list[LogSegment]:
-        local = self.local
-        with local.guard("cannot split a segment"):
-            local.check_changeable()
-            new = local.split_segment(segment)
+        with self.guard("cannot split a segment"):
+            self.check_changeable()
+            new = self.swap_split(segment)
             if VERIFY:
                 self._check()
             return new

@@ -1,14 +1,13 @@
-"""The offsets of a log: where it starts, and how far readers may see.
+"""The offsets of a log: its start, and the ends of the records that readers may see.
 
-They move under the log's lock; readers, who hold none, take each as it was published.
+They change under the log's lock; readers use the published values without a lock.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from logstore.errors import OffsetOutOfRangeError
-from logstore.named import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,9 +21,9 @@ class CheckpointOffsets(NamedTuple):
     Attributes
     ----------
     recovery_point, high_watermark : int
-        As of the log.
+        The log's.
     log_start_offset : int or None
-        None where the base of the first segment says it.
+        None if it is the base of the first segment.
     """
 
     recovery_point: int
@@ -38,16 +37,15 @@ class LogOffsets:
     Attributes
     ----------
     log_start_offset : int
-        First offset that readers may ask for.
+        First offset that readers may request.
     high_watermark : int
-        Exclusive end of what consumers see.
+        Exclusive end of the records that consumers see.
     last_stable_offset : int
-        Exclusive end of what is decided: no open transaction below it, but the log start.
+        Exclusive end of the decided records: the first open transaction, or the high watermark.
     high_watermark_for : callable
-        Gives the high watermark of an append that made the log end where it is told. Alone in its
-        cluster a log has no replica to wait for: it is the log end. A replica's stays where it is
-        (`stay`) until the leader says more; the leader of others puts its own here, and moves
-        the watermark on with `set_high_watermark` as they follow.
+        Returns the high watermark after an append, given the new log end. Without replicas it is
+        the log end. On a follower it stays (`stay`) until the leader reports a new one. A leader
+        installs its own function, and calls `set_high_watermark` as its followers catch up.
     """
 
     def __init__(
@@ -68,14 +66,14 @@ class LogOffsets:
         return self.high_watermark_for is _log_end
 
     def stay(self) -> None:
-        """Leave the high watermark where it is as the log grows, as a replica does."""
-        self.high_watermark_for = self._where_it_is
+        """Keep the high watermark as the log grows, as a follower does."""
+        self.high_watermark_for = self._keep
 
-    def _where_it_is(self, _: int) -> int:
+    def _keep(self, _: int) -> int:
         return self.high_watermark
 
     def follow_append(self, log_end_offset: int) -> None:
-        """Move the high watermark as an append lets it. The lock is held."""
+        """Advance the high watermark after an append. The lock is held."""
         high_watermark_for = self.high_watermark_for
         if high_watermark_for is _log_end and not self._local.producer_state.has_transactions:
             self.last_stable_offset = log_end_offset
@@ -112,9 +110,9 @@ class LogOffsets:
         local.changed.emit()
 
     def maybe_increment_log_start_offset(self, offset: int) -> bool:
-        """Raise the log start: readers no longer see what lies below (storage-format §13.2).
+        """Raise the log start, which hides the records below it from readers.
 
-        Returns False if the log start is there or beyond already.
+        Returns False if the log start is already that high.
 
         Raises
         ------
@@ -124,7 +122,7 @@ class LogOffsets:
         return self._local.change(self.increment_log_start, offset)
 
     def increment_log_start(self, offset: int) -> bool:
-        """Do what `maybe_increment_log_start_offset` does, inside a change of the log."""
+        """Do the work of `maybe_increment_log_start_offset` inside a change of the log."""
         local = self._local
         with local.guard("cannot move the log start"):
             local.check_changeable()
@@ -141,7 +139,7 @@ class LogOffsets:
             return True
 
     def follow_truncation(self) -> None:
-        """Bring all of them below the log's end, which was moved down."""
+        """Lower all offsets to the log end after a truncation."""
         end = self._local.log_end.offset
         self.log_start_offset = min(self.log_start_offset, end)
         high_watermark = min(self.high_watermark, end)
@@ -149,7 +147,7 @@ class LogOffsets:
         self.set_high_watermark(high_watermark)
 
     def restart(self, log_start_offset: int) -> None:
-        """Begin anew in a log that holds nothing and ends at its high watermark."""
+        """Start again in an empty log whose end is its high watermark."""
         end = self._local.log_end.offset
         self.log_start_offset = log_start_offset
         self._restarted_at = end
@@ -157,14 +155,14 @@ class LogOffsets:
         self.set_high_watermark(end)
 
     def recover(self, log_start_offset: int) -> None:
-        """Fit the offsets to a log that was recovered from its files."""
+        """Adjust the offsets to a log that was recovered from its files."""
         end = self._local.log_end.offset
         self.log_start_offset = log_start_offset
         self.high_watermark = min(self.high_watermark, end)
         self.follow_append(end)
 
     def checkpoint(self) -> CheckpointOffsets:
-        """Return what the checkpoints have to say of the log as it is."""
+        """Return the offsets for the checkpoints."""
         local = self._local
         with local.lock:
             hides_records = self.log_start_offset > local.segments.first.base_offset
@@ -172,7 +170,7 @@ class LogOffsets:
             return CheckpointOffsets(local.recovery_point, self.high_watermark, start)
 
     def out_of_range(self, offset: int, why: str) -> OffsetOutOfRangeError:
-        """Return the error of an offset up to which records cannot be deleted."""
+        """Return the error for an offset up to which records cannot be deleted."""
         return OffsetOutOfRangeError(
             f"offset {offset} of {self._local.topic_partition} {why}: the log is"
             f" [{self.log_start_offset}, {self.high_watermark}]",
@@ -183,7 +181,7 @@ class LogOffsets:
 
     def _check(self) -> None:
         """Assert every invariant that ties segments and offsets together."""
-        self._local._check()
+        self._local._check_files()
         first = self._local.segments.first.base_offset
         assert first <= max(self.log_start_offset, self._restarted_at)
         assert self.log_start_offset <= self.high_watermark <= self._local.log_end.offset

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from enum import Enum
-from typing import TYPE_CHECKING, NoReturn, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, NoReturn, TypeVar
 
 from logstore.errors import (
     CorruptRecordError,
@@ -22,7 +22,6 @@ from logstore.errors import (
     KafkaStorageError,
     OffsetOutOfRangeError,
 )
-from logstore.named import NamedTuple
 from logstore.record.batch import RecordBatch, decode_stored, stored_rows
 from logstore.record.control import ControlType, decode_control_key
 from logstore.record.records import Record, RecordRow

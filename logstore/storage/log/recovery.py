@@ -6,7 +6,7 @@ Also replays batches into the producer state. Source: docs/spec/storage-format.m
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from logstore.errors import (
     CorruptRecordError,
@@ -14,7 +14,6 @@ from logstore.errors import (
     InvalidTxnStateError,
     SegmentOverflowError,
 )
-from logstore.named import NamedTuple
 from logstore.record import layout
 from logstore.record.batch import RecordBatch
 from logstore.record.control import ControlType, end_txn_marker_of

@@ -11,11 +11,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import islice, zip_longest
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from logstore.errors import CorruptRecordError, UnsupportedFormatError
-from logstore.named import NamedTuple
-from logstore.types import INT64_MAX, time_in_text
+from logstore.reasons import Reason, reasons_json, text_of
+from logstore.types import INT64_MAX
 
 if TYPE_CHECKING:
     from logstore.config.log_config import LogConfig
@@ -40,8 +40,8 @@ class SegmentVerdict(NamedTuple):
         Inclusive and exclusive; the end is the next segment's base or the log end.
     rule : RetentionRule or None
         The rule that removes it; None if it stays.
-    reason : str
-        The numbers behind it, in words.
+    reasons : tuple of Reason
+        Why it is removed: one reason. Or why it stays: all that keep it.
     expires_at_ms : int or None
         First moment at which its age would let it go, if `retention.ms` is among what keeps it.
         Only for the oldest segment that stays: the others wait for it.
@@ -55,9 +55,25 @@ class SegmentVerdict(NamedTuple):
     end_offset: int
     size_bytes: int
     rule: RetentionRule | None
-    reason: str
+    reasons: tuple[Reason, ...]
     expires_at_ms: int | None = None
     delayed_by_merging: bool = False
+
+    @property
+    def reason(self) -> str:
+        """The reasons as a text."""
+        return text_of(self.reasons)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the base offset, the size and the reasons as JSON."""
+        return {
+            "base_offset": self.base_offset,
+            "size_bytes": self.size_bytes,
+            "reason": self.reason,
+            "code": self.reasons[0].code,
+            "values": dict(self.reasons[0].values),
+            "reasons": reasons_json(self.reasons),
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +118,7 @@ class _Verdict(NamedTuple):
     """The answer of one rule about one segment."""
 
     goes: bool
-    text: str
+    reason: Reason
 
 
 class _Gone(NamedTuple):
@@ -110,7 +126,7 @@ class _Gone(NamedTuple):
 
     segment: LogSegment
     end_offset: int
-    text: str
+    reason: Reason
 
 
 Predicate = Callable[["LogSegment", "LogSegment | None"], _Verdict]
@@ -140,7 +156,7 @@ def decide_retention(
     rules : sequence of RetentionRule
         Those to ask, in order. Without `delete` in the policy only the log start rule is.
     first_dirty_offset : int
-        The cleaned section lies below; only for the note on merging.
+        End of the cleaned section; only for the note on merging.
 
     Notes
     -----
@@ -154,18 +170,22 @@ def decide_retention(
     removed: list[SegmentVerdict] = []
     for rule in asked:
         gone, _ = _walk(left, bounds, _predicate(rule, left, config, bounds, now_ms))
-        for segment, end, text in gone:
-            removed.append(SegmentVerdict(segment.base_offset, end, segment.size_bytes, rule, text))
+        for segment, end, reason in gone:
+            base_offset, size_bytes = segment.base_offset, segment.size_bytes
+            removed.append(SegmentVerdict(base_offset, end, size_bytes, rule, (reason,)))
         del left[: len(gone)]
         if not left:
             return RetentionDecision(topic_partition, tuple(removed), True, bounds.log_end_offset)
-    # Asked again of what is left, each rule says why the first of it stays.
-    stops = [_walk(left, bounds, _predicate(r, left, config, bounds, now_ms))[1] for r in asked]
+    # Applied to the remaining segments, each rule names why the first of them stays.
+    stops: list[Reason] = []
+    for rule in asked:
+        _, stop = _walk(left, bounds, _predicate(rule, left, config, bounds, now_ms))
+        if stop is not None and stop not in stops:
+            stops.append(stop)
     if not config.delete:
-        stops.append(
-            f"cleanup.policy {','.join(config.cleanup_policy) or '(empty)'} does not delete"
-        )
-    kept = _kept(left, bounds.log_end_offset, "; ".join(dict.fromkeys(stops)))
+        policy = ",".join(config.cleanup_policy) or "(empty)"
+        stops.append(Reason.of("retention.policy", policy=policy))
+    kept = _kept(left, bounds.log_end_offset, tuple(stops))
     if RetentionRule.TIME in asked:
         kept[0] = _with_expiry(kept[0], left, config, now_ms, first_dirty_offset)
     start = bounds.log_start_offset
@@ -176,20 +196,24 @@ def decide_retention(
 
 def _walk(
     segments: Sequence[LogSegment], bounds: LogBounds, predicate: Predicate
-) -> tuple[list[_Gone], str]:
+) -> tuple[list[_Gone], Reason | None]:
     """Return the segments that go, and why the next one stays."""
     gone: list[_Gone] = []
     for segment, following in _with_next(segments):
         end = bounds.log_end_offset if following is None else following.base_offset
         if bounds.high_watermark < end:
-            return gone, f"the high watermark {bounds.high_watermark} is below its end {end}"
+            return gone, Reason.of(
+                "retention.high_watermark",
+                high_watermark_offset=bounds.high_watermark,
+                end_offset=end,
+            )
         verdict = predicate(segment, following)
         if not verdict.goes:
-            return gone, verdict.text
+            return gone, verdict.reason
         if following is None and segment.size_bytes == 0:
-            return gone, "the active segment is empty"
-        gone.append(_Gone(segment, end, verdict.text))
-    return gone, ""
+            return gone, Reason.of("retention.active_empty")
+        gone.append(_Gone(segment, end, verdict.reason))
+    return gone, None
 
 
 def _with_next(
@@ -219,13 +243,10 @@ def _predicate(
 def _log_start_rule(log_start_offset: int) -> Predicate:
     def judge(_: LogSegment, following: LogSegment | None) -> _Verdict:
         if following is None:
-            return _Verdict(False, "it is the active segment")
+            return _Verdict(False, Reason.of("retention.active"))
         goes = following.base_offset <= log_start_offset
-        return _Verdict(
-            goes,
-            f"{'all of it' if goes else 'not all of it'} lies below the log start"
-            f" {log_start_offset}",
-        )
+        code = "retention.below_log_start" if goes else "retention.not_below_log_start"
+        return _Verdict(goes, Reason.of(code, log_start_offset=log_start_offset))
 
     return judge
 
@@ -236,24 +257,22 @@ def _size_rule(total_bytes: int, retention_bytes: int) -> Predicate:
     def judge(segment: LogSegment, _: LogSegment | None) -> _Verdict:
         nonlocal excess
         if retention_bytes < 0:
-            return _Verdict(False, "retention.bytes is unlimited")
+            return _Verdict(False, Reason.of("retention.size_unlimited"))
         if excess < 0:
-            return _Verdict(
-                False, f"{total_bytes} bytes are within retention.bytes {retention_bytes}"
+            reason = Reason.of(
+                "retention.size_within", total_bytes=total_bytes, limit_bytes=retention_bytes
             )
-        if excess < segment.size_bytes:
-            return _Verdict(
-                False,
-                f"{excess} bytes exceed retention.bytes {retention_bytes}, fewer than its"
-                f" {segment.size_bytes}",
-            )
-        verdict = _Verdict(
-            True,
-            f"{excess} bytes exceed retention.bytes {retention_bytes}, at least its"
-            f" {segment.size_bytes}",
+            return _Verdict(False, reason)
+        goes = excess >= segment.size_bytes
+        reason = Reason.of(
+            "retention.size_exceeded" if goes else "retention.size_exceeded_less",
+            excess_bytes=excess,
+            limit_bytes=retention_bytes,
+            segment_bytes=segment.size_bytes,
         )
-        excess -= segment.size_bytes
-        return verdict
+        if goes:
+            excess -= segment.size_bytes
+        return _Verdict(goes, reason)
 
     return judge
 
@@ -271,33 +290,35 @@ def expires_at_ms(segment: LogSegment, config: LogConfig) -> int | None:
 def _time_rule(retention_ms: int, now_ms: int) -> Predicate:
     def judge(segment: LogSegment, _: LogSegment | None) -> _Verdict:
         if retention_ms < 0:
-            return _Verdict(False, "retention.ms is unlimited")
-        age_ms = now_ms - segment.largest_timestamp
-        newest = f"its newest record ({time_in_text(segment.largest_timestamp)})"
-        if segment.max_timestamp_so_far.timestamp < 0:
-            stamp = time_in_text(segment.largest_timestamp)
-            newest = f"its file ({stamp}), as no record time is known,"
+            return _Verdict(False, Reason.of("retention.time_unlimited"))
+        newest_ms = segment.largest_timestamp
+        age_ms = now_ms - newest_ms
+        code = (
+            "retention.record" if segment.max_timestamp_so_far.timestamp >= 0 else "retention.file"
+        )
         if age_ms < 0:
-            return _Verdict(False, f"{newest} lies {-age_ms} ms in the future")
-        if age_ms <= retention_ms:
-            return _Verdict(
-                False, f"{newest} is {age_ms} ms old, within retention.ms {retention_ms}"
-            )
-        return _Verdict(True, f"{newest} is {age_ms} ms old, past retention.ms {retention_ms}")
+            values = {"newest_at_ms": newest_ms, "span_ms": -age_ms}
+            return _Verdict(False, Reason(f"{code}_in_future", values))
+        values = {"newest_at_ms": newest_ms, "span_ms": age_ms, "limit_ms": retention_ms}
+        goes = age_ms > retention_ms
+        return _Verdict(goes, Reason(f"{code}_past" if goes else f"{code}_within", values))
 
     return judge
 
 
-# -- what stays ------------------------------------------------------------------------------
+# -- kept segments ----------------------------------------------------------------------------
 
 
-def _kept(segments: Sequence[LogSegment], log_end_offset: int, reason: str) -> list[SegmentVerdict]:
+def _kept(
+    segments: Sequence[LogSegment], log_end_offset: int, reasons: tuple[Reason, ...]
+) -> list[SegmentVerdict]:
     """Return the verdicts of those that stay: the first stopped the walks, the rest wait for it."""
     kept: list[SegmentVerdict] = []
+    waiting = (Reason.of("retention.older_stays", offset=segments[0].base_offset),)
     for segment, following in _with_next(segments):
         end = log_end_offset if following is None else following.base_offset
-        kept.append(SegmentVerdict(segment.base_offset, end, segment.size_bytes, None, reason))
-        reason = f"the older segment {segments[0].base_offset} stays"
+        kept.append(SegmentVerdict(segment.base_offset, end, segment.size_bytes, None, reasons))
+        reasons = waiting
     return kept
 
 
@@ -327,10 +348,6 @@ def _with_expiry(
     if now_ms - oldest <= config.retention_ms:
         return verdict
     span_ms = segment.largest_timestamp - oldest
-    joined = "it joined" if span_ms > config.max_segment_ms else "it may have joined"
-    note = (
-        f"its first batch ({time_in_text(oldest)}) is past retention.ms, but cleaning has been"
-        " through it, and"
-        f" the segments that {joined} go together, at {time_in_text(expires_at)} (KIP-354)"
-    )
-    return verdict._replace(reason=f"{verdict.reason}; {note}", delayed_by_merging=True)
+    code = "retention.merged" if span_ms > config.max_segment_ms else "retention.maybe_merged"
+    note = Reason.of(code, first_at_ms=oldest, at_ms=expires_at)
+    return verdict._replace(reasons=(*verdict.reasons, note), delayed_by_merging=True)

@@ -1,4 +1,4 @@
-"""A log under a configuration that is supposed: what would be decided of it, and a dry run."""
+"""A log under another configuration, for decisions and dry runs."""
 
 from __future__ import annotations
 
@@ -11,26 +11,27 @@ if TYPE_CHECKING:
 
 
 class SupposedLog(Log):
-    """A log as if its topic was configured otherwise.
+    """A log as if its topic had another configuration.
 
-    It is the log itself, with its files and offsets as they are at each moment, and ends with it:
-    nothing is opened or copied. Decisions (`retention_decision`, `next_expiry_ms`, those of the
-    cleaner) and dry runs go by the supposed configuration; appends and rolls would go by the real
-    one, and are not for it.
+    It shares the state of the log, now and later, and ends with it: nothing is opened or copied.
+    Decisions (`retention_decision`, `next_expiry_ms`, those of the cleaner) and dry runs use the
+    supposed configuration. Do not append to it or roll it: both would use the real one.
 
     Parameters
     ----------
     log : Log
     config : LogConfig
-        Supposed to be in force.
+        The supposed configuration.
     """
 
+    __slots__ = ("_supposed",)  # outside the attributes, which are those of the log
+
     def __init__(self, log: Log, config: LogConfig) -> None:
-        # Its parts are those of the log, which the log alone answers for.
-        self.__dict__.update(log.__dict__)
+        self.__dict__ = log.__dict__
         self._supposed = config
+        self.lifetime.add(self)
 
     @property
-    def config(self) -> LogConfig:
-        """The settings that are supposed to be in force."""
+    def config(self) -> LogConfig:  # type: ignore[override]  # nobody sets it
+        """The supposed configuration."""
         return self._supposed

@@ -1,26 +1,28 @@
-"""Validation of appends, before they may touch the log (storage-format §12).
+"""Validation of appends before they change the log (storage-format §12).
 
-Pure functions: they raise a `RequestError`, or return what the log is to write.
+Pure functions: they raise a `RequestError` or return the batch to write.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import chain, count
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from logstore.errors import (
     CorruptRecordError,
     InvalidRecordError,
     InvalidTimestampError,
+    InvalidTxnStateError,
     MessageSizeTooLargeError,
     OffsetsOutOfOrderError,
     RecordListTooLargeError,
     UnexpectedAppendOffsetError,
 )
-from logstore.record.batch import RecordBatch, RecordFacts, rows_of, sealed_batch
+from logstore.record.batch import RecordBatch, RecordFacts, rows_of, seal_batch
 from logstore.record.choice import encodes_by_kernel
 from logstore.record.codecs import Codec
+from logstore.record.control import end_txn_marker_of
 from logstore.record.records import encode_rows
 from logstore.record.varint import wrap_int64
 from logstore.record.walk import walk_buffer
@@ -28,16 +30,19 @@ from logstore.types import INT32_MAX, INT64_MAX, NO_TIMESTAMP, AppendOrigin, Tim
 
 if TYPE_CHECKING:
     from logstore.config.log_config import LogConfig
+    from logstore.record.control import EndTxnMarker
     from logstore.record.records import RecordRow
+    from logstore.storage.producers.entry import BatchMetadata
+    from logstore.storage.producers.state import ProducerStateManager
 
 NULL_KEY = "Compacted topic cannot accept message without key"
 
 RECORD_ERRORS_MAX = 1000
-"""Records of one batch that an error names; a batch may have a million that are wrong."""
+"""Most records of one batch that an error names; a batch may have a million wrong ones."""
 
 
 def target_codec(config: LogConfig, source: Codec) -> Codec:
-    """Return the codec to store with: the topic's, or the producer's own."""
+    """Return the codec of the stored batch: the topic's, or the producer's."""
     if config.compression_type == "producer":
         return source
     if config.compression_type == "uncompressed":
@@ -46,7 +51,7 @@ def target_codec(config: LogConfig, source: Codec) -> Codec:
 
 
 def codec_level(config: LogConfig, codec: Codec) -> int | None:
-    """Return the topic's level for a codec, None where the codec has none."""
+    """Return the topic's compression level for a codec, None if the codec has no levels."""
     if codec is Codec.NONE:
         return None
     return {
@@ -57,7 +62,7 @@ def codec_level(config: LogConfig, codec: Codec) -> int | None:
 
 
 def check_keys(null_rows: Sequence[int], config: LogConfig) -> None:
-    """Refuse records without a key on a compacted topic; the whole batch is refused.
+    """Refuse a batch with null keys on a compacted topic.
 
     Parameters
     ----------
@@ -76,15 +81,15 @@ def check_timestamps(
 ) -> None:
     """Refuse create times outside [now - before.max, now + after.max]; -1 passes.
 
-    A topic of LogAppendTime has no such bounds, the log sets the time; a timestamp below -1 is
-    refused everywhere, since no batch header can hold it. Of a batch with both faults the
-    timestamp names the error, so this check comes before that of the keys.
+    A LogAppendTime topic has no such bounds. A timestamp below -1 is always refused, since no
+    batch header can hold it. This check precedes `check_keys`: if a batch breaks both rules, the
+    error is about timestamps.
 
     Parameters
     ----------
     null_rows : sequence of int
-        Indexes of the records whose key is null; on a compacted topic that is their fault, and
-        their timestamps are not looked at.
+        Indexes of the records whose key is null. On a compacted topic they are reported for that,
+        and their timestamps are not checked.
     """
     if timestamps_in_bounds(min(timestamps), max(timestamps), config, now_ms):
         return
@@ -105,14 +110,14 @@ def check_timestamps(
 
 
 def _and_more(count: int) -> str:
-    """Return how many records the first one of a message stands for, but itself."""
+    """Return the end of a message that names the first of several records."""
     return f" and {count - 1} more" if count > 1 else ""
 
 
 def timestamps_in_bounds(lowest: int, highest: int, config: LogConfig, now_ms: int) -> bool:
-    """Tell from the extremes alone that no record of a batch is out of bounds."""
+    """Return whether the extreme timestamps of a batch are in bounds, and so all others."""
     if lowest == highest == now_ms:
-        return True  # whatever the bounds: no limit is negative
+        return True  # both limits are at least 0
     earliest, latest = _bounds(config, now_ms)
     return lowest >= earliest and highest <= latest
 
@@ -134,10 +139,10 @@ def check_batch_size(size_bytes: int, config: LogConfig) -> None:
 
 
 def check_record_count(count: int, config: LogConfig) -> None:
-    """Refuse a batch of more records than `logstore.batch.max.records` allows.
+    """Refuse a batch of more records than `logstore.batch.max.records`.
 
-    Compressed, a million records may have a few hundred bytes. A producer that is refused with
-    this error may divide the batch and send it again.
+    A million records may compress to a few hundred bytes. A producer that gets this error may
+    split the batch and retry.
     """
     if count > config.logstore_batch_max_records:
         raise MessageSizeTooLargeError(
@@ -155,7 +160,7 @@ def check_set_size(size_bytes: int, config: LogConfig) -> None:
 
 
 def check_last_offset(first_offset: int, last_offset: int) -> None:
-    """Refuse an append after which the log end would be no 64-bit number; both inclusive.
+    """Refuse an append whose last offset, inclusive, leaves no 64-bit log end offset.
 
     A log that ends at 2⁶³ - 1 is full.
     """
@@ -177,7 +182,7 @@ def whole_batches(data: bytes) -> list[RecordBatch]:
 def prepare_leader_batch(
     batches: Sequence[RecordBatch], origin: AppendOrigin, config: LogConfig, now_ms: int
 ) -> RecordBatch:
-    """Validate one ready-made batch and return the one to store, but for its place in the log.
+    """Validate one ready-made batch and return the batch to store, except for its offsets.
 
     Raises
     ------
@@ -186,8 +191,8 @@ def prepare_leader_batch(
 
     Notes
     -----
-    Time and memory grow with what the batch unfolds to, so that this needs no lock of the log. The
-    records are never objects all at once: some tens of bytes a record at most.
+    Runs without the log's lock, since time and memory grow with the decompressed size. Records
+    are decoded in windows; memory is at most some tens of bytes per record.
     """
     if len(batches) != 1:
         raise InvalidRecordError(f"an append takes exactly one batch, not {len(batches)}")
@@ -199,7 +204,7 @@ def prepare_leader_batch(
     append_time = config.message_timestamp_type is TimestampType.LOG_APPEND_TIME
     if header.is_control:
         # Never recompressed, whatever `compression.type` says.
-        return batch.stamped(TimestampType.LOG_APPEND_TIME, now_ms) if append_time else batch
+        return batch.with_timestamp(TimestampType.LOG_APPEND_TIME, now_ms) if append_time else batch
     check_record_count(header.record_count, config)
     limit = config.logstore_decompression_max_bytes
     facts = _facts(batch, limit)
@@ -214,7 +219,7 @@ def prepare_leader_batch(
     codec = batch.codec
     wanted = target_codec(config, codec)
     if wanted is codec and (codec is Codec.NONE or facts.is_dense):
-        return batch.stamped(config.message_timestamp_type, max_timestamp)
+        return batch.with_timestamp(config.message_timestamp_type, max_timestamp)
     rebuilt = _rebuilt(batch, wanted, max_timestamp, config, limit)
     check_batch_size(len(rebuilt.data), config)
     return rebuilt
@@ -233,12 +238,12 @@ def _facts(batch: RecordBatch, limit: int) -> RecordFacts:
 
 
 def _rows(batch: RecordBatch, limit: int) -> Iterator[Sequence[RecordRow]]:
-    """Decode records that were checked before."""
+    """Decode records that are known to be valid."""
     return (rows for window in batch.windows(limit)() for rows in rows_of(window))
 
 
 def _check_records(batch: RecordBatch, config: LogConfig, now_ms: int, limit: int) -> None:
-    """Refuse a batch, naming its records, as `check_timestamps` and `check_keys` do with lists."""
+    """Refuse a batch and name its records, like `check_timestamps` and `check_keys`."""
     earliest, latest = _bounds(config, now_ms)
     errors: list[tuple[int, str]] = []
     first_late = None
@@ -271,7 +276,7 @@ def _check_records(batch: RecordBatch, config: LogConfig, now_ms: int, limit: in
 def _rebuilt(
     batch: RecordBatch, codec: Codec, max_timestamp: int, config: LogConfig, limit: int
 ) -> RecordBatch:
-    """Return a batch of the same records, their offsets dense, compressed by a codec."""
+    """Return a batch with the same records, dense offsets and another codec."""
     header = batch.header
     if encodes_by_kernel(header.record_count):
         from logstore.record.columns import encode_section
@@ -294,7 +299,7 @@ def _rebuilt(
             )
             for rows in chain((head,), lists)
         )
-    return sealed_batch(
+    data = seal_batch(
         section,
         codec=codec,
         level=codec_level(config, codec),
@@ -308,19 +313,20 @@ def _rebuilt(
         base_sequence=header.base_sequence,
         is_transactional=header.is_transactional,
     )
+    return RecordBatch(data)
 
 
 def check_replicated_batches(
     batches: Sequence[RecordBatch], log_end_offset: int, config: LogConfig
 ) -> None:
-    """Check a follower's batches: offsets given, rising, not below the log's end.
+    """Check a follower's batches: their offsets rise and start at or above the log end offset.
 
     Raises
     ------
     OffsetsOutOfOrderError, UnexpectedAppendOffsetError, RecordListTooLargeError
     InvalidRecordError
-        A header that no leader writes: a negative leader epoch or last offset delta, or batches
-        that no single segment can hold.
+        A negative leader epoch or last offset delta, which no leader writes, or batches that do
+        not fit one segment.
     """
     previous = -1
     first = batches[0].header.base_offset
@@ -362,3 +368,66 @@ def _check_client_header(batch: RecordBatch) -> None:
             raise InvalidRecordError(
                 f"a batch of producer {header.producer_id} has no {what}: {number}"
             )
+
+
+class ProducerCheck(NamedTuple):
+    """Result of `check_producers`.
+
+    `markers` holds the marker of each batch, None for a data batch; it is empty if no batch has a
+    producer. `duplicate` is the earlier append of the same batch, if there was one.
+    """
+
+    markers: Sequence[EndTxnMarker | None]
+    duplicate: BatchMetadata | None = None
+
+
+NO_PRODUCERS = ProducerCheck(())
+
+
+def check_producers(
+    producer_state: ProducerStateManager, batches: Sequence[RecordBatch], origin: AppendOrigin
+) -> ProducerCheck:
+    """Check the batches of an append against the producer state, without changing it.
+
+    Parameters
+    ----------
+    batches : sequence of RecordBatch
+        The batches with their final offsets; exactly one unless a follower appends them.
+
+    Raises
+    ------
+    InvalidProducerEpochError, OutOfOrderSequenceNumberError, InvalidTxnStateError,
+    TransactionCoordinatorFencedError
+        See `logstore.storage.producers.rules`.
+    InvalidRecordError, CorruptRecordError
+        A control record is malformed.
+    """
+    for batch in batches:
+        if batch.header.producer_id >= 0:
+            break
+    else:
+        return NO_PRODUCERS
+    markers = [end_txn_marker_of(batch) for batch in batches]
+    if origin is not AppendOrigin.REPLICATION:
+        duplicate = producer_state.validate(batches[0].header, markers[0], origin)
+        return ProducerCheck(markers, duplicate)
+    # Whether a transaction is open after the batches of this very append.
+    is_open: dict[int, bool] = {}
+    for batch, marker in zip(batches, markers, strict=True):
+        header = batch.header
+        producer_id = header.producer_id
+        if not header.has_producer_id:
+            continue
+        if header.is_control:
+            if marker is not None:
+                is_open[producer_id] = False
+        elif header.is_transactional:
+            is_open[producer_id] = True
+        elif producer_id not in is_open:
+            producer_state.validate(header)
+        elif is_open[producer_id]:
+            raise InvalidTxnStateError(
+                f"producer {producer_id} writes outside a transaction at offset"
+                f" {header.base_offset} while a transaction of the same append is open"
+            )
+    return ProducerCheck(markers)

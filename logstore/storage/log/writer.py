@@ -1,37 +1,36 @@
-"""The writer of a log: records, columns and ready-made batches are validated, placed and written.
+"""The writer of a log: validates, places and writes records and ready-made batches.
 
-An append goes one way: a door here makes a draft or takes batches apart, without the lock; under
-the lock they are sealed with the log's offsets and rules, and written to the active segment.
+One record, columns of many and ready-made batches are appended in the same two steps: they are
+encoded or decoded without the log's lock, and sealed and written to the active segment under it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, NoReturn
 
+from logstore.record.batch import RecordBatch
 from logstore.record.codecs import Codec
-from logstore.record.control import ControlType, EndTxnMarker
+from logstore.record.control import ControlType, EndTxnMarker, build_end_txn_batch
 from logstore.runtime.environment import VERIFY
 from logstore.storage.log.drafts import (
     NOTHING_APPENDED,
     AppendInfo,
+    BatchDraft,
     BatchesDraft,
-    ColumnsDraft,
     NewRecord,
     Placement,
+    RecordArrays,
     RecordLists,
-    RecordRules,
-    RecordsDraft,
-    SealedDraft,
-    SectionDraft,
+    RecordSealer,
+    SealedBatch,
     Stamp,
-    check_producers,
-    draft_records,
-    end_txn_batch,
 )
 from logstore.storage.log.recovery import apply_to_segment
 from logstore.storage.log.validate import (
     check_last_offset,
+    check_producers,
     check_replicated_batches,
     prepare_leader_batch,
     whole_batches,
@@ -40,12 +39,7 @@ from logstore.storage.segment.values import BatchExtent
 from logstore.types import INT64_MAX, NO_TIMESTAMP, AppendOrigin
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
     from logstore.config.log_config import LogConfig
-    from logstore.record.batch import RecordBatch
-    from logstore.record.columns import BytesColumn
     from logstore.record.header import BatchHeader
     from logstore.runtime.fs import Buffer
     from logstore.storage.log.local_log import LocalLog
@@ -60,15 +54,15 @@ _new = tuple.__new__  # see `logstore.storage.log.drafts`
 
 
 class LogWriter:
-    """The doors through which a log is appended to, and its roll; the state is the log's.
+    """Appends to a log, and rolls its active segment; the state is the log's.
 
-    What is refused leaves the log unchanged: no byte, no roll, no epoch.
+    A refused append leaves the log unchanged: no byte, no roll, no epoch.
 
     Attributes
     ----------
     refuse : callable or None
-        Of a replica that follows: raises why nobody but its leader may write here. None, as of a
-        log that is alone, lets everybody.
+        Set on a follower: raises the error for writes that do not come from its leader. None
+        accepts all writes.
     """
 
     def __init__(self, local: LocalLog, offsets: LogOffsets) -> None:
@@ -76,45 +70,10 @@ class LogWriter:
         self._offsets = offsets
         self._guard = local.guard("cannot append")
         self._clock = local.runtime.clock
-        self._rules = RecordRules(local.config)
+        self._sealer = RecordSealer(local.config)
         self.refuse: Callable[[], NoReturn] | None = None
 
-    # -- doors ---------------------------------------------------------------------------
-
-    def append_records(self, records: Sequence[NewRecord], codec: Codec = Codec.NONE) -> AppendInfo:
-        """Append records as one batch.
-
-        Parameters
-        ----------
-        records : sequence of NewRecord
-            None appends nothing and rolls nothing.
-        codec : Codec
-            What the producer compresses with; `compression.type` may overrule it.
-
-        Raises
-        ------
-        InvalidRecordError, InvalidTimestampError, MessageSizeTooLargeError,
-        RecordListTooLargeError
-            The log is unchanged.
-        KafkaStorageError
-            The disk failed; the log is offline.
-
-        Notes
-        -----
-        Few records are encoded in plain Python, more by a kernel (`record.choice`).
-        """
-        if len(records) == 1:
-            return self.append_record(records[0], codec)
-        return self.append_lists(RecordLists.of(records), codec)
-
-    def append_lists(self, records: RecordLists, codec: Codec = Codec.NONE) -> AppendInfo:
-        """Append records as one batch; parameters and errors as `append_records`."""
-        if len(records) == 1:
-            return self.append_record(records.record(0), codec)
-        if not records:
-            return NOTHING_APPENDED
-        now_ms = self._clock.now_ms()
-        return self._append(draft_records(records, now_ms), codec, now_ms)
+    # -- appends -------------------------------------------------------------------------
 
     def append_record(self, record: NewRecord, codec: Codec = Codec.NONE) -> AppendInfo:
         """Append one record as a batch of its own; parameters and errors as `append_records`."""
@@ -126,14 +85,14 @@ class LogWriter:
             try:  # as in `LocalLog.change`, whose calls would take time
                 local.is_changing = True
                 base, epoch = self._begin()
-                rules = self._rules
-                if rules.config is not local.config:
-                    rules = self._rules = RecordRules(local.config)
+                sealer = self._sealer
+                if sealer.config is not local.config:
+                    sealer = self._sealer = RecordSealer(local.config)
                 sealed = None
                 if codec is Codec.NONE:
-                    sealed = rules.seal(record, base, epoch, now_ms)
+                    sealed = sealer.seal(record, base, epoch, now_ms)
                 if sealed is None:
-                    draft = draft_records(RecordLists.of((record,)), now_ms)
+                    draft = RecordLists.of((record,)).draft(now_ms)
                     sealed = draft.seal(codec, Placement(local.config, base, epoch, now_ms))
                 return self._append_sealed(sealed, base, epoch, now_ms)
             finally:
@@ -141,82 +100,88 @@ class LogWriter:
                 if local.is_unfinished:
                     local.recover()
 
-    def append_stamped(self, records: RecordLists, stamp: Stamp) -> AppendInfo:
-        """Append records, at least one, as the uncompressed batch of a producer of this process.
-
-        What `append_batches` does with the same batch, without taking it apart: judged in the same
-        order, with the same errors. Timestamps are set.
-        """
-        now_ms = self._clock.now_ms()
-        return self._local.change(
-            self._append_stamped, draft_records(records, now_ms), stamp, now_ms
-        )
-
-    def _append_stamped(
-        self, draft: RecordsDraft | ColumnsDraft, stamp: Stamp, now_ms: int
-    ) -> AppendInfo:
-        base, epoch = self._begin()
-        place = Placement(self._local.config, base, epoch, now_ms, stamp)
-        batch = draft.seal(Codec.NONE, place).batch
-        assert batch is not None, "it bears the stamp"
-        return self._write([batch], AppendOrigin.CLIENT, now_ms)
-
-    def append_columns(
+    def append_records(
         self,
-        keys: BytesColumn,
-        values: BytesColumn,
-        timestamps: NDArray[np.int64] | None = None,
-        headers: BytesColumn | None = None,
+        records: Sequence[NewRecord] | RecordLists | RecordArrays,
         codec: Codec = Codec.NONE,
+        stamp: Stamp | None = None,
     ) -> AppendInfo:
-        """Append columns as one batch: the fast door.
+        """Append records as one batch.
 
         Parameters
         ----------
-        keys, values : BytesColumn
-            n rows each; size -1 is null.
-        timestamps : (n,) int64, optional
-            In ms; the log's clock by default.
-        headers : BytesColumn, optional
-            Encoded headers, as `logstore.record.columns.headers_column` gives them.
+        records : sequence of NewRecord, RecordLists or RecordArrays
+            An empty sequence neither appends nor rolls.
+        codec : Codec
+            The producer's codec; `compression.type` may overrule it.
+        stamp : Stamp, optional
+            Producer fields of the batch, which is then checked in the order in which
+            `append_batches` checks the same batch, with the same errors. The codec is NONE, and
+            all timestamps are set.
 
-        Raises as `append_records` does.
+        Raises
+        ------
+        InvalidRecordError, InvalidTimestampError, MessageSizeTooLargeError,
+        RecordListTooLargeError
+            The log is unchanged.
+        KafkaStorageError
+            The disk failed; the log is offline.
         """
-        if len(values) == 0:
+        count = len(records)
+        if count == 0:
             return NOTHING_APPENDED
-        now_ms = self._local.runtime.clock.now_ms()
-        if timestamps is None:
-            import numpy as np
+        if not isinstance(records, (RecordLists, RecordArrays)):
+            records = RecordLists.of(records)
+        if count == 1 and stamp is None and isinstance(records, RecordLists):
+            return self.append_record(records.record(0), codec)
+        now_ms = self._clock.now_ms()
+        return self._append(records.draft(now_ms), codec, now_ms, stamp)
 
-            timestamps = np.full(len(values), now_ms, np.int64)
-        return self._append(ColumnsDraft(keys, values, timestamps, headers), codec, now_ms)
+    def append_parts(
+        self,
+        records: RecordArrays,
+        bounds: Sequence[int],
+        codec: Codec = Codec.NONE,
+        request: Callable[[Callable[[], AppendInfo]], AppendInfo] | None = None,
+    ) -> Iterator[AppendInfo]:
+        """Append records without timestamps and headers as several batches.
 
-    def draft_batches(
-        self, keys: BytesColumn, values: BytesColumn, bounds: Sequence[int]
-    ) -> BatchesDraft:
-        """Return columns as several batches, their records of the time of now; see there."""
-        return BatchesDraft(keys, values, bounds, self._local.runtime.clock.now_ms())
+        All batches are written at once if the topic's rules need no codec and no other timestamps,
+        and no batch is refused or needs a new segment; otherwise one after the other.
 
-    def append_at_once(self, draft: BatchesDraft, codec: Codec = Codec.NONE) -> AppendInfo | None:
-        """Append several batches in one write.
+        Parameters
+        ----------
+        bounds : sequence of int
+            Batch i has the rows [bounds[i], bounds[i + 1]), at least one.
+        request : callable, optional
+            Calls the append of each batch, which is then written alone.
 
-        Returns
-        -------
-        AppendInfo or None
-            None, and nothing is appended, if they need a roll, a codec or a refusal: they are to
-            be appended `apart`, with `append_draft`.
+        Yields
+        ------
+        AppendInfo
+            One for all batches or one per batch; errors as in `append_records`.
         """
-        return self._local.change(self._append_at_once, draft, codec)
+        draft = records.draft_batches(bounds, self._clock.now_ms())
+        if request is None:
+            info = self._local.change(self._append_at_once, draft, codec)
+            if info is not None:
+                yield info
+                return
+        for part in draft.split():
+            now_ms = self._clock.now_ms()
+            if request is None:
+                yield self._append(part, codec, now_ms)
+            else:
+                yield request(partial(self._append, part, codec, now_ms))
 
     def _append_at_once(self, draft: BatchesDraft, codec: Codec) -> AppendInfo | None:
         local = self._local
         base, epoch = self._begin()
-        now_ms = local.runtime.clock.now_ms()
-        sealed = draft.seal(codec, Placement(local.config, base, epoch, now_ms))
-        if sealed is None:
+        now_ms = self._clock.now_ms()
+        extents = draft.seal(codec, Placement(local.config, base, epoch, now_ms))
+        if extents is None:
             return None
-        data, extents, timestamp = sealed
-        last, size = extents[-1].last_offset, len(data)
+        last, timestamp, size = extents[-1].last_offset, draft.timestamp, len(draft.data)
         segment = local.segments.active
         if (
             last >= INT64_MAX
@@ -224,29 +189,27 @@ class LogWriter:
             or not segment.has_entries_for(len(extents))
         ):
             return None
-        self._store(extents, (data,), ((epoch, base),), now_ms)
+        self._store(extents, (draft.data,), ((epoch, base),), now_ms)
         return AppendInfo(base, last, timestamp, NO_TIMESTAMP, last - base + 1, size, None)
 
-    def append_draft(self, draft: SectionDraft, codec: Codec = Codec.NONE) -> AppendInfo:
-        """Append one batch whose section is encoded; raises as `append_records` does."""
-        return self._append(draft, codec, self._local.runtime.clock.now_ms())
-
     def _append(
-        self, draft: RecordsDraft | ColumnsDraft | SectionDraft, codec: Codec, now_ms: int
+        self, draft: BatchDraft, codec: Codec, now_ms: int, stamp: Stamp | None = None
     ) -> AppendInfo:
-        return self._local.change(self._append_draft, draft, codec, now_ms)
+        return self._local.change(self._append_draft, draft, codec, now_ms, stamp)
 
     def _append_draft(
-        self, draft: RecordsDraft | ColumnsDraft | SectionDraft, codec: Codec, now_ms: int
+        self, draft: BatchDraft, codec: Codec, now_ms: int, stamp: Stamp | None
     ) -> AppendInfo:
         base, epoch = self._begin()
-        sealed = draft.seal(codec, Placement(self._local.config, base, epoch, now_ms))
+        sealed = draft.seal(codec, Placement(self._local.config, base, epoch, now_ms, stamp))
+        if sealed.batch is not None:
+            return self._write([sealed.batch], AppendOrigin.CLIENT, now_ms)
         return self._append_sealed(sealed, base, epoch, now_ms)
 
     def _begin(self) -> tuple[int, int]:
         """Return the offset and leader epoch of a batch that may be written now; the lock is held.
 
-        Refuses what is closed, offline or somebody else's to write.
+        Raises the error of a log that is closed, offline or a follower's.
         """
         local = self._local
         if local.is_offline:
@@ -255,7 +218,7 @@ class LogWriter:
             self.refuse()
         return local.log_end.offset, local.leader_epoch  # which a closed log refuses
 
-    def _append_sealed(self, sealed: SealedDraft, base: int, epoch: int, now_ms: int) -> AppendInfo:
+    def _append_sealed(self, sealed: SealedBatch, base: int, epoch: int, now_ms: int) -> AppendInfo:
         """Write a batch that was sealed at the offset and epoch that `_begin` gave."""
         data, count, max_timestamp, append_time, _ = sealed
         last, size = base + count - 1, len(data)
@@ -279,11 +242,11 @@ class LogWriter:
         Parameters
         ----------
         data : bytes
-            Whole batches; a torn one at the end is dropped. A client or coordinator gives
-            exactly one, whose offsets, leader epoch and perhaps times are set here; a replica
-            gives any number, and their bytes are kept.
+            Whole batches; a torn one at the end is dropped. Clients and coordinators send exactly
+            one, whose offsets, leader epoch and perhaps timestamps are set here. A follower
+            appends any number, and keeps their bytes.
         leader_epoch : int, optional
-            Stamped on a leader's batch; the newest known by default.
+            Leader epoch set on a leader's batch; the newest known one by default.
 
         Raises
         ------
@@ -303,11 +266,11 @@ class LogWriter:
         self, batches: Sequence[RecordBatch], origin: AppendOrigin, leader_epoch: int | None
     ) -> AppendInfo:
         local = self._local
-        now_ms = local.runtime.clock.now_ms()
+        now_ms = self._clock.now_ms()
         if origin is AppendOrigin.REPLICATION:
             return local.change(self._append_replicated, batches, now_ms)
         while True:
-            # Without the lock: a batch of a few hundred bytes may unfold to megabytes.
+            # Without the lock: a batch of a few hundred bytes may decompress to megabytes.
             self._begin()
             config = local.config
             prepared = prepare_leader_batch(batches, origin, config, now_ms)
@@ -331,28 +294,28 @@ class LogWriter:
         leader_epoch: int | None,
         now_ms: int,
     ) -> AppendInfo | None:
-        """Append a batch that was validated with `config`; None if another one is in force now."""
+        """Append a batch validated under `config`; return None if the log's has changed."""
         base, epoch = self._begin()
         if self._local.config is not config:
             return None
         epoch = epoch if leader_epoch is None else leader_epoch
-        return self._write([prepared.placed(base, epoch)], origin, now_ms)
+        return self._write([prepared.with_place(base, epoch)], origin, now_ms)
 
     def append_end_txn_marker(
         self, producer_id: int, producer_epoch: int, coordinator_epoch: int, *, commit: bool
     ) -> AppendInfo:
-        """End a producer's transaction, as the coordinator; also one without data here.
+        """Append the marker that ends a producer's transaction, as the coordinator does.
+
+        The transaction may have no data in this log.
 
         Raises
         ------
         InvalidProducerEpochError, TransactionCoordinatorFencedError
-            Who asks is out of date; the log is unchanged.
+            The producer's or the coordinator's epoch is out of date; the log is unchanged.
         """
         control_type = ControlType.COMMIT if commit else ControlType.ABORT
         marker = EndTxnMarker(control_type, coordinator_epoch)
-        batch = end_txn_batch(
-            producer_id, producer_epoch, marker, self._local.runtime.clock.now_ms()
-        )
+        batch = build_end_txn_batch(producer_id, producer_epoch, marker, self._clock.now_ms())
         return self._append_ready([batch], AppendOrigin.COORDINATOR, None)
 
     # -- the segment ---------------------------------------------------------------------
@@ -360,10 +323,9 @@ class LogWriter:
     def _write(
         self, batches: Sequence[RecordBatch], origin: AppendOrigin, now_ms: int
     ) -> AppendInfo:
-        """Write batches that were validated, with offsets in place.
+        """Write validated batches with their final offsets; the log is open and locked.
 
-        The lock is held, the log is open. A batch that a client sends again is answered and not
-        written.
+        A batch that a client sends again is not written; the result has its first offsets.
         """
         producer_state = self._local.producer_state
         markers, duplicate = check_producers(producer_state, batches, origin)
@@ -398,18 +360,18 @@ class LogWriter:
         now_ms: int,
         produced: Produced = (),
     ) -> RollReason | None:
-        """Write batches in one write, after a roll if one is due, and let readers see them.
+        """Write batches in one write, after a roll if one is due, and publish them to readers.
 
-        The lock is held, the log is open. Batches beyond the last offset are refused.
+        The log is open and locked. Batches beyond the largest offset are refused.
 
         Parameters
         ----------
         extents, buffers : sequence of BatchExtent, of bytes-like
             See `LogSegment.append`.
         epochs : sequence of (int, int)
-            Leader epochs of the batches, and the first offset of each; the first one's first.
+            Leader epochs of the batches and their start offsets, in order.
         produced : sequence of (BatchHeader, EndTxnMarker or None)
-            What the producer state learns.
+            Batches of producers, for the producer state.
 
         Returns
         -------
@@ -446,7 +408,7 @@ class LogWriter:
         timestamp: int,
         produced: Produced = (),
     ) -> bool:
-        """Write one batch if nothing but its bytes is to be written; else `_store` does."""
+        """Write one batch that needs no roll, index entry or epoch; otherwise return False."""
         local = self._local
         segment = local.segments.active
         local.is_unfinished = True
@@ -463,7 +425,7 @@ class LogWriter:
         return True
 
     def _publish(self, segment: LogSegment, end: int, produced: Produced) -> None:
-        """Let readers see what was written, and all else follow the log's end."""
+        """Publish the new end of the log to readers and to the state derived from it."""
         local = self._local
         local.publish_end(end)
         if produced:
@@ -484,7 +446,7 @@ class LogWriter:
         Parameters
         ----------
         expected_next_offset : int, optional
-            Base of the new segment when above the log end offset (a replica's gap).
+            Base of the new segment if above the log end offset (a follower's gap).
 
         Returns
         -------
@@ -499,7 +461,7 @@ class LogWriter:
         return self._local.change(self.roll_inside, expected_next_offset)
 
     def roll_inside(self, expected_next_offset: int | None = None) -> LogSegment:
-        """Do what `roll` does, inside a change."""
+        """Roll inside a change; see `roll`."""
         local = self._local
         with local.guard("cannot roll"):
             local.check_changeable()
@@ -515,8 +477,8 @@ class LogWriter:
                 local.delete_stale_files(base)
             local.producer_state.map_end_offset = base
             local.producer_state.take_snapshot()
-            # Before the new file appears: a segment that a crash empties must be the last one.
-            # Forced, since trimming changed the indexes even if no record is new.
+            # Before the new file appears: only the last segment may be empty after a crash.
+            # Forced, since trimming changes the indexes even without new records.
             local.flush(base, force=is_new)
             segment = local.add_segment(base) if is_new else local.renew_segment(active)
             local.publish_end(base)

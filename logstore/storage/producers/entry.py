@@ -1,4 +1,4 @@
-"""The state of one producer id, and what it tells others.
+"""The state of one producer id, and the values derived from it.
 
 Source: storage-format §9.1; Kafka's ProducerStateEntry, BatchMetadata and CompletedTxn.
 """
@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
-from logstore.named import NamedTuple
 from logstore.storage.producers.snapshot import SnapshotEntry
 from logstore.types import (
     INT32_MAX,
@@ -101,13 +101,13 @@ class ProducerEntry:
         return self.batches[-1].last_offset if self.batches else NO_OFFSET
 
     def enter_epoch(self, producer_epoch: int) -> None:
-        """Adopt an epoch; batches of another one are forgotten."""
+        """Set the epoch, and forget the batches of any other epoch."""
         if producer_epoch != self.producer_epoch:
             self.producer_epoch = producer_epoch
             self.batches.clear()
 
     def to_snapshot(self) -> SnapshotEntry:
-        """Return what a snapshot keeps: of the batches only the last."""
+        """Return the snapshot entry, which holds only the last batch."""
         txn_first_offset = self.current_txn_first_offset
         return SnapshotEntry(
             producer_id=self.producer_id,
@@ -122,7 +122,7 @@ class ProducerEntry:
 
     @classmethod
     def from_snapshot(cls, stored: SnapshotEntry) -> ProducerEntry:
-        """Return the state that a snapshot's entry stands for."""
+        """Return the state in a snapshot entry."""
         txn_first_offset = stored.current_txn_first_offset
         entry = cls(
             stored.producer_id,

@@ -1,8 +1,8 @@
-"""Rules for the next batch of a producer, by what is known of it (storage-format §9.1).
+"""Rules for the next batch of a producer, given its state (storage-format §9.1).
 
-Pure: from a producer's state and a batch's header to an error, a duplicate, or nothing. What a
-replica writes is a fact that a leader has checked; only clients and coordinators are held to the
-rules of epochs and sequences.
+Pure functions of a producer's state and a batch's header; the result is an error, a duplicate or
+None. The leader has checked the batches of a follower, so the rules of epochs and sequences apply
+only to clients and coordinators.
 """
 
 from __future__ import annotations

@@ -22,9 +22,9 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 from logstore.errors import CorruptSnapshotError
-from logstore.named import NamedTuple
 from logstore.names import DELETED_SUFFIX, SNAPSHOT_SUFFIX, file_name, parse_segment_file
 from logstore.record.crc32c import crc32c
 from logstore.runtime.fs import FileSystem, open_anew
@@ -44,7 +44,7 @@ assert ENTRY_SIZE == 46
 
 
 class SnapshotEntry(NamedTuple):
-    """One producer as a snapshot stores it; -1 stands for "none" as the table above says."""
+    """One producer as stored in a snapshot; -1 means "none", as in the table above."""
 
     producer_id: int
     producer_epoch: int
@@ -80,12 +80,12 @@ def decode_snapshot(
     Raises
     ------
     CorruptSnapshotError
-        Too short, an unknown version, a wrong CRC, a count that does not fit the length, or
-        producers that no log leads to.
+        The data is too short, or has an unknown version, a wrong CRC, a count that does not fit
+        the length, or producers that cannot result from a log.
     """
     if len(data) < HEADER_SIZE:
         raise CorruptSnapshotError(
-            f"{len(data)} bytes are no snapshot",
+            f"{len(data)} bytes are too few for a snapshot",
             path=path,
             check="length",
             expected=HEADER_SIZE,
@@ -128,7 +128,7 @@ def decode_snapshot(
 def _check_entries(
     entries: Sequence[SnapshotEntry], end_offset: int | None, path: str | None
 ) -> None:
-    """Refuse what no log leads to, though the CRC be right."""
+    """Refuse producers that cannot result from a log, even if the CRC is valid."""
     producers: set[int] = set()
     transactions: set[int] = set()
     for slot, entry in enumerate(entries):
@@ -183,7 +183,7 @@ class SnapshotFiles:
         return max(self._offsets, default=None)
 
     def reload(self) -> None:
-        """List the directory anew."""
+        """List the directory again."""
         self._offsets.clear()
         for name in self._fs.list_dir(self._directory):
             parsed = parse_segment_file(name)

@@ -1,9 +1,9 @@
 """Producer state of a partition: sequences, epochs and transactions.
 
-For each producer id: the epochs of producer and coordinator, when it was last active, where its
-open transaction began, and its last five batches. From that follow duplicate detection, the
-first unstable offset, the entries of the transaction index, and which empty batches the cleaner
-keeps. State is derived from the log; snapshots shorten the replay after a restart.
+For each producer id the state holds the epochs of producer and coordinator, the time of the last
+activity, the start of the open transaction and the last five batches. It serves duplicate
+detection, the first unstable offset, the transaction index and the cleaner's choice of empty
+batches. State is derived from the log; snapshots shorten the replay after a restart.
 Source: docs/spec/storage-format.md §9; Kafka's ProducerStateManager and ProducerAppendInfo.
 """
 
@@ -52,22 +52,21 @@ class ProducerStateManager:
     producer_id_expiration_ms : int
         Idle time after which a producer without an open transaction is forgotten.
     small_file_max_bytes : int
-        Bytes that a snapshot may have, to be read.
+        Largest snapshot that is read, in bytes.
 
     Attributes
     ----------
     damaged_snapshots : list of CorruptSnapshotError
-        Why `load_snapshot` deleted snapshots.
+        Errors of the snapshots that `load_snapshot` deleted.
     map_end_offset : int
-        Offset up to which the log is applied, exclusive; set as batches go by.
+        Offset up to which the log is applied, exclusive; set by the caller.
     may_lack_batches : bool
-        Whether some batches of the log are not applied, since they are damaged: then one that
-        contradicts an open transaction tells that its marker was among them.
+        True if damaged batches of the log were not applied. A batch that contradicts an open
+        transaction then means that the transaction's marker was among them.
 
     Notes
     -----
-    Guarded by the log's lock. Time comes in as `now_ms`, wall time in Unix ms. Invariants:
-    `_check`.
+    Guarded by the log's lock. `now_ms` is wall time in Unix ms. `_check` asserts the invariants.
     """
 
     def __init__(
@@ -83,17 +82,17 @@ class ProducerStateManager:
         self.producer_id_expiration_ms = producer_id_expiration_ms
         self.damaged_snapshots: list[CorruptSnapshotError] = []
         self._producers: dict[int, ProducerEntry] = {}
-        # First data offset → producer id of the open transactions, lowest offset first.
+        # Open transactions: first data offset → producer id, lowest offset first.
         self._ongoing: dict[int, int] = {}
-        # Marker offset → first data offset of transactions whose marker no high watermark has
-        # passed yet, lowest marker first.
+        # Ended transactions whose marker is not below the high watermark yet: marker offset →
+        # first data offset, lowest marker first.
         self._unreplicated: dict[int, int] = {}
         self.map_end_offset = 0
         self.may_lack_batches = False
         self._last_snapshot_offset = 0
         self._snapshots = SnapshotFiles(fs, directory, small_file_max_bytes)
 
-    # --- questions ----------------------------------------------------------------------------
+    # --- queries ------------------------------------------------------------------------------
 
     @property
     def is_empty(self) -> bool:
@@ -101,11 +100,11 @@ class ProducerStateManager:
         return not self._producers and not self._unreplicated
 
     def entry(self, producer_id: int) -> ProducerEntry | None:
-        """Return the live state of a producer, None if unknown; not to be changed."""
+        """Return the live state of a producer, None if unknown; callers must not change it."""
         return self._producers.get(producer_id)
 
     def entries(self) -> list[ProducerEntry]:
-        """Return the live state of every producer; not to be changed."""
+        """Return the live state of every producer; callers must not change it."""
         return list(self._producers.values())
 
     def last_data_offset(self, producer_id: int) -> int:
@@ -116,11 +115,11 @@ class ProducerStateManager:
     def active_producers(
         self, start_offset: int = 0, end_offset: int = INT64_MAX
     ) -> dict[int, LastRecord]:
-        """Return, as a copy, the epoch and last data offset of every known producer id.
+        """Return a copy of the epoch and last data offset of every known producer id.
 
-        Of a part of the log only those whose last data lie in [start, end), or that have none.
+        A range selects the producers whose last data offset is in [start, end) or unknown.
         """
-        # Without the entry's property: a cleaning asks for thousands of them, for each segment.
+        # Without the entry's property: a cleaning reads thousands of them per segment.
         found = {}
         for producer_id, entry in self._producers.items():
             last = batches[-1].last_offset if (batches := entry.batches) else NO_OFFSET
@@ -129,18 +128,18 @@ class ProducerStateManager:
         return found
 
     def has_open_transaction(self, producer_id: int) -> bool:
-        """Tell whether a producer has data here whose transaction has no marker yet."""
+        """Return whether a producer has a transaction without a marker in this partition."""
         entry = self._producers.get(producer_id)
         return entry is not None and entry.current_txn_first_offset is not None
 
     def open_transaction_offset(self, producer_id: int) -> int | None:
-        """Return where a producer's open transaction begins here, None if it has none."""
+        """Return the first offset of a producer's open transaction, None if it has none."""
         entry = self._producers.get(producer_id)
         return None if entry is None else entry.current_txn_first_offset
 
     @property
     def has_transactions(self) -> bool:
-        """Whether one is open, or decided by a marker at or above the high watermark."""
+        """Whether a transaction is open or its marker is at or above the high watermark."""
         return bool(self._ongoing or self._unreplicated)
 
     def first_undecided_offset(self) -> int | None:
@@ -148,11 +147,11 @@ class ProducerStateManager:
         return next(iter(self._ongoing), None)
 
     def open_producers(self) -> list[int]:
-        """Return the producer ids of the open transactions, the oldest first."""
+        """Return the producer ids of the open transactions, oldest first."""
         return list(self._ongoing.values())
 
     def ongoing_producer(self) -> int | None:
-        """Return whose the oldest open transaction is, None if none is open."""
+        """Return the producer id of the oldest open transaction, None if none is open."""
         return next(iter(self._ongoing.values()), None)
 
     def first_unstable_offset(self, high_watermark: int) -> int | None:
@@ -161,17 +160,17 @@ class ProducerStateManager:
         Parameters
         ----------
         high_watermark : int
-            A transaction is decided for readers once its marker lies below; exclusive.
+            Exclusive; a transaction is decided for readers once its marker is below.
 
         Returns
         -------
         int or None
             First offset of the oldest transaction that is open or whose marker is at or above
-            the high watermark; None if there is none.
+            the high watermark; None without such a transaction.
 
         Notes
         -----
-        O(transactions finished since `on_high_watermark_updated` was last told).
+        O(transactions ended since the last `on_high_watermark_updated`).
         """
         pending = [
             first_offset
@@ -186,8 +185,8 @@ class ProducerStateManager:
     def last_stable_offset_after(self, completed: CompletedTxn) -> int:
         """Return the last stable offset that a transaction index entry records.
 
-        To be asked right after the `update_from_batch` that returned `completed`: the first
-        offset of the oldest transaction still open, else the offset after the marker.
+        Must be called right after the `update_from_batch` that returned `completed`. The result
+        is the first offset of the oldest open transaction, else the offset after the marker.
         """
         undecided = self.first_undecided_offset()
         return completed.last_offset + 1 if undecided is None else undecided
@@ -200,21 +199,21 @@ class ProducerStateManager:
         marker: EndTxnMarker | None = None,
         origin: AppendOrigin = AppendOrigin.REPLICATION,
     ) -> BatchMetadata | None:
-        """Check, changing nothing, that a batch may follow what is known of its producer.
+        """Check a batch against the state of its producer, without changing the state.
 
         Parameters
         ----------
         header : BatchHeader
-            Of a batch with a producer id.
+            Header of a batch with a producer id.
         marker : EndTxnMarker or None
             As in `update_from_batch`.
         origin : AppendOrigin
-            Whose rules hold; see `logstore.storage.producers.rules`.
+            Selects the rules; see `logstore.storage.producers.rules`.
 
         Returns
         -------
         BatchMetadata or None
-            The remembered batch that a client sends again, which must not be written twice.
+            The earlier append of the same batch, which must not be written again.
 
         Raises
         ------
@@ -234,29 +233,29 @@ class ProducerStateManager:
         marker: EndTxnMarker | None = None,
         first_offset: int | None = None,
     ) -> CompletedTxn | None:
-        """Apply a batch of the log, by the rules of replication: what is written is a fact.
+        """Apply a batch of the log by the rules of replication, which accept the log as it is.
 
-        Epochs that go back are logged and followed. `map_end_offset` is the caller's to move.
+        Falling epochs are logged and accepted. The caller advances `map_end_offset`.
 
         Parameters
         ----------
         header : BatchHeader
-            With its final offsets. A batch without a producer id changes nothing.
+            Header with the final offsets. A batch without a producer id changes nothing.
         marker : EndTxnMarker or None
-            The record of a control batch; None if it is no transaction marker, and then nothing
-            changes, or was removed by compaction: then the producer is known, if nothing of it.
+            The record of a control batch. None for other control records, which change nothing,
+            and for a marker that compaction removed, which only makes the producer known.
         first_offset : int, optional
-            Where a transaction begins that this batch opens; its base offset by default.
+            First offset of a transaction that this batch opens; its base offset by default.
 
         Returns
         -------
         CompletedTxn or None
-            The transaction that the marker ended, if it had data.
+            The transaction that the marker ended, if the transaction had data.
 
         Raises
         ------
         InvalidTxnStateError
-            See `validate`; nothing was changed.
+            See `validate`; the state is unchanged.
         """
         if not header.has_producer_id:
             return None
@@ -277,13 +276,13 @@ class ProducerStateManager:
         return None
 
     def _forget(self, producer_id: int) -> None:
-        """Forget a producer and the transaction that it has open."""
+        """Forget a producer and its open transaction."""
         first_offset = self._producers.pop(producer_id).current_txn_first_offset
         if first_offset is not None:
             self._ongoing.pop(first_offset, None)
 
     def on_high_watermark_updated(self, high_watermark: int) -> None:
-        """Forget the finished transactions whose markers lie below `high_watermark`."""
+        """Forget the ended transactions whose markers are below `high_watermark`."""
         passed = []
         for marker_offset in self._unreplicated:
             if marker_offset >= high_watermark:
@@ -293,7 +292,7 @@ class ProducerStateManager:
             del self._unreplicated[marker_offset]
 
     def on_log_start_offset_incremented(self, log_start_offset: int) -> None:
-        """Follow a raised log start; producers stay known though their records are gone."""
+        """Follow a raised log start offset; producers without records stay known."""
         self.on_high_watermark_updated(log_start_offset)
         self.map_end_offset = max(self.map_end_offset, log_start_offset)
         latest = self.latest_snapshot_offset
@@ -311,9 +310,9 @@ class ProducerStateManager:
         return len(expired)
 
     def next_expiry_ms(self, now_ms: int) -> int | None:
-        """Return when the next producer expires unless it goes on, Unix ms; None if none does.
+        """Return the time, in Unix ms, at which the next idle producer expires; None if none does.
 
-        One whose time is over, and whose transaction keeps it, waits for that to end.
+        Overdue producers with an open transaction are not counted.
         """
         last = [
             entry.last_timestamp
@@ -326,9 +325,9 @@ class ProducerStateManager:
     def truncate_and_reload(self, log_start_offset: int, log_end_offset: int, now_ms: int) -> None:
         """Reload the newest snapshot on disk within the log's bounds.
 
-        Snapshots at or below `log_start_offset` or above `log_end_offset` are deleted. If the
-        state is not at `log_end_offset` already, it is reloaded (`load_snapshot`), and the caller
-        replays the log from `map_end_offset` on.
+        Snapshots at or below `log_start_offset` or above `log_end_offset` are deleted. Unless the
+        state is at `log_end_offset`, it is reloaded (`load_snapshot`), and the caller replays the
+        log from `map_end_offset` on.
         """
         for offset in self.snapshot_offsets:
             if not log_start_offset < offset <= log_end_offset:
@@ -339,7 +338,7 @@ class ProducerStateManager:
             self.load_snapshot(log_start_offset, now_ms)
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
-        """Forget everything, delete all snapshots, and stand at `offset`."""
+        """Clear the state, delete all snapshots, and set the end of the state to `offset`."""
         self._clear()
         for snapshot_offset in self.snapshot_offsets:
             self.delete_snapshot(snapshot_offset)
@@ -355,7 +354,7 @@ class ProducerStateManager:
 
     @property
     def latest_snapshot_offset(self) -> int | None:
-        """Offset of the newest snapshot file, None if there is none."""
+        """Offset of the newest snapshot file, None without snapshots."""
         return self._snapshots.latest_offset
 
     def take_snapshot(self, *, sync: bool = True) -> str | None:
@@ -364,13 +363,13 @@ class ProducerStateManager:
         Parameters
         ----------
         sync : bool
-            Make the contents durable now; a roll leaves it to the flush that follows. A torn
-            file is no harm: its CRC gives it away, and an older snapshot is used.
+            Make the file durable now; after a roll, the next flush does so. A torn file is
+            harmless: its CRC is wrong, and an older snapshot is used.
 
         Returns
         -------
         str or None
-            The file; None if the state is no further than the newest snapshot.
+            The file; None if the newest snapshot already holds the state.
         """
         if self.map_end_offset <= self._last_snapshot_offset:
             return None
@@ -383,7 +382,7 @@ class ProducerStateManager:
         """Replace the state by the newest readable snapshot's.
 
         Damaged snapshots are deleted with a warning. Producers that have expired by `now_ms` are
-        skipped. Without any snapshot the state is empty and stands at `log_start_offset`.
+        skipped. Without a snapshot the state is empty and ends at `log_start_offset`.
         """
         self._clear()
         self.map_end_offset = log_start_offset
@@ -409,9 +408,9 @@ class ProducerStateManager:
         return self._snapshots.mark_deleted(offset)
 
     def remove_straggler_snapshots(self, segment_base_offsets: Collection[int]) -> None:
-        """Delete the snapshots that belong to no segment, reading the directory anew.
+        """Delete the snapshots without a segment, after reading the directory again.
 
-        The newest of them stays if it lies above every segment: a clean shutdown took it.
+        The newest of them is kept if it is above every segment: a clean shutdown took it.
         """
         self._snapshots.reload()
         bases = set(segment_base_offsets)
@@ -421,7 +420,7 @@ class ProducerStateManager:
         for offset in stragglers:
             self.delete_snapshot(offset)
 
-    # --- inside -------------------------------------------------------------------------------
+    # --- implementation -----------------------------------------------------------------------
 
     def _apply_data(self, header: BatchHeader, first_offset: int) -> None:
         entry = self._obtain(header)

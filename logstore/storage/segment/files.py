@@ -1,6 +1,6 @@
 """The files of one segment: their names, opening, renaming, removal, durability.
 
-Knows nothing of batches; `LogSegment` adds what is in the files.
+The contents of the files are the concern of `LogSegment`.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ class SegmentFiles:
 
     Notes
     -----
-    One thread changes the files (the log's lock). Readers come without it: they find a file under
-    the name that it has at that moment, keep it open through renames and removal, and bring none
-    back that was removed.
+    One thread at a time changes the files, under the log's lock. Readers take no lock: they open a
+    file under its current name, keep it open through renames and removal, and never recreate a
+    removed one.
     """
 
     def __init__(
@@ -63,15 +63,15 @@ class SegmentFiles:
         self.base_offset = base_offset
         self.config = config
         self.suffix = suffix
-        # Guards name and opening of the `.log`; the indexes have their own.
+        # Guards name and opening of the `.log`; each index has a lock of its own.
         self._names = threading.Lock()
         self._is_closed = False
-        # Opened for writing when something changes, not before: a `.log` that has other names, too,
-        # is copied then, and most segments are only read.
+        # Opened for writing on the first change only: most segments are only read, and a `.log`
+        # with several hard links is copied when it is opened for writing.
         self._file: File | None = None
         self._is_writable = False
         self._is_synced = True
-        # Whether it may be longer than its data: preallocated, or written in part.
+        # Whether the file may be longer than its data: preallocated or partly written.
         self._may_be_longer = create
         if create:
             self._file = fs.open(self.log_path, create=True)
@@ -104,24 +104,24 @@ class SegmentFiles:
 
     @property
     def log_path(self) -> str:
-        """Path of the `.log` file under its present name."""
+        """Path of the `.log` file under its current name."""
         return self._path(LOG_SUFFIX)
 
     @property
     def file(self) -> File:
-        """The open `.log` file, to read from; opened at first use.
+        """The `.log` file, open for reading; opened on first use.
 
         Raises
         ------
         OSError
-            It cannot be opened, or was closed: another log may stand in its place by now.
+            The file cannot be opened, or was closed: its path may belong to another log by now.
         """
         file = self._file
         return self._open(write=False) if file is None else file
 
     def _writing(self) -> File:
         """Return the `.log` file for a change to it."""
-        self._is_synced = False  # first: who is asked to let go must know
+        self._is_synced = False  # first, since `let_go` depends on it
         self._may_be_longer = True
         file = self._file
         return self._open(write=True) if file is None or not self._is_writable else file
@@ -132,16 +132,16 @@ class SegmentFiles:
             if file is None or (write and not self._is_writable):
                 if self._is_closed:
                     raise OSError(errno.EBADF, "closed for good", self.log_path)
-                # A reader of the one that was open goes on, and closes it with the last use.
+                # Readers of the file that was open keep it until their last use.
                 file = self._file = self._fs.open(self.log_path, write=write)
                 self._is_writable = write
         OPEN_FILES.opened(self)
         return file
 
     def let_go(self) -> bool:
-        """Close the `.log` until it is needed again; reads under way go on.
+        """Close the `.log` until it is needed again; running reads continue.
 
-        Not one with changes that are not durable: a failure to write them would be told to nobody.
+        A file with changes that are not durable stays open: a failed write could not be reported.
         """
         if not self._is_synced:
             return False
@@ -155,15 +155,15 @@ class SegmentFiles:
             return self._fs.stat(self.log_path).mtime_ms
 
     def set_last_modified_ms(self, mtime_ms: int) -> None:
-        """Date the `.log` file and both sparse indexes."""
+        """Set the modification time of the `.log` file and both sparse indexes."""
         for path in (self.log_path, self.offset_index.path, self.time_index.path):
             if self._fs.exists(path):
                 self._fs.set_mtime(path, mtime_ms)
 
     def change_suffix(self, suffix: str) -> None:
-        """Rename every file of the segment that exists to end in `suffix` instead.
+        """Rename every existing file of the segment to end in `suffix`.
 
-        Open handles stay valid, so readers that hold the segment go on.
+        Open handles stay valid, so readers of the segment continue.
         """
         with self._names:
             source = self.log_path
@@ -179,16 +179,16 @@ class SegmentFiles:
         self.remove_files()
 
     def remove_files(self) -> None:
-        """Remove every file of the segment; readers that hold it go on through open handles.
+        """Remove every file of the segment; its readers continue through open handles.
 
-        An index that none of them has opened reads as empty from then on.
+        An index that is not open reads as empty from then on.
         """
         if self._fs.exists(self.log_path):
             self._fs.remove(self.log_path)
         self.remove_indexes()
 
     def remove_indexes(self) -> None:
-        """Remove the index files, for good: this object brings none back."""
+        """Remove the index files; this object never recreates them."""
         for index in (self.offset_index, self.time_index, self.txn_index):
             index.retire()
             if self._fs.exists(index.path):
@@ -208,7 +208,7 @@ class SegmentFiles:
         self.txn_index.flush()
 
     def close_handlers(self) -> None:
-        """Close the files as they are, trimming nothing."""
+        """Close the files without trimming them."""
         self.offset_index.close_handler()
         self.time_index.close_handler()
         self.txn_index.close()
@@ -229,12 +229,12 @@ class SegmentFiles:
     def resize_indexes(self) -> None:
         """Set both sparse indexes to their full length, keeping the entries.
 
-        That is `segment.index.bytes` of the moment when the segment was made or opened.
+        The length is `segment.index.bytes` as configured when the segment was created or opened.
         """
         for index in (self.offset_index, self.time_index):
             index.resize(index.max_index_bytes)
 
     def truncate_file(self, size_bytes: int) -> None:
-        """Cut the `.log` to `size_bytes`, leaving the indexes to the caller (recovery)."""
+        """Truncate the `.log` to `size_bytes`; recovery, the caller, handles the indexes."""
         self._writing().truncate(size_bytes)
         self.size_bytes = size_bytes

@@ -1,8 +1,7 @@
-"""One segment of a partition: a `.log` file, its indexes, and what is known of its times.
+"""One segment of a partition: a `.log` file, its indexes and its timestamps.
 
-A segment appends chunks it is given, never looks inside them, and indexes sparsely by bytes
-(storage-format §8). Its owner, the log, holds the lock; readers come without one and stay
-within the bytes that were published to them.
+A segment appends batches without parsing them and indexes them sparsely by bytes (storage-format
+§8). Writers hold the lock of the log; readers hold none and stay within the published bytes.
 """
 
 from __future__ import annotations
@@ -56,14 +55,14 @@ __all__ = [
 logger = logging.getLogger(__name__)
 
 _BATCH_SECONDS = 10e-6
-"""Cost of a batch in `find_index_entries` as Python, about."""
+"""Approximate cost of a batch in `find_index_entries` as plain Python."""
 
 _NO_RUNWAY = (-1, -1, -1, -2)
 
 _new = tuple.__new__  # see `logstore.storage.log.drafts`
 
 COPY_BYTES = 1 << 20
-"""Bytes that `append_from_file` copies at a time; a larger batch is copied alone."""
+"""Bytes that `append_from_file` copies per write; a larger batch is copied alone."""
 
 
 class LogSegment(SegmentFiles):
@@ -72,7 +71,7 @@ class LogSegment(SegmentFiles):
     Parameters
     ----------
     runtime : Runtime
-        Files, clock, and the source of the roll jitter.
+        Provides files, the clock and the random roll jitter.
     directory : str
         The partition's directory.
     base_offset : int
@@ -87,14 +86,14 @@ class LogSegment(SegmentFiles):
     Raises
     ------
     FileNotFoundError
-        There is no such `.log`.
+        The `.log` is missing.
     CorruptRecordError
         It is larger than 2^31-1 bytes.
 
     Notes
     -----
-    Creating or opening one touches the `.log` only; an index file appears when it is first
-    used. `size_bytes` counts data, not the zeros of a preallocated file.
+    Creating or opening a segment touches only the `.log`; an index file is created on first
+    use. `size_bytes` counts data, not the zeros of a preallocated file.
     """
 
     def __init__(
@@ -114,8 +113,8 @@ class LogSegment(SegmentFiles):
         self.index_interval_bytes = config.index_interval_bytes
         self._bytes_since_last_index_entry = 0
         self._max_timestamp: TimestampOffset | None = None
-        # How far `append_next` may go: the last position, the end, the last offset and timestamp
-        # of a batch that gets no index entry and begins no segment. None until it is asked for.
+        # Limits of `append_next`: the largest position, end, last offset and timestamp of a batch
+        # that needs neither an index entry nor a new segment. None until they are computed.
         self._runway: tuple[int, int, int, int] | None = None
         self._rebuilt_index: OffsetIndex | None = None
         self._mending = runtime.lock()
@@ -125,7 +124,7 @@ class LogSegment(SegmentFiles):
         return f"LogSegment(base_offset={self.base_offset}, size_bytes={self.size_bytes})"
 
     def set_config(self, config: LogConfig) -> None:
-        """Obey other settings from now on, but for what the indexes were made with."""
+        """Use another configuration from now on, except for the size of existing indexes."""
         self.config = config
         self._runway = None
 
@@ -142,7 +141,7 @@ class LogSegment(SegmentFiles):
         self._close_log()
 
     def on_become_inactive(self) -> None:
-        """Finish a segment that is being rolled: last time entry, trimmed files."""
+        """Write the last time index entry and trim the files: the segment was rolled."""
         self._runway = None
         self._append_last_time_entry()
         self._keep_rebuilt_index()
@@ -152,25 +151,28 @@ class LogSegment(SegmentFiles):
 
     def _append_last_time_entry(self) -> None:
         last = self.max_timestamp_so_far
-        # An index too small for even the reserved entry stays without it.
+        # An index without room for the reserved entry stays without it.
         with suppress(SegmentOverflowError):
             self.time_index.maybe_append(last.timestamp, last.offset, skip_full_check=True)
 
     # -- append and roll -----------------------------------------------------------------
 
     def can_append_offset(self, offset: int) -> bool:
-        """Tell whether `offset` fits the 31 bits relative to the base."""
+        """Return whether `offset` fits the 31 bits relative to the base."""
         return 0 <= offset - self.base_offset <= INT32_MAX
 
-    def append(self, batches: Sequence[BatchExtent], buffers: Sequence[Buffer]) -> int:
+    def append(
+        self, extents: Sequence[BatchExtent] | NDArray[np.int64], buffers: Sequence[Buffer]
+    ) -> int:
         """Append whole batches in one write (storage-format §8.1).
 
         Parameters
         ----------
-        batches : sequence of BatchExtent
-            The batches that the buffers hold, in order; their sizes add up to the bytes.
+        extents : sequence of BatchExtent, or (n, EXTENT_COLUMNS) int64
+            The batches in the buffers, in order; their sizes add up to the bytes. Index entries
+            of an array are found by a kernel and written in one write per index.
         buffers : sequence of bytes-like
-            The bytes, cut anywhere.
+            The bytes, split anywhere.
 
         Returns
         -------
@@ -186,59 +188,103 @@ class LogSegment(SegmentFiles):
 
         Notes
         -----
-        Sparse entries follow each batch, not each append, as Kafka does since 3.9.1: whenever
-        more than `index.interval.bytes` went before a batch since the last entry, the batch
-        gets one. So the index files depend on the `.log` alone, reopenings apart.
+        Like Kafka since 3.9.1, the indexes are sparse by batch, not by append: a batch gets an
+        entry whenever more than `index.interval.bytes` precede it since the last entry. So the
+        index files depend on the `.log` alone, except for reopened segments.
         """
         position = self.size_bytes
-        if not batches:
+        if not len(extents):
             return position
-        if not self.can_append_offset(batches[-1].last_offset):
+        last_offset = int(extents[-1][0])
+        if not self.can_append_offset(last_offset):
             raise SegmentOverflowError(
-                f"offset {batches[-1].last_offset} does not fit segment {self.base_offset}"
+                f"offset {last_offset} does not fit segment {self.base_offset}"
             )
+        is_listed = isinstance(extents, (list, tuple))
+        index = self._index_listed if is_listed else self._index_by_kernel
+        is_indexed = False
+        try:
+            if position == 0:
+                self.resize_indexes()  # created now, as in Kafka: without them loading recovers
+            self._writing().write_at(buffers, position)
+            is_indexed = True
+            end, counter, largest = index(extents, position)  # type: ignore[arg-type]
+        except OSError:
+            self._take_back(position, int(extents[0][0]) if is_indexed else None)
+            raise
+        if position == 0:
+            self._rolling_based_timestamp = int(extents[0][1])
+        self._bytes_since_last_index_entry = counter
+        self._runway = None
+        # In this order, so that readers find the record with the largest timestamp they see.
+        self.size_bytes = end
+        self._max_timestamp = largest
+        return position
+
+    def _index_listed(
+        self, extents: Sequence[BatchExtent], position: int
+    ) -> tuple[int, int, TimestampOffset]:
+        """Add the index entries of batches at a position.
+
+        Returns their end, the bytes since the last entry, and the largest timestamp so far.
+        """
         largest = self._max_timestamp
         if largest is None:
             largest = self.time_index.last_entry
         counter = self._bytes_since_last_index_entry
         entries = []
-        at = position
-        for last_offset, max_timestamp, size in batches:
+        for last_offset, max_timestamp, size in extents:
             if max_timestamp > largest.timestamp:
                 largest = TimestampOffset(max_timestamp, last_offset)
             if counter > self.index_interval_bytes:
-                entries.append((OffsetPosition(last_offset, at), largest))
+                entries.append((OffsetPosition(last_offset, position), largest))
                 counter = 0
             counter += size
-            at += size
-        try:
-            self._write(buffers, position)
-            for entry, largest_so_far in entries:
-                if self.offset_index.is_full or self.time_index.is_full:
-                    break  # the next append rolls
-                self.offset_index.append(*entry)
-                self.time_index.maybe_append(*largest_so_far)
-                if self._rebuilt_index is not None:
-                    self._rebuilt_index.append(*entry)
-        except OSError:
-            self._take_back(position, batches[0].last_offset if entries else None)
-            raise
-        self._publish(position, batches[0].max_timestamp, at, counter, largest)
-        return position
+            position += size
+        for entry, largest_so_far in entries:
+            if self.offset_index.is_full or self.time_index.is_full:
+                break  # the next append rolls
+            self.offset_index.append(*entry)
+            self.time_index.maybe_append(*largest_so_far)
+            if self._rebuilt_index is not None:
+                self._rebuilt_index.append(*entry)
+        return position, counter, largest
+
+    def _index_by_kernel(
+        self, extents: NDArray[np.int64], position: int
+    ) -> tuple[int, int, TimestampOffset]:
+        """Add the index entries of many batches; see `_index_listed`."""
+        import numpy as np
+
+        from logstore import jit
+        from logstore.storage.segment import kernels
+
+        jit.pays(kernels.find_index_entries, len(extents) * _BATCH_SECONDS)
+        places, times = np.empty((2, len(extents), 2), np.int64)
+        counters = np.array(self._entry_counters(), np.int64)
+        rows, time_rows, end = kernels.find_index_entries(
+            extents, position, self.index_interval_bytes, counters, places, times
+        )
+        self.offset_index.append_rows(places[:rows])
+        self.time_index.append_rows(times[:time_rows])
+        if self._rebuilt_index is not None:
+            self._rebuilt_index.append_rows(places[:rows])
+        counter, *largest, _, _, _ = counters.tolist()
+        return int(end), counter, TimestampOffset(*largest)
 
     def append_next(self, data: Buffer, last_offset: int, max_timestamp: int) -> bool:
-        """Append one batch if nothing but its bytes is to be written, as is so of most.
+        """Append one batch if it needs no roll and no index entry; most batches need neither.
 
         Parameters
         ----------
         data : bytes
-            The batch, whose offsets are beyond all that the segment has.
+            The batch; its offsets are above those in the segment.
 
         Returns
         -------
         bool
-            False, and nothing is done, if it may need a roll, an index entry or the segment's first
-            bytes: for `roll_reason` and `append`, of which this does what is left of both then.
+            False, without any change, if the batch may need a roll or an index entry, or the
+            segment is empty: `roll_reason` and `append` handle such a batch.
 
         Raises
         ------
@@ -263,9 +309,9 @@ class LogSegment(SegmentFiles):
             self._take_back(position, None)
             raise
         largest = self._max_timestamp
-        assert largest is not None, "known to whoever measured the runway"
+        assert largest is not None, "set before the runway was measured"
         self._bytes_since_last_index_entry += end - position
-        self.size_bytes = end  # first, as in `_publish`
+        self.size_bytes = end  # first, as in `append`
         if max_timestamp > largest[0]:
             self._max_timestamp = _new(TimestampOffset, (max_timestamp, last_offset))
         return True
@@ -273,8 +319,8 @@ class LogSegment(SegmentFiles):
     def _measured_runway(self) -> tuple[int, int, int, int]:
         first = self._rolling_based_timestamp
         if (
-            first is None  # as in an empty segment
-            or first < 0  # then wall time counts
+            first is None  # the segment is empty
+            or first < 0  # the roll depends on the system clock
             or self._max_timestamp is None
             or self.offset_index.is_full
             or self.time_index.is_full
@@ -289,54 +335,8 @@ class LogSegment(SegmentFiles):
             first + config.max_segment_ms - self.roll_jitter_ms,
         )
 
-    def append_columns(self, extents: NDArray[np.int64], buffers: Sequence[Buffer]) -> int:
-        """Append whole batches in one write, and their entries in one write an index.
-
-        As `append` in all else.
-
-        Parameters
-        ----------
-        extents : (n, EXTENT_COLUMNS) int64
-            As `BatchExtent`, a row a batch; see `kernels`.
-        """
-        import numpy as np
-
-        from logstore import jit
-        from logstore.storage.segment import kernels
-
-        position = self.size_bytes
-        if not len(extents):
-            return position
-        first_offset, first_timestamp, _ = extents[0].tolist()
-        last_offset = int(extents[-1, kernels.EXTENT_LAST_OFFSET])
-        if not self.can_append_offset(last_offset):
-            raise SegmentOverflowError(
-                f"offset {last_offset} does not fit segment {self.base_offset}"
-            )
-        jit.pays(kernels.find_index_entries, len(extents) * _BATCH_SECONDS)
-        places, times = np.empty((2, len(extents), 2), np.int64)
-        rows = 0
-        try:
-            self._write(buffers, position)
-            counters = np.array(self._entry_counters(), np.int64)
-            rows, time_rows, size_bytes = kernels.find_index_entries(
-                extents, position, self.index_interval_bytes, counters, places, times
-            )
-            self.offset_index.append_rows(places[:rows])
-            self.time_index.append_rows(times[:time_rows])
-            if self._rebuilt_index is not None:
-                self._rebuilt_index.append_rows(places[:rows])
-        except OSError:
-            self._take_back(position, first_offset if rows else None)
-            raise
-        counter, *largest, _, _, _ = counters.tolist()
-        self._publish(
-            position, first_timestamp, int(size_bytes), counter, TimestampOffset(*largest)
-        )
-        return position
-
     def _entry_counters(self) -> tuple[int, ...]:
-        """Return what the next entries of the indexes go by; see `kernels.COUNTERS`."""
+        """Return the counters for the next index entries; see `kernels.COUNTERS`."""
         index, time_index = self.offset_index, self.time_index
         last_entry = time_index.last_entry
         return (
@@ -347,33 +347,11 @@ class LogSegment(SegmentFiles):
             time_index.max_entries - 1 - time_index.entries,
         )
 
-    def _write(self, buffers: Sequence[Buffer], position: int) -> None:
-        if position == 0:
-            self.resize_indexes()  # made now, as Kafka's are: without them loading recovers
-        self._writing().write_at(buffers, position)
-
-    def _publish(
-        self,
-        position: int,
-        first_timestamp: int,
-        size_bytes: int,
-        counter: int,
-        largest: TimestampOffset,
-    ) -> None:
-        """Publish what was appended at a position to readers."""
-        if position == 0:
-            self._rolling_based_timestamp = first_timestamp
-        self._bytes_since_last_index_entry = counter
-        self._runway = None
-        # In this order for readers: what is the largest timestamp is also to be found.
-        self.size_bytes = size_bytes
-        self._max_timestamp = largest
-
     def _take_back(self, position: int, indexed_from: int | None) -> None:
         """Undo an append whose write failed halfway.
 
-        What cannot be undone on the disk lies beyond the published size and entries: the next
-        append writes over it, closing trims it, recovery cuts it.
+        Bytes that stay on disk are beyond the published size and entries: the next append
+        overwrites them, closing trims them, recovery truncates them.
         """
         with suppress(OSError):
             self._writing().truncate(position)
@@ -385,19 +363,19 @@ class LogSegment(SegmentFiles):
     def append_from_file(
         self, source: File, path: str, start: int = 0, end: int | None = None
     ) -> int:
-        """Append the batches of another `.log` as far as their offsets fit this segment.
+        """Append the batches of another `.log` while their offsets fit this segment.
 
         Parameters
         ----------
         source : File
-            Whole batches, open for reading; `path` names it in errors.
+            The `.log`, open for reading; `path` names it in errors.
         start, end : int
-            Positions of the batches to take; `end` is exclusive, the file's size by default.
+            Positions of the batches to copy; `end` is exclusive, the file's size by default.
 
         Returns
         -------
         int
-            Bytes appended; fewer than there are if an offset does not fit.
+            Bytes appended; fewer than `end - start` if an offset does not fit.
         """
         position = start
         chunk: list[BatchExtent] = []
@@ -445,7 +423,7 @@ class LogSegment(SegmentFiles):
         return None
 
     def has_entries_for(self, batches: int) -> bool:
-        """Tell whether neither index is full before the last of so many more batches."""
+        """Return whether neither index is full before the last of so many more batches."""
         room = (
             self.offset_index.max_entries - self.offset_index.entries,
             self.time_index.max_entries - 1 - self.time_index.entries,
@@ -453,7 +431,7 @@ class LogSegment(SegmentFiles):
         return batches <= min(room)  # at most an entry each
 
     def time_waited_for_roll(self, now_ms: int, message_timestamp: int) -> int:
-        """Return ms that count towards `segment.ms`: by record time if known, else wall time."""
+        """Return the ms that count towards `segment.ms`, by record time or else by the clock."""
         first = self._rolling_based_timestamp
         if first is None:
             first = self._first_timestamp()
@@ -462,9 +440,9 @@ class LogSegment(SegmentFiles):
         return now_ms - self.created_ms
 
     def rolls_from_ms(self, max_segment_ms: int) -> int | None:
-        """Return from when on an append stamped with its own time begins a new segment, Unix ms.
+        """Return the earliest time, in Unix ms, at which an append rolls the segment by its age.
 
-        By its age alone, and of a segment with data; None if that moment never comes.
+        The append has that time as its timestamp. None for an empty segment, or if no time does.
         """
         first = self._first_timestamp()
         begins = first if first is not None and first >= 0 else self.created_ms
@@ -472,7 +450,7 @@ class LogSegment(SegmentFiles):
         return moment if self.size_bytes and moment <= INT64_MAX else None
 
     def first_batch_timestamp(self) -> int:
-        """Return maxTimestamp of the first batch, or 2^63-1 when there is none or it is < 0."""
+        """Return maxTimestamp of the first batch, or 2^63-1 without a batch or if it is < 0."""
         first = self._first_timestamp()
         return first if first is not None and first >= 0 else INT64_MAX
 
@@ -489,8 +467,8 @@ class LogSegment(SegmentFiles):
     def max_timestamp_so_far(self) -> TimestampOffset:
         """Largest record timestamp and its offset; from the time index after a reload.
 
-        Asking creates no time index, and keeps nothing: a reader must not overwrite what an append
-        has learnt meanwhile.
+        Neither creates a time index nor caches the result, since a reader must not overwrite the
+        value of a concurrent append.
         """
         largest = self._max_timestamp
         if largest is not None:
@@ -557,13 +535,12 @@ class LogSegment(SegmentFiles):
     def indexed_position(self, offset: int) -> int:
         """Return a position to scan for `offset` from.
 
-        The index bears no checksum, and one that was found on the disk is not believed: a batch
-        must stand at the position (`holds`). Where none does the index is built anew, in memory,
-        and written when the segment is closed.
+        The index has no checksum, so an entry loaded from disk must point at a batch (`holds`). If
+        it does not, the index is rebuilt in memory and written when the segment is closed.
 
         Notes
         -----
-        Costs one read of 61 bytes, of an index that this object did not begin itself.
+        Costs one read of 61 bytes if the index was loaded from disk.
         """
         entry = self._index.lookup(offset)
         if entry.position and self.offset_index.loaded_entries and not self.holds(entry):
@@ -571,9 +548,9 @@ class LogSegment(SegmentFiles):
         return entry.position
 
     def is_index_end_sound(self, last_offset: int | None) -> bool:
-        """Tell whether the last index entry holds, and its offset is one that the segment has.
+        """Return whether the last index entry points at a batch and its offset is in the segment.
 
-        `last_offset` is the segment's, if somebody has walked to its end; else it is looked for.
+        `last_offset` is the segment's last offset; if None it is read from the `.log`.
         """
         entry = self.offset_index.lookup(INT64_MAX)
         if not self.offset_index.loaded_entries:
@@ -594,7 +571,7 @@ class LogSegment(SegmentFiles):
         Returns
         -------
         str or None
-            What speaks against it. A marker that is gone does not: it may have been cleaned away.
+            The contradiction, or None. A missing marker is none: it may have been cleaned.
         """
         last = self.txn_index.last_txn
         if last is None:
@@ -613,10 +590,10 @@ class LogSegment(SegmentFiles):
         )
 
     def holds(self, entry: OffsetPosition) -> bool:
-        """Tell whether a whole batch at an index entry's position begins at or below its offset.
+        """Return whether a batch at an index entry's position starts at or below its offset.
 
-        Kafka up to 3.9.0 wrote one entry a chunk, with the chunk's last offset and the position of
-        its first batch; later ones are of one batch. Both hold.
+        Kafka up to 3.9.0 wrote one entry per append, with its last offset and the position of its
+        first batch; later versions write entries of one batch. Both are valid.
         """
         position = entry.position
         if not 0 <= position < self.size_bytes:
@@ -636,17 +613,17 @@ class LogSegment(SegmentFiles):
         return self.offset_index if self._rebuilt_index is None else self._rebuilt_index
 
     def _mended(self, lie: OffsetPosition) -> OffsetIndex:
-        """Return an offset index of what the `.log` holds, since an entry was found to be wrong.
+        """Rebuild the offset index from the `.log` in memory, after a wrong entry was found.
 
-        Behind a damaged batch, where no walk leads, those entries are kept that hold.
+        Valid entries behind a damaged batch, where the `.log` cannot be walked, are kept.
         """
         index = self.offset_index
         with self._mending:
-            # An index that another reader has made meanwhile serves, unless it was cut since.
+            # Use the index that another reader rebuilt meanwhile, unless it was truncated since.
             if self._rebuilt_index is not None and lie not in self._rebuilt_index:
                 return self._rebuilt_index
             logger.warning(
-                "%s: no batch of offset %d or below stands at position %d: index built anew",
+                "%s: no batch of offset %d or below at position %d: the index is rebuilt",
                 index.path,
                 lie.offset,
                 lie.position,
@@ -675,14 +652,14 @@ class LogSegment(SegmentFiles):
             return rebuilt
 
     def _keep_rebuilt_index(self) -> None:
-        """Write the index that was built in memory, in the place of the one that was wrong."""
+        """Replace the index on disk by the one that was rebuilt in memory."""
         if self._rebuilt_index is not None:
             self.offset_index.reset()
             for entry in self._rebuilt_index:
                 if self.offset_index.is_full:
                     break
                 self.offset_index.append(*entry)
-            self._rebuilt_index = None  # last: readers go by it meanwhile
+            self._rebuilt_index = None  # last, since readers use it meanwhile
 
     def read(
         self,
@@ -692,20 +669,20 @@ class LogSegment(SegmentFiles):
         max_position: int | None = None,
         min_one_message: bool = False,
     ) -> SegmentRead | None:
-        """Read whole and perhaps one torn batch from the batch that holds `start_offset` on.
+        """Read batches, the last perhaps torn, starting with the one that holds `start_offset`.
 
         Parameters
         ----------
         max_size : int
-            Most bytes to return, except that `min_one_message` always gives the first batch.
+            Most bytes to return, except that `min_one_message` always returns the first batch.
         max_position : int, optional
-            Position not to read beyond, exclusive; the segment's size by default.
-            `UNKNOWN_POSITION` reads nothing, and only tells where the batch stands.
+            End of the read, exclusive; the segment's size by default. `UNKNOWN_POSITION` reads
+            no bytes and returns only the batch's position.
 
         Returns
         -------
         SegmentRead or None
-            None when every batch lies below `start_offset`.
+            None if every batch is below `start_offset`.
 
         Raises
         ------
@@ -724,7 +701,7 @@ class LogSegment(SegmentFiles):
         return SegmentRead(data, found.position, found.size_bytes)
 
     def read_next_offset(self) -> int:
-        """Return the offset after the last batch; the base when there is none."""
+        """Return the offset after the last batch; the base offset without batches."""
         previous = self.base_offset - 1
         for at in self.batches(self.indexed_position(INT64_MAX)):
             check_place(at.header, previous, self.log_path, at.position)
@@ -732,7 +709,7 @@ class LogSegment(SegmentFiles):
         return previous + 1
 
     def last_batch(self) -> BatchAt | None:
-        """Return position and header of the last batch; None when there is none."""
+        """Return position and header of the last batch; None without batches."""
         last = None
         for at in self.batches(self.indexed_position(INT64_MAX)):
             last = at
@@ -748,28 +725,28 @@ class LogSegment(SegmentFiles):
     def collect_aborted_txns(
         self, fetch_offset: int, upper_bound_offset: int
     ) -> tuple[list[AbortedTxn], bool]:
-        """Return aborted transactions overlapping [fetch, upper), and whether that is all."""
+        """Return aborted transactions overlapping [fetch, upper), and whether these are all."""
         return self.txn_index.collect_aborted_txns(fetch_offset, upper_bound_offset)
 
     # -- recovery and truncation ---------------------------------------------------------
 
     def truncate_to(self, offset: int) -> int:
-        """Cut the segment before the first batch that reaches `offset` (storage-format §8.6).
+        """Truncate the segment before the first batch that reaches `offset` (storage-format §8.6).
 
         Parameters
         ----------
         offset : int
-            At or below the base everything goes, unread.
+            At or below the base offset all batches are removed without being read.
 
         Returns
         -------
         int
-            Bytes cut; 0 when no batch reaches `offset`.
+            Bytes removed; 0 if no batch reaches `offset`.
 
         Raises
         ------
         CorruptRecordError, UnsupportedFormatError
-            The batches up to `offset` cannot be walked; nothing was changed.
+            The batches up to `offset` cannot be walked; the segment is unchanged.
         """
         position = self.size_bytes
         if offset <= self.base_offset:
@@ -779,9 +756,9 @@ class LogSegment(SegmentFiles):
         return self.truncate_at(position, offset)
 
     def truncate_at(self, position: int, offset: int) -> int:
-        """Cut the `.log` at a position, the indexes at an offset; return the bytes cut.
+        """Truncate the `.log` at a position and the indexes at an offset; return bytes removed.
 
-        For whoever knows that the batches below the position end below the offset.
+        The caller guarantees that the batches below the position end below the offset.
         """
         self._runway = None
         self._keep_rebuilt_index()
@@ -797,8 +774,8 @@ class LogSegment(SegmentFiles):
             self.created_ms = self._clock.now_ms()
             self._rolling_based_timestamp = None
         self._bytes_since_last_index_entry = 0
-        # Even after a reload, when Kafka would be content with the last entry left: it may lie far
-        # below what the data hold, and retention and lookups by time go by it.
+        # Kafka uses the last remaining entry after a reload. It may be far below the timestamps
+        # in the data, on which retention and lookups by time depend.
         self._max_timestamp = self._scan_max_timestamp()
         return cut
 
@@ -810,7 +787,7 @@ class LogSegment(SegmentFiles):
         return last
 
     def finish_recovery(self, max_timestamp: TimestampOffset) -> None:
-        """End a recovery: last time index entry, trimmed indexes, fresh counters."""
+        """Finish a recovery: write the last time index entry, trim indexes, reset counters."""
         self._runway = None
         self._max_timestamp = max_timestamp
         self._rebuilt_index = None

@@ -22,8 +22,8 @@ class LogSegments:
     view : tuple of LogSegment
         All segments in order, as of the last change.
     active : LogSegment
-        The segment of the highest base, the only one that takes appends. An attribute, for each
-        append asks for it; there is none as long as there is no segment.
+        The segment with the highest base offset, the only one that is appended to. An attribute,
+        since each append reads it; it is missing until the first segment is added.
     """
 
     active: LogSegment
@@ -100,7 +100,7 @@ class LogSegments:
     def from_offset(self, offset: int) -> tuple[LogSegment, ...]:
         """Return the segment that holds `offset` and all after it.
 
-        The first segment stands in when `offset` is below every base.
+        If `offset` is below every base offset, this is the first segment.
         """
         view = self.view
         slot = bisect_right(view, offset, key=lambda segment: segment.base_offset) - 1

@@ -1,7 +1,7 @@
-"""Putting complete new segments in the place of old ones, so that a crash anywhere is harmless.
+"""Replacing segments by complete new ones; a crash at any point is harmless.
 
-Used for cleaned segments and for split ones (cleaner §9); the loader finishes or undoes
-what a crash interrupts.
+Used for cleaned and for split segments (cleaner §9). The loader completes or undoes a replacement
+that a crash interrupted.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ if TYPE_CHECKING:
 def create_cleaned(
     runtime: Runtime, directory: str, base_offset: int, config: LogConfig
 ) -> LogSegment:
-    """Create an empty `.cleaned` segment; what an earlier attempt left there is removed."""
+    """Create an empty `.cleaned` segment, after removing the files of an earlier attempt."""
     remove_cleaned(runtime.fs, directory, base_offset)
     return LogSegment(runtime, directory, base_offset, config, suffix=CLEANED_SUFFIX, create=True)
 
 
 def remove_cleaned(fs: FileSystem, directory: str, base_offset: int) -> None:
-    """Remove the `.cleaned` files of a base, if there are any."""
+    """Remove the `.cleaned` files of a base offset, if any exist."""
     for kind in SEGMENT_SUFFIXES:
         path = f"{directory}/{file_name(base_offset, kind)}{CLEANED_SUFFIX}"
         if fs.exists(path):
@@ -58,15 +58,15 @@ def swap_segments(
     segments : LogSegments
         Changed in place.
     new_segments : sequence of LogSegment
-        Complete, durable, named `.cleaned`; on return they bear their final names.
+        Complete, durable, named `.cleaned`; on return they have their final names.
     old_segments : sequence of LogSegment
-        Those that are gone already (retention) are passed over. If all are, so is what the new
-        ones hold: their files are removed instead.
+        Segments that retention has already removed are skipped. If it has removed all of them,
+        the files of the new segments are removed, too.
     apart : bool
-        Whether the first few of the new segments may replace theirs without the others, as a
-        cleaning's may; otherwise (a split) a crash leaves all of them or none.
+        True if a crash may leave only the first few segments replaced, as in a cleaning. With
+        False, as in a split, a crash leaves all of them replaced or none.
     before_rename : callable, optional
-        Called after the last check, before the first file is renamed.
+        Called after the last check and before the first rename.
 
     Returns
     -------
@@ -75,12 +75,11 @@ def swap_segments(
 
     Notes
     -----
-    The order of renames makes every intermediate state recoverable from names alone: `.cleaned`
-    becomes `.swap` from the highest base down, the old files become `.deleted`, then `.swap` is
-    stripped. Each step waits until the one before is durable, since a disk may reorder names;
-    what could happen else stands beside each sync. Of several that are replaced `apart` a start
-    drops all from the lowest on of which a `.cleaned` is left, so that a crash leaves the first few
-    whatever names it keeps.
+    Every intermediate state can be recovered from names alone: `.cleaned` becomes `.swap` from the
+    highest base down, the old files become `.deleted`, then `.swap` is removed. Each step waits
+    until the previous one is durable, since a disk may reorder renames; a comment at each sync
+    gives the reason. If segments are replaced `apart`, loading drops the new segments from the
+    lowest one with a `.cleaned` file on, so only the first few remain replaced.
     """
     old = sorted(
         (segment for segment in old_segments if segment.base_offset in segments),
@@ -91,8 +90,8 @@ def swap_segments(
         for segment in new:
             segment.delete_if_exists()
         return []
-    end_offset = max(segment.read_next_offset() for segment in new)  # may fail, so before all else
-    # All names of the new files: a `.swap` would pass for complete if a `.cleaned` beside it went.
+    end_offset = max(segment.read_next_offset() for segment in new)  # first, since it may fail
+    # All new names first: without a lost `.cleaned` file, its `.swap` files would look complete.
     fs.sync_dir(directory)
     if before_rename is not None:
         before_rename()
@@ -100,34 +99,34 @@ def swap_segments(
         assert segment.suffix == CLEANED_SUFFIX
         segment.change_suffix(SWAP_SUFFIX)
         if not apart:
-            # Else the lowest segment of a split, alone, would pass for all of them.
+            # Otherwise the lowest segment of a split alone would look like the whole split.
             fs.sync_dir(directory)
     if apart:
-        # Else an old segment could be gone, and the new one dropped for want of some of its files.
+        # Otherwise an old segment could be removed and the new one dropped as incomplete.
         fs.sync_dir(directory)
     segments.replace(new, old)
     by_base = {segment.base_offset: segment for segment in new}
     for segment in old:
         segment.change_suffix(DELETED_SUFFIX)
         if segment.base_offset >= end_offset and segment.base_offset not in by_base:
-            # Nothing stayed of it, so that no start finds it replaced. One by one: a value must not
-            # be left of which the tombstone, in a later one, is gone.
+            # No record of it was kept, so loading cannot know that it was replaced. One by one, so
+            # that no value outlives its tombstone in a later segment.
             fs.sync_dir(directory)
-    # Else an old segment could stand beside the one that replaced it.
+    # Otherwise an old segment could exist together with its replacement.
     fs.sync_dir(directory)
     for bases in from_both_ends(by_base):
         for base in bases:
             by_base[base].change_suffix("")
-        fs.sync_dir(directory)  # of each step, as it says there
+        fs.sync_dir(directory)  # one step at a time, see there
     return old
 
 
 def from_both_ends(bases: Iterable[int]) -> Iterator[tuple[int, ...]]:
     """Yield the bases of new segments in the order in which they lose their `.swap`.
 
-    What lies between two `.swap` is dropped by a start as replaced. So it goes from both ends
-    inwards, and each step is made durable before the next: whichever of its two names a crash
-    keeps, no segment that lost the suffix lies between two that did not.
+    Loading drops segments between two `.swap` segments as replaced. So the suffix is removed from
+    both ends inwards, one durable step at a time: whichever of its two names a segment has after a
+    crash, none without the suffix is between two that have it.
     """
     pending = deque(sorted(bases))
     while pending:

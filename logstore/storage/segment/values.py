@@ -1,11 +1,10 @@
-"""Small values that segments take and give."""
+"""Small values in the interface of segments."""
 
 from __future__ import annotations
 
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from logstore.named import NamedTuple
 from logstore.record.layout import LOG_OVERHEAD
 
 if TYPE_CHECKING:
@@ -14,11 +13,11 @@ if TYPE_CHECKING:
     from logstore.runtime import Random
 
 UNKNOWN_POSITION = -1
-"""As `max_position` of a read: the bound is not known, so nothing but the place is returned."""
+"""As `max_position` of a read: the bound is unknown, so only the position is returned."""
 
 
 class RollReason(Enum):
-    """Why the active segment gives way to a new one (storage-format §8.3)."""
+    """Why a new active segment is started (storage-format §8.3)."""
 
     SIZE = "segment.bytes"
     TIME = "segment.ms"
@@ -28,7 +27,7 @@ class RollReason(Enum):
 
 
 class SegmentRead(NamedTuple):
-    """Bytes of one segment, and where they stand."""
+    """Bytes of one segment and their position."""
 
     data: bytes
     position: int
@@ -49,7 +48,7 @@ class BatchPosition(NamedTuple):
 
 
 class BatchExtent(NamedTuple):
-    """The extent of a batch: what a segment must know to append it.
+    """The facts about a batch that a segment needs to append it.
 
     `last_offset` is inclusive and keys the offset index entry, `max_timestamp` is in ms.
     """
@@ -66,7 +65,7 @@ class BatchExtent(NamedTuple):
 
 
 def draw_roll_jitter(config: LogConfig, rng: Random) -> int:
-    """Draw the ms by which a segment rolls before `segment.ms` is over; once a segment."""
+    """Draw the ms by which a segment rolls before `segment.ms` is over; once per segment."""
     if config.segment_jitter_ms == 0:
         return 0
     bound = min(config.segment_jitter_ms, config.segment_ms)

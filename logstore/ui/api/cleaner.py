@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from logstore.analysis.broker_state import cleanable_state
 from logstore.cleaner.pool.throttle import UNLIMITED
 from logstore.errors import LogStoreError
 from logstore.types import TopicPartition
@@ -26,7 +27,7 @@ def cleaner(ask: Ask) -> dict[str, Any]:
     under_way = [each for each in passes_under_way(broker) if _sees(ask, each)]
     steps = {TopicPartition(each["topic"], each["partition"]): each for each in under_way}
     threads = []
-    for worker, is_alive in broker.pool.workers() if broker.has_pool else ():
+    for worker, is_alive in () if broker.pool is None else broker.pool.workers():
         step = None if worker.at is None else steps.get(worker.at)
         threads.append(
             {
@@ -42,7 +43,7 @@ def cleaner(ask: Ask) -> dict[str, Any]:
             }
         )
     return {
-        "enabled": broker.has_pool and config.log_cleaner_enable,
+        "enabled": broker.pool is not None and config.log_cleaner_enable,
         "threads": threads,
         "under_way": under_way,
         "throttle": {
@@ -66,7 +67,7 @@ def _limit(bytes_per_second: float) -> float | None:
 
 def _dirty_bytes(broker: Broker, topic_partition: TopicPartition) -> int | None:
     try:
-        return broker.cleaner.chooser.state_of(broker.log(topic_partition)).cleanable_bytes
+        return cleanable_state(broker, broker.log(topic_partition)).cleanable_bytes
     except LogStoreError:  # just deleted, or unreadable for the same reason
         return None
 

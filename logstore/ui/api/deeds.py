@@ -10,6 +10,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from logstore.analysis.broker_state import cleaner_view
 from logstore.analysis.losses import (
     NOTHING_LOST,
     Loss,
@@ -160,7 +161,7 @@ def delete_topic(ask: Ask) -> object:
 def _lost_with(ask: Ask, topic_partition: TopicPartition) -> Loss:
     """Return the loss of a whole partition, estimated from its files if it cannot be opened."""
     try:
-        return lost_with([ask.broker.manager.log(topic_partition)])
+        return lost_with([ask.broker.log(topic_partition)])
     except LogStoreError:
         return lost_unread(ask.broker.manager, topic_partition)
 
@@ -299,7 +300,7 @@ def retry(ask: Ask) -> object:
         lambda: {**tp._asdict(), "was_uncleanable": broker.cleaner.retry(tp)},
         rehearse=lambda: {
             **tp._asdict(),
-            "was_uncleanable": tp in broker.cleaner.marks,
+            "was_uncleanable": cleaner_view(broker, tp).uncleanable is not None,
         },
     )
 

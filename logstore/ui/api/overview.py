@@ -5,6 +5,7 @@ from __future__ import annotations
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
+from logstore.analysis.broker_state import data_dirs, node_id
 from logstore.errors import LogStoreError
 from logstore.ui.asking import get
 from logstore.ui.partitions import SORTS
@@ -21,7 +22,7 @@ def about(ask: Ask) -> dict[str, Any]:
     broker, site = ask.broker, ask.site
     return {
         "version": version("kafka-logstore"),
-        "data_dirs": [directory.path for directory in broker.manager.directories],
+        "data_dirs": data_dirs(broker),
         "read_only": site.read_only_because is not None,
         "read_only_because": site.read_only_because,
         "clock": site.clock_json(),
@@ -33,7 +34,7 @@ def about(ask: Ask) -> dict[str, Any]:
 
 def _node_id(ask: Ask) -> int | None:
     try:
-        return ask.broker.manager.identity.node_id
+        return node_id(ask.broker)
     except LogStoreError:  # the directories disagree; `check` reports it
         return None
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from logstore.analysis.strip import deleted_files
+from logstore.analysis.broker_state import cleaner_view, cleaning_decision
+from logstore.analysis.segment_map import deleted_files
 from logstore.analysis.summary import inspect_partition
 from logstore.analysis.tombstones import live_tombstones
 from logstore.analysis.view import PartitionView
 from logstore.cleaner.explaining import Tombstones
+from logstore.reasons import reasons_json, text_of
 from logstore.ui.api.overview import PAGE_MAX
 from logstore.ui.asking import get
 
@@ -30,9 +33,9 @@ def partition(ask: Ask) -> dict[str, Any]:
     broker = ask.broker
     summary = inspect_partition(broker, tp, sums=ask.site.strips.sums)
     view = PartitionView(broker, tp)
-    log, chooser = view.log, broker.cleaner.chooser
-    decision = view.look(chooser.explain)
-    mark, state = broker.cleaner.marks.get(tp), broker.cleaner.states.of(tp)
+    log = view.log
+    decision = view.look(partial(cleaning_decision, broker))
+    mark, state = cleaner_view(broker, tp)
     waiting = [
         {"base_offset": base_offset, "size_bytes": size_bytes}
         for base_offset, size_bytes in deleted_files(view.files, log.directory)
@@ -48,7 +51,7 @@ def partition(ask: Ask) -> dict[str, Any]:
             "will_clean": decision.will_clean,
             "binding": None if binding is None else binding.gate,
             "opens_at_ms": decision.opens_at_ms,
-            "gates": [gate._asdict() for gate in decision.gates],
+            "gates": [gate.to_json() for gate in decision.gates],
             "cleanable_bytes": decision.state.cleanable_bytes,
             "must_clean_bytes": decision.state.must_clean_bytes,
             "max_compaction_delay_ms": decision.state.max_compaction_delay_ms,
@@ -96,15 +99,16 @@ def tombstones(ask: Ask) -> dict[str, Any]:
     broker, now_ms = ask.broker, ask.broker.clock.now_ms()
     view = PartitionView(broker, tp)
     live = live_tombstones(view)
-    log, decision = view.log, view.look(broker.cleaner.chooser.explain)
+    log, decision = view.log, view.look(partial(cleaning_decision, broker))
     found = Tombstones.of(live, now_ms, decision)
     retention_ms = log.config.delete_retention_ms
+    reasons = found.reasons(decision, retention_ms)
     by_segment: dict[int, list[Tombstone]] = {}
     for each in live:
         segment = log.segments.floor(each.offset)
         by_segment.setdefault(0 if segment is None else segment.base_offset, []).append(each)
     return {
-        "tombstones": asdict(found) | {"text": found.text(decision, retention_ms)},
+        "tombstones": asdict(found) | {"text": text_of(reasons), "reasons": reasons_json(reasons)},
         "segments": [
             {"base_offset": base, **asdict(Tombstones.of(inside, now_ms, decision))}
             for base, inside in by_segment.items()

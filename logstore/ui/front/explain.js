@@ -1,24 +1,12 @@
-// Why a partition is cleaned now, or why not: each condition, what stands in the way, what helps.
+// Why a partition is cleaned or not: conditions, causes and remedies.
 
 import { html } from "./vendor/htm-preact.js";
 import { path, useAnswer } from "./api.js";
-import { formatBytes, formatCount, formatDuration, plural, withTimes } from "./format.js";
+import { formatBytes, formatCount, formatDuration, plural } from "./format.js";
 import { Answered, Badge, Time } from "./parts.js";
+import { render, renderAll, words } from "./reasons.js";
 
-/** The gates in words, as the command line has them. */
-const CONDITIONS = {
-  policy: "compacted",
-  cleaner_disabled: "cleaner enabled",
-  uncleanable: "cleanable",
-  paused: "free",
-  empty: "filled",
-  active_segment: "closed segments",
-  last_stable_offset: "stable offsets",
-  min_compaction_lag: "old enough",
-  dirty_ratio: "dirty enough",
-  max_compaction_lag: "or overdue",
-};
-/** Of these gates one is enough. */
+/** Gates of which one open gate is sufficient. */
 const EITHER = ["dirty_ratio", "max_compaction_lag"];
 
 export function Explain({ topic, partition, nowMs, isMeant, isCostly }) {
@@ -48,7 +36,7 @@ export function Explanation({ item, nowMs }) {
     <div>
       <p class="headline">
         <${Badge} kind=${item.will_clean ? "good" : "warn"}>${item.will_clean ? "will be cleaned" : "not cleaned now"}</${Badge}>
-        ${" "}${withTimes(item.headline ?? "")}
+        ${" "}${render(item.reason)}
         ${!item.will_clean && item.opens_at_ms != null && html`<span>, by itself at <${Time} ms=${item.opens_at_ms} />${nowMs != null && `, in ${formatDuration(item.opens_at_ms - nowMs)}`}</span>`}
       </p>
       ${item.will_clean && item.first_pass != null && html`<${FirstPass} pass=${item.first_pass} />`}
@@ -57,9 +45,9 @@ export function Explanation({ item, nowMs }) {
         <div class="remedies">
           ${remedies.map((remedy) => html`
             <div key=${remedy.gate} class="remedy">
-              <h3>Not ${CONDITIONS[remedy.gate] ?? remedy.gate}</h3>
-              <p>${withTimes(remedy.cause)}.</p>
-              <p><strong>What helps:</strong> ${withTimes(remedy.cure)}.</p>
+              <h3>Not ${words("condition", remedy.gate)}</h3>
+              <p>${renderAll(remedy.causes)}.</p>
+              <p><strong>What helps:</strong> ${renderAll(remedy.cures, "; or ")}.</p>
             </div>
           `)}
         </div>
@@ -71,12 +59,12 @@ export function Explanation({ item, nowMs }) {
       </ul>
 
       ${closings.length > 0 && html`
-        <h3>The open segment ${formatCount(active.base_offset)} (${formatBytes(active.size_bytes)}) closes with</h3>
-        <ul class="plain-list">${closings.map((closing) => html`<li>${withTimes(closing.text)}</li>`)}</ul>
+        <h3>The active segment ${formatCount(active.base_offset)} (${formatBytes(active.size_bytes)}) closes with</h3>
+        <ul class="plain-list">${closings.map((closing) => html`<li>${render(closing)}</li>`)}</ul>
       `}
       ${tombstones?.records > 0 && html`
         <h3>${plural(tombstones.records, "tombstone")}</h3>
-        <ul class="plain-list">${withTimes(tombstones.text ?? "").split("; ").map((text) => html`<li>${text}</li>`)}</ul>
+        <ul class="plain-list">${tombstones.reasons.map((reason) => html`<li>${render(reason)}</li>`)}</ul>
       `}
       ${item.damages?.length > 0 && html`
         <h3>Damage</h3>
@@ -107,9 +95,9 @@ function Gate({ gate, gates, nowMs }) {
   return html`
     <li class=${`gate ${gate.open ? "is-open" : isSpared ? "is-spared" : "is-closed"}`}>
       <span class="gate-mark" aria-hidden="true">${mark}</span>
-      <span class="gate-name">${CONDITIONS[gate.gate] ?? gate.gate}<span class="unseen"> ${word}: </span></span>
+      <span class="gate-name">${words("condition", gate.gate)}<span class="unseen"> ${word}: </span></span>
       <span class="gate-text">
-        ${legible(gate)}
+        ${render(gate)}
         ${opens !== null && html`<span class="explanation">opens by itself at <${Time} ms=${opens} />${nowMs != null && `, in ${formatDuration(opens - nowMs)}`}</span>`}
         ${!gate.open && !isSpared && opens === null && html`<span class="explanation">does not open by itself</span>`}
       </span>
@@ -117,13 +105,7 @@ function Gate({ gate, gates, nowMs }) {
   `;
 }
 
-// As the command line: milliseconds of the two lags in words.
-function legible(gate) {
-  if (!gate.gate.endsWith("_lag")) return gate.text;
-  return withTimes(gate.text).replace(/\b(\d+) ms\b/g, (_, ms) => formatDuration(Number(ms)));
-}
-
-/** What helps where waiting for the gate that binds does not. */
+/** The remedies for gates that do not open by the time of the binding gate. */
 function pressing(item) {
   const opens = new Map((item.gates ?? []).map((gate) => [gate.gate, gate.opens_at_ms]));
   const binding = item.binding == null ? null : (opens.get(item.binding) ?? null);

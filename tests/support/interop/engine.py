@@ -72,7 +72,7 @@ def _apply(log: Log, clock: VirtualClock, operation: Operation) -> None:
             )
         case "leader_epoch":
             # A leader here takes its epoch from the newest batch, which follows in the story.
-            assert log.local.leader_epoch <= operation["epoch"]
+            assert log.leader_epoch <= operation["epoch"]
         case "lead":
             data = base64.b64decode(operation["batches"])
             log.writer.append_batches(data, AppendOrigin(operation["origin"]), operation["epoch"])
@@ -94,8 +94,8 @@ def _apply(log: Log, clock: VirtualClock, operation: Operation) -> None:
 def _append(log: Log, operation: Operation) -> None:
     records = [_record(row) for row in operation["records"]]
     codec = Codec.from_name(operation.get("codec", "none"))
-    epoch = operation.get("epoch", log.local.leader_epoch)
-    if epoch == log.local.leader_epoch:
+    epoch = operation.get("epoch", log.leader_epoch)
+    if epoch == log.leader_epoch:
         log.writer.append_records(records, codec)
         return
     # A log that retention emptied has forgotten its epoch; its leader has not.

@@ -121,7 +121,7 @@ class OurLive:
             name = "ValueError" if type(error) is ValueError else type(error).__name__
             refused, message = KAFKA_NAMES.get(name, name), str(error)
             error_name = getattr(error, "kafka_error", LogStoreError.kafka_error)
-        self._log.local.delete_expired_files()
+        self._log.delete_expired_files()
         return self._state() | {
             "result": result, "refused": refused, "error": error_name, "message": message,
         }  # fmt: skip
@@ -141,11 +141,11 @@ class OurLive:
             case "roll":
                 log.writer.roll()
             case "flush":
-                log.local.flush()
+                log.flush()
             case "advance":
                 self._clock.advance(ms=operation["ms"])
             case "configure":
-                log.local.set_config(effective_config(operation["config"]))
+                log.set_config(effective_config(operation["config"]))
             case "retain":
                 return len(log.delete_old_segments().removed)
             case "increment_log_start":

@@ -191,7 +191,7 @@ class TransactionModel:
         before = start + int((stable - start) * rng.random())
         self.log.delete_records(rng.choice(markers) if markers and rng.random() < 0.5 else before)
         self.first_dirty = max(self.first_dirty, self.log.log_start_offset)
-        self.log.local.delete_expired_files()
+        self.log.delete_expired_files()
 
     # -- cleaning ------------------------------------------------------------------------
 
@@ -248,7 +248,7 @@ class TransactionModel:
                 return done.value
 
         self.first_dirty = drive(steps()).end_offset
-        self.log.local.delete_expired_files()
+        self.log.delete_expired_files()
 
     # -- restarts ------------------------------------------------------------------------
 

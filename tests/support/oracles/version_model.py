@@ -274,13 +274,13 @@ class VersionModel:
         stats = drive(steps)
         assert stats.end_offset > self.first_dirty or forced
         self.first_dirty = stats.end_offset
-        self.log.local.delete_expired_files()
+        self.log.delete_expired_files()
         self.check_one_a_key(stats.end_offset, log_end_offset)
 
     def switch(self) -> None:
         """Give the topic another strategy: what is there competes anew (cleaner §13.8)."""
         self.strategy = self.rng.choice([each for each in STRATEGIES if each != self.strategy])
-        self.log.local.set_config(LogConfig(**self._settings()))
+        self.log.set_config(LogConfig(**self._settings()))
         self.first_dirty = max(self.first_dirty - 1, self.log.log_start_offset)
         self.switched += 1
         there = self.physical()

@@ -161,7 +161,7 @@ def append(segment: LogSegment, *batches: bytes) -> int:
 def append_columns(segment: LogSegment, *batches: bytes) -> int:
     """Do the same by columns."""
     extents = [BatchExtent.of(RecordBatch(data).header) for data in batches]
-    return segment.append_columns(np.array(extents, np.int64), list(batches))
+    return segment.append(np.array(extents, np.int64), list(batches))
 
 
 @dataclass

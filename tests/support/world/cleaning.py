@@ -141,7 +141,7 @@ def run_pass(
     stats = drive(clean_pass(log, config, first_dirty, upper_bound))
     assert sum(stats.fates.values()) >= stats.messages_read
     assert stats.fates["retained"] == stats.messages_written
-    log.local.delete_expired_files()
+    log.delete_expired_files()
     return stats
 
 

@@ -7,8 +7,8 @@ from logstore.types import TimestampType
 
 
 def with_offset_and_epoch(data: bytes, base_offset: int, partition_leader_epoch: int) -> bytes:
-    return RecordBatch(data).placed(base_offset, partition_leader_epoch).data
+    return RecordBatch(data).with_place(base_offset, partition_leader_epoch).data
 
 
 def with_max_timestamp(data: bytes, timestamp_type: TimestampType, max_timestamp: int) -> bytes:
-    return RecordBatch(data).stamped(timestamp_type, max_timestamp).data
+    return RecordBatch(data).with_timestamp(timestamp_type, max_timestamp).data

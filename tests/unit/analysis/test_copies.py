@@ -177,7 +177,7 @@ def test_a_directory_that_holds_something_is_refused(original: Original) -> None
         original.copy()
     assert original.fs.list_dir("/copy") == ["anything"]
     original.fs.open("/file", create=True).close()
-    with pytest.raises(InvalidConfigurationError, match="/file is no directory"):
+    with pytest.raises(InvalidConfigurationError, match="/file is not a directory"):
         original.copy(target="/file")
 
 

@@ -63,7 +63,7 @@ def test_one_bad_partition_of_a_delete_request_hides_no_other(broker):
 
 def test_deleting_by_time_goes_up_to_the_first_record_at_or_after_it(broker):
     fill(broker, [T, T + 50, T + 20, T + 60, T + 10, T + 70])
-    assert [broker.first_offset_at("a", 0, T + t) for t in (0, 1, 51, 61, 70, 71)] == [
+    assert [broker.log("a").reader.first_offset_at(T + t) for t in (0, 1, 51, 61, 70, 71)] == [
         0,
         1,
         3,
@@ -71,7 +71,7 @@ def test_deleting_by_time_goes_up_to_the_first_record_at_or_after_it(broker):
         5,
         6,
     ]
-    broker.delete_records({A0: broker.first_offset_at("a", 0, T + 51)})
+    broker.delete_records({A0: broker.log("a").reader.first_offset_at(T + 51)})
     assert broker.log("a").log_start_offset == 3
 
 
@@ -83,7 +83,7 @@ def test_deleting_by_time_is_not_misled_by_records_below_the_log_start(broker):
     broker.append("a", value=b"v", key=b"k", timestamp=T + 50)
     broker.delete_records({A0: 1})
     assert broker.offsets_for_times({A0: T + 10}) == {A0: None}
-    assert broker.first_offset_at("a", 0, T + 10) == 2
+    assert broker.log("a").reader.first_offset_at(T + 10) == 2
 
 
 def test_offsets_for_times_and_bounds(broker):
@@ -95,10 +95,10 @@ def test_offsets_for_times_and_bounds(broker):
         b0: None,
     }
     assert broker.offsets_for_times({A0: T + 51}) == {A0: None}
-    assert broker.list_offset("a", 0, -3) == (T + 50, 1, 0)
+    assert broker.log("a").reader.offset_for_timestamp(-3) == (T + 50, 1, 0)
     broker.delete_records({A0: 2})
-    assert broker.beginning_offsets([A0, b0]) == {A0: 2, b0: 0}
-    assert broker.end_offsets([A0, b0]) == {A0: 3, b0: 0}
+    assert [broker.log(tp).log_start_offset for tp in (A0, b0)] == [2, 0]
+    assert [broker.log(tp).high_watermark for tp in (A0, b0)] == [3, 0]
     with pytest.raises(ValueError, match="negative"):
         broker.offsets_for_times({A0: -1})
     with pytest.raises(UnknownTopicOrPartitionError):
@@ -117,7 +117,10 @@ def test_a_dry_retention_says_what_the_real_one_then_does(broker):
     removed = real.to_json()["removed"]
     assert dry.to_json()["removed"] == removed
     assert {each["rule"] for each in removed} == {"retention.ms", "retention.bytes"}
-    assert set(removed[0]) == {"topic", "partition", "base_offset", "size_bytes", "rule", "reason"}
+    assert set(removed[0]) == {
+        *("topic", "partition", "base_offset", "size_bytes", "rule", "reason"),
+        *("code", "values", "reasons"),
+    }
     assert (
         broker.log("a").log_start_offset == sum(1 for each in removed if each["topic"] == "a") * 2
     )
@@ -186,10 +189,11 @@ def test_an_explanation_has_what_its_json_has_by_the_same_names(broker):
         (explained,) = broker.explain("compacted", partition).partitions
         item = explained.to_json()
         for name in ("gates", "remedies"):
-            assert item.pop(name) == [each._asdict() for each in getattr(explained, name)]
+            assert item.pop(name) == [each.to_json() for each in getattr(explained, name)]
         closings = item.pop("active_segment")["closings"]
-        assert closings == [each._asdict() for each in explained.active_segment.closings]
+        assert closings == [each.to_json() for each in explained.active_segment.closings]
         assert item.pop("tombstones")["records"] == explained.tombstones.records
+        assert item.pop("reason") == explained.reason.to_json()
         first_pass = item.pop("first_pass")
         assert first_pass == (explained.first_pass and explained.first_pass.to_json())
         assert {name: getattr(explained, name) for name in item} == item

@@ -71,7 +71,6 @@ def handles(broker):
         "log": log,
         "reader": log.reader,
         "writer": log.writer,
-        "files": log.local,
         "offsets": log.offsets,
     }
 
@@ -196,7 +195,7 @@ def test_a_look_at_a_closed_broker_changes_no_file(world):
     with pytest.raises(IllegalStateError):
         list(broker.read("a"))
     with pytest.raises(IllegalStateError):
-        broker.end_offsets([A0])
+        broker.log(A0)
     assert tree(fs, path) == before
     clock.advance(hours=1)
     with opened(world, broker_config={"log.retention.ms": 86_400_000}) as again:
@@ -310,7 +309,7 @@ def test_a_close_that_meets_other_threads_lets_them_end_or_refuses_them(
             tp = TopicPartition("a", number)
             assert not again.log(*tp).findings, "it was closed cleanly"
             found = {record.offset: record.value for record in again.read(*tp)}
-            assert again.end_offsets([tp])[tp] > max((offset for offset, _ in known), default=-1)
+            assert again.log(tp).high_watermark > max((offset for offset, _ in known), default=-1)
             if number < 2:  # of the other one some were deleted; no key comes twice
                 assert found == dict(known)
 

@@ -260,8 +260,8 @@ def output(tmp_path, capsys):
     broker = Broker(data_dir, clock=VirtualClock())
     broker.create_topic("t", configs=COMPACT)
     write(broker.log(TP))
-    broker.log(TP).local.flush(force=True)
-    broker.kill()
+    broker.log(TP).flush(force=True)
+    broker._kill()
 
     def call(*args):
         found = CliRunner().invoke(main, [*args, "--data-dir", str(data_dir), "--format", "jsonl"])

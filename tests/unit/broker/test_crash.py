@@ -37,7 +37,7 @@ def test_what_was_not_synced_is_gone(broker):
         assert values(recovered) == [b"1"]
         assert recovered.append("users", value=b"3", key=b"k").offset == 1
         assert recovered.clock is broker.clock
-        recovered.log("users").local.flush()
+        recovered.log("users").flush()
         with recovered.crash() as again:
             assert values(again) == [b"1", b"3"]
 
@@ -105,7 +105,7 @@ def test_a_consumer_goes_on_with_what_was_committed_durably(broker):
     consumer = broker.consumer("users", group_id="g", auto_offset_reset="earliest")
     consumer.poll(max_records=2)
     consumer.commit()
-    broker.log(*broker.groups.partition_of("g")).local.flush()
+    broker.log(*broker.groups.partition_of("g")).flush()
     consumer.poll(max_records=1)
     consumer.commit()
     with broker.crash() as recovered:
@@ -138,7 +138,7 @@ def test_background_work_ends_and_begins_anew():
     with Broker(clock=VirtualClock(), background=True) as worker:
         worker.create_topic("users", configs={"retention.ms": "1000", "segment.ms": "1000"})
         worker.append("users", value=b"1")
-        worker.log("users").local.flush()
+        worker.log("users").flush()
         with worker.crash() as recovered:
             assert values(recovered) == [b"1"]
             recovered.clock.advance(hours=1)
@@ -160,7 +160,7 @@ class Flusher:
         pass
 
     def stop(self):
-        self.log.local.flush()
+        self.log.flush()
 
 
 def test_what_is_synced_while_the_broker_ends_comes_too_late(broker):

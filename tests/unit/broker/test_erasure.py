@@ -73,6 +73,13 @@ def begin(broker, timeout_ms):
     producer.send("t", b"1", key=b"b").get()
 
 
+def decide(broker):
+    """Decide to commit the transaction of x, and write no marker, as before a crash."""
+    log = TransactionLog(broker.manager, broker.coordinator.config)
+    prepared = replace(log.read().by_id["x"], state=TransactionState.PREPARE_COMMIT)
+    log.append(prepared, now_ms=broker.clock.now_ms(), durable=True)
+
+
 def places_of(broker):
     found = [*broker.erasure("t", b"a").places, *broker.erasure("t", b"b").places]
     return {place.offset: place for place in found}
@@ -90,7 +97,8 @@ def test_an_open_transaction_is_aborted_in_time(broker, timeout_ms, until_ms):
     moments = {offset: (each.earliest_ms, each.latest_ms) for offset, each in places.items()}
     latest_ms = now_ms + until_ms
     assert moments == {0: (now_ms, latest_ms), 1: (None, None), 2: (now_ms, latest_ms)}
-    assert f"aborted at Unix ms {now_ms + timeout_ms + 1}" in places[2].rule
+    aborts = [each for each in places[2].reasons if each.code == "erasure.transaction_timeout"]
+    assert [each.values["at_ms"] for each in aborts] == [now_ms + timeout_ms + 1]
     broker.clock.advance(ms=latest_ms - now_ms)
     assert set(places_of(broker)) == {1}
 
@@ -110,12 +118,20 @@ def test_a_transaction_that_was_decided_ends_as_was_decided(broker):
     """As a crash between the decision and its markers leaves it."""
     now_ms = broker.clock.now_ms()
     begin(broker, 60_000)
-    log = TransactionLog(broker.manager, broker.coordinator.config)
-    metadata = log.read().by_id["x"]
-    prepared = replace(metadata, state=TransactionState.PREPARE_COMMIT)
-    log.append(prepared, now_ms=now_ms, durable=True)
+    decide(broker)
     places = places_of(broker)
     latest_ms = now_ms + LAG_MS + 1 + 15_000
     assert (places[0].earliest_ms, places[0].latest_ms) == (now_ms, latest_ms)
     assert (places[2].earliest_ms, places[2].latest_ms) == (None, None)
     assert "aborted" not in places[2].rule
+
+
+def test_a_decided_transaction_is_not_among_those_that_never_end():
+    """Without a cleaner, the report names the disabled cleaner as the reason."""
+    with Broker(clock=VirtualClock(), broker_config={"log.cleaner.enable": "false"}) as broker:
+        broker.create_topic("t", configs=CONFIGS)
+        broker.append("t", key=b"a", value=b"old")
+        broker.append("t", key=b"a", value=b"new")
+        begin(broker, 60_000)
+        decide(broker)
+        assert "log.cleaner.enable is false" in places_of(broker)[0].rule

@@ -273,11 +273,11 @@ def test_a_full_disk_takes_the_directory_offline_until_it_is_opened_again(is_on_
 
 def test_a_sync_that_fails_loses_what_it_was_to_keep(broker):
     broker.append("users", value=b"1")
-    broker.log("users").local.flush()
+    broker.log("users").flush()
     broker.append("users", value=b"2")
     broker.fail("fsync", nth=1, topic="users")
     with pytest.raises(KafkaStorageError, match="Input/output error"):
-        broker.log("users").local.flush()
+        broker.log("users").flush()
     with broker.crash() as recovered:
         assert values(recovered) == [b"1"]
 
@@ -289,7 +289,7 @@ def test_a_slow_disk_moves_time_and_serves_nobody_meanwhile(broker):
     broker.runtime.scheduler.schedule("due", lambda: served.append(1), delay_ms=1000)
     broker.fail("fsync", nth=1, delay=5000, when=lambda call: call.path.endswith(".log"))
     start_ms = broker.clock.now_ms()
-    broker.log("users").local.flush()
+    broker.log("users").flush()
     assert broker.clock.now_ms() - start_ms == 5000
     assert served == []
     broker.clock.advance(ms=1)

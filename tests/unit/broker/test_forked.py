@@ -78,7 +78,7 @@ def test_a_child_is_refused_and_changes_nothing(tmp_path):
             lambda: broker.coordinator,
             lambda: broker.manager.checkpoint_log_starts(),
             lambda: broker.manager.directories[0].forget_retired(),
-            lambda: log.local.flush(),
+            lambda: log.flush(),
             lambda: log.high_watermark,
             lambda: producer.commit_transaction(),
             lambda: next(reading),
@@ -119,7 +119,7 @@ def test_every_kind_of_broker_is_refused(tmp_path, kind):
     before = tree(DiskFileSystem(), str(tmp_path))
 
     def use_it():
-        refused(broker.topics, lambda: broker.end_offsets([A0]), lambda: list(broker.read("a")))
+        refused(broker.topics, lambda: broker.log(A0), lambda: list(broker.read("a")))
         if clock is not None:
             clock.advance(days=30)  # with whatever was scheduled before the fork
         broker.close()

@@ -138,7 +138,7 @@ def test_s157_batches_far_larger_than_the_buffers(lowered: bool) -> None:
     put(log, (b"small", b"1"))
     log.writer.roll()
     if lowered:
-        log.local.set_config(compacted_config(log, max_message_bytes=512 * 1024))
+        log.set_config(compacted_config(log, max_message_bytes=512 * 1024))
     stats = run_pass(log, config=map_of(100, io_buffer_bytes=1024))
     assert stats.messages_written == 3
     assert offsets_in(log) == [2, 3, 4]
@@ -166,7 +166,7 @@ def test_s158_a_damaged_large_batch_fails_the_pass_and_nothing_else(damage: str)
     log.writer.roll()
     put(log, (b"later", b"1"))
     log.writer.roll()
-    log.local.set_config(compacted_config(log, max_message_bytes=512 * 1024))
+    log.set_config(compacted_config(log, max_message_bytes=512 * 1024))
     file = world.fs.open(world.path(f"{0:020d}.log"), write=True)
     if damage == "magic":
         file.write_at([b"\xff"], 16)
@@ -337,7 +337,7 @@ def test_s165_an_abort_at_any_step_leaves_whole_groups_and_no_cleaned_files() ->
         assert {k: (o, v) for o, k, v in contents(log)} == newest
         if "rewrite" not in phases:
             assert offsets_in(log) == list(range(30))
-        log.local.delete_expired_files()
+        log.delete_expired_files()
         run_pass(log)
         expected = expected or contents(log)
         assert contents(log) == expected

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
 from pathlib import Path
 
 import pytest
 
 from logstore import Broker, TopicPartition, VirtualClock
 from logstore.cleaner.errors import CleaningAbortedError
-from logstore.cleaner.manager import PassResult
+from logstore.cleaner.stats import CleanerStats
 from logstore.cleaner.strategy import Strategy
 from logstore.errors import InvalidConfigurationError, KafkaStorageError
 from logstore.runtime import MemoryFileSystem
@@ -378,15 +377,6 @@ def test_a_hundred_logs_are_measured_once_each(monkeypatch: pytest.MonkeyPatch) 
 # --- segments that must be split first --------------------------------------------------------
 
 
-def result_of(steps: Generator[object, None, PassResult]) -> PassResult:
-    """Run a pass to its end."""
-    while True:
-        try:
-            next(steps)
-        except StopIteration as done:
-            return done.value
-
-
 def overflowed_broker() -> Broker:
     """Return a broker whose log has a closed segment with an offset 2^31 above its base.
 
@@ -408,8 +398,8 @@ def overflowed_broker() -> Broker:
 def test_s225_a_segment_that_overflows_is_split_and_the_checkpoint_stays() -> None:
     broker = overflowed_broker()
     log, manager = broker.log("users"), broker.cleaner
-    steps = manager.run_pass(log, manager.chooser.state_of(log))
-    assert result_of(steps) == (None, None), "nothing was in the way, and nothing cleaned"
+    result = manager.clean(log, manager.chooser.state_of(log))
+    assert result is None, "nothing was in the way, and nothing cleaned"
     assert bases_of(log) == [0, 2**31, 2**40]
     assert offsets_in(log) == [0, 2**31, 2**40]
     assert cleaner_checkpoint(broker) == {USERS: 0}
@@ -440,7 +430,9 @@ def test_s225_the_end_is_stored_even_inside_a_segment() -> None:
     fill(broker, count=10, keys=10)
     broker.cleaner.config = map_of(10, 0.5)
     log, manager = broker.log("users"), broker.cleaner
-    assert result_of(manager.run_pass(log, manager.chooser.state_of(log))).stats.end_offset == 5
+    result = manager.clean(log, manager.chooser.state_of(log))
+    assert isinstance(result, CleanerStats)
+    assert result.end_offset == 5
     assert cleaner_checkpoint(broker) == {USERS: 5}
     assert bases_of(log) == [0, 10]
 

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from logstore import Broker, VirtualClock
 from logstore.cleaner.explaining import Tombstones, bytes_to_exceed
+from logstore.reasons import Reason, text_of
 from logstore.types import DAY_MS
 
 
@@ -53,7 +54,8 @@ def test_superseded_tombstones_are_not_counted(broker):
     put(broker, (b"a", None), (b"a", None), (b"a", b"3"))
     found = explained(broker)
     assert found.will_clean
-    assert (found.tombstones, found.tombstones_text) == (Tombstones(), "there are none")
+    assert found.tombstones == Tombstones()
+    assert found.tombstone_reasons == (Reason.of("tombstones.none"),)
 
 
 def test_tombstones_are_counted_by_their_horizons(broker):
@@ -71,22 +73,36 @@ def test_tombstones_are_counted_by_their_horizons(broker):
         first_horizon_ms=now_ms + DAY_MS,
         last_horizon_ms=now_ms + DAY_MS,
     )
-    assert "1 has no delete horizon yet" in found.tombstones_text
-    assert "2 are past the horizon" in found.tombstones_text
-    assert "no pass is due by itself" in found.tombstones_text
+    assert found.tombstone_reasons == (
+        Reason.of("tombstones.unstamped", records=1, delete_retention_ms=DAY_MS),
+        Reason.of("tombstones.expired", records=2),
+        Reason.of("pass.not_by_itself"),
+        Reason.of("pass.forced"),
+    )
+    text = text_of(found.tombstone_reasons)
+    assert "1 has no delete horizon yet" in text
+    assert "2 are past the horizon" in text
 
 
 def test_a_due_pass_that_ends_before_tombstones_is_not_said_to_reach_them(broker):
     put(broker, (b"a", b"1"), (b"a", b"2"), (b"b", None))
     broker.roll("t")
-    assert explained(broker).tombstones_text.endswith("; a pass is due now")
+    assert explained(broker).tombstone_reasons[-1] == Reason.of("pass.due")
     put(broker, (b"c", None))
     found = explained(broker)
     assert (found.tombstones.records, found.tombstones.unreached) == (2, 1)
-    end = "; a pass is due now, but it ends at offset 3 and does not reach "
-    assert found.tombstones_text.endswith(end + "1 of them")
+    due = Reason.of("pass.due")
+    assert found.tombstone_reasons[1:] == (
+        due,
+        Reason.of("pass.ends_before", end_offset=3, records=1),
+    )
     put(broker, (b"b", b"3"))
-    assert explained(broker).tombstones_text.endswith(end + "them")
+    found = explained(broker)
+    assert found.tombstones.records == found.tombstones.unreached == 1
+    assert found.tombstone_reasons[1:] == (
+        due,
+        Reason.of("pass.ends_before", end_offset=3, records=1),
+    )
 
 
 def test_only_committed_tombstones_are_counted(broker):
@@ -114,19 +130,19 @@ def test_the_strategy_decides_which_tombstones_count():
 
 
 @pytest.mark.parametrize(
-    ("configs", "words"),
+    ("configs", "codes"),
     (
-        ({"max.compaction.lag.ms": 1000}, "a pass is due by itself at"),
-        ({}, "no pass is due by itself"),
-        ({"cleanup.policy": "delete"}, None),
+        ({"max.compaction.lag.ms": 1000}, ["tombstones.unstamped", "pass.due_later"]),
+        ({}, ["tombstones.unstamped", "pass.not_by_itself", "pass.forced"]),
+        ({"cleanup.policy": "delete"}, []),
     ),
 )
-def test_whether_anything_makes_their_pass_due(configs, words):
+def test_whether_anything_makes_their_pass_due(configs, codes):
     with Broker(clock=VirtualClock()) as broker:
         broker.create_topic("t", configs={"cleanup.policy": "compact"} | configs)
         broker.append("t", key=b"k", value=None)
         [found] = broker.explain("t").partitions
-        assert found.tombstones_text is None if words is None else words in found.tombstones_text
+        assert [reason.code for reason in found.tombstone_reasons] == codes
 
 
 def test_an_open_transaction_is_named():
@@ -138,9 +154,9 @@ def test_an_open_transaction_is_named():
         producer.send("t", key=b"k", value=b"v").get()
         broker.roll("t")
         [found] = broker.explain("t").partitions
-        assert found.headline == "not yet: a transaction is still open"
+        assert found.reason == Reason.of("verdict.last_stable_offset")
         [remedy] = [each for each in found.remedies if each.gate == "last_stable_offset"]
-        assert "of producer 0 is open since offset 0" in remedy.cause
+        assert remedy.causes == (Reason.of("cause.open_transaction", producer_id=0, offset=0),)
         producer.abort_transaction()
 
 
@@ -150,7 +166,7 @@ def test_what_is_clean_has_nothing_to_clean():
         broker.append("t", key=b"k", value=b"v")
         broker.clean("t", force=True, roll=True)
         [found] = broker.explain("t").partitions
-        assert found.headline == "nothing to clean: all of it is clean"
+        assert found.reason == Reason.of("verdict.all_clean")
 
 
 def test_overdue_data_that_is_too_young_to_be_cleaned_opens_no_gate():

@@ -1,19 +1,20 @@
-"""How one pass ends, as a value: each way it can, what is to be stored, and nothing done of it."""
+"""How a pass of the manager ends: each result, and the checkpoint that it stores."""
 
 from __future__ import annotations
 
-import errno
-from collections.abc import Callable
+from contextlib import closing
 
 import pytest
 
 from logstore import Broker, VirtualClock
+from logstore.cleaner.checkpoints import CleanerCheckpoints
 from logstore.cleaner.errors import (
     CleaningAbortedError,
     OffsetMapFullError,
     OverflowedSegmentError,
 )
-from logstore.cleaner.one_pass import Ending, Outcome, one_pass
+from logstore.cleaner.selection import Gate
+from logstore.cleaner.stats import CleanerStats
 from logstore.errors import (
     CorruptRecordError,
     InvalidConfigurationError,
@@ -22,14 +23,14 @@ from logstore.errors import (
     SegmentOverflowError,
     UnsupportedFormatError,
 )
-from logstore.testing import Fault, FaultyFileSystem, Kind
+from logstore.storage.log.log import Log
+from logstore.testing import FaultyFileSystem
+from tests.support.world.brokers import cleaner_checkpoint, fill
 from tests.unit.cleaner.test_cleaner_manager import (
     USERS,
     damage,
-    fill,
     new_broker,
     overflowed_broker,
-    stored,
     topic,
 )
 
@@ -44,131 +45,199 @@ def dirty_broker() -> Broker:
     return broker
 
 
-def nothing() -> None:
-    pass
-
-
-def ending(
-    broker: Broker, check: Callable[[], None] = nothing, *, dry_run: bool = False
-) -> Outcome:
-    """Run a pass over the log as it is, and return what came of it."""
+def run(broker: Broker, *, dry_run: bool = False) -> CleanerStats | Gate | None:
+    """Run a pass over the log as it is."""
     log, cleaner = broker.log("users"), broker.cleaner
-    steps = one_pass(
-        log,
-        cleaner.chooser.state_of(log),
-        cleaner.config,
-        lambda: cleaner.checkpoints.of(USERS),
-        check,
-        dry_run=dry_run,
-    )
-    while True:
-        try:
-            next(steps)
-        except StopIteration as done:
-            return done.value
+    return cleaner.clean(log, cleaner.chooser.state_of(log), dry_run=dry_run)
 
 
-def raising(error: BaseException) -> Callable[[], None]:
-    def check() -> None:
+@pytest.fixture
+def written(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Return the list of the checkpoints that are written."""
+    offsets: list[int] = []
+    write = CleanerCheckpoints.write
+
+    def record(self: CleanerCheckpoints, log: Log, first_dirty_offset: int) -> None:
+        offsets.append(first_dirty_offset)
+        write(self, log, first_dirty_offset)
+
+    monkeypatch.setattr(CleanerCheckpoints, "write", record)
+    return offsets
+
+
+def fail(broker: Broker, monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
+    """Let each further pass fail after its first chunk."""
+
+    def check(*_: object) -> None:
         raise error
 
-    return check
+    monkeypatch.setattr(broker.cleaner, "_check_wanted", check)
 
 
-def test_a_pass_that_finishes_has_numbers_and_the_offset_that_is_clean_now() -> None:
+def test_a_pass_that_finishes_returns_its_statistics_and_stores_its_end() -> None:
     broker = dirty_broker()
-    outcome = ending(broker)
-    assert outcome.ending is Ending.FINISHED
-    assert outcome.stats is not None
-    assert outcome.error is None
-    assert outcome.checkpoint == outcome.stats.end_offset == 40
-    assert stored(broker) == {USERS: 20}, "whoever runs it stores that"
+    result = run(broker)
+    assert isinstance(result, CleanerStats)
+    assert result.end_offset == 40
+    assert cleaner_checkpoint(broker) == {USERS: 40}
 
 
-def test_a_pass_over_what_is_no_longer_so_changes_nothing() -> None:
+def test_a_dry_run_returns_statistics_and_stores_nothing() -> None:
+    broker = dirty_broker()
+    result = run(broker, dry_run=True)
+    assert isinstance(result, CleanerStats)
+    assert result.end_offset == 40
+    assert cleaner_checkpoint(broker) == {USERS: 20}
+
+
+def test_a_pass_over_an_outdated_measurement_changes_nothing(written: list[int]) -> None:
     broker = dirty_broker()
     log, cleaner = broker.log("users"), broker.cleaner
-    state = cleaner.chooser.state_of(log)
-    steps = one_pass(log, state, cleaner.config, lambda: 5, nothing)
-    with pytest.raises(StopIteration) as done:
-        next(steps)
-    assert done.value.value == Outcome(Ending.OUTDATED)
+    state = cleaner.chooser.state_of(log)._replace(first_dirty_offset=5)
+    written.clear()
+    assert cleaner.clean(log, state) is None
+    assert written == []
 
 
 @pytest.mark.parametrize(
-    ("error", "expected", "checkpoint"),
+    ("error", "gate", "checkpoint"),
     (
-        (CleaningAbortedError("wanted"), Ending.ABORTED, None),
-        (OffsetMapFullError("full"), Ending.MAP_FULL, None),
-        (OverflowedSegmentError("too far", base_offset=0), Ending.OVERFLOWED, 20),
-        (CorruptRecordError("damaged"), Ending.DAMAGED, 20),
-        (UnsupportedFormatError("old"), Ending.DAMAGED, 20),
-        (SegmentOverflowError("full"), Ending.DAMAGED, 20),
-        (InvalidOffsetError("backwards"), Ending.DAMAGED, 20),
-        (KafkaStorageError("offline"), Ending.DISK_FAILED, None),
-        (InvalidConfigurationError("no room"), Ending.REFUSED, None),
-        (IndexError("index 7 is out of bounds"), Ending.FAILED, 20),
+        (CleaningAbortedError("wanted"), "paused", []),
+        (OffsetMapFullError("full"), "offset_map", []),
+        (OverflowedSegmentError("too far", base_offset=1), None, [20]),
+        (CorruptRecordError("damaged"), "uncleanable", [20]),
+        (UnsupportedFormatError("old"), "uncleanable", [20]),
+        (SegmentOverflowError("full"), "uncleanable", [20]),
+        (InvalidOffsetError("backwards"), "uncleanable", [20]),
     ),
     ids=lambda each: type(each).__name__ if isinstance(each, Exception) else "",
 )
-def test_what_is_raised_in_a_pass_becomes_its_ending(
-    error: Exception, expected: Ending, checkpoint: int | None
+def test_an_error_in_a_pass_closes_a_gate(
+    error: Exception,
+    gate: str | None,
+    checkpoint: list[int],
+    written: list[int],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     broker = dirty_broker()
-    assert ending(broker, raising(error)) == Outcome(expected, None, error, checkpoint)
-    assert not [n for n in broker.runtime.fs.list_dir("/memory/users-0") if "cleaned" in n]
-    assert stored(broker) == {USERS: 20}
+    written.clear()
+    fail(broker, monkeypatch, error)
+    result = run(broker)
+    if gate is None:
+        assert result is None
+    else:
+        assert result == Gate.closed_by(gate, str(error))
+    assert written == checkpoint
+    assert_only_this_partition_is_affected(broker)
+    reasons = [each.reason for each in broker.cleaner.uncleanable()]
+    assert reasons == ([str(error)] if gate == "uncleanable" else [])
+
+
+@pytest.mark.parametrize(
+    ("error", "checkpoint"),
+    (
+        (KafkaStorageError("offline"), []),
+        (InvalidConfigurationError("no room"), []),
+        (IndexError("index 7 is out of bounds"), [20]),
+        (KeyboardInterrupt(), []),
+        (SystemExit(), []),
+    ),
+    ids=lambda each: type(each).__name__ if isinstance(each, BaseException) else "",
+)
+def test_other_errors_are_raised(
+    error: BaseException,
+    checkpoint: list[int],
+    written: list[int],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    broker = dirty_broker()
+    written.clear()
+    fail(broker, monkeypatch, error)
+    with pytest.raises(type(error)) as raised:
+        run(broker)
+    assert raised.value is error
+    assert written == checkpoint
+    assert_only_this_partition_is_affected(broker)
     assert broker.cleaner.uncleanable() == ()
+
+
+def assert_only_this_partition_is_affected(broker: Broker) -> None:
+    assert not [n for n in broker.runtime.fs.list_dir("/memory/users-0") if "cleaned" in n]
+    assert broker.cleaner.states.of(USERS) is None
+    assert not broker.cleaner.under_way
     assert not broker.log("users").is_offline
 
 
-def test_a_pass_that_did_not_begin_stores_nothing() -> None:
+def test_a_pass_that_is_closed_stores_its_first_dirty_offset(written: list[int]) -> None:
     broker = dirty_broker()
+    written.clear()
     log, cleaner = broker.log("users"), broker.cleaner
+    with closing(cleaner.run_pass(log, cleaner.chooser.state_of(log))) as steps:
+        next(steps)
+    assert written == [20]
+    assert_only_this_partition_is_affected(broker)
+
+
+def test_a_pass_that_did_not_begin_stores_nothing(
+    written: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker = dirty_broker()
+    written.clear()
+    log, cleaner = broker.log("users"), broker.cleaner
+    state = cleaner.chooser.state_of(log)
     error = IndexError("before it began")
 
-    def checkpoint_of() -> int:
+    def fail_to_read(*_: object) -> int:
         raise error
 
-    steps = one_pass(log, cleaner.chooser.state_of(log), cleaner.config, checkpoint_of, nothing)
-    with pytest.raises(StopIteration) as done:
-        next(steps)
-    assert done.value.value == Outcome(Ending.FAILED, None, error, None)
+    monkeypatch.setattr(cleaner.checkpoints, "of", fail_to_read)
+    with pytest.raises(IndexError) as raised:
+        cleaner.clean(log, state)
+    assert raised.value is error
+    assert written == []
 
 
-@pytest.mark.parametrize("error", (KeyboardInterrupt, SystemExit))
-def test_what_is_no_exception_goes_through(error: type[BaseException]) -> None:
-    with pytest.raises(error):
-        ending(dirty_broker(), raising(error()))
-
-
-def test_damage_and_an_overflow_are_told_and_left_to_whoever_runs_the_pass() -> None:
+def test_damage_makes_the_partition_uncleanable_and_an_overflow_splits_its_segment() -> None:
     broker = new_broker()
     topic(broker)
     fill(broker)
     damage(broker)
-    outcome = ending(broker)
-    assert (outcome.ending, outcome.checkpoint) == (Ending.DAMAGED, 0)
+    result = run(broker)
+    assert isinstance(result, Gate)
+    assert result.gate == "uncleanable"
+    assert [each.topic_partition for each in broker.cleaner.uncleanable()] == [USERS]
+    assert cleaner_checkpoint(broker) == {USERS: 0}
+    broker = overflowed_broker()
+    assert run(broker) is None
+    assert [each.base_offset for each in broker.log("users").segments] == [0, 2**31, 2**40]
+    assert cleaner_checkpoint(broker) == {USERS: 0}
+
+
+def test_a_dry_run_neither_marks_nor_splits() -> None:
+    broker = new_broker()
+    topic(broker)
+    fill(broker)
+    damage(broker)
+    result = run(broker, dry_run=True)
+    assert isinstance(result, Gate)
+    assert result.gate == "uncleanable"
     assert broker.cleaner.uncleanable() == ()
     broker = overflowed_broker()
-    outcome = ending(broker)
-    assert (outcome.ending, outcome.checkpoint) == (Ending.OVERFLOWED, 0)
+    assert isinstance(run(broker, dry_run=True), Gate)
     assert [each.base_offset for each in broker.log("users").segments] == [0, 2**40]
 
 
 @pytest.mark.parametrize("dry_run", (False, True))
 def test_a_failing_disk_takes_the_log_offline_unless_the_pass_only_rehearses(
-    dry_run: bool,
+    dry_run: bool, written: list[int]
 ) -> None:
     clock = VirtualClock()
     fs = FaultyFileSystem(clock)
     broker = Broker(clock=clock, fs=fs, seed=3)
     topic(broker)
     fill(broker)
-    fs.add_fault(Fault(errno.EIO, Kind.READ, suffix="0.log", persistent=True))
-    outcome = ending(broker, dry_run=dry_run)
-    assert outcome.ending is Ending.DISK_FAILED
-    assert isinstance(outcome.error, KafkaStorageError)
-    assert str(outcome.error).startswith("users-0: cannot clean: ")
-    assert outcome.checkpoint is None
+    fs.fail("read", suffix="0.log")
+    with pytest.raises(KafkaStorageError, match=r"^users-0: cannot clean: "):
+        run(broker, dry_run=dry_run)
+    assert written == []
     assert broker.log("users").is_offline is not dry_run

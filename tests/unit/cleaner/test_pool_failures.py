@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -11,14 +10,14 @@ from typing import Any, NoReturn
 import pytest
 
 from logstore import Broker, TopicPartition, VirtualClock
-from logstore.cleaner import choosing, one_pass
+from logstore.cleaner import choosing, manager
 from logstore.cleaner.checkpoints import CleanerCheckpoints
 from logstore.cleaner.passes import clean, rewrite
 from logstore.cleaner.passes.build import MapBuild, SeedPass
 from logstore.cleaner.states import IN_PROGRESS
 from logstore.runtime import MemoryFileSystem, SystemClock
 from logstore.storage.log import Log
-from logstore.testing import Fault, FaultyFileSystem, Kind, SimulatedCrash
+from logstore.testing import FaultyFileSystem, SimulatedCrash
 from tests.unit.cleaner.test_pool import (
     BACKOFF_MS,
     HOUR_MS,
@@ -90,7 +89,7 @@ def fails_for_users(monkeypatch: Any, owner: Any, name: str, error: Exception) -
 STAGES: dict[str, tuple[Any, str]] = {
     "idle roll": (choosing, "idle_roll_ms"),
     "decision": (choosing, "decide"),
-    "begin of a pass": (one_pass, "still_fits"),
+    "begin of a pass": (manager, "still_fits"),
     "map": (MapBuild, "steps"),
     "seed": (SeedPass, "_may_win"),
     "rewrite": (rewrite.Rewriter, "_filter"),
@@ -152,7 +151,7 @@ def test_a_disk_that_fails_while_a_log_is_chosen_is_a_mark_and_a_gauge(path: str
     broker.clean("users")
     fill(broker)
     broker.pool.stop()
-    fault = fs.add_fault(Fault(errno.EIO, Kind.READ, suffix=path, persistent=True))
+    fault = fs.fail("read", suffix=path)
     for segment in broker.log("users").segments:
         segment._rolling_based_timestamp = None  # as if nobody had asked yet
     broker.pool.start()
@@ -326,7 +325,7 @@ def test_a_stop_goes_on_though_the_checkpoint_cannot_be_stored() -> None:
         clock.advance(ms=HOUR_MS)
         assert broker.cleaner.states.is_in_progress(USERS)
         assert broker.cleaner.states.is_in_progress(OTHERS)
-        fs.add_fault(Fault(errno.EIO, suffix="cleaner-offset-checkpoint.tmp", persistent=True))
+        fs.fail("change", suffix="cleaner-offset-checkpoint.tmp")
         broker.pool.stop()
     assert broker.cleaner.states.of(USERS) is None
     assert broker.cleaner.states.of(OTHERS) is None

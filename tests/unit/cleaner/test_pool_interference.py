@@ -7,7 +7,6 @@ import threading
 import pytest
 
 from logstore import Broker, VirtualClock
-from logstore.cleaner.manager import PassResult
 from logstore.cleaner.passes import grouping
 from logstore.cleaner.selection import CleanableState
 from logstore.cleaner.states import ABORTED, CleaningStates, paused
@@ -130,7 +129,7 @@ def test_a_log_that_was_truncated_after_its_choice_is_measured_again() -> None:
     steps = broker.cleaner.run_pass(selected.log, selected.state)
     with pytest.raises(StopIteration) as done:
         next(steps)
-    assert done.value.value == PassResult(None, None)
+    assert done.value.value is None
     assert broker.cleaner.states.of(USERS) is None
     assert len(offsets(broker)) == 33
 
@@ -149,7 +148,7 @@ def test_a_log_that_another_one_cleaned_after_its_choice_is_measured_again() -> 
     steps = broker.cleaner.run_pass(selected.log, selected.state)
     with pytest.raises(StopIteration) as done:
         next(steps)
-    assert done.value.value == PassResult(None, None)
+    assert done.value.value is None
     assert broker.cleaner.checkpoints.of(USERS) == 12
 
 
@@ -177,7 +176,7 @@ def test_a_log_whose_segments_a_stopped_pass_joined_is_measured_again(monkeypatc
     assert state.first_dirty_offset == selected.state.first_dirty_offset
     with pytest.raises(StopIteration) as done:
         next(broker.cleaner.run_pass(log, selected.state))
-    assert done.value.value == PassResult(None, None)
+    assert done.value.value is None
 
 
 @pytest.mark.parametrize("comes_again", (False, True))
@@ -206,10 +205,10 @@ def test_a_log_whose_start_moved_after_its_choice_is_measured_again() -> None:
     selected = broker.cleaner.chooser.select()
     assert selected is not None
     broker.delete_records({USERS: 20})
-    steps = broker.cleaner.run_pass(selected.log, selected.state, taken=True)
+    steps = broker.cleaner.run_pass(selected.log, selected.state, claimed=True)
     with pytest.raises(StopIteration) as done:
         next(steps)
-    assert done.value.value == PassResult(None, None)
+    assert done.value.value is None
 
 
 def test_a_log_that_another_one_replaced_is_passed_over() -> None:
@@ -277,11 +276,11 @@ def test_retention_of_the_others_goes_on_when_a_log_is_deleted_under_its_hands()
         topic(broker, name, cleanup_policy="delete", retention_ms=1)
         fill(broker, name)
     broker.clock.advance(ms=1000)
-    broker.log("a").local.abandon()
+    broker.log("a").abandon()
     Housekeeping(broker.manager).retain()
     assert offsets(broker, "b") == []
     for log in broker.manager.registry.open_logs():
-        log.local.config = broker.log("b").config
+        log.config = broker.log("b").config
     Housekeeping(broker.manager).flush()
 
 

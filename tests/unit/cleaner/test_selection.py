@@ -12,6 +12,7 @@ from logstore.cleaner.selection import (
     decide,
     selection_order,
 )
+from logstore.reasons import Reason
 from logstore.storage.log import Log
 from logstore.types import TopicPartition
 from tests.support.world.builders import World, batch, data_batch, memory_world
@@ -311,10 +312,12 @@ def test_gates_carry_their_numbers() -> None:
     log = log_of(memory_world(), 2, 2, min_cleanable_dirty_ratio=0.75)
     binding = decision(log, 2).binding
     assert (binding.value, binding.threshold) == (0.5, 0.75)
-    assert "0.5000 must exceed" in binding.text
+    assert binding.reason == Reason.of("gate.dirty_ratio", ratio=0.5, threshold_ratio=0.75)
     binding = decision(log, 4).binding
     assert (binding.value, binding.threshold) == (4, 4)
-    assert "starts at offset 4" in binding.text
+    assert binding.reason == Reason.of(
+        "gate.active_segment", active_offset=4, dirty_offset=4, closed_bytes=0
+    )
 
 
 # --- the future -------------------------------------------------------------------------------

@@ -89,7 +89,9 @@ def test_s217_an_abort_waits_for_another_thread():
     aborted.start()
     assert runtime.scheduler.wait_until(lambda: states.of(TP) == ABORTED, timeout_ms=60_000)
     assert aborted.is_alive()
+    assert states.is_claimed(TP), "the cleaning that is to stop still runs"
     states.done(TP)
+    assert not states.is_claimed(TP)
     aborted.join(60)
     assert not aborted.is_alive()
     assert states.of(TP) == paused(1)
@@ -115,11 +117,13 @@ def test_s218_a_second_abort_at_the_same_time_is_illegal(states, runtime):
     def second():
         with pytest.raises(IllegalCleaningStateError, match="aborted"):
             states.abort_and_pause(TP)
+        assert states.of(TP) == ABORTED, "the first abort is still waiting"
         states.done(TP)
 
     task = runtime.scheduler.schedule("second", second)
     states.abort_and_pause(TP)
     assert (task.runs, task.failures) == (1, 0)
+    assert states.of(TP) == paused(1)
 
 
 def test_s219_pauses_are_counted(states):

@@ -93,7 +93,7 @@ def test_s169_a_horizon_once_written_rules_whatever_the_config_says_later() -> N
     put_each(log, (b"a", b"v"), (b"a", None), (b"b", b"v"))
     end = roll_and_clean(log)
     before = horizons(log)
-    log.local.set_config(replace(log.config, delete_retention_ms=10))
+    log.set_config(replace(log.config, delete_retention_ms=10))
     world.clock.advance(ms=RETENTION_MS - 1)
     run_pass(log, end)
     assert offsets_in(log) == [1, 2]

@@ -161,7 +161,7 @@ def test_an_interrupted_send_fails_with_a_timeout_since_the_record_may_be_stored
     results = []
     future = producer.send("t", b"v", partition=0).add_both(results.append)
     failing = Mock(side_effect=[KeyboardInterrupt])
-    monkeypatch.setattr(type(broker.log("t").writer), "append_stamped", failing)
+    monkeypatch.setattr(type(broker.log("t").writer), "append_records", failing)
     with pytest.raises(KeyboardInterrupt):
         producer.flush()
     assert results == [future.exception]

@@ -117,7 +117,7 @@ def test_a_log_that_goes_in_the_midst_of_a_batch_is_gone_on_with(world):
 
     found = read_records(log, None, None, Isolation.READ_UNCOMMITTED, None, reopen)
     values = [next(found).value for _ in range(4)]
-    log.local.abandon("went", KafkaStorageError)
+    log.abandon("went", KafkaStorageError)
     values += [record.value for record in found]
     assert values == [b"%d" % row for row in range(9)]
     assert looks == [1]

@@ -6,7 +6,7 @@ import pytest
 
 from logstore import Cluster, VirtualClock
 from logstore.cleaner.passes import clean
-from logstore.record.batch import built_batch
+from logstore.record.batch import build_batch
 from logstore.record.records import Record
 from tests.unit.cluster.replicas import TP, create, ends, settle
 
@@ -119,14 +119,14 @@ def test_a_marker_above_the_high_watermark_decides_nothing(cluster, ending):
     """Not after a restart either: it may be cut off again, and the transaction be committed."""
     create(cluster, cleanup_policy="compact")
     writer = cluster.brokers[0].log(TP).writer
-    batch = built_batch(
+    batch = build_batch(
         [Record(0, NOW_MS, b"1", b"a", ())],
         producer_id=7,
         producer_epoch=0,
         base_sequence=0,
         is_transactional=True,
     )
-    writer.append_batches(bytes(batch.data))
+    writer.append_batches(batch)
     settle(cluster)
     cluster.brokers[0].roll(TP)
     cluster.disconnect({0}, {1, 2})

@@ -278,4 +278,4 @@ def test_list_offsets_the_earliest_is_the_log_start(cluster):
     fill(cluster)
     delete(cluster, 7)
     for broker in cluster.brokers.values():
-        assert broker.list_offset("t", 0, -2).offset == 7
+        assert broker.log("t").reader.offset_for_timestamp(-2).offset == 7

@@ -280,10 +280,10 @@ def test_a_fetch_waits_for_the_high_watermark_of_what_is_in_the_log_already(made
     log = cluster.brokers[0].log(TP)
     assert (log.high_watermark, log.log_end_offset) == (0, 1)
     with Client(server[0]) as client:
-        before = len(log.local.changed._listeners)
+        before = len(log.changed._listeners)
         asked = fetch_of("t", 0, max_wait_ms=3_600_000)
         client.socket.sendall(client.frame(asked, 12))
-        client.until(lambda: len(log.local.changed._listeners) > before)
+        client.until(lambda: len(log.changed._listeners) > before)
         cluster.heal()
         found = client.read(asked, 12)[1].responses[0].partitions[0]
     assert (found.high_watermark, len(found.records) > 0) == (1, True)

@@ -11,14 +11,14 @@ import pytest
 
 from logstore import Broker, Cluster
 from logstore.faults import disk
-from logstore.faults.disk import BreakableFileSystem
+from logstore.faults.disk import FaultyDisk
 from logstore.faults.rules import DISK_KINDS, Faults
 from logstore.runtime import DiskFileSystem, MemoryFileSystem, VirtualClock
 from tests.support.world.fs_suite import FileSystemSuite, Place, write_file
 
 
 def breakable(base, clock=None):
-    return BreakableFileSystem(base, Faults(DISK_KINDS, clock or VirtualClock()))
+    return FaultyDisk(base, Faults(DISK_KINDS, clock or VirtualClock()))
 
 
 class TestOverMemory(FileSystemSuite):
@@ -64,7 +64,10 @@ def test_a_sync_is_where_the_next_loss_goes_back_to(place):
 def kept_bytes(fs):
     """Return how many bytes are kept for a loss of power."""
     return sum(
-        len(data) for node in fs._dirty.values() for kept in node.undo for _, data in kept.pieces
+        len(data)
+        for node in fs._pending.files.values()
+        for change in node.changes
+        for _, data in change.kept
     )
 
 

@@ -8,7 +8,6 @@ from logstore.runtime import VirtualClock
 from logstore.testing import (
     Contents,
     CrashMode,
-    Fault,
     FaultyFileSystem,
     Kind,
     Names,
@@ -302,7 +301,7 @@ def test_nothing_can_be_done_after_the_crash_and_no_except_clause_catches_it(fs)
 
 
 def test_a_chosen_operation_fails_once_and_changes_nothing(fs):
-    fault = fs.add_fault(Fault(errno.EIO, Kind.REMOVE, suffix="b", skip=1))
+    fault = fs.fail("remove", suffix="b", nth=2)
     for name in ("a", "b"):
         write_file(fs, f"/data/1{name}", b"")
         write_file(fs, f"/data/2{name}", b"")
@@ -317,19 +316,19 @@ def test_a_chosen_operation_fails_once_and_changes_nothing(fs):
 
 
 def test_a_persistent_failure_lasts_until_it_is_cleared(fs):
-    fault = fs.add_fault(Fault(errno.ENOSPC, persistent=True))
+    fault = fs.fail("change", error="ENOSPC")
     for _ in range(3):
         with pytest.raises(OSError, match="No space"):
             fs.rename("/data/a", "/data/b")
     assert read(fs, "/data/a") == b"0123456789"
     assert fault.hits == 3
-    fs.clear_faults()
+    fs.faults.clear()
     fs.rename("/data/a", "/data/b")
 
 
 def test_a_short_write_leaves_some_bytes_and_fails(fs):
     file = fs.open("/data/a", write=True)
-    fs.add_fault(Fault(errno.ENOSPC, Kind.WRITE, written=2))
+    fs.fail("write", error="ENOSPC", nth=1, written=2)
     with pytest.raises(OSError, match="No space"):
         file.append([b"abc"])
     assert read(fs, "/data/a") == b"0123456789ab"
@@ -346,7 +345,7 @@ def test_a_short_write_leaves_some_bytes_and_fails(fs):
     ),
 )
 def test_reads_fail_when_asked_for_and_are_not_counted(fs, kind, use):
-    fs.add_fault(Fault(errno.EIO, kind))
+    fs.fail(kind.value, nth=1)
     with pytest.raises(OSError, match="Input/output"):
         use(fs)
     use(fs)
@@ -356,7 +355,7 @@ def test_reads_fail_when_asked_for_and_are_not_counted(fs, kind, use):
 def test_what_a_failed_sync_was_for_is_lost_though_the_next_sync_succeeds(fs):
     file = fs.open("/data/a", write=True)
     file.append([b"lost"])
-    fs.add_fault(Fault(errno.EIO, Kind.SYNC))
+    fs.fail("fsync", nth=1)
     with pytest.raises(OSError, match="Input/output"):
         file.sync()
     assert read(fs, "/data/a") == b"0123456789lost"
@@ -367,7 +366,7 @@ def test_what_a_failed_sync_was_for_is_lost_though_the_next_sync_succeeds(fs):
 
 def test_a_failed_directory_sync_leaves_the_names_pending(fs):
     fs.remove("/data/a")
-    fs.add_fault(Fault(errno.EIO, Kind.SYNC_DIR))
+    fs.fail("sync_dir", nth=1)
     with pytest.raises(OSError, match="Input/output"):
         fs.sync_dir("/data")
     assert fs.crash().exists("/data/a")

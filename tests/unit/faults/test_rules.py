@@ -284,11 +284,11 @@ def test_a_request_whose_disk_fails_is_what_the_disk_does_for_it(faults: Faults)
     (
         ({"kind": "apend", "error": LEADER}, "nearest is 'append'"),
         ({"kind": "append", "error": "NOT_LEADER_OF_FOLLOWER"}, f"nearest is '{LEADER}'"),
-        ({"kind": "append", "error": "NONE"}, "no error of Kafka's"),
+        ({"kind": "append", "error": "NONE"}, "is not a Kafka error"),
         ({"kind": "append", "error": ValueError}, "Kafka's name of an error, or its class"),
         ({"kind": "append"}, "wants the error"),
         ({"kind": "join", "error": "ENOSPC"}, "not answered with a disk's ENOSPC"),
-        ({"kind": "fsync", "error": "ENOSPACE"}, "no error of a disk's; the nearest is 'ENOSPC'"),
+        ({"kind": "fsync", "error": "ENOSPACE"}, "is not a disk error; the nearest is 'ENOSPC'"),
         ({"kind": "fsync", "error": True}, "an errno, not True"),
         ({"kind": "fetch", "error": LEADER, "after": True}, "it changes nothing"),
         ({"kind": "fsync", "after": True}, "or is a file's"),
@@ -297,7 +297,7 @@ def test_a_request_whose_disk_fails_is_what_the_disk_does_for_it(faults: Faults)
         ({"kind": "append", "delay": -1}, "a delay is"),
         ({"kind": "append", "delay": float("inf")}, "a delay is"),
         ({"kind": "append", "delay": timedelta(0)}, "a delay is"),
-        ({"kind": "append", "error": LEADER, "when": "users"}, "no function"),
+        ({"kind": "append", "error": LEADER, "when": "users"}, "must be a function"),
     ),
 )
 def test_what_makes_no_rule_is_refused(faults: Faults, arguments: dict, message: str) -> None:

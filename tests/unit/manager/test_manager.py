@@ -36,6 +36,30 @@ A1 = TopicPartition("a", 1)
 B0 = TopicPartition("b", 0)
 
 
+# -- interrupts ------------------------------------------------------------------------------
+
+
+def test_an_interrupt_as_soon_as_a_log_is_open_does_not_lose_it(home):
+    """The caller asks again, and gets the log whose files are open already."""
+
+    class Interrupted(set):
+        def discard(self, each):
+            super().discard(each)
+            raise KeyboardInterrupt
+
+    manager = home.open()
+    manager.topics.create("a", 1, {})
+    manager.close()
+    manager = home.open()
+    (directory,) = manager.directories
+    directory.half_opened = Interrupted()
+    with pytest.raises(KeyboardInterrupt):
+        manager.log(A0)
+    (opened,) = manager.registry.open_logs()
+    assert manager.log(A0) is opened
+    manager.close()
+
+
 # -- stopping and starting -------------------------------------------------------------------
 
 
@@ -87,7 +111,7 @@ def test_recovery_starts_at_the_checkpoint(home):
     manager.topics.create("a", 1, {})
     log = manager.log(A0)
     fill(log, 10)
-    log.local.flush()
+    log.flush()
     manager.checkpoint_recovery_points()
     home.kill(manager)
     first = home.files()[f"a-0/{log_name(0)}"]
@@ -229,7 +253,7 @@ def test_partitions_spread_over_directories_and_are_found_again(home):
 def test_a_partition_in_two_directories_is_refused(home):
     for path in (home.path, home.path + "-2"):
         home.fs.make_dirs(f"{path}/a-0")
-    with pytest.raises(InvalidConfigurationError, match="stands in"):
+    with pytest.raises(InvalidConfigurationError, match="is in"):
         home.open(home.path + "-2")
 
 

@@ -161,7 +161,7 @@ def test_checkpoints_are_written_on_their_intervals(kept):
     assert kept.checkpoint(RECOVERY_POINTS) == {}
     kept.clock.advance(ms=FIRST_RUN_MS)
     assert kept.checkpoint(RECOVERY_POINTS) == {A0: 0}
-    log.local.flush()
+    log.flush()
     log.offsets.maybe_increment_log_start_offset(2)
     kept.clock.advance(ms=MINUTE_MS - 5001)
     assert (kept.checkpoint(RECOVERY_POINTS), kept.checkpoint(LOG_START_OFFSETS)) == ({A0: 0}, {})
@@ -259,9 +259,9 @@ def test_a_task_that_fails_stops_no_other(kept):
     broken, sound = kept.topic("a", retention_ms=1), kept.topic("b", retention_ms=1)
     fill(broken, 1)
     fill(sound, 1)
-    broken.local.go_offline("on purpose")
+    broken.go_offline("on purpose")
     kept.manager.directories[0].offline_reason = None
-    sound.local._offline_reason, sound.local.is_offline = None, False
+    sound._offline_reason, sound.is_offline = None, False
     kept.clock.advance(ms=FIRST_RUN_MS)
     assert sound.log_start_offset == 1
 

@@ -147,7 +147,7 @@ def test_the_recovery_point_is_lowered_before_a_truncation(home, monkeypatch, is
     if not is_active:
         log.writer.roll()
         fill(log, 4)
-    log.local.flush()
+    log.flush()
     manager.delete_records(A0, 3)
     directory = manager.registry.directory_of(A0)
     points, marks = directory.checkpoint(RECOVERY_POINTS), directory.checkpoint(REPLICATION_OFFSETS)
@@ -170,7 +170,7 @@ def test_a_recovery_point_that_was_lowered_in_vain_is_raised_again(home, monkeyp
     manager.topics.create("a", 1, {})
     log = manager.log(A0)
     fill(log, 4)
-    log.local.flush()
+    log.flush()
     manager.checkpoint_recovery_points()
     points = manager.registry.directory_of(A0).checkpoint(RECOVERY_POINTS)
     reached = points.read()[A0]
@@ -346,7 +346,7 @@ def test_deleted_records_stay_deleted_after_a_kill(home):
     manager = home.open(log_segment_bytes="200")
     manager.topics.create("a", 1, {})
     fill(manager.log(A0), 10)
-    manager.log(A0).local.flush()
+    manager.log(A0).flush()
     assert manager.delete_records(A0, 4) == 4
     home.kill(manager)
     log = home.open(log_segment_bytes="200").log(A0)
@@ -358,7 +358,7 @@ def test_checkpoints_follow_a_truncation(home):
     manager.topics.create("a", 1, {"cleanup.policy": "compact,delete"})
     log = manager.log(A0)
     fill(log, 10)
-    log.local.flush()
+    log.flush()
     directory = manager.registry.directory_of(A0)
     directory.checkpoint(CLEANER_OFFSETS).write({A0: 8, B0: 9})
     directory.partitions.add(B0)
@@ -402,7 +402,7 @@ def test_a_new_topic_does_not_take_over_the_checkpoints_of_one_that_was_deleted(
     log = manager.log(A0)
     assert (log.log_start_offset, log.log_end_offset, log.recovery_point) == (0, 0, 0)
     fill(log, 3)
-    log.local.flush()
+    log.flush()
     home.kill(manager)
     assert offsets(home.open().log(A0)) == [0, 1, 2], "nor after another crash"
 

@@ -12,7 +12,6 @@ from logstore.errors import CorruptRecordError, InvalidRecordError
 from logstore.record.batch import (
     RecordBatch,
     build_batch,
-    built_batch,
     pack_batch,
     pack_record,
     seal_batch,
@@ -342,8 +341,14 @@ def test_an_empty_batch_keeps_who_stamped_it_and_what_it_was():
 
 @pytest.mark.parametrize("codec", (Codec.NONE, Codec.ZSTD))
 def test_a_batch_that_was_made_knows_the_header_of_its_bytes(codec):
-    made = built_batch([Record(3, 5, b"k", b"v"), Record(7, 9, None, b"")], codec=codec)
-    for each in (made, made.placed(2**40, 9), made.stamped(TimestampType.LOG_APPEND_TIME, 77)):
+    made = RecordBatch(
+        build_batch([Record(3, 5, b"k", b"v"), Record(7, 9, None, b"")], codec=codec)
+    )
+    for each in (
+        made,
+        made.with_place(2**40, 9),
+        made.with_timestamp(TimestampType.LOG_APPEND_TIME, 77),
+    ):
         assert each.header == BatchHeader.unpack_from(each.data)
         each.ensure_valid()
 

@@ -387,7 +387,7 @@ def test_a_batch_is_decoded_into_columns():
     assert columns.values.data.tobytes() == data
     emptied = data[: HEADER_SIZE - 4] + bytes(4)  # as compaction leaves one
     assert decode_batch(emptied).section_bytes == 0
-    stamped = RecordBatch(data).stamped(TimestampType.LOG_APPEND_TIME, 77).data
+    stamped = RecordBatch(data).with_timestamp(TimestampType.LOG_APPEND_TIME, 77).data
     assert decode_batch(stamped).timestamps.tolist() == [77] * 3
 
 

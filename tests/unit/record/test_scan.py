@@ -148,6 +148,7 @@ def test_a_file_that_no_segment_can_be_is_read_to_its_first_damage(count):
     assert [(each.position, each.end_position) for each in batches] == [
         (n * SIZE, (n + 1) * SIZE) for n in range(count)
     ]
+    assert [each.header.base_offset for each in batches] == list(range(count))
     assert (fault.check, fault.position, fault.is_tail) == ("segment_size", count * SIZE, True)
     assert (fault.expected, fault.found) == (INT32_MAX, INT32_MAX + 1)
     assert not scan.end_is_known

@@ -6,7 +6,7 @@ import tracemalloc
 
 import pytest
 
-from logstore.errors import InvalidRecordError
+from logstore.errors import CorruptRecordError, InvalidRecordError
 from logstore.jit import policy
 from logstore.record import batch as batches
 from logstore.record import codecs, columns, kernels
@@ -111,6 +111,12 @@ def test_an_error_names_the_record_by_its_number_in_the_batch(at):
         list(columns.decode_windows(spoilt, 0, 20, 0, 0, rows_max=ROWS))
 
 
+def test_an_early_end_names_the_record_by_its_number_in_the_batch():
+    section = build_batch([Record(n, 5, b"k", b"v") for n in range(20)])[61:]
+    with pytest.raises(InvalidRecordError, match="premature end: 20 of 23 records"):
+        list(decode_windows(section, 23, 0, 5, None, rows_max=ROWS))
+
+
 @pytest.mark.parametrize("count", (19, 21, 14, 7))
 def test_a_count_that_is_wrong_is_an_error_before_any_record_is_given(windows, count):
     data = build_batch([Record(n, 5, b"k", b"v") for n in range(20)])
@@ -118,6 +124,16 @@ def test_a_count_that_is_wrong_is_an_error_before_any_record_is_given(windows, c
     for use in (spoilt.row_lists, spoilt.facts):
         with pytest.raises(InvalidRecordError, match=r"premature end|[Rr]ecords remaining"):
             use()
+
+
+@pytest.mark.parametrize("codec", CODECS[1:])
+def test_the_limit_of_decompressed_bytes_bounds_all_windows_together(windows, codec):
+    data = build_batch([Record(n, 5, b"k", bytes(100)) for n in range(20)], codec=codec)
+    size = len(RecordBatch(data).section())
+    assert len(list(RecordBatch(data).windows(size)())) == 3
+    with pytest.raises(CorruptRecordError) as caught:
+        RecordBatch(data).windows(size - 1)
+    assert caught.value.check == "decompressed_size"
 
 
 def tiny_records(count):

@@ -22,7 +22,7 @@ from logstore.runtime import (
     VirtualClock,
     locks,
 )
-from logstore.testing import CrashMode, Fault, FaultyFileSystem, Kind, SimulatedCrash
+from logstore.testing import CrashMode, FaultyFileSystem, SimulatedCrash
 from tests.support.world.fs_suite import write_file
 
 # What Java's FileChannel.tryLock does, which Kafka calls: a record lock over the whole file.
@@ -464,8 +464,8 @@ def test_a_crash_takes_a_lock_file_along_with_its_directory():
 
 def test_a_lock_can_be_made_to_fail():
     fs = FaultyFileSystem(VirtualClock())
-    fault = fs.add_fault(Fault(errno.EIO, Kind.LOCK, ".lock"))
-    any_change = fs.add_fault(Fault(errno.ENOSPC))
+    fault = fs.fail("lock", nth=1, suffix=".lock")
+    any_change = fs.fail("change", error="ENOSPC", nth=1)
     with pytest.raises(OSError) as caught:
         fs.lock("/.lock")
     assert (caught.value.errno, caught.value.filename) == (errno.EIO, "/.lock")

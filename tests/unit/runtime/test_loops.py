@@ -130,12 +130,12 @@ def test_stop_waits_for_calls_in_the_background(loop):
         begun.set()
         with suppress(RuntimeError):  # no further calls are accepted once `stop` has begun
             while True:
-                loop.beside(int)
+                loop.submit(int)
         for _ in range(100):
             give_way()
         ended.append(True)
 
-    loop.beside(work)
+    loop.submit(work)
     assert begun.wait(LONG_S)
     loop.stop()
     assert ended == [True]

@@ -152,9 +152,9 @@ def story(world, between):
         elif step % 11 == 5:
             log.writer.roll()
         elif step % 5 == 3:
-            log.local.flush()
+            log.flush()
         between(log)
-    log.local.flush()
+    log.flush()
     between(log)
     seen = offsets_in(log)
     times = [log.reader.offset_for_timestamp(time) for time in (0, world.clock.now_ms())]
@@ -174,7 +174,7 @@ def test_letting_go_changes_nothing():
 def test_a_reader_goes_on_in_a_file_that_was_let_go_and_removed(world):
     log = world.log(**SMALL)
     fill(log, 30)
-    log.local.flush()
+    log.flush()
     reading = log.segments.first.batches()
     next(reading)
     assert all(let_all_go(log))
@@ -190,7 +190,7 @@ def test_records_that_are_not_durable_stay_open(world):
     active = log.active_segment
     assert not active.let_go()
     assert log.segments.first.let_go()  # flushed when the log was rolled
-    log.local.flush()
+    log.flush()
     assert active.let_go()
 
 
@@ -198,7 +198,7 @@ def test_an_index_that_was_removed_says_so_and_not_that_nothing_was_in_it(world)
     """Aborted records would come through else; the reader looks again, in other segments."""
     log = world.log(**SMALL)
     fill(log, 30)
-    log.local.flush()
+    log.flush()
     first = log.segments.first
     assert first.offset_index.entries > 0
     assert first.offset_index.let_go()

@@ -94,7 +94,7 @@ def test_compacted(broker):
         "users-0 is not compacted: 1 of 2 keys have several records",
         "  key b'1': offsets 0, 2; compaction keeps 2",
         "  cleaning waits for active_segment: the active segment starts at offset 0; dirty data"
-        " begins at 0, 0 bytes in closed segments",
+        " begins at offset 0, 0 bytes of it in closed segments",
         "  broker.clean('users', force=True, roll=True) ignores this",
     ]
     clean(broker)

@@ -9,8 +9,7 @@ from base64 import b64encode
 import pytest
 
 from logstore.cli.show.output import format_count, format_size
-from logstore.cli.show.prose import with_times
-from logstore.cli.times import format_span, format_time
+from logstore.reasons.formats import format_span, format_time
 from logstore.types import INT64_MAX
 from tests.support.browser.front import Front, ModuleError
 
@@ -114,30 +113,6 @@ def test_an_unknown_lag_is_not_0(front):
         "lag unknown",
         "lag 0 records in all, unknown for 1 partition",
     ]
-
-
-TEXTS = (
-    "a pass is due by itself at Unix ms 1768521600001",
-    "a pass is due by itself at Unix ms 2524608000000",  # after May 2033
-    "stamped Unix ms 0 or later, segment.ms 604800000 after its first record",
-    "a pass is due now, but it ends at offset 1700605005775 and does not reach them",
-    "min.compaction.lag.ms 0, max.compaction.lag.ms 90000, segment.ms 1500",
-    "files go file.delete.delay.ms 60000 later; 1234567890123 bytes",
-)
-
-
-def test_texts_have_their_times_as_on_the_command_line(front):
-    shown = front.call("format.js", "withTimes", *((text,) for text in TEXTS))
-    assert shown == [with_times(text) for text in TEXTS]
-
-
-def test_only_what_is_marked_as_a_time_is_printed_as_one():
-    shown = list(map(with_times, TEXTS))
-    assert shown[0].endswith(" at 2026-01-16 00:00:00.001Z")
-    assert shown[1].endswith(" at 2050-01-01 00:00:00.000Z")
-    assert shown[2].startswith("stamped 1970-01-01 00:00:00.000Z or later, segment.ms 7d")
-    assert shown[3] == TEXTS[3]
-    assert shown[5] == "files go file.delete.delay.ms 1m later; 1234567890123 bytes"
 
 
 # --- bytes ------------------------------------------------------------------------------------
@@ -429,6 +404,32 @@ def test_events_for_other_topics_are_ignored(front):
         }"""
     )
     assert requests == [1, 2]
+
+
+# --- tombstones -------------------------------------------------------------------------------
+
+
+def test_tombstones_are_counted_by_what_they_wait_for(front):
+    facts = front.run(
+        """async (world, tombstones) => {
+            const { Tombstones } = await world.load("records.js");
+            let shown;
+            const given = { topic: "t", partition: 0 };
+            await world.render(() => { shown = Tombstones(given); });
+            const answered = shown.find((each) => each.props.of);
+            const counts = answered.props.children({ tombstones });
+            const rendered = [counts.type(counts.props)].flat();
+            return rendered.find((each) => each?.props?.facts).props.facts;
+        }""",
+        {"records": 60, "unstamped": 10, "expired": 20, "unreached": 5},
+    )
+    assert [fact[:2] for fact in facts if fact] == [
+        ["Tombstones", "60"],
+        ["Without a horizon", "10"],
+        ["Before their horizon", "30"],
+        ["Past their horizon", "20"],
+        ["Not reached", "5"],
+    ]
 
 
 # --- the harness ------------------------------------------------------------------------------

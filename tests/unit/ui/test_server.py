@@ -216,7 +216,7 @@ def test_it_ends_with_its_broker_and_its_address_can_still_be_told():
         broker.ui()
 
 
-@pytest.mark.parametrize("end", (Broker.kill, Broker.lose_power, Broker.crash))
+@pytest.mark.parametrize("end", (Broker._kill, Broker._lose_power, Broker.crash))
 def test_it_ends_with_a_broker_that_ends_suddenly(end):
     broker = Broker(clock=VirtualClock())
     ui = broker.ui()

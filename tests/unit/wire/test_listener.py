@@ -341,7 +341,7 @@ def test_a_read_only_broker_does_not_listen(tmp_path):
 
 def test_a_connection_that_is_cut_in_a_fetch_leaves_no_subscription(broker):
     broker.create_topic("t")
-    listeners = broker.log("t").local.changed._listeners
+    listeners = broker.log("t").changed._listeners
     before = len(listeners)
     with broker.listen() as listener:
         client = Client(listener)

@@ -258,7 +258,7 @@ def test_a_transaction_that_a_crash_left_open_is_aborted(bench):
     producer = bench.transactional()
     producer.begin_transaction()
     producer.send_offsets_to_transaction({T0: OffsetAndMetadata(5)}, "g")
-    offsets_log(bench).local.flush()
+    offsets_log(bench).flush()
     bench.reopen()
     assert offsets_log(bench).last_stable_offset == 0
     bench.transactional()

@@ -6,6 +6,7 @@ import pytest
 
 from logstore.coordinator.groups.offsets import OffsetAndMetadata
 from logstore.coordinator.transactions.coordinator import TransactionCoordinator
+from logstore.coordinator.transactions.log import TransactionLog
 from logstore.coordinator.transactions.pending_offsets import History, Outcome
 from logstore.coordinator.transactions.state import (
     TransactionMetadata,
@@ -339,6 +340,47 @@ def test_offsets_of_an_id_whose_states_are_damaged_stay_pending(group):
     group.bench.log(TRANSACTION_STATE_TOPIC).writer.append_records([damaged])
     group.reopen()
     assert group.offsets() == {0: "UNSTABLE_OFFSET_COMMIT"}
+
+
+# -- disks that fail -------------------------------------------------------------------------------
+
+
+def test_offsets_are_settled_although_another_partition_cannot_be_opened(group, caplog):
+    group.commit({0: 5})
+    broken = TopicPartition(GROUP_OFFSETS_TOPIC, 0)
+    assert group.log.topic_partition > broken
+    group.tick()
+    group.bench.reopen()
+    manager = group.bench.broker.manager
+    opened = manager.log
+
+    def log(tp):
+        if tp == broken:
+            raise KafkaStorageError("the disk has failed")
+        return opened(tp)
+
+    manager.log = log
+    group.coordinator.init_producer_id("another", TIMEOUT_MS)
+    assert f"{broken} cannot be opened: the disk has failed" in caplog.text
+    assert group.offsets() == {0: 5}
+
+
+def test_offsets_stay_pending_while_the_history_of_transactions_cannot_be_read(
+    group, monkeypatch, caplog
+):
+    """New transactions begin all the same, and the next process settles the offsets."""
+
+    def fail(*_):
+        raise KafkaStorageError("the disk has failed")
+
+    group.commit({0: 5})
+    with monkeypatch.context() as patched:
+        patched.setattr(TransactionLog, "history", fail)
+        group.reopen()
+        assert group.offsets() == {0: "UNSTABLE_OFFSET_COMMIT"}
+    assert "the history of transactions cannot be read: the disk has failed" in caplog.text
+    group.reopen()
+    assert group.offsets() == {0: 5}
 
 
 # -- crashes, and all of it ------------------------------------------------------------------------

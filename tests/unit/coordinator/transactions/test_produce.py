@@ -315,7 +315,7 @@ def test_what_was_verified_is_verified_again_after_a_restart(bench):
     client = Client(bench)
     client.add(T0, T1)
     client.send(partition=1)
-    bench.log("t", 1).local.flush()
+    bench.log("t", 1).flush()
     bench.reopen()
     client.sequence = 0
     client.send()

@@ -1,6 +1,5 @@
 """Producer ids: unique over restarts, reserved by the thousand, above all that is known."""
 
-import errno
 import json
 
 import pytest
@@ -9,7 +8,7 @@ from logstore.coordinator.transactions.producer_ids import PRODUCER_IDS_FILE, Pr
 from logstore.errors import CorruptCheckpointError, KafkaStorageError, RequestError
 from logstore.runtime import Runtime, VirtualClock, make_dirs_durably
 from logstore.storage.checkpoint.atomic import read_bytes
-from logstore.testing import Fault, FaultyFileSystem, Kind
+from logstore.testing import FaultyFileSystem
 from logstore.types import INT64_MAX
 
 PATH = f"/data/{PRODUCER_IDS_FILE}"
@@ -106,7 +105,7 @@ def test_a_file_that_cannot_be_understood_is_refused_and_kept(fs, text):
 
 def test_an_id_that_cannot_be_reserved_is_not_given(fs):
     ids = open_ids(fs)
-    fs.add_fault(Fault(errno.ENOSPC, kind=Kind.WRITE))
+    fs.fail("write", error="ENOSPC", nth=1)
     with pytest.raises(KafkaStorageError, match="producer ids"):
         ids.take()
     assert ids.take() == 0

@@ -11,9 +11,12 @@ from logstore.storage.checkpoint.offsets import (
     RECOVERY_POINTS,
     REPLICATION_OFFSETS,
 )
+from logstore.storage.checkpoint.shutdown import CLEAN_SHUTDOWN
 from logstore.types import TopicPartition
+from tests.support.world.data_home import Home, fill
 
 TP, OTHER = TopicPartition("t", 0), TopicPartition("t", 1)
+A = TopicPartition("a", 0)
 
 
 @pytest.fixture
@@ -100,6 +103,23 @@ def test_nothing_is_written_after_the_lock_file_was_removed(directory, write):
     assert stored(directory, RECOVERY_POINTS) == {TP: 10}
     assert stored(directory, CLEANER_OFFSETS) == {}
     assert not directory.is_online
+
+
+def test_a_recovery_that_cuts_a_log_keeps_a_higher_high_watermark(runtime):
+    """It proves how far the log once reached; the log start proves less."""
+    home = Home(runtime.fs, "/data", runtime.clock)
+    manager = home.open()
+    manager.topics.create("a", 1, {})
+    fill(manager.log(A), 10)
+    manager.close()
+    runtime.fs.remove(f"/data/{CLEAN_SHUTDOWN}")
+    home.write(RECOVERY_POINTS, b"0\n1\na 0 0\n")
+    name = "a-0/00000000000000000000.log"
+    home.write(name, home.files()[name][:-1])
+    manager = home.open()
+    assert manager.log(A).log_end_offset == 9
+    assert stored(manager.directories[0], REPLICATION_OFFSETS)[A] == 10
+    home.kill(manager)
 
 
 # -- the log of a KRaft node ---------------------------------------------------------------------

@@ -197,7 +197,7 @@ def test_all_logs_of_a_failed_directory_go_offline(home):
     fill(manager.log(A1), 1)
     fs.rule = lambda operation, path: operation == "sync" and "/a-1/" in path
     with pytest.raises(KafkaStorageError, match="cannot flush"):
-        manager.log(A1).local.flush()
+        manager.log(A1).flush()
     fs.rule = lambda *_: False
     with pytest.raises(KafkaStorageError, match=r"data directory .* is offline.*cannot flush"):
         manager.log(A0).reader.read(0, 100)

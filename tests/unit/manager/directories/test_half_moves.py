@@ -149,7 +149,7 @@ def test_a_note_of_a_partition_that_is_gone_goes_too(place):
 def test_two_copies_of_which_nobody_knows_are_refused_as_before(place):
     place.filled().close()
     place.fs.make_dirs(f"{place.there}/a-0")
-    with pytest.raises(InvalidConfigurationError, match="stands in"):
+    with pytest.raises(InvalidConfigurationError, match="is in"):
         place.open()
 
 

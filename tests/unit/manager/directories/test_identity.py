@@ -5,7 +5,7 @@ import pytest
 from logstore import Broker
 from logstore.config.broker_config import BrokerConfig
 from logstore.errors import CorruptCheckpointError, InvalidConfigurationError
-from logstore.manager.directories.identity import BrokerIdentity, identity_of
+from logstore.manager.directories.identity import BrokerIdentity, read_identity
 from logstore.runtime import MemoryFileSystem, VirtualClock
 from logstore.runtime.fs import open_anew
 
@@ -24,7 +24,7 @@ def identity(*files, **settings):
             file.append([text.encode()])
             file.close()
     properties = {key.replace("_", "."): value for key, value in settings.items()}
-    return identity_of(fs, paths, BrokerConfig.from_properties(properties))
+    return read_identity(fs, paths, BrokerConfig.from_properties(properties))
 
 
 def test_a_directory_of_nobody_is_that_of_broker_0():
@@ -54,12 +54,12 @@ def test_settings_name_a_broker_whose_directories_do_not(settings):
         (
             [NODE_1, NODE_1.replace("node.id=1", "node.id=2")],
             {},
-            r"/1/meta.properties is of node 2, and that of /0 of node 1",
+            r"/1/meta.properties is of node 2, but /0 is of node 1",
         ),
         (
             [NODE_1, NODE_1.replace("Mk", "mK")],
             {},
-            r"/1/meta.properties is of cluster mKU3\S+, and that of /0 of cluster MkU3",
+            r"/1/meta.properties is of cluster mKU3\S+, but /0 is of cluster MkU3",
         ),
         ([None], {"node_id": 1, "broker_id": 2}, "node.id is 1, and broker.id is 2"),
     ),

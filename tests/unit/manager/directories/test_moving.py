@@ -201,7 +201,7 @@ def test_the_files_are_the_same_and_the_old_ones_go_after_the_delay(place):
     times = place.mtimes(f"{place.here}/a-0")
     place.clock.advance(minutes=5)
     log = broker.log("a")
-    with log.local.at_rest():
+    with log.at_rest():
         files = tree(place.fs, f"{place.here}/a-0")
     move(broker, place.there)
     assert records(broker) == before
@@ -293,11 +293,11 @@ def test_an_interrupt_after_a_move_recovers_the_files_of_the_new_place(place):
     log = broker.log("a")
 
     def interrupted():
-        log.local.begin()
+        log.begin()
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        log.local.change(interrupted)
+        log.change(interrupted)
     append(broker, 1)
     assert len(records(broker)) == 13
     assert {segment.log_path.rpartition("/")[0] for segment in log.segments} == {
@@ -328,7 +328,7 @@ def test_a_high_watermark_below_the_end_goes_along(place):
     broker = place.filled()
     broker.log("a").offsets.set_high_watermark(6)
     move(broker, place.there)
-    assert broker.end_offsets([A0]) == {A0: 6}
+    assert broker.log(A0).high_watermark == 6
     assert place.entry(place.there, REPLICATION_OFFSETS) == [6]
     assert [record.offset for record in broker.read("a")] == list(range(6))
 

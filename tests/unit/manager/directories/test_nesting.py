@@ -98,6 +98,13 @@ def test_a_broker_refuses_a_directory_of_mounted_data_directories(
     assert values(tmp_path / name, "users") == [b"1"]
 
 
+def test_folders_named_like_partitions_of_a_topic_broker_0_are_not_brokers(tmp_path):
+    make_broker(tmp_path / "broker-0-0", "users")
+    (tmp_path / "controller").mkdir()
+    with pytest.raises(InvalidConfigurationError, match=r"holds data directories \(broker-0-0\)"):
+        Broker(tmp_path)
+
+
 def test_files_in_memory_are_recognised_too():
     fs = MemoryFileSystem(VirtualClock())
     make_broker("/disks/data-0", "users", fs=fs)

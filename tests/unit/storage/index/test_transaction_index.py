@@ -155,7 +155,7 @@ def test_several_are_added_as_one_after_another(place):
     assert not fs.exists(index.path)
     index.extend(TXNS[:1])
     for refused in ([TXNS[1], TXNS[1]], [TXNS[2], TXNS[1]], [TXNS[0], TXNS[1]]):
-        with pytest.raises(InvalidOffsetError, match="is not above that of the one before"):
+        with pytest.raises(InvalidOffsetError, match="is not above the previous one"):
             index.extend(refused)
         assert index.entries() == TXNS[:1]
     index.extend(TXNS[1:])
@@ -203,7 +203,7 @@ def test_bytes_of_no_whole_entry_are_ignored_and_overwritten(place):
     fs, directory = place
     fs.open(f"{directory}/{NAME}", create=True).write_at([b"torn"], 0)
     index = make_index(place)
-    with pytest.raises(CorruptIndexError, match="length 4 is no multiple") as caught:
+    with pytest.raises(CorruptIndexError, match="length 4 is not a multiple") as caught:
         index.sanity_check()
     assert (caught.value.position, caught.value.expected, caught.value.found) == (0, 0, 4)
     assert index.is_empty

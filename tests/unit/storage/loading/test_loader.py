@@ -442,7 +442,7 @@ def test_only_what_lies_beyond_the_recovery_point_is_verified(world):
     log = world.log(clean=False, recovery_point=bases[2], **SMALL)
     assert log.findings == ()
     assert (log.log_end_offset, log.recovery_point) == (20, bases[2])
-    log.local.flush()
+    log.flush()
     assert log.recovery_point == 20
     log = world.log(clean=False, recovery_point=0, **SMALL)
     assert "truncated_tail" in actions_of(log)

@@ -145,7 +145,7 @@ def test_s134_an_unclean_start_finds_what_a_clean_stop_left(world):
         log = world.log(clean=False, recovery_point=recovery_point, **SMALL)
         assert indexes(log) == expected
         assert (log.recovery_point, log.log_end_offset) == (recovery_point, 100)
-        log.local.flush()
+        log.flush()
         assert log.recovery_point == 100
 
 

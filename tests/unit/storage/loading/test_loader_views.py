@@ -118,7 +118,7 @@ def test_a_second_start_has_nothing_left_to_do(name, world):
     crafted.put(world)
     first = crafted.open(world)
     batches, end_offset = batches_in(first), first.log_end_offset
-    first.local.flush(force=True)
+    first.flush(force=True)
     is_kept = not STAYS.isdisjoint(finding.action for finding in first.findings)
     clean = crafted.clean if is_kept or name in DAMAGED else False
     if clean:

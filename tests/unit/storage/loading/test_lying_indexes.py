@@ -103,7 +103,11 @@ def test_an_index_that_leads_nowhere_is_told_once_a_segment(world, caplog):
     assert actions_of(log) == ["rebuilt_index"]  # of the active segment, whose end must be known
     for _ in range(3):
         read_everywhere(log)
-    told = [r.getMessage().split(":")[0] for r in caplog.records if "built anew" in r.getMessage()]
+    told = [
+        r.getMessage().split(":")[0]
+        for r in caplog.records
+        if "the index is rebuilt" in r.getMessage()
+    ]
     assert len(told) == len(set(told)) > 0
     assert all(r.levelno == logging.WARNING for r in caplog.records)
 
@@ -132,7 +136,7 @@ def test_readers_that_meet_a_wrong_entry_at_once_build_one_index(world, caplog):
     others[0].join(60)
     assert len(found) == 2
     assert len(set(found)) == 1
-    assert len([r for r in caplog.records if "built anew" in r.getMessage()]) == 1
+    assert len([r for r in caplog.records if "the index is rebuilt" in r.getMessage()]) == 1
 
 
 def test_what_lies_behind_a_damaged_batch_is_still_found(world):

@@ -17,7 +17,7 @@ from logstore.record.records import Record, encode_records
 from logstore.runtime import Runtime
 from logstore.runtime.clock import VIRTUAL_EPOCH_MS
 from logstore.storage.log import NewRecord
-from logstore.storage.log.drafts import RecordLists, Stamp
+from logstore.storage.log.drafts import RecordArrays, RecordLists, Stamp
 from logstore.storage.log.epochs import EpochEntry
 from logstore.types import AppendOrigin, TimestampType
 from tests.support.world.builders import (
@@ -61,13 +61,13 @@ def through_records(log, records, codec):
 
 
 def through_columns(log, records, codec):
-    return log.writer.append_columns(
+    arrays = RecordArrays(
         BytesColumn.from_list([r.key for r in records]),
         BytesColumn.from_list([r.value for r in records]),
         np.array([r.timestamp for r in records], np.int64),
         headers_column([r.headers for r in records], len(records)),
-        codec,
     )
+    return log.writer.append_records(arrays, codec)
 
 
 def through_batches(log, records, codec):
@@ -126,7 +126,7 @@ def as_client(log, records, stamp):
 
 
 def as_stamped(log, records, stamp):
-    return log.writer.append_stamped(RecordLists.of(records), stamp)
+    return log.writer.append_records(RecordLists.of(records), stamp=stamp)
 
 
 @pytest.mark.parametrize("is_transactional", (False, True))
@@ -202,7 +202,9 @@ def test_an_append_tells_what_it_did(world):
 def test_the_clock_dates_records_without_a_time(world):
     log = world.log()
     log.writer.append_records([NewRecord(b"a", b"1"), NewRecord(b"b", b"2", 9)])
-    log.writer.append_columns(BytesColumn.from_list([b"a"]), BytesColumn.from_list([b"1"]))
+    log.writer.append_records(
+        RecordArrays(BytesColumn.from_list([b"a"]), BytesColumn.from_list([b"1"]))
+    )
     now_ms = world.clock.now_ms()
     assert [record.timestamp for record in records_of(log)] == [now_ms, 9, now_ms]
 
@@ -216,7 +218,7 @@ def test_appending_nothing_changes_nothing(world):
     empty = BytesColumn.from_list([])
     for info in (
         log.writer.append_records([]),
-        log.writer.append_columns(empty, empty),
+        log.writer.append_records(RecordArrays(empty, empty)),
         log.writer.append_batches(b""),
     ):
         assert (info.first_offset, info.last_offset, info.records) == (-1, -1, 0)
@@ -240,7 +242,7 @@ def test_a_leader_stamps_offset_and_epoch_outside_the_crc(world):
     log.writer.append_batches(batch(0, 2, leader_epoch=99))
     expected = batch(0, 2, leader_epoch=4) + with_offset_and_epoch(batch(0, 2), 3, 4)
     assert world.files()[log_name(0)] == expected
-    assert log.local.leader_epoch == 4
+    assert log.leader_epoch == 4
     assert log.epochs.entries == (EpochEntry(4, 0),)
     with pytest.raises(ValueError, match="negative"):
         log.writer.append_batches(batch(0), leader_epoch=-1)
@@ -412,9 +414,9 @@ def test_flush_messages_moves_the_recovery_point(world):
     other = memory_world().log()
     other.writer.append_records([NewRecord(b"k", b"v")])
     assert other.recovery_point == 0
-    other.local.flush()
+    other.flush()
     assert other.recovery_point == 1
-    other.local.flush(0)
+    other.flush(0)
     assert other.recovery_point == 1, "a recovery point never goes back by a flush"
 
 
@@ -469,7 +471,7 @@ def test_a_failed_sync_takes_the_log_offline(world):
     log.writer.append_records([NewRecord(b"a", b"1")])
     fs.rule = lambda operation, _: operation == "sync"
     with pytest.raises(KafkaStorageError):
-        log.local.flush()
+        log.flush()
     fs.rule = lambda *_: False
     assert (log.is_offline, log.recovery_point) == (True, 0)
 
@@ -484,7 +486,7 @@ def test_a_closed_log_takes_nothing(world):
     with pytest.raises(IllegalStateError, match="closed"):
         log.writer.roll()
     with pytest.raises(IllegalStateError, match="closed"):
-        log.local.flush()
+        log.flush()
 
 
 # -- Kafka's own logs, replicated ------------------------------------------------------------

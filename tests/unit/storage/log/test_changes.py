@@ -31,13 +31,13 @@ def log(world):
 def reloads(log, monkeypatch):
     """The number of recoveries of the log so far, as a list."""
     found = []
-    reload = log.local.reload
+    reload = log.reload
 
     def counted():
-        found.append(log.local.is_changing)
+        found.append(log.is_changing)
         reload()
 
-    monkeypatch.setattr(log.local, "reload", counted)
+    monkeypatch.setattr(log, "reload", counted)
     return found
 
 
@@ -46,11 +46,11 @@ def interrupt(log, *, begins=True):
 
     def action():
         if begins:
-            log.local.begin()
+            log.begin()
         raise Interrupt
 
     with pytest.raises(Interrupt):
-        log.local.change(action)
+        log.change(action)
 
 
 def leave_unfinished(log, monkeypatch):
@@ -60,7 +60,7 @@ def leave_unfinished(log, monkeypatch):
         raise Interrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(log.local, "reload", interrupted)
+        patch.setattr(log, "reload", interrupted)
         interrupt(log)
 
 
@@ -71,15 +71,15 @@ def test_a_change_is_recovered_once_it_has_begun(log, reloads, begins, count):
     interrupt(log, begins=begins)
     assert reloads == [True] * 2 * count
     assert offsets_in(log) == [0, 1, 2]
-    assert not log.local.is_changing
+    assert not log.is_changing
 
 
 def test_a_refused_question_inside_a_change_leaves_the_lock_free(log):
     def action():
         with pytest.raises(IllegalStateError):
-            log.local.check_not_inside()
+            log.check_not_inside()
 
-    log.local.change(action)
+    log.change(action)
     taken = []
     thread = threading.Thread(target=lambda: taken.append(log.lock.acquire(timeout=5)))
     thread.start()
@@ -89,9 +89,9 @@ def test_a_refused_question_inside_a_change_leaves_the_lock_free(log):
 
 def test_what_was_recovered_is_durable(log):
     """Else a crash could bring back what was cut, next to what is appended afterwards."""
-    assert log.local.recovery_point < 3
+    assert log.recovery_point < 3
     interrupt(log)
-    assert log.local.recovery_point == log.log_end_offset == 3
+    assert log.recovery_point == log.log_end_offset == 3
 
 
 def test_recovery_leaves_the_high_watermark_of_a_replica_where_it_was(log):
@@ -102,19 +102,19 @@ def test_recovery_leaves_the_high_watermark_of_a_replica_where_it_was(log):
 
 
 def test_a_change_that_succeeds_is_not_recovered(log, reloads):
-    assert log.local.change(lambda: log.local.begin() or "done") == "done"
-    assert log.local.change(lambda: "again") == "again"
+    assert log.change(lambda: log.begin() or "done") == "done"
+    assert log.change(lambda: "again") == "again"
     assert reloads == []
 
 
 USES = {
-    "change": lambda log: log.local.change(lambda: None),
+    "change": lambda log: log.change(lambda: None),
     "append": lambda log: log.writer.append_record(NewRecord(b"k", b"v")),
     "batch": lambda log: log.writer.append_batches(batch(0)),
     "replica": lambda log: log.writer.append_batches(batch(3), AppendOrigin.REPLICATION),
     "retention": lambda log: log.delete_old_segments(),
-    "check": lambda log: log.local.check_open(),
-    "flush": lambda log: log.local.flush(),
+    "check": lambda log: log.check_open(),
+    "flush": lambda log: log.flush(),
 }
 
 
@@ -138,20 +138,20 @@ def test_closing_recovers_a_change_whose_recovery_was_interrupted(log, reloads, 
 @pytest.mark.parametrize("name", [name for name in USES if name not in ("check", "flush")])
 def test_a_change_inside_another_one_is_refused(log, name):
     with pytest.raises(IllegalStateError, match="cannot be changed by a signal handler"):
-        log.local.change(lambda: USES[name](log))
+        log.change(lambda: USES[name](log))
     assert log.log_end_offset == 3
     USES[name](log)
 
 
 def test_a_refused_change_inside_leaves_the_outer_one_intact(log, reloads):
     def outer():
-        log.local.begin()
+        log.begin()
         with suppress(IllegalStateError):
-            log.local.change(lambda: None)
-        assert log.local.is_changing
+            log.change(lambda: None)
+        assert log.is_changing
         return "done"
 
-    assert log.local.change(outer) == "done"
+    assert log.change(outer) == "done"
     assert reloads == []
 
 
@@ -171,13 +171,13 @@ def test_a_log_that_cannot_be_recovered_goes_offline(log, monkeypatch, error):
         raise error
 
     reasons = []
-    log.local.went_offline.subscribe(reasons.append)
-    monkeypatch.setattr(log.local, "reload", fail)
+    log.went_offline.subscribe(reasons.append)
+    monkeypatch.setattr(log, "reload", fail)
     interrupt(log)
     assert reasons == [f"cannot recover from an interrupt: {error}"]
     with pytest.raises(KafkaStorageError, match="is offline: cannot recover from an interrupt"):
         log.writer.append_record(NewRecord(b"k", b"v"))
-    assert not log.local.is_unfinished
+    assert not log.is_unfinished
 
 
 @pytest.mark.parametrize(
@@ -190,21 +190,21 @@ def test_an_error_of_a_handler_during_recovery_is_raised_and_recovery_is_repeate
         raise error
 
     with monkeypatch.context() as patch:
-        patch.setattr(log.local, "reload", fail)
+        patch.setattr(log, "reload", fail)
         with pytest.raises(type(error)):
-            log.local.change(lambda: log.local.begin() or 1 / 0)
-    assert not log.local.is_offline
-    assert log.local.is_unfinished
-    assert not log.local.is_changing
+            log.change(lambda: log.begin() or 1 / 0)
+    assert not log.is_offline
+    assert log.is_unfinished
+    assert not log.is_changing
     log.writer.append_record(NewRecord(b"k", b"v"))
     assert reloads == [True]
     assert log.log_end_offset == 4
 
 
 def test_a_log_without_a_way_to_reload_goes_on_as_it_is(log, monkeypatch):
-    monkeypatch.setattr(log.local, "reload", None)
+    monkeypatch.setattr(log, "reload", None)
     interrupt(log)
-    assert not log.local.is_unfinished
+    assert not log.is_unfinished
     log.writer.append_record(NewRecord(b"k", b"v"))
     assert offsets_in(log) == [0, 1, 2, 3]
 
@@ -213,44 +213,44 @@ def test_a_log_whose_directory_has_another_owner_is_not_recovered(log, reloads, 
     def refuse():
         raise KafkaStorageError("the lock was lost")
 
-    monkeypatch.setattr(log.local, "check_owner", refuse)
+    monkeypatch.setattr(log, "check_owner", refuse)
     interrupt(log)
     assert reloads == []
     with pytest.raises(KafkaStorageError, match="the lock was lost"):
-        log.local.check_open()
+        log.check_open()
 
 
 @pytest.mark.parametrize("offset", (0, 3, 9), ids=("below", "next", "beyond"))
 def test_an_offline_log_says_so_to_a_follower_whatever_is_appended(log, offset):
-    log.local.go_offline("by a test")
+    log.go_offline("by a test")
     with pytest.raises(KafkaStorageError, match="is offline: by a test"):
         log.writer.append_batches(batch(offset), AppendOrigin.REPLICATION)
 
 
 @pytest.mark.parametrize("name", [name for name in USES if name != "change"])
 def test_an_offline_log_refuses_every_use(log, name):
-    log.local.go_offline("by a test")
+    log.go_offline("by a test")
     with pytest.raises(KafkaStorageError, match="is offline: by a test"):
         USES[name](log)
 
 
 def test_an_offline_log_is_not_recovered(log, reloads):
     def action():
-        log.local.begin()
-        log.local.go_offline("by a test")
+        log.begin()
+        log.go_offline("by a test")
         raise Interrupt
 
     with pytest.raises(Interrupt):
-        log.local.change(action)
+        log.change(action)
     assert reloads == []
-    assert not log.local.is_unfinished
+    assert not log.is_unfinished
 
 
 def test_a_closed_log_is_not_recovered(log, reloads):
     def interrupted():
         raise Interrupt
 
-    log.local.closed.subscribe(interrupted)
+    log.closed.subscribe(interrupted)
     with pytest.raises(Interrupt):
         log.close()
     assert reloads == []
@@ -279,7 +279,7 @@ def test_the_active_segment_can_grow_after_a_rest(log, error):
         if error is not None:
             raise error
     assert log.active_segment.offset_index.max_entries == size
-    assert not log.local.is_changing
+    assert not log.is_changing
 
 
 def test_an_interrupt_on_the_way_to_rest_is_recovered(log, reloads, monkeypatch):
@@ -287,7 +287,7 @@ def test_an_interrupt_on_the_way_to_rest_is_recovered(log, reloads, monkeypatch)
         raise Interrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(log.local, "come_to_rest", interrupted)
+        patch.setattr(log, "prepare_shutdown", interrupted)
         with pytest.raises(Interrupt), log.at_rest():
             pytest.fail("it is not at rest")
     assert reloads == [True]
@@ -321,7 +321,7 @@ def test_an_interrupted_removal_of_segments_is_completed_by_recovery(world, monk
     with monkeypatch.context() as patch:
         patch.setattr(type(log.segments.first), "change_suffix", interrupted)
         with pytest.raises(Interrupt):
-            log.local.change(log.local.remove_segments, log.segments.view[:3])
+            log.change(log.remove_segments, log.segments.view[:3])
     assert calls == [DELETED_SUFFIX] * call
     assert [segment.base_offset for segment in log.segments] == bases[call - 1 :]
     assert offsets_in(log)[-1] == 5
@@ -359,23 +359,23 @@ def test_an_interrupted_swap_of_segments_is_recovered(world, monkeypatch, call):
 
 def test_readers_are_refused_during_a_truncation_of_the_same_thread(log):
     def truncate():
-        with log.local.truncation():
-            log.local.settled_generation()
+        with log.truncation():
+            log.settled_generation()
 
     with pytest.raises(IllegalStateError, match="cannot be read by a signal handler"):
-        log.local.change(truncate)
-    assert log.local.settled_generation() == log.local.generation
+        log.change(truncate)
+    assert log.settled_generation() == log.generation
 
 
 def test_a_truncation_that_an_interrupt_left_open_does_not_block_readers(log, monkeypatch):
-    monkeypatch.setattr(log.local, "_truncating", True)
-    assert log.local.settled_generation() == log.local.generation
+    monkeypatch.setattr(log, "_truncating", True)
+    assert log.settled_generation() == log.generation
     assert offsets_in(log) == [0, 1, 2]
 
 
 def test_new_settings_reach_every_segment(world):
     log = several_segments(world)
     config = LogConfig(segment_bytes=300, segment_ms=5)
-    log.local.set_config(config)
-    assert log.local.config == config
+    log.set_config(config)
+    assert log.config == config
     assert [segment.config for segment in log.segments] == [config] * len(log.segments)

@@ -18,12 +18,13 @@ from logstore.jit import policy
 from logstore.record import batch as batches
 from logstore.record import columns, kernels
 from logstore.record.batch import RecordBatch, build_batch
-from logstore.record.codecs import Codec
+from logstore.record.codecs import Codec, compress
 from logstore.record.columns import BytesColumn
+from logstore.record.layout import HEADER_SIZE
 from logstore.record.records import Record
 from logstore.runtime import DiskFileSystem
 from logstore.storage.log import NewRecord, validate
-from logstore.storage.log.drafts import RecordLists
+from logstore.storage.log.drafts import RecordArrays, RecordLists
 from logstore.storage.log.validate import RECORD_ERRORS_MAX
 from logstore.types import INT64_MAX, AppendOrigin, TimestampType
 from tests.support.world.builders import CODECS, MIB, batch, memory_world, records_of
@@ -41,6 +42,32 @@ def world():
 @pytest.fixture
 def log(world):
     return world.log(logstore_batch_max_records=BOUND)
+
+
+# -- compression -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("by_kernel", (True, False))
+@pytest.mark.parametrize(
+    ("name", "codec", "levels"),
+    (("gzip", Codec.GZIP, (1, 9)), ("lz4", Codec.LZ4, (1, 17)), ("zstd", Codec.ZSTD, (1, 22))),
+)
+def test_a_batch_of_a_client_is_compressed_at_the_level_of_the_topic(
+    name, codec, levels, by_kernel, monkeypatch
+):
+    monkeypatch.setattr(validate, "encodes_by_kernel", lambda _: by_kernel)
+    rng = random.Random(0)
+    words = [rng.randbytes(5) for _ in range(50)]
+    values = [b"".join(rng.choices(words, k=20)) for _ in range(50)]
+    data = build_batch([Record(n, 5, b"k", value) for n, value in enumerate(values)])
+    section = RecordBatch(data).section()
+    for level in levels:
+        world = memory_world()
+        log = world.log(compression_type=name, **{f"compression_{name}_level": level})
+        log.writer.append_batches(data)
+        (stored,) = log.reader.batches(0)
+        assert stored.header.codec_id == codec
+        assert stored.data[HEADER_SIZE:] == compress(codec, bytes(section), level)
 
 
 # -- the bound ---------------------------------------------------------------------------------
@@ -71,19 +98,20 @@ def new_records(count):
     return [NewRecord(b"k", b"v")] * count
 
 
-def column(count):
-    return BytesColumn.from_list([b"k"] * count)
+def arrays(count):
+    column = BytesColumn.from_list([b"k"] * count)
+    return RecordArrays(column, column)
 
 
 APPENDS = {
     "records": lambda writer, count: writer.append_records(new_records(count)),
     "compressed": lambda writer, count: writer.append_records(new_records(count), Codec.ZSTD),
-    "lists": lambda writer, count: writer.append_lists(RecordLists.of(new_records(count))),
-    "columns": lambda writer, count: writer.append_columns(column(count), column(count)),
-    "drafts": lambda writer, count: [
-        writer.append_draft(each)
-        for each in writer.draft_batches(column(count), column(count), (0, count)).apart()
-    ],
+    "lists": lambda writer, count: writer.append_records(RecordLists.of(new_records(count))),
+    "columns": lambda writer, count: writer.append_records(arrays(count)),
+    "parts": lambda writer, count: list(writer.append_parts(arrays(count), (0, count))),
+    "parts, one by one": lambda writer, count: list(
+        writer.append_parts(arrays(count), (0, count), request=lambda append: append())
+    ),
     "batches": lambda writer, count: writer.append_batches(batch(0, count - 1)),
 }
 
@@ -97,13 +125,12 @@ def test_every_way_into_a_log_has_the_bound(log, name):
     assert log.log_end_offset == BOUND
 
 
-def test_several_batches_at_once_are_given_back_if_one_has_too_many_records(log):
-    rows = column(BOUND + 2)
-    draft = log.writer.draft_batches(rows, rows, (0, 1, BOUND + 2))
-    assert log.writer.append_at_once(draft) is None
-    assert log.log_end_offset == 0
-    fitting = log.writer.draft_batches(rows, rows, (0, 2, BOUND + 2))
-    assert log.writer.append_at_once(fitting) is not None
+def test_several_batches_are_written_one_by_one_if_one_has_too_many_records(log):
+    with pytest.raises(MessageSizeTooLargeError, match=NAMED):
+        list(log.writer.append_parts(arrays(BOUND + 2), (0, 1, BOUND + 2)))
+    assert log.log_end_offset == 1
+    (info,) = log.writer.append_parts(arrays(BOUND + 2), (0, 2, BOUND + 2))
+    assert info.records == BOUND + 2
 
 
 def test_a_follower_takes_what_its_leader_took(log):
@@ -166,7 +193,7 @@ def test_a_batch_is_judged_again_if_the_rules_change_meanwhile(log, monkeypatch)
     def change_and_judge(self, limit):
         judged.append(1)
         if len(judged) == 1:
-            log.local.set_config(memory_world().log(cleanup_policy=("compact",)).config)
+            log.set_config(memory_world().log(cleanup_policy=("compact",)).config)
         return facts(self, limit)
 
     monkeypatch.setattr(RecordBatch, "facts", change_and_judge)
@@ -205,10 +232,10 @@ def test_offsets_with_gaps_are_made_dense_and_nothing_else_is_changed(way, codec
     dense = [each._replace(offset=row) for row, each in enumerate(records)]
     sent = build_batch(records, codec=codec)
     # The header spans as many offsets as there are records, as that of a client must.
-    sent = batches.RecordBatch.packed(
+    sent = batches.pack_batch(
         sent[61:], 0, 0, codec, 29, records[0].timestamp, max(r.timestamp for r in records),
         5, 1, 7, 30,
-    ).data  # fmt: skip
+    )  # fmt: skip
     log = memory_world().log(**({} if stored is None else {"compression_type": stored}))
     log.writer.append_batches(sent)
     assert records_of(log) == dense
@@ -285,7 +312,10 @@ def test_a_record_takes_some_tens_of_bytes_while_its_batch_is_appended(codec, mo
 def test_several_batches_at_once_end_below_the_largest_offset(world, count, is_appended):
     log = world.log()
     log.truncate_fully_and_start_at(INT64_MAX - 2)
-    rows = column(count)
-    info = log.writer.append_at_once(log.writer.draft_batches(rows, rows, (0, count)))
-    assert (info is not None) is is_appended
+    appending = log.writer.append_parts(arrays(count), (0, count))
+    if is_appended:
+        assert [info.records for info in appending] == [count]
+    else:
+        with pytest.raises(InvalidRecordError):
+            next(appending)
     assert log.log_end_offset == INT64_MAX - 2 + (count if is_appended else 0)

@@ -64,12 +64,12 @@ def test_s094_files_go_after_the_delay(world):
     assert set(world.files(".deleted")) == {f"{name}.deleted" for name in gone}
     assert not gone & set(world.files())
     world.clock.advance(ms=999)
-    assert log.local.delete_expired_files() == 0
+    assert log.delete_expired_files() == 0
     assert len(world.files(".deleted")) == len(gone)
     world.clock.advance(ms=2)
-    assert log.local.delete_expired_files() == 5, "three segments, two snapshots"
+    assert log.delete_expired_files() == 5, "three segments, two snapshots"
     assert not world.files(".deleted")
-    assert log.local.delete_expired_files() == 0
+    assert log.delete_expired_files() == 0
 
 
 def test_s094_readers_that_hold_a_segment_go_on(world):
@@ -83,7 +83,7 @@ def test_s094_readers_that_hold_a_segment_go_on(world):
     assert log.delete_old_segments().rolls
     assert [at.header.base_offset for at in (*found, next(walk))] == [0, 1, 2]
     world.clock.advance(ms=1001)
-    log.local.delete_expired_files()
+    log.delete_expired_files()
     assert not world.files(".deleted")
     rest = list(walk)
     assert rest[-1].header.base_offset == 99
@@ -108,7 +108,7 @@ def test_s094_descriptors_close_with_the_last_reader(tmp_path):
     log.delete_old_segments()
     log.delete_records(-1)
     world.clock.advance(ms=1001)
-    log.local.delete_expired_files()
+    log.delete_expired_files()
     assert [name for name in open_files(world) if "deleted" in name] == [
         f"{log_name(0)}.deleted (deleted)"
     ]
@@ -149,7 +149,7 @@ def test_closing_removes_deleted_files_at_once(world):
 def test_a_start_after_a_kill_removes_deleted_files(world):
     log = in_segments(world.log())
     log.delete_records(12)
-    log.local.flush()
+    log.flush()
     log = world.log(clean=False, log_start_offset=12)
     assert not world.files(".deleted")
     assert offsets_in(log) == [12, 13, 14]
@@ -160,11 +160,11 @@ def test_the_same_base_can_be_removed_twice_within_the_delay(world):
     for _ in range(2):
         log.truncate_to(7)
         world.clock.advance(ms=600)
-        log.local.delete_expired_files()
+        log.delete_expired_files()
         in_segments(log)
         assert bases_of(log) == [0, 5, 10]
     world.clock.advance(ms=600)
-    log.local.delete_expired_files()
+    log.delete_expired_files()
     assert not world.files(".deleted")
     assert offsets_in(log) == list(range(15))
 
@@ -232,14 +232,14 @@ def test_s105_the_recovery_point(world):
     for offset in range(3):
         fill(log, 1, offset)
         assert log.recovery_point == offset + 1
-    log.local.set_config(LogConfig(segment_index_bytes=4000))
+    log.set_config(LogConfig(segment_index_bytes=4000))
     fill(log, 3, 3)
     assert log.recovery_point == 3
     log.writer.roll()
     assert log.recovery_point == 6
     fill(log, 2, 6)
     assert log.recovery_point == 6
-    log.local.flush()
+    log.flush()
     assert log.recovery_point == log.log_end_offset == 8
     log.truncate_to(7)
     assert log.recovery_point == 7
@@ -262,22 +262,22 @@ def test_s106_flushing_an_empty_active_segment(world):
     fill(log, 2)
     log.writer.roll()
     assert len(world.files(".log")) == 2
-    log.local.flush()
+    log.flush()
     assert list(world.files(".index")) == [f"{0:020d}.index"]
-    log.local.flush(force=True)
+    log.flush(force=True)
     assert list(world.files(".index")) == [f"{0:020d}.index", f"{2:020d}.index"]
 
 
 def test_a_flush_beyond_what_is_known_to_be_durable_syncs_no_more_than_that(world):
     fs = FaultyFileSystem(world.fs)
     log = in_segments(world.log(runtime=Runtime(world.clock, fs, world.runtime.rng)))
-    log.local.flush()
+    log.flush()
     fs.operations.clear()
-    log.local.flush()
+    log.flush()
     assert fs.operations == []
     fill(log, 1, 15)
     fs.operations.clear()
-    log.local.flush()
+    log.flush()
     synced = {path.rpartition("/")[2][:20] for kind, path in fs.operations if kind == "sync"}
     assert synced == {f"{10:020d}"}
 
@@ -286,7 +286,7 @@ def test_other_settings_hold_from_the_next_segment_on(world):
     """As in Kafka an existing one keeps what its indexes were made with, even if truncated."""
     log = world.log(index_interval_bytes=0, segment_index_bytes=800)
     fill(log, 3)
-    log.local.set_config(LogConfig(index_interval_bytes=4096, segment_index_bytes=160))
+    log.set_config(LogConfig(index_interval_bytes=4096, segment_index_bytes=160))
     fill(log, 2, 3)
     first = log.active_segment
     assert first.offset_index.entries == 4
@@ -302,12 +302,12 @@ def test_other_settings_hold_from_the_next_segment_on(world):
 def test_an_offline_log_refuses_all_and_tells_its_owner_once(world):
     reasons = []
     log = in_segments(world.log())
-    log.local.went_offline.subscribe(reasons.append)
-    log.local.go_offline("the disk is full")
-    log.local.go_offline("again")
+    log.went_offline.subscribe(reasons.append)
+    log.go_offline("the disk is full")
+    log.go_offline("again")
     assert (log.is_offline, reasons) == (True, ["the disk is full"])
     for action in (
-        log.local.flush,
+        log.flush,
         log.writer.roll,
         log.retention_decision,
         lambda: log.truncate_to(3),

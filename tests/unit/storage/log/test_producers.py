@@ -243,7 +243,7 @@ def test_s122_a_roll_takes_a_snapshot_and_a_flush_none(world):
     log.writer.roll()
     assert [*world.files(".snapshot")] == ["00000000000000000001.snapshot"]
     send(log, 1, 1)
-    log.local.flush()
+    log.flush()
     assert [*world.files(".snapshot")] == ["00000000000000000001.snapshot"]
     log.writer.roll()
     assert [*world.files(".snapshot")] == [
@@ -394,7 +394,7 @@ def test_a_lost_marker_opens_a_transaction_again_of_which_only_the_snapshot_tell
         log.writer.append_batches(batch(0, timestamp=log.runtime.clock.now_ms()))
     log.writer.roll()
     log.writer.append_batches(batch(0, timestamp=log.runtime.clock.now_ms()))
-    log.local.flush()
+    log.flush()
     end(log, 1)
     log.delete_records(-1)
     assert (log.log_start_offset, log.last_stable_offset, len(log.segments)) == (7, 7, 1)

@@ -132,7 +132,7 @@ class Writer:
 
     def expire(self):
         self.world.clock.advance(ms=600)
-        self.log.local.delete_expired_files()
+        self.log.delete_expired_files()
 
 
 def test_readers_see_only_what_is_right_or_out_of_range(world):
@@ -188,7 +188,7 @@ def test_a_late_reader_brings_no_index_of_a_removed_segment_back(world, kind):
     held = log.segments.first
     assert held.file.size() > 0
     log.delete_records(1)
-    log.local.delete_expired_files()
+    log.delete_expired_files()
     before = world.files()
     if kind == "index":
         assert held.read(0, 1000).data
@@ -217,13 +217,13 @@ class Peeping:
 
     def __init__(self, log, look):
         self.seen = []
-        publish = log.local.publish_end
+        publish = log.publish_end
 
         def publish_end(offset):
             self.seen.append(look())
             publish(offset)
 
-        log.local.publish_end = publish_end
+        log.publish_end = publish_end
 
 
 @pytest.mark.parametrize("isolation", tuple(Isolation))
@@ -244,14 +244,14 @@ def test_who_waited_while_the_log_was_closed_writes_nothing(world, count):
 
     class Waited:
         def __enter__(self):
-            log.local.lock = lock
+            log.lock = lock
             log.close()
 
         def __exit__(self, *_):
             pass
 
-    writer, lock = log.writer, log.local.lock
-    log.local.lock = Waited()
+    writer, lock = log.writer, log.lock
+    log.lock = Waited()
     with pytest.raises(IllegalStateError):
         writer.append_records([NewRecord(b"k", b"w", 1000)] * count)
     assert [record.value for record in records_of(world.log())] == [b"v"] * count
@@ -357,7 +357,7 @@ def test_readers_wait_for_a_truncation_that_is_under_way(world):
     log = world.log()
     for offset in range(3):
         log.writer.append_batches(batch(offset), AppendOrigin.REPLICATION)
-    started, cut = threading.Event(), log.local.cut_segments
+    started, cut = threading.Event(), log.cut_segments
     found = []
 
     def read():
@@ -370,7 +370,7 @@ def test_readers_wait_for_a_truncation_that_is_under_way(world):
         assert thread.is_alive()
         return cut(offset)
 
-    log.local.cut_segments = cut_segments
+    log.cut_segments = cut_segments
     thread = threading.Thread(target=read, daemon=True)
     thread.start()
     log.truncate_to(1)

@@ -9,6 +9,7 @@ from logstore.record.batch import RecordBatch, seal_batch
 from logstore.record.codecs import Codec
 from logstore.runtime import VirtualClock
 from logstore.storage.log import NewRecord
+from logstore.storage.log.drafts import RecordArrays
 from logstore.storage.log.reader import Isolation
 from logstore.types import AppendOrigin
 from tests.support.oracles.cleaner_oracle import empty_batch
@@ -104,8 +105,8 @@ def test_columns_can_be_appended_again(world):
         [NewRecord(b"k%d" % row, None, 1000 - row, (("h", b"%d" % row),)) for row in range(70)]
     )
     ((_, columns),) = log.reader.columns(0)
-    log.writer.append_columns(
-        columns.keys, columns.values, columns.timestamps, columns.encoded_headers
+    log.writer.append_records(
+        RecordArrays(columns.keys, columns.values, columns.timestamps, columns.encoded_headers)
     )
     first, second = (each.to_records() for _, each in log.reader.columns(0))
     assert [record._replace(offset=0) for record in first] == [

@@ -56,7 +56,7 @@ def test_an_iterator_ends_its_segment_and_then_misses_what_was_deleted(world, me
     next(iterator)
     log.delete_records(20)
     if unlinked:
-        log.local.delete_expired_files(force=True)
+        log.delete_expired_files(force=True)
     given, error = drain(iterator)
     assert len(given) == following - 1, "a batch a record"
     assert (error.offset, error.log_start_offset, error.log_end_offset) == (following, 20, COUNT)
@@ -68,7 +68,7 @@ def test_an_iterator_goes_on_where_just_what_it_has_read_was_deleted(world):
     iterator = log.reader.records(0)
     seen = offsets(next(iterator) for _ in range(following))
     log.delete_records(following)
-    log.local.delete_expired_files(force=True)
+    log.delete_expired_files(force=True)
     assert seen + offsets(iterator) == list(range(COUNT))
 
 
@@ -129,7 +129,7 @@ def test_a_segment_that_goes_during_a_read_is_missed_not_skipped(world, monkeypa
 
     def remove():
         log.delete_records(20)
-        log.local.delete_expired_files(force=True)
+        log.delete_expired_files(force=True)
         if closed:
             first.close_handlers()
 
@@ -158,7 +158,7 @@ def test_a_look_up_by_time_begins_again_when_its_segment_went(world, monkeypatch
 
     def remove():
         log.delete_records(20)
-        log.local.delete_expired_files(force=True)
+        log.delete_expired_files(force=True)
         for segment in segments:
             segment.close_handlers()
 
@@ -204,7 +204,7 @@ def test_a_look_that_fails_during_a_change_waits_for_its_end_and_looks_again(wor
 
     def change():
         if gone:
-            log.local.generation += 1
+            log.generation += 1
             gone.clear()
 
     def look():
@@ -215,7 +215,7 @@ def test_a_look_that_fails_during_a_change_waits_for_its_end_and_looks_again(wor
         return "found"
 
     seen = []
-    log.local.lock = _LockOfAChange(log, change)
+    log.lock = _LockOfAChange(log, change)
     assert log.reader.steady(look) == "found"
 
 
@@ -232,7 +232,7 @@ def test_late_readers_of_a_removed_segment_bring_no_file_back(world):
     log = filled(world)
     first = log.segments.first
     log.delete_records(20)
-    log.local.delete_expired_files(force=True)
+    log.delete_expired_files(force=True)
     before = sorted(world.files())
     with pytest.raises((OSError, ValueError)):
         first.read(0, 100)

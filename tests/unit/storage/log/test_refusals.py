@@ -12,6 +12,7 @@ from logstore.errors import (
     InvalidTimestampError,
     InvalidTxnStateError,
     MessageSizeTooLargeError,
+    NotLeaderForPartitionError,
     OffsetOutOfRangeError,
     OffsetsOutOfOrderError,
     RecordListTooLargeError,
@@ -24,6 +25,7 @@ from logstore.record.columns import BytesColumn
 from logstore.record.records import Record, encode_records
 from logstore.runtime.clock import VIRTUAL_EPOCH_MS
 from logstore.storage.log import NewRecord
+from logstore.storage.log.drafts import RecordArrays
 from logstore.storage.log.epochs import EpochEntry
 from logstore.storage.log.reader import Isolation
 from logstore.types import INT32_MAX, INT64_MAX, NO_TIMESTAMP, AppendOrigin, TimestampType
@@ -75,7 +77,7 @@ def with_codec(data, codec):
 
 def columns_of_times(log, *times):
     column = BytesColumn.from_list([b"k"] * len(times))
-    return log.writer.append_columns(column, column, np.array(times, np.int64))
+    return log.writer.append_records(RecordArrays(column, column, np.array(times, np.int64)))
 
 
 CLIENT_REFUSALS = {
@@ -128,8 +130,8 @@ CLIENT_REFUSALS = {
         MessageSizeTooLargeError,
     ),
     "too large in columns": (
-        lambda log: log.writer.append_columns(
-            BytesColumn.from_list([b"k"]), BytesColumn.from_list([bytes(2000)])
+        lambda log: log.writer.append_records(
+            RecordArrays(BytesColumn.from_list([b"k"]), BytesColumn.from_list([bytes(2000)]))
         ),
         MessageSizeTooLargeError,
     ),
@@ -138,8 +140,8 @@ CLIENT_REFUSALS = {
         MessageSizeTooLargeError,
     ),
     "columns of different length": (
-        lambda log: log.writer.append_columns(
-            BytesColumn.from_list([b"k"]), BytesColumn.from_list([b"v", b"w"])
+        lambda log: log.writer.append_records(
+            RecordArrays(BytesColumn.from_list([b"k"]), BytesColumn.from_list([b"v", b"w"]))
         ),
         InvalidRecordError,
     ),
@@ -208,7 +210,7 @@ def test_a_refusal_changes_nothing(world, name):
     )
     assert world.clock.now_ms() == NOW
     log.writer.append_records([NewRecord(b"k", b"v", -1)])
-    log.local.flush()
+    log.flush()
     world.clock.advance(ms=500)
     action, error = CLIENT_REFUSALS[name]
     before = (world.files(), log.log_end_offset, log.high_watermark, log.recovery_point)
@@ -219,6 +221,18 @@ def test_a_refusal_changes_nothing(world, name):
     assert (epochs, view) == (log.epochs.entries, log.segments.view)
     log._check()
     assert log.writer.append_records([NewRecord(b"k", b"v")]).first_offset == 1
+
+
+def test_a_log_that_takes_no_appends_refuses_them_before_it_judges_a_batch(world):
+    """As in Kafka, the producer of a wrong batch learns first that another broker leads."""
+
+    def refuse():
+        raise NotLeaderForPartitionError("another broker leads")
+
+    log = world.log(cleanup_policy=("compact",))
+    log.writer.refuse = refuse
+    with pytest.raises(NotLeaderForPartitionError):
+        log.writer.append_batches(batch(0, key=None, timestamp=NOW))
 
 
 def test_a_batch_of_just_the_greatest_size_passes(world):
@@ -295,7 +309,7 @@ REPLICA_REFUSALS = {
 def test_a_follower_refuses_as_a_whole(world, name):
     log = world.log()
     log.writer.append_batches(batch(0, 3) + data_batch(5, 9, 9), REPLICA)
-    log.local.flush()
+    log.flush()
     data, error = REPLICA_REFUSALS[name]
     before = (world.files(), log.log_end_offset, log.segments.view, log.epochs.entries)
     with pytest.raises(error) as caught:
@@ -438,11 +452,11 @@ def test_a_record_obeys_the_settings_of_now(world):
     log = world.log()
     keyless = NewRecord(None, b"v")
     log.writer.append_record(keyless)
-    log.local.set_config(LogConfig(cleanup_policy=("compact",), compression_type="gzip"))
+    log.set_config(LogConfig(cleanup_policy=("compact",), compression_type="gzip"))
     with pytest.raises(InvalidRecordError):
         log.writer.append_record(keyless)
     log.writer.append_record(NewRecord(b"k", b"v"))
-    log.local.set_config(LogConfig(message_timestamp_type=TimestampType.LOG_APPEND_TIME))
+    log.set_config(LogConfig(message_timestamp_type=TimestampType.LOG_APPEND_TIME))
     assert log.writer.append_record(NewRecord(None, b"v", 5)).log_append_time == NOW
     codecs = [found.codec for found in batches_of(world.files()[log_name(0)])]
     assert codecs == [Codec.NONE, Codec.GZIP, Codec.NONE]

@@ -11,6 +11,7 @@ from hypothesis import given
 from logstore import Broker, VirtualClock
 from logstore.config.log_config import LogConfig
 from logstore.errors import KafkaStorageError
+from logstore.reasons import Reason
 from logstore.runtime import Runtime
 from logstore.storage.log import NewRecord
 from logstore.storage.log.retention import LogBounds, RetentionRule, _Verdict, _walk
@@ -56,7 +57,9 @@ def test_s084_the_oldest_segment_stays_if_less_than_it_is_too_much(world):
     decision = log.delete_old_segments()
     assert removed(decision) == []
     assert bases_of(log) == [0, 5, 10]
-    assert f"{4 * UNIT} bytes exceed" in decision.kept[0].reason
+    exceeded = decision.kept[0].reasons[1]
+    assert exceeded.code == "retention.size_exceeded_less"
+    assert exceeded.values["excess_bytes"] == 4 * UNIT
     build(world, 1, log=log)
     assert removed(log.delete_old_segments()) == [(0, SIZE)]
     assert log.size_bytes == 10 * UNIT
@@ -91,7 +94,7 @@ def test_s087_unlimited_and_zero_retention(world):
     log = build(world, 3, 3, 0, retention_ms=-1, retention_bytes=-1)
     world.clock.advance(days=100_000)
     assert removed(log.delete_old_segments()) == []
-    log.local.set_config(LogConfig(retention_ms=0, segment_index_bytes=4000))
+    log.set_config(LogConfig(retention_ms=0, segment_index_bytes=4000))
     build(world, 1, timestamp=world.clock.now_ms(), log=log)
     assert removed(log.delete_old_segments()) == [(0, TIME), (3, TIME)]
     assert offsets_in(log) == [6], "written at this very moment"
@@ -105,13 +108,13 @@ def test_s088_without_delete_only_the_log_start_counts(world):
     decision = log.delete_old_segments()
     assert removed(decision) == []
     assert decision.kept[0].reason == (
-        "not all of it lies below the log start 0; cleanup.policy compact does not delete"
+        "not all of it is below the log start 0; cleanup.policy compact does not delete"
     )
     assert log.offsets.maybe_increment_log_start_offset(5)
     assert removed(log.delete_old_segments()) == [(0, LOG_START)]
     assert bases_of(log) == [5, 10]
     assert log.segments.first.base_offset <= log.log_start_offset < bases_of(log)[1]
-    log.local.set_config(LogConfig(cleanup_policy=(), retention_ms=0, segment_index_bytes=4000))
+    log.set_config(LogConfig(cleanup_policy=(), retention_ms=0, segment_index_bytes=4000))
     decision = log.delete_old_segments()
     assert removed(decision) == [], "nor does an empty policy delete"
     assert decision.kept[0].reason.endswith("cleanup.policy (empty) does not delete")
@@ -180,7 +183,7 @@ def test_s096_the_snapshot_at_the_log_end_remains(world, active_is_empty):
         log.writer.roll()
     assert log.delete_old_segments().rolls is not active_is_empty
     world.clock.advance(ms=1001)
-    log.local.delete_expired_files()
+    log.delete_expired_files()
     assert list(world.files(".snapshot", ".deleted")) == [f"{3:020d}.snapshot"]
     assert (log.log_start_offset, log.producer_state.snapshot_offsets) == (3, [3])
     assert log.producer_state.entry(1).last_sequence == 2
@@ -227,7 +230,8 @@ def test_a_future_record_keeps_its_segment_and_all_after_it(world):
     assert removed(decision) == [(0, TIME)]
     kept = decision.kept
     assert [verdict.base_offset for verdict in kept] == [2, 3]
-    assert f"its newest record (Unix ms {future}) lies {5 * DAY} ms in the future" in kept[0].reason
+    reason = Reason.of("retention.record_in_future", newest_at_ms=future, span_ms=5 * DAY)
+    assert reason in kept[0].reasons
     assert kept[0].expires_at_ms == future + 7 * DAY + 1
     assert kept[1].reason == "the older segment 2 stays"
     assert kept[1].expires_at_ms is None
@@ -238,9 +242,8 @@ def test_records_without_time_are_as_old_as_their_file(world):
     written = world.clock.now_ms()
     world.clock.advance(ms=1000)
     kept = log.retention_decision().kept[0]
-    assert (
-        f"its file (Unix ms {written}), as no record time is known, is 1000 ms old" in kept.reason
-    )
+    reason = Reason.of("retention.file_within", newest_at_ms=written, span_ms=1000, limit_ms=1000)
+    assert reason in kept.reasons
     assert kept.expires_at_ms == written + 1001
     world.clock.advance(ms=1)
     assert removed(log.delete_old_segments()) == [(0, TIME), (1, TIME)]
@@ -253,13 +256,17 @@ def test_each_rule_takes_what_the_one_before_has_left(world):
     log.offsets.maybe_increment_log_start_offset(3)
     decision = log.delete_old_segments()
     assert removed(decision) == [(0, LOG_START), (2, SIZE), (4, SIZE), (6, TIME)]
-    assert [verdict.reason for verdict in decision.segments] == [
-        "all of it lies below the log start 3",
-        f"{4 * UNIT} bytes exceed retention.bytes {4 * UNIT}, at least its {2 * UNIT}",
-        f"{2 * UNIT} bytes exceed retention.bytes {4 * UNIT}, at least its {2 * UNIT}",
-        f"its newest record (Unix ms 1000) is {now - 1000} ms old, past retention.ms {DAY}",
-        f"it is the active segment; {2 * UNIT} bytes are within retention.bytes {4 * UNIT};"
-        f" its newest record (Unix ms {now}) is 0 ms old, within retention.ms {DAY}",
+    sizes = {"limit_bytes": 4 * UNIT, "segment_bytes": 2 * UNIT}
+    assert [verdict.reasons for verdict in decision.segments] == [
+        (Reason.of("retention.below_log_start", log_start_offset=3),),
+        (Reason.of("retention.size_exceeded", excess_bytes=4 * UNIT, **sizes),),
+        (Reason.of("retention.size_exceeded", excess_bytes=2 * UNIT, **sizes),),
+        (Reason.of("retention.record_past", newest_at_ms=1000, span_ms=now - 1000, limit_ms=DAY),),
+        (
+            Reason.of("retention.active"),
+            Reason.of("retention.size_within", total_bytes=2 * UNIT, limit_bytes=4 * UNIT),
+            Reason.of("retention.record_within", newest_at_ms=now, span_ms=0, limit_ms=DAY),
+        ),
     ]
     assert [verdict.end_offset for verdict in decision.segments] == [2, 4, 6, 8, 10]
     assert (decision.log_start_offset, log.log_start_offset) == (8, 8)
@@ -268,9 +275,9 @@ def test_each_rule_takes_what_the_one_before_has_left(world):
 def test_at_the_exact_limit_nothing_is_too_much(world):
     log = build(world, 1, 1, retention_bytes=2 * UNIT, retention_ms=-1)
     assert removed(log.delete_old_segments()) == []
-    log.local.set_config(LogConfig(retention_bytes=UNIT, retention_ms=-1, segment_index_bytes=4000))
+    log.set_config(LogConfig(retention_bytes=UNIT, retention_ms=-1, segment_index_bytes=4000))
     assert removed(log.delete_old_segments()) == [(0, SIZE)]
-    log.local.set_config(LogConfig(retention_bytes=0, retention_ms=-1, segment_index_bytes=4000))
+    log.set_config(LogConfig(retention_bytes=0, retention_ms=-1, segment_index_bytes=4000))
     assert log.delete_old_segments().rolls
 
 
@@ -298,9 +305,7 @@ def test_deciding_touches_no_file(world):
     decision = log.retention_decision(first_dirty_offset=4)
     assert decision.rolls
     assert everything() == before
-    log.local.set_config(
-        LogConfig(retention_ms=9 * DAY, cleanup_policy=BOTH, segment_index_bytes=4000)
-    )
+    log.set_config(LogConfig(retention_ms=9 * DAY, cleanup_policy=BOTH, segment_index_bytes=4000))
     assert log.retention_decision(first_dirty_offset=4).kept[0].expires_at_ms is not None
     assert everything() == before
 
@@ -345,11 +350,11 @@ def test_what_is_old_but_spans_less_than_a_segment_may_not_have_been_merged():
     broker.clock.set_ms(start + 11 * DAY)
     (decision,) = broker.retain(dry_run=True).decisions
     assert decision.kept[0].delayed_by_merging
-    assert "the segments that it may have joined go together" in decision.kept[0].reason
+    assert decision.kept[0].reasons[-1].code == "retention.maybe_merged"
 
 
-@pytest.mark.parametrize(("segment_ms", "joined"), ((7 * DAY, "may have joined"), (DAY, "joined")))
-def test_merging_delays_expiry_and_the_decision_says_so(segment_ms, joined):
+@pytest.mark.parametrize(("segment_ms", "code"), ((7 * DAY, "maybe_merged"), (DAY, "merged")))
+def test_merging_delays_expiry_and_the_decision_says_so(segment_ms, code):
     """KIP-354's known limit: what cleaning has merged expires with its youngest record."""
     broker = merging_broker(segment_ms)
     start = broker.clock.now_ms() - 3 * DAY
@@ -359,10 +364,8 @@ def test_merging_delays_expiry_and_the_decision_says_so(segment_ms, joined):
     kept = decision.kept[0]
     assert kept.delayed_by_merging
     assert kept.expires_at_ms == start + 4 * DAY + 1
-    assert (
-        f"its first batch (Unix ms {start}) is past retention.ms, but cleaning has been through it,"
-        f" and the segments that it {joined} go together, at Unix ms {kept.expires_at_ms} (KIP-354)"
-    ) in kept.reason
+    values = {"first_at_ms": start, "at_ms": kept.expires_at_ms}
+    assert kept.reasons[-1] == Reason(f"retention.{code}", values)
     assert not decision.kept[1].delayed_by_merging
     broker.clock.set_ms(kept.expires_at_ms)
     (decision,) = broker.retain().decisions

@@ -194,9 +194,9 @@ def test_a_roll_finishes_the_segment_and_flushes_it(world):
     assert f"{3:020d}.snapshot" in files
     assert (log.recovery_point, log.log_end_offset, log.high_watermark) == (3, 3, 3)
     assert f"{3:020d}.index" not in files, "an untouched segment owns its .log only"
-    log.local.flush()
+    log.flush()
     assert f"{3:020d}.index" not in world.files()
-    log.local.flush(force=True)
+    log.flush(force=True)
     assert f"{3:020d}.index" in world.files()
 
 

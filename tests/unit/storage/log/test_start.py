@@ -177,7 +177,7 @@ def test_an_aborted_transaction_stays_aborted_above_the_log_start(world):
     log.writer.append_batches(abort(4, 7), AppendOrigin.REPLICATION)
     log.writer.append_batches(batch(5), AppendOrigin.REPLICATION)
     log.delete_records(3)
-    log.local.delete_expired_files()
+    log.delete_expired_files()
     records = log.reader.records(3, isolation=Isolation.READ_COMMITTED)
     assert [record.offset for _, record in records] == [5]
 
@@ -189,7 +189,7 @@ def test_producers_stay_known_though_their_records_are_gone(world):
         log.writer.append_batches(data, AppendOrigin.REPLICATION)
         log.writer.roll()
     log.delete_records(-1)
-    log.local.delete_expired_files()
+    log.delete_expired_files()
     assert log.producer_state.snapshot_offsets == [4]
     assert log.producer_state.entry(1).last_sequence == 3
     log.close()
@@ -232,7 +232,7 @@ def test_any_failure_while_deleting_leaves_a_log_that_reopens():
                 log.reader.read(17, 100)
             with pytest.raises(KafkaStorageError, match="offline"):
                 log.delete_records(17)
-            assert log.local.delete_expired_files(force=True) == 0, "a failed disk is left alone"
+            assert log.delete_expired_files(force=True) == 0, "a failed disk is left alone"
         else:
             break
         finally:
@@ -257,6 +257,6 @@ def test_the_leader_epoch_survives_the_deletion_of_all_records(world):
     log.close()
     log = world.log(log_start_offset=5)
     assert log.epochs.entries == ()
-    assert log.local.leader_epoch == 5
+    assert log.leader_epoch == 5
     log.writer.append_records([NewRecord(b"k", b"v")])
     assert log.epochs.entries == ((5, 5),)

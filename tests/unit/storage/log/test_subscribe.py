@@ -39,7 +39,7 @@ def test_a_roll_and_a_flush_are_told_of_too(world):
     assert seen[-1] == (10, 10)
     fill(log, 1, 10)
     seen.clear()
-    log.local.flush()
+    log.flush()
     assert seen == [(10, 11)]
 
 
@@ -69,7 +69,7 @@ def test_a_subscriber_that_fails_undoes_no_append(world, caplog):
     ("end", "error"),
     (
         (lambda log: log.close(), IllegalStateError),
-        (lambda log: log.local.abandon(), UnknownTopicOrPartitionError),
+        (lambda log: log.abandon(), UnknownTopicOrPartitionError),
     ),
 )
 def test_who_waits_at_a_log_learns_of_its_end_by_asking_it(world, end, error):
@@ -93,6 +93,6 @@ def test_a_log_that_goes_offline_tells_its_subscribers_once(world):
     log = world.log()
     told = []
     log.subscribe(lambda: told.append(log.is_offline))
-    log.local.go_offline("the disk failed")
-    log.local.go_offline("again")
+    log.go_offline("the disk failed")
+    log.go_offline("again")
     assert told == [True]

@@ -337,7 +337,7 @@ def test_segments_above_go_and_the_cut_one_is_active(world):
     assert log.active_segment.size_bytes == 0
     fill(log, 8, 10)
     world.clock.advance(ms=1000)
-    assert log.local.delete_expired_files() == 2, "a segment and a snapshot"
+    assert log.delete_expired_files() == 2, "a segment and a snapshot"
     assert not world.files(".deleted")
     assert offsets_in(log) == list(range(18))
 
@@ -360,7 +360,7 @@ def test_a_fresh_start_at_the_same_offset_uses_the_settings_of_now(world):
     log = world.log(preallocate=True, segment_bytes=5000, index_interval_bytes=0)
     fill(log, 4)
     assert log.active_segment.offset_index.max_entries == 500
-    log.local.set_config(LogConfig(segment_index_bytes=80, preallocate=True, segment_bytes=3000))
+    log.set_config(LogConfig(segment_index_bytes=80, preallocate=True, segment_bytes=3000))
     log.truncate_fully_and_start_at(0)
     assert world.fs.stat(world.path(log_name(0))).size == 3000
     fill(log, 4)

@@ -7,17 +7,17 @@ import hypothesis.strategies as st
 import numpy as np
 from hypothesis import given, settings
 
-from logstore.cleaner.kernels.ranges import choose_ranges, note_places
+from logstore.cleaner.kernels.ranges import choose_ranges, copy_locations
 from logstore.cleaner.kernels.table import (
     COL_BASE_OFFSET,
     COL_LAST_OFFSET,
     COL_POSITION,
     COL_RECORD_COUNT,
     COL_SIZE,
-    PLACE_COLUMNS,
+    LOCATION_COLUMNS,
     TABLE_COLUMNS,
 )
-from logstore.cleaner.passes import chunks, places, rewrite, skipping
+from logstore.cleaner.passes import chunks, locations, rewrite, skipping
 from logstore.cleaner.passes.offset_map import OffsetMap
 from logstore.cleaner.passes.rewrite import Rules
 from logstore.record.codecs import Codec
@@ -75,7 +75,7 @@ def test_choose_ranges_is_what_the_oracle_chooses(
     Offsets from 64 on have no bit, those behind the latest were not mapped, and one is kept.
     """
     row %= len(batches)
-    rows = np.zeros((len(batches), PLACE_COLUMNS), np.int64)
+    rows = np.zeros((len(batches), LOCATION_COLUMNS), np.int64)
     position = 0
     a_map = OffsetMap(24 * 100, winners_end=64)
     a_map.latest_offset = latest
@@ -103,15 +103,15 @@ def test_choose_ranges_is_what_the_oracle_chooses(
 
 @given(counts=st.lists(st.integers(0, 5), max_size=4), filled=st.integers(0, 3), seed=st.integers())
 @settings(max_examples=30)
-def test_note_places_copies_the_rows_of_chunks_as_they_stand_in_their_file(counts, filled, seed):
+def test_copy_locations_copies_the_rows_of_chunks_as_they_stand_in_their_file(counts, filled, seed):
     rng = np.random.default_rng(abs(seed))
-    noted = np.full((filled + sum(counts) + 2, PLACE_COLUMNS), -1, np.int64)
+    noted = np.full((filled + sum(counts) + 2, LOCATION_COLUMNS), -1, np.int64)
     expected = noted.copy()
     for number, count in enumerate(counts):
         table = rng.integers(0, 2**40, (count, TABLE_COLUMNS))
         before, start = filled, number << 20
-        filled = note_places(table, start, noted, filled)
-        expected[before:filled] = table[:, :PLACE_COLUMNS]
+        filled = copy_locations(table, start, noted, filled)
+        expected[before:filled] = table[:, :LOCATION_COLUMNS]
         expected[before:filled, COL_POSITION] += start
     assert noted.tolist() == expected.tolist()
 
@@ -162,8 +162,8 @@ def test_a_pass_leaves_the_same_whatever_it_skips(
         with (
             patch.object(rewrite, "Survivors", survivors or (lambda *_: None)),
             patch.object(chunks, "UNFOLDED_BYTES", unfolded_bytes),
-            patch.object(places, "PLACES_MAX", most),
-            patch.object(places, "LEAST_BATCH_BYTES", 1),
+            patch.object(locations, "LOCATIONS_MAX", most),
+            patch.object(locations, "LEAST_BATCH_BYTES", 1),
             patch.object(skipping, "LEAST_GAP_BYTES", least_gap),
             patch.object(skipping, "SPAN_BYTES", 1000),
         ):

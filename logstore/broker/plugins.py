@@ -1,4 +1,4 @@
-"""Doors to a broker that live above it: found by name, so that the engine imports none of them."""
+"""Servers for a broker that live in higher layers, found by entry point instead of imported."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from logstore.errors import InvalidConfigurationError
 ENTRY_POINTS = "logstore.doors"
 
 
-class Closing(Protocol):
-    """Somebody at whose door others ask, and who closes with the broker."""
+class Closable(Protocol):
+    """A server that is closed together with its broker."""
 
     def close(self) -> None:
-        """Answer nobody any more."""
+        """Stop serving."""
 
 
 class Page(Protocol):
@@ -23,46 +23,46 @@ class Page(Protocol):
     Attributes
     ----------
     url : str
-        The address to open; whoever has it may use the page.
+        The address to open, including the token.
     token : str
-        The part of it that others lack.
+        The secret part of the address, which authorizes its holder.
     address : tuple of str and int
-        Host and port that it listens at.
+        Host and port of the server.
     """
 
     @property
     def url(self) -> str:
-        """The address to open, with the token."""
+        """The address to open, including the token."""
 
     @property
     def token(self) -> str:
-        """What a reader has to know."""
+        """The secret part of the address."""
 
     @property
     def address(self) -> tuple[str, int]:
-        """Host and port."""
+        """Host and port of the server."""
 
     @property
     def is_closed(self) -> bool:
-        """Whether it was closed."""
+        """Whether the server was closed."""
 
     def close(self) -> None:
-        """Answer nobody any more."""
+        """Stop serving."""
 
     def __enter__(self) -> Self:
-        """Return itself."""
+        """Return the page."""
 
     def __exit__(self, *_: object) -> None:
-        """Close it."""
+        """Close the page."""
 
 
-def find_door(name: str) -> Callable[..., Any]:
-    """Return what opens a door of that name.
+def find_plugin(name: str) -> Callable[..., Any]:
+    """Return the function that opens the server of an entry point.
 
     Raises
     ------
     InvalidConfigurationError
-        No package that is installed has it.
+        No installed package has the entry point.
     """
     from importlib.metadata import entry_points
 
@@ -70,5 +70,6 @@ def find_door(name: str) -> Callable[..., Any]:
         opener: Callable[..., Any] = point.load()
         return opener
     raise InvalidConfigurationError(
-        f"no package that is installed has the door '{name}': install kafka-logstore anew"
+        f"no installed package has the entry point '{name}' of {ENTRY_POINTS}:"
+        " reinstall kafka-logstore"
     )

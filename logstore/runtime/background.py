@@ -1,4 +1,4 @@
-"""Work beside: in a thread of its own, a few times a process, for what nobody waits for."""
+"""Background threads that no other thread waits for, except before a fork."""
 
 from __future__ import annotations
 
@@ -7,28 +7,28 @@ import threading
 from collections.abc import Callable
 
 FORK_WAIT_S = 10.0
-"""Longest time for which a fork waits for work beside."""
+"""Longest time for which a fork waits for a background thread."""
 
 _started: list[threading.Thread] = []
 
 
-def run_beside(name: str, action: Callable[[], object]) -> None:
-    """Run an action in a daemon thread, and do not wait for it; the process may end meanwhile.
+def run_in_background(name: str, action: Callable[[], object]) -> None:
+    """Run an action in a daemon thread, which ends with the process.
 
-    Only a fork waits: the child would have the locks that the thread holds, of modules that it
-    imports for instance, and nobody who releases them.
+    A fork waits for the thread. Otherwise the child would inherit locks that the thread holds,
+    such as import locks, and nothing would release them.
 
     Parameters
     ----------
     name : str
-        Of the thread: `logstore-<name>`.
+        The thread is named `logstore-<name>`.
     action : callable
-        Raises nothing.
+        It must not raise.
 
     Raises
     ------
     RuntimeError
-        The system has no more threads.
+        The system cannot start another thread.
     """
     thread = threading.Thread(target=action, name=f"logstore-{name}", daemon=True)
     thread.start()

@@ -1,4 +1,4 @@
-"""Work beside: nobody waits for it but a fork."""
+"""Background threads: only a fork waits for them."""
 
 import os
 import signal
@@ -6,13 +6,13 @@ import threading
 
 import pytest
 
-from logstore.runtime import beside
+from logstore.runtime import background
 
 DEADLINE_S = 60
 
 
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
-def test_a_forked_child_has_no_lock_that_a_thread_beside_held(monkeypatch):
+def test_a_forked_child_has_no_lock_that_a_background_thread_held(monkeypatch):
     lock, is_held, may_end = threading.Lock(), threading.Event(), threading.Event()
 
     class Joined(threading.Thread):
@@ -27,8 +27,8 @@ def test_a_forked_child_has_no_lock_that_a_thread_beside_held(monkeypatch):
             is_held.set()
             may_end.wait(DEADLINE_S)
 
-    monkeypatch.setattr(beside.threading, "Thread", Joined)
-    beside.run_beside("test", work)
+    monkeypatch.setattr(background.threading, "Thread", Joined)
+    background.run_in_background("test", work)
     assert is_held.wait(DEADLINE_S)
     child = os.fork()
     if child == 0:
@@ -40,7 +40,7 @@ def test_a_forked_child_has_no_lock_that_a_thread_beside_held(monkeypatch):
 
 def test_a_process_ends_without_it():
     ended = threading.Event()
-    beside.run_beside("test", ended.wait)
+    background.run_in_background("test", ended.wait)
     (thread,) = (each for each in threading.enumerate() if each.name == "logstore-test")
     ended.set()
     thread.join(DEADLINE_S)

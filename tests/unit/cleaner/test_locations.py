@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from logstore.cleaner.passes import places, skipping
+from logstore.cleaner.passes import locations, skipping
 from logstore.errors import CorruptRecordError
 from logstore.record.codecs import Codec
 from logstore.runtime import MemoryFileSystem, Runtime, VirtualClock
@@ -116,7 +116,7 @@ def test_a_chunk_stands_for_no_more_than_may_pass_before_a_pass_is_stopped(
 
 def test_the_batch_that_ends_the_round_keeps_its_header(log: Log) -> None:
     """Only with versions can all its records lose to others of the round."""
-    log.local.set_config(
+    log.set_config(
         replace(log.config, compaction_strategy="header", compaction_strategy_header="v")
     )
     for version in (9, 1, 2, 3):
@@ -138,9 +138,9 @@ def test_all_is_read_twice_where_more_than_the_winners_decides(
         if how == "transactional":
             producer.commit()
     elif how == "tiny":
-        monkeypatch.setattr(places, "LEAST_BATCH_BYTES", 1 << 20)
+        monkeypatch.setattr(locations, "LEAST_BATCH_BYTES", 1 << 20)
     elif how == "no room":
-        monkeypatch.setattr(places, "PLACES_MAX", 3)
+        monkeypatch.setattr(locations, "LOCATIONS_MAX", 3)
     put_keys(log, "aaaaaaaab", Codec.ZSTD if how == "compressed" else Codec.NONE)
     run_pass(log, config=map_of(100, io_buffer_bytes=100_000))  # chunks of two, the last of one
     reads = log.runtime.fs.reads

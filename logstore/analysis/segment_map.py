@@ -1,7 +1,6 @@
-"""A partition as a strip of segments: where each stands, what is in it, what is missing.
+"""The segment map of a partition: location, content and holes of each segment.
 
-Segments that were read once are remembered as long as they live: of a log that grows only the
-newest is read again.
+Segments are cached while they exist: in a growing log only the newest is read again.
 """
 
 from __future__ import annotations
@@ -27,27 +26,28 @@ if TYPE_CHECKING:
     from logstore.types import TopicPartition
 
 DELETED = "deleted"
-"""The section of files that wait for their removal; no reader sees them."""
+"""Section of files that wait for their removal; readers do not see them."""
 
 
 @dataclass(frozen=True, slots=True)
-class StripItem:
-    """A segment, or several neighbours of one section drawn as one.
+class SegmentMapItem:
+    """A segment, or several neighbours of one section combined.
 
     Attributes
     ----------
     first, segments : int
-        The place of the first of them in the strip, and how many they are.
+        Index of the first segment in the map, and number of segments.
     summary : SegmentSummary
-        As `logstore inspect` has it, summed.
+        As in `logstore inspect`, summed.
     holes : int
-        Offsets up to the next segment, or to the end of the last one, that no record has.
+        Offsets without a record, up to the next segment or the end of the last one.
     delete_horizon_ms : int or None
-        First moment at which tombstones or markers in it may go; None if no cleaning has set any.
+        First time at which its tombstones or markers may be removed; None before a cleaning has set
+        any.
     deleted : bool
         Whether its file waits for its removal.
     error : str or None
-        What is wrong with it: then its batches are not counted.
+        The damage; then its batches are not counted.
     """
 
     first: int
@@ -66,19 +66,19 @@ class StripItem:
         next_offset: int,
         sums: BatchTotals,
         error: str | None,
-    ) -> StripItem:
-        """Return the item of one segment, behind which the log goes on at an offset."""
+    ) -> SegmentMapItem:
+        """Return the item of one segment; `next_offset` is the base of the following one."""
         offsets = next_offset - summary.base_offset
         holes = max(0, offsets - summary.records) if error is None else 0
         return cls(place, 1, summary, holes, sums.delete_horizon_ms, False, error)
 
-    def joined(self, other: StripItem) -> StripItem:
-        """Return it with the next one, of the same section."""
+    def joined(self, other: SegmentMapItem) -> SegmentMapItem:
+        """Return this item combined with the next one, of the same section."""
         horizons = [
             ms for ms in (self.delete_horizon_ms, other.delete_horizon_ms) if ms is not None
         ]
         one, two = self.summary, other.summary
-        return StripItem(
+        return SegmentMapItem(
             self.first,
             self.segments + other.segments,
             SegmentSummary(
@@ -97,25 +97,25 @@ class StripItem:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """Return the members of `inspect --format json` for a segment, and the strip's own."""
+        """Return the members of `inspect --format json` for a segment, and further ones."""
         return {
             **self.summary._asdict(),
             "first": self.first,
             "segments": self.segments,
             "holes": self.holes,
-            "tombstones": None,  # `tombstones` counts them, who reads records
+            "tombstones": None,  # `tombstones` counts them by reading records
             "delete_horizon_ms": self.delete_horizon_ms,
             "deleted": self.deleted,
             "error": self.error,
         }
 
 
-class Strips:
-    """The strips of a broker's partitions.
+class SegmentMaps:
+    """The segment maps of a broker's partitions.
 
     Notes
     -----
-    Any thread may call. About 0.5 µs a batch of segments that were not read yet.
+    Thread-safe. About 0.5 µs for each batch of segments that were not read yet.
     """
 
     def __init__(self, broker: Cleaned) -> None:
@@ -126,32 +126,32 @@ class Strips:
 
     def items(
         self, topic_partition: TopicPartition, first: int = 0, count: int | None = None
-    ) -> tuple[int, list[StripItem]]:
-        """Return how many segments there are, and some of them, in order of their bases.
+    ) -> tuple[int, list[SegmentMapItem]]:
+        """Return the number of segments, and some of them, in order of their bases.
 
         Raises
         ------
         UnknownTopicOrPartitionError, KafkaStorageError
         CorruptionError, UnsupportedFormatError
-            The partition cannot be opened. Damage inside of a segment is told in its item.
+            The partition cannot be opened. Damage inside a segment is in its item.
         """
         view = PartitionView(self._broker, topic_partition)
         try:
             return view.look(lambda log: self._items(view, log, first, count, collects=False))
-        except (CorruptionError, UnsupportedFormatError):  # not to be passed over
+        except (CorruptionError, UnsupportedFormatError):  # the damage cannot be skipped
             return self._items(view, view.log, first, count, collects=True)
 
     def buckets(
         self, topic_partition: TopicPartition, buckets: int, first: int, count: int | None
-    ) -> tuple[int, list[StripItem]]:
-        """Return `items`, neighbours of one section joined so that about so many are left."""
+    ) -> tuple[int, list[SegmentMapItem]]:
+        """Return `items`, with neighbours of one section combined into about so many."""
         total, items = self.items(topic_partition, first, count)
         each = -(-len(items) // max(1, buckets))
         return total, list(_joined(items, each))
 
     def _items(
         self, view: PartitionView, log: Log, first: int, count: int | None, *, collects: bool
-    ) -> tuple[int, list[StripItem]]:
+    ) -> tuple[int, list[SegmentMapItem]]:
         state = self._broker.cleaner.chooser.state_of(log)
         found: list[LogSegment | tuple[int, int]] = [
             *log.segments.view,
@@ -174,11 +174,11 @@ class Strips:
             summary = SegmentSummary.of(each, sums, section_of(log, each, state))
             following = log.segments.higher(each.base_offset)
             next_offset = log.log_end_offset if following is None else following.base_offset
-            items.append(StripItem.of(place, summary, next_offset, sums, error))
+            items.append(SegmentMapItem.of(place, summary, next_offset, sums, error))
         return len(found), items
 
     def sums(self, log: Log, segment: LogSegment) -> BatchTotals:
-        """Add up the batch headers of a segment; of one that has grown only what is new is read.
+        """Return the totals of a segment's batch headers; reads only new batches.
 
         Raises
         ------
@@ -186,7 +186,7 @@ class Strips:
         """
         size, generation = segment.size_bytes, log.generation
         known = self._sums.get(segment)
-        if known is not None and known[0] != generation:  # it may have been cut, and grown again
+        if known is not None and known[0] != generation:  # truncated, and maybe grown again
             known = None
         if known is not None and known[1] == size:
             return known[2]
@@ -206,9 +206,10 @@ def deleted_files(fs: FileSystem, directory: str) -> list[tuple[int, int]]:
 
 
 def log_files(fs: FileSystem, directory: str, state: str = "") -> list[tuple[int, int]]:
-    """Return base offset and bytes of the `.log` files of a folder with a suffix, `` of live ones.
+    """Return base offset and bytes of the `.log` files of a folder with a suffix.
 
-    What vanishes meanwhile is left out; nothing of a folder that cannot be read.
+    Without a suffix, of the live files. Skips files that vanish meanwhile. Empty if the folder
+    cannot be read.
     """
     found = []
     try:
@@ -226,13 +227,13 @@ def log_files(fs: FileSystem, directory: str, state: str = "") -> list[tuple[int
     return found
 
 
-def _deleted(place: int, base_offset: int, size_bytes: int) -> StripItem:
+def _deleted(place: int, base_offset: int, size_bytes: int) -> SegmentMapItem:
     summary = SegmentSummary(base_offset, base_offset - 1, size_bytes, 0, 0, NO_TIMESTAMP, DELETED)
-    return StripItem(place, 1, summary, 0, None, True)
+    return SegmentMapItem(place, 1, summary, 0, None, True)
 
 
-def _joined(items: Sequence[StripItem], each: int) -> Iterator[StripItem]:
-    joined: StripItem | None = None
+def _joined(items: Sequence[SegmentMapItem], each: int) -> Iterator[SegmentMapItem]:
+    joined: SegmentMapItem | None = None
     for item in items:
         if (
             joined is not None

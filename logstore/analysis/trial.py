@@ -1,0 +1,148 @@
+"""A partition's log and cleaner under other settings or at a later time.
+
+Previews, dry runs and rehearsals ask the engine itself: no rule is implemented a second time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from logstore.cleaner.checkpoints import CleanerCheckpoints
+from logstore.cleaner.manager import LogCleanerManager
+from logstore.manager.directories.directory import stepped_back
+from logstore.manager.manager import LogManager
+from logstore.runtime import (
+    OverlayFileSystem,
+    ReadOnlyFileSystem,
+    Runtime,
+    VirtualClock,
+    random_source,
+)
+from logstore.storage.log.supposed import SupposedLog
+
+if TYPE_CHECKING:
+    from logstore.cleaner.selection import CleaningDecision
+    from logstore.config.broker_config import BrokerConfig
+    from logstore.config.log_config import LogConfig
+    from logstore.runtime import FileSystem
+    from logstore.storage.log.log import Log
+    from logstore.storage.log.retention import RetentionDecision
+    from logstore.types import TopicPartition
+
+
+class _SteppedBack(CleanerCheckpoints):
+    """The checkpoints after a change of the settings that decide which record of a key survives."""
+
+    def of(self, topic_partition: TopicPartition) -> int | None:
+        stored = super().of(topic_partition)
+        return None if stored is None else stepped_back(stored)
+
+
+class Trial(NamedTuple):
+    """A log and its cleaner under given settings.
+
+    `of_log` shares the open log and its clock: it is for decisions and dry runs. `of_copy` opens
+    the partition over an overlay in memory: it can also append, clean and remove, at any time.
+    """
+
+    log: Log
+    cleaner: LogCleanerManager
+
+    @classmethod
+    def of_log(
+        cls, cleaner: LogCleanerManager, log: Log, config: LogConfig, settings: BrokerConfig
+    ) -> Trial:
+        """Return an open log under other settings, without opening or copying it.
+
+        Parameters
+        ----------
+        cleaner : LogCleanerManager
+            The cleaner of the log's broker.
+        config : LogConfig
+            Settings of the topic.
+        settings : BrokerConfig
+            Settings of the broker.
+        """
+        checkpoints = cleaner.checkpoints
+        if config.winner_keys != log.config.winner_keys:
+            checkpoints = _SteppedBack(cleaner.logs.registry.directory_of)
+        return cls(SupposedLog(log, config), cleaner.supposing(settings, checkpoints))
+
+    @classmethod
+    def of_copy(
+        cls,
+        fs: FileSystem,
+        log_dirs: Sequence[str],
+        settings: BrokerConfig,
+        topic_partition: TopicPartition,
+        configs: Mapping[str, str],
+        clock: VirtualClock,
+    ) -> Trial:
+        """Open a partition as the start of a broker does, over files that stay unchanged.
+
+        Parameters
+        ----------
+        fs : FileSystem
+            Only read; all changes are kept in memory.
+        configs : mapping of str to str
+            Override the topic's own settings.
+
+        Raises
+        ------
+        LogStoreError
+            The partition cannot be opened.
+        """
+        overlay = OverlayFileSystem(ReadOnlyFileSystem(fs), clock)
+        runtime = Runtime(clock, overlay, random_source(0))
+        manager = LogManager(runtime, log_dirs, settings, read_only=True)
+        if configs:
+            manager.catalog.override(topic_partition.topic, configs)
+        return cls(manager.log(topic_partition), LogCleanerManager(runtime, manager, settings))
+
+    @property
+    def is_cleaned(self) -> bool:
+        """Whether cleaner threads would clean the log at all."""
+        return self.cleaner.chooser.broker_config.log_cleaner_enable and self.log.config.compact
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether a cleaner thread would roll the active segment without an append."""
+        return self.is_cleaned and self.cleaner.chooser.is_idle(self.log)
+
+    @property
+    def is_due(self) -> bool:
+        """Whether a cleaner thread would clean the log now."""
+        if not self.is_cleaned:
+            return False
+        chooser = self.cleaner.chooser
+        return chooser.decision_of(self.log, rolled=chooser.is_idle(self.log)).will_clean
+
+    @property
+    def first_dirty_offset(self) -> int:
+        """The stored first dirty offset, 0 without one."""
+        return self.cleaner.checkpoints.of(self.log.topic_partition) or 0
+
+    def decision(self) -> CleaningDecision:
+        """Return the decision of the next selection, and when each closed gate opens."""
+        return self.cleaner.chooser.explain(self.log)
+
+    def retention(self) -> RetentionDecision:
+        """Return the removals of a retention run now."""
+        first_dirty_offset = self.first_dirty_offset if self.log.config.compact else 0
+        return self.log.retention_decision(first_dirty_offset=first_dirty_offset)
+
+    def next_due_ms(self) -> int | None:
+        """Return the first time after now at which retention or a cleaning may become due.
+
+        Without appends; None if nothing ever does.
+        """
+        times = [self.log.next_expiry_ms()]
+        if self.is_cleaned:
+            times.append(self.cleaner.chooser.next_cleaning_ms(self.log))
+        now_ms = self.log.runtime.clock.now_ms()
+        return min((each for each in times if each is not None and each > now_ms), default=None)
+
+    def close(self) -> None:
+        """Close the copy of `of_copy` and forget its changes."""
+        self.cleaner.logs.close()

@@ -1,0 +1,37 @@
+"""Packages whose public names are imported on first use (PEP 562)."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+
+def import_on_use(
+    package: str, homes: Mapping[str, Iterable[str]], others: str | None = None
+) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """Return `__getattr__` and `__dir__` of a package that imports its public names on first use.
+
+    Parameters
+    ----------
+    package : str
+        The package's `__name__`; its `__all__` is set.
+    homes : mapping
+        The names of each module that the package takes them from.
+    others : str, optional
+        The module of the names in `__all__` that `homes` leaves out.
+    """
+    public: list[str] = sys.modules[package].__all__
+    home_of = dict.fromkeys(public if others else (), others)
+    home_of.update((name, home) for home, names in homes.items() for name in names)
+
+    def load(name: str) -> Any:  # noqa: ANN401  # any public name
+        home = home_of.get(name)
+        if home is None:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        value = getattr(importlib.import_module(home), name)
+        setattr(sys.modules[package], name, value)
+        return value
+
+    return load, lambda: sorted(public)
