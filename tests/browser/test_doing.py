@@ -230,7 +230,9 @@ def test_a_topic_goes_once_its_name_is_typed_and_its_loss_confirmed(open_page, v
     expect(dialog.get_by_role("alert")).to_contain_text("15 records")
     dialog.get_by_role("button", name="Delete permanently").click()
     expect(page.get_by_role("heading", level=1)).to_have_text("Partitions")
-    expect(page.get_by_role("log", name="Completed operations")).to_contain_text("Deleted topic users")
+    expect(page.get_by_role("log", name="Completed operations")).to_contain_text(
+        "Deleted topic users"
+    )
     assert users.topics() == []
     visitor.watch_of(page).expect(ASKED)
 

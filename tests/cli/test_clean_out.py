@@ -237,7 +237,9 @@ def test_what_writes_takes_no_path_and_says_how_one_can_be_given(run, copied):
     before = tree_hash(copied)
     for command, remedy in (("clean", "--dry-run or --out"), ("retain", "--dry-run")):
         error = run(command, f"{copied}/users-0", code=2).stderr
-        assert "is a path, but this command changes topics of the data directory (--data-dir)" in error
+        assert (
+            "is a path, but this command changes topics of the data directory (--data-dir)" in error
+        )
         assert f"a path can be given with {remedy}" in " ".join(error.split())
     assert tree_hash(copied) == before
 

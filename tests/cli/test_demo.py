@@ -305,7 +305,10 @@ def test_finds_a_difference_from_kafkas_cleaner(
     result = demo(tmp_path / "out", "--format", "json", code=1)
     found = json.loads(result.stdout)
     assert found["kafka"]["identical"] is False
-    assert "00000000000000002774.timeindex: differs from the output of Kafka's cleaner" in found["problems"][0]
+    assert (
+        "00000000000000002774.timeindex: differs from the output of Kafka's cleaner"
+        in found["problems"][0]
+    )
 
 
 def test_names_files_too_many_and_missing(tmp_path: Path) -> None:

@@ -234,7 +234,11 @@ def test_beyond_loopback_without_users_it_warns(tmp_path, users, is_warned):
         ("", ("--sasl-mechanism", "PLAIN"), "requires --sasl-users or LOGSTORE_SASL_USERS"),
         ("x", ("--tls-cert", "FILE"), "cannot serve TLS with FILE: "),
         ("x", ("--tls-key", "FILE"), "--tls-key requires --tls-cert"),
-        ("x", ("--tls-cert", "FILE", "--tls-generate", "FILE"), "excludes --tls-cert and --tls-key"),
+        (
+            "x",
+            ("--tls-cert", "FILE", "--tls-generate", "FILE"),
+            "excludes --tls-cert and --tls-key",
+        ),
         ("x", ("--acls", "FILE"), "FILE: the ACLs are not valid JSON"),
         ("", ("--acl", "User:a read"), "is not [deny] PRINCIPAL OPERATION TYPE:NAME [prefixed]"),
         ("", ("--acl", "User:a reed topic:t"), "'reed' is not one of"),

@@ -58,7 +58,10 @@ RUN = ("simulate", "kip-354", "--samples", "5")
             ("plotly", "pyarrow"),
             "series",
             "table and series",
-            ("no report is written: plotly or Jinja2 is missing", "no Parquet is written: pyarrow is missing"),
+            (
+                "no report is written: plotly or Jinja2 is missing",
+                "no Parquet is written: pyarrow is missing",
+            ),
         ),
     ),
 )

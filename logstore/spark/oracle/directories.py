@@ -14,7 +14,7 @@ from os import PathLike
 from typing import TYPE_CHECKING, NamedTuple
 
 from logstore.broker import Broker
-from logstore.broker.setup import directories_of
+from logstore.broker.setup import resolve_data_dirs
 from logstore.config.log_config import LogConfig
 from logstore.errors import InvalidConfigurationError, UnknownTopicOrPartitionError
 from logstore.runtime import SystemClock
@@ -186,8 +186,8 @@ def verify_directories(
         forced=forced,
     )
     paths = (
-        directories_of(before, absolute=False),
-        directories_of(after, absolute=False),
+        resolve_data_dirs(before, absolute=False),
+        resolve_data_dirs(after, absolute=False),
     )
     old = _partitions(paths[0], broker_config, topic, partition)
     if not any(old.values()):

@@ -98,7 +98,8 @@ ENDS = {
 def test_no_high_watermarks_are_written_once_a_broker_ends(cluster, end, monkeypatch):
     (task,) = cluster._nodes[0].tasks
     process = cluster.brokers[0]
-    finish = getattr(process, end)
+    method = end if end == "close" else f"_{end}"
+    finish = getattr(process, method)
     ran = []
 
     def finish_and_run():
@@ -106,7 +107,7 @@ def test_no_high_watermarks_are_written_once_a_broker_ends(cluster, end, monkeyp
         task._action()  # as a thread would that was about to
         ran.append(task.name)
 
-    monkeypatch.setattr(process, end, finish_and_run)
+    monkeypatch.setattr(process, method, finish_and_run)
     ENDS[end](cluster)
     assert ran == ["highwatermark-checkpoint-0"]
     cluster.restart(0)

@@ -421,7 +421,7 @@ def test_tombstones_are_counted_by_what_they_wait_for(front):
             const rendered = [counts.type(counts.props)].flat();
             return rendered.find((each) => each?.props?.facts).props.facts;
         }""",
-        {"records": 60, "unstamped": 10, "expired": 20, "unreached": 5},
+        {"records": 60, "unstamped": 10, "expired": 20, "unreached": 5, "reasons": []},
     )
     assert [fact[:2] for fact in facts if fact] == [
         ["Tombstones", "60"],
