@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from logstore.bench.report.result import Run
-from logstore.cli.show.output import tell
+from logstore.cli.show.output import print_stderr
 
 
 def add_file_options(parser: argparse.ArgumentParser, default: str) -> None:
@@ -28,7 +28,7 @@ def add_file_options(parser: argparse.ArgumentParser, default: str) -> None:
 def keep(result: Run, out: Path, page: Callable[[Path], str], suffix: str) -> None:
     """Write a result and its page."""
     result.write(out)
-    tell(f"written: {out}")
+    print_stderr(f"written: {out}")
     write_page(out, page, suffix)
 
 
@@ -37,8 +37,8 @@ def write_page(result: Path, page: Callable[[Path], str], suffix: str) -> None:
     try:
         text = page(result)
     except ImportError as error:
-        tell(f"no page: {error}; pip install 'kafka-logstore[bench]', then --page {result}")
+        print_stderr(f"no page: {error}; pip install 'kafka-logstore[bench]', then --page {result}")
         return
     target = result.with_suffix(suffix)
     target.write_text(text, encoding="utf-8")
-    tell(f"written: {target}")
+    print_stderr(f"written: {target}")

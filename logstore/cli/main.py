@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from logstore.cli.options import Group
-from logstore.cli.show.output import one_line, tell
+from logstore.cli.show.output import one_line, print_stderr
 from logstore.cli.streams import forget_output
 
 if TYPE_CHECKING:
@@ -186,7 +186,7 @@ def _report(error: Exception) -> int:
 
 
 def _failure(message: str, code: int) -> int:
-    tell(f"error: {one_line(message)}")
+    print_stderr(f"error: {one_line(message)}")
     return code
 
 

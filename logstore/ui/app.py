@@ -12,10 +12,10 @@ from starlette.applications import Starlette
 from logstore.config.suggest import and_nearest, nearest
 from logstore.ui.access import Access
 from logstore.ui.api import (
+    actions,
     cleaner,
     clock,
     configs,
-    deeds,
     erasure,
     groups,
     live,
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from starlette.responses import Response
     from starlette.types import ASGIApp
 
-    from logstore.ui.site import Site
+    from logstore.ui.context import Context
 
 _MODULES = (
     overview,
@@ -43,7 +43,7 @@ _MODULES = (
     live,
     configs,
     preview,
-    deeds,
+    actions,
     clock,
     groups,
     erasure,
@@ -53,7 +53,7 @@ ROUTES: tuple[ApiRoute, ...] = tuple(route for module in _MODULES for route in m
 """All routes of the API."""
 
 
-def application(site: Site, *, token: str, host: str, port: int) -> ASGIApp:
+def application(context: Context, *, token: str, host: str, port: int) -> ASGIApp:
     """Return the application of one page, with access control."""
     front = Front()
     addresses = sorted({route.path for route in ROUTES})
@@ -83,6 +83,6 @@ def application(site: Site, *, token: str, host: str, port: int) -> ASGIApp:
 
     app = Starlette(routes=ROUTES, exception_handlers={404: not_found, 405: wrong_method})
     app.router.redirect_slashes = False
-    app.state.site = site
-    site.deeds = tuple(route.deed for route in ROUTES if route.deed is not None)
+    app.state.context = context
+    context.actions = tuple(route.action for route in ROUTES if route.action is not None)
     return Access(app, token=token, host=host, port=port)

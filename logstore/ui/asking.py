@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from starlette.requests import Request
 
     from logstore.broker import Broker
-    from logstore.ui.site import Deed, Site
+    from logstore.ui.context import Action, Context
 
 logger = logging.getLogger(__name__)
 
@@ -105,14 +105,14 @@ class Ask:
 
     def __init__(
         self,
-        site: Site,
+        context: Context,
         path: Mapping[str, str],
         query: Mapping[str, str],
         body: Mapping[str, Any],
         host: str,
         address: str = "",
     ) -> None:
-        self.site = site
+        self.context = context
         self.path = path
         self.query = query
         self.body = body
@@ -120,14 +120,14 @@ class Ask:
         self.address = address
 
     @classmethod
-    def without_parts(cls, site: Site, request: Request) -> Ask:
+    def without_parts(cls, context: Context, request: Request) -> Ask:
         """Return a request without parameters, for checking permissions."""
-        return cls(site, {}, {}, {}, _host(request))
+        return cls(context, {}, {}, {}, _host(request))
 
     @property
     def broker(self) -> Broker:
         """The page's broker."""
-        return self.site.broker
+        return self.context.broker
 
     # -- parts of the address --------------------------------------------------------------
 
@@ -231,11 +231,11 @@ class Ask:
 
     def allows(self, operation: str, resource_type: str, name: str = CLUSTER_NAME) -> bool:
         """Return whether the principal may perform an operation on a resource."""
-        authorizer = self.site.authorizer
+        authorizer = self.context.authorizer
         if authorizer is None:
             return True
         return authorizer.authorize(
-            self.site.principal, self.host, operation, resource_type, name
+            self.context.principal, self.host, operation, resource_type, name
         ).allowed
 
     def require(self, operation: str, resource_type: str, name: str = CLUSTER_NAME) -> None:
@@ -252,22 +252,22 @@ class Ask:
                 "the cluster" if kind is ResourceType.CLUSTER else f"{kind.name.lower()} '{name}'"
             )
             raise _FORBIDDEN.get(kind, ClusterAuthorizationFailedError)(
-                f"{self.site.principal} may not {operation.upper()} {what}"
+                f"{self.context.principal} may not {operation.upper()} {what}"
             )
 
-    def may(self, deed: Deed) -> bool:
+    def may(self, action: Action) -> bool:
         """Return whether the principal may perform an operation on some resource."""
-        if self.site.read_only_because is not None:
+        if self.context.read_only_because is not None:
             return False
-        authorizer = self.site.authorizer
+        authorizer = self.context.authorizer
         if authorizer is None:
             return True
         kind, what = (
-            word_of(ResourceType, deed.resource_type),
-            word_of(AclOperation, deed.operation),
+            word_of(ResourceType, action.resource_type),
+            word_of(AclOperation, action.operation),
         )
         return authorizer.authorize_by_resource_type(
-            self.site.principal, self.host, what, kind
+            self.context.principal, self.host, what, kind
         ).allowed
 
 
@@ -290,11 +290,11 @@ class ApiRoute(Route):
 
     Attributes
     ----------
-    deed : Deed or None
+    action : Action or None
         The operation, if it changes something.
     """
 
-    deed: Deed | None = None
+    action: Action | None = None
 
 
 def get(path: str, call: Call, *query: str) -> ApiRoute:
@@ -306,7 +306,7 @@ def post(
     path: str,
     call: Call,
     *members: str,
-    deed: Deed | None = None,
+    action: Action | None = None,
     method: str = "POST",
     query: Iterable[str] = (),
     rehearsable: bool = False,
@@ -315,7 +315,7 @@ def post(
 
     Parameters
     ----------
-    deed : Deed, optional
+    action : Action, optional
         The operation, if it changes something: rejected if the page is read-only. The function
         checks the permission on the resource itself.
     rehearsable : bool
@@ -323,9 +323,9 @@ def post(
         page is read-only.
     """
     known = tuple(query)
-    refused = None if rehearsable else deed
+    refused = None if rehearsable else action
     route = ApiRoute(path, partial(_answer, call, known, members, refused), methods=[method])
-    route.deed = deed
+    route.action = action
     return route
 
 
@@ -333,18 +333,18 @@ async def _answer(
     call: Call,
     query: tuple[str, ...],
     members: tuple[str, ...] | None,
-    deed: Deed | None,
+    action: Action | None,
     request: Request,
 ) -> Response:
-    site: Site = request.app.state.site
+    context: Context = request.app.state.context
     try:
-        if deed is not None:
-            site.check_writable()
+        if action is not None:
+            context.check_writable()
         given = _parameters(request, query)
         body = {} if members is None else _members(await _body(request), members)
         address = f"{request.method} {request.url.path}"
-        ask = Ask(site, request.path_params, given, body, _host(request), address)
-        return await site.run(partial(_answered, call, ask))
+        ask = Ask(context, request.path_params, given, body, _host(request), address)
+        return await context.run(partial(_answered, call, ask))
     except ClientDisconnect:
         return Response(status_code=400)  # the client has disconnected
     except Exception as error:

@@ -61,7 +61,7 @@ class UnknownPlaceError(RequestError):
         self.suggestion = suggestion
 
 
-class TooManyReadersError(LogStoreError):
+class TooManyClientsError(LogStoreError):
     """Too many clients read the event stream."""
 
     kafka_error = "THROTTLING_QUOTA_EXCEEDED"

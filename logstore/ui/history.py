@@ -105,7 +105,7 @@ class History:
         """Return the curves of the broker."""
         self.sample()
         with self._lock:
-            return _told(self._gauges)
+            return _curves_json(self._gauges)
 
     def curves_of(self, topic_partition: TopicPartition) -> dict[str, Any]:
         """Return the curves of a partition, which start at the first request for it."""
@@ -116,10 +116,10 @@ class History:
                 self._of_partitions.popitem(last=False)
         self._sample_partition(topic_partition, self._broker.clock.now_ms())
         with self._lock:
-            return _told(self._of_partitions.get(topic_partition, {}))
+            return _curves_json(self._of_partitions.get(topic_partition, {}))
 
 
-def _told(curves: dict[Gauge, Curve]) -> dict[str, Any]:
+def _curves_json(curves: dict[Gauge, Curve]) -> dict[str, Any]:
     return {
         gauge.name: {"unit": gauge.unit, "points": curve.points()}
         for gauge, curve in curves.items()

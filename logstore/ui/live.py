@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from logstore.analysis.broker_state import cleaner_view, open_logs, subscribe_to_changes
 from logstore.errors import LogStoreError
 from logstore.ui.history import History
-from logstore.ui.marks import Mark, mark_of
+from logstore.ui.versions import LogVersion, version_of
 
 if TYPE_CHECKING:
     from logstore.broker import Broker
@@ -55,24 +55,24 @@ class Reader:
         self._woken = asyncio.Event()
         self._is_ended = False
 
-    def tell_partitions(self, partitions: Iterable[TopicPartition]) -> None:
+    def add_partitions(self, partitions: Iterable[TopicPartition]) -> None:
         """Queue an event with changed partitions."""
         self._partitions.update((tp, None) for tp in partitions if self._sees(tp.topic))
         if self._partitions:
             self._woken.set()
 
-    def tell_cleaned(self, stats: dict[str, Any]) -> None:
+    def add_cleaned(self, stats: dict[str, Any]) -> None:
         """Queue an event for a completed pass."""
         if self._sees(stats["topic"]):
             self._cleaned.append(stats)
             self._woken.set()
 
-    def tell_cleaning(self, under_way: list[dict[str, Any]]) -> None:
+    def set_cleaning(self, under_way: list[dict[str, Any]]) -> None:
         """Set the progress of passes to send."""
         seen = [each for each in under_way if self._sees(each["topic"])]
-        self.tell_state("cleaning", {"under_way": seen})
+        self.set_state("cleaning", {"under_way": seen})
 
-    def tell_state(self, event: str, state: dict[str, Any]) -> None:
+    def set_state(self, event: str, state: dict[str, Any]) -> None:
         """Set a state to send; it replaces one that is not sent yet."""
         self._states[event] = state
         self._woken.set()
@@ -135,11 +135,11 @@ class Live:
         self.history = History(broker)
         self._readers: set[Reader] = set()
         self._has_changed = True
-        self._known: dict[TopicPartition, Mark] | None = None
+        self._known: dict[TopicPartition, LogVersion] | None = None
         self._measured: deque[TopicPartition] = deque()
         self._ended: deque[tuple[CleanerStats, int]] = deque(maxlen=self.history.cleanings_max)
         self._under_way: list[dict[str, Any]] = []
-        self._clock_told: dict[str, Any] = {}
+        self._sent_clock: dict[str, Any] = {}
         self._sampled_s = 0.0
         self._ticking: asyncio.Task[None] | None = None
         self._subscriptions: tuple[Unsubscribe, ...] = ()
@@ -178,7 +178,7 @@ class Live:
         for reader in list(self._readers):
             reader.end()
 
-    def read_along(self, sees: Visible) -> Reader | None:
+    def connect(self, sees: Visible) -> Reader | None:
         """Return a new client, which starts with the current state; None if there are too many."""
         if len(self._readers) >= READERS_MAX:
             return None
@@ -186,11 +186,11 @@ class Live:
         if not self._readers:
             self._known = None  # changes while there were no clients are not sent
         self._readers.add(reader)
-        reader.tell_state("clock", self._clock_json())
-        reader.tell_cleaning(self._passes())
+        reader.set_state("clock", self._clock_json())
+        reader.set_cleaning(self._passes())
         return reader
 
-    def leave(self, reader: Reader) -> None:
+    def disconnect(self, reader: Reader) -> None:
         """Remove a client."""
         self._readers.discard(reader)
 
@@ -202,53 +202,55 @@ class Live:
     async def tick(self) -> None:
         """Poll once and send events."""
         while self._ended:
-            told = self.history.note_pass(*self._ended.popleft())
+            cleaning = self.history.note_pass(*self._ended.popleft())
             for reader in self._readers:
-                reader.tell_cleaned(told)
+                reader.add_cleaned(cleaning)
         now_s = asyncio.get_running_loop().time()
         if not self._broker.read_only and now_s - self._sampled_s >= SAMPLE_S:
             self._sampled_s = now_s
-            await self._asked(self.history.sample)
+            await self._query(self.history.sample)
         if self._readers:
-            self._tell_states()
-            await self._tell_partitions()
+            self._send_states()
+            await self._send_partitions()
         else:
             self._measured.clear()
 
-    def _tell_states(self) -> None:
+    def _send_states(self) -> None:
         clock = self._clock_json()
         if clock["kind"] == "system":
             clock = {}  # advances by itself
-        if clock != self._clock_told:
-            self._clock_told = clock
+        if clock != self._sent_clock:
+            self._sent_clock = clock
             for reader in self._readers:
-                reader.tell_state("clock", clock)
+                reader.set_state("clock", clock)
         under_way = self._passes()
         if under_way != self._under_way:
             self._under_way = under_way
             for reader in self._readers:
-                reader.tell_cleaning(under_way)
+                reader.set_cleaning(under_way)
 
     def _passes(self) -> list[dict[str, Any]]:
         return [] if self._broker.read_only else passes_under_way(self._broker)
 
-    async def _tell_partitions(self) -> None:
+    async def _send_partitions(self) -> None:
         changed = dict.fromkeys(self._measured)
         self._measured.clear()
         if self._has_changed or self._known is None:
             self._has_changed = False  # before reading: later changes are for the next poll
-            looks = await self._asked(partial(_looks, self._broker))
-            if looks is not None:
-                known, self._known = self._known, looks
+            versions = await self._query(partial(_versions, self._broker))
+            if versions is not None:
+                known, self._known = self._known, versions
                 if known is not None:
                     changed |= dict.fromkeys(
-                        tp for tp in looks.keys() | known.keys() if looks.get(tp) != known.get(tp)
+                        tp
+                        for tp in versions.keys() | known.keys()
+                        if versions.get(tp) != known.get(tp)
                     )
         if changed:
             for reader in self._readers:
-                reader.tell_partitions(sorted(changed))
+                reader.add_partitions(sorted(changed))
 
-    async def _asked(self, question: Callable[[], Any]) -> Any:  # noqa: ANN401  # what it returns
+    async def _query(self, question: Callable[[], Any]) -> Any:  # noqa: ANN401  # what it returns
         """Query the broker in a thread that may block; None on an error."""
         try:
             return await self._loops.blocking(question)
@@ -262,12 +264,12 @@ def passes_under_way(broker: Broker) -> list[dict[str, Any]]:
     return [{**tp._asdict(), **step._asdict()} for tp, step in sorted(steps.items())]
 
 
-def _looks(broker: Broker) -> dict[TopicPartition, Mark]:
+def _versions(broker: Broker) -> dict[TopicPartition, LogVersion]:
     """Return the version of each partition, which changes with anything that the page shows."""
     logs = open_logs(broker)
-    looks: dict[TopicPartition, Mark] = {}
+    versions: dict[TopicPartition, LogVersion] = {}
     for tp in broker.partitions():
         log = logs.get(tp)
-        mark = () if log is None else mark_of(log)
-        looks[tp] = (*mark, *cleaner_view(broker, tp))
-    return looks
+        version = () if log is None else version_of(log)
+        versions[tp] = (*version, *cleaner_view(broker, tp))
+    return versions

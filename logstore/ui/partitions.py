@@ -25,7 +25,7 @@ from logstore.analysis.view import PartitionView
 from logstore.errors import LogStoreError, UnknownTopicOrPartitionError
 from logstore.runtime import SystemClock
 from logstore.types import TopicPartition
-from logstore.ui.marks import Mark, mark_of
+from logstore.ui.versions import LogVersion, version_of
 
 if TYPE_CHECKING:
     from logstore.broker import Broker
@@ -143,11 +143,11 @@ class PartitionList:
     def __init__(
         self,
         broker: Broker,
-        beside: Callable[[Callable[[], object]], object],
+        run_in_background: Callable[[Callable[[], object]], object],
         on_measured: Callable[[TopicPartition], object],
     ) -> None:
         self._broker = broker
-        self._beside = beside
+        self._run_in_background = run_in_background
         self._on_measured = on_measured
         self._clock = SystemClock()
         self._lock = threading.Lock()
@@ -179,9 +179,13 @@ class PartitionList:
         # A manual clock may advance by days between two requests.
         wall_ms = self._broker.clock.now_ms()
         known = self._known.get(topic_partition)
-        mark = None if log is None else mark_of(log)
+        version = None if log is None else version_of(log)
         fresh_ms = FOLDER_FRESH_MS if log is None else FRESH_MS
-        if known is not None and known.mark == mark and known.is_fresh(now_ms, wall_ms, fresh_ms):
+        if (
+            known is not None
+            and known.version == version
+            and known.is_fresh(now_ms, wall_ms, fresh_ms)
+        ):
             return known.row
         if log is None:
             if known is not None and known.row.error is not None:
@@ -189,7 +193,7 @@ class PartitionList:
             row = self._of_folder(topic_partition, config)
         else:
             row = self._of_log(log)
-        self._known[topic_partition] = _Known(row, mark, now_ms, wall_ms)
+        self._known[topic_partition] = _Known(row, version, now_ms, wall_ms)
         return row
 
     def _of_folder(self, topic_partition: TopicPartition, config: LogConfig) -> Row:
@@ -223,10 +227,10 @@ class PartitionList:
             log_start_offset=log.log_start_offset,
             log_end_offset=log.log_end_offset,
         )
-        mark, state = cleaner_view(self._broker, tp)
+        version, state = cleaner_view(self._broker, tp)
         row = replace(
             row,
-            uncleanable=mark,
+            uncleanable=version,
             in_progress=None if state is None else str(state),
         )
         if not config.compact:
@@ -260,7 +264,7 @@ class PartitionList:
             if self._is_measuring or self._is_closed:
                 return
             self._is_measuring = True
-        self._beside(self._measure_all)
+        self._run_in_background(self._measure_all)
 
     def _measure_all(self) -> None:
         while True:
@@ -293,7 +297,7 @@ class _Known:
     """A cached row, the version of its log, and its time by the system and broker clocks."""
 
     row: Row
-    mark: Mark | None
+    version: LogVersion | None
     at_ms: int
     wall_ms: int
 

@@ -16,7 +16,7 @@ from logstore.runtime.sockets import host_and_port, is_loopback, opened_socket
 from logstore.security.acls import ANONYMOUS
 from logstore.ui.app import application
 from logstore.ui.connections import Connection
-from logstore.ui.site import Site
+from logstore.ui.context import Context
 
 if TYPE_CHECKING:
     from socket import socket
@@ -99,8 +99,8 @@ class Ui:
     def _open(
         self, broker: Broker, opened: socket, authorizer: Authorizer | None, principal: str
     ) -> asyncio.Task[None]:
-        self._site = Site(broker, self._loops, authorizer, principal)
-        app = application(self._site, token=self._token, host=self._host, port=self._port)
+        self._context = Context(broker, self._loops, authorizer, principal)
+        app = application(self._context, token=self._token, host=self._host, port=self._port)
         self._server = uvicorn.Server(
             uvicorn.Config(
                 app,
@@ -167,11 +167,11 @@ class Ui:
             await asyncio.sleep(0)
         if serving.done():  # failed to start; raises the error
             await serving
-        self._site.live.start()
+        self._context.live.start()
         return serving
 
     async def _end(self) -> None:
-        self._site.close()
+        self._context.close()
         self._server.should_exit = True
         await asyncio.wait([self._serving], timeout=FAREWELL_S)
         for connection in list(self._server.server_state.connections):

@@ -16,7 +16,7 @@ import pytest
 from logstore import Broker
 from logstore.ui.app import ROUTES
 from tests.cli.conftest import sound, torn_tail, tree_hash
-from tests.support.world.page import Asked
+from tests.support.world.page import TimeQuery
 
 TIMEOUT_S = 100
 """What a test waits for at most; none waits so long that passes."""
@@ -196,7 +196,7 @@ def test_whatever_is_asked_leaves_the_tree_as_it_is(golden, harm):
     before, names = tree_hash(directory), sorted(directory.parent.iterdir())
     with (
         Broker(directory, read_only=True, on_damage="pass_over") as broker,
-        Asked(broker) as page,
+        TimeQuery(broker) as page,
     ):
         broker.override_configs("golden", {"cleanup.policy": "compact"})
         statuses = {}
@@ -208,7 +208,7 @@ def test_whatever_is_asked_leaves_the_tree_as_it_is(golden, harm):
                     else page.ask(method, target)
                 )
                 statuses.setdefault((method, target), answer.status)
-        page.call(page.site.live.tick())
+        page.call(page.context.live.tick())
     assert tree_hash(directory) == before
     assert sorted(directory.parent.iterdir()) == names
     if harm is sound:

@@ -70,16 +70,16 @@ def check(settings: Settings, path: str | None) -> int:
     # Absolute, because the kind of a directory depends on its name and its parent's name.
     absolute = None if path is None else _absolute(path)
 
-    def look() -> Iterator[CheckFinding]:
+    def check_again() -> Iterator[CheckFinding]:
         return checker.data_dirs(paths) if absolute is None else checker.path(absolute)
 
     try:
-        look()
+        check_again()
     except ValueError as error:
         raise click.UsageError(str(error)) from error
     around = paths if absolute is None else _directories_around(absolute)
     note_writers(around)
-    findings = confirmed(look, counts, lambda: bool(writers_of(around)), settings.clock())
+    findings = confirmed(check_again, counts, lambda: bool(writers_of(around)), settings.clock())
     if path is not None:
         findings = (finding._replace(path=_as_given(finding.path, path)) for finding in findings)
     with ProgressBar() as bar:

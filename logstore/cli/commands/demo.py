@@ -56,7 +56,7 @@ def demo(settings: Settings, out: Path, records: int, seed: int) -> int:
     effect.
     """
     from logstore.cli.demo.accounts import DAYS
-    from logstore.cli.demo.tell import DIRECTORIES, Teller
+    from logstore.cli.demo.presenter import DIRECTORIES, Presenter
     from logstore.types import DAY_MS
 
     end_ms = settings.clock().now_ms()
@@ -66,14 +66,14 @@ def demo(settings: Settings, out: Path, records: int, seed: int) -> int:
     if start_ms < 0:
         raise click.UsageError(f"--now must be at least {DAYS} days after 1970-01-01")
     _take(out, DIRECTORIES)
-    teller = Teller(out, records, seed, start_ms, quiet=not settings.as_table)
-    summary = teller.tell()
+    presenter = Presenter(out, records, seed, start_ms, quiet=not settings.as_table)
+    summary = presenter.present()
     _mark(out, summary)
     if not settings.as_table:
         emit_json(summary, settings.output)
     if summary["ok"]:
         return 0
-    print(f"error: {'; '.join(teller.problems)}", file=sys.stderr)
+    print(f"error: {'; '.join(presenter.problems)}", file=sys.stderr)
     return 1
 
 

@@ -24,7 +24,7 @@ from logstore.cli.show.output import (
     plural,
 )
 from logstore.cli.show.progress import ProgressBar
-from logstore.cli.show.prose import said, wrapped
+from logstore.cli.show.prose import bullet_list, wrapped
 from logstore.cli.show.tables import Cell, Styled, Table, paint
 from logstore.cli.targets import open_target
 from logstore.reasons.formats import format_span, format_time
@@ -102,7 +102,7 @@ def _lines(report: ErasureReport) -> Iterator[str]:
     if report.gone:
         verdict = paint("gone", "bold green")
         yield f"{name} {verdict}: no bytes in {scanned} of {report.topic}"
-        yield from said("assumed", report.assumed, "dim")
+        yield from bullet_list("assumed", report.assumed, "dim")
         return
     verdict = paint("found", "bold yellow")
     count = plural(len(report.places), "location")
@@ -113,8 +113,8 @@ def _lines(report: ErasureReport) -> Iterator[str]:
     table = Table(("state", "offset", "earliest", "latest", "where"), right=("offset",), wrap=True)
     yield from table.lines(rows)
     rules = dict.fromkeys(f"{_words(each.state)}: {each.rule}" for each in report.places)
-    yield from said("rules", list(rules), "bold")
-    yield from said("assumed", report.assumed, "dim")
+    yield from bullet_list("rules", list(rules), "bold")
+    yield from bullet_list("assumed", report.assumed, "dim")
 
 
 def _outlook(report: ErasureReport) -> Iterator[str]:

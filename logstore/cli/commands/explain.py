@@ -29,7 +29,7 @@ from logstore.cli.show.output import (
     plural,
 )
 from logstore.cli.show.progress import watched
-from logstore.cli.show.prose import said, sentence, sentences, words, wrapped
+from logstore.cli.show.prose import bullet_list, sentence, sentences, words, wrapped
 from logstore.cli.show.tables import Styled, Table, can_print, output_width, paint
 from logstore.cli.targets import Target, open_target
 from logstore.reasons.formats import format_span, format_time
@@ -134,7 +134,7 @@ def _explained(
     """Yield the explanation of each partition; collect the errors of others in `failures`."""
     from logstore.errors import LogStoreError
 
-    for tp in watched(target.partitions, "explaining", beside_output=True):
+    for tp in watched(target.partitions, "explaining", with_output=True):
         try:
             report = target.opened().explain(tp.topic, tp.partition, quick=quick, key=key)
         except LogStoreError as error:
@@ -179,7 +179,7 @@ def _lines(
         )
         yield from _notes(partition)
         texts = (*partition.assumed, *(assumed if is_first else ()))
-        yield from said("assumed", [text for text in texts if text not in listed], "dim")
+        yield from bullet_list("assumed", [text for text in texts if text not in listed], "dim")
         listed |= dict.fromkeys(texts)
         is_first = False
     if is_first:
@@ -220,13 +220,13 @@ def _notes(each: PartitionExplanation) -> Iterator[str]:
     ways = [sentence(closing.reason) for closing in active.closings]
     if ways and not any(remedy.gate == "active_segment" for remedy in each.remedies):
         name = f"active segment {active.base_offset} ({format_size(active.size_bytes)}) closes with"
-        yield from said(name, ways)
+        yield from bullet_list(name, ways)
     if each.tombstones is not None and each.tombstones.records:
         name = plural(each.tombstones.records, "tombstone")
-        yield from said(name, [sentence(reason) for reason in each.tombstone_reasons])
+        yield from bullet_list(name, [sentence(reason) for reason in each.tombstone_reasons])
     if each.key is not None:
         yield from _key(each.key)
-    yield from said("damage", each.damages, "red")
+    yield from bullet_list("damage", each.damages, "red")
 
 
 def _when(moment_ms: int | None, now_ms: int, none: str) -> str:
@@ -254,7 +254,7 @@ def _key(story: KeyExplanation) -> Iterator[str]:
         )
         columns = ("offset", "state", "section", "horizon", "earliest", "latest")
         yield from Table(columns, right=("offset",)).lines(rows)
-    yield from said(f"until {name} is gone", [sentence(step) for step in story.steps])
+    yield from bullet_list(f"until {name} is gone", [sentence(step) for step in story.steps])
 
 
 def _pressing(each: PartitionExplanation) -> list[Remedy]:

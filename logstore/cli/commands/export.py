@@ -18,7 +18,7 @@ from logstore.cli.options import (
     partition_option,
     topic_overrides,
 )
-from logstore.cli.show.damage import MetDamages, found_json, tell_damages
+from logstore.cli.show.damage import MetDamages, found_json, report_damages
 from logstore.cli.show.decoded import decoded_member, raw_option
 from logstore.cli.show.output import (
     emit,
@@ -309,5 +309,5 @@ def _report(settings: Settings, target: Target, out: str, run: _Run, size_bytes:
         report["undecoded"] = run.undecoded
         emit_json(report | run.met_json(), settings.output)
     if target.broker is None:
-        return run.damages_of_file.tell()
-    return tell_damages(target.broker, target.partitions)
+        return run.damages_of_file.report()
+    return report_damages(target.broker, target.partitions)

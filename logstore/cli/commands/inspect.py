@@ -176,7 +176,7 @@ def _print_partitions(
     def summaries() -> Iterator[PartitionSummary]:
         nonlocal is_damaged
         # Sorting delays the output until all are inspected, so show a progress bar.
-        for tp in watched(target.partitions, "inspecting", beside_output=sort is None):
+        for tp in watched(target.partitions, "inspecting", with_output=sort is None):
             try:
                 summary = inspect_partition(broker, tp, deep=deep)
             except LogStoreError as error:
@@ -252,7 +252,7 @@ def _print_batches(settings: Settings, target: Target) -> int:
     else:
         texts = (json.dumps(item) for item in items())
         emit_items(texts, output=settings.output, name="batches", more=met.to_json)
-    return met.tell()
+    return met.report()
 
 
 def _place(source: BatchSource) -> dict[str, Any]:
@@ -334,7 +334,7 @@ def _print_records(settings: Settings, target: Target, *, raw: bool) -> int:
             ("offset", "batch", "position"),
             rows,
         )
-        return met.tell()
+        return met.report()
     emit_items(
         (
             stored_record_json(source.topic_partition, *stored, raw=raw)
@@ -344,7 +344,7 @@ def _print_records(settings: Settings, target: Target, *, raw: bool) -> int:
         name="records",
         more=met.to_json,
     )
-    return met.tell()
+    return met.report()
 
 
 def _displayed(source: BatchSource, stored: StoredRecord, *, raw: bool) -> tuple[str, str]:

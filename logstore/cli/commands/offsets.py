@@ -16,7 +16,7 @@ from logstore.cli.options import (
     now_of,
     partition_option,
 )
-from logstore.cli.show.damage import found_json, tell_damages
+from logstore.cli.show.damage import found_json, report_damages
 from logstore.cli.show.output import emit_failure, emit_items, emit_lines
 from logstore.cli.show.tables import Cell, Styled, Table
 from logstore.cli.targets import open_target
@@ -36,7 +36,7 @@ NONE = -1
 """Offset and timestamp in JSON if no record matches, as in Kafka's protocol."""
 
 
-class Asked(NamedTuple):
+class TimeQuery(NamedTuple):
     """The value of `--time`: a timestamp of ListOffsets, and `time`: one of `WORDS` or Unix ms."""
 
     number: int
@@ -63,11 +63,11 @@ class Answer(NamedTuple):
     error: LogStoreError | None = None
 
 
-def to_asked(ctx: click.Context, param: click.Parameter, value: str) -> Asked:
+def to_time_query(ctx: click.Context, param: click.Parameter, value: str) -> TimeQuery:
     """Parse `--time`."""
     for word, number in WORDS.items():
         if value in (word, str(number)):
-            return Asked(number, word)
+            return TimeQuery(number, word)
     try:
         time_ms = parse_time(value.removeprefix("@"), bound(now_of, ctx))
     except ValueError as error:
@@ -76,7 +76,7 @@ def to_asked(ctx: click.Context, param: click.Parameter, value: str) -> Asked:
         ) from error
     if time_ms < 0:
         raise click.BadParameter(f"{value!r} is before 1970", ctx, param)
-    return Asked(time_ms, time_ms)
+    return TimeQuery(time_ms, time_ms)
 
 
 @command(
@@ -92,8 +92,8 @@ def to_asked(ctx: click.Context, param: click.Parameter, value: str) -> Asked:
 @partition_option("Partition of the topic. [default: all]")
 @click.option(
     "--time",
-    "asked",
-    callback=to_asked,
+    "query",
+    callback=to_time_query,
     default="latest",
     metavar="WHEN",
     help="latest: the log end offset. earliest: the log start offset. max-timestamp: the first "
@@ -102,7 +102,7 @@ def to_asked(ctx: click.Context, param: click.Parameter, value: str) -> Asked:
 )
 @as_recovered_option
 def offsets(
-    settings: Settings, target: str, partition: int | None, asked: Asked, as_recovered: bool
+    settings: Settings, target: str, partition: int | None, query: TimeQuery, as_recovered: bool
 ) -> int:
     """Find offsets in TOPIC_OR_PATH: by time, or the bounds of the log.
 
@@ -114,23 +114,23 @@ def offsets(
 
         def answers() -> Iterator[Answer]:
             for view in found.views():
-                answer = _answer(view, asked)
+                answer = _answer(view, query)
                 if answer.error is not None:
                     failures.append(answer)
                 yield answer
 
         if settings.as_table:
-            columns = ("partition", asked.heading, *(["timestamp"] * asked.leads_to_a_record))
-            table = Table(columns, right=(asked.heading,))
+            columns = ("partition", query.heading, *(["timestamp"] * query.leads_to_a_record))
+            table = Table(columns, right=(query.heading,))
             emit_lines(table.lines(_row(each)[: len(columns)] for each in answers()))
         else:
             emit_items(
-                (_item(asked, each) for each in answers()),
+                (_item(query, each) for each in answers()),
                 output=settings.output,
                 name="offsets",
                 more=lambda: found_json(found.opened(), found.partitions),
             )
-        code = tell_damages(found.opened(), found.partitions)
+        code = report_damages(found.opened(), found.partitions)
     for each in failures:
         assert each.error is not None
         emit_failure(each.topic_partition, str(each.error), each.error.kafka_error)
@@ -138,23 +138,23 @@ def offsets(
     return code
 
 
-def _answer(view: PartitionView, asked: Asked) -> Answer:
+def _answer(view: PartitionView, query: TimeQuery) -> Answer:
     """Return the offset of a partition, or the error if it cannot be read."""
     from logstore.errors import LogStoreError
 
     tp = view.topic_partition
     try:
-        return Answer(tp, view.look(lambda log: log.reader.offset_for_timestamp(asked.number)))
+        return Answer(tp, view.look(lambda log: log.reader.offset_for_timestamp(query.number)))
     except LogStoreError as error:
         return Answer(tp, None, error)
 
 
-def _item(asked: Asked, answer: Answer) -> str:
+def _item(query: TimeQuery, answer: Answer) -> str:
     listed = answer.listed
     item = {
         "topic": answer.topic_partition.topic,
         "partition": answer.topic_partition.partition,
-        "time": asked.time,
+        "time": query.time,
         "offset": NONE if listed is None else listed.offset,
         "timestamp": NONE if listed is None else listed.timestamp,
     }

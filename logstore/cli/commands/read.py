@@ -19,7 +19,7 @@ from logstore.cli.options import (
     now_of,
     partition_option,
 )
-from logstore.cli.show.damage import found_json, tell_damages
+from logstore.cli.show.damage import found_json, report_damages
 from logstore.cli.show.decoded import decoded_member, displayed, raw_option
 from logstore.cli.show.output import (
     display_bytes,
@@ -177,7 +177,7 @@ def read(
 
         chosen = records() if max_records is None else itertools.islice(records(), max_records)
         _print(settings, found, chosen, raw=raw)
-        return tell_damages(broker, found.partitions)
+        return report_damages(broker, found.partitions)
 
 
 def _latest(

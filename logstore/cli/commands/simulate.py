@@ -226,7 +226,7 @@ def _simulate_from(
     if out is None and not prints:
         raise click.UsageError("give --out DIR for the results, or --print to show the fit")
     fit = simulate_from.fit_directory(settings, origin, topics, configs, days, seed)
-    code = simulate_from.tell(fit)
+    code = simulate_from.report(fit)
     if prints or out is None:
         emit(fit.text.rstrip("\n"))
         return code

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from logstore.cli.options import Settings, note_writers
-from logstore.cli.show.damage import tell_all
+from logstore.cli.show.damage import report_all
 from logstore.cli.show.output import emit, emit_lines, format_count, format_size, note
 from logstore.cli.show.progress import ProgressBar
 from logstore.cli.show.tables import Table
@@ -63,11 +63,11 @@ def fit_directory(
     )
 
 
-def tell(fit: Fit) -> int:
+def report(fit: Fit) -> int:
     """Print notes and damage on standard error; return the exit code."""
     for text in fit.notes:
         note(text)
-    return tell_all(fit.recording.damages)
+    return report_all(fit.recording.damages)
 
 
 def show(fit: Fit) -> None:

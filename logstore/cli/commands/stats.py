@@ -128,9 +128,9 @@ def _counted(target: Target, failures: Failures, *, top: int) -> Iterator[Partit
 
     for tp in target.partitions:
         with ProgressBar() as progress:
-            tell = partial(progress.update, f"counting {tp}") if progress.visible else None
+            on_progress = partial(progress.update, f"counting {tp}") if progress.visible else None
             try:
-                found = partition_stats(target.opened(), tp, top=top, progress=tell)
+                found = partition_stats(target.opened(), tp, top=top, progress=on_progress)
             except LogStoreError as error:
                 if target.is_one:
                     raise

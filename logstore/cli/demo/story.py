@@ -73,7 +73,7 @@ class Written(NamedTuple):
         return Written(*(a + b for a, b in zip(self, other, strict=True)))  # type: ignore[arg-type]
 
 
-class Look(NamedTuple):
+class CleanerRun(NamedTuple):
     """One daily run of the cleaner: the reason for cleaning or not, and the pass if any."""
 
     day: int
@@ -102,7 +102,7 @@ class Story:
         """Days since the story began."""
         return (self.clock.now_ms() - self.accounts.start_ms) / DAY_MS
 
-    def look(self) -> PartitionSummary:
+    def inspect(self) -> PartitionSummary:
         """Inspect the topic's partition."""
         return inspect_partition(self.broker, TopicPartition(TOPIC, 0))
 
@@ -126,7 +126,7 @@ class Story:
         self.sleep_until(chapter.last_day)
         return Written(chapter.records, size, batches, seconds)
 
-    def clean_when_due(self, progress: Progress = _ignore_progress) -> list[Look]:
+    def clean_when_due(self, progress: Progress = _ignore_progress) -> list[CleanerRun]:
         """Run the cleaner once a day until it cleans the topic; return all its runs.
 
         Raises
@@ -134,21 +134,21 @@ class Story:
         RuntimeError
             The topic was not cleaned within `max.compaction.lag.ms`.
         """
-        looks: list[Look] = []
-        while len(looks) <= MAX_LAG_DAYS + 1:
+        runs: list[CleanerRun] = []
+        while len(runs) <= MAX_LAG_DAYS + 1:
             day = round(self.day)
             why = self._why_due()
             report = self.broker.clean(TOPIC, progress=lambda _, step: _report(progress, step))
             if report.cleaned:
-                looks.append(Look(day, why, report.cleaned[0]))
+                runs.append(CleanerRun(day, why, report.cleaned[0]))
                 self._remove_old_files()
-                return looks
+                return runs
             (passed_over,) = report.not_cleaned
             nothing = passed_over.reason == "active_segment"
             why = "nothing is dirty but the active segment" if nothing else passed_over.text
-            looks.append(Look(day, why, None))
+            runs.append(CleanerRun(day, why, None))
             self.sleep_until(day + 1)
-        raise RuntimeError(f"the topic was not cleaned by day {self.day:.0f}: {looks[-1].why}")
+        raise RuntimeError(f"the topic was not cleaned by day {self.day:.0f}: {runs[-1].why}")
 
     def _why_due(self) -> str:
         """Return the reason why the cleaner will clean the topic now."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from logstore.cli.show.output import note, plural, tell
+from logstore.cli.show.output import note, plural, print_stderr
 
 if TYPE_CHECKING:
     from logstore.broker import Broker
@@ -47,13 +47,13 @@ class MetDamages:
             ]
         return [damage for damage in found if damage not in ends], ends
 
-    def tell(self) -> int:
+    def report(self) -> int:
         """Print the damage on standard error; return the exit code."""
         damages, ends = self._split()
         for end in ends:
             size = plural(end.size_bytes, "byte")
             note(f"{size} after the last whole batch of {end.path} ({end.check})")
-        return tell_all(damages)
+        return report_all(damages)
 
     def to_json(self) -> dict[str, Any]:
         """Return the member `damages`, if there are any."""
@@ -71,15 +71,15 @@ def damages_of(broker: Broker, partitions: Iterable[TopicPartition]) -> list[Dam
     ]
 
 
-def tell_damages(broker: Broker, partitions: Iterable[TopicPartition]) -> int:
+def report_damages(broker: Broker, partitions: Iterable[TopicPartition]) -> int:
     """Print the damage met so far on standard error; return the exit code."""
-    return tell_all(damages_of(broker, partitions))
+    return report_all(damages_of(broker, partitions))
 
 
-def tell_all(damages: Sequence[Damage]) -> int:
+def report_all(damages: Sequence[Damage]) -> int:
     """Print damage on standard error; return the exit code."""
     for damage in damages[:DAMAGES_SHOWN_MAX]:
-        tell(f"damage: {damage}")
+        print_stderr(f"damage: {damage}")
     if len(damages) > DAMAGES_SHOWN_MAX:
         note(f"{plural(len(damages), 'damaged range')} in total; see logstore check")
     return EXIT_DAMAGED if damages else 0

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from logstore.analysis.fates import fate_json
 from logstore.analysis.view import PartitionView
 from logstore.cli.commands.clean import PHASES
-from logstore.cli.show.damage import found_json, tell_damages
+from logstore.cli.show.damage import found_json, report_damages
 from logstore.cli.show.decoded import displayed_key
 from logstore.cli.show.output import (
     emit,
@@ -90,7 +90,7 @@ def print_fates(
         emit_items(items, output=output, name="fates", more=more)
     for tp, failure in failures:
         emit_failure(tp, str(failure), failure.kafka_error)
-    code = tell_damages(broker, partitions)
+    code = report_damages(broker, partitions)
     return max([code, *(failure.exit_code for _, failure in failures)])
 
 
@@ -113,15 +113,15 @@ class _Listing:
         return PartitionFates(self._broker.cleaner, log, progress=progress)
 
     def __iter__(self) -> Iterator[RecordFate]:
-        told, failures = -1, 0
+        last_offset, failures = -1, 0
         while True:
-            records = (record for record in self.fates if record.offset > told)
+            records = (record for record in self.fates if record.offset > last_offset)
             try:
                 with self._bar:
                     first = next(records, None)
                 for record in chain(() if first is None else (first,), records):
                     yield record
-                    told, failures = record.offset, 0
+                    last_offset, failures = record.offset, 0
             except TRANSIENT as error:
                 failures += 1
                 self._view.reopen(failures, error)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from enum import Enum, auto
 
-from logstore.cli.show.output import note, one_line, plural, tell
+from logstore.cli.show.output import note, one_line, plural, print_stderr
 
 FINDINGS_SHOWN_MAX = 10
 """Maximum number of recovery findings to print; a badly damaged directory has hundreds."""
@@ -64,7 +64,7 @@ class MessageHandler(logging.Handler):
             if line in self._printed:
                 return
             self._printed.add(line)
-        tell(line)
+        print_stderr(line)
 
     def finish(self) -> None:
         """Print the number of recovery findings, if there are any."""

@@ -30,8 +30,8 @@ __all__ = [
     "note",
     "one_line",
     "plural",
+    "print_stderr",
     "record_json",
-    "tell",
 ]
 
 _CHUNK_LINES_MAX = 512
@@ -50,7 +50,7 @@ def emit_json(value: object, output: str = "json") -> None:
     emit_values([value], output="jsonl" if output == "json" else output)
 
 
-def tell(line: str) -> None:
+def print_stderr(line: str) -> None:
     """Write a line to standard error, ignoring write errors."""
     with suppress(OSError, ValueError):
         print(line, file=sys.stderr, flush=True)
@@ -58,14 +58,14 @@ def tell(line: str) -> None:
 
 def note(text: str) -> None:
     """Print a note on standard error."""
-    tell(f"note: {one_line(text)}")
+    print_stderr(f"note: {one_line(text)}")
 
 
 def emit_failure(topic_partition: TopicPartition, message: str, kafka_error: str) -> None:
     """Print the error of one partition on standard error."""
     name = str(topic_partition)
     prefix = "" if name in message else f"{name}: "
-    tell(f"error: {prefix}{one_line(message)} ({kafka_error})")
+    print_stderr(f"error: {prefix}{one_line(message)} ({kafka_error})")
 
 
 def one_line(text: str) -> str:

@@ -23,12 +23,12 @@ class ProgressBar:
     ----------
     unit : str
         Unit of the counts: `bytes`, which also show a speed, or a noun such as `partitions`.
-    beside_output : bool
+    with_output : bool
         Whether results are printed at the same time; if these go to the terminal, no bar is shown.
     """
 
-    def __init__(self, unit: str = BYTES, *, beside_output: bool = False) -> None:
-        self.visible = sys.stderr.isatty() and not (beside_output and sys.stdout.isatty())
+    def __init__(self, unit: str = BYTES, *, with_output: bool = False) -> None:
+        self.visible = sys.stderr.isatty() and not (with_output and sys.stdout.isatty())
         self._unit = unit
         self._finished: list[TaskID] = []
         self._progress: Progress | None = None
@@ -69,10 +69,10 @@ class ProgressBar:
 
 
 def watched(
-    items: Sequence[T], task: str, unit: str = "partitions", *, beside_output: bool = False
+    items: Sequence[T], task: str, unit: str = "partitions", *, with_output: bool = False
 ) -> Iterator[T]:
     """Yield items while counting them on a progress bar; see `ProgressBar`."""
-    with ProgressBar(unit, beside_output=beside_output) as bar:
+    with ProgressBar(unit, with_output=with_output) as bar:
         for done, item in enumerate(items):
             if len(items) > 1:
                 bar.update(task, done, len(items), str(item))

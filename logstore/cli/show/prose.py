@@ -21,7 +21,7 @@ def wrapped(text: str, indent: str = "", style: str = "") -> list[str]:
     return [paint(part, style) for part in parts]
 
 
-def said(name: str, texts: Sequence[str], style: str = "") -> Iterator[str]:
+def bullet_list(name: str, texts: Sequence[str], style: str = "") -> Iterator[str]:
     """Yield an empty line, a title and a bulleted list of sentences; nothing without sentences."""
     if not texts:
         return

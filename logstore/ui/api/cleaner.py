@@ -74,7 +74,7 @@ def _dirty_bytes(broker: Broker, topic_partition: TopicPartition) -> int | None:
 
 def history(ask: Ask) -> dict[str, Any]:
     """Return gauges over time and the last cleanings, of the broker or one partition."""
-    live = ask.site.live.history
+    live = ask.context.live.history
     if "topic" not in ask.query:
         if "partition" in ask.query:
             raise InvalidRequestError("partition requires topic", field="topic")
@@ -85,7 +85,7 @@ def history(ask: Ask) -> dict[str, Any]:
 
 
 def _cleanings(ask: Ask, wanted: TopicPartition | None) -> list[dict[str, Any]]:
-    return ask.site.live.history.cleanings(
+    return ask.context.live.history.cleanings(
         lambda each: (
             _sees(ask, each) and (wanted is None or wanted == (each["topic"], each["partition"]))
         )

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 from logstore.runtime import SystemClock, VirtualClock
 from logstore.types import INT64_MAX
 from logstore.ui.asking import get, post
+from logstore.ui.context import Action
 from logstore.ui.errors import ClockError, InvalidRequestError
-from logstore.ui.site import Deed
 
 if TYPE_CHECKING:
     from logstore.ui.asking import Ask
@@ -19,7 +19,7 @@ MOVE_MS = 1_000
 
 def clock(ask: Ask) -> dict[str, Any]:
     """Return the state of the clock."""
-    return ask.site.clock_json()
+    return ask.context.clock_json()
 
 
 def move(ask: Ask) -> dict[str, Any]:
@@ -35,13 +35,13 @@ def move(ask: Ask) -> dict[str, Any]:
     broker_clock = ask.broker.clock
     if not isinstance(broker_clock, VirtualClock):
         raise ClockError("this broker uses the system clock; only a virtual clock can be advanced")
-    with ask.site.turns.turn():
+    with ask.context.change_lock.hold():
         now_ms = broker_clock.now_ms()
         if wanted == ["next_event"]:
             if not ask.member("next_event", bool):
                 raise InvalidRequestError("next_event: expected true", field="next_event")
             is_event = broker_clock.step()
-            return _told(ask, broker_clock, broker_clock.now_ms(), steps=int(is_event))
+            return _move_json(ask, broker_clock, broker_clock.now_ms(), steps=int(is_event))
         if wanted == ["by_ms"]:
             by_ms = ask.check_number("by_ms", ask.member("by_ms", int), 0, INT64_MAX - now_ms)
             return _moved(ask, broker_clock, now_ms + by_ms)
@@ -65,13 +65,13 @@ def _moved(ask: Ask, broker_clock: VirtualClock, to_ms: int) -> dict[str, Any]:
         # Events may advance the clock themselves.
         if broker_clock.now_ms() >= to_ms or machine.monotonic_ms() >= until_ms:
             break
-    return _told(ask, broker_clock, to_ms, steps=steps)
+    return _move_json(ask, broker_clock, to_ms, steps=steps)
 
 
-def _told(ask: Ask, broker_clock: VirtualClock, to_ms: int, *, steps: int) -> dict[str, Any]:
-    stands = ask.site.clock_json()
+def _move_json(ask: Ask, broker_clock: VirtualClock, to_ms: int, *, steps: int) -> dict[str, Any]:
+    clock = ask.context.clock_json()
     return {
-        **stands,
+        **clock,
         "to_ms": to_ms,
         "is_done": broker_clock.now_ms() >= to_ms,
         "steps": steps,
@@ -86,6 +86,6 @@ ROUTES = (
         "to_ms",
         "by_ms",
         "next_event",
-        deed=Deed("move-clock", "alter", "cluster"),
+        action=Action("move-clock", "alter", "cluster"),
     ),
 )

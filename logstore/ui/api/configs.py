@@ -29,7 +29,7 @@ def topic_configs(ask: Ask) -> dict[str, Any]:
     described = ask.broker.describe_configs(topic)
     return {
         "topic": topic,
-        "read_only": ask.site.read_only_because is not None,
+        "read_only": ask.context.read_only_because is not None,
         "configs": [
             _field(STORED_TOPIC_KEYS[key], found, is_fixed=False)
             for key, found in described.items()
@@ -43,7 +43,7 @@ def broker_configs(ask: Ask) -> dict[str, Any]:
     described = ask.broker.describe_broker_configs()
     return {
         "topic": None,
-        "read_only": ask.site.read_only_because is not None,
+        "read_only": ask.context.read_only_because is not None,
         "configs": [
             _field(
                 STORED_BROKER_KEYS.get(key) or unknown_broker_key(key),

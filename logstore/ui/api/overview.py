@@ -19,16 +19,16 @@ PAGE_MAX = 1_000
 
 def about(ask: Ask) -> dict[str, Any]:
     """Describe the broker and the permissions of the page."""
-    broker, site = ask.broker, ask.site
+    broker, context = ask.broker, ask.context
     return {
         "version": version("kafka-logstore"),
         "data_dirs": data_dirs(broker),
-        "read_only": site.read_only_because is not None,
-        "read_only_because": site.read_only_because,
-        "clock": site.clock_json(),
+        "read_only": context.read_only_because is not None,
+        "read_only_because": context.read_only_because,
+        "clock": context.clock_json(),
         "node_id": _node_id(ask),
-        "principal": site.principal,
-        "may": sorted(deed.name for deed in site.deeds if ask.may(deed)),
+        "principal": context.principal,
+        "may": sorted(action.name for action in context.actions if ask.may(action)),
     }
 
 
@@ -45,7 +45,7 @@ def partitions(ask: Ask) -> dict[str, Any]:
     descending = ask.flag("descending", default=sort != "name")
     wanted = ask.text("filter").lower()
     first, count = ask.window(PAGE_MAX)
-    listed = ask.site.partitions
+    listed = ask.context.partitions
     topics = [each for each in ask.broker.topics() if ask.allows("describe", "topic", each.name)]
     if "topic" in ask.query:
         name = ask.text("topic")

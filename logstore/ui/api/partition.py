@@ -31,7 +31,7 @@ def partition(ask: Ask) -> dict[str, Any]:
     """Describe a partition as `inspect --summary` does, with its cleaning decision."""
     tp = ask.topic_partition()
     broker = ask.broker
-    summary = inspect_partition(broker, tp, sums=ask.site.strips.sums)
+    summary = inspect_partition(broker, tp, sums=ask.context.strips.sums)
     view = PartitionView(broker, tp)
     log = view.log
     decision = view.look(partial(cleaning_decision, broker))
@@ -44,7 +44,7 @@ def partition(ask: Ask) -> dict[str, Any]:
     return {
         **summary.to_line_json(),
         "sections": summary.section_bytes(),
-        "holes": sum(item.holes for item in ask.site.strips.items(tp)[1]),
+        "holes": sum(item.holes for item in ask.context.strips.items(tp)[1]),
         "deleted": waiting,
         "deleted_bytes": sum(each["size_bytes"] for each in waiting),
         "decision": {
@@ -67,7 +67,7 @@ def segments(ask: Ask) -> dict[str, Any]:
     """List segments in offset order, including those that await deletion."""
     tp = ask.topic_partition()
     first, count = ask.window(PAGE_MAX)
-    total, items = ask.site.strips.items(tp, first, count)
+    total, items = ask.context.strips.items(tp, first, count)
     return {"total": total, "first": first, "segments": [item.to_json() for item in items]}
 
 
@@ -77,7 +77,7 @@ def strip(ask: Ask) -> dict[str, Any]:
     buckets = ask.number("buckets", BUCKETS, least=1, most=BUCKETS_MAX)
     first = ask.number("first", 0)
     count = ask.number("count", 0) if "count" in ask.query else None
-    total, items = ask.site.strips.buckets(tp, buckets, first, count)
+    total, items = ask.context.strips.buckets(tp, buckets, first, count)
     shown = sum(item.segments for item in items)
     found = [item.to_json() for item in items]
     return {"total": total, "first": first, "count": shown, "buckets": found}
@@ -88,7 +88,7 @@ def explain(ask: Ask) -> dict[str, Any]:
     key = ask.text("key").encode() if "key" in ask.query else None
     # The story of a key reveals content of records.
     tp = ask.topic_partition("describe") if key is None else ask.topic_partition("describe", "read")
-    with ask.site.passes.turn():
+    with ask.context.cleaning_lock.hold():
         report = ask.broker.explain(tp, quick=ask.flag("quick"), key=key)
     return report.partitions[0].to_json()
 

@@ -10,8 +10,8 @@ from logstore.analysis.segment_map import SegmentMaps
 from logstore.runtime import VirtualClock
 from logstore.ui.errors import ReadOnlyError
 from logstore.ui.live import Live
+from logstore.ui.locks import OperationLock
 from logstore.ui.partitions import PartitionList
-from logstore.ui.turns import Turns
 
 if TYPE_CHECKING:
     from logstore.broker import Broker
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class Deed(NamedTuple):
+class Action(NamedTuple):
     """An operation that changes something, and the permission it needs.
 
     `operation` and `resource_type` are Kafka's names, such as `alter_configs` and `topic`.
@@ -32,7 +32,7 @@ class Deed(NamedTuple):
     resource_type: str
 
 
-class Site:
+class Context:
     """The broker of a page, and the state shared by its requests.
 
     Parameters
@@ -53,9 +53,9 @@ class Site:
         Events and history.
     strips : SegmentMaps
         Segment maps of the partitions.
-    deeds : tuple of Deed
+    actions : tuple of Action
         All operations of the routes.
-    turns, passes : Turns
+    change_lock, cleaning_lock : OperationLock
         Serialize changes and (dry-run) cleanings: each needs exclusive use of its partition.
     read_only_because : str or None
         Reason why nothing can be changed.
@@ -72,11 +72,11 @@ class Site:
         self.loops = loops
         self.authorizer = authorizer
         self.principal = principal
-        self.deeds: tuple[Deed, ...] = ()
+        self.actions: tuple[Action, ...] = ()
         self.live = Live(broker, loops, self.clock_json)
         self.partitions = PartitionList(broker, loops.submit, self.live.note_measured)
         self.strips = SegmentMaps(broker)
-        self.turns, self.passes = Turns(), Turns()
+        self.change_lock, self.cleaning_lock = OperationLock(), OperationLock()
         self.read_only_because: str | None = None
         if broker.read_only:
             self.read_only_because = "the directory is open for reading only"

@@ -22,7 +22,7 @@ WAIT_S = 120.0
 KEY_BITS = 256
 
 
-class Turns:
+class OperationLock:
     """A lock for one kind of operation of a page. Thread-safe.
 
     With a virtual clock, waiting for a partition advances the time, so only one operation may wait.
@@ -34,7 +34,7 @@ class Turns:
         self._key = random_source().getrandbits(KEY_BITS).to_bytes(KEY_BITS // 8, "big")
 
     @contextmanager
-    def turn(self) -> Iterator[None]:
+    def hold(self) -> Iterator[None]:
         """Hold the lock.
 
         Raises
@@ -49,17 +49,17 @@ class Turns:
         finally:
             self._lock.release()
 
-    def confirmation(self, deed: Mapping[str, object], loss: Loss) -> str:
+    def confirmation(self, action: Mapping[str, object], loss: Loss) -> str:
         """Return the token that confirms this loss by this operation.
 
         The token is invalid if the loss changes, for example if more records would be lost.
         """
-        text = json.dumps([deed, loss.parts], sort_keys=True)
+        text = json.dumps([action, loss.parts], sort_keys=True)
         return hmac.new(self._key, text.encode(), hashlib.sha256).hexdigest()
 
-    def is_confirmed(self, token: str, deed: Mapping[str, object], loss: Loss) -> bool:
+    def is_confirmed(self, token: str, action: Mapping[str, object], loss: Loss) -> bool:
         """Return whether a token confirms this loss."""
-        expected = self.confirmation(deed, loss)
+        expected = self.confirmation(action, loss)
         return hmac.compare_digest(token.encode("utf-8", "surrogateescape"), expected.encode())
 
 

@@ -29,10 +29,10 @@ from logstore.errors import LogStoreError, TopicAlreadyExistsError
 from logstore.names import validate_topic_name
 from logstore.types import INT64_MAX
 from logstore.ui.asking import Answer, post
+from logstore.ui.context import Action
 from logstore.ui.lines import alteration, broker_alteration, command_line, creation, of_partition
+from logstore.ui.locks import refusal
 from logstore.ui.settings import given_keys, given_settings
-from logstore.ui.site import Deed
-from logstore.ui.turns import refusal
 from logstore.wire.limits import Limits
 
 if TYPE_CHECKING:
@@ -69,18 +69,18 @@ def _perform(
     """
     token = ask.member("confirm", str, None)
     if rehearse is not None and ask.member("dry_run", bool, False):
-        with ask.site.turns.turn():
+        with ask.context.change_lock.hold():
             return {"done": rehearse(), "command": command, "notes": list(notes)}
-    ask.site.check_writable()
-    with ask.site.turns.turn():
+    ask.context.check_writable()
+    with ask.context.change_lock.hold():
         if loss := loses():
             # A topic recreated under the same name is a different topic.
             ids = {part.topic: ask.broker.topic(part.topic).id for part in loss.parts}
-            deed = {"path": ask.address, "body": {**ask.body, "confirm": None}, "ids": ids}
-            if token is None or not ask.site.turns.is_confirmed(token, deed, loss):
-                again = ask.site.turns.confirmation(deed, loss)
-                told = loss.told_to(partial(ask.allows, "describe", "topic"))
-                return Answer(409, refusal(told, again, command))
+            action = {"path": ask.address, "body": {**ask.body, "confirm": None}, "ids": ids}
+            if token is None or not ask.context.change_lock.is_confirmed(token, action, loss):
+                again = ask.context.change_lock.confirmation(action, loss)
+                visible_loss = loss.told_to(partial(ask.allows, "describe", "topic"))
+                return Answer(409, refusal(visible_loss, again, command))
         done = do()
     return {"done": done, "command": command, "notes": list(notes)}
 
@@ -230,13 +230,13 @@ def clean(ask: Ask) -> object:
     options: dict[str, Any] = {"force": force, "roll": rolls}
 
     def run(*, dry_run: bool) -> object:
-        with ask.site.passes.turn():
+        with ask.context.cleaning_lock.hold():
             return broker.clean(tp.topic, tp.partition, dry_run=dry_run, **options).to_json()
 
     def loses() -> Loss:
         if not force:
             return NOTHING_LOST
-        with ask.site.passes.turn():
+        with ask.context.cleaning_lock.hold():
             return lost_by_forced_cleaning(broker.cleaner, broker.log(*tp), roll=rolls)
 
     flags = [flag for flag, is_on in (("--force", force), ("--roll", rolls)) if is_on]
@@ -277,14 +277,14 @@ def delete_records(ask: Ask) -> object:
     log = broker.log(*tp)
     log.deletion_end(before)  # raises the same errors as the deletion
 
-    def told(low_watermark: int) -> object:
+    def result_json(low_watermark: int) -> object:
         return {"partitions": [DeleteRecordsResult(low_watermark).to_json(tp)]}
 
     return _perform(
         ask,
         of_partition(broker, "delete-records", tp, options=[("--before-offset", str(before))]),
-        lambda: told(broker.manager.delete_records(tp, before)),
-        rehearse=lambda: told(max(log.log_start_offset, log.deletion_end(before))),
+        lambda: result_json(broker.manager.delete_records(tp, before)),
+        rehearse=lambda: result_json(max(log.log_start_offset, log.deletion_end(before))),
         loses=lambda: lost_by_delete_records(log, before),
     )
 
@@ -316,7 +316,7 @@ ROUTES = (
         "configs",
         "dry_run",
         "confirm",
-        deed=Deed("create-topic", "create", "topic"),
+        action=Action("create-topic", "create", "topic"),
         rehearsable=True,
     ),
     post(
@@ -325,13 +325,13 @@ ROUTES = (
         "set",
         "unset",
         "confirm",
-        deed=Deed("alter-configs", "alter_configs", "topic"),
+        action=Action("alter-configs", "alter_configs", "topic"),
     ),
     post(
         "/api/topics/{topic}",
         delete_topic,
         "confirm",
-        deed=Deed("delete-topic", "delete", "topic"),
+        action=Action("delete-topic", "delete", "topic"),
         method="DELETE",
     ),
     post(
@@ -341,7 +341,7 @@ ROUTES = (
         "unset",
         "cluster_wide",
         "confirm",
-        deed=Deed("alter-broker-configs", "alter_configs", "cluster"),
+        action=Action("alter-broker-configs", "alter_configs", "cluster"),
     ),
     *(
         post(
@@ -350,7 +350,7 @@ ROUTES = (
             *members,
             "dry_run",
             "confirm",
-            deed=Deed(name, operation, "topic"),
+            action=Action(name, operation, "topic"),
             rehearsable=True,
         )
         for name, call, operation, members in (

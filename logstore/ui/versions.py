@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from logstore.storage.log.log import Log
 
-Mark = tuple[object, ...]
+LogVersion = tuple[object, ...]
 
 
-def mark_of(log: Log) -> Mark:
+def version_of(log: Log) -> LogVersion:
     """Return a value that changes whenever the log, its segments or its settings change.
 
     Takes about 2 µs and no lock.
