@@ -16,7 +16,7 @@ import pytest
 from logstore import Broker
 from logstore.ui.app import ROUTES
 from tests.cli.conftest import sound, torn_tail, tree_hash
-from tests.support.world.page import TimeQuery
+from tests.support.world.page import Asked
 
 TIMEOUT_S = 100
 """What a test waits for at most; none waits so long that passes."""
@@ -196,7 +196,7 @@ def test_whatever_is_asked_leaves_the_tree_as_it_is(golden, harm):
     before, names = tree_hash(directory), sorted(directory.parent.iterdir())
     with (
         Broker(directory, read_only=True, on_damage="pass_over") as broker,
-        TimeQuery(broker) as page,
+        Asked(broker) as page,
     ):
         broker.override_configs("golden", {"cleanup.policy": "compact"})
         statuses = {}

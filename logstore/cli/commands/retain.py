@@ -159,10 +159,10 @@ def _rows(decision: RetentionDecision, now_ms: int, *, dry_run: bool) -> Iterato
     name = str(decision.topic_partition)
     for verdict in decision.segments:
         if verdict.rule is not None:
-            fate = Styled("would be deleted" if dry_run else "deleted", "yellow")
+            fate = Styled("delete" if dry_run else "deleted", "yellow")
             why = f"{verdict.rule}: {verdict.reason}"
         else:
-            fate = Styled("kept", "green")
+            fate = Styled("keep" if dry_run else "kept", "green")
             why = f"{verdict.reason}{_expiry(verdict, now_ms)}"
         yield (name, _offsets(verdict), format_size(verdict.size_bytes), fate, why)
     if decision.rolls:

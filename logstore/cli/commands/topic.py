@@ -69,7 +69,7 @@ def topic() -> None:
     default=1,
     show_default=True,
     metavar="N",
-    help="How many.",
+    help="Number of partitions.",
 )
 @config_option("Topic configuration; repeatable. Units such as 7d, 12h or 1GiB are accepted.")
 def create(

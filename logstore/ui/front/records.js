@@ -57,7 +57,7 @@ export function RecordRows({ records, label = "Records" }) {
 // -- the browser ---------------------------------------------------------------------------
 
 /** Milliseconds of a typed time: Unix ms, or ISO 8601 (default zone: UTC). */
-function momentOf(text) {
+function parseTime(text) {
   const trimmed = text.trim();
   if (/^-?\d{5,}$/.test(trimmed)) return Number(trimmed);
   if (!/^\d{4}/.test(trimmed)) return null;
@@ -74,10 +74,10 @@ export function RecordBrowser({ topic, partition, query, start, end, about, isMe
   const [timeText, setTimeText] = useState(at ?? "");
   const [complaint, setComplaint] = useState(null);
   useEffect(() => setOffsetText(from ?? ""), [from]);
-  const moment = at === null ? null : momentOf(at);
+  const time = at === null ? null : parseTime(at);
   const target = withQuery(`${path("partitions", topic, partition)}/records`, {
     from_offset: at === null ? (from ?? start) : null,
-    from_timestamp: moment,
+    from_timestamp: time,
     count: PAGE,
   });
   const asked = useAnswer(target, { on: ["partitions", "cleaned"], isMeant });
@@ -92,7 +92,7 @@ export function RecordBrowser({ topic, partition, query, start, end, about, isMe
     event.preventDefault();
     setComplaint(null);
     if (timeText.trim() !== "" && timeText !== at) {
-      if (momentOf(timeText) === null) {
+      if (parseTime(timeText) === null) {
         setComplaint(`“${timeText}” is not a time. Enter 2024-01-31, 2024-01-31 12:00, or Unix milliseconds.`);
         return;
       }
@@ -279,7 +279,7 @@ function TombstoneFacts({ answer, nowMs }) {
   if (found == null) return html`<${Empty}>This topic is not compacted, so tombstones have no effect.</${Empty}>`;
   if (found.records === 0) return html`<${Empty}>No tombstone in this partition is the latest record of its key.</${Empty}>`;
   const stamped = found.records - found.unstamped - found.expired;
-  const moment = (ms) => html`<${Time} ms=${ms} both />`;
+  const showTime = (ms) => html`<${Time} ms=${ms} both />`;
   const horizon = (ms) => (ms == null ? "–" : html`<${Time} ms=${ms} />, ${away(ms)}`);
   const away = (ms) => nowMs != null && (ms <= nowMs ? "passed" : `in ${formatDuration(ms - nowMs)}`);
   return html`
@@ -290,8 +290,8 @@ function TombstoneFacts({ answer, nowMs }) {
         ["Before their horizon", formatCount(stamped), "kept by every cleaning"],
         ["Past their horizon", formatCount(found.expired), "removed by the next cleaning that reaches them"],
         found.unreached > 0 && ["Not reached", formatCount(found.unreached), "beyond the cleaning that is due"],
-        found.first_horizon_ms != null && ["First horizon", moment(found.first_horizon_ms), away(found.first_horizon_ms)],
-        found.last_horizon_ms != null && ["Last horizon", moment(found.last_horizon_ms), away(found.last_horizon_ms)],
+        found.first_horizon_ms != null && ["First horizon", showTime(found.first_horizon_ms), away(found.first_horizon_ms)],
+        found.last_horizon_ms != null && ["Last horizon", showTime(found.last_horizon_ms), away(found.last_horizon_ms)],
         answer.delete_retention_ms != null && ["delete.retention.ms", formatDuration(answer.delete_retention_ms)],
       ]}
     />

@@ -191,7 +191,7 @@ def test_it_ends_though_a_reader_does_not_read(broker, caplog, monkeypatch):
         connection.request("GET", "/api/events", headers=bearer(ui))
         stream = connection.getresponse()
         assert stream.readline() == b"retry: 1000\n"
-        live = ui._site.live
+        live = ui._context.live
 
         async def flood():
             for reader in live._readers:

@@ -98,7 +98,7 @@ def test_the_machine_s_clock_moves_by_itself():
         refused = page.post("/api/clock", {"by_ms": 1})
         assert refused.status == 409
         assert refused.json["error"]["type"] == "ClockError"
-        assert "only a virtual one" in refused.json["error"]["message"]
+        assert "only a virtual clock" in refused.json["error"]["message"]
 
 
 def test_time_is_moved_by_whom_it_is_allowed(broker):
