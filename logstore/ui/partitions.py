@@ -258,9 +258,9 @@ class PartitionList:
         lacking = {row.topic_partition: None for row in rows if not row.measured and not row.error}
         if not lacking:
             return
-        asked = {tp: None for row in first if (tp := row.topic_partition) in lacking}
+        visible = {tp: None for row in first if (tp := row.topic_partition) in lacking}
         with self._lock:
-            self._wanted = asked | lacking
+            self._wanted = visible | lacking
             if self._is_measuring or self._is_closed:
                 return
             self._is_measuring = True

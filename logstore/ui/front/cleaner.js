@@ -6,7 +6,7 @@ import { Curves } from "./curves.js";
 import { DialogButton, Done, may, ReadOnlyNote, RetryDialog } from "./actions.js";
 import { useIdentity } from "./dialog.js";
 import { formatBytes, formatCount, formatDuration, formatRatio, plural } from "./format.js";
-import { Answered, Badge, Empty, Facts, Time, useTitle } from "./parts.js";
+import { Badge, Empty, Facts, Time, useTitle, Requested } from "./parts.js";
 import { FATES, Rows } from "./records.js";
 import { hashOf } from "./routes.js";
 
@@ -44,7 +44,7 @@ export function Page({ about }) {
   return html`<h1>Cleaner</h1>
     <${ReadOnlyNote} about=${about} />
     <${Done} />
-    <${Answered} of=${cleaner} what="The cleaner">
+    <${Requested} of=${cleaner} what="The cleaner">
       ${(answer) => html`
         <${Now} answer=${answer} about=${about} />
         <${Uncleanable} found=${answer.uncleanable} about=${about} onDone=${cleaner.reload} />

@@ -3,25 +3,25 @@
 import { html } from "./vendor/htm-preact.js";
 import { path, useAnswer } from "./api.js";
 import { formatBytes, formatCount, formatDuration, plural } from "./format.js";
-import { Answered, Badge, Time } from "./parts.js";
+import { Badge, Time, Requested } from "./parts.js";
 import { render, renderAll, words } from "./reasons.js";
 
 /** Gates of which one open gate is sufficient. */
 const EITHER = ["dirty_ratio", "max_compaction_lag"];
 
 export function Explain({ topic, partition, nowMs, isMeant, isCostly }) {
-  const asked = useAnswer(`${path("partitions", topic, partition)}/explain`, {
+  const request = useAnswer(`${path("partitions", topic, partition)}/explain`, {
     on: ["partitions", "cleaned", "clock"],
     isMeant,
     isCostly,
   });
   return html`
-    <${Answered} of=${asked} what="Explanation">
+    <${Requested} of=${request} what="Explanation">
       ${(answer) => {
         const items = answer.partitions ?? [answer];
         return items.map((item) => html`<${Explanation} item=${item} nowMs=${nowMs} />`);
       }}
-    </${Answered}>
+    </${Requested}>
   `;
 }
 

@@ -3,7 +3,7 @@
 import { html, useState } from "./vendor/htm-preact.js";
 import { path, useAnswer } from "./api.js";
 import { formatCount, formatLag, lagInAll, plural } from "./format.js";
-import { Answered, Badge, Empty, useTitle } from "./parts.js";
+import { Badge, Empty, useTitle, Requested } from "./parts.js";
 import { Rows } from "./records.js";
 import { hashOf } from "./routes.js";
 
@@ -13,7 +13,7 @@ export function Page() {
   useTitle("Groups");
   const groups = useAnswer("groups", { on: ["partitions"] });
   return html`<h1>Groups</h1>
-    <${Answered} of=${groups} what="Groups">
+    <${Requested} of=${groups} what="Groups">
       ${({ groups: found }) =>
         found.length === 0
           ? html`<${Empty}>There are no consumer groups with committed offsets or members.<//>`
@@ -34,7 +34,7 @@ function Group({ group, isOpen }) {
       <h2>${group.group_id}</h2> <${Badge} kind=${group.group_state === "Stable" ? "good" : "plain"}>
         ${group.group_state || "unknown"}<//>
     </summary>
-    ${open && html`<${Answered} of=${described} what=${group.group_id}>
+    ${open && html`<${Requested} of=${described} what=${group.group_id}>
       ${(answer) => html`<${Members} group=${group.group_id} members=${answer.members} />
         <${Offsets} group=${group.group_id} offsets=${answer.offsets} />`}
     <//>`}

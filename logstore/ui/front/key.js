@@ -3,7 +3,7 @@
 import { html, useEffect, useState } from "./vendor/htm-preact.js";
 import { path, useAnswer, withQuery } from "./api.js";
 import { formatBytes, formatCount, formatDuration, plural } from "./format.js";
-import { Answered, Badge, Command, Time, directoryOption, quoted } from "./parts.js";
+import { Badge, Command, Time, directoryOption, quoted, Requested } from "./parts.js";
 import { renderAll } from "./reasons.js";
 import { Rows } from "./records.js";
 import { hashOf, replaceHash } from "./routes.js";
@@ -14,7 +14,7 @@ export function KeyPlaces({ topic, partition, query, about, isMeant }) {
   useEffect(() => setText(key ?? ""), [key]);
   const target = withQuery(`${path("partitions", topic, partition)}/erasure`, { key });
   // The request reads the whole partition, so the user decides when to repeat it.
-  const asked = useAnswer(key === null ? null : target, {
+  const request = useAnswer(key === null ? null : target, {
     on: ["partitions", "cleaned"],
     isMeant,
     isCostly: true,
@@ -22,7 +22,7 @@ export function KeyPlaces({ topic, partition, query, about, isMeant }) {
   const submit = (event) => {
     event.preventDefault();
     if (text === "") return;
-    if (text === key) asked.reload();
+    if (text === key) request.reload();
     else replaceHash(hashOf(["t", topic, partition, "key"], { key: text }));
   };
   return html`
@@ -38,14 +38,14 @@ export function KeyPlaces({ topic, partition, query, about, isMeant }) {
       <button type="submit">Find it</button>
     </form>
     ${key !== null && html`
-      <${Answered} of=${asked} what="Key">
-        ${(answer) => html`<${Found} answer=${answer} about=${about} topic=${topic} partition=${partition} asked=${key} />`}
-      </${Answered}>
+      <${Requested} of=${request} what="Key">
+        ${(answer) => html`<${Found} answer=${answer} about=${about} topic=${topic} partition=${partition} keyText=${key} />`}
+      </${Requested}>
     `}
   `;
 }
 
-function Found({ answer, about, topic, partition, asked }) {
+function Found({ answer, about, topic, partition, keyText }) {
   const { places, scanned, now_ms: nowMs } = answer;
   const away = (ms) => (ms <= nowMs ? "now" : `in ${formatDuration(ms - nowMs)}`);
   const timeOr = (ms, none) => (ms == null ? html`<span class="dim">${none}</span>` : html`<${Time} ms=${ms} />, ${away(ms)}`);
@@ -71,6 +71,6 @@ function Found({ answer, about, topic, partition, asked }) {
       </${Rows}>
     `}
     ${answer.assumed?.length > 0 && html`<ul class="plain-list dim">${answer.assumed.map((each) => html`<li>${each}</li>`)}</ul>`}
-    <${Command} line=${`logstore erasure ${quoted(topic)} --partition ${partition} --key ${quoted(asked)}${directoryOption(about)}`} />
+    <${Command} line=${`logstore erasure ${quoted(topic)} --partition ${partition} --key ${quoted(keyText)}${directoryOption(about)}`} />
   `;
 }

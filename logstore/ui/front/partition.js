@@ -9,7 +9,7 @@ import { formatBytes, formatCount, formatDuration, formatRatio, plural } from ".
 import { KeyPlaces } from "./key.js";
 import { Delay, State } from "./list.js";
 import {
-  Answered,
+  Requested,
   Badge,
   Bar,
   Empty,
@@ -44,18 +44,18 @@ export function Page({ params, about, refreshAbout }) {
   const name = `${topic}-${partition}`;
   useTitle(name);
   const isMeant = useCallback((data) => concerns(data, topic, partition), [topic, partition]);
-  const asked = useAnswer(path("partitions", topic, partition), {
+  const request = useAnswer(path("partitions", topic, partition), {
     on: ["partitions", "cleaned", "clock"],
     isMeant,
   });
   useEffect(() => {
     // A dry run locks the partition like a cleaning, and no event reports when it is released.
-    if (asked.answer?.in_progress == null) return undefined;
-    const timer = setTimeout(asked.reload, HELD_MS);
+    if (request.answer?.in_progress == null) return undefined;
+    const timer = setTimeout(request.reload, HELD_MS);
     return () => clearTimeout(timer);
-  }, [asked.answer]);
+  }, [request.answer]);
   const [opened, setOpened] = useState(null);
-  const detail = useMemo(() => asked.answer && detailOf(asked.answer), [asked.answer]);
+  const detail = useMemo(() => request.answer && detailOf(request.answer), [request.answer]);
   const tab = TABS.some(([key]) => key === params.section) ? params.section : "explain";
   const here = (section, more) => hashOf(["t", topic, partition, section], more);
   const read = {
@@ -71,7 +71,7 @@ export function Page({ params, about, refreshAbout }) {
     document.querySelector('.segment-map [tabindex="0"]')?.focus();
   };
   const done = () => {
-    asked.reload();
+    request.reload();
     refreshAbout?.();
   };
 
@@ -86,8 +86,8 @@ export function Page({ params, about, refreshAbout }) {
       ${detail !== null && (detail.cleanable_ratio !== null || detail.uncleanable !== null) && html`<${State} row=${detail} />`}
       <a class="button" href=${hashOf(["t", topic, "settings"])}>Settings of ${topic}</a>
     </div>
-    ${asked.error !== null && html`<${Failure} error=${asked.error} onRetry=${asked.reload} />`}
-    ${detail === null && asked.error === null && html`<${Loading} />`}
+    ${request.error !== null && html`<${Failure} error=${request.error} onRetry=${request.reload} />`}
+    ${detail === null && request.error === null && html`<${Loading} />`}
     ${detail !== null && html`
       ${detail.uncleanable != null && html`<${Uncleanable} detail=${detail} />`}
       <${Damages} detail=${detail} />
@@ -230,12 +230,12 @@ function Working({ topic, partition }) {
 // -- history -------------------------------------------------------------------------------
 
 function History({ topic, partition, about, isMeant }) {
-  const asked = useAnswer(withQuery("history", { topic, partition }), {
+  const request = useAnswer(withQuery("history", { topic, partition }), {
     on: ["partitions", "cleaned"],
     isMeant,
   });
   return html`
-    <${Answered} of=${asked} what="History">
+    <${Requested} of=${request} what="History">
       ${(answer) => html`
         <h3>Since the page's server started</h3>
         ${Object.values(answer.series ?? {}).some((each) => each.points.length > 0)
@@ -244,7 +244,7 @@ function History({ topic, partition, about, isMeant }) {
         <h3 class="spaced">Cleanings</h3>
         <${Cleanings} cleanings=${answer.cleanings ?? []} topic=${topic} about=${about} />
       `}
-    </${Answered}>
+    </${Requested}>
   `;
 }
 

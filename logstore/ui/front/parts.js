@@ -167,7 +167,7 @@ export function Facts({ facts }) {
 }
 
 /** The answer of `useAnswer`, or its loading or error state; `children` renders it. */
-export function Answered({ of, what, children }) {
+export function Requested({ of, what, children }) {
   const { answer, error, isLoading, isStale, reload } = of;
   return html`
     ${isStale && html`

@@ -71,11 +71,11 @@ export function Preview({ judgement }) {
   return html`<section class="preview" aria-label="Preview" aria-busy=${busy}>
     <h2>Preview</h2>
     <p role="status">${headline(judgement)}</p>
-    ${answer !== null && html`<${Answered} answer=${answer} onDeepen=${deepen} />`}
+    ${answer !== null && html`<${Effect} answer=${answer} onDeepen=${deepen} />`}
   </section>`;
 }
 
-function Answered({ answer, onDeepen }) {
+function Effect({ answer, onDeepen }) {
   const { partitions, notes, left_out: leftOut, loses, commands } = answer;
   return html`
     ${loses !== null && html`<p class="notice is-warn"><span><strong>The change would lose data.</strong> ${loses.text}</span></p>`}

@@ -4,7 +4,7 @@ import { html, useEffect, useRef, useState } from "./vendor/htm-preact.js";
 import { path, useAnswer, withQuery } from "./api.js";
 import { Field, Headers } from "./bytes.js";
 import { formatBytes, formatCount, formatDuration, formatRatio, plural } from "./format.js";
-import { Answered, Badge, Bar, Empty, Facts, Time, quoted } from "./parts.js";
+import { Badge, Bar, Empty, Facts, Time, quoted, Requested } from "./parts.js";
 import { render } from "./reasons.js";
 import { hashOf, replaceHash } from "./routes.js";
 
@@ -80,12 +80,12 @@ export function RecordBrowser({ topic, partition, query, start, end, about, isMe
     from_timestamp: time,
     count: PAGE,
   });
-  const asked = useAnswer(target, { on: ["partitions", "cleaned"], isMeant });
-  const records = asked.answer?.records ?? [];
+  const request = useAnswer(target, { on: ["partitions", "cleaned"], isMeant });
+  const records = request.answer?.records ?? [];
   const first = records[0]?.offset;
   // There may be valid records after damage, so the user can skip it.
-  const over = asked.error === null ? null : Number(from ?? start) + PAGE;
-  const next = over ?? asked.answer?.next_offset ?? null;
+  const over = request.error === null ? null : Number(from ?? start) + PAGE;
+  const next = over ?? request.answer?.next_offset ?? null;
 
   const go = (parts) => replaceHash(hashOf(here, parts));
   const submit = (event) => {
@@ -129,7 +129,7 @@ export function RecordBrowser({ topic, partition, query, start, end, about, isMe
       <button type="button" onClick=${() => jump(end - PAGE)}>Last</button>
     </form>
     ${complaint !== null && html`<p class="complaint" role="alert">${complaint}</p>`}
-    <${Answered} of=${asked} what="Records">
+    <${Requested} of=${request} what="Records">
       ${() =>
         records.length === 0
           ? html`
@@ -145,7 +145,7 @@ export function RecordBrowser({ topic, partition, query, start, end, about, isMe
               <p class="dim" role="status">${plural(records.length, "record")}, offsets ${formatCount(first)} to ${formatCount(records.at(-1).offset)}</p>
               <${RecordRows} records=${records} />
             `}
-    </${Answered}>
+    </${Requested}>
   `;
 }
 
@@ -176,7 +176,7 @@ export function Segment({ topic, partition, segment, onClose }) {
   const [first, setFirst] = useState(0);
   const base = segment.base_offset;
   const target = withQuery(`${path("partitions", topic, partition, "segments", base)}/batches`, { first, count: PAGE });
-  const asked = useAnswer(segment.deleted ? null : target);
+  const request = useAnswer(segment.deleted ? null : target);
   const title = useRef(null);
   useEffect(() => title.current.focus(), []);
   return html`
@@ -199,7 +199,7 @@ export function Segment({ topic, partition, segment, onClose }) {
       />
       ${!segment.deleted && html`
         <h3 class="spaced">Batches</h3>
-        <${Answered} of=${asked} what="Batches">
+        <${Requested} of=${request} what="Batches">
           ${(answer) =>
             answer.batches.length === 0
               ? html`<${Empty}>This segment has no batches.</${Empty}>`
@@ -209,7 +209,7 @@ export function Segment({ topic, partition, segment, onClose }) {
                   </${Rows}>
                   <${Pager} first=${first} shown=${answer.batches.length} total=${segment.batches} onGo=${setFirst} what="batches" />
                 `}
-        </${Answered}>
+        </${Requested}>
       `}
     </section>
   `;
@@ -218,7 +218,7 @@ export function Segment({ topic, partition, segment, onClose }) {
 function Batch({ batch, topic, partition }) {
   const [isOpen, setOpen] = useState(false);
   const target = `${path("partitions", topic, partition, "batches", batch.baseOffset)}/records`;
-  const asked = useAnswer(isOpen ? target : null);
+  const request = useAnswer(isOpen ? target : null);
   const words = [
     batch.compresscodec !== "none" && batch.compresscodec,
     batch.isTransactional && "transactional",
@@ -247,9 +247,9 @@ function Batch({ batch, topic, partition }) {
     ${isOpen && html`
       <tr class="opened">
         <td colspan="7">
-          <${Answered} of=${asked} what="Records">
+          <${Requested} of=${request} what="Records">
             ${(answer) => html`<${RecordRows} records=${answer.records} label=${`Records of the batch at ${batch.baseOffset}`} />`}
-          </${Answered}>
+          </${Requested}>
         </td>
       </tr>
     `}
@@ -260,7 +260,7 @@ function Batch({ batch, topic, partition }) {
 
 export function Tombstones({ topic, partition, nowMs, isMeant, isCostly }) {
   const target = `${path("partitions", topic, partition)}/tombstones`;
-  const asked = useAnswer(target, { on: ["partitions", "cleaned"], isMeant, isCostly });
+  const request = useAnswer(target, { on: ["partitions", "cleaned"], isMeant, isCostly });
   return html`
     <p class="dim">
       A tombstone is a record without a value: it deletes its key. Its first cleaning keeps it and sets
@@ -268,9 +268,9 @@ export function Tombstones({ topic, partition, nowMs, isMeant, isCostly }) {
       cleaning after the horizon removes it. Superseded tombstones are not counted: they are removed
       like any superseded record.
     </p>
-    <${Answered} of=${asked} what="Tombstones">
+    <${Requested} of=${request} what="Tombstones">
       ${(answer) => html`<${TombstoneFacts} answer=${answer} nowMs=${answer.now_ms ?? nowMs} />`}
-    </${Answered}>
+    </${Requested}>
   `;
 }
 
@@ -332,10 +332,10 @@ export const FATES = {
 export function Fates({ topic, partition, isMeant, isCostly }) {
   const [first, setFirst] = useState(0);
   const target = withQuery(`${path("partitions", topic, partition)}/fates`, { first, count: PAGE });
-  const asked = useAnswer(target, { on: ["partitions", "cleaned"], isMeant, isCostly });
+  const request = useAnswer(target, { on: ["partitions", "cleaned"], isMeant, isCostly });
   return html`
     <p class="dim">The fate of each record in a cleaning that runs now.</p>
-    <${Answered} of=${asked} what="Fates">
+    <${Requested} of=${request} what="Fates">
       ${(answer) => html`
         ${answer.counts != null && html`<${FateCounts} counts=${answer.counts} />`}
         ${answer.fates.length === 0
@@ -354,7 +354,7 @@ export function Fates({ topic, partition, isMeant, isCostly }) {
               <${Pager} first=${first} shown=${answer.fates.length} total=${answer.total ?? first + answer.fates.length} onGo=${setFirst} what="records" />
             `}
       `}
-    </${Answered}>
+    </${Requested}>
   `;
 }
 

@@ -341,16 +341,16 @@ export function PartitionMap({ topic, partition, selected, onOpen, isMeant, isCo
     first: range?.first,
     count: range?.count,
   });
-  const asked = useAnswer(target, { on: ["partitions", "cleaned"], isMeant });
-  const { error, reload } = asked;
+  const request = useAnswer(target, { on: ["partitions", "cleaned"], isMeant });
+  const { error, reload } = request;
   // Counting tombstones reads every record, so for a large log only delete horizons are shown.
   const counted = useAnswer(isCostly ? null : `${path("partitions", topic, partition)}/tombstones`, {
     on: ["partitions", "cleaned"],
     isMeant,
   });
   const answer = useMemo(
-    () => asked.answer && withTombstones(asked.answer, counted.answer?.segments),
-    [asked.answer, counted.answer],
+    () => request.answer && withTombstones(request.answer, counted.answer?.segments),
+    [request.answer, counted.answer],
   );
   const total = answer?.total ?? 0;
   const first = answer?.first ?? 0;
