@@ -131,7 +131,7 @@ def test_a_broker_setting_is_changed_for_one_or_for_all(open_page, users):
     )
     found = users.describe_broker_configs()["log.cleaner.threads"]
     assert (found.value, found.origin) == ("2", "dynamic default")
-    # What stands in the broker's file is told, not offered.
+    # A setting of the configuration file is not a field.
     expect(field(page, "log.cleaner.enable")).to_have_count(0)
 
 
@@ -177,7 +177,7 @@ def test_a_cleaning_is_rehearsed_as_its_boxes_are_ticked(open_page, users):
     expect(dialog).to_contain_text("--roll")
     dialog.get_by_role("button", name="Clean", exact=True).click()
     expect(dialog).to_have_count(0)
-    expect(page.get_by_role("log")).to_contain_text("11 records went")
+    expect(page.get_by_role("log")).to_contain_text("11 records removed")
     expect(page.get_by_role("button", name="Clean …")).to_be_focused()
     values = [record.value for record in users.read("users", 0, offset=0)]
     assert values == [b"anne", b"anne", b"anne", b"anne", b"last"]
@@ -187,7 +187,7 @@ def test_records_are_deleted_up_to_the_first_of_a_time(open_page, visitor, users
     page = open_page(users.ui(), "#/t/users/0")
     page.get_by_role("button", name="Delete records …").click()
     dialog = page.get_by_role("dialog")
-    dialog.get_by_role("radio", name="the first record of a time").check()
+    dialog.get_by_role("radio", name="the first record at or after a time").check()
     expect(dialog.get_by_role("button", name="Delete", exact=True)).to_be_disabled()
     dialog.get_by_label("Time (UTC)").fill("2024-01-01T01:00:00")
 
