@@ -11,7 +11,7 @@ from logstore.cleaner.selection import (
     CleaningDecision,
     decide,
     idle_roll_ms,
-    next_moment_ms,
+    next_change_ms,
     selection_order,
     steady_state,
 )
@@ -48,7 +48,7 @@ class LogChooser:
     runtime : Runtime
     logs : LogManager
         Provides the logs.
-    checkpoints, states, marks
+    checkpoints, states, uncleanable
         First dirty offsets, cleaning states and uncleanable partitions.
     broker_config : BrokerConfig
         Whether the cleaner is enabled, and whether Kafka's rules apply exactly.
@@ -65,14 +65,14 @@ class LogChooser:
         logs: LogManager,
         checkpoints: CleanerCheckpoints,
         states: CleaningStates,
-        marks: UncleanablePartitions,
+        uncleanable: UncleanablePartitions,
         broker_config: BrokerConfig,
     ) -> None:
         self._runtime = runtime
         self._logs = logs
         self._checkpoints = checkpoints
         self._states = states
-        self._marks = marks
+        self._uncleanable = uncleanable
         self.broker_config = broker_config
         self._selecting = runtime.lock()
         self._max_dirty_ratio = 0.0
@@ -105,7 +105,7 @@ class LogChooser:
         circumstances = Circumstances(
             cleaner_enabled=self.broker_config.log_cleaner_enable,
             force=force,
-            uncleanable=None if (mark := self._marks.get(tp)) is None else mark.reason,
+            uncleanable=None if (found := self._uncleanable.get(tp)) is None else found.reason,
             paused=None if state is None else f"its cleaning state is {state}",
             kafka_exact=self.kafka_exact,
         )
@@ -123,8 +123,8 @@ class LogChooser:
         """Return whether KIP-354 requires a roll of the active segment without an append."""
         if self.kafka_exact:
             return False
-        moment = log.reader.steady(partial(idle_roll_ms, log))
-        return moment is not None and moment <= self._runtime.clock.now_ms()
+        roll_ms = log.reader.steady(partial(idle_roll_ms, log))
+        return roll_ms is not None and roll_ms <= self._runtime.clock.now_ms()
 
     def repair_checkpoint(self, log: Log, state: CleanableState) -> None:
         """Replace a stored checkpoint that is outside its log, unless the partition is in use."""
@@ -183,7 +183,7 @@ class LogChooser:
             if log.config.compact
             and not log.is_offline
             and log.topic_partition.topic not in adopted
-            and log.topic_partition not in self._marks
+            and log.topic_partition not in self._uncleanable
             and self._states.of(log.topic_partition) is None
         ]
 
@@ -195,7 +195,7 @@ class LogChooser:
             decision = self.decision_of(log)
             self.repair_checkpoint(log, decision.state)
         except Exception as error:
-            self._marks.leave_alone(log, error)
+            self._uncleanable.leave_alone(log, error)
             return None
         return decision if decision.state.total_bytes else None
 
@@ -206,14 +206,14 @@ class LogChooser:
         configuration or its partition's state changes. None if never.
         O(logs × dirty segments).
         """
-        moments: list[int | None] = []
+        times: list[int | None] = []
         for log in self.logs_to_clean():
             try:
-                moments.append(self.next_cleaning_ms(log))
-                moments.append(log.reader.steady(log.next_expiry_ms))
+                times.append(self.next_cleaning_ms(log))
+                times.append(log.reader.steady(log.next_expiry_ms))
             except Exception as error:
-                self._marks.leave_alone(log, error)
-        return min((moment for moment in moments if moment is not None), default=None)
+                self._uncleanable.leave_alone(log, error)
+        return min((each for each in times if each is not None), default=None)
 
     def next_cleaning_ms(self, log: Log) -> int | None:
         """Return the first time after now at which a cleaning may become due without an append."""
@@ -221,7 +221,7 @@ class LogChooser:
         now_ms = self._runtime.clock.now_ms()
         exact = self.kafka_exact
         return log.reader.steady(
-            lambda: next_moment_ms(log, first_dirty, now_ms, kafka_exact=exact)
+            lambda: next_change_ms(log, first_dirty, now_ms, kafka_exact=exact)
         )
 
     @property

@@ -83,7 +83,7 @@ class LogCleanerManager:
         First dirty offset of each partition.
     states : CleaningStates
         Cleaning state of each partition.
-    marks : UncleanablePartitions
+    uncleanable_partitions : UncleanablePartitions
         Partitions that are not cleaned any more.
     chooser : LogChooser
         Decides which logs are due, and why others are not.
@@ -106,9 +106,11 @@ class LogCleanerManager:
         self.config = CleanerConfig.from_broker(broker_config)
         self.checkpoints = CleanerCheckpoints(logs.registry.directory_of)
         self.states = CleaningStates(runtime)
-        self.marks = UncleanablePartitions(runtime.clock, logs.registry.directory_of)
+        self.uncleanable_partitions = UncleanablePartitions(
+            runtime.clock, logs.registry.directory_of
+        )
         self.chooser = LogChooser(
-            runtime, logs, self.checkpoints, self.states, self.marks, broker_config
+            runtime, logs, self.checkpoints, self.states, self.uncleanable_partitions, broker_config
         )
         self.lifetime = logs.lifetime
         for member in (self, self.checkpoints, self.chooser):
@@ -132,7 +134,12 @@ class LogCleanerManager:
         twin.config = CleanerConfig.from_broker(broker_config)
         twin.checkpoints = checkpoints
         twin.chooser = LogChooser(
-            self.runtime, self.logs, checkpoints, self.states, self.marks, broker_config
+            self.runtime,
+            self.logs,
+            checkpoints,
+            self.states,
+            self.uncleanable_partitions,
+            broker_config,
         )
         return twin
 
@@ -348,16 +355,16 @@ class LogCleanerManager:
         self, topic_partition: TopicPartition, error: Exception, *, dry_run: bool = False
     ) -> Gate:
         if not dry_run:
-            self.marks.mark(topic_partition, error)
+            self.uncleanable_partitions.add(topic_partition, error)
         return Gate.closed_by("uncleanable", str(error))
 
     def uncleanable(self) -> tuple[UncleanablePartition, ...]:
         """Return the uncleanable partitions, by name."""
-        return self.marks.all()
+        return self.uncleanable_partitions.all()
 
     def uncleanable_totals(self) -> tuple[dict[str, int], dict[str, int]]:
         """Return the number of uncleanable partitions and their dirty bytes, by data directory."""
-        return self.marks.totals(
+        return self.uncleanable_partitions.totals(
             [directory.path for directory in self.logs.directories],
             self.logs.registry.open_logs(),
             lambda log: self.chooser.state_of(log).cleanable_bytes,
@@ -368,9 +375,9 @@ class LogCleanerManager:
 
         Kafka does so only when it starts again.
         """
-        marked = self.marks.forget(topic_partition)
+        was_uncleanable = self.uncleanable_partitions.forget(topic_partition)
         self.changed.emit()
-        return marked
+        return was_uncleanable
 
     # -- retention of compacted logs -----------------------------------------------------
 
@@ -396,7 +403,7 @@ class LogCleanerManager:
                 if decision.removed:
                     removed.append(decision)
             except Exception as error:
-                self.marks.leave_alone(log, error)
+                self.uncleanable_partitions.leave_alone(log, error)
             finally:
                 self.states.done(tp)
         return removed
@@ -407,7 +414,7 @@ class LogCleanerManager:
         """Keep states and uncleanable partitions up to date, and apply other settings."""
         return (
             events.partition_removed.subscribe(self._forget),
-            events.partition_moved.subscribe(self.marks.move),
+            events.partition_moved.subscribe(self.uncleanable_partitions.move),
             events.reconfigured.subscribe(self._reconfigure),
             events.config_changed.subscribe(self._stop_uncompacted),
         )
@@ -421,7 +428,7 @@ class LogCleanerManager:
 
     def _forget(self, topic_partition: TopicPartition) -> None:
         self.states.forget(topic_partition)
-        self.marks.forget(topic_partition)
+        self.uncleanable_partitions.forget(topic_partition)
 
     def pause(self, topic_partition: TopicPartition) -> None:
         """Stop a partition's cleaning, wait for its end, and keep it from being cleaned.

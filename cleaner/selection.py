@@ -1,7 +1,7 @@
 """The decision whether a log is due for cleaning, gate by gate (cleaner §2).
 
-Pure: from a log's state and a moment to values that can be shown. The cleaner executes them,
-`explain` prints them.
+Decisions are pure functions of the log's state and the time. The cleaner executes them; `explain`
+prints them.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ DIRTY = "dirty"
 UNCLEANABLE = "uncleanable"
 ACTIVE = "active"
 SECTIONS = (CLEAN, DIRTY, UNCLEANABLE, ACTIVE)
-"""Where a segment may stand; `section_of` tells."""
+"""The sections of a log; `section_of` returns the section of a segment."""
 
 _STANDING_GATES = ("policy", "cleaner_disabled", "uncleanable", "paused")
 """Gates that neither time nor appends can open."""
 
 _EITHER = ("dirty_ratio", "max_compaction_lag")
-"""Of these gates one is enough."""
+"""Gates of which one open gate is enough."""
 
 
 class Gate(NamedTuple):
-    """One condition between a partition and its cleaning.
+    """One condition for the cleaning of a partition.
 
-    `value` and `threshold` are what was compared, in the unit that `reason` names; `opens_at_ms` is
-    the first moment at which it is open, None if only an append or a command can open it.
+    `value` and `threshold` are the compared values, in the unit that `reason` names; `opens_at_ms`
+    is the first time at which the gate is open, None if only an append or a command can open it.
     """
 
     gate: str
@@ -49,7 +49,7 @@ class Gate(NamedTuple):
 
     @classmethod
     def closed_by(cls, gate: str, message: str) -> Gate:
-        """Return a gate that an attempt found closed, with the message of what stopped it."""
+        """Return a gate that stopped an attempt to clean, with the error message."""
         return cls(gate, False, None, None, Reason(f"gate.{gate}", {"message": message}))
 
     @property
@@ -70,10 +70,9 @@ class Gate(NamedTuple):
 
 
 class LogView(NamedTuple):
-    """The segments of a log as selection sees them.
+    """The segments of a log, possibly as they would be after a roll.
 
-    `active` is None for the empty segment that a roll, foreseen but not done, would begin at
-    `active_base_offset`.
+    After such a roll `active` is None: an empty segment would start at `active_base_offset`.
     """
 
     closed: Sequence[LogSegment]
@@ -82,21 +81,21 @@ class LogView(NamedTuple):
 
     @classmethod
     def of(cls, log: Log, *, rolled: bool = False) -> LogView:
-        """Return a log's segments; `rolled` as if its active segment, not empty, was closed."""
+        """Return a log's segments; with `rolled`, as if a non-empty active segment was rolled."""
         view = log.segments.view
         if rolled and view[-1].size_bytes:
             return cls(view, None, log.log_end_offset)
         return cls(view[:-1], view[-1], view[-1].base_offset)
 
     def closed_from(self, offset: int) -> Sequence[LogSegment]:
-        """Return the closed segments from the one that holds `offset` on."""
+        """Return the closed segments from the one that contains `offset` on."""
         if offset >= self.active_base_offset:
             return ()
         slot = bisect_right(self.closed, offset, key=lambda segment: segment.base_offset) - 1
         return self.closed[max(slot, 0) :]
 
     def upper_bound(self, limit: int) -> int:
-        """Round a limit to a segment's base: the closed segment that contains it stays out."""
+        """Round a limit down to the base of the closed segment that contains it."""
         bases = [segment.base_offset for segment in self.closed] + [self.active_base_offset]
         for base, next_base in pairwise(bases):
             if limit < next_base:
@@ -104,7 +103,7 @@ class LogView(NamedTuple):
         return self.active_base_offset
 
     def bytes_between(self, start_offset: int, end_offset: int) -> int:
-        """Return the size of the closed segments from the one that holds the start on."""
+        """Return the size of the closed segments from the one that contains the start on."""
         if start_offset >= end_offset:
             return 0
         segments = self.closed_from(start_offset)
@@ -112,28 +111,29 @@ class LogView(NamedTuple):
 
 
 class CleanableState(NamedTuple):
-    """A log's clean section, dirty section and limits, as selection measured them.
+    """Measurements of a log's clean section, dirty section and limits.
 
     Attributes
     ----------
     first_dirty_offset : int
-        The checkpoint's offset after repair; everything below is clean.
+        The checkpointed offset after repair; everything below is clean.
     checkpoint_repaired : bool
-        The stored offset was outside the log and must be replaced.
+        Whether the stored offset was outside the log and must be replaced.
     first_uncleanable_offset : int
-        Exact limit: last stable offset, active segment or `min.compaction.lag.ms`.
+        The exact limit: last stable offset, active segment or `min.compaction.lag.ms`.
     uncleanable_gate : str
-        Which of them sets it.
+        The gate that sets the limit.
     upper_bound_offset : int
-        That limit rounded to a segment's base; a pass never touches what lies at or above.
+        The limit rounded down to a segment's base; a pass never rewrites this segment or later
+        ones.
     clean_bytes, cleanable_bytes : int
-        A segment that holds the first dirty offset counts in both, as in Kafka.
+        Sizes of the sections. The segment of the first dirty offset counts in both, as in Kafka.
     max_compaction_delay_ms : int
-        By how much the oldest dirty data exceeds `max.compaction.lag.ms`; 0 if it does not.
+        Time by which the oldest dirty data exceed `max.compaction.lag.ms`; 0 if they do not.
     must_clean_bytes : int
-        Bytes of cleanable segments whose first batch is older than that limit.
+        Size of the cleanable segments whose first batch is older than that lag.
     generation : int
-        That of the log when it was measured: after a truncation none of this holds.
+        The log's generation during the measurement: a truncation invalidates it.
     """
 
     topic_partition: TopicPartition
@@ -155,7 +155,7 @@ class CleanableState(NamedTuple):
 
     @property
     def cleanable_ratio(self) -> float:
-        """Cleanable bytes over clean and cleanable bytes; 0 when there are none."""
+        """Cleanable bytes over clean and cleanable bytes; 0 for an empty log."""
         return self.cleanable_bytes / self.total_bytes if self.total_bytes else 0.0
 
     @property
@@ -165,10 +165,11 @@ class CleanableState(NamedTuple):
 
 
 class CleaningDecision(NamedTuple):
-    """Whether a log will be cleaned, and every gate on the way.
+    """The decision whether to clean a log, with all gates.
 
-    `opens_at_ms` is the first moment at which it will be, of a decision that foresaw, and
-    `opens_below_offset` the end of what is cleaned then; None if that takes an append or a command.
+    With `foresee`, `opens_at_ms` is the first time at which the log will be cleaned, and
+    `opens_below_offset` the end of the cleaned offsets then; None if only an append or a command
+    can open the gates.
     """
 
     state: CleanableState
@@ -178,20 +179,19 @@ class CleaningDecision(NamedTuple):
 
     @property
     def will_clean(self) -> bool:
-        """Whether nothing is in the way."""
+        """Whether all required gates are open."""
         return self.binding is None
 
     @property
     def is_candidate(self) -> bool:
-        """Whether the log is one to be cleaned at all, if not now."""
+        """Whether the log may be cleaned now or later."""
         return all(gate.open for gate in self.gates if gate.gate in _STANDING_GATES)
 
     @property
     def binding(self) -> Gate | None:
-        """The first gate in the way, None if there is none.
+        """The first closed gate that prevents the cleaning, or None.
 
-        A dirty ratio that is too low is in the way only as long as `max.compaction.lag.ms` is
-        not exceeded either.
+        A dirty ratio that is too low does not prevent it if `max.compaction.lag.ms` is exceeded.
         """
         needed = next((g for g in self.gates if not g.open and g.gate not in _EITHER), None)
         either = [gate for gate in self.gates if gate.gate in _EITHER]
@@ -200,29 +200,29 @@ class CleaningDecision(NamedTuple):
         return either[0]
 
     def stopped_by(self, obstacle: Gate) -> CleaningDecision:
-        """Return the decision with a gate closed that only a look at the records closes."""
+        """Return the decision with a gate that was found closed when the records were read."""
         gates = [gate for gate in self.gates if gate.gate != obstacle.gate]
-        place = next((n for n, g in enumerate(self.gates) if g.gate == obstacle.gate), len(gates))
-        gates.insert(place, obstacle)
+        index = next((n for n, g in enumerate(self.gates) if g.gate == obstacle.gate), len(gates))
+        gates.insert(index, obstacle)
         return self._replace(gates=tuple(gates), opens_at_ms=None, opens_below_offset=None)
 
 
 class Circumstances(NamedTuple):
-    """The circumstances of a partition besides its log.
+    """Conditions of a cleaning that are not in the log.
 
     Attributes
     ----------
     cleaner_enabled : bool
         `log.cleaner.enable`.
     force : bool
-        Ignore dirty ratio and both lags, and clean even an empty dirty range as long as there
-        is a clean section.
+        Ignore the dirty ratio and both lags, and clean even without dirty data if there is a clean
+        section.
     uncleanable : str, optional
-        Why an earlier cleaning failed for good; also a forced one keeps away then.
+        The reason why the partition is marked uncleanable; it also prevents a forced cleaning.
     paused : str, optional
-        The state of the partition now.
+        The current state of the partition.
     kafka_exact : bool
-        Idle active segments are not rolled (`logstore.kafka.exact`).
+        Do not roll idle active segments (`logstore.kafka.exact`).
     """
 
     cleaner_enabled: bool = True
@@ -236,12 +236,12 @@ class Circumstances(NamedTuple):
 
 
 def steady_state(log: Log, checkpoint: int | None, now_ms: int) -> CleanableState:
-    """Measure a log that may be changed meanwhile; see `cleanable_state`.
+    """Measure a log that may be changed concurrently; see `cleanable_state`.
 
     Raises
     ------
     UnknownTopicOrPartitionError, KafkaStorageError
-        It was deleted, or the disk failed.
+        The log was deleted, or the disk failed.
     """
     return log.reader.steady(lambda: cleanable_state(log, checkpoint, now_ms))
 
@@ -259,11 +259,11 @@ def cleanable_state(
     Parameters
     ----------
     checkpoint : int or None
-        The entry of the cleaner checkpoint, None if there is none.
+        The entry of the cleaner checkpoint, or None.
     ignore_lag : bool
-        Leave `min.compaction.lag.ms` out of the limit (a forced clean).
+        Ignore `min.compaction.lag.ms` in the limit (a forced cleaning).
     view : LogView, optional
-        The log's segments, as they are by default.
+        The log's segments. [default: the current ones]
     """
     view = LogView.of(log) if view is None else view
     stored = log.log_start_offset if checkpoint is None else checkpoint
@@ -299,10 +299,10 @@ def cleanable_state(
 
 
 def still_fits(log: Log, state: CleanableState, checkpoint: int | None) -> bool:
-    """Tell whether what was measured before a partition was taken holds now that it is.
+    """Return whether a measurement from before a partition was acquired is still valid.
 
-    Meanwhile the log could have been cut, and cleaned by others, who join segments. Its lock is
-    held.
+    In the meantime the log may have been truncated, or another thread may have cleaned it and
+    merged segments. The log's lock is held.
     """
     start = log.log_start_offset
     is_inside = checkpoint is not None and start <= checkpoint <= log.log_end_offset
@@ -315,7 +315,7 @@ def still_fits(log: Log, state: CleanableState, checkpoint: int | None) -> bool:
 
 
 def _first_young(log: Log, view: LogView, first_dirty: int, now_ms: int) -> int:
-    """Return the base of the first segment within `min.compaction.lag.ms`, 2^63-1 if none is."""
+    """Return the base of the first segment within `min.compaction.lag.ms`, or 2^63-1."""
     min_lag_ms = log.config.min_compaction_lag_ms
     if min_lag_ms > 0:
         for segment in view.closed_from(first_dirty):
@@ -340,13 +340,13 @@ def _max_lag(
 
 
 def idle_roll_ms(log: Log) -> int | None:
-    """Return when KIP-354 wants the active segment rolled though nothing is appended.
+    """Return the time at which KIP-354 rolls the active segment without an append.
 
     None if it is empty, has no timestamps, or `max.compaction.lag.ms` is not set.
     """
     first = log.active_segment.first_batch_timestamp()
-    moment = first + log.config.max_compaction_lag_ms + 1
-    return moment if log.active_segment.size_bytes and moment <= INT64_MAX else None
+    roll_ms = first + log.config.max_compaction_lag_ms + 1
+    return roll_ms if log.active_segment.size_bytes and roll_ms <= INT64_MAX else None
 
 
 # -- deciding --------------------------------------------------------------------------------
@@ -361,19 +361,19 @@ def decide(
     rolled: bool = False,
     foresee: bool = False,
 ) -> CleaningDecision:
-    """Decide whether a log is due.
+    """Decide whether a log is due for cleaning.
 
     Parameters
     ----------
     rolled : bool
-        As if its active segment was rolled, which selection does to an idle one that is overdue;
-        of no effect on a log that is none to be cleaned.
+        Decide as if the active segment was rolled, as the cleaner does with an idle segment that is
+        overdue. Has no effect on a log that is never cleaned.
     foresee : bool
-        Find out when each closed gate opens by itself: O(dirty segments squared).
+        Compute when time alone opens each closed gate: O(dirty segments squared).
     """
     circumstances = circumstances or Circumstances()
     decision = _decide(log, checkpoint, now_ms, circumstances, LogView.of(log, rolled=rolled))
-    if rolled and not decision.is_candidate:  # then nobody rolls it
+    if rolled and not decision.is_candidate:  # then it is not rolled
         decision = _decide(log, checkpoint, now_ms, circumstances, LogView.of(log))
     if not foresee:
         return decision
@@ -387,23 +387,23 @@ def _foresee(
     circumstances: Circumstances,
     decision: CleaningDecision,
 ) -> CleaningDecision:
-    """Find the first moment at which each closed gate is open, and all that are needed are."""
+    """Compute the first times at which each closed gate and the whole cleaning are open."""
     opens: dict[str, int] = {gate.gate: now_ms for gate in decision.gates if gate.open}
     cleaned_at, end_offset = None, None
     if decision.will_clean:
         cleaned_at, end_offset = now_ms, decision.state.upper_bound_offset
     is_rolled = decision.is_candidate and not circumstances.kafka_exact
     roll_ms = idle_roll_ms(log) if is_rolled else None
-    for moment in _moments(log, decision.state.first_dirty_offset, roll_ms):
-        if moment <= now_ms:
+    for time_ms in _change_times(log, decision.state.first_dirty_offset, roll_ms):
+        if time_ms <= now_ms:
             continue
-        view = LogView.of(log, rolled=roll_ms is not None and moment >= roll_ms)
-        then = _decide(log, checkpoint, moment, circumstances, view)
+        view = LogView.of(log, rolled=roll_ms is not None and time_ms >= roll_ms)
+        then = _decide(log, checkpoint, time_ms, circumstances, view)
         for gate in then.gates:
             if gate.open:
-                opens.setdefault(gate.gate, moment)
+                opens.setdefault(gate.gate, time_ms)
         if cleaned_at is None and then.will_clean:
-            cleaned_at, end_offset = moment, then.state.upper_bound_offset
+            cleaned_at, end_offset = time_ms, then.state.upper_bound_offset
         if cleaned_at is not None and len(opens) == len(decision.gates):
             break
     gates = (gate._replace(opens_at_ms=opens.get(gate.gate)) for gate in decision.gates)
@@ -413,11 +413,11 @@ def _foresee(
 
 
 def section_of(log: Log, segment: LogSegment, state: CleanableState | None) -> str:
-    """Return where a segment stands between clean and active.
+    """Return the section of a segment.
 
-    `clean` lies below the first dirty offset as a whole; `dirty` holds offsets from there on and
-    can be cleaned, or there is no state that could say otherwise; `uncleanable` starts at or above
-    the bound of a cleaning.
+    A `clean` segment is entirely below the first dirty offset. A `dirty` one has offsets from there
+    on and can be cleaned, as far as `state` is known. An `uncleanable` one starts at or above the
+    upper bound of a cleaning.
     """
     following = log.segments.higher(segment.base_offset)
     if following is None:
@@ -429,32 +429,32 @@ def section_of(log: Log, segment: LogSegment, state: CleanableState | None) -> s
     return DIRTY if segment.base_offset < state.upper_bound_offset else UNCLEANABLE
 
 
-def next_moment_ms(log: Log, first_dirty: int, now_ms: int, *, kafka_exact: bool) -> int | None:
-    """Return the first moment after now at which time alone may change what is decided of a log.
+def next_change_ms(log: Log, first_dirty: int, now_ms: int, *, kafka_exact: bool) -> int | None:
+    """Return the first later time at which the decision on a log may change without an append.
 
-    None if there is none. O(dirty segments).
+    None if it will not change. O(dirty segments).
     """
     roll_ms = None if kafka_exact else idle_roll_ms(log)
-    return next((moment for moment in _moments(log, first_dirty, roll_ms) if moment > now_ms), None)
+    return next((each for each in _change_times(log, first_dirty, roll_ms) if each > now_ms), None)
 
 
-def _moments(log: Log, first_dirty: int, roll_ms: int | None) -> Iterator[int]:
-    """Yield, in order, the moments at which time alone can change a decision.
+def _change_times(log: Log, first_dirty: int, roll_ms: int | None) -> Iterator[int]:
+    """Yield, in order, the times at which a decision can change without an append.
 
-    `roll_ms` is when the active segment will be rolled though nothing is appended, if ever.
+    `roll_ms` is the time at which the active segment will be rolled without an append, if any.
     """
     config = log.config
     closed = LogView.of(log).closed_from(first_dirty)
     active = log.active_segment
     found = set() if roll_ms is None else {roll_ms}
-    # Also an empty closed segment, which a replica's gap leaves, holds up what is behind it.
+    # An empty closed segment, from a gap in a replica, also delays the segments after it.
     for segment in (*closed, active) if active.size_bytes else closed:
         if config.min_compaction_lag_ms:
             found.add(segment.largest_timestamp + config.min_compaction_lag_ms)
         first = segment.first_batch_timestamp()
         if 0 < first < INT64_MAX:
             found.add(first + config.max_compaction_lag_ms + 1)
-    yield from sorted(moment for moment in found if moment <= INT64_MAX)
+    yield from sorted(time_ms for time_ms in found if time_ms <= INT64_MAX)
 
 
 def _decide(
@@ -492,7 +492,7 @@ def _standing_gates(log: Log, circumstances: Circumstances) -> Iterator[Gate]:
 def _range_gates(
     log: Log, state: CleanableState, view: LogView, now_ms: int, *, force: bool
 ) -> Iterator[Gate]:
-    """Yield whether there is anything to clean below each of the limits."""
+    """Yield for each limit the gate that is open if there are data to clean below it."""
     dirty = state.first_dirty_offset
     active_base = view.active_base_offset
     first_base = log.segments.first.base_offset
@@ -500,7 +500,7 @@ def _range_gates(
 
     def is_open(limit: int) -> bool:
         bound = view.upper_bound(max(dirty, limit))
-        # Forced, also what is clean is gone through once more.
+        # A forced cleaning also rewrites the clean section.
         return view.bytes_between(min(dirty, bound), bound) > 0 or (force and first_base < bound)
 
     yield Gate(
@@ -563,9 +563,9 @@ def _max_lag_gate(log: Log, state: CleanableState) -> Gate:
 def selection_order(
     decision: CleaningDecision, *, kafka_exact: bool = False
 ) -> tuple[float, float, str, int]:
-    """Return the key by which due logs are ordered: most overdue, then dirtiest (KIP-354).
+    """Return the sort key of due logs: most overdue first, then dirtiest (KIP-354).
 
-    Kafka itself, and so `logstore.kafka.exact`, looks at the dirty ratio alone.
+    Kafka, and so `logstore.kafka.exact`, uses only the dirty ratio.
     """
     state = decision.state
     tp = state.topic_partition

@@ -74,18 +74,18 @@ class UncleanablePartitions:
     ) -> None:
         self._clock = clock
         self._directory_of = directory_of
-        self._marks: dict[TopicPartition, UncleanablePartition] = {}
+        self._partitions: dict[TopicPartition, UncleanablePartition] = {}
 
     def __contains__(self, topic_partition: TopicPartition) -> bool:
-        return topic_partition in self._marks
+        return topic_partition in self._partitions
 
     def get(self, topic_partition: TopicPartition) -> UncleanablePartition | None:
         """Return why a partition is uncleanable; None if it is not."""
-        return self._marks.get(topic_partition)
+        return self._partitions.get(topic_partition)
 
     def all(self) -> tuple[UncleanablePartition, ...]:
         """Return the uncleanable partitions by name."""
-        return tuple(mark for _, mark in sorted(self._marks.items()))
+        return tuple(each for _, each in sorted(self._partitions.items()))
 
     def leave_alone(self, log: Log, error: Exception) -> None:
         """Stop cleaning a log after a failure, even if this engine has the defect.
@@ -97,27 +97,27 @@ class UncleanablePartitions:
         except LogStoreError as reason:
             logger.info("%s is passed over: %s", log.topic_partition, reason)
         else:
-            self.mark(log.topic_partition, error)
+            self.add(log.topic_partition, error)
 
-    def mark(self, topic_partition: TopicPartition, error: Exception) -> None:
+    def add(self, topic_partition: TopicPartition, error: Exception) -> None:
         """Make a partition uncleanable, whatever the state of its log."""
         try:
             directory = self._directory_of(topic_partition)
         except UnknownTopicOrPartitionError:  # deleted in the meantime
             return
-        self._marks[topic_partition] = UncleanablePartition.because_of(
+        self._partitions[topic_partition] = UncleanablePartition.because_of(
             error, topic_partition, directory.path, self._clock.now_ms()
         )
 
     def move(self, topic_partition: TopicPartition, log_dir: str) -> None:
         """Change the data directory of an uncleanable partition."""
-        mark = self._marks.get(topic_partition)
-        if mark is not None:
-            self._marks[topic_partition] = mark._replace(log_dir=log_dir)
+        partition = self._partitions.get(topic_partition)
+        if partition is not None:
+            self._partitions[topic_partition] = partition._replace(log_dir=log_dir)
 
     def forget(self, topic_partition: TopicPartition) -> bool:
         """Let a partition be cleaned again; False if it was not uncleanable."""
-        return self._marks.pop(topic_partition, None) is not None
+        return self._partitions.pop(topic_partition, None) is not None
 
     def totals(
         self, log_dirs: Iterable[str], logs: Iterable[Log], dirty_bytes: Callable[[Log], int]
@@ -126,10 +126,10 @@ class UncleanablePartitions:
         counts = dict.fromkeys(log_dirs, 0)
         sizes = dict(counts)
         for log in logs:
-            mark = self._marks.get(log.topic_partition)
-            if mark is not None:
-                counts[mark.log_dir] += 1
+            partition = self._partitions.get(log.topic_partition)
+            if partition is not None:
+                counts[partition.log_dir] += 1
                 # The log was just deleted, or measuring it meets the same failure.
                 with suppress(Exception):
-                    sizes[mark.log_dir] += dirty_bytes(log)
+                    sizes[partition.log_dir] += dirty_bytes(log)
         return counts, sizes

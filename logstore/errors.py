@@ -1,8 +1,8 @@
 """The error tree of the engine.
 
 LogStoreError                         every error this library raises on purpose
-├─ InvalidConfigurationError          (+ValueError) a key or value nobody can obey
-├─ RequestError                       the caller's fault; the log is unchanged
+├─ InvalidConfigurationError          (+ValueError) an unknown key or invalid value
+├─ RequestError                       an invalid request; the log is unchanged
 │   ├─ OffsetOutOfRangeError          ├─ InvalidRecordError        ├─ PolicyViolationError
 │   ├─ MessageSizeTooLargeError       ├─ InvalidTimestampError     ├─ InvalidTopicError
 │   ├─ RecordListTooLargeError        ├─ InvalidProducerEpochError ├─ TopicAlreadyExistsError
@@ -21,22 +21,22 @@ LogStoreError                         every error this library raises on purpose
 │   ├─ NotEnoughReplicasError         ├─ NotEnoughReplicasAfterAppendError
 │   ├─ TopicAuthorizationFailedError  ├─ GroupAuthorizationFailedError
 │   └─ MessageError
-├─ CommitFailedError                  the group went on without the member that commits
-├─ NoOffsetForPartitionError          nothing says where to begin reading
-├─ KafkaTimeoutError                  what was waited for did not come in time
-├─ IllegalStateError                  a method was called out of turn
-├─ TransactionAbortedError            what became of records that waited when it was aborted
-├─ UnsupportedFormatError             bytes that are sound but of a kind this engine refuses
-├─ CorruptionError                    bytes at rest are wrong: path, position, check, expected…
+├─ CommitFailedError                  the group was rebalanced without the committing member
+├─ NoOffsetForPartitionError          no committed offset and no reset policy
+├─ KafkaTimeoutError                  a wait timed out
+├─ IllegalStateError                  a method was called in the wrong state
+├─ TransactionAbortedError            the transaction was aborted before a record was sent
+├─ UnsupportedFormatError             valid bytes of a format that is not supported
+├─ CorruptionError                    damaged files: path, position, check, expected…
 │   ├─ CorruptRecordError  ├─ CorruptIndexError  ├─ CorruptSnapshotError  ├─ CorruptCheckpointError
-│   └─ DataLossError                  opening for writing would cut off valid batches
+│   └─ DataLossError                  opening for writing would truncate valid batches
 ├─ SegmentOverflowError               a relative offset or an index is full: roll or split
-├─ InvalidOffsetError                 an index was asked to go backwards
+├─ InvalidOffsetError                 an index entry is not above the last one
 └─ KafkaStorageError                  the disk failed; the log directory goes offline
 
-`kafka_error` is the name in Kafka's protocol and `code` its number there, `exit_code` what the
-command line returns (1 refused or corrupt, 2 wrong usage, 3 I/O). Broken invariants are
-`AssertionError`.
+`kafka_error` is the name of the error in Kafka's protocol, `code` its number, and `exit_code` the
+exit code of the command line (1 refused or corrupt, 2 wrong usage, 3 I/O). A broken invariant
+raises `AssertionError`.
 """
 
 from __future__ import annotations
@@ -117,13 +117,13 @@ RETRIABLE_ERRORS = frozenset(
         "FETCH_SESSION_TOPIC_ID_ERROR",
     ]
 )
-"""Those after which Kafka's clients ask again: its RetriableExceptions."""
+"""Errors after which Kafka's clients retry: its RetriableExceptions."""
 
 
 class LogStoreError(Exception):
-    """Root of the tree; catch this to catch everything the engine raises on purpose.
+    """Base class of all errors that the engine raises on purpose.
 
-    Each can be copied and pickled with its fields, so that it comes out of a process pool.
+    Errors can be copied and pickled with their fields, so that they pass through a process pool.
     """
 
     kafka_error: ClassVar[str] = "UNKNOWN_SERVER_ERROR"
@@ -134,7 +134,7 @@ class LogStoreError(Exception):
         cls.code = KAFKA_CODES[cls.kafka_error]
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Exceptions are otherwise made anew from their message alone, which lacks the fields.
+        # By default an exception is recreated from its message alone, without the fields.
         return _blank, (type(self), self.args), self.__dict__
 
 
@@ -149,9 +149,9 @@ class InvalidConfigurationError(LogStoreError, ValueError):
     Attributes
     ----------
     key : str or None
-        The key that is complained of, as it was given; None if it is about something else.
+        The invalid key, as given; None if the error is not about a key.
     nearest : str or None
-        Of an unknown key: the one that was meant, perhaps.
+        The closest known key, if the key is unknown.
     """
 
     kafka_error = "INVALID_CONFIG"
@@ -164,7 +164,7 @@ class InvalidConfigurationError(LogStoreError, ValueError):
 
 
 class RequestError(LogStoreError):
-    """The request cannot be served as asked; nothing was changed."""
+    """The request is refused; nothing was changed."""
 
     kafka_error = "INVALID_REQUEST"
 
@@ -184,18 +184,18 @@ class OffsetOutOfRangeError(RequestError):
 
 
 class MessageError(RequestError):
-    """Bytes that are no message of its version, or a message that its version cannot tell.
+    """A message that cannot be decoded or encoded in its version.
 
     Attributes
     ----------
     name : str
-        The message, as Kafka's definitions name it.
+        The name of the message in Kafka's definitions.
     version : int
     field : str
-        The names from the message down to the field, with points; empty behind the last one. Of
-        neighbouring numbers that are written at once all are named.
+        The dotted path to the field; empty after the last field. Adjacent numbers that are encoded
+        together are all named.
     position : int or None
-        Where in the bytes the field begins; None of a message that was to be written.
+        The position of the field in the bytes; None if a message was being encoded.
     """
 
     def __init__(
@@ -211,7 +211,7 @@ class MessageError(RequestError):
 
 
 class TooManyElementsError(MessageError):
-    """A message whose arrays have more elements together than the caller allows."""
+    """The arrays of a message have more elements in total than the caller allows."""
 
 
 class MessageSizeTooLargeError(RequestError):
@@ -237,7 +237,7 @@ class InvalidRecordError(RequestError):
 
 
 class InvalidTimestampError(InvalidRecordError):
-    """A timestamp lies outside the bounds that the topic allows."""
+    """A timestamp is outside the bounds that the topic allows."""
 
     kafka_error = "INVALID_TIMESTAMP"
 
@@ -249,25 +249,25 @@ class OutOfOrderSequenceNumberError(RequestError):
 
 
 class InvalidProducerEpochError(RequestError):
-    """A producer's epoch is older than the one known (the producer is fenced)."""
+    """A producer's epoch is older than the current one (the producer is fenced)."""
 
     kafka_error = "INVALID_PRODUCER_EPOCH"
 
 
 class ProducerFencedError(InvalidProducerEpochError):
-    """Another producer took over the transactional id, or its transaction took too long."""
+    """Another producer took over the transactional id, or the transaction timed out."""
 
     kafka_error = "PRODUCER_FENCED"
 
 
 class InvalidProducerIdMappingError(RequestError):
-    """The producer id is not the one that belongs to the transactional id."""
+    """The producer id does not belong to the transactional id."""
 
     kafka_error = "INVALID_PRODUCER_ID_MAPPING"
 
 
 class InvalidTransactionTimeoutError(RequestError):
-    """A transaction timeout that is not positive or above `transaction.max.timeout.ms`."""
+    """The transaction timeout is not positive or exceeds `transaction.max.timeout.ms`."""
 
     kafka_error = "INVALID_TRANSACTION_TIMEOUT"
 
@@ -279,7 +279,7 @@ class InvalidTxnStateError(RequestError):
 
 
 class TransactionCoordinatorFencedError(RequestError):
-    """A transaction marker comes from a coordinator older than the one known."""
+    """A transaction marker comes from an older coordinator than the current one."""
 
     kafka_error = "TRANSACTION_COORDINATOR_FENCED"
 
@@ -291,7 +291,7 @@ class InvalidGroupIdError(RequestError):
 
 
 class IllegalGenerationError(RequestError):
-    """The consumer belongs to another generation of its group than the one known."""
+    """The consumer's generation is not the current generation of its group."""
 
     kafka_error = "ILLEGAL_GENERATION"
 
@@ -303,25 +303,25 @@ class OffsetMetadataTooLargeError(RequestError):
 
 
 class UnknownMemberIdError(RequestError):
-    """The group has no such member: it left, its session timed out, or it never joined."""
+    """The member is not in the group: it left, its session timed out, or it never joined."""
 
     kafka_error = "UNKNOWN_MEMBER_ID"
 
 
 class MemberIdRequiredError(RequestError):
-    """The member joins again under the id that it was given just now (KIP-394)."""
+    """The member must join again with the member id in this response (KIP-394)."""
 
     kafka_error = "MEMBER_ID_REQUIRED"
 
 
 class RebalanceInProgressError(RequestError):
-    """The group is being rebalanced: the member has to join again."""
+    """The group is being rebalanced: the member must join again."""
 
     kafka_error = "REBALANCE_IN_PROGRESS"
 
 
 class InconsistentGroupProtocolError(RequestError):
-    """The member has no protocol in common with its group, or is of another type."""
+    """The member and its group have no common protocol, or different protocol types."""
 
     kafka_error = "INCONSISTENT_GROUP_PROTOCOL"
 
@@ -333,7 +333,7 @@ class FencedInstanceIdError(RequestError):
 
 
 class InvalidSessionTimeoutError(RequestError):
-    """The session timeout is outside group.min.session.timeout.ms and the max one."""
+    """The session timeout is not within `group.min.` and `group.max.session.timeout.ms`."""
 
     kafka_error = "INVALID_SESSION_TIMEOUT"
 
@@ -351,13 +351,13 @@ class NonEmptyGroupError(RequestError):
 
 
 class GroupIdNotFoundError(RequestError):
-    """There is no such group."""
+    """The group does not exist."""
 
     kafka_error = "GROUP_ID_NOT_FOUND"
 
 
 class GroupSubscribedToTopicError(RequestError):
-    """Offsets cannot be deleted of a topic that the group is subscribed to."""
+    """Offsets cannot be deleted while the group is subscribed to the topic."""
 
     kafka_error = "GROUP_SUBSCRIBED_TO_TOPIC"
 
@@ -369,25 +369,25 @@ class UnstableOffsetCommitError(RequestError):
 
 
 class CoordinatorNotAvailableError(RequestError):
-    """The group is just being deleted; asked again, it is a new one."""
+    """The group is being deleted; a retry uses a new one."""
 
     kafka_error = "COORDINATOR_NOT_AVAILABLE"
 
 
 class CoordinatorLoadInProgressError(RequestError):
-    """The coordinator reads what it is to know; asked again later, it answers."""
+    """The coordinator is loading its state; retry later."""
 
     kafka_error = "COORDINATOR_LOAD_IN_PROGRESS"
 
 
 class NotCoordinatorError(RequestError):
-    """Another broker coordinates the group, or the transaction."""
+    """Another broker is the coordinator of the group or the transaction."""
 
     kafka_error = "NOT_COORDINATOR"
 
 
 class LeaderNotAvailableError(RequestError):
-    """The partition has no leader just now."""
+    """The partition currently has no leader."""
 
     kafka_error = "LEADER_NOT_AVAILABLE"
 
@@ -399,91 +399,91 @@ class NotLeaderForPartitionError(RequestError):
 
 
 class FencedLeaderEpochError(RequestError):
-    """The epoch asked with is older than the leader's: another one leads by now."""
+    """The leader epoch in the request is older than the current one."""
 
     kafka_error = "FENCED_LEADER_EPOCH"
 
 
 class UnknownLeaderEpochError(RequestError):
-    """The epoch asked with is newer than the broker has heard of."""
+    """The leader epoch in the request is newer than the one known to the broker."""
 
     kafka_error = "UNKNOWN_LEADER_EPOCH"
 
 
 class RequestTimedOutError(RequestError):
-    """The broker did not answer in time, and may have done what it was asked or not."""
+    """The broker did not respond in time; the request may or may not have been executed."""
 
     kafka_error = "REQUEST_TIMED_OUT"
 
 
 class NetworkExceptionError(RequestError):
-    """The connection broke before the answer, and the request may have been done or not."""
+    """The connection broke before the response; the request may or may not have been executed."""
 
     kafka_error = "NETWORK_EXCEPTION"
 
 
 class NotEnoughReplicasError(RequestError):
-    """Fewer replicas are in sync than `min.insync.replicas`; nothing was written."""
+    """There are fewer in-sync replicas than `min.insync.replicas`; nothing was written."""
 
     kafka_error = "NOT_ENOUGH_REPLICAS"
 
 
 class NotEnoughReplicasAfterAppendError(RequestError):
-    """Written, but to fewer replicas than `min.insync.replicas`."""
+    """The records were written to fewer replicas than `min.insync.replicas`."""
 
     kafka_error = "NOT_ENOUGH_REPLICAS_AFTER_APPEND"
 
 
 class TopicAuthorizationFailedError(RequestError):
-    """The client may not do that to the topic."""
+    """The client is not authorized for this operation on the topic."""
 
     kafka_error = "TOPIC_AUTHORIZATION_FAILED"
 
 
 class GroupAuthorizationFailedError(RequestError):
-    """The client may not do that to the group."""
+    """The client is not authorized for this operation on the group."""
 
     kafka_error = "GROUP_AUTHORIZATION_FAILED"
 
 
 class SaslAuthenticationFailedError(RequestError):
-    """The client did not show that it is who it says."""
+    """The client could not be authenticated."""
 
     kafka_error = "SASL_AUTHENTICATION_FAILED"
 
 
 class UnsupportedSaslMechanismError(RequestError):
-    """The client wants to show who it is in a way that is not offered."""
+    """The client requested a SASL mechanism that is not enabled."""
 
     kafka_error = "UNSUPPORTED_SASL_MECHANISM"
 
 
 class IllegalSaslStateError(RequestError):
-    """A message of SASL that is not expected now, or another before it is over."""
+    """An unexpected SASL message, or another request before authentication is complete."""
 
     kafka_error = "ILLEGAL_SASL_STATE"
 
 
 class InvalidPartitionsError(RequestError):
-    """A number of partitions that a topic cannot have."""
+    """The number of partitions is invalid."""
 
     kafka_error = "INVALID_PARTITIONS"
 
 
 class InvalidReplicationFactorError(RequestError):
-    """More replicas than there are brokers, or none."""
+    """The replication factor is larger than the number of brokers, or not positive."""
 
     kafka_error = "INVALID_REPLICATION_FACTOR"
 
 
 class InvalidReplicaAssignmentError(RequestError):
-    """Replicas that a partition cannot have."""
+    """The replica assignment of a partition is invalid."""
 
     kafka_error = "INVALID_REPLICA_ASSIGNMENT"
 
 
 class OffsetsOutOfOrderError(RequestError):
-    """Replicated batches do not rise in offset."""
+    """The offsets of replicated batches do not increase."""
 
     kafka_error = "INVALID_RECORD"
 
@@ -506,21 +506,21 @@ class PolicyViolationError(RequestError):
 
 
 class UnknownTopicOrPartitionError(RequestError):
-    """No such topic, or the topic has no such partition."""
+    """The topic or the partition does not exist."""
 
     kafka_error = "UNKNOWN_TOPIC_OR_PARTITION"
     exit_code = 2
 
 
 class LogDirNotFoundError(RequestError):
-    """The broker has no such data directory."""
+    """The data directory does not exist on the broker."""
 
     kafka_error = "LOG_DIR_NOT_FOUND"
     exit_code = 2
 
 
 class TopicAlreadyExistsError(RequestError):
-    """A topic of that name exists."""
+    """A topic of that name already exists."""
 
     kafka_error = "TOPIC_ALREADY_EXISTS"
 
@@ -533,39 +533,39 @@ class InvalidTopicError(RequestError):
 
 
 class InconsistentTopicIdError(RequestError):
-    """A partition's folder bears another topic id than the topic: it is another topic's."""
+    """The topic id in a partition's folder differs from the id of the topic."""
 
     kafka_error = "INCONSISTENT_TOPIC_ID"
 
 
 class IllegalStateError(LogStoreError):
-    """A method was called out of turn: on a closed producer, or outside a transaction."""
+    """A method was called in the wrong state, for example on a closed producer."""
 
 
 class WakeupError(LogStoreError):
-    """Another thread called `Consumer.wakeup` to end a poll, as with Java's WakeupException."""
+    """Another thread called `Consumer.wakeup` to end a poll; see Java's WakeupException."""
 
 
 class CommitFailedError(LogStoreError):
-    """The group was rebalanced without the member: its partitions may be another's by now."""
+    """The group was rebalanced without the member; another one may own its partitions."""
 
 
 class NoOffsetForPartitionError(LogStoreError):
-    """No offset is committed, and `auto_offset_reset` says not where to begin."""
+    """No offset is committed, and `auto_offset_reset` does not set a start."""
 
 
 class KafkaTimeoutError(LogStoreError):
-    """The wait ended before the event came."""
+    """A wait timed out."""
 
     kafka_error = "REQUEST_TIMED_OUT"
 
 
 class TransactionAbortedError(LogStoreError):
-    """The record was not sent yet when its transaction was aborted (KIP-654)."""
+    """The transaction was aborted before the record was sent (KIP-654)."""
 
 
 class UnsupportedFormatError(LogStoreError):
-    """Sound bytes of a format this engine refuses by name; they are never altered."""
+    """Valid bytes of a format that is not supported; the file is not changed."""
 
     kafka_error = "UNSUPPORTED_FOR_MESSAGE_FORMAT"
 
@@ -584,10 +584,10 @@ class UnsupportedFormatError(LogStoreError):
 
 
 class CorruptionError(LogStoreError):
-    """Bytes at rest are wrong.
+    """A file is damaged.
 
-    `check` names the rule that failed, `expected` and `found` what it compared, `path` and
-    `position` (bytes from the start of the file) where; each may be None when unknown.
+    `check` names the failed check, `expected` and `found` the compared values, `path` and
+    `position` (bytes from the start of the file) the location; each is None if unknown.
     """
 
     kafka_error = "CORRUPT_MESSAGE"
@@ -622,7 +622,7 @@ class CorruptRecordError(CorruptionError):
 
 
 class DataLossError(CorruptionError):
-    """Opening a log for writing would cut off valid batches, and was told not to."""
+    """Opening a log for writing would truncate valid batches, which was not allowed."""
 
 
 class CorruptIndexError(CorruptionError):
@@ -638,11 +638,11 @@ class CorruptCheckpointError(CorruptionError):
 
 
 class SegmentOverflowError(LogStoreError):
-    """An offset does not fit the 31 bits relative to its segment, or an index is full."""
+    """An offset is more than 2^31-1 above the base of its segment, or an index is full."""
 
 
 class InvalidOffsetError(LogStoreError):
-    """An index append that does not rise in offset or in time."""
+    """An appended index entry does not increase in offset or time."""
 
 
 class KafkaStorageError(LogStoreError):

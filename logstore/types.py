@@ -107,7 +107,7 @@ def decode_topic_id(text: str) -> bytes:
     """Return the 16 bytes of a topic id; ValueError if `text` is not a topic id."""
     if not _TOPIC_ID.fullmatch(text):
         raise ValueError(
-            f"{text!r} is no topic id: {TOPIC_ID_LENGTH} characters of URL-safe base64 expected"
+            f"{text!r} is not a topic id: expected {TOPIC_ID_LENGTH} characters of URL-safe base64"
         )
     return base64.urlsafe_b64decode(text + "==")
 

@@ -324,8 +324,8 @@ class ChunkReader:
         """Return the error of the first batch in the buffer."""
         header = BatchHeader.unpack_from(self._buffer[:HEADER_SIZE].tobytes())
         return CorruptRecordError(
-            f"a batch of offsets {header.base_offset} to {header.last_offset} stands where "
-            f"offsets from {next_offset} up to {end_offset} belong",
+            f"a batch has offsets {header.base_offset} to {header.last_offset}, expected offsets "
+            f"in [{next_offset}, {end_offset})",
             path=segment.log_path,
             position=position,
             check="offsets",

@@ -204,10 +204,10 @@ class CleanerPool:
         now_ms = self._clock.monotonic_ms()
         thread.rounds_missed = _Rounds(now_ms, backoff_ms)
         thread.sleeps = self._sleeps = True
-        moment = self._manager.chooser.next_due_ms()
+        due_ms = self._manager.chooser.next_due_ms()
         delay_ms = INT64_MAX - now_ms
-        if moment is not None:
-            left_ms = max(1, moment - self._clock.now_ms())
+        if due_ms is not None:
+            left_ms = max(1, due_ms - self._clock.now_ms())
             delay_ms = -(-left_ms // backoff_ms) * backoff_ms
         thread.wakes_ms = now_ms + delay_ms
         return delay_ms

@@ -80,7 +80,7 @@ class CleanerWorker:
         return f"kafka-log-cleaner-thread-{self.number}"
 
     def rounds(self) -> Generator[int, None, None]:
-        """Work for ever; yield the ms to sleep before the next step, 0 to give way.
+        """Run rounds forever; yield the ms to sleep before the next step, 0 to let others run.
 
         Holds no lock while suspended; closing it aborts a pass under way. A failure with a log
         makes that log uncleanable (`UncleanablePartitions.leave_alone`); other failures are logged,
@@ -126,7 +126,7 @@ class CleanerWorker:
             logger.warning("%s", error)
             return
         except Exception as error:
-            self._manager.marks.leave_alone(log, error)
+            self._manager.uncleanable_partitions.leave_alone(log, error)
             return
         finally:
             self.at, self.pause_ms = None, 0

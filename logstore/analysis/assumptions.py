@@ -1,7 +1,7 @@
-"""Assumptions: what a directory does not say and an answer about it takes for granted.
+"""Assumptions about facts that a directory does not contain.
 
-Each is one sentence that names what is missing, what is assumed in its place, and what says
-otherwise: an option of the command line, or the file to be copied along.
+Each is a sentence that names the missing fact, the assumption, and how to override it: an option
+of the command line, or a file to copy along.
 """
 
 from __future__ import annotations
@@ -24,49 +24,47 @@ if TYPE_CHECKING:
 def assumptions(
     manager: LogManager, topic_partition: TopicPartition, *, cleaning: bool = False
 ) -> tuple[str, ...]:
-    """Return what is assumed of a partition that is open.
+    """Return the assumptions about an open partition.
 
     Parameters
     ----------
     cleaning : bool
-        The answer is about cleaning, so that the cleaner checkpoint counts.
+        Whether the answer depends on the cleaner checkpoint.
     """
-    return tuple(_assumed(manager, topic_partition, cleaning=cleaning))
+    return tuple(_yield_assumptions(manager, topic_partition, cleaning=cleaning))
 
 
-def assumed_clock(now_text: str) -> str:
-    """Return the assumption of whoever was not told a time."""
-    return f"the time is this machine's, {now_text}; --now TIME says otherwise"
+def clock_assumption(now_text: str) -> str:
+    """Return the assumption made if no time was given."""
+    return f"the time is the system clock's, {now_text}; override with --now TIME"
 
 
-def _assumed(manager: LogManager, tp: TopicPartition, *, cleaning: bool) -> Iterator[str]:
+def _yield_assumptions(manager: LogManager, tp: TopicPartition, *, cleaning: bool) -> Iterator[str]:
     topic = manager.catalog.topic(tp.topic)
     if not topic.adopted:
-        return  # this engine stored its topics, and writes the rest when it has something to say
+        return  # created by this engine, which writes the other files only when needed
     policy = ",".join(manager.catalog.config(tp.topic).cleanup_policy) or "empty"
     laid = manager.catalog.temporary_overrides(tp.topic)
     if "cleanup.policy" not in laid:
-        given = ", beside what --config gives" if laid else ""
+        given = " in addition to --config" if laid else ""
         yield (
             f"no configuration of topic {tp.topic} is stored here: cleanup.policy {policy} and"
-            f" the defaults in force are assumed{given}; --config KEY=VALUE says otherwise"
+            f" the current defaults are assumed{given}; override with --config KEY=VALUE"
         )
     directory = manager.registry.directory_of(tp)
     log = manager.log(tp)
     if directory.cleaner_offset(tp) is None and cleaning and log.config.compact:
         yield (
-            f"{CLEANER_OFFSETS} has no entry for {tp}: all from the log start"
-            f" {log.log_start_offset} on is assumed to be dirty; copying that file along says"
-            " otherwise"
+            f"{CLEANER_OFFSETS} has no entry for {tp}: the log is assumed to be dirty from its"
+            f" start {log.log_start_offset} on; copy that file along to avoid this"
         )
     if not manager.runtime.fs.exists(f"{directory.path}/{LOG_START_OFFSETS}"):
         yield (
             f"{LOG_START_OFFSETS} is missing: the log is assumed to start with its first segment,"
-            f" at {log.log_start_offset}; copying that file along says otherwise"
+            f" at {log.log_start_offset}; copy that file along to avoid this"
         )
     if tp not in directory.high_watermarks:
         yield (
-            f"{REPLICATION_OFFSETS} has no entry for {tp}: all up to the log end"
-            f" {log.log_end_offset} is assumed to be replicated; copying that file along says"
-            " otherwise"
+            f"{REPLICATION_OFFSETS} has no entry for {tp}: the log is assumed to be replicated up"
+            f" to its end {log.log_end_offset}; copy that file along to avoid this"
         )

@@ -100,7 +100,7 @@ class CleanerView(NamedTuple):
     Attributes
     ----------
     uncleanable : UncleanablePartition or None
-        Why the cleaner gave the partition up.
+        Reason why the cleaner gave up on the partition.
     state : CleaningState or None
         The cleaning or the pause in progress.
     """
@@ -112,7 +112,9 @@ class CleanerView(NamedTuple):
 def cleaner_view(broker: Cleaned, topic_partition: TopicPartition) -> CleanerView:
     """Return the cleaner's state of a partition."""
     cleaner = broker.cleaner
-    return CleanerView(cleaner.marks.get(topic_partition), cleaner.states.of(topic_partition))
+    return CleanerView(
+        cleaner.uncleanable_partitions.get(topic_partition), cleaner.states.of(topic_partition)
+    )
 
 
 def cleaner_offset(broker: Cleaned, topic_partition: TopicPartition) -> int | None:

@@ -1,9 +1,9 @@
-"""Which data of a log is committed: what a reader with `READ_COMMITTED` gets, for any batch.
+"""Committed data of a log, as a consumer with `READ_COMMITTED` reads it.
 
-Every command that says what lives, what wins its key or what was lost goes by this. Kafka's
-definition: a batch of data is committed if it is below the last stable offset and not of an
-aborted transaction. From the last stable offset on nothing is, also data that no transaction
-contains: readers get it when the transaction before it has ended.
+All commands that report live, surviving or lost records use this definition, which is Kafka's: a
+data batch is committed if it is below the last stable offset and not of an aborted transaction.
+Data at or above the last stable offset is not committed, even outside transactions: consumers get
+it after the earlier transaction has ended.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ OPEN_TRANSACTION = "open_transaction"
 UNSTABLE = "unstable"
 
 COMMIT_STATES = (COMMITTED, ABORTED, OPEN_TRANSACTION, UNSTABLE)
-"""States of a batch of data.
+"""States of a data batch.
 
 `open_transaction`: its transaction has no marker yet. `unstable`: at or above the last stable
 offset for another reason: an open transaction begins below it, or its marker is not replicated.
@@ -31,11 +31,11 @@ offset for another reason: an open transaction begins below it, or its marker is
 
 
 class CommittedData:
-    """The commit state of a log's batches, as the log was when this was made.
+    """Commit states of a log's batches at the time of creation.
 
     Notes
     -----
-    Made in O(aborted transactions); their ranges are held.
+    Creation time and memory: O(aborted transactions).
     """
 
     def __init__(self, log: Log) -> None:
@@ -59,7 +59,7 @@ class CommittedData:
         return not header.is_control and self.state_of(header) == COMMITTED
 
     def state_of(self, header: BatchHeader) -> str:
-        """Return the state of a batch of data, one of `COMMIT_STATES`."""
+        """Return the state of a data batch, one of `COMMIT_STATES`."""
         if self.is_aborted(header):
             return ABORTED
         if header.last_offset < self._stable_offset:

@@ -76,8 +76,8 @@ def copy_partitions(
     CorruptRecordError
         A `.log` file exceeds the largest segment size, as a sparse file may; nothing was copied.
     KafkaStorageError
-        A file could not be read or written, or a partition changed meanwhile. The copy was removed
-        again (`unfinished`).
+        A file could not be read or written, or a partition changed during the copy. The copy was
+        removed (`unfinished`).
 
     Notes
     -----
@@ -136,12 +136,14 @@ def _take_target(fs: FileSystem, target: str) -> bool:
             make_dirs_durably(fs, target)
         return True
     if not fs.is_dir(target):
-        raise InvalidConfigurationError(f"{target} is not a directory: the copy needs one")
+        raise InvalidConfigurationError(f"{target} is not a directory")
     if UNFINISHED in (names := fs.list_dir(target)):
-        logger.warning("%s holds a copy that was not finished; it is removed", target)
+        logger.warning("removing an unfinished copy in %s", target)
         _discard(fs, target, created=False)
     elif names:
-        raise InvalidConfigurationError(f"{target} is not empty: a copy goes into a new directory")
+        raise InvalidConfigurationError(
+            f"{target} is not empty; a copy needs a new or empty directory"
+        )
     return False
 
 
@@ -177,24 +179,24 @@ class _Copy:
 
     def run(self, partitions: Sequence[TopicPartition]) -> None:
         # A partition in a checkpoint without a folder is empty.
-        found = {tp: home for tp in partitions if (home := self._home(tp)) is not None}
-        clean = all(home.clean for home in found.values())
+        homes = {tp: home for tp in partitions if (home := self._home(tp)) is not None}
+        clean = all(home.clean for home in homes.values())
         source = self._source.runtime.fs
         # Read before the data: a checkpoint may be behind the data, but not ahead.
-        checkpoints = _checkpoints(found)
-        folders = {tp: files_of(source, home.partition_path(tp)) for tp, home in found.items()}
+        checkpoints = _checkpoints(homes)
+        folders = {tp: files_of(source, home.partition_path(tp)) for tp, home in homes.items()}
         for tp, files in folders.items():
             for name, stat in files.items():
                 if name.endswith(LOG_SUFFIX):
-                    check_segment_size(f"{found[tp].partition_path(tp)}/{name}", stat.size)
+                    check_segment_size(f"{homes[tp].partition_path(tp)}/{name}", stat.size)
         self._bytes_total = sum(stat.size for files in folders.values() for stat in files.values())
-        for tp, home in found.items():
+        for tp, home in homes.items():
             self._copy_partition(tp, home.partition_path(tp), folders[tp])
         for name, offsets in checkpoints.items():
             OffsetCheckpoint(self._fs, f"{self._target}/{name}").write(offsets)
         self._store_topics(partitions)
         self._fs.sync_dir(self._target)
-        if clean and found:
+        if clean and homes:
             mark_clean_shutdown(self._fs, self._target)
 
     def _home(self, topic_partition: TopicPartition) -> LogDirectory | None:
@@ -220,7 +222,7 @@ class _Copy:
                     self._copy_file(topic_partition, *names, stat)
             after = files_of(self._source.runtime.fs, path)
         except FileNotFoundError as error:
-            raise _changed(path, f"{error.filename} is gone") from error
+            raise _changed(path, f"{error.filename} was removed") from error
         self._fs.sync_dir(folder)
         for name, stat in files.items():
             if name not in after or (after[name] != stat and name not in growing):
@@ -229,13 +231,13 @@ class _Copy:
     def _copy_file(
         self, topic_partition: TopicPartition, source: str, target: str, stat: FileStat
     ) -> None:
-        def tell(done: int) -> None:
+        def report(done: int) -> None:
             if self._progress is not None:
                 done += self._bytes_done
                 self._progress(CopyProgress(topic_partition, done, self._bytes_total))
 
-        # A file that is truncated meanwhile is found by the second listing of the folder.
-        copy_file(self._source.runtime.fs, source, stat, self._fs, target, progress=tell)
+        # The second listing of the folder detects a file truncated during the copy.
+        copy_file(self._source.runtime.fs, source, stat, self._fs, target, progress=report)
         self._bytes_done += stat.size
 
     def _store_topics(self, partitions: Sequence[TopicPartition]) -> None:
@@ -252,7 +254,7 @@ def _checkpoints(
     homes: Mapping[TopicPartition, LogDirectory],
 ) -> dict[str, dict[TopicPartition, int]]:
     """Return the entries of some partitions, by checkpoint file; skips missing files."""
-    found: dict[str, dict[TopicPartition, int]] = {}
+    entries: dict[str, dict[TopicPartition, int]] = {}
     for directory in {id(home): home for home in homes.values()}.values():
         for name in CHECKPOINTS:
             checkpoint = directory.checkpoint(name)
@@ -261,11 +263,11 @@ def _checkpoints(
             try:
                 offsets = checkpoint.read()
             except CorruptCheckpointError as error:
-                logger.warning("%s; the copy goes without it", error)
+                logger.warning("%s; it is not copied", error)
                 continue
-            entries = {tp: at for tp, at in offsets.items() if homes.get(tp) is directory}
-            found[name] = found.get(name, {}) | entries
-    return found
+            own = {tp: at for tp, at in offsets.items() if homes.get(tp) is directory}
+            entries[name] = entries.get(name, {}) | own
+    return entries
 
 
 def _growing(files: Mapping[str, FileStat]) -> set[str]:
@@ -277,5 +279,6 @@ def _growing(files: Mapping[str, FileStat]) -> set[str]:
 
 def _changed(path: str, what: str) -> KafkaStorageError:
     return KafkaStorageError(
-        f"{path} changed while it was copied ({what}): a process works on it; try again, or stop it"
+        f"{path} changed during the copy ({what}): another process writes to it;"
+        " stop it or try again"
     )

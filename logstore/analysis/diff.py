@@ -1,7 +1,7 @@
-"""Differences between two copies of a partition: what became of each record between them.
+"""Differences between two copies of a partition: the fate of each record.
 
-Told from the two copies alone, by the rules and without the cleaner: an independent judge of what
-it did. Memory: the hash and the order of each key, about 200 bytes.
+Derived from the copies and the rules alone, without the cleaner's code, to verify the cleaner
+independently. Memory: the hash and order of each key, about 200 bytes.
 """
 
 from __future__ import annotations
@@ -32,31 +32,31 @@ EXPLAINED = (
 """Fates that cleaning, retention and appends explain."""
 
 UNEXPLAINED = ("lost", "changed", "foreign")
-"""Fates that nothing explains.
+"""Unexplained fates.
 
-`lost`: gone though it wins its key, or though it is not committed yet. `changed`: another content
-at its offset. `foreign`: in the second copy, below the end of the first, which does not have it.
+`lost`: missing although it survives its key, or is not committed yet. `changed`: another content
+at its offset. `foreign`: only in the second copy, but below the end of the first.
 """
 
 DIFFERENCES = (*EXPLAINED, *UNEXPLAINED)
 
 DiffProgress = Callable[[str, int, int], None]
-"""Told of the task, and of bytes done and all."""
+"""Called with the task, the bytes done and the bytes in total."""
 
 
-class Place(NamedTuple):
-    """A record and the batch that it lies in."""
+class BatchRecord(NamedTuple):
+    """A record and its batch."""
 
     stored: StoredBatch
     record: Record
 
 
 class _CommitStates:
-    """The commit state of the first copy's data, as of the second copy.
+    """Commit states of the first copy's data at the time of the second copy.
 
-    A transaction that is open in the first copy may have ended when the second was made. Then its
-    marker in the second copy says how: the transaction indexes do not, once a cleaning has removed
-    all data of an aborted one.
+    A transaction that is open in the first copy may have ended before the second. Its marker in
+    the second copy decides: an aborted transaction is not in the transaction indexes any more once
+    cleaning has removed all its data.
     """
 
     def __init__(self, before: PartitionView, after: PartitionView) -> None:
@@ -66,7 +66,7 @@ class _CommitStates:
         if before.log.producer_state.first_undecided_offset() is not None:
             self._ends = dict(_first_markers(after, before.log.log_end_offset))
 
-    def of_before(self, header: BatchHeader) -> str:
+    def state_before(self, header: BatchHeader) -> str:
         """Return the state of a batch of the first copy; `open_transaction` if unknown."""
         state = self._before.state_of(header)
         if state in (COMMITTED, ABORTED):
@@ -104,19 +104,19 @@ class PartitionDiff:
     Parameters
     ----------
     before, after : PartitionView
-        The copies; the strategy is that of the first one's topic.
+        The copies; the topic of the first copy defines the strategy.
     cleaned_until : int, optional
-        Up to where the second copy is clean: no record from there on supersedes any. By default
-        what its cleaner checkpoint says, else the end of its log.
+        End of the clean section of the second copy: records from there on supersede none. By
+        default the offset in its cleaner checkpoint, or the end of its log.
     progress : callable, optional
-        Told before each batch of the first copy.
+        Called before each batch of the first copy.
 
     Attributes
     ----------
     counts : Counter of str
-        Records by fate, of what was yielded so far.
+        Records by fate, of those yielded so far.
     assumed : tuple of str
-        What was taken for granted.
+        Assumptions about missing files.
     """
 
     def __init__(
@@ -138,15 +138,15 @@ class PartitionDiff:
         if cleaned_until is None:
             cleaned_until = after.log.log_end_offset
             self.assumed = (
-                "the second copy has no cleaner checkpoint: all of it is assumed to be compared,"
-                f" up to {cleaned_until}; copying cleaner-offset-checkpoint along says otherwise",
+                "the second copy has no cleaner checkpoint: it is assumed to be cleaned up to its"
+                f" end {cleaned_until}; copy cleaner-offset-checkpoint along to avoid this",
             )
         self._cleaned_until = cleaned_until
         self.counts: Counter[str] = Counter()
 
     @property
     def is_explained(self) -> bool:
-        """Whether cleaning, retention and appends explain all that was yielded so far."""
+        """Whether cleaning, retention and appends explain all fates yielded so far."""
         return not any(self.counts[fate] for fate in UNEXPLAINED)
 
     def __iter__(self) -> Iterator[RecordFate]:
@@ -154,13 +154,13 @@ class PartitionDiff:
         self.counts.clear()
         states = _CommitStates(self._before, self._after)
         winners = self._winners(states)
-        for place, other in _paired(self._places(self._before, "comparing"), self._after_places()):
-            found = self._fate(place, other, winners, states)
-            self.counts[found.fate] += 1
-            yield found
+        for entry, other in _pair(self._records(self._before, "comparing"), self._records_after()):
+            record_fate = self._fate(entry, other, winners, states)
+            self.counts[record_fate.fate] += 1
+            yield record_fate
 
     def _winners(self, states: _CommitStates) -> dict[bytes, Order]:
-        """Return the highest order of each key below the end of what was cleaned."""
+        """Return the highest order of each key below the end of the clean section."""
         winners: dict[bytes, Order] = {}
         for record in self._committed(states):
             if record.offset >= self._cleaned_until:
@@ -174,10 +174,10 @@ class PartitionDiff:
         return winners
 
     def _committed(self, states: _CommitStates) -> Iterator[Record]:
-        """Yield the committed records of the first copy, and what was appended to the second."""
-        for stored, record in self._places(self._before, "reading keys"):
+        """Yield the committed records of the first copy, then those appended in the second."""
+        for stored, record in self._records(self._before, "reading keys"):
             header = stored.batch.header
-            if not header.is_control and states.of_before(header) == COMMITTED:
+            if not header.is_control and states.state_before(header) == COMMITTED:
                 yield record
         for stored, record in self._after.records(self._before.log.log_end_offset):
             if states.is_committed_after(stored.batch.header):
@@ -185,44 +185,44 @@ class PartitionDiff:
 
     def _fate(
         self,
-        place: Place | None,
-        other: Place | None,
+        entry: BatchRecord | None,
+        other: BatchRecord | None,
         winners: dict[bytes, Order],
         states: _CommitStates,
     ) -> RecordFate:
-        if place is None:
+        if entry is None:
             assert other is not None
             is_new = other.record.offset >= self._before.log.log_end_offset
-            return _told(other, "added" if is_new else "foreign")
-        record, header = place.record, place.stored.batch.header
+            return _build_fate(other, "added" if is_new else "foreign")
+        record, header = entry.record, entry.stored.batch.header
         if record.offset < max(self._before.log.log_start_offset, self._after.log.log_start_offset):
-            return _told(place, "below_log_start")
+            return _build_fate(entry, "below_log_start")
         if other is not None:
-            return _told(place, "retained" if other.record == record else "changed")
+            return _build_fate(entry, "retained" if other.record == record else "changed")
         if header.is_control:
-            return _told(place, "control_expired")
-        state = states.of_before(header)
+            return _build_fate(entry, "control_expired")
+        state = states.state_before(header)
         if state == ABORTED:
-            return _told(place, "aborted")
+            return _build_fate(entry, "aborted")
         if state != COMMITTED:
-            return _told(place, "lost")
+            return _build_fate(entry, "lost")
         if record.key is None:
-            return _told(place, "null_key")
+            return _build_fate(entry, "null_key")
         winner = winners.get(xxhash.xxh3_128_digest(record.key))
         if winner is None or record.offset >= self._cleaned_until:
-            return _told(place, "lost")
+            return _build_fate(entry, "lost")
         if winner > self._order(record):
-            return _told(place, "superseded", winner.offset)
-        return _told(place, "tombstone_expired" if record.value is None else "lost")
+            return _build_fate(entry, "superseded", winner.offset)
+        return _build_fate(entry, "tombstone_expired" if record.value is None else "lost")
 
     def _order(self, record: Record) -> Order:
         return self._strategy.order_of(record.offset, record.timestamp, record.headers)
 
-    def _after_places(self) -> Iterator[Place]:
-        return self._places(self._after, "")
+    def _records_after(self) -> Iterator[BatchRecord]:
+        return self._records(self._after, "")
 
-    def _places(self, view: PartitionView, task: str) -> Iterator[Place]:
-        """Yield all records of a copy, those below its log start too."""
+    def _records(self, view: PartitionView, task: str) -> Iterator[BatchRecord]:
+        """Yield all records of a copy, including those below its log start."""
         log = view.log
         done, position = 0, -1
         for stored, record in view.records(log.segments.first.base_offset):
@@ -230,12 +230,12 @@ class PartitionDiff:
                 self._progress(task, done, log.size_bytes)
                 done += stored.size_bytes
                 position = stored.position
-            yield Place(stored, record)
+            yield BatchRecord(stored, record)
 
 
-def _paired(
-    before: Iterator[Place], after: Iterator[Place]
-) -> Iterator[tuple[Place | None, Place | None]]:
+def _pair(
+    before: Iterator[BatchRecord], after: Iterator[BatchRecord]
+) -> Iterator[tuple[BatchRecord | None, BatchRecord | None]]:
     """Join two streams of records by their offsets."""
     left, right = next(before, None), next(after, None)
     while left is not None or right is not None:
@@ -250,9 +250,9 @@ def _paired(
             left, right = next(before, None), next(after, None)
 
 
-def _told(place: Place, fate: str, superseded_by: int | None = None) -> RecordFate:
-    record = place.record
-    if not place.stored.batch.header.is_control:
+def _build_fate(entry: BatchRecord, fate: str, superseded_by: int | None = None) -> RecordFate:
+    record = entry.record
+    if not entry.stored.batch.header.is_control:
         return RecordFate(record.offset, record.key, fate, superseded_by, None)
     kind = "other"
     try:

@@ -1,8 +1,8 @@
-"""Erasure: every place that holds bytes of a key, and when each can vanish.
+"""Erasure: all locations of a key's bytes, and when each can be removed.
 
-The files are read as they are, those that no log counts any more too. When a record can be removed
-is not computed from the rules but rehearsed by the engine itself (`rehearsal`): at the earliest if
-other appends make passes due, at the latest without further appends.
+The files are read as they are, including files that no longer belong to a log. Removal times are
+not computed from the rules; the engine itself rehearses them (`rehearsal`): the earliest if other
+appends make passes due, the latest without further appends.
 """
 
 from __future__ import annotations
@@ -85,30 +85,30 @@ STATES = (
     DELETED_PARTITION,
     FOREIGN,
 )
-"""Where bytes of a key can be; the reason `location.STATE` explains each."""
+"""States of a key's locations; the reason `location.STATE` explains each."""
 
 _IN_THE_LOG = (LIVE, TOMBSTONE, SUPERSEDED, ABORTED, OPEN_TRANSACTION, UNSTABLE, BELOW_LOG_START)
 _STATES_BY_SUFFIX = {DELETED_SUFFIX: DELETED, SWAP_SUFFIX: SWAP, CLEANED_SUFFIX: CLEANED}
 _BLOCK = 1 << 20
 
 ErasureProgress = Callable[[str, int, int], None]
-"""Told of a task, and of bytes done and all."""
+"""Called with a task, the bytes done and the bytes in total."""
 
 
 class Erasable(HasLogs, Protocol):
-    """A broker, as far as erasure is concerned."""
+    """The parts of a broker that erasure needs."""
 
     @property
     def broker_config(self) -> BrokerConfig:
-        """Its settings."""
+        """The broker's settings."""
 
     @property
     def clock(self) -> Clock:
-        """Its clock."""
+        """The broker's clock."""
 
 
 def rule_json(reasons: Sequence[Reason]) -> dict[str, Any]:
-    """Return the reasons of a place as JSON: all of them, and the rule by itself."""
+    """Return the reasons of a location as JSON: all of them, and the rule by itself."""
     rule = reasons[1]
     return {
         "rule": text_of(reasons),
@@ -119,26 +119,26 @@ def rule_json(reasons: Sequence[Reason]) -> dict[str, Any]:
 
 
 class ErasurePlace(NamedTuple):
-    """A place that holds bytes of a key.
+    """A location of a key's bytes.
 
     Attributes
     ----------
     position : int
-        Of the batch; of the bytes themselves if they are not in a valid batch.
+        Position of the batch, or of the bytes themselves outside a valid batch.
     offset : int or None
-        Of the record; None if it is not in a valid batch.
+        Offset of the record; None outside a valid batch.
     state : str
         One of `STATES`.
     earliest_ms : int or None
-        First Unix ms at which it can be gone: whatever is appended for other keys, a broker under
-        the present configuration keeps it until then. None if it is never removed unless something
-        happens first, which `reasons` name.
+        Earliest removal, Unix ms: whatever is appended for other keys, a broker with the current
+        configuration keeps the bytes until then. None if they are only removed after an event
+        that `reasons` name.
     latest_ms : int or None
-        Unix ms by which it is gone if a broker runs from now on without further appends,
-        its checks coming as late as their intervals allow, and files going
-        `file.delete.delay.ms` after they are renamed. None if nothing removes it by itself.
+        Latest removal, Unix ms, if a broker runs from now on without further appends, checks as
+        late as its intervals allow, and deletes files `file.delete.delay.ms` after renaming them.
+        None if nothing removes the bytes without an event.
     reasons : tuple of Reason
-        The meaning of the state, then the rule that removes the bytes, then its conditions.
+        Explanation of the state, then the rule that removes the bytes, then its conditions.
     """
 
     path: str
@@ -163,7 +163,7 @@ class ErasurePlace(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ErasureReport:
-    """The answer of `erasure`, as of `now_ms`; `gone` if no place is left."""
+    """The result of `erasure` at `now_ms`; `gone` if no location is left."""
 
     topic: str
     key: bytes
@@ -175,7 +175,7 @@ class ErasureReport:
 
     @property
     def gone(self) -> bool:
-        """Whether the bytes of the key lie nowhere any more."""
+        """Whether no bytes of the key are left."""
         return not self.places
 
     def to_json(self) -> dict[str, Any]:
@@ -194,7 +194,7 @@ class ErasureReport:
 # -- the scan ----------------------------------------------------------------------------------
 
 
-class Found(NamedTuple):
+class Occurrence(NamedTuple):
     """Bytes of a key in a file."""
 
     path: str
@@ -209,33 +209,35 @@ class Found(NamedTuple):
         return None if self.record is None else self.record[0]
 
 
-def scan_file(file: File, path: str, base_offset: int, key: bytes, limit: int) -> Iterator[Found]:
+def scan_file(
+    file: File, path: str, base_offset: int, key: bytes, limit: int
+) -> Iterator[Occurrence]:
     """Yield the positions of a key in a `.log`, in valid batches and in the bytes between them.
 
-    Outside valid batches the key counts as found if its bytes follow its length as
-    they do in a record, or may do so inside of a batch that is compressed and damaged.
+    Outside valid batches the key is found where its bytes follow its length, as in a record. A
+    compressed and damaged batch may contain any key.
     """
     size = file.size()
     position = 0
     while position < size:
-        found = _valid_batch(file, path, position, size)
-        if found is None and size > INT32_MAX:
-            # No segment is that large, and a sparse file would take hours to search.
-            yield Found(path, position, None, None, UNREADABLE)
+        batch = _valid_batch(file, path, position, size)
+        if batch is None and size > INT32_MAX:
+            # Segments cannot be this large; searching a sparse file would take hours.
+            yield Occurrence(path, position, None, None, UNREADABLE)
             return
-        if found is None:
+        if batch is None:
             following = find_batch(file, position + 1, size, base_offset)
             end = size if following is None else following.position
             state = TORN_TAIL if following is None else DAMAGED
             yield from _raw(file, path, position, end, key, state)
             position = end
             continue
-        yield from _records(found, path, position, key, limit)
-        position += len(found.data)
+        yield from _records(batch, path, position, key, limit)
+        position += len(batch.data)
 
 
 def _valid_batch(file: File, path: str, position: int, size: int) -> RecordBatch | None:
-    """Return the batch at a position, None if there is none whose CRC is right."""
+    """Return the batch at a position; None without a valid CRC."""
     head = file.read(position, layout.HEADER_SIZE)
     if len(head) < layout.HEADER_SIZE:
         return None
@@ -252,7 +254,7 @@ def _valid_batch(file: File, path: str, position: int, size: int) -> RecordBatch
 
 def _records(
     batch: RecordBatch, path: str, position: int, key: bytes, limit: int
-) -> Iterator[Found]:
+) -> Iterator[Occurrence]:
     header = batch.header
     try:
         if header.is_control or key not in bytes(batch.section(limit)):
@@ -260,13 +262,15 @@ def _records(
         for record in batch.iter_records(limit):
             if record.key == key:
                 known = (record.offset, record.timestamp, record.value is None, record.headers)
-                yield Found(path, position, known, header, "")
+                yield Occurrence(path, position, known, header, "")
     except (CorruptionError, InvalidRecordError):
         end = position + len(batch.data)
         yield from _raw_bytes(batch.data, path, position, end, key, DAMAGED)
 
 
-def _raw(file: File, path: str, position: int, end: int, key: bytes, state: str) -> Iterator[Found]:
+def _raw(
+    file: File, path: str, position: int, end: int, key: bytes, state: str
+) -> Iterator[Occurrence]:
     """Yield the positions of a key in bytes that are not a valid batch."""
     at = position
     overlap = len(key) + 2 * layout.HEADER_SIZE
@@ -277,7 +281,7 @@ def _raw(file: File, path: str, position: int, end: int, key: bytes, state: str)
             return
         start = at - len(before)
         for found in _raw_bytes(before + data, path, start, at + len(data), key, state):
-            # A key that ends before this block was found in the one before.
+            # A key that ends before this block was found in the previous one.
             if found.state == UNREADABLE or found.position + len(key) > at:
                 yield found
         at += len(data)
@@ -285,25 +289,25 @@ def _raw(file: File, path: str, position: int, end: int, key: bytes, state: str)
 
 
 def _patterns(key: bytes) -> tuple[bytes, ...]:
-    """Return a key as records of magic 2, and messages of magic 0 and 1, have it."""
+    """Return a key as encoded in records of magic 2 and in messages of magic 0 and 1."""
     return (encode_varint(len(key)) + key, len(key).to_bytes(4, "big") + key)
 
 
 def _raw_bytes(
     data: bytes, path: str, start: int, end: int, key: bytes, state: str
-) -> Iterator[Found]:
-    found: dict[int, int] = {}
+) -> Iterator[Occurrence]:
+    occurrences: dict[int, int] = {}
     for pattern in _patterns(key) if key else ():  # an empty key would match everywhere
         at = data.find(pattern)
         while at >= 0:
-            found.setdefault(start + at + len(pattern) - len(key), at)
+            occurrences.setdefault(start + at + len(pattern) - len(key), at)
             at = data.find(pattern, at + 1)
-    for position in sorted(found):
-        yield Found(path, position, None, None, state)
-    if not found and len(data) > layout.HEADER_SIZE:
+    for position in sorted(occurrences):
+        yield Occurrence(path, position, None, None, state)
+    if not occurrences and len(data) > layout.HEADER_SIZE:
         header = BatchHeader.unpack_from(data)
         if header.magic <= layout.MAGIC and header.codec_id in tuple(Codec)[1:]:
-            yield Found(path, start, None, None, UNREADABLE)
+            yield Occurrence(path, start, None, None, UNREADABLE)
 
 
 class _Folder(NamedTuple):
@@ -338,7 +342,7 @@ def _log_files(fs: FileSystem, folder: str) -> Iterator[tuple[str, int, str]]:
             yield f"{folder}/{name}", parts.base_offset, parts.state
 
 
-# -- places and their moments ------------------------------------------------------------------
+# -- locations and removal times ---------------------------------------------------------------
 
 
 def erasure(
@@ -349,16 +353,16 @@ def erasure(
     *,
     progress: ErasureProgress | None = None,
 ) -> ErasureReport:
-    """Find every place of a key in the partitions of a topic; see `Broker.erasure`."""
+    """Find all locations of a key in the partitions of a topic; see `Broker.erasure`."""
     fs = broker.manager.runtime.fs
     base = fs.base if isinstance(fs, OverlayFileSystem) else fs
     now_ms = broker.clock.now_ms()
-    places: list[ErasurePlace] = []
+    locations: list[ErasurePlace] = []
     assumed: dict[str, None] = {}
     transactions = _Transactions(broker)
     files = size = 0
     for tp in broker.manager.catalog.partitions(topic, partition):
-        found: list[tuple[_Folder, Found]] = []
+        occurrences: list[tuple[_Folder, Occurrence]] = []
         for folder in _folders(broker, base, tp):
             for path, base_offset, suffix in _log_files(base, folder.path):
                 file = base.open(path)
@@ -371,17 +375,19 @@ def erasure(
                         state = each.state
                         if suffix and state != UNREADABLE:
                             state = _STATES_BY_SUFFIX.get(suffix, FOREIGN)
-                        found.append((folder, each._replace(state=state)))
+                        occurrences.append((folder, each._replace(state=state)))
                 finally:
                     file.close()
                 files += 1
                 size += total
         for text in assumptions(broker.manager, tp, cleaning=True):
             assumed[text] = None
-        if found:
+        if occurrences:
             ends = transactions.ends(tp)
-            places += _Partition(broker, base, tp, key, now_ms, ends, progress).places(found)
-    return ErasureReport(topic, key, tuple(places), files, size, tuple(assumed), now_ms)
+            locations += _Partition(broker, base, tp, key, now_ms, ends, progress).locations(
+                occurrences
+            )
+    return ErasureReport(topic, key, tuple(locations), files, size, tuple(assumed), now_ms)
 
 
 class _Transactions:
@@ -394,7 +400,7 @@ class _Transactions:
     def ends(self, tp: TopicPartition) -> tuple[TransactionEnd, ...]:
         """Return how and when the open transactions of a partition end by themselves.
 
-        Those that no coordinator knows are left out: they stay open.
+        Transactions unknown to the coordinator are left out: they stay open.
         """
         producers = self._broker.manager.log(tp).producer_state
         if producers.first_undecided_offset() is None:
@@ -420,8 +426,8 @@ def _end_of(metadata: TransactionMetadata) -> TransactionEnd:
     )
 
 
-class _Moments(NamedTuple):
-    """When the bytes of a place can be removed, and why then."""
+class _RemovalTimes(NamedTuple):
+    """Earliest and latest removal of a location's bytes, and the reasons."""
 
     earliest_ms: int | None
     latest_ms: int | None
@@ -429,7 +435,7 @@ class _Moments(NamedTuple):
 
 
 class _Partition:
-    """The places of one partition."""
+    """The locations in one partition."""
 
     def __init__(
         self,
@@ -449,38 +455,38 @@ class _Partition:
         self._key = key
         self._log: Log = broker.manager.log(topic_partition)
         self._now_ms = now_ms
-        self._sizes: dict[str, int] | None = None  # of the segments that a start leaves
+        self._sizes: dict[str, int] | None = None  # segment sizes after a broker's start
 
-    def places(self, found: list[tuple[_Folder, Found]]) -> Iterator[ErasurePlace]:
-        """Yield the places with their states and moments, in the order of the files."""
-        states = self._states([each for folder, each in found if not folder.state])
+    def locations(self, occurrences: list[tuple[_Folder, Occurrence]]) -> Iterator[ErasurePlace]:
+        """Yield the locations with their states and removal times, in file order."""
+        states = self._states([each for folder, each in occurrences if not folder.state])
         offsets = sorted(
             {
                 each.offset
-                for folder, each in found
+                for folder, each in occurrences
                 if each.offset is not None and not folder.state and each.state in ("", SWAP)
             }
         )
-        moments = self._moments(offsets)
-        for folder, each in found:
+        watches = self._rehearse(offsets)
+        for folder, each in occurrences:
             state = each.state or states.get(each.offset, LIVE)
             if folder.state == DELETE_DIR_SUFFIX:
                 state = DELETED_PARTITION
             elif folder.state:
                 state = FOREIGN
-            earliest_ms, latest_ms, reasons = self._removal(each, state, moments)
+            earliest_ms, latest_ms, reasons = self._removal(each, state, watches)
             reasons = (Reason(f"location.{state}", {}), *reasons)
-            place = (each.path, each.position, each.offset, state, earliest_ms, latest_ms)
-            yield ErasurePlace(*place, reasons)
+            fields = (each.path, each.position, each.offset, state, earliest_ms, latest_ms)
+            yield ErasurePlace(*fields, reasons)
 
-    def _states(self, found: list[Found]) -> dict[int | None, str]:
+    def _states(self, occurrences: list[Occurrence]) -> dict[int | None, str]:
         """Return the states of the records in the log, by offset."""
         log = self._log
         committed = CommittedData(log)
         strategy = Strategy.of(log.config)
         states: dict[int | None, str] = {}
         orders: dict[int, Order] = {}
-        for each in found:
+        for each in occurrences:
             if each.state or each.record is None or each.header is None:
                 continue
             offset, timestamp, is_tombstone, headers = each.record
@@ -499,7 +505,7 @@ class _Partition:
             for offset, state in states.items()
         }
 
-    def _rehearsal(self) -> Rehearsal:
+    def _open_rehearsal(self) -> Rehearsal:
         manager = self._broker.manager
         return Rehearsal(
             self._fs,
@@ -512,50 +518,52 @@ class _Partition:
             progress=self._progress,
         )
 
-    def _moments(self, offsets: list[int]) -> dict[int, tuple[Watch, Watch, Watch]]:
-        """Rehearse: hurried, left alone, and left alone with all that is late."""
+    def _rehearse(self, offsets: list[int]) -> dict[int, tuple[Watch, Watch, Watch]]:
+        """Rehearse with helpful appends, without appends, and without appends but late."""
         if not offsets:
             return {}
-        run = partial(watch, self._rehearsal, self._key, offsets)
-        late = run(lambda rehearsal, _: rehearsal.left_alone(late=True))
-        hurried = prompt = run(lambda rehearsal, wanted: rehearsal.hurried(self._key, wanted))
+        run = partial(watch, self._open_rehearsal, self._key, offsets)
+        late = run(lambda rehearsal, _: rehearsal.run_without_appends(late=True))
+        hurried = prompt = run(
+            lambda rehearsal, wanted: rehearsal.run_with_appends(self._key, wanted)
+        )
         config = self._log.config
         if config.compact and config.delete:
-            # A cleaning joins segments, and so may put off what retention would remove.
-            prompt = run(lambda rehearsal, _: rehearsal.left_alone(late=False))
+            # Cleaning merges segments, which can delay their retention.
+            prompt = run(lambda rehearsal, _: rehearsal.run_without_appends(late=False))
         return dict.fromkeys(offsets, (hurried, prompt, late))
 
     def _removal(
-        self, found: Found, state: str, moments: Mapping[int, tuple[Watch, Watch, Watch]]
-    ) -> _Moments:
-        """Return when the bytes of a place can be removed, and by which rule."""
+        self, occurrence: Occurrence, state: str, watches: Mapping[int, tuple[Watch, Watch, Watch]]
+    ) -> _RemovalTimes:
+        """Return when the bytes of a location can be removed, and by which rule."""
         now_ms, delay_ms = self._now_ms, self._log.config.file_delete_delay_ms
-        if found.offset is not None and (state in _IN_THE_LOG or state == SWAP):
-            return self._record_removal(found.offset, state, moments[found.offset])
+        if occurrence.offset is not None and (state in _IN_THE_LOG or state == SWAP):
+            return self._record_removal(occurrence.offset, state, watches[occurrence.offset])
         if state == DELETED:
             latest_ms: int | None = now_ms
             if self._has_writer():
-                latest_ms = self._removal_ms(found.path, now_ms + delay_ms)
+                latest_ms = self._removal_ms(occurrence.path, now_ms + delay_ms)
             reason = Reason.of("erasure.file_delay", delay_ms=delay_ms)
-            return _Moments(now_ms, latest_ms, (reason,))
+            return _RemovalTimes(now_ms, latest_ms, (reason,))
         if state in (CLEANED, SWAP):
             latest_ms = None if self._has_writer() else now_ms
-            return _Moments(now_ms, latest_ms, (Reason.of("erasure.start"),))
+            return _RemovalTimes(now_ms, latest_ms, (Reason.of("erasure.start"),))
         if state == DELETED_PARTITION:
             reason = Reason.of("erasure.folder_delay", delay_ms=delay_ms)
-            return _Moments(now_ms, now_ms + delay_ms, (reason,))
-        if state in (TORN_TAIL, DAMAGED) and self._is_cut(found):
-            return _Moments(now_ms, now_ms, (Reason.of("erasure.cut"),))
-        return _Moments(None, None, (Reason.of("erasure.no_rule"),))
+            return _RemovalTimes(now_ms, now_ms + delay_ms, (reason,))
+        if state in (TORN_TAIL, DAMAGED) and self._is_truncated(occurrence):
+            return _RemovalTimes(now_ms, now_ms, (Reason.of("erasure.cut"),))
+        return _RemovalTimes(None, None, (Reason.of("erasure.no_rule"),))
 
     def _record_removal(
         self, offset: int, state: str, watches: tuple[Watch, Watch, Watch]
-    ) -> _Moments:
+    ) -> _RemovalTimes:
         config = self._log.config
         hurried, prompt, late = watches
         if hurried.failure is not None:
             reason = Reason.of("erasure.not_opened", message=str(hurried.failure))
-            return _Moments(None, None, (reason,))
+            return _RemovalTimes(None, None, (reason,))
         removals = [each.removals[offset] for each in (hurried, prompt)]
         first = min((each for each in removals if each is not None), default=None)
         last = late.removals[offset]
@@ -571,7 +579,7 @@ class _Partition:
         elif earliest_ms is not None:
             reasons.append(Reason.of("erasure.by_size"))
         else:
-            reasons.append(self._missing(state))
+            reasons.append(self._missing_condition(state))
         reasons += (
             Reason.of("erasure.transaction_timeout", producer_id=end.producer_id, at_ms=end.due_ms)
             for end in self._ends
@@ -583,10 +591,10 @@ class _Partition:
             delay_ms = config.file_delete_delay_ms
             latest_ms = last.at_ms + (0 if last.cause is Cause.OPENING else delay_ms)
             reasons.append(Reason(_DUE[last.cause], {"at_ms": last.due_ms, "delay_ms": delay_ms}))
-        return _Moments(earliest_ms, latest_ms, tuple(reasons))
+        return _RemovalTimes(earliest_ms, latest_ms, tuple(reasons))
 
     def _has_hanging_transaction(self) -> bool:
-        """Return whether a transaction is open that nothing ends by itself."""
+        """Return whether an open transaction will not end by itself."""
         known = {end.producer_id for end in self._ends}
         return any(
             entry.current_txn_first_offset is not None and entry.producer_id not in known
@@ -594,12 +602,12 @@ class _Partition:
         )
 
     def _is_kept_as_last(self, offset: int) -> bool:
-        """Return whether a cleaning retains a record only because the log ends with it."""
+        """Return whether cleaning retains a record only as the last one of the log."""
         log = self._log
         return Strategy.of(log.config).has_versions and offset == log.log_end_offset - 1
 
-    def _missing(self, state: str) -> Reason:
-        """Return the condition without which a record cannot be removed at all."""
+    def _missing_condition(self, state: str) -> Reason:
+        """Return the missing condition that keeps a record forever."""
         config = self._log.config
         if not config.compact and not config.delete:
             return Reason.of("erasure.empty_policy")
@@ -620,7 +628,7 @@ class _Partition:
         return holder is not None or not self._broker.manager.read_only
 
     def _removal_ms(self, path: str, default_ms: int) -> int:
-        """Return when a file that was renamed goes, as far as this process knows."""
+        """Return when a renamed file is deleted, as far as this process knows."""
         if self._broker.manager.read_only:
             return default_ms
         due_ms = self._log.deletion_due_ms(path)
@@ -628,14 +636,14 @@ class _Partition:
             return default_ms
         return self._now_ms + max(0, due_ms - self._broker.clock.monotonic_ns() // 1_000_000)
 
-    def _is_cut(self, found: Found) -> bool:
-        """Return whether a broker's start cuts off bytes that are not a valid batch."""
+    def _is_truncated(self, occurrence: Occurrence) -> bool:
+        """Return whether a broker's start truncates bytes that are not a valid batch."""
         if self._sizes is None:
             self._sizes = {}
-            with suppress(LogStoreError), closing(self._rehearsal()) as rehearsal:
+            with suppress(LogStoreError), closing(self._open_rehearsal()) as rehearsal:
                 segments = rehearsal.log.segments
                 self._sizes = {each.log_path: each.size_bytes for each in segments}
-        return bool(self._sizes) and found.position >= self._sizes.get(found.path, 0)
+        return bool(self._sizes) and occurrence.position >= self._sizes.get(occurrence.path, 0)
 
 
 def _rules(cause: Cause, state: str, config: LogConfig) -> Iterator[Reason]:

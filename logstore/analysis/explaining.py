@@ -34,30 +34,30 @@ if TYPE_CHECKING:
 
 _UNREADABLE = (CorruptionError, UnsupportedFormatError, SegmentOverflowError)
 
-_UNREAD = "every batch is assumed to be sound: its records were not read; without --quick they are"
+_UNREAD = "every batch is assumed to be valid: --quick reads no records"
 
 
 class Cleaned(HasLogs, Protocol):
-    """A broker, as far as cleaning is concerned."""
+    """The parts of a broker that cleaning needs."""
 
     @property
     def broker_config(self) -> BrokerConfig:
-        """Its settings."""
+        """The broker's settings."""
 
     @property
     def cleaner(self) -> LogCleanerManager:
-        """Its cleaner."""
+        """The broker's cleaner."""
 
     @property
     def clock(self) -> Clock:
-        """Its clock."""
+        """The broker's clock."""
 
     @property
     def read_only(self) -> bool:
-        """Whether it changes nothing."""
+        """Whether the broker is read-only."""
 
 
-class Look(NamedTuple):
+class RecordFacts(NamedTuple):
     """Facts from reading the records of a log: its surviving tombstones, and damage."""
 
     tombstones: Sequence[Tombstone] | None
@@ -66,7 +66,7 @@ class Look(NamedTuple):
     now_ms: int = 0
 
 
-NOTHING_READ = Look(None, (), None)
+NO_FACTS = RecordFacts(None, (), None)
 """The records were not read."""
 
 
@@ -78,11 +78,11 @@ def explain(
     key: bytes | None = None,
 ) -> ExplainReport:
     """Explain the gates between partitions and their cleaning; see `Broker`."""
-    found = []
+    explanations = []
     for tp in partitions:
-        with suppress(UnknownTopicOrPartitionError):  # deleted meanwhile
-            found.append(explain_partition(broker, tp, quick=quick, key=key))
-    return ExplainReport(tuple(found))
+        with suppress(UnknownTopicOrPartitionError):  # deleted in the meantime
+            explanations.append(explain_partition(broker, tp, quick=quick, key=key))
+    return ExplainReport(tuple(explanations))
 
 
 def explain_partition(
@@ -99,50 +99,50 @@ def explain_partition(
     decision = chooser.explain(log)
     passes_needed = cleaner.passes_bound(log, decision.state)
     assumed = assumptions(broker.manager, topic_partition, cleaning=True)
-    look = NOTHING_READ
+    facts = NO_FACTS
     first_pass = None
     if log.config.compact and quick:
         assumed = (*assumed, _UNREAD)
     elif log.config.compact:
-        look = look_at(broker, topic_partition, decision)
-        log = broker.manager.log(topic_partition)  # another one, if damage was met
-        if look.obstacle is not None:
-            decision = decision.stopped_by(Gate.closed_by("uncleanable", look.obstacle))
+        facts = read_facts(broker, topic_partition, decision)
+        log = broker.manager.log(topic_partition)  # reopened if damage was met
+        if facts.obstacle is not None:
+            decision = decision.stopped_by(Gate.closed_by("uncleanable", facts.obstacle))
         elif decision.will_clean:
             decision, first_pass, passes_needed = rehearse(cleaner, log, decision)
-    found = explanation(
+    result = explanation(
         log,
         decision,
-        look,
+        facts,
         passes_needed,
         first_pass,
         assumed=assumed,
         kafka_exact=chooser.kafka_exact,
     )
     if key is None:
-        return found
-    from logstore.analysis.key_story import explain_key
+        return result
+    from logstore.analysis.key_explanation import explain_key
 
-    story = explain_key(broker, topic_partition, key, decision, found.remedies)
-    return replace(found, key=story)
+    key_explanation = explain_key(broker, topic_partition, key, decision, result.remedies)
+    return replace(result, key=key_explanation)
 
 
 def explanation(
     log: Log,
     decision: CleaningDecision,
-    look: Look,
+    facts: RecordFacts,
     passes_needed: int,
     first_pass: CleanerStats | None,
     *,
     assumed: Sequence[str],
     kafka_exact: bool,
 ) -> PartitionExplanation:
-    """Explain a decision that foresaw, with the facts from its records."""
+    """Explain a decision made with foresight, using facts from reading the records."""
     active = ActiveSegment.of(log, kafka_exact=kafka_exact)
     tombstones = None
     tombstone_reasons: tuple[Reason, ...] = ()
-    if look.tombstones is not None:
-        tombstones = Tombstones.of(look.tombstones, look.now_ms, decision)
+    if facts.tombstones is not None:
+        tombstones = Tombstones.of(facts.tombstones, facts.now_ms, decision)
         tombstone_reasons = tombstones.reasons(decision, log.config.delete_retention_ms)
     return PartitionExplanation.of(
         decision,
@@ -153,13 +153,13 @@ def explanation(
         active_segment=active,
         tombstones=tombstones,
         tombstone_reasons=tombstone_reasons,
-        damages=look.damages,
+        damages=facts.damages,
         first_pass=first_pass,
         assumed=tuple(assumed),
     )
 
 
-def look_at(broker: Cleaned, tp: TopicPartition, decision: CleaningDecision) -> Look:
+def read_facts(broker: Cleaned, tp: TopicPartition, decision: CleaningDecision) -> RecordFacts:
     """Read the records of a partition once."""
     view = PartitionView(broker, tp)
     now_ms = broker.clock.now_ms()
@@ -168,10 +168,10 @@ def look_at(broker: Cleaned, tp: TopicPartition, decision: CleaningDecision) -> 
     except _UNREADABLE as error:
         path = getattr(error, "path", None)
         stops = _stops(broker, view.log, decision, path)
-        return Look(None, (str(error),), str(error) if stops else None)
+        return RecordFacts(None, (str(error),), str(error) if stops else None)
     damages = view.damages
     stopping = (str(each) for each in damages if _stops(broker, view.log, decision, each.path))
-    return Look(tombstones, tuple(map(str, damages)), next(stopping, None), now_ms)
+    return RecordFacts(tombstones, tuple(map(str, damages)), next(stopping, None), now_ms)
 
 
 def _stops(broker: Cleaned, log: Log, decision: CleaningDecision, path: str | None) -> bool:
@@ -193,17 +193,18 @@ def _stops(broker: Cleaned, log: Log, decision: CleaningDecision, path: str | No
 def rehearse(
     cleaner: LogCleanerManager, log: Log, decision: CleaningDecision, *, whenever: bool = False
 ) -> tuple[CleaningDecision, CleanerStats | None, int]:
-    """Run a cleaning as a dry run does; what stops it closes its gate.
+    """Run a cleaning as a dry run; an obstacle closes its gate in the decision.
 
     Parameters
     ----------
     whenever : bool
-        That which comes once it is due, as if it was now: forced, with the active segment rolled.
+        Run the next cleaning even if it is not due: forced, with the active segment rolled.
 
     Returns
     -------
     CleaningDecision, CleanerStats or None, int
-        With the number of passes; an upper bound without the numbers of the first.
+        The decision, the statistics of the first pass and the number of passes, which is an upper
+        bound without statistics.
     """
     passes_needed = cleaner.passes_bound(log, decision.state)
     try:

@@ -73,8 +73,8 @@ def fate_json(topic_partition: TopicPartition, record: RecordFate, *, raw: bool 
 def _decoded(topic: str, record: RecordFate) -> str:
     if not topic.startswith("__"):
         return ""
-    found = decoded_key_member(topic, record.key)
-    return "".join(f', "{name}": {json.dumps(value)}' for name, value in found.items())
+    members = decoded_key_member(topic, record.key)
+    return "".join(f', "{name}": {json.dumps(value)}' for name, value in members.items())
 
 
 class FatesPage(NamedTuple):
@@ -116,7 +116,7 @@ class PartitionFates:
     -----
     Iterating raises `CorruptRecordError`, `UnsupportedFormatError` and `SegmentOverflowError` if a
     cleaning would find the partition uncleanable, and `KafkaStorageError` if the disk fails. The
-    log must not be truncated meanwhile. Memory: the map and the I/O buffers.
+    log must not be truncated during an iteration. Memory: the map and the I/O buffers.
     """
 
     def __init__(
@@ -157,7 +157,7 @@ class PartitionFates:
         """
         from logstore.cleaner.passes.fate import FATES
 
-        found: list[RecordFate] = []
+        selected: list[RecordFate] = []
         counts: Counter[int] = Counter()
         before = 0
         with StorageGuard(None, self._log.topic_partition, "cannot read"):
@@ -166,16 +166,16 @@ class PartitionFates:
                 size = len(chunk.offsets)
                 start, end = max(first - before, 0), min(first + count - before, size)
                 if start < end:
-                    found += islice(_records(chunk), start, end)
+                    selected += islice(_records(chunk), start, end)
                 counts.update(chunk.fates.tolist())
                 before += size
-        return FatesPage(tuple(found), {FATES[code]: counts[code] for code in sorted(counts)})
+        return FatesPage(tuple(selected), {FATES[code]: counts[code] for code in sorted(counts)})
 
     def _chunks(self) -> Iterator[FateChunk]:
         from logstore.cleaner.passes.fate import list_fates
 
-        tell = self._progress
-        progress = None if tell is None else partial(tell, self._log.topic_partition)
+        listener = self._progress
+        progress = None if listener is None else partial(listener, self._log.topic_partition)
         state = self.decision.state if self.is_compacted else None
         self.stats = yield from list_fates(
             self._log, self._cleaner.config, state, progress=progress

@@ -1,7 +1,7 @@
-"""Losses: records that a reader could still read, and that a deed would take away.
+"""Losses: readable records that an operation would remove.
 
-What compaction removes is none: it was set to. Everything else that removes records tells here
-beforehand which, how many and of what time.
+Records removed by compaction do not count. For any other operation, this reports beforehand which
+records it removes, how many, and their timestamps.
 """
 
 from __future__ import annotations
@@ -28,23 +28,23 @@ if TYPE_CHECKING:
     from logstore.types import TopicPartition
 
 COUNTED_BYTES_MAX = 256 << 20
-"""Bytes of a log whose batch headers are read to count records; of more, offsets are counted."""
+"""Largest size of which batch headers are read to count records; above it, offsets count."""
 
 
 class LostRecords(NamedTuple):
-    """The records of one partition that would go.
+    """Records of one partition that would be removed.
 
     Attributes
     ----------
     first_offset, last_offset : int
-        Inclusive; of what readers see. -1 of a partition that cannot be opened.
+        Range of the records visible to readers, inclusive; -1 if the partition cannot be opened.
     records : int
-        By the batch headers, control records not counted; the offsets, which are at least as many,
-        unless `is_counted`.
+        Number of records by the batch headers, without control records. Unless `is_counted`, the
+        number of offsets, an upper bound.
     size_bytes : int
-        Bytes of the batches that they are in.
+        Size of their batches.
     first_timestamp, last_timestamp : int or None
-        Unix ms, the oldest and the newest; None if no record has one.
+        Oldest and newest timestamp, Unix ms; None if no record has one.
     """
 
     topic: str
@@ -58,8 +58,8 @@ class LostRecords(NamedTuple):
     is_counted: bool
 
     @property
-    def place(self) -> str:
-        """Their partition and offsets in words."""
+    def description(self) -> str:
+        """Description of partition and offsets."""
         name = f"{self.topic}-{self.partition}"
         if self.first_offset < 0:
             return f"all of {name}, which cannot be opened"
@@ -72,68 +72,69 @@ class LostRecords(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """What a deed would take away; false if that is nothing."""
+    """Records that an operation would remove; false if there are none."""
 
     parts: tuple[LostRecords, ...] = ()
     unnamed: frozenset[str] = frozenset()
-    """Topics that count and are not told by name."""
+    """Topics that are counted but not named."""
 
     def __bool__(self) -> bool:
         return bool(self.parts)
 
     @classmethod
     def of_all(cls, losses: Iterable[Loss]) -> Loss:
-        """Return several as one."""
+        """Combine several losses."""
         return cls(tuple(part for loss in losses for part in loss.parts))
 
-    def told_to(self, sees: Callable[[str], bool]) -> Loss:
-        """Return the same, without the names of topics that somebody may not see."""
+    def visible_to(self, sees: Callable[[str], bool]) -> Loss:
+        """Return this loss without the names of topics that `sees` denies."""
         return replace(
             self, unnamed=frozenset(part.topic for part in self.parts if not sees(part.topic))
         )
 
     @property
     def named(self) -> list[LostRecords]:
-        """The parts that are told by name."""
+        """The parts whose topics may be named."""
         return [part for part in self.parts if part.topic not in self.unnamed]
 
     @property
     def records(self) -> int:
-        """All of them; at most so many, unless `is_counted`."""
+        """Number of records; an upper bound unless `is_counted`."""
         return sum(part.records for part in self.parts)
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of all of them."""
+        """Size of all batches concerned."""
         return sum(part.size_bytes for part in self.parts)
 
     @property
     def is_counted(self) -> bool:
-        """Whether the records were counted, not their offsets."""
+        """Whether records were counted instead of offsets."""
         return all(part.is_counted for part in self.parts)
 
     @property
     def text(self) -> str:
-        """All of it in a sentence, times in Unix ms."""
+        """The loss in a sentence, with times in Unix ms."""
         if not self.parts:
             return "nothing is lost"
-        count = f"{'' if self.is_counted else 'up to '}{self.records:,}"
-        noun = "record" if self.records == 1 else "records"
+        bound = "" if self.is_counted else "up to "
         if any(part.first_offset < 0 for part in self.parts):
-            count = "records" if not self.records else f"at least {self.records:,}"
-            noun = "" if not self.records else noun
-        places = [part.place for part in self.named[:_NAMED_MAX]]
-        more = len(self.parts) - len(places)
+            bound = "at least "
+        noun = "record" if self.records == 1 else "records"
+        count = f"{bound}{self.records:,} {noun}" if self.records else noun
+        descriptions = ", ".join(part.description for part in self.named[:_NAMED_MAX])
+        more = len(self.parts) - min(len(self.named), _NAMED_MAX)
         if more > 0:
-            other = "more of {} other" if places else "of {}"
-            places.append(f"{other.format(more)} {'partition' if more == 1 else 'partitions'}")
+            others = "partition" if more == 1 else "partitions"
+            named = f"{descriptions} and {more} more" if descriptions else f"of {more}"
+            descriptions = f"{named} {others}"
         return (
-            f"{count} {noun} in {self.size_bytes:,} bytes go for good, which can still be read:"
-            f" {', '.join(places)}"
+            f"{count} in {self.size_bytes:,} bytes that can still be read would be permanently"
+            f" removed: {descriptions}"
         )
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as JSON; of many partitions the first, and how many more there are."""
+        """Return the loss as JSON, with the first partitions and the number of further ones."""
         firsts = [each.first_timestamp for each in self.parts if each.first_timestamp is not None]
         lasts = [each.last_timestamp for each in self.parts if each.last_timestamp is not None]
         listed = self.named[:_LISTED_MAX]
@@ -150,17 +151,17 @@ class Loss:
 
 
 _NAMED_MAX, _LISTED_MAX = 3, 100
-"""Partitions that a sentence names, and that JSON lists."""
+"""Largest number of partitions named in a sentence and listed in JSON."""
 
 NOTHING_LOST = Loss()
 
 
 def lost_between(log: Log, start_offset: int, end_offset: int) -> Loss:
-    """Return the records of a log in [start, end), as far as readers see them now.
+    """Return the records of a log in [start, end) that are visible to readers now.
 
     Notes
     -----
-    Reads the batch headers of up to `COUNTED_BYTES_MAX` bytes, and else none.
+    Reads the batch headers of up to `COUNTED_BYTES_MAX` bytes, and none above.
     """
     return log.reader.steady(partial(_lost_between, log, start_offset, end_offset))
 
@@ -172,18 +173,20 @@ def _lost_between(log: Log, start_offset: int, end_offset: int) -> Loss:
         return NOTHING_LOST
     segments = log.segments.between(start, end)
     size = sum(segment.size_bytes for segment in segments)
-    found = None
+    part = None
     if size <= COUNTED_BYTES_MAX:
         try:
-            found = _counted(log, segments, start, end)
-        except (CorruptionError, UnsupportedFormatError):  # what is damaged goes all the same
-            found = _measured(log, segments, start, end)
+            part = _count_records(log, segments, start, end)
+        except (CorruptionError, UnsupportedFormatError):  # damaged data is removed too
+            part = _measure(log, segments, start, end)
     else:
-        found = _measured(log, segments, start, end)
-    return NOTHING_LOST if found is None else Loss((found,))
+        part = _measure(log, segments, start, end)
+    return NOTHING_LOST if part is None else Loss((part,))
 
 
-def _counted(log: Log, segments: Sequence[LogSegment], start: int, end: int) -> LostRecords | None:
+def _count_records(
+    log: Log, segments: Sequence[LogSegment], start: int, end: int
+) -> LostRecords | None:
     records = size_bytes = 0
     first_offset = last_offset = None
     oldest, newest = INT64_MAX, -1
@@ -208,7 +211,7 @@ def _counted(log: Log, segments: Sequence[LogSegment], start: int, end: int) -> 
             first_offset = low if first_offset is None else first_offset
             last_offset = high
             if header.max_timestamp >= 0:
-                # Where a cleaning left a horizon, the base timestamp is that.
+                # If cleaning set a delete horizon, it is stored in the base timestamp.
                 begins = (
                     header.max_timestamp if header.has_delete_horizon else header.base_timestamp
                 )
@@ -228,7 +231,7 @@ def _counted(log: Log, segments: Sequence[LogSegment], start: int, end: int) -> 
     )
 
 
-def _measured(log: Log, segments: Sequence[LogSegment], start: int, end: int) -> LostRecords:
+def _measure(log: Log, segments: Sequence[LogSegment], start: int, end: int) -> LostRecords:
     newest = max(segment.max_timestamp_so_far.timestamp for segment in segments)
     oldest = min(segment.first_batch_timestamp() for segment in segments)
     return LostRecords(
@@ -243,18 +246,18 @@ def _measured(log: Log, segments: Sequence[LogSegment], start: int, end: int) ->
     )
 
 
-# -- deeds that lose ---------------------------------------------------------------------------
+# -- operations with losses --------------------------------------------------------------------
 
 
 def lost_by_retention(
     log: Log, decision: RetentionDecision, *, beyond: RetentionDecision | None = None
 ) -> Loss:
-    """Return what a run of retention takes away, as decided.
+    """Return the loss of a retention run with a given decision.
 
     Parameters
     ----------
     beyond : RetentionDecision, optional
-        What goes anyway, and is not counted.
+        Removals that happen anyway and are not counted.
     """
     if not decision.removed:
         return NOTHING_LOST
@@ -265,18 +268,18 @@ def lost_by_retention(
 
 
 def lost_by_delete_records(log: Log, before_offset: int) -> Loss:
-    """Return what a request to delete the records below an offset takes away; -1: all."""
+    """Return the loss of deleting the records below an offset; -1: all records."""
     end = log.high_watermark if before_offset == -1 else before_offset
     return lost_between(log, log.log_start_offset, min(end, log.high_watermark))
 
 
 def lost_with(logs: Iterable[Log]) -> Loss:
-    """Return all that readers see of some logs, which are to be deleted."""
+    """Return the loss of deleting logs."""
     return Loss.of_all(lost_between(log, log.log_start_offset, log.log_end_offset) for log in logs)
 
 
 def lost_unread(manager: LogManager, topic_partition: TopicPartition) -> Loss:
-    """Return a partition whose log cannot be opened, by the sizes of its files."""
+    """Return the loss of a partition that cannot be opened, from the sizes of its files."""
     sizes = segment_sizes(manager, topic_partition)
     if not any(sizes):
         return NOTHING_LOST
@@ -285,9 +288,9 @@ def lost_unread(manager: LogManager, topic_partition: TopicPartition) -> Loss:
 
 
 def lost_by_forced_cleaning(cleaner: LogCleanerManager, log: Log, *, roll: bool) -> Loss:
-    """Return what a forced cleaning takes away though `min.compaction.lag.ms` promises it.
+    """Return the records that a forced cleaning removes despite `min.compaction.lag.ms`.
 
-    Runs the cleaning as in a dry run, with and without what the lag holds back.
+    Runs the cleaning as a dry run, with and without the records that the lag protects.
     """
     config = log.config
     if not config.compact or config.min_compaction_lag_ms == 0:
@@ -297,15 +300,15 @@ def lost_by_forced_cleaning(cleaner: LogCleanerManager, log: Log, *, roll: bool)
     state = forced.state
     if not forced.will_clean or state.upper_bound_offset <= allowed:
         return NOTHING_LOST
-    gone = []
+    removals = []
     for bound in (state.upper_bound_offset, max(allowed, state.first_dirty_offset)):
         stats = cleaner.clean(log, state._replace(upper_bound_offset=bound), dry_run=True)
-        if not isinstance(stats, CleanerStats):  # damaged or in use, as the cleaning will report
+        if not isinstance(stats, CleanerStats):  # damaged or in use; the cleaning will report it
             return NOTHING_LOST
-        gone.append(
+        removals.append(
             (stats.fates_total - stats.fates["retained"], stats.bytes_read - stats.bytes_written)
         )
-    (records, size_bytes), (before, before_bytes) = gone
+    (records, size_bytes), (before, before_bytes) = removals
     if records <= before:
         return NOTHING_LOST
     first, last = min(allowed, state.first_dirty_offset), state.upper_bound_offset - 1

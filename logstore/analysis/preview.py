@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from logstore.analysis.assumptions import assumptions
 from logstore.analysis.explaining import (
-    NOTHING_READ,
+    NO_FACTS,
     Cleaned,
-    Look,
+    RecordFacts,
     explanation,
-    look_at,
+    read_facts,
     rehearse,
 )
 from logstore.analysis.losses import NOTHING_LOST, Loss, lost_by_retention
@@ -62,7 +62,7 @@ class Supposition(NamedTuple):
     ----------
     broker_config : BrokerConfig
     configs : mapping of str to LogConfig
-        Of the topics whose settings change.
+        Configurations of the topics whose settings change.
     changed : tuple of ConfigChange
         The keys whose value or origin changes.
     notes : tuple of str
@@ -175,7 +175,7 @@ class PartitionPreview:
     Attributes
     ----------
     size_bytes, segments : int
-        Of the partition now.
+        Current sizes of the partition.
     before, after : Outlook
         `before` has no statistics of a cleaning.
     unread : str or None
@@ -264,7 +264,7 @@ class Budget:
 
 def preview(
     broker: Cleaned,
-    supposed: Supposition,
+    supposition: Supposition,
     topic: str | None = None,
     partition: int | None = None,
     *,
@@ -275,97 +275,99 @@ def preview(
     """Return the effect of new settings; see `Broker.preview`."""
     catalog = broker.manager.catalog
     if topic is None:
-        wanted = [tp for name in supposed.configs for tp in catalog.partitions(name)]
+        selected = [tp for name in supposition.configs for tp in catalog.partitions(name)]
     else:
-        wanted = catalog.partitions(topic, partition)
-    looked_at = wanted if partitions_max is None else wanted[:partitions_max]
+        selected = catalog.partitions(topic, partition)
+    examined = selected if partitions_max is None else selected[:partitions_max]
     budget = Budget(0 if quick else read_bytes_max)
-    found = []
+    previews = []
     losses = []
-    for tp in looked_at:
+    for tp in examined:
         with suppress(UnknownTopicOrPartitionError):  # deleted in the meantime
-            one = _previewed(broker, supposed, tp, budget, quick=quick)
-            found.append(one)
-            losses.append(lost_by_settings(broker, supposed, tp))
+            one = _preview_partition(broker, supposition, tp, budget, quick=quick)
+            previews.append(one)
+            losses.append(lost_by_settings(broker, supposition, tp))
     return Preview(
         topic,
-        supposed.changed,
-        supposed.notes,
-        tuple(found),
-        len(wanted) - len(looked_at),
+        supposition.changed,
+        supposition.notes,
+        tuple(previews),
+        len(selected) - len(examined),
         Loss.of_all(losses),
     )
 
 
-def lost_by_settings(broker: Cleaned, supposed: Supposition, tp: TopicPartition) -> Loss:
+def lost_by_settings(broker: Cleaned, supposition: Supposition, tp: TopicPartition) -> Loss:
     """Return the records of a partition that retention would remove under the new settings only."""
     log = broker.manager.log(tp)
-    config = supposed.configs.get(tp.topic, log.config)
-    then = Trial.of_log(broker.cleaner, log, config, supposed.broker_config).retention()
+    config = supposition.configs.get(tp.topic, log.config)
+    then = Trial.of_log(broker.cleaner, log, config, supposition.broker_config).retention()
     now = log.retention_decision()
     if len(then.removed) <= len(now.removed):
         return NOTHING_LOST
     return lost_by_retention(log, then, beyond=now)
 
 
-def _previewed(
-    broker: Cleaned, supposed: Supposition, tp: TopicPartition, budget: Budget, *, quick: bool
+def _preview_partition(
+    broker: Cleaned, supposition: Supposition, tp: TopicPartition, budget: Budget, *, quick: bool
 ) -> PartitionPreview:
-    config = supposed.configs.get(tp.topic) or broker.manager.catalog.config(tp.topic)
+    config = supposition.configs.get(tp.topic) or broker.manager.catalog.config(tp.topic)
 
     def trials() -> tuple[Trial, Trial]:
         log = broker.manager.log(tp)
-        then = Trial.of_log(broker.cleaner, log, config, supposed.broker_config)
+        then = Trial.of_log(broker.cleaner, log, config, supposition.broker_config)
         return Trial(log, broker.cleaner), then
 
     now, then = trials()
     decision = then.decision()
-    look = then_look = NOTHING_READ
+    facts = then_facts = NO_FACTS
     unread = None
     first = later = None
     passes = later_passes = 0
     size_bytes = _bytes_to_read(then.log, decision)
     if config.compact and size_bytes and quick:
-        unread = f"a quick preview reads none of its {size_bytes} bytes"
+        unread = f"a quick preview reads no records ({size_bytes} bytes)"
     elif config.compact and not budget.take(size_bytes):
-        unread = f"its {size_bytes} bytes are more than may be read for this preview"
+        unread = f"its {size_bytes} bytes exceed the read limit of this preview"
     elif config.compact:
-        look = then_look = look_at(broker, tp, decision)
+        facts = then_facts = read_facts(broker, tp, decision)
         now, then = trials()  # new logs, if damage was met
-        if look.tombstones is not None and Strategy.of(config) != Strategy.of(now.log.config):
-            then_look = look._replace(tombstones=live_tombstones(PartitionView(broker, tp), config))
-        if look.obstacle is not None:
-            decision = decision.stopped_by(Gate.closed_by("uncleanable", look.obstacle))
+        if facts.tombstones is not None and Strategy.of(config) != Strategy.of(now.log.config):
+            then_facts = facts._replace(
+                tombstones=live_tombstones(PartitionView(broker, tp), config)
+            )
+        if facts.obstacle is not None:
+            decision = decision.stopped_by(Gate.closed_by("uncleanable", facts.obstacle))
         elif decision.will_clean:
             decision, first, passes = rehearse(then.cleaner, then.log, decision)
-        elif _may_come(decision):
+        elif _can_be_due(decision):
             stopped, later, later_passes = rehearse(then.cleaner, then.log, decision, whenever=True)
             for gate in stopped.gates:
                 if gate.gate == "uncleanable" and not gate.open:
                     decision = decision.stopped_by(gate)
     now_decision = now.decision()
-    if look.obstacle is not None and now_decision.is_candidate:
-        now_decision = now_decision.stopped_by(Gate.closed_by("uncleanable", look.obstacle))
+    if facts.obstacle is not None and now_decision.is_candidate:
+        now_decision = now_decision.stopped_by(Gate.closed_by("uncleanable", facts.obstacle))
     assumed = assumptions(broker.manager, tp, cleaning=True)
     return PartitionPreview(
         tp.topic,
         tp.partition,
         now.log.size_bytes,
         len(now.log.segments),
-        _outlook(now, now_decision, look, assumed),
-        _outlook(then, decision, then_look, assumed, first, passes, later, later_passes),
+        _outlook(now, now_decision, facts, assumed),
+        _outlook(then, decision, then_facts, assumed, first, passes, later, later_passes),
         unread,
     )
 
 
-def _may_come(decision: CleaningDecision) -> bool:
+def _can_be_due(decision: CleaningDecision) -> bool:
     """Return whether a cleaning can ever be due."""
     return all(gate.open for gate in decision.gates if gate.gate in _STANDING)
 
 
 def _bytes_to_read(log: Log, decision: CleaningDecision) -> int:
     """Return about how many bytes of a compacted log are read to examine it and for a dry run."""
-    if not _may_come(decision):
+    if not _can_be_due(decision):
         return log.size_bytes
     return 3 * log.size_bytes
 
@@ -373,7 +375,7 @@ def _bytes_to_read(log: Log, decision: CleaningDecision) -> int:
 def _outlook(
     trial: Trial,
     decision: CleaningDecision,
-    look: Look,
+    facts: RecordFacts,
     assumed: Sequence[str],
     first_pass: CleanerStats | None = None,
     passes_needed: int = 0,
@@ -381,10 +383,10 @@ def _outlook(
     later_passes_needed: int = 0,
 ) -> Outlook:
     log, cleaner = trial
-    told = explanation(
+    result = explanation(
         log,
         decision,
-        look,
+        facts,
         passes_needed or cleaner.passes_bound(log, decision.state),
         first_pass,
         assumed=assumed,
@@ -395,7 +397,7 @@ def _outlook(
     if next_pass_ms is not None:
         horizon_ms = min(next_pass_ms + log.config.delete_retention_ms, INT64_MAX)
     return Outlook(
-        told,
+        result,
         later_pass,
         0 if later_pass is None else later_passes_needed,
         trial.retention(),

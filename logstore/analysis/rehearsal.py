@@ -73,11 +73,11 @@ class TransactionEnd(NamedTuple):
     Attributes
     ----------
     producer_epoch : int
-        Of the marker.
+        Producer epoch of the marker.
     commit : bool
-        Whether the transaction is committed: only if that was decided already.
+        Whether the transaction is committed: only if already decided.
     due_ms : int
-        Unix ms; a check of the coordinator may come later.
+        Unix ms; the coordinator may check later.
     """
 
     producer_id: int
@@ -97,7 +97,7 @@ class Rehearsal:
     configs : mapping
         Override the topic's own settings.
     now_ms : int
-        When the copy is opened, as at the start of a broker.
+        Time at which the copy is opened, as at the start of a broker.
     ends : sequence of TransactionEnd
         Ends of the partition's open transactions that a coordinator knows; others stay open.
     progress : callable, optional
@@ -135,7 +135,7 @@ class Rehearsal:
         self.log = self._trial.log
         self._progress = progress
 
-    def _tell(self, topic_partition: TopicPartition, step: PassProgress) -> None:
+    def _report(self, topic_partition: TopicPartition, step: PassProgress) -> None:
         if self._progress is not None:
             self._progress(f"rehearsing {topic_partition}", step.bytes_done, step.bytes_total)
 
@@ -163,7 +163,7 @@ class Rehearsal:
 
     # -- without appends -------------------------------------------------------------------
 
-    def left_alone(self, *, late: bool) -> Iterator[Removal]:
+    def run_without_appends(self, *, late: bool) -> Iterator[Removal]:
         """Advance the clock without appends; yield after each removal.
 
         Parameters
@@ -184,16 +184,18 @@ class Rehearsal:
                     return
                 self.clock.advance(ms=check_ms)
                 self._end_transactions(self.clock.now_ms() - end_ms)
-                done = [cause for cause in (Cause.CLEANING, Cause.RETENTION) if self._does(cause)]
+                done = [
+                    cause for cause in (Cause.CLEANING, Cause.RETENTION) if self._run_due(cause)
+                ]
                 for cause in done:
                     yield Removal(self.clock.now_ms(), cause, due_ms)
                 if done:
                     continue
-            moments = [self._next_moment(), *(end.due_ms + end_ms for end in self._ends[:1])]
-            moment = min((each for each in moments if each is not None), default=None)
-            if moment is None:
+            times = [self._next_due_ms(), *(end.due_ms + end_ms for end in self._ends[:1])]
+            next_ms = min((each for each in times if each is not None), default=None)
+            if next_ms is None:
                 return
-            self.clock.advance(ms=moment - self.clock.now_ms())
+            self.clock.advance(ms=next_ms - self.clock.now_ms())
 
     def _end_transactions(self, until_ms: int) -> None:
         """Write the markers of the transactions that end by a time."""
@@ -218,7 +220,7 @@ class Rehearsal:
         trial = self._trial
         return trial.is_due or trial.is_idle or bool(trial.retention().removed)
 
-    def _does(self, cause: Cause) -> bool:
+    def _run_due(self, cause: Cause) -> bool:
         """Do the work that is due; return whether anything changed."""
         trial, log = self._trial, self.log
         if cause is Cause.RETENTION:
@@ -228,16 +230,18 @@ class Rehearsal:
             return False
         if trial.is_idle:
             log.writer.roll()
-        return bool(CleanCommand(trial.cleaner, progress=self._tell).run([log]).cleaned)
+        return bool(CleanCommand(trial.cleaner, progress=self._report).run([log]).cleaned)
 
-    def _next_moment(self) -> int | None:
+    def _next_due_ms(self) -> int | None:
         """Return the first time after now at which the engine may have work without an append."""
-        moment = self._trial.next_due_ms()
-        return moment if moment is not None and moment < _TIME_ENDS_MS else None
+        next_ms = self._trial.next_due_ms()
+        return next_ms if next_ms is not None and next_ms < _TIME_ENDS_MS else None
 
     # -- with appends ----------------------------------------------------------------------
 
-    def hurried(self, key: bytes, wanted: Callable[[], Mapping[int, Held]]) -> Iterator[Removal]:
+    def run_with_appends(
+        self, key: bytes, wanted: Callable[[], Mapping[int, Held]]
+    ) -> Iterator[Removal]:
         """Advance the clock while others append as helpfully as possible; yield after each removal.
 
         The active segment is rolled at once, and a pass runs as soon as the configuration allows
@@ -259,16 +263,16 @@ class Rehearsal:
         while wanted():
             now_ms = self.clock.now_ms()
             self._append_behind(key, wanted())
-            if self._does(Cause.RETENTION):
+            if self._run_due(Cause.RETENTION):
                 yield Removal(now_ms, Cause.RETENTION, now_ms)
             passes = 0
-            while self._trial.is_cleaned and self._passes(wanted().values(), passes):
+            while self._trial.is_cleaned and self._run_pass(wanted().values(), passes):
                 passes += 1
                 yield Removal(now_ms, Cause.CLEANING, now_ms)
-            moment = self._next_help(wanted().values())
-            if moment is None:
+            next_ms = self._next_change_ms(wanted().values())
+            if next_ms is None:
                 return
-            self.clock.advance(ms=moment - now_ms)
+            self.clock.advance(ms=next_ms - now_ms)
 
     def _append_behind(self, key: bytes, wanted: Mapping[int, Held]) -> None:
         """Append a record of another key, in its own segment, if the log's last record is awaited.
@@ -284,10 +288,10 @@ class Rehearsal:
             log.writer.append_records([NewRecord(key + b"+", b"", stamp_ms)])
             log.writer.roll()
 
-    def _passes(self, wanted: Collection[Held], passes: int) -> bool:
+    def _run_pass(self, wanted: Collection[Held], passes: int) -> bool:
         """Run a pass if one can be due and changes something; return whether it ran.
 
-        `passes` counts the passes at this time: under versions an expired winner may stay for one
+        `passes` counts the passes at this time: under versions an expired survivor may stay for one
         more, and a tombstone that expires at once is removed by the second.
         """
         log, cleaner, now_ms = self.log, self._trial.cleaner, self.clock.now_ms()
@@ -300,14 +304,14 @@ class Rehearsal:
                 return False  # too young, or in an open transaction
             if passes > _PASSES_AGAIN or not any(_is_expired(each, now_ms) for each in wanted):
                 return False
-        result = cleaner.clean(log, state, progress=partial(self._tell, log.topic_partition))
+        result = cleaner.clean(log, state, progress=partial(self._report, log.topic_partition))
         return isinstance(result, CleanerStats)
 
     def _can_be_due(self, now_ms: int) -> bool:
         """Return whether a pass is due, or appends could have made it due by now."""
-        return now_ms >= self._appends_help_ms() or self._trial.is_due
+        return now_ms >= self._append_due_ms() or self._trial.is_due
 
-    def _appends_help_ms(self) -> int:
+    def _append_due_ms(self) -> int:
         """Return the time from which appends with the earliest allowed timestamps cause a pass."""
         config = self.log.config
         age_ms = config.timestamp_before_max_ms
@@ -322,11 +326,11 @@ class Rehearsal:
             return _TIME_ENDS_MS
         return self._start_ms + max(0, min(waits) - age_ms)
 
-    def _next_help(self, wanted: Iterable[Held]) -> int | None:
+    def _next_change_ms(self, wanted: Iterable[Held]) -> int | None:
         now_ms = self.clock.now_ms()
-        moments = [self._next_moment(), self._appends_help_ms()]
-        moments += [each.delete_horizon_ms for each in wanted if each.is_tombstone]
-        later = [each for each in moments if each is not None and now_ms < each < _TIME_ENDS_MS]
+        times = [self._next_due_ms(), self._append_due_ms()]
+        times += [each.delete_horizon_ms for each in wanted if each.is_tombstone]
+        later = [each for each in times if each is not None and now_ms < each < _TIME_ENDS_MS]
         return min(later, default=None)
 
 
@@ -346,7 +350,7 @@ def watch(
     make: Callable[[], Rehearsal],
     key: bytes,
     offsets: list[int],
-    way: Callable[[Rehearsal, Callable[[], Mapping[int, Held]]], Iterator[Removal]],
+    run: Callable[[Rehearsal, Callable[[], Mapping[int, Held]]], Iterator[Removal]],
 ) -> Watch:
     """Run a rehearsal until all watched records are removed, or nothing more happens."""
     removals: dict[int, Removal | None] = dict.fromkeys(offsets)
@@ -354,7 +358,7 @@ def watch(
     rehearsal = make()
     left: dict[int, Held] = {}
 
-    def look(removal: Removal) -> None:
+    def check(removal: Removal) -> None:
         for offset in list(left):
             held = rehearsal.held(offset, key)
             if held is None:
@@ -366,9 +370,9 @@ def watch(
     try:
         left = dict.fromkeys(offsets, Held(False, None))
         now_ms = rehearsal.clock.now_ms()
-        look(Removal(now_ms, Cause.OPENING, now_ms))
-        for removal in way(rehearsal, lambda: left):
-            look(removal)
+        check(Removal(now_ms, Cause.OPENING, now_ms))
+        for removal in run(rehearsal, lambda: left):
+            check(removal)
             if not left:
                 break
     except LogStoreError as error:

@@ -12,7 +12,7 @@ from logstore.names import LOG_SUFFIX
 from logstore.reasons import Reason, reasons_json, text_of
 
 if TYPE_CHECKING:
-    from logstore.analysis.key_story import KeyExplanation
+    from logstore.analysis.key_explanation import KeyExplanation
     from logstore.cleaner.explaining import ActiveSegment, Remedy, Tombstones
     from logstore.cleaner.selection import CleaningDecision, Gate
     from logstore.cleaner.stats import CleanerStats
@@ -74,43 +74,43 @@ class PartitionExplanation:
     Attributes
     ----------
     will_clean : bool
-        Whether nothing is in the way.
+        Whether all gates are open.
     binding : str or None
-        The first gate in the way.
+        The first gate that prevents the cleaning.
     opens_at_ms : int or None
-        First Unix ms at which it will be cleaned; None if that takes an append or a command.
+        First Unix ms at which it will be cleaned; None if that requires an append or a command.
     gates : tuple of Gate
-        Closed ones know when they open by themselves.
+        All gates; closed ones give the time at which they open by themselves.
     passes_needed : int
-        How often the map fills up, if a pass was rehearsed; else at most: if every dirty record
-        has another key.
+        Number of passes, each filling the map, if a pass was rehearsed. Otherwise an upper bound
+        that assumes a different key for every dirty record.
     must_clean_ratio, cleanable_ratio : float
-        Bytes past `max.compaction.lag.ms`, and dirty ones, over all that count.
+        Fractions of bytes past `max.compaction.lag.ms` and of dirty bytes.
     max_compaction_delay_ms : int
-        By how much the oldest dirty data exceeds `max.compaction.lag.ms`.
+        Time by which the oldest dirty data exceeds `max.compaction.lag.ms`.
     first_dirty_offset, first_uncleanable_offset : int
-        The range to clean lies between them.
+        Start and end (exclusive) of the range to clean.
     reason : Reason
         The verdict, without its time; `headline` is its text.
     remedies : tuple of Remedy
-        Causes and cures of each closed gate that is in the way.
+        Causes and remedies of each closed gate that prevents the cleaning.
     active_segment : ActiveSegment
-        The segment that no cleaning touches, and what closes it.
+        The active segment, which is never cleaned, and the conditions that roll it.
     tombstones : Tombstones or None
-        None if the records were not read, or cannot be.
+        None if the records were not read or are unreadable.
     tombstone_reasons : tuple of Reason
-        What they wait for, and whether anything makes the pass due that removes them.
+        Conditions for the removal of the tombstones, and whether the required pass becomes due.
     damages : tuple of str
         Damage in the files, if the records were read.
     first_pass : CleanerStats or None
-        The numbers of the first pass, of a partition that will be cleaned, as in a dry run; None
-        if the records were not read.
+        Statistics of the first pass, as in a dry run; None if the partition will not be cleaned or
+        the records were not read.
     assumed : tuple of str
-        What the directory does not say and was assumed.
+        Assumptions about settings that the directory does not contain.
     key : KeyExplanation or None
-        What becomes of a key, if one was asked for.
+        The future of the requested key, if any.
     decision : CleaningDecision
-        All of that as the next selection would take it.
+        The underlying decision, as in the next selection.
     """
 
     topic: str
@@ -138,9 +138,9 @@ class PartitionExplanation:
 
     @classmethod
     def of(
-        cls, decision: CleaningDecision, passes_needed: int, **found: Any
+        cls, decision: CleaningDecision, passes_needed: int, **attributes: Any
     ) -> PartitionExplanation:
-        """Explain a decision that foresaw; `found` has what is no part of it."""
+        """Explain a decision made with foresight; `found` has the other attributes."""
         state, binding = decision.state, decision.binding
         return cls(
             topic=state.topic_partition.topic,
@@ -156,7 +156,7 @@ class PartitionExplanation:
             first_dirty_offset=state.first_dirty_offset,
             first_uncleanable_offset=state.first_uncleanable_offset,
             decision=decision,
-            **found,
+            **attributes,
         )
 
     @property

@@ -1,8 +1,8 @@
 """Salvage: a new data directory with every valid batch of partitions that may be damaged.
 
-Batches are copied byte for byte into segments of the same bases; only what no CRC covers and the
-batches around tell (length, magic, base offset, leader epoch) is put right. Everything else
-(indexes, snapshots, epochs, checkpoints) is made anew from them, so that no damage of it counts.
+Batches are copied byte for byte into segments with the same base offsets. Only fields that no CRC
+covers (length, magic, base offset, leader epoch) are repaired, from the neighbouring batches. All
+other files (indexes, snapshots, epochs, checkpoints) are rebuilt, so damage in them is irrelevant.
 """
 
 from __future__ import annotations
@@ -58,13 +58,13 @@ logger = logging.getLogger(__name__)
 
 _CHUNK_BYTES = 1 << 20
 _BROKER_FILES = ("meta.properties", "bootstrap.checkpoint")
-"""Files by which a broker knows a data directory as its own."""
+"""Files that identify a data directory to its broker."""
 
 _CONTRADICTION = "transaction_state"
 
 
 class Lost(NamedTuple):
-    """A stretch of a file, or a whole one, that could not be saved; `reason` names the check."""
+    """A file, or a range of it, that could not be saved; `reason` names the failed check."""
 
     path: str
     position: int
@@ -73,7 +73,7 @@ class Lost(NamedTuple):
 
 
 class SalvageReport(NamedTuple):
-    """What was saved, and what could not be; the names are those of `logstore salvage`."""
+    """Saved and lost data, named as in the JSON of `logstore salvage`."""
 
     partitions: tuple[TopicPartition, ...]
     batches: int
@@ -91,7 +91,7 @@ class SalvageReport(NamedTuple):
 
 
 SalvageListener = Callable[["TopicPartition", int, int], None]
-"""Told a partition, the partitions before it, and how many there are."""
+"""Called with a partition, the number of partitions done and the total."""
 
 
 def salvage(
@@ -109,22 +109,22 @@ def salvage(
     broker : HasLogs
         Opened read-only with `on_damage="pass_over"`.
     fs : FileSystem
-        Where the new directory goes.
+        File system of the target.
     target : str
-        Missing or empty.
+        The new data directory: missing or empty.
     progress : callable, optional
 
     Raises
     ------
     InvalidConfigurationError
-        The target is a file or holds something; nothing was written.
+        The target is a file or not empty; nothing was written.
     KafkaStorageError
-        A file operation failed; what was written is removed again.
+        A file operation failed; the output was removed.
 
     Notes
     -----
-    Reads and writes everything once, and reads what was written once more: it is opened as after a
-    crash, which builds what is derived. Memory: a chunk of 1 MiB, or a batch. Durable on return.
+    Reads and writes all data once, then reads the output: opening it as after a crash builds the
+    derived files. Memory: a chunk of 1 MiB, or a batch. Durable on return.
     """
     with unfinished(fs, target):
         run = _Salvage(broker, fs, target)
@@ -166,12 +166,12 @@ class _Salvage:
         )
 
     def save(self, tp: TopicPartition) -> None:
-        """Save one partition; one that cannot be opened at all is lost as a whole."""
+        """Save one partition; if it cannot be opened, all of it is lost."""
         view = PartitionView(self._broker, tp)
         try:
             directory = self._broker.manager.registry.directory_of(tp)
         except UnknownTopicOrPartitionError:
-            return  # stored without a folder: there is nothing in it
+            return  # stored without a folder: it is empty
         try:
             log = view.survey()
         except LogStoreError as error:
@@ -195,7 +195,7 @@ class _Salvage:
                 offset = _offset_at(self._fs, error)
                 if error.check != _CONTRADICTION or offset is None or offset in refused:
                     raise
-                # Its producer's marker is among what is lost, and a broker would refuse the log.
+                # The producer's marker was lost, so a broker would refuse the log.
                 refused[offset] = _CONTRADICTION
                 remove_tree(self._fs, folder)
         self._copy_topic_id(view, log, folder)
@@ -220,7 +220,7 @@ class _Salvage:
             entries[tp] = max(min(cleaned, partition.last_base), partition.first_base)
 
     def _derive(self, tp: TopicPartition, log: Log, folder: str, log_start_offset: int) -> int:
-        """Build what follows from the batches; return the log end offset."""
+        """Build the files derived from the batches; return the log end offset."""
         opened = open_log(
             self._runtime,
             LoadRequest(
@@ -238,15 +238,15 @@ class _Salvage:
 
     def _copy_topic_id(self, view: PartitionView, log: Log, folder: str) -> None:
         topic = log.topic_partition.topic
-        with suppress(CorruptCheckpointError):  # a broker gives it anew
+        with suppress(CorruptCheckpointError):  # a broker assigns a new one
             topic_id = read_partition_metadata(view.files, log.directory)
             if topic_id is not None:
-                # One that differs from the stored one, or from the first, a broker would refuse.
+                # A broker would refuse an id that differs from the stored or the first one.
                 topic_id = self._topic_ids.setdefault(topic, topic_id)
                 write_partition_metadata(self._fs, folder, topic_id)
 
     def finish(self) -> None:
-        """Write what stands beside the partitions."""
+        """Write the checkpoints and other files of the data directory."""
         with StorageGuard(None, self._target, "cannot write to it"):
             directories = self._broker.manager.directories
             if any(each.has_file(CLEANER_OFFSETS) for each in directories):
@@ -264,7 +264,7 @@ class _Salvage:
                 topic = catalog.topic(name)
                 if not topic.adopted:
                     numbers = (tp.partition for tp in self._partitions if tp.topic == name)
-                    configs = _understood(topic.configs)
+                    configs = _valid_overrides(topic.configs)
                     partitions = tuple(sorted(numbers))
                     stored.append(replace(topic, partitions=partitions, configs=configs))
             if stored:
@@ -278,12 +278,12 @@ class _Salvage:
 
 
 class _Partition:
-    """The valid batches of one partition on their way into new segments.
+    """Copies the valid batches of one partition into new segments.
 
     Parameters
     ----------
     refused : dict of int to str
-        Base offsets of batches that are left out, and why.
+        Reasons to leave out batches, by base offset.
     """
 
     def __init__(
@@ -309,7 +309,7 @@ class _Partition:
         self._file: tuple[str, File] | None = None
 
     def write(self) -> None:
-        """Write the segments, closed and durable; the last one of the log even if it is empty."""
+        """Write the segments, closed and durable; the last one even if it is empty."""
         segment: LogSegment | None = None
         chunk: list[tuple[BatchExtent, bytes]] = []
         size = 0
@@ -355,7 +355,7 @@ class _Partition:
         segment.close_handlers()
 
     def _batches(self) -> Iterator[tuple[int, StoredBatch, bytes]]:
-        """Yield what is to be saved: the base of its segment, the batch, its bytes."""
+        """Yield the batches to save: the base offset of its segment, the batch, its bytes."""
         start = self._log.segments.first.base_offset
         for stored, epoch in _with_epochs(self._view, self._log, start):
             header = stored.batch.header
@@ -367,7 +367,7 @@ class _Partition:
             assert parts is not None, stored.path
             if stored.magic != layout.MAGIC:
                 self.has_old_formats = True
-                yield parts.base_offset, stored, self._as_it_lies(stored)
+                yield parts.base_offset, stored, self._read_bytes(stored)
                 continue
             batch = stored.batch
             if epoch != header.partition_leader_epoch:
@@ -375,7 +375,7 @@ class _Partition:
                 self.mended += 1
             yield parts.base_offset, stored, batch.data
 
-    def _as_it_lies(self, stored: StoredBatch) -> bytes:
+    def _read_bytes(self, stored: StoredBatch) -> bytes:
         if self._file is None or self._file[0] != stored.path:
             self._close()
             self._file = stored.path, self._view.files.open(stored.path)
@@ -387,7 +387,7 @@ class _Partition:
             self._file = None
 
     def _wrong(self, stored: StoredBatch) -> str | None:
-        """Return the check that a batch breaks in itself, if it is an error; else None."""
+        """Return the first check of severity `error` that a batch fails; None if it passes."""
         if stored.magic != layout.MAGIC:
             return None
         for row in verify_batch(stored.batch, self._limit, is_metadata=self._is_metadata):
@@ -396,17 +396,17 @@ class _Partition:
         return None
 
 
-def _understood(configs: Mapping[str, str]) -> dict[str, str]:
-    """Return the overrides of a topic without those that are wrong."""
-    kept: dict[str, str] = {}
+def _valid_overrides(configs: Mapping[str, str]) -> dict[str, str]:
+    """Return the valid overrides of a topic."""
+    valid: dict[str, str] = {}
     for key, value in configs.items():
         try:
-            effective_config(kept | {key: value}, BrokerConfig())
+            effective_config(valid | {key: value}, BrokerConfig())
         except InvalidConfigurationError as error:
-            logger.warning("a configuration is left out: %s", error)
+            logger.warning("left out an invalid configuration: %s", error)
         else:
-            kept[key] = value
-    return kept
+            valid[key] = value
+    return valid
 
 
 def _append(segment: LogSegment, chunk: list[tuple[BatchExtent, bytes]]) -> None:
@@ -417,10 +417,10 @@ def _append(segment: LogSegment, chunk: list[tuple[BatchExtent, bytes]]) -> None
 def _with_epochs(
     view: PartitionView, log: Log, start_offset: int
 ) -> Iterator[tuple[StoredBatch, int]]:
-    """Yield batches with the leader epoch that each should bear.
+    """Yield batches with their right leader epochs.
 
-    No CRC covers it. Epochs do not fall, so that one which is not between those around is wrong;
-    what it should be says the partition's file, or the batch before.
+    No CRC covers the epoch. Epochs never decrease, so an epoch that is not between its neighbours
+    is wrong; the partition's epoch file or the previous batch gives the right one.
     """
     known: LeaderEpochCache | None = None
     with suppress(CorruptCheckpointError):
@@ -428,28 +428,28 @@ def _with_epochs(
     previous: int | None = None
     waiting: StoredBatch | None = None
 
-    def right(stored: StoredBatch, following: int | None) -> int:
-        found = stored.batch.header.partition_leader_epoch
+    def right_epoch(stored: StoredBatch, following: int | None) -> int:
+        stored_epoch = stored.batch.header.partition_leader_epoch
         low = -1 if previous is None else previous
-        is_odd = found < low or (following is not None and low <= following < found)
+        is_odd = stored_epoch < low or (following is not None and low <= following < stored_epoch)
         if following is None and known is not None and known.latest is not None:
-            is_odd = is_odd or found > max(low, known.latest.epoch)
+            is_odd = is_odd or stored_epoch > max(low, known.latest.epoch)
         if not is_odd:
-            return found
-        told = -1
+            return stored_epoch
+        expected = -1
         for entry in known.entries if known is not None else ():
             if entry.start_offset <= stored.batch.header.base_offset:
-                told = entry.epoch
-        return max(low, told if following is None else min(told, following))
+                expected = entry.epoch
+        return max(low, expected if following is None else min(expected, following))
 
     for stored in view.batches(start_offset):
         if waiting is not None:
-            epoch = right(waiting, stored.batch.header.partition_leader_epoch)
+            epoch = right_epoch(waiting, stored.batch.header.partition_leader_epoch)
             previous = max(epoch, -1 if previous is None else previous)
             yield waiting, epoch
         waiting = stored
     if waiting is not None:
-        yield waiting, right(waiting, None)
+        yield waiting, right_epoch(waiting, None)
 
 
 def _offset_at(fs: FileSystem, error: CorruptRecordError) -> int | None:

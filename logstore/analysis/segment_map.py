@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from logstore.types import TopicPartition
 
 DELETED = "deleted"
-"""Section of files that wait for their removal; readers do not see them."""
+"""Section of files that await removal; readers do not see them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,14 +38,14 @@ class SegmentMapItem:
     first, segments : int
         Index of the first segment in the map, and number of segments.
     summary : SegmentSummary
-        As in `logstore inspect`, summed.
+        Sums of the values in `logstore inspect`.
     holes : int
         Offsets without a record, up to the next segment or the end of the last one.
     delete_horizon_ms : int or None
         First time at which its tombstones or markers may be removed; None before a cleaning has set
         any.
     deleted : bool
-        Whether its file waits for its removal.
+        Whether its file awaits removal.
     error : str or None
         The damage; then its batches are not counted.
     """
@@ -61,7 +61,7 @@ class SegmentMapItem:
     @classmethod
     def of(
         cls,
-        place: int,
+        index: int,
         summary: SegmentSummary,
         next_offset: int,
         sums: BatchTotals,
@@ -70,9 +70,9 @@ class SegmentMapItem:
         """Return the item of one segment; `next_offset` is the base of the following one."""
         offsets = next_offset - summary.base_offset
         holes = max(0, offsets - summary.records) if error is None else 0
-        return cls(place, 1, summary, holes, sums.delete_horizon_ms, False, error)
+        return cls(index, 1, summary, holes, sums.delete_horizon_ms, False, error)
 
-    def joined(self, other: SegmentMapItem) -> SegmentMapItem:
+    def join(self, other: SegmentMapItem) -> SegmentMapItem:
         """Return this item combined with the next one, of the same section."""
         horizons = [
             ms for ms in (self.delete_horizon_ms, other.delete_horizon_ms) if ms is not None
@@ -127,7 +127,7 @@ class SegmentMaps:
     def items(
         self, topic_partition: TopicPartition, first: int = 0, count: int | None = None
     ) -> tuple[int, list[SegmentMapItem]]:
-        """Return the number of segments, and some of them, in order of their bases.
+        """Return the number of segments, and some of them, by base offset.
 
         Raises
         ------
@@ -137,32 +137,32 @@ class SegmentMaps:
         """
         view = PartitionView(self._broker, topic_partition)
         try:
-            return view.look(lambda log: self._items(view, log, first, count, collects=False))
+            return view.evaluate(lambda log: self._items(view, log, first, count, collects=False))
         except (CorruptionError, UnsupportedFormatError):  # the damage cannot be skipped
             return self._items(view, view.log, first, count, collects=True)
 
     def buckets(
         self, topic_partition: TopicPartition, buckets: int, first: int, count: int | None
     ) -> tuple[int, list[SegmentMapItem]]:
-        """Return `items`, with neighbours of one section combined into about so many."""
+        """Return `items`, with neighbours of one section combined into about `buckets` items."""
         total, items = self.items(topic_partition, first, count)
         each = -(-len(items) // max(1, buckets))
-        return total, list(_joined(items, each))
+        return total, list(_combine(items, each))
 
     def _items(
         self, view: PartitionView, log: Log, first: int, count: int | None, *, collects: bool
     ) -> tuple[int, list[SegmentMapItem]]:
         state = self._broker.cleaner.chooser.state_of(log)
-        found: list[LogSegment | tuple[int, int]] = [
+        segments: list[LogSegment | tuple[int, int]] = [
             *log.segments.view,
             *deleted_files(view.files, log.directory),
         ]
-        found.sort(key=_base_offset)
+        segments.sort(key=_base_offset)
         end = None if count is None else first + count
         items = []
-        for place, each in enumerate(found[first:end], first):
+        for index, each in enumerate(segments[first:end], first):
             if isinstance(each, tuple):
-                items.append(_deleted(place, *each))
+                items.append(_deleted(index, *each))
                 continue
             sums, error = BatchTotals(), None
             try:
@@ -174,8 +174,8 @@ class SegmentMaps:
             summary = SegmentSummary.of(each, sums, section_of(log, each, state))
             following = log.segments.higher(each.base_offset)
             next_offset = log.log_end_offset if following is None else following.base_offset
-            items.append(SegmentMapItem.of(place, summary, next_offset, sums, error))
-        return len(found), items
+            items.append(SegmentMapItem.of(index, summary, next_offset, sums, error))
+        return len(segments), items
 
     def sums(self, log: Log, segment: LogSegment) -> BatchTotals:
         """Return the totals of a segment's batch headers; reads only new batches.
@@ -201,17 +201,17 @@ def _base_offset(each: LogSegment | tuple[int, int]) -> int:
 
 
 def deleted_files(fs: FileSystem, directory: str) -> list[tuple[int, int]]:
-    """Return base offset and bytes of the `.log` files of a folder that wait for their removal."""
+    """Return base offset and size of a folder's `.log` files that await removal."""
     return log_files(fs, directory, DELETED_SUFFIX)
 
 
 def log_files(fs: FileSystem, directory: str, state: str = "") -> list[tuple[int, int]]:
-    """Return base offset and bytes of the `.log` files of a folder with a suffix.
+    """Return base offset and size of a folder's `.log` files with a suffix.
 
-    Without a suffix, of the live files. Skips files that vanish meanwhile. Empty if the folder
-    cannot be read.
+    Without a suffix, lists live files. Skips files that vanish in the meantime. Empty if the
+    folder cannot be read.
     """
-    found = []
+    files = []
     try:
         for name in fs.list_dir(directory):
             if not name.endswith(state or LOG_SUFFIX):
@@ -219,20 +219,20 @@ def log_files(fs: FileSystem, directory: str, state: str = "") -> list[tuple[int
             parts = parse_segment_file(name)
             if parts is not None and parts.kind == LOG_SUFFIX and parts.state == state:
                 try:
-                    found.append((parts.base_offset, fs.stat(f"{directory}/{name}").size))
+                    files.append((parts.base_offset, fs.stat(f"{directory}/{name}").size))
                 except FileNotFoundError:
                     continue
     except OSError:
-        return found
-    return found
+        return files
+    return files
 
 
-def _deleted(place: int, base_offset: int, size_bytes: int) -> SegmentMapItem:
+def _deleted(index: int, base_offset: int, size_bytes: int) -> SegmentMapItem:
     summary = SegmentSummary(base_offset, base_offset - 1, size_bytes, 0, 0, NO_TIMESTAMP, DELETED)
-    return SegmentMapItem(place, 1, summary, 0, None, True)
+    return SegmentMapItem(index, 1, summary, 0, None, True)
 
 
-def _joined(items: Sequence[SegmentMapItem], each: int) -> Iterator[SegmentMapItem]:
+def _combine(items: Sequence[SegmentMapItem], each: int) -> Iterator[SegmentMapItem]:
     joined: SegmentMapItem | None = None
     for item in items:
         if (
@@ -240,7 +240,7 @@ def _joined(items: Sequence[SegmentMapItem], each: int) -> Iterator[SegmentMapIt
             and joined.segments < each
             and joined.summary.section == item.summary.section
         ):
-            joined = joined.joined(item)
+            joined = joined.join(item)
             continue
         if joined is not None:
             yield joined

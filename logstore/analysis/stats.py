@@ -1,11 +1,11 @@
-"""Statistics of a partition: what its records and batches are, which keys they are of, what lives.
+"""Statistics of a partition: its records, batches and keys, and its live records.
 
-All numbers are exact. A record *lives* if a table made of the topic has it: it is committed
-(`broker.committed`), and wins its key under the topic's strategy and has a value, or has no key.
-All others are dead, whatever keeps them for the time being, and `dead` says why.
+All numbers are exact. A record is *live* if a table built from the topic contains it: it is
+committed (`analysis.committed`) and either has no key, or has a value and is the latest of its key
+under the topic's strategy. All other records are dead, even if still kept; `dead` gives reasons.
 
-Memory is bounded: about 250 bytes for each of `KEYS_MAX` keys. Where there are more, the records
-are read again for those that had no room, range of hashes by range of hashes.
+Memory is bounded: about 250 bytes for each of `KEYS_MAX` keys. If there are more keys, the records
+are read again for further ranges of key hashes.
 """
 
 from __future__ import annotations
@@ -47,13 +47,13 @@ if TYPE_CHECKING:
     from logstore.types import TopicPartition
 
 KEYS_MAX = 1 << 20
-"""Keys that are counted at a time."""
+"""Largest number of keys counted at a time."""
 
 NAMES_MAX = 1000
-"""Names of headers, and producers, that are counted apart; the rest is counted together."""
+"""Largest number of header names and of producers counted individually."""
 
 OTHERS = "(others)"
-"""The rest of those."""
+"""Name for all further ones."""
 
 DEAD = (
     *("superseded", "tombstone", ABORTED, OPEN_TRANSACTION, UNSTABLE, "control"),
@@ -61,33 +61,33 @@ DEAD = (
 )
 """Why records are dead.
 
-`tombstone`: it wins its key and has no value. `superseded`: another committed record of its key
-wins. `open_transaction`, `unstable`: not committed yet; see `COMMIT_STATES`.
+`tombstone`: the surviving record of its key, without a value. `superseded`: another committed
+record of its key survives. `open_transaction`, `unstable`: not committed yet; see `COMMIT_STATES`.
 """
 
 _HASHES = 1 << 32
 
 _LATEST = Order(False, 0, 0)
-"""The order of whatever wins where orders need not be compared."""
+"""Order of the surviving record where the offset alone decides."""
 
 StatsProgress = Callable[[int, int], None]
-"""Told of bytes that are read, and of all."""
+"""Called with the bytes read and the bytes in total."""
 
 
 class KeyStats(NamedTuple):
-    """A key: how many records it has, and their bytes as encoded, uncompressed."""
+    """A key with the number of its records and their uncompressed size."""
 
     key: bytes
     records: int
     bytes: int
 
     def to_json(self) -> dict[str, Any]:
-        """Return a JSON object: `key`, or `key_base64` if it is no text."""
+        """Return a JSON object with `key`, or `key_base64` if it is not text."""
         return {**bytes_item("key", self.key), "records": self.records, "bytes": self.bytes}
 
 
 class SegmentStats(NamedTuple):
-    """A segment; bytes of records are as encoded, uncompressed, those of the file as they lie."""
+    """A segment; `bytes` is the size of its file, other sizes are of uncompressed records."""
 
     base_offset: int
     bytes: int
@@ -101,14 +101,14 @@ class SegmentStats(NamedTuple):
 
 @dataclass(slots=True)
 class Sizes:
-    """Sizes of some things: how many fall between powers of two.
+    """Histogram of sizes, by powers of two.
 
     Attributes
     ----------
     counts : list of int
-        At n those of [2^(n-1), 2^n), at 0 those of no bytes.
+        Item n counts sizes in [2^(n-1), 2^n); item 0 counts empty values.
     nulls : int
-        That are not there at all.
+        Number of nulls.
     """
 
     counts: list[int] = field(default_factory=lambda: [0] * 33)
@@ -118,7 +118,7 @@ class Sizes:
     most: int | None = None
 
     def add(self, sizes: NDArray[np.int64]) -> None:
-        """Count more of them; -1 is null."""
+        """Count sizes; -1 is null."""
         there = sizes[sizes >= 0]
         self.nulls += len(sizes) - len(there)
         if not len(there):
@@ -133,11 +133,11 @@ class Sizes:
 
     @property
     def count(self) -> int:
-        """How many are there."""
+        """Number of sizes, without nulls."""
         return sum(self.counts)
 
     def histogram(self) -> Iterator[tuple[int, int, int]]:
-        """Yield (least, most, count) of the ranges from the first to the last that has any."""
+        """Yield (least, most, count) of the ranges from the first to the last non-empty one."""
         filled = [number for number, count in enumerate(self.counts) if count]
         if filled:
             for number in range(filled[0], filled[-1] + 1):
@@ -169,7 +169,7 @@ class Tally:
     record_bytes: int = 0
 
     def add(self, batches: int, records: int, size: int, record_bytes: int) -> None:
-        """Count more of it."""
+        """Add to the counts."""
         self.batches += batches
         self.records += records
         self.bytes += size
@@ -183,28 +183,28 @@ class PartitionStats:
     Attributes
     ----------
     records : int
-        All that lie in the log, control records and those below the log start included:
-        `live_records` and `dead_records` together.
+        All records in the files, including control records and records below the log start; the
+        sum of `live_records` and `dead_records`.
     bytes : int
-        Of the `.log` files.
+        Size of the `.log` files.
     record_bytes, live_bytes : int
-        Of the records as encoded, uncompressed, and of those that live.
+        Uncompressed size of all records and of live records.
     tombstones : int
-        Committed records without a value, superseded ones too, from the log start on; those that
-        win their keys are `dead["tombstone"]`.
+        Committed records without a value from the log start on, including superseded ones;
+        `dead["tombstone"]` counts the surviving ones.
     live_keys, distinct_keys : int
-        Keys that have a live record, and all.
+        Keys with a live record, and all keys.
     top_keys, top_keys_by_bytes : tuple of KeyStats
-        By the count of their records, and by their bytes. Equal ones are ordered by the offset of
-        the record that wins the key, the lowest first.
+        The top keys by records and by bytes. Ties are ordered by the offset of the key's
+        surviving record.
     dead : mapping
-        Records by `DEAD`.
+        Dead records by reason (`DEAD`).
     codecs, producers, days : mapping
-        Batches and records by codec, by producer id (-1: of none), by day of the timestamp.
+        Batches and records by codec, by producer id (-1: none), by day of the timestamp.
     headers : mapping
         Records by header name.
     passes : int
-        How often the records were read.
+        Number of times the records were read.
     """
 
     topic: str
@@ -239,7 +239,7 @@ class PartitionStats:
     passes: int
 
     def _key_json(self, key: KeyStats) -> dict[str, Any]:
-        """Return a key as JSON; of Kafka's own topics it is decoded, too."""
+        """Return a key as JSON; keys of Kafka's internal topics are also decoded."""
         return key.to_json() | decoded_key_member(self.topic, key.key)
 
     def to_json(self) -> dict[str, Any]:
@@ -263,15 +263,15 @@ class PartitionStats:
             "key_sizes": self.key_sizes.to_json(),
             "value_sizes": self.value_sizes.to_json(),
             "headers": [{"name": n, "records": c} for n, c in self.headers.items()],
-            "codecs": [_tallied("codec", name, each) for name, each in self.codecs.items()],
+            "codecs": [_tally_json("codec", name, each) for name, each in self.codecs.items()],
             "producers": [
-                _tallied("producer_id", name, each) for name, each in self.producers.items()
+                _tally_json("producer_id", name, each) for name, each in self.producers.items()
             ],
-            "days": [_tallied("day", name, each) for name, each in self.days.items()],
+            "days": [_tally_json("day", name, each) for name, each in self.days.items()],
         }
 
 
-def _tallied(kind: str, name: object, tally: Tally) -> dict[str, Any]:
+def _tally_json(kind: str, name: object, tally: Tally) -> dict[str, Any]:
     item: dict[str, Any] = {kind: name, "batches": tally.batches, "records": tally.records}
     if kind == "day":
         del item["batches"]
@@ -284,7 +284,7 @@ def _tallied(kind: str, name: object, tally: Tally) -> dict[str, Any]:
 
 
 class _Key:
-    """One key of the range that is counted."""
+    """Counts of one key in the current range."""
 
     __slots__ = ("bytes", "has_value", "offset", "order", "records", "size")
 
@@ -292,13 +292,13 @@ class _Key:
         self.records = 0
         self.bytes = 0
         self.order: Order | None = None
-        self.offset = -1  # of the winner so far, or of any record if none is committed
+        self.offset = -1  # of the surviving record so far, or of any if none is committed
         self.size = 0
         self.has_value = False
 
 
 class _Keys:
-    """The keys whose hashes lie in a range that shrinks when there are too many."""
+    """The keys in a range of hashes, which shrinks if it holds too many."""
 
     def __init__(self, strategy: Strategy, first_hash: int, keys_max: int) -> None:
         self._strategy = strategy
@@ -308,7 +308,7 @@ class _Keys:
         self.known: dict[bytes, _Key] = {}
 
     def add(self, columns: RecordColumns, *, is_committed: bool) -> None:
-        """Count the records of a batch; only committed ones compete for their keys."""
+        """Count the records of a batch; only committed ones can survive."""
         strategy, known = self._strategy, self.known
         first, end = self.first_hash, self.end_hash
         is_whole = first == 0 and end == _HASHES
@@ -354,11 +354,11 @@ class _Keys:
             self._shrink()
 
     def _shrink(self) -> None:
-        """Leave the upper half of the known hashes to the next time."""
+        """Leave the upper half of the known hashes to the next pass."""
         hashes = sorted(int.from_bytes(hashed[:4], "big") for hashed in self.known)
         middle = hashes[len(hashes) // 2]
         if middle == hashes[0]:
-            return  # a range of one hash holds them all
+            return  # all in a range of one hash
         self.end_hash = middle
         self.known = {
             hashed: key
@@ -368,7 +368,7 @@ class _Keys:
 
 
 def _record_sizes(columns: RecordColumns) -> NDArray[np.int64]:
-    """Return the bytes of each record, its length included."""
+    """Return the encoded size of each record, including its length field."""
     return columns.extents[:, kernels.EXTENT_END] - columns.extents[:, kernels.EXTENT_START]
 
 
@@ -376,7 +376,7 @@ def _record_sizes(columns: RecordColumns) -> NDArray[np.int64]:
 
 
 class _Contents:
-    """What the records and batches of a partition are, keys aside."""
+    """Counts of a partition's records and batches, except by key."""
 
     def __init__(self, bases: list[int]) -> None:
         self.bases = bases
@@ -396,7 +396,7 @@ class _Contents:
         self.last_timestamp: int | None = None
 
     def slot(self, offset: int) -> int:
-        """Return which segment an offset lies in."""
+        """Return the index of the segment that contains an offset."""
         return max(bisect_right(self.bases, offset) - 1, 0)
 
     def add_live(self, offset: int, records: int, size: int) -> None:
@@ -412,7 +412,7 @@ class _Contents:
         log_start_offset: int,
         commit_state: str,
     ) -> None:
-        """Count a batch and its records; which of those with a key live is counted later."""
+        """Count a batch and its records; live records with a key are counted later."""
         header = stored.batch.header
         count = len(columns)
         record_bytes = int(_record_sizes(columns).sum())
@@ -438,7 +438,7 @@ class _Contents:
     def _add_data(
         self, columns: RecordColumns, sizes: NDArray[np.int64], commit_state: str
     ) -> None:
-        """Count records of data that readers may see."""
+        """Count data records that consumers may see."""
         keys, values = columns.keys, columns.values
         self.key_sizes.add(keys.sizes.astype(np.int64))
         self.value_sizes.add(values.sizes.astype(np.int64))
@@ -451,16 +451,16 @@ class _Contents:
             self.dead[commit_state] += len(columns)
             return
         self.tombstones += int((values.sizes < 0).sum())
-        self.dead["superseded"] += len(columns) - count  # until the winners are known
+        self.dead["superseded"] += len(columns) - count  # corrected by `add_survivors`
         if count:
             self.add_live(int(columns.offsets[0]), count, int(sizes[keyless].sum()))
 
-    def add_winners(self, keys: Iterable[_Key]) -> int:
-        """Count the records that win their keys; return how many have a value."""
+    def add_survivors(self, keys: Iterable[_Key]) -> int:
+        """Count the surviving records of keys; return the number with a value."""
         live = 0
         for key in keys:
             if key.order is None:
-                continue  # none of them is committed
+                continue  # no committed record
             self.dead["superseded"] -= 1
             if key.has_value:
                 live += 1
@@ -506,20 +506,20 @@ def partition_stats(
     progress: StatsProgress | None = None,
     keys_max: int = KEYS_MAX,
 ) -> PartitionStats:
-    """Count what is in a partition; see the module.
+    """Compute the statistics of a partition.
 
     Parameters
     ----------
     top : int
-        How many of the keys with the most records, and with the most bytes, are named.
+        Number of top keys by records, and by bytes.
     progress : callable, optional
-        Told before each batch, of the bytes of all readings so far.
+        Called before each batch with the bytes read so far in all passes.
     keys_max : int
-        Keys that are counted at a time.
+        Largest number of keys counted at a time.
 
     Notes
     -----
-    Damage is passed over and named. Some µs a record.
+    Damage is skipped and reported. Takes a few µs per record.
     """
     view = PartitionView(broker, topic_partition)
     strategy = Strategy.of(view.log.config)
@@ -539,7 +539,7 @@ def partition_stats(
                 visible = columns.between(view.log.log_start_offset)
                 keys.add(visible, is_committed=commit_state == COMMITTED)
         distinct += len(keys.known)
-        live_keys += contents.add_winners(keys.known.values())
+        live_keys += contents.add_survivors(keys.known.values())
         known = keys.known.values()
         ranks = (_Rank(key.records, key.bytes, -key.offset, key) for key in known)
         by_records = nlargest(top, (*by_records, *nlargest(top, ranks)))
@@ -547,11 +547,11 @@ def partition_stats(
         by_bytes = nlargest(top, (*by_bytes, *nlargest(top, ranks)))
         first_hash = keys.end_hash
         passes += 1
-    return _summed_up(
+    return _build_stats(
         view,
         contents,
-        _named(view, by_records),
-        _named(view, by_bytes),
+        _key_stats(view, by_records),
+        _key_stats(view, by_bytes),
         live_keys,
         distinct,
         passes,
@@ -559,7 +559,7 @@ def partition_stats(
 
 
 class _Rank(NamedTuple):
-    """A key's place among others; equal ones by the offset of a record of theirs."""
+    """Sort key of a key; ties are ordered by the offset of one of its records."""
 
     first: int
     second: int
@@ -581,17 +581,17 @@ def _batches(
         yield stored, stored.batch.columns(limit)
 
 
-def _named(view: PartitionView, ranks: Iterable[_Rank]) -> tuple[KeyStats, ...]:
-    """Return keys by name: hashes were counted, a record of each has the key itself."""
-    found = []
+def _key_stats(view: PartitionView, ranks: Iterable[_Rank]) -> tuple[KeyStats, ...]:
+    """Return the statistics of ranked keys; reads a record of each, as only hashes are known."""
+    stats = []
     for rank in ranks:
         at = view.at(rank.key.offset)
-        assert at is not None, "a record that was counted is there"
-        found.append(KeyStats(at[1].key or b"", rank.key.records, rank.key.bytes))
-    return tuple(found)
+        assert at is not None, "the record was counted"
+        stats.append(KeyStats(at[1].key or b"", rank.key.records, rank.key.bytes))
+    return tuple(stats)
 
 
-def _summed_up(
+def _build_stats(
     view: PartitionView,
     contents: _Contents,
     top_keys: tuple[KeyStats, ...],
@@ -654,7 +654,7 @@ def _summed_up(
 
 
 def _day(day: int) -> str:
-    """Return a day since 1970 as a date; one that no calendar has as its number."""
+    """Return a day since 1970 as a date; as a number if it exceeds the calendar."""
     try:
         return (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(days=day)).date().isoformat()
     except OverflowError:

@@ -30,7 +30,7 @@ CORRUPT_BATCH = "corrupt_batch"
 
 
 class SegmentSummary(NamedTuple):
-    """One segment; `last_offset` of an empty one is its base minus 1."""
+    """One segment; the `last_offset` of an empty segment is its base offset minus 1."""
 
     base_offset: int
     last_offset: int
@@ -202,12 +202,12 @@ def inspect_partition(
     """
     view = PartitionView(broker, topic_partition)
     try:
-        return view.look(lambda log: _inspected(broker, log, sums, deep=deep, collects=False))
+        return view.evaluate(lambda log: _summarize(broker, log, sums, deep=deep, collects=False))
     except (CorruptionError, UnsupportedFormatError):  # the damage cannot be skipped
-        return _inspected(broker, view.log, sums, deep=deep, collects=True)
+        return _summarize(broker, view.log, sums, deep=deep, collects=True)
 
 
-def _inspected(
+def _summarize(
     broker: HasLogs,
     log: Log,
     sums: Callable[[Log, LogSegment], BatchTotals],

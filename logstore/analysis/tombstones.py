@@ -1,7 +1,7 @@
-"""Tombstones that win their keys: the only ones that wait for a delete horizon.
+"""Surviving tombstones: the only ones that need a delete horizon.
 
-A superseded tombstone is removed like any superseded record, and one that is not committed counts
-for nothing yet.
+A superseded tombstone is removed like any superseded record; a tombstone that is not committed
+does not count yet.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ if TYPE_CHECKING:
 
 
 def live_tombstones(view: PartitionView, config: LogConfig | None = None) -> list[Tombstone]:
-    """Return the committed tombstones that win their keys, in offset order.
+    """Return the committed tombstones that survive their keys, in offset order.
 
     Parameters
     ----------
     config : LogConfig, optional
-        Its compaction strategy decides which record wins; by default the log's own.
+        Configuration whose compaction strategy decides; by default the log's own.
 
     Notes
     -----
-    Reads all records. Memory: some 300 bytes a tombstone that wins; under a strategy with versions
-    also some 200 bytes a key.
+    Reads all records. Memory: about 300 bytes per surviving tombstone; under a strategy with
+    versions also about 200 bytes per key.
     """
     log = view.log
     strategy = Strategy.of(log.config if config is None else config)
     contest, committed = Contest(strategy), CommittedData(log)
     start, limit = log.log_start_offset, log.config.logstore_decompression_max_bytes
-    found: dict[bytes, Tombstone] = {}
+    tombstones: dict[bytes, Tombstone] = {}
     for stored in view.batches():
         header = stored.batch.header
         if not committed.has(header):
@@ -45,13 +45,13 @@ def live_tombstones(view: PartitionView, config: LogConfig | None = None) -> lis
         for offset, timestamp, key, value, headers in decode_stored(stored.batch, limit):
             if key is None or offset < start:
                 continue
-            if value is not None and not found and not strategy.has_versions:
+            if value is not None and not tombstones and not strategy.has_versions:
                 continue  # it can neither be a tombstone nor supersede one
             hashed = xxhash.xxh3_128_digest(key)
             if not contest.enter(hashed, offset, timestamp, headers):
                 continue
             if value is None:
-                found[hashed] = Tombstone(offset, header.delete_horizon_ms)
+                tombstones[hashed] = Tombstone(offset, header.delete_horizon_ms)
             else:
-                found.pop(hashed, None)
-    return sorted(found.values())
+                tombstones.pop(hashed, None)
+    return sorted(tombstones.values())

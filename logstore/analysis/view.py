@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 from logstore.record.batch import RecordBatch, decode_stored, stored_rows
 from logstore.record.walk import check_place, read_batch, walk_headers
 from logstore.runtime import OverlayFileSystem
-from logstore.storage.loading.second_look import TRANSIENT
+from logstore.storage.loading.views import TRANSIENT
 from logstore.storage.log.finding import Finding
 from logstore.storage.log.reader import Isolation
 
@@ -35,11 +35,11 @@ class HasLogs(Protocol):
 
     @property
     def manager(self) -> LogManager:
-        """Its logs."""
+        """The broker's logs."""
 
     @property
     def runtime(self) -> Runtime:
-        """Its clock, files and threads."""
+        """The broker's clock, files and threads."""
 
 
 class StoredBatch(NamedTuple):
@@ -52,7 +52,7 @@ class StoredBatch(NamedTuple):
     magic : int
         Magic of the stored bytes; `batch` always has magic 2.
     batch : RecordBatch
-        Its CRC is valid and its records can be decoded.
+        A batch with a valid CRC and decodable records.
     """
 
     path: str
@@ -82,7 +82,7 @@ class PartitionView:
 
     @property
     def log(self) -> Log:
-        """The current log; another one after damage was met."""
+        """The current log; reopened after damage was met."""
         return self.broker.manager.log(self.topic_partition)
 
     @property
@@ -111,7 +111,7 @@ class PartitionView:
         """
         return self.broker.manager.registry.survey(self.topic_partition)
 
-    def look(self, question: Callable[[Log], Answer]) -> Answer:
+    def evaluate(self, question: Callable[[Log], Answer]) -> Answer:
         """Evaluate a function of the log; repeat it if damage was met and can be skipped.
 
         Raises
@@ -249,4 +249,4 @@ class PartitionView:
             reader = log.reader
             return next(reader.records(offset, offset + 1, isolation=Isolation.LOG_END), None)
 
-        return self.look(find)
+        return self.evaluate(find)

@@ -957,7 +957,7 @@ class Broker(Generic[ClockT]):
             works_in_memory=self._works_in_memory,
             nodes=nodes,
         )
-        coordinator.groups.live_in_machine_time()
+        coordinator.groups.use_system_clock()
         listener = Listener(parts, host, port, settings)
         self._listeners.append(listener)
         load_beside()

@@ -45,7 +45,7 @@ _HELP = {
     "export": "Write records to Parquet, Arrow, CSV or JSON lines.",
     "simulate": "Simulate a scenario in virtual time.",
     "ui": "Show a log directory in a browser.",
-    "serve": "Serve clients over Kafka's wire protocol.",
+    "serve": "Serve Kafka clients in any language.",
     "completion": "Print or install a completion script for a shell.",
     "warmup": "Compile the kernels before their first use.",
     "demo": "Compact a small topic and verify the result.",

@@ -201,7 +201,7 @@ class _Opening(NamedTuple):
 
 def _open_path(settings: Settings, target: str, partition: int | None, opening: _Opening) -> Target:
     """Open a data directory, a partition's folder (of any name), or one file."""
-    from logstore.analysis.places import place_of
+    from logstore.analysis.locations import locate
     from logstore.errors import InvalidConfigurationError
 
     if partition is not None:
@@ -213,7 +213,7 @@ def _open_path(settings: Settings, target: str, partition: int | None, opening: 
     if not fs.is_dir(path):
         return _file_target(settings, fs, target, path, opening)
     try:
-        place = place_of(fs, path, target)
+        place = locate(fs, path, target)
     except InvalidConfigurationError as error:
         raise click.UsageError(str(error)) from error
     directories, shown = place
@@ -226,7 +226,7 @@ def _open_path(settings: Settings, target: str, partition: int | None, opening: 
 def _file_target(
     settings: Settings, fs: FileSystem, target: str, path: str, opening: _Opening
 ) -> Target:
-    from logstore.analysis.places import partition_of_folder
+    from logstore.analysis.locations import partition_of_folder
     from logstore.config.overrides import ReadLimits
     from logstore.inspect.files import source_of_file
     from logstore.manager.directories.directory import ShownFolder

@@ -1,1 +1,1 @@
-"""Producer, consumer and admin client of kafka-python's shape, in the broker's process."""
+"""Producer, consumer and admin client with kafka-python's API, in the broker's process."""

@@ -1,7 +1,7 @@
-"""Records that wait in batches, one open batch a partition, and their way into the logs.
+"""Batching of a producer's records, and appending of the batches to the logs.
 
-What Kafka's RecordAccumulator and Sender do, without requests: a batch is appended in the thread of
-whoever fills it or asks for it; only one that lingers is sent by the scheduler.
+This combines Kafka's RecordAccumulator and Sender, without requests. A batch is appended in the
+thread that fills it or flushes it. The scheduler only sends batches whose linger time is over.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ logger = logging.getLogger(__name__)
 
 
 SENDER_TASK = "kafka-producer-network-thread"
-"""Kafka's name of what sends a batch that has lingered."""
+"""Task that sends lingering batches: Kafka's name of the sender thread."""
 
 
 class RecordAccumulator:
-    """Collects a producer's records into batches and appends those.
+    """Collects a producer's records into one open batch per partition, and appends the batches.
 
     Parameters
     ----------
@@ -57,19 +57,20 @@ class RecordAccumulator:
     manager : LogManager
     config : ProducerConfig
     session : ProducerSession or None
-        Gives batches their producer fields; None if the producer is not idempotent.
+        Source of the batches' producer fields; None if the producer is not idempotent.
     metrics : ProducerMetrics
 
     Notes
     -----
-    Its lock is the producer's, taken by `locked`, and held wherever nothing else is said. Who takes
-    the lock itself, as `Producer.send` does for a record, tells those who wait: `take_settled`.
+    The lock is the producer's. Methods expect it to be held unless they say otherwise. `locked`
+    acquires it and runs callbacks after release. Callers that acquire `lock` directly, as
+    `Producer.send` does for speed, must run the callbacks of `take_settled` themselves.
 
     Attributes
     ----------
     lock : context manager
     settled : list of ProducerBatch
-        Batches whose listeners are to be told once the lock is given back.
+        Batches whose callbacks must run after the lock is released.
     """
 
     def __init__(
@@ -95,7 +96,7 @@ class RecordAccumulator:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Hold the lock; then, without it, tell those who wait for what was settled meanwhile."""
+        """Hold the lock; after its release, run the callbacks of batches settled under it."""
         settled: Sequence[ProducerBatch] = ()
         try:
             with self.lock:
@@ -105,19 +106,19 @@ class RecordAccumulator:
                     settled = self.take_settled()
         finally:
             for batch in settled:
-                batch.call_back()
+                batch.run_callbacks()
 
     def take_settled(self) -> list[ProducerBatch]:
-        """Return the batches whose listeners are to be told once the lock was given back."""
+        """Return and clear the batches whose callbacks must run after the lock is released."""
         settled, self.settled = self.settled, []
         return settled
 
-    def is_waiting(self, topic_partition: TopicPartition) -> bool:
-        """Tell whether the partition has an open batch."""
+    def has_batch(self, topic_partition: TopicPartition) -> bool:
+        """Return whether the partition has an open batch."""
         return topic_partition in self._open
 
     def has_room(self, topic_partition: TopicPartition, size_bytes: int) -> bool:
-        """Tell whether the partition has an open batch that would take a record of that size."""
+        """Return whether the partition has an open batch with room for a record of this size."""
         batch = self._open.get(topic_partition)
         return batch is not None and batch.has_room(size_bytes)
 
@@ -130,22 +131,22 @@ class RecordAccumulator:
         headers: tuple[Header, ...],
         size_bytes: int,
     ) -> FutureRecordMetadata:
-        """Put a record into the partition's batch, and append the batches that this completes.
+        """Add a record to the partition's batch, and append the batches that this completes.
 
-        `size_bytes` is its `estimated_size`.
+        `size_bytes` is the record's `estimated_size`.
 
         Returns
         -------
         FutureRecordMetadata
-            Whatever happens to the record, nothing is raised.
+            The record's outcome. Errors of the append are not raised.
 
         Raises
         ------
         IllegalStateError
-            A signal handler runs while this thread adds a record.
+            A signal handler interrupted this thread in the same method.
         """
         if self._is_adding:
-            self._refuse_inside(topic_partition)
+            self._refuse_reentry(topic_partition)
         try:  # see `LocalLog.change`
             self._is_adding = True
             batch = self._open.get(topic_partition)
@@ -163,7 +164,7 @@ class RecordAccumulator:
                 batch.sizes.append(size_bytes)
                 is_full = batch.add(key, value, timestamp, headers, size_bytes)
             except BaseException:
-                batch.cut(row)  # else an interrupt could pair a key with another record's value
+                batch.cut(row)  # an interrupt could otherwise pair a key with the wrong value
                 raise
         finally:
             self._is_adding = False
@@ -171,31 +172,31 @@ class RecordAccumulator:
             self._send([batch])
         return future
 
-    def _refuse_inside(self, topic_partition: TopicPartition) -> NoReturn:
+    def _refuse_reentry(self, topic_partition: TopicPartition) -> NoReturn:
         raise IllegalStateError(
             f"a signal handler cannot send with a producer while the same thread adds a record for"
             f" {topic_partition}: send after that call has returned"
         )
 
     def send_all(self) -> None:
-        """Append every open batch, in the order in which they were opened."""
+        """Append all open batches, in the order in which they were opened."""
         self._send(list(self._open.values()))
 
     def refuse_all(self, error: LogStoreError) -> None:
-        """Let no waiting record be sent; their futures fail with `error`."""
+        """Drop all lingering records; their futures fail with `error`."""
         batches = list(self._open.values())
         self._take(batches)
         self._refuse(batches, error)
 
     def close(self) -> None:
-        """Give lingering up; nothing is open any more. Not to be called with the lock held."""
-        assert not self._open, "what waits is sent or refused first"
-        # Without the lock: a task that is running may be waiting for it.
+        """Stop the linger task. No batch may be open, and the lock must not be held."""
+        assert not self._open, "open batches must be sent or refused first"
+        # Without the lock: a running task may be waiting for it.
         if self._own_scheduler is not None:
             self._own_scheduler.shutdown()
 
     def _open_batch(self, tp: TopicPartition) -> None:
-        """Open a batch for the partition, which has none."""
+        """Open a batch for a partition without one."""
         now_ns, linger_ms = self._clock.monotonic_ns(), self._config.linger_ms
         self._open[tp] = ProducerBatch(
             tp, self._limit_bytes(tp), now_ns, linger_ms, self.lock, self._send_if_open
@@ -207,11 +208,11 @@ class RecordAccumulator:
         try:
             config = self._manager.log(tp).config
         except LogStoreError:
-            return self._config.batch_size  # the batch will hear of it
+            return self._config.batch_size  # the append raises this error again
         return limit_of(config, self._config.batch_size)
 
     def _send_if_open(self, batch: ProducerBatch) -> None:
-        """Append a batch unless that was done; called without the lock."""
+        """Append a batch if it is still open. Called without the lock."""
         with self.locked():
             if self._open.get(batch.topic_partition) is batch:
                 self._send([batch])
@@ -219,11 +220,11 @@ class RecordAccumulator:
     # -- lingering -------------------------------------------------------------------------
 
     def _arm(self, now_ns: int) -> None:
-        """See that the batch that has lingered longest is sent when its time is over."""
+        """Schedule the task that sends the batch that is due first."""
         if self._is_armed or not self._open:
             return
         if not self._scheduler.is_started:
-            # Nothing runs in the background of this broker; lingering was asked for all the same.
+            # The broker runs no background tasks, but lingering needs one.
             self._own_scheduler = self._scheduler = background_scheduler(self._clock)
         due_ns = min(batch.due_ns for batch in self._open.values())
         delay_ms = -(-max(due_ns - now_ns, 0) // 1_000_000)
@@ -237,13 +238,13 @@ class RecordAccumulator:
             self._send([batch for batch in self._open.values() if batch.due_ns <= now_ns])
             self._arm(now_ns)
 
-    # -- batches into logs -----------------------------------------------------------------
+    # -- appending -------------------------------------------------------------------------
 
     def _take(self, batches: Iterable[ProducerBatch]) -> None:
         now_ns = self._clock.monotonic_ns()
         for batch in batches:
             if self._is_adding:
-                self._refuse_inside(batch.topic_partition)
+                self._refuse_reentry(batch.topic_partition)
             del self._open[batch.topic_partition]
             self._metrics.record_wait((now_ns - batch.opened_ns) / 1e6)
 
@@ -270,7 +271,7 @@ class RecordAccumulator:
             raise
 
     def _append(self, batch: ProducerBatch, start: int, stop: int) -> None:
-        """Append the records [start, stop) of a batch, and settle them."""
+        """Append records [start, stop) of a batch and settle them."""
         tp, count = batch.topic_partition, stop - start
         try:
             if self._session is not None:
@@ -280,7 +281,7 @@ class RecordAccumulator:
             if count == 1:
                 self._fail(batch, stop, error)
                 return
-            # The topic's limit was lowered, or it stores with a codec that makes it larger.
+            # The topic's limit was lowered, or recompression with its codec made the batch larger.
             self._metrics.retries += count
             middle = start + count // 2
             self._append(batch, start, middle)
@@ -295,10 +296,10 @@ class RecordAccumulator:
                 batch.settle(stop, info.first_offset, info.log_append_time)
 
     def _write(self, tp: TopicPartition, records: RecordLists) -> AppendInfo:
-        """Append a batch, again and again as long as it is refused with an error that passes.
+        """Append a batch, and retry after retriable errors.
 
-        An idempotent producer sends the same sequences again, so that nothing is stored twice
-        whose answer was lost; another one's records are.
+        An idempotent producer retries with the same sequences, so that records are not stored
+        twice if a response was lost. Without idempotence they are.
         """
         config = self._config
         started_ns = self._clock.monotonic_ns()
@@ -315,7 +316,7 @@ class RecordAccumulator:
                         f"{tp}: a batch of {len(records)} records was not delivered within"
                         f" {config.delivery_timeout_ms:g} ms: {error}"
                     ) from error
-                logger.info("%s: sent again after: %s", tp, error)
+                logger.info("%s: retrying a batch after: %s", tp, error)
             retries += 1
             self._metrics.retries += len(records)
             self._clock.sleep(config.retry_backoff_ms / 1000)
@@ -335,22 +336,22 @@ class RecordAccumulator:
             except RequestError as error:
                 if is_retry or not session.recovers_from(error):
                     raise
-                logger.warning("%s: sent again after: %s", tp, error)
+                logger.warning("%s: retrying a batch after: %s", tp, error)
                 self._metrics.retries += len(records)
                 is_retry = True
             else:
-                session.sent(tp, len(records))
+                session.advance(tp, len(records))
                 return info
 
     def _fail(self, batch: ProducerBatch, stop: int, error: LogStoreError) -> None:
-        """Settle the records up to `stop`, which were refused, and draw the consequence."""
+        """Settle the records up to `stop` with an error, and update the session's state."""
         count = stop - batch.settled_rows
         tp = batch.topic_partition
-        logger.info("%s: a batch of %d records was refused: %s", tp, count, error)
+        logger.info("%s: a batch of %d records was rejected: %s", tp, count, error)
         if self._session is not None:
             if is_injected(error) or isinstance(error, KafkaTimeoutError):
-                self._session.lost_answer()
-            self._session.failed(error)
+                self._session.handle_lost_response()
+            self._session.fail(error)
         self._metrics.errors += count
         if self._config.acks == 0:
             batch.settle(stop, NO_OFFSET)
@@ -360,7 +361,7 @@ class RecordAccumulator:
         batch.settle(stop, NO_OFFSET, errors=errors)
 
     def _refuse(self, batches: Iterable[ProducerBatch], error: LogStoreError) -> None:
-        """Settle the records of batches that were not sent."""
+        """Settle the records of batches that are not sent with an error."""
         for batch in batches:
             self.settled.append(batch)
             self._metrics.errors += len(batch)
@@ -370,7 +371,7 @@ class RecordAccumulator:
 def _appending(
     records: RecordLists, codec: Codec, stamp: Stamp
 ) -> Callable[[LogWriter], AppendInfo]:
-    """Return what appends records as the batch of a producer."""
+    """Return a function that appends the records as one batch of a producer."""
     if codec is Codec.NONE:
         return lambda writer: writer.append_records(records, stamp=stamp)
     data = build_producer_batch(records, codec, stamp)
@@ -378,7 +379,7 @@ def _appending(
 
 
 def _record_error(error: LogStoreError, faults: Mapping[int, str], row: int) -> LogStoreError:
-    """Return what a record of a refused batch is told: its own fault, or another one's."""
+    """Return the error of one record in a rejected batch: its own, or that others are invalid."""
     if not faults:
         return error
     if row not in faults:

@@ -1,8 +1,8 @@
-"""An admin client of kafka-python's shape, in the broker's process.
+"""An admin client with kafka-python's API, in the broker's process.
 
-Methods, arguments and results are those of `KafkaAdminClient` of kafka-python 3, whose response
-fields keep their names here. An error is Kafka's name of it, or None, where kafka-python returns an
-error class, a class's name or `'OK'`. Arguments may be of kafka-python's classes or of those below.
+Methods, arguments and response fields are the same as in `KafkaAdminClient` of kafka-python 3.
+Errors in results are Kafka's error names, or None, where kafka-python returns an error class, a
+class name or `'OK'`. Arguments may be instances of kafka-python's classes or of the classes below.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from logstore.coordinator.groups.consumer_protocol import (
     decode_assignment,
     decode_subscription,
 )
-from logstore.coordinator.groups.offsets import OffsetAndMetadata, checked_offsets
+from logstore.coordinator.groups.offsets import OffsetAndMetadata, to_offsets
 from logstore.coordinator.groups.requests import GroupDescription, LeavingMember
 from logstore.errors import (
     KAFKA_CODES,
@@ -74,7 +74,7 @@ _GROUP_ERRORS: dict[str, type[LogStoreError]] = {
 
 
 class OffsetSpec(enum.IntEnum):
-    """Special offsets of a partition; a number from 0 on is a time in Unix ms instead."""
+    """Special offsets of a partition. Non-negative numbers are timestamps in Unix ms instead."""
 
     LATEST = LATEST_TIMESTAMP
     EARLIEST = EARLIEST_TIMESTAMP
@@ -84,7 +84,7 @@ class OffsetSpec(enum.IntEnum):
 
 
 class NewTopic(NamedTuple):
-    """A topic to create; -1 stands for the broker's default."""
+    """A topic to create. -1 selects the broker's default."""
 
     name: str
     num_partitions: int = -1
@@ -94,14 +94,14 @@ class NewTopic(NamedTuple):
 
 
 class ConfigResource(NamedTuple):
-    """A resource with a configuration: a topic by name, a broker by id, or all brokers as ''.
+    """A resource with configs: a topic by name, a broker by id, or all brokers as ''.
 
     Attributes
     ----------
     resource_type : str
         `topic` or `broker`.
     configs : mapping or list of str, optional
-        Keys to describe, or keys and values to set.
+        Keys to describe, or a mapping of keys to values to set.
     """
 
     resource_type: str
@@ -110,7 +110,7 @@ class ConfigResource(NamedTuple):
 
 
 class MemberToRemove(NamedTuple):
-    """A member to remove from its group, by member id or, if it is static, by instance id."""
+    """A member to remove from its group: by member id, or by instance id if it is static."""
 
     member_id: str | None = None
     group_instance_id: str | None = None
@@ -118,14 +118,14 @@ class MemberToRemove(NamedTuple):
 
 
 class AdminClient:
-    """Administers a broker; made by `Broker.admin()`.
+    """Administers topics, configs, consumer groups and records. Created by `Broker.admin()`.
 
     Parameters
     ----------
     manager : LogManager
     coordinator : GroupCoordinator
     configs : mapping
-        kafka-python's; accepted, and without effect in one process.
+        kafka-python's configs. They have no effect in one process.
 
     Raises
     ------
@@ -157,22 +157,22 @@ class AdminClient:
         return f"AdminClient({', '.join(each.path for each in self._manager.directories)})"
 
     def close(self) -> None:
-        """Close the client; the broker stays open."""
+        """Close the client. The broker stays open."""
         self._closed = True
 
     # -- topics --------------------------------------------------------------------------------
 
     def list_topics(self) -> list[str]:
-        """Return the names of all topics, the broker's own included."""
+        """Return the names of all topics, including internal topics."""
         return [topic.name for topic in self._topics()]
 
     def describe_topics(self, topics: Iterable[str] | None = None) -> list[dict[str, Any]]:
-        """Return topics, by default all, with partitions; an unknown one has `error_code` 3."""
+        """Describe topics, by default all. Unknown topics have `error_code` 3."""
         if topics is None:
-            return [self._described(topic) for topic in self._topics()]
+            return [self._describe_topic(topic) for topic in self._topics()]
         known = {topic.name: topic for topic in self._topics()}
         return [
-            self._described(known[name]) if name in known else _unknown_topic(name)
+            self._describe_topic(known[name]) if name in known else _unknown_topic(name)
             for name in topics
         ]
 
@@ -184,15 +184,15 @@ class AdminClient:
         raise_errors: bool = True,
         wait_for_metadata: bool = False,
     ) -> dict[str, Any]:
-        """Create topics, by name, by `NewTopic`, or as a mapping of names to their options.
+        """Create topics from names, `NewTopic` objects, or a mapping of names to options.
 
-        Options are `num_partitions`, `replication_factor`, `assignments` and `configs`.
+        The options are `num_partitions`, `replication_factor`, `assignments` and `configs`.
 
         Raises
         ------
         TopicAlreadyExistsError, InvalidTopicError, InvalidPartitionsError,
         InvalidReplicationFactorError, InvalidConfigurationError
-            Unless `raise_errors` is False; the other topics are created in either case.
+            Unless `raise_errors` is False. The other topics are created in either case.
         """
         self._check_writable("create topics")
         wanted = _new_topics(new_topics)
@@ -211,7 +211,7 @@ class AdminClient:
             }
 
         results = _each(wanted, create, raise_errors=raise_errors)
-        return {"topics": [{"name": new.name, **found} for new, found in results]}
+        return {"topics": [{"name": new.name, **fields} for new, fields in results]}
 
     def delete_topics(
         self, topics: Iterable[str], timeout_ms: float | None = None, raise_errors: bool = True
@@ -231,7 +231,7 @@ class AdminClient:
             return {"topic_id": topic_id}
 
         results = _each(_names(topics), delete, raise_errors=raise_errors)
-        return {"topics": [{"name": name, **found} for name, found in results]}
+        return {"topics": [{"name": name, **fields} for name, fields in results]}
 
     def create_partitions(
         self,
@@ -240,7 +240,7 @@ class AdminClient:
         validate_only: bool = False,
         raise_errors: bool = True,
     ) -> dict[str, Any]:
-        """Raise topics' numbers of partitions: a mapping of names to totals.
+        """Increase the number of partitions of topics, given as a mapping of names to totals.
 
         Raises
         ------
@@ -257,14 +257,15 @@ class AdminClient:
             now = len(self._manager.catalog.topic(name).partitions)
             if type(total) is not int or total <= now:
                 raise InvalidPartitionsError(
-                    f"topic '{name}' has {now} partitions; it cannot have {total!r} then"
+                    f"topic '{name}' has {now} partitions; the new total must be higher, not"
+                    f" {total!r}"
                 )
             if not validate_only:
                 self._manager.topics.create_partitions(name, total)
             return {}
 
         results = _each(list(topic_partitions), create, raise_errors=raise_errors)
-        return {"results": [{"name": name, **found} for name, found in results]}
+        return {"results": [{"name": name, **fields} for name, fields in results]}
 
     # -- configurations ------------------------------------------------------------------------
 
@@ -274,29 +275,30 @@ class AdminClient:
         include_synonyms: bool = False,
         config_filter: str = "modified",
     ) -> dict[str, dict[str, dict[str, dict[str, Any]]]]:
-        """Return configurations by type (`topic`, `broker`), name and key.
+        """Describe configs by resource type (`topic`, `broker`), resource name and key.
 
         Parameters
         ----------
         config_filter : str
-            `modified`, the default; `all`, `default`, `static`, or `dynamic` (what can be altered).
+            Which configs to return: `modified`, `all`, `default`, `static`, or `dynamic` (those
+            that can be altered).
 
         Raises
         ------
         UnknownTopicOrPartitionError
         """
         self._check_open()
-        found: dict[str, dict[str, dict[str, dict[str, Any]]]] = {}
+        configs: dict[str, dict[str, dict[str, dict[str, Any]]]] = {}
         for resource in config_resources:
             kind, name = _resource(resource)
             rows = self._configs_of(kind, name)
-            asked = resource.configs
-            found.setdefault(kind, {})[name] = {
+            keys = resource.configs
+            configs.setdefault(kind, {})[name] = {
                 key: row if include_synonyms else {**row, "synonyms": []}
                 for key, row in rows.items()
-                if (asked is None or key in asked) and _is_wanted(row, str(config_filter))
+                if (keys is None or key in keys) and _is_wanted(row, str(config_filter))
             }
-        return found
+        return configs
 
     def alter_configs(
         self,
@@ -305,22 +307,22 @@ class AdminClient:
         raise_on_unknown: bool = True,
         incremental: bool | None = None,
     ) -> dict[str, dict[str, str | None]]:
-        """Set and unset keys: values, or `(operation, value)` with SET, DELETE, APPEND, SUBTRACT.
+        """Alter configs: `value`, or `(operation, value)` with SET, DELETE, APPEND or SUBTRACT.
 
-        Returns the error of each resource, or None; the message that goes with one is that of
-        `Broker.alter_configs`, which raises it.
+        Returns the error name of each resource, or None. `Broker.alter_configs` raises the error
+        with its message.
         """
         self._check_writable("alter configs")
-        found: dict[str, dict[str, str | None]] = {}
+        errors: dict[str, dict[str, str | None]] = {}
         for resource in config_resources:
             kind, name = _resource(resource)
-            results = found.setdefault(kind, {})
+            by_name = errors.setdefault(kind, {})
             try:
                 self._alter(kind, name, resource.configs, validate_only=validate_only)
-                results[name] = None
+                by_name[name] = None
             except LogStoreError as error:
-                results[name] = error.kafka_error
-        return found
+                by_name[name] = error.kafka_error
+        return errors
 
     def reset_configs(
         self,
@@ -329,7 +331,7 @@ class AdminClient:
         raise_on_unknown: bool = True,
         incremental: bool | None = None,
     ) -> dict[str, dict[str, str | None]]:
-        """Reset keys to the broker's defaults; of a resource that names none, all of them."""
+        """Reset the given configs of each resource to the defaults, or all if it names none."""
         self._check_writable("reset configs")
         resources = []
         for resource in config_resources:
@@ -347,7 +349,7 @@ class AdminClient:
         states_filter: Iterable[str] | None = None,
         types_filter: Iterable[str] | None = None,
     ) -> list[dict[str, Any]]:
-        """Return all groups: `group_id`, `protocol_type`, `group_state`, `group_type`."""
+        """List groups: `group_id`, `protocol_type`, `group_state` and `group_type` of each."""
         self._check_open()
         states, types = (_filter(each) for each in (states_filter, types_filter))
         return [
@@ -366,22 +368,22 @@ class AdminClient:
         group_coordinator_id: int | None = None,
         include_authorized_operations: bool = False,
     ) -> dict[str, dict[str, Any]]:
-        """Return groups with their members, and each member's subscription and assignment."""
+        """Describe groups, with each member's subscription and assignment."""
         self._check_open()
-        found = (self._coordinator.describe(each) for each in _names(group_ids))
-        return {each.group_id: _described_group(each) for each in found}
+        groups = (self._coordinator.describe(each) for each in _names(group_ids))
+        return {each.group_id: _describe_group(each) for each in groups}
 
     def delete_groups(
         self, group_ids: Iterable[str], group_coordinator_id: int | None = None
     ) -> dict[str, str | None]:
-        """Delete groups that have no members; return the error of each, or None."""
+        """Delete groups without members. Returns the error name of each group, or None."""
         self._check_writable("delete groups")
         return self._coordinator.delete(_names(group_ids))
 
     def remove_group_members(
         self, group_id: str, members: Iterable[Any], group_coordinator_id: int | None = None
     ) -> dict[str, str | None]:
-        """Remove members from a group; return errors by member id, else by instance id."""
+        """Remove members from a group. Returns errors by member id, or else by instance id."""
         self._check_writable("remove group members")
         leaving = [LeavingMember(each.member_id or "", each.group_instance_id) for each in members]
         result = self._coordinator.leave(group_id, leaving)
@@ -394,9 +396,10 @@ class AdminClient:
     def list_group_offsets(
         self, group_specs: object
     ) -> dict[str, dict[TopicPartition, OffsetAndMetadata]]:
-        """Return the committed offsets of one group or of several.
+        """Return the committed offsets of one or several groups.
 
-        With a mapping of groups to partitions, those partitions alone, -1 where none is committed.
+        A mapping of groups to partitions selects these partitions; without a committed offset they
+        have offset -1.
         """
         self._check_open()
         specs: Mapping[str, Any]
@@ -405,14 +408,14 @@ class AdminClient:
         else:
             names = [group_specs] if isinstance(group_specs, str) else group_specs
             specs = dict.fromkeys(_names(names))
-        found = {}
+        offsets = {}
         for group_id, partitions in specs.items():
-            asked = None if partitions is None else [TopicPartition(*tp) for tp in partitions]
-            found[group_id] = {
+            selected = None if partitions is None else [TopicPartition(*tp) for tp in partitions]
+            offsets[group_id] = {
                 tp: each.committed or OffsetAndMetadata(NO_OFFSET)
-                for tp, each in self._coordinator.fetch(group_id, asked).items()
+                for tp, each in self._coordinator.fetch(group_id, selected).items()
             }
-        return found
+        return offsets
 
     def alter_group_offsets(
         self,
@@ -420,9 +423,9 @@ class AdminClient:
         offsets: Mapping[TopicPartition, OffsetAndMetadata],
         group_coordinator_id: int | None = None,
     ) -> dict[TopicPartition, str | None]:
-        """Commit offsets of a group without members; return each partition's error, or None."""
+        """Commit offsets for a group without members. Returns each partition's error, or None."""
         self._check_writable("alter group offsets")
-        return self._coordinator.commit(group_id, checked_offsets(offsets))
+        return self._coordinator.commit(group_id, to_offsets(offsets))
 
     def reset_group_offsets(
         self,
@@ -430,9 +433,10 @@ class AdminClient:
         offset_specs: Mapping[TopicPartition, int],
         group_coordinator_id: int | None = None,
     ) -> dict[TopicPartition, dict[str, Any]]:
-        """Commit an `OffsetSpec`, or an offset clipped to the log's ends, for each partition.
+        """Commit the offset of an `OffsetSpec`, or a given offset, for each partition.
 
-        Returns for each its `error`, a name or None, and the `offset` that was committed.
+        Offsets outside the log are moved to its start or end. Returns the `error` name, or None,
+        and the committed `offset` of each partition.
         """
         self._check_writable("reset group offsets")
         stored = self._coordinator.committed(group_id)
@@ -457,7 +461,9 @@ class AdminClient:
         partitions: Iterable[TopicPartition],
         group_coordinator_id: int | None = None,
     ) -> dict[TopicPartition, str | None]:
-        """Delete offsets of topics that no member reads; return each partition's error, or None.
+        """Delete committed offsets of topics to which no member is subscribed.
+
+        Returns each partition's error, or None.
 
         Raises
         ------
@@ -480,12 +486,12 @@ class AdminClient:
         timeout_ms: float | None = None,
         partition_leader_id: int | None = None,
     ) -> dict[TopicPartition, dict[str, Any]]:
-        """Delete the records below an offset (exclusive) in each partition (KIP-107); -1: all.
+        """Delete the records before an offset in each partition, or all with -1 (KIP-107).
 
         Raises
         ------
         OffsetOutOfRangeError, PolicyViolationError, UnknownTopicOrPartitionError
-            That of the first partition refused; records of the others are deleted nevertheless.
+            The first error. Records of the other partitions are deleted nevertheless.
         """
         self._check_writable("delete records")
         wanted = {TopicPartition(*tp): offset for tp, offset in records_to_delete.items()}
@@ -495,7 +501,7 @@ class AdminClient:
             return {"partition_index": tp.partition, "low_watermark": low_watermark}
 
         results = _each(list(wanted), delete, raise_errors=True)
-        return {tp: {**found, "error_code": 0} for tp, found in results}
+        return {tp: {**fields, "error_code": 0} for tp, fields in results}
 
     def list_partition_offsets(
         self,
@@ -503,26 +509,26 @@ class AdminClient:
         isolation_level: object = "read_uncommitted",
         timeout_ms: float | None = None,
     ) -> dict[TopicPartition, OffsetAndTimestamp]:
-        """Return each partition's offset for an `OffsetSpec` or a time in Unix ms; -1: none."""
+        """Return each partition's offset for an `OffsetSpec` or timestamp in Unix ms, else -1."""
         self._check_open()
         level = str(getattr(isolation_level, "name", isolation_level)).lower()
         isolation = Isolation(level)
-        found = {}
+        offsets = {}
         for each, spec in topic_partition_specs.items():
             tp = TopicPartition(*each)
             reader = self._manager.log(tp).reader
             listed = reader.offset_for_timestamp(int(spec))
             if listed is None:
-                found[tp] = OffsetAndTimestamp(NO_OFFSET, NO_TIMESTAMP, -1)
+                offsets[tp] = OffsetAndTimestamp(NO_OFFSET, NO_TIMESTAMP, -1)
                 continue
             offset = listed.offset
             if int(spec) == LATEST_TIMESTAMP:
                 offset = reader.upper_offset(isolation)
-            found[tp] = OffsetAndTimestamp(offset, listed.timestamp, listed.leader_epoch)
-        return found
+            offsets[tp] = OffsetAndTimestamp(offset, listed.timestamp, listed.leader_epoch)
+        return offsets
 
     def describe_cluster(self) -> dict[str, Any]:
-        """Return the cluster's description: one broker without a listener, its own controller."""
+        """Describe the cluster: one broker, without a listener, which is its own controller."""
         self._check_open()
         node_id, cluster_id = self._manager.identity
         broker = {
@@ -537,12 +543,12 @@ class AdminClient:
     def describe_log_dirs(
         self, topic_partitions: object = None, brokers: Iterable[int] | None = None
     ) -> list[dict[str, Any]]:
-        """Return the data directories, each with the size of its partitions in bytes.
+        """Describe the log directories and the size of their partitions in bytes.
 
         Parameters
         ----------
         topic_partitions : mapping or list, optional
-            Partition numbers by topic, or topics; all by default.
+            Partition numbers by topic, or a list of topics. By default, all partitions.
         """
         self._check_open()
         wanted = self._wanted(topic_partitions)
@@ -564,7 +570,8 @@ class AdminClient:
                     "error_code": 0,
                     "log_dir": directory.path,
                     "topics": [
-                        {"name": name, "partitions": found} for name, found in topics.items()
+                        {"name": name, "partitions": partitions}
+                        for name, partitions in topics.items()
                     ],
                     "total_bytes": -1,
                     "usable_bytes": -1,
@@ -575,13 +582,13 @@ class AdminClient:
     def alter_replica_log_dirs(
         self, replica_assignments: Mapping[Any, str | PathLike[str]]
     ) -> dict[Any, str | None]:
-        """Move partitions, as (topic, partition, broker id), to other data directories."""
+        """Move replicas, given as (topic, partition, broker id), to other log directories."""
         self._check_writable("alter replica log dirs")
         by_partition = {TopicPartition(*each[:2]): each for each in replica_assignments}
-        moved = admin.alter_replica_log_dirs(
+        results = admin.alter_replica_log_dirs(
             self._manager, {tp: replica_assignments[each] for tp, each in by_partition.items()}
         )
-        return {by_partition[tp]: result.error for tp, result in moved.items()}
+        return {by_partition[tp]: result.error for tp, result in results.items()}
 
     # -- inside --------------------------------------------------------------------------------
 
@@ -598,7 +605,7 @@ class AdminClient:
         self._check_open()
         return self._manager.catalog.topics()
 
-    def _described(self, topic: Topic) -> dict[str, Any]:
+    def _describe_topic(self, topic: Topic) -> dict[str, Any]:
         node_id = self._manager.identity.node_id
         return {
             "error_code": 0,
@@ -626,11 +633,12 @@ class AdminClient:
         node_id = self._manager.identity.node_id
         if any(list(replicas) != [node_id] for replicas in assignments.values()):
             raise InvalidReplicationFactorError(
-                f"topic '{new.name}': replicas are on broker {node_id} alone"
+                f"topic '{new.name}': replicas must be assigned to broker {node_id} alone"
             )
         if new.replication_factor not in (-1, 1):
             raise InvalidReplicationFactorError(
-                f"topic '{new.name}': {new.replication_factor} replicas, but there is one broker"
+                f"topic '{new.name}': {new.replication_factor} replicas requested, but there is"
+                " one broker"
             )
         count = len(assignments) or new.num_partitions
         if count == -1:
@@ -675,7 +683,7 @@ class AdminClient:
 
     def _alter(self, kind: str, name: str, configs: object, *, validate_only: bool) -> None:
         if not isinstance(configs, Mapping):
-            raise InvalidConfigurationError(f"configs are a mapping, not {configs!r}")
+            raise InvalidConfigurationError(f"configs must be a mapping, not {configs!r}")
         manager = self._manager
         if kind == "broker":
             layer = _broker_layer(name, self._manager.identity.node_id)
@@ -699,7 +707,9 @@ class AdminClient:
 
     def _wanted(self, given: object) -> set[TopicPartition]:
         if isinstance(given, Mapping):
-            return {TopicPartition(name, each) for name, found in given.items() for each in found}
+            return {
+                TopicPartition(name, each) for name, numbers in given.items() for each in numbers
+            }
         everything = self._manager.catalog.partitions()
         if given is None:
             return set(everything)
@@ -710,16 +720,16 @@ class AdminClient:
 def _each(
     items: Collection[Any], do: Callable[[Any], dict[str, Any]], *, raise_errors: bool
 ) -> list[tuple[Any, dict[str, Any]]]:
-    """Apply a function to each item and collect results or errors; one refusal stops no other."""
+    """Apply a function to all items, even if some fail, and collect results or errors."""
     results = []
     first: LogStoreError | None = None
     for item in items:
         try:
-            found = {**do(item), "error_code": 0, "error_message": None}
+            fields = {**do(item), "error_code": 0, "error_message": None}
         except LogStoreError as error:
             first = first or error
-            found = {"error_code": error.code, "error_message": str(error)}
-        results.append((item, found))
+            fields = {"error_code": error.code, "error_message": str(error)}
+        results.append((item, fields))
     if first is not None and raise_errors:
         raise first
     return results
@@ -727,21 +737,21 @@ def _each(
 
 def _new_topics(given: object) -> list[NewTopic]:
     if isinstance(given, Mapping):
-        options = {"num_partitions", "replication_factor", "assignments", "configs"}
-        for name, found in given.items():
-            check_names(f"topic '{name}'", found, options, ())
+        option_names = {"num_partitions", "replication_factor", "assignments", "configs"}
+        for name, fields in given.items():
+            check_names(f"topic '{name}'", fields, option_names, ())
         return [
             NewTopic(
                 name,
-                found.get("num_partitions", -1),
-                found.get("replication_factor", -1),
-                found.get("assignments"),
-                found.get("configs"),
+                fields.get("num_partitions", -1),
+                fields.get("replication_factor", -1),
+                fields.get("assignments"),
+                fields.get("configs"),
             )
-            for name, found in given.items()
+            for name, fields in given.items()
         ]
     if isinstance(given, str) or not isinstance(given, Iterable):
-        raise TypeError(f"new topics are a list or a mapping, not {given!r}")
+        raise TypeError(f"new_topics must be a list or a mapping, not {given!r}")
     return [
         NewTopic(each)
         if isinstance(each, str)
@@ -752,7 +762,7 @@ def _new_topics(given: object) -> list[NewTopic]:
 
 def _names(given: object) -> list[str]:
     if isinstance(given, str) or not isinstance(given, Iterable):
-        raise TypeError(f"a list of names is wanted, not {given!r}")
+        raise TypeError(f"expected a list of names, not {given!r}")
     return list(given)
 
 
@@ -771,14 +781,14 @@ def _resource(given: Any) -> tuple[str, str]:  # noqa: ANN401  # kafka-python's 
     kind = given.resource_type
     kind = str(getattr(kind, "name", kind)).lower()
     if kind not in ("topic", "broker"):
-        raise InvalidConfigurationError(f"a resource is a topic or a broker, not {kind!r}")
+        raise InvalidConfigurationError(f"resource_type must be topic or broker, not {kind!r}")
     return kind, str(given.name)
 
 
 def _broker_layer(name: str, node_id: int) -> Layer:
-    """Return the layer that a broker's name stands for: its id, or nothing for all brokers."""
+    """Return the config layer of a broker's id, or of all brokers with an empty name."""
     if name not in ("", str(node_id)):
-        raise InvalidConfigurationError(f"there is no broker {name!r}; '' stands for all of them")
+        raise InvalidConfigurationError(f"unknown broker {name!r}; use '' for all brokers")
     return Layer.BROKER if name else Layer.CLUSTER
 
 
@@ -816,19 +826,21 @@ def _is_wanted(row: Mapping[str, Any], config_filter: str) -> bool:
     }
     name = config_filter.rpartition(".")[2].lower()
     if name not in wanted:
-        raise InvalidConfigurationError(f"config_filter is one of {', '.join(wanted)}, not {name}")
+        raise InvalidConfigurationError(
+            f"config_filter must be one of {', '.join(wanted)}, not {name}"
+        )
     return bool(wanted[name])
 
 
 def _operations(configs: Mapping[str, Any]) -> Iterator[tuple[str, Operation, Any]]:
-    """Yield key, operation and value of what is given as `value` or `(operation, value)`."""
+    """Yield key, operation and value for configs given as `value` or `(operation, value)`."""
     for key, given in configs.items():
         name, value = given if isinstance(given, tuple) else (Operation.SET, given)
         try:
             operation = Operation[name.upper()] if isinstance(name, str) else Operation(name)
         except (KeyError, ValueError) as error:
             raise InvalidConfigurationError(
-                f"{key}: an operation is one of {', '.join(Operation.__members__)}, not {given!r}"
+                f"{key}: operation must be one of {', '.join(Operation.__members__)}, not {given!r}"
             ) from error
         yield key, operation, value
 
@@ -837,23 +849,23 @@ def _filter(given: Iterable[Any] | None) -> list[str]:
     return [str(getattr(each, "value", each)) for each in given or ()]
 
 
-def _described_group(group: GroupDescription) -> dict[str, Any]:
+def _describe_group(group: GroupDescription) -> dict[str, Any]:
     is_consumers = group.protocol_type == CONSUMER_PROTOCOL_TYPE
     members = []
     for member in group.members:
-        wants: object = member.metadata
-        has: object = member.assignment
+        metadata: object = member.metadata
+        assignment: object = member.assignment
         if is_consumers and member.metadata:
-            wants = decode_subscription(member.metadata)
-            has = decode_assignment(member.assignment)
+            metadata = decode_subscription(member.metadata)
+            assignment = decode_assignment(member.assignment)
         members.append(
             {
                 "member_id": member.member_id,
                 "group_instance_id": member.group_instance_id,
                 "client_id": member.client_id,
                 "client_host": member.client_host,
-                "member_metadata": wants,
-                "member_assignment": has,
+                "member_metadata": metadata,
+                "member_assignment": assignment,
             }
         )
     return {

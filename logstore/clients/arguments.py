@@ -1,4 +1,4 @@
-"""Arguments as users give them: topics or partitions, offsets by number or by name."""
+"""Conversion of user arguments: topics, partitions and offsets."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 EARLIEST, LATEST = "earliest", "latest"
 
 
-def checked_partition(partition: object) -> TopicPartition:
-    """Return a partition in the engine's type, from kafka-python's too.
+def to_topic_partition(partition: object) -> TopicPartition:
+    """Convert a TopicPartition, also kafka-python's, to the engine's type.
 
     Raises
     ------
@@ -23,37 +23,37 @@ def checked_partition(partition: object) -> TopicPartition:
     """
     topic, number = getattr(partition, "topic", None), getattr(partition, "partition", None)
     if not isinstance(topic, str) or isinstance(number, bool) or not isinstance(number, int):
-        raise TypeError(f"a TopicPartition is wanted, not {partition!r}")
+        raise TypeError(f"expected a TopicPartition, not {partition!r}")
     return TopicPartition(topic, number)
 
 
 def topic_and_partition(
     topic: str | TopicPartition | None, partition: int | None
 ) -> tuple[Any, Any]:
-    """Return both, also where the topic is given as a TopicPartition.
+    """Return topic and partition number; `topic` may be a TopicPartition.
 
     Raises
     ------
     TypeError
-        It is neither a name nor a TopicPartition.
+        `topic` is neither a string nor a TopicPartition.
     InvalidConfigurationError
-        Another partition is given beside it; 0, a default of many methods, is none.
+        `partition` contradicts the TopicPartition. 0, the default of many methods, is ignored.
     """
     if topic is None or isinstance(topic, str):
         return topic, partition
-    found = checked_partition(topic)
-    if partition not in (None, 0, found.partition):
-        raise InvalidConfigurationError(f"{found} is not in partition {partition} of its topic")
-    return found
+    tp = to_topic_partition(topic)
+    if partition not in (None, 0, tp.partition):
+        raise InvalidConfigurationError(f"{tp} conflicts with the partition given: {partition}")
+    return tp
 
 
 def offset_of(value: int | str | None, log: Log, isolation: Isolation) -> int | None:
-    """Return an offset that may be given as `earliest` or `latest`.
+    """Return an offset given as a number, `earliest` or `latest`.
 
     Raises
     ------
     InvalidConfigurationError
-        It is another word.
+        The value is another string.
     """
     if not isinstance(value, str):
         return value
@@ -62,22 +62,20 @@ def offset_of(value: int | str | None, log: Log, isolation: Isolation) -> int | 
     if value == LATEST:
         return log.reader.upper_offset(isolation)
     raise InvalidConfigurationError(
-        f"an offset is a number, {EARLIEST!r} or {LATEST!r}, not {value!r}"
+        f"an offset must be a number, {EARLIEST!r} or {LATEST!r}, not {value!r}"
     )
 
 
 def before_offset(value: int | str) -> int:
-    """Return below which offset records are deleted: `latest` is the high watermark, -1.
+    """Return the offset before which records are deleted: -1, the high watermark, for `latest`.
 
     Raises
     ------
     InvalidConfigurationError
-        It is another word.
+        The value is another string.
     """
     if value == LATEST:
         return NO_OFFSET
     if isinstance(value, str):
-        raise InvalidConfigurationError(
-            f"records are deleted below an offset or {LATEST!r}, not {value!r}"
-        )
+        raise InvalidConfigurationError(f"expected an offset or {LATEST!r}, not {value!r}")
     return value

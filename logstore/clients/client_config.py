@@ -1,4 +1,4 @@
-"""Configurations in kafka-python's shape: what producers, consumers and admins have in common."""
+"""Parsing of kafka-python's configs, shared by producer, consumer and admin client."""
 
 from __future__ import annotations
 
@@ -53,16 +53,16 @@ NETWORK_CONFIGS = frozenset(
         "ssl_password",
     )
 )
-"""Names of kafka-python's that are about connections: accepted, and without a meaning here."""
+"""Configs of kafka-python that concern connections. They are accepted and ignored."""
 
 DataFunction = Callable[[str, list[tuple[str, bytes]], Any], Any]
-"""A serializer or deserializer: topic, headers and data in, data out."""
+"""A serializer or deserializer: a function of topic, headers and data that returns data."""
 
 
 def check_names(
-    who: str, configs: Mapping[str, Any], known: Collection[str], idle: Collection[str]
+    client: str, configs: Mapping[str, Any], known: Collection[str], idle: Collection[str]
 ) -> None:
-    """Refuse a name that kafka-python does not know, with the nearest that it does.
+    """Raise an error for a config unknown to kafka-python, and suggest the closest name.
 
     Raises
     ------
@@ -70,14 +70,14 @@ def check_names(
     """
     for name in configs:
         if name not in known and name not in idle:
-            meant = and_nearest(name, [*known, *sorted(idle)])
-            raise InvalidConfigurationError(f"unknown {who} configuration {name!r}{meant}")
+            hint = and_nearest(name, [*known, *sorted(idle)])
+            raise InvalidConfigurationError(f"unknown {client} configuration {name!r}{hint}")
 
 
 def number(
     name: str, values: Mapping[str, Any], lowest: int, highest: float = float("inf")
 ) -> float:
-    """Return a number in a range.
+    """Return the number of a config after checking its range.
 
     Raises
     ------
@@ -85,14 +85,17 @@ def number(
     """
     value = values[name]
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise InvalidConfigurationError(f"{name} is a number, not {value!r}")
+        raise InvalidConfigurationError(f"{name} must be a number, not {value!r}")
     if not lowest <= value <= highest:
         raise InvalidConfigurationError(f"{name} is out of range: {value}")
     return value
 
 
-def data_function(name: str, given: Any, method_name: str) -> DataFunction | None:  # noqa: ANN401  # kafka-python takes three shapes
-    """Bring the three shapes to one: callable, a method of two arguments or of three.
+def data_function(name: str, given: Any, method_name: str) -> DataFunction | None:  # noqa: ANN401  # one of three kinds, see below
+    """Adapt a serializer or deserializer to `DataFunction`.
+
+    kafka-python accepts a callable of the data, or an object with a method of (topic, data) or
+    (topic, headers, data).
 
     Raises
     ------

@@ -1,10 +1,9 @@
-"""A consumer of kafka-python's shape, in the broker's process.
+"""A consumer with kafka-python's API, in the broker's process.
 
-It subscribes or is assigned, reads, and commits. `Membership` speaks to the group coordinator,
-`Position` reads a partition. Waiting is done in `poll` alone: on a virtual clock it moves time up
-to its timeout, through whatever falls due on the way, so that several members in one thread get on
-with their rebalance poll by poll; on other clocks, and while the broker listens, it blocks until
-there is something.
+`Membership` talks to the group coordinator, `Position` reads a partition. Only `poll` waits. On a
+virtual clock it advances the time by at most its timeout and runs the tasks that become due, so
+that several members in one thread can rebalance poll by poll. On other clocks, and once the broker
+has listened, it blocks until there are records or other work.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Self
 
-from logstore.clients.arguments import EARLIEST, LATEST, checked_partition
+from logstore.clients.arguments import EARLIEST, LATEST, to_topic_partition
 from logstore.clients.consumer_config import NONE, ConsumerConfig
 from logstore.clients.consumer_metrics import COORDINATOR_GROUP, FETCH_GROUP, ConsumerMetrics
 from logstore.clients.membership import RETRY_TASK, Membership, Phase
@@ -26,7 +25,7 @@ from logstore.coordinator.groups.offsets import (
     NO_MEMBER,
     ConsumerGroupMetadata,
     OffsetAndMetadata,
-    checked_offsets,
+    to_offsets,
 )
 from logstore.errors import (
     RETRIABLE_ERRORS,
@@ -58,9 +57,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_ONE_WAY = (
-    "a consumer either subscribes to topics by name, or to those that match a pattern, or is"
-    " assigned partitions"
+_EXCLUSIVE = (
+    "subscription by topics, subscription by pattern and assignment of partitions are mutually"
+    " exclusive"
 )
 
 _COMMIT_ERRORS: dict[str, type[LogStoreError]] = {
@@ -74,16 +73,16 @@ _COMMIT_ERRORS: dict[str, type[LogStoreError]] = {
 
 
 class CommitFuture:
-    """Outcome of a `commit_async`, which is done on return: kafka-python's futures.
+    """The outcome of a `commit_async`, with the API of kafka-python's futures.
 
     Attributes
     ----------
     value : dict or None
-        The offsets, if they were committed.
+        The committed offsets; None if the commit failed.
     exception : Exception or None
-        Why they were not.
+        The error; None if the offsets were committed.
     is_done : bool
-        True.
+        Always True.
     """
 
     is_done = True
@@ -100,19 +99,19 @@ class CommitFuture:
         return f"CommitFuture({self.value if self.exception is None else self.exception!r})"
 
     def succeeded(self) -> bool:
-        """Tell whether the offsets were committed."""
+        """Return whether the offsets were committed."""
         return self.exception is None
 
     def failed(self) -> bool:
-        """Tell whether they were refused."""
+        """Return whether the commit failed."""
         return self.exception is not None
 
 
 @for_one_thread("wakeup", "crash", "metrics")
 class Consumer:
-    """Reads topics; made by `Broker.consumer(*topics, **configs)`.
+    """Reads records from topics. Created by `Broker.consumer(*topics, **configs)`.
 
-    Configs are kafka-python's (`logstore.clients.consumer_config`).
+    Config names and defaults are kafka-python's; see `logstore.clients.consumer_config`.
 
     Parameters
     ----------
@@ -120,24 +119,24 @@ class Consumer:
     manager : LogManager
     coordinator : GroupCoordinator
     topics : sequence of str
-        To subscribe to.
+        Topics to subscribe to.
     configs : mapping
     on_close : callable, optional
-        Told once it is closed.
+        Called with the consumer after it is closed.
 
     Raises
     ------
     InvalidConfigurationError
-        A config is unknown, cannot be obeyed, or contradicts another.
+        A config is unknown, unsupported, or conflicts with another.
 
     Notes
     -----
-    For one thread at a time, as with Java's consumer: another thread that calls a method meanwhile
-    gets an `IllegalStateError`. Any thread may call `wakeup`, `metrics` and `crash`. Rebalance
-    listeners are told inside `poll`.
+    A consumer is not thread-safe, like Java's: a call while another thread is in one raises
+    `IllegalStateError`. Only `wakeup`, `metrics` and `crash` may be called from any thread.
+    Rebalance listeners run inside `poll`.
 
-    Of a broker that was opened read-only it is no member of its group: it reads all partitions of
-    its topics, from what the group has committed on, and commits nothing.
+    If the broker was opened read-only, the consumer does not join its group. It reads all
+    partitions of its topics, starting at the group's committed offsets, and cannot commit.
     """
 
     def __init__(
@@ -182,13 +181,13 @@ class Consumer:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        # Records that were being worked on when an error came were perhaps not done.
+        # After an error, the last records may not have been processed: do not commit them.
         self.close(autocommit=kind is None)
 
     def __repr__(self) -> str:
         return f"Consumer({self.config.client_id}, group_id={self.config.group_id!r})"
 
-    # -- what is read ------------------------------------------------------------------------
+    # -- subscription and assignment ---------------------------------------------------------
 
     def subscribe(
         self,
@@ -196,70 +195,76 @@ class Consumer:
         pattern: str | None = None,
         listener: object = None,
     ) -> None:
-        """Read topics, by name or those that match a pattern, shared with the group's members.
+        """Subscribe to topics by name or pattern. The group's members share the partitions.
 
         Parameters
         ----------
+        topics : collection of str
+            Topic names.
         pattern : str, optional
-            A regular expression, matched from the beginning of a name; instead of `topics`.
+            Regular expression instead of `topics`, matched from the start of a topic name.
         listener : object, optional
-            With kafka-python's `on_partitions_revoked(partitions)`, `on_partitions_assigned(…)`
-            and, if it likes, `on_partitions_lost(…)`.
+            Rebalance listener with kafka-python's methods `on_partitions_revoked(partitions)`,
+            `on_partitions_assigned(partitions)` and, optionally, `on_partitions_lost(partitions)`.
 
         Raises
         ------
         IllegalStateError
-            Partitions were assigned, or it was subscribed the other way.
+            Partitions were assigned manually, or the subscription in force is of the other kind.
         ValueError, TypeError
-            Neither topics nor a pattern, or both, or a name alone.
+            Neither or both of `topics` and `pattern` are given, or `topics` is a single string.
         """
         self._check_open()
         if isinstance(topics, str):
-            raise TypeError(f"topics are a list, not the name {topics!r}")
+            raise TypeError(f"topics must be a list, not the string {topics!r}")
         for topic in topics:
             if not isinstance(topic, str):
-                raise TypeError(f"a topic is a name; partitions go to assign(): {topic!r}")
+                raise TypeError(
+                    f"a topic must be a string, not {topic!r}; for partitions, use assign()"
+                )
         if bool(topics) == (pattern is not None):
-            raise ValueError("subscribe to topics or to a pattern")
+            raise ValueError("pass either topics or a pattern")
         was_by_pattern = self._pattern is not None
-        is_other_way = self._topics is not None and was_by_pattern != (pattern is not None)
-        if self._is_assigned or is_other_way:
-            raise IllegalStateError(_ONE_WAY)
+        is_other_kind = self._topics is not None and was_by_pattern != (pattern is not None)
+        if self._is_assigned or is_other_kind:
+            raise IllegalStateError(_EXCLUSIVE)
         for name in ("on_partitions_revoked", "on_partitions_assigned"):
             if listener is not None and not callable(getattr(listener, name, None)):
-                raise TypeError(f"a rebalance listener has a method {name}: {listener!r}")
+                raise TypeError(f"a rebalance listener needs a method {name}: {listener!r}")
         self._listener = listener
         self._pattern = None if pattern is None else re.compile(pattern)
         self._topics = frozenset(topics)
         self._watch_topics()
 
     def unsubscribe(self) -> None:
-        """Read nothing any more, and leave the group."""
+        """End the subscription or assignment, and leave the group."""
         self._check_open()
         self._commit_automatically()
         if self._membership is not None:
-            self._tell_listener("on_partitions_revoked", self._positions.keys())
+            self._call_listener("on_partitions_revoked", self._positions.keys())
             self._membership.leave()
         self._topics = self._pattern = self._listener = None
         self._is_assigned = False
         self._take_partitions(())
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Read these partitions and no others, without a group's members; none unsubscribes.
+        """Assign partitions manually, without group membership, in place of earlier ones.
+
+        An empty list is equivalent to `unsubscribe`.
 
         Raises
         ------
         IllegalStateError
-            It is subscribed.
+            The consumer has a subscription.
         UnknownTopicOrPartitionError
         """
         self._check_open()
-        wanted = [checked_partition(tp) for tp in partitions]
+        wanted = [to_topic_partition(tp) for tp in partitions]
         if not wanted:
             self.unsubscribe()
             return
         if self._topics is not None:
-            raise IllegalStateError(_ONE_WAY)
+            raise IllegalStateError(_EXCLUSIVE)
         for tp in wanted:
             self._log(tp)
         self._commit_automatically()
@@ -267,15 +272,15 @@ class Consumer:
         self._take_partitions(wanted)
 
     def subscription(self) -> set[str] | None:
-        """Return the topics that it is subscribed to; None if it is not."""
+        """Return the subscribed topics, or None without a subscription."""
         return None if self._topics is None else set(self._topics)
 
     def assignment(self) -> set[TopicPartition]:
-        """Return the partitions that it reads."""
+        """Return the assigned partitions."""
         return set(self._positions)
 
     def topics(self) -> set[str]:
-        """Return the topics that there are, but the broker's own."""
+        """Return the names of all topics, by default without internal topics."""
         return {
             topic.name
             for topic in self._manager.catalog.topics()
@@ -283,7 +288,7 @@ class Consumer:
         }
 
     def partitions_for_topic(self, topic: str) -> set[int]:
-        """Return a topic's partition numbers; none if there is no such topic."""
+        """Return the partition numbers of a topic; an empty set if the topic does not exist."""
         with suppress(UnknownTopicOrPartitionError):
             return set(self._manager.catalog.topic(topic).partitions)
         return set()
@@ -293,53 +298,54 @@ class Consumer:
     def poll(
         self, timeout_ms: float = 0, max_records: int | None = None
     ) -> dict[TopicPartition, list[ConsumedRecord]]:
-        """Return records by partition, as soon as there are any; nothing after the timeout.
+        """Return records by partition as soon as there are any, or an empty dict at the timeout.
 
         Parameters
         ----------
         timeout_ms : float
-            How long to wait; in virtual time the clock moves on by as much at most. While the
-            broker listens, the call blocks for as long as the clock moves.
+            Time to wait for records. On a virtual clock, the call advances the time by at most
+            this much, without sleeping. Once the broker has listened, the call blocks instead, and
+            the virtual clock follows the system clock.
         max_records : int, optional
-            `max_poll_records` by default.
+            Maximum number of records. [default: `max_poll_records`]
 
         Raises
         ------
         OffsetOutOfRangeError, NoOffsetForPartitionError
-            With `auto_offset_reset='none'`, where no offset says where to read.
+            A partition has no valid offset to start at, and `auto_offset_reset` is 'none'.
         CorruptRecordError
-            A batch is damaged; names file and position.
+            A batch is corrupt. The message names file and position.
         FencedInstanceIdError, InconsistentGroupProtocolError, GroupMaxSizeReachedError …
-            The group does not take this consumer.
+            The group rejected this consumer.
         IllegalStateError
-            It is closed, or neither subscribed nor assigned, or another thread uses it.
+            The consumer is closed, in use by another thread, or neither subscribed nor assigned.
         WakeupError
             `wakeup` was called.
         """
         self._check_open()
         if timeout_ms < 0:
-            raise ValueError(f"a timeout is not negative: {timeout_ms}")
-        most = self.config.max_poll_records if max_records is None else max_records
-        if type(most) is not int:
-            raise TypeError(f"max_records is an int, not {max_records!r}")
-        if most <= 0:
-            raise ValueError(f"max_records is positive: {most}")
+            raise ValueError(f"timeout_ms must not be negative: {timeout_ms}")
+        limit = self.config.max_poll_records if max_records is None else max_records
+        if type(limit) is not int:
+            raise TypeError(f"max_records must be an int, not {max_records!r}")
+        if limit <= 0:
+            raise ValueError(f"max_records must be positive: {limit}")
         if self._topics is None and not self._is_assigned:
-            raise IllegalStateError("a consumer reads once it is subscribed, or assigned")
+            raise IllegalStateError("call subscribe() or assign() before reading")
         deadline_ns = self._clock.monotonic_ns() + int(min(timeout_ms, 2**53) * 1_000_000)
         while True:
             self._raise_if_woken()
             self._advance()
-            records = self._fetch(most)
+            records = self._fetch(limit)
             left_ns = deadline_ns - self._clock.monotonic_ns()
             if records or left_ns <= 0:
                 return records
             self._wait(left_ns, is_endless=timeout_ms == float("inf"))
 
     def wakeup(self) -> None:
-        """End the poll of another thread, or else the next one, with a `WakeupError`.
+        """Interrupt a poll in another thread, or else the next poll, with a `WakeupError`.
 
-        Any thread may call. The consumer can be used afterwards.
+        Any thread may call this. The consumer remains usable.
         """
         self._is_woken = True
         self._coordinator.scheduler.notify()
@@ -353,68 +359,69 @@ class Consumer:
         return self
 
     def __next__(self) -> ConsumedRecord:
-        """Return the next record; the end comes after `consumer_timeout_ms` without one.
+        """Return the next record; stop after `consumer_timeout_ms` without a record.
 
-        Without that, in virtual time, a `Deadlock` says that nothing can bring one any more. While
-        the broker listens, the call blocks instead.
+        Without a timeout on a virtual clock, raise `Deadlock` once no scheduled task can bring
+        another record. Once the broker has listened, the call blocks instead.
         """
         if self._closed:
             raise StopIteration
-        records = self.poll(self.config.consumer_timeout_ms, max_records=1)
-        for found in records.values():
-            return found[0]
+        by_partition = self.poll(self.config.consumer_timeout_ms, max_records=1)
+        for records in by_partition.values():
+            return records[0]
         raise StopIteration
 
     def position(self, partition: TopicPartition, timeout_ms: float | None = None) -> int:
-        """Return the offset of the next record; it moves over holes and what is not seen.
+        """Return the offset of the next record to read.
 
-        After the last batch it stays, as in other clients, even if the end offset is higher.
+        The position advances over offset gaps, control batches and aborted records up to the end
+        of the last batch, which may be below the end offset, as in other clients.
 
         Raises
         ------
         IllegalStateError
             The partition is not assigned.
         NoOffsetForPartitionError
-            With `auto_offset_reset='none'`, if no offset was committed.
+            No offset was committed, and `auto_offset_reset` is 'none'.
         """
         position = self._position_of(partition)
-        return self._settled(position)
+        return self._resolve_position(position)
 
     def seek(self, partition: TopicPartition, offset: int) -> None:
-        """Read on at an offset.
+        """Set the offset of the next record to read.
 
         Raises
         ------
         ValueError
             The partition is not assigned, or the offset is negative.
         """
-        position = self._sought(partition)
+        position = self._require_assigned(partition)
         if type(offset) is not int or offset < 0:
-            raise ValueError(f"an offset is an int from 0 on, not {offset!r}")
+            raise ValueError(f"an offset must be a non-negative int, not {offset!r}")
         position.seek(offset)
 
     def seek_to_beginning(self, *partitions: TopicPartition) -> None:
-        """Read partitions, all by default, from their beginning as it is when they are read."""
-        for position in self._sought_or_all(partitions):
+        """Move to the beginning of partitions, by default all, as of the next read."""
+        for position in self._require_assigned_or_all(partitions):
             position.seek_to(EARLIEST)
 
     def seek_to_end(self, *partitions: TopicPartition) -> None:
-        """Read partitions, all by default, from their end as it is when they are read."""
-        for position in self._sought_or_all(partitions):
+        """Move to the end of partitions, by default all, as of the next read."""
+        for position in self._require_assigned_or_all(partitions):
             position.seek_to(LATEST)
 
     def pause(self, *partitions: TopicPartition) -> None:
-        """Give no records of these partitions until `resume`."""
+        """Suspend reading of partitions until `resume`."""
         for tp in partitions:
             self._position_of(tp).is_paused = True
 
     def resume(self, *partitions: TopicPartition) -> None:
-        """Give records of these partitions again."""
+        """Resume reading of paused partitions."""
         for tp in partitions:
             self._position_of(tp).is_paused = False
 
     def paused(self) -> set[TopicPartition]:
-        """Return the partitions that are paused."""
+        """Return the paused partitions."""
         return {tp for tp, position in self._positions.items() if position.is_paused}
 
     # -- offsets -------------------------------------------------------------------------------
@@ -423,26 +430,26 @@ class Consumer:
         self, partitions: Iterable[TopicPartition], timeout_ms: float | None = None
     ) -> dict[TopicPartition, int]:
         """Return the first offset of each partition."""
-        return {tp: self._log(tp).log_start_offset for tp in map(checked_partition, partitions)}
+        return {tp: self._log(tp).log_start_offset for tp in map(to_topic_partition, partitions)}
 
     def end_offsets(
         self, partitions: Iterable[TopicPartition], timeout_ms: float | None = None
     ) -> dict[TopicPartition, int]:
-        """Return where reading ends: the high watermark, or what is decided (`read_committed`)."""
-        return {tp: self._end_of(self._log(tp)) for tp in map(checked_partition, partitions)}
+        """Return end offsets: the high watermark, with `read_committed` the last stable offset."""
+        return {tp: self._end_of(self._log(tp)) for tp in map(to_topic_partition, partitions)}
 
     def offsets_for_times(
         self, timestamps: Mapping[TopicPartition, int], timeout_ms: float | None = None
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """Return the first record at or after a time in each partition; None if there is none."""
+        """Return the first offset at or after a timestamp for each partition, or None."""
         from logstore.clients import partition_requests as admin
 
         return admin.offsets_for_times(
-            self._manager, {checked_partition(tp): time for tp, time in timestamps.items()}
+            self._manager, {to_topic_partition(tp): time for tp, time in timestamps.items()}
         )
 
     def highwater(self, partition: TopicPartition) -> int:
-        """Return the high watermark of an assigned partition: the next record's offset."""
+        """Return the high watermark of an assigned partition."""
         return self._log(self._position_of(partition).topic_partition).high_watermark
 
     def commit(
@@ -450,49 +457,48 @@ class Consumer:
         offsets: Mapping[TopicPartition, OffsetAndMetadata] | None = None,
         timeout_ms: float | None = None,
     ) -> None:
-        """Commit offsets for the group, by default those of all that was read.
+        """Commit offsets for the group, by default the positions of all assigned partitions.
 
         Raises
         ------
         CommitFailedError
-            The group went on without this consumer; nothing was committed.
+            The group removed this consumer, or rebalanced without it. Nothing was committed.
         RebalanceInProgressError
-            Poll first, and commit what is left.
+            The group is rebalancing: poll, then commit the remaining partitions.
         IllegalStateError
-            There is no group.
+            The consumer has no `group_id`.
         UnknownTopicOrPartitionError, OffsetMetadataTooLargeError, RequestError
-            A partition was refused; the others are committed.
+            The offset of a partition was rejected; the others were committed.
         KafkaTimeoutError
-            The coordinator was not available for `timeout_ms`, by default `request_timeout_ms`.
+            The coordinator was unavailable for `timeout_ms`. [default: `request_timeout_ms`]
         """
-        wanted = self._wanted(offsets)
+        wanted = self._offsets_to_commit(offsets)
         timeout_ms = self.config.request_timeout_ms if timeout_ms is None else timeout_ms
         until_ns = self._clock.monotonic_ns() + int(min(timeout_ms, 2**53) * 1_000_000)
         backoff_ms = self.config.retry_backoff_ms
-        while (passing := self._commit_once(wanted)) is not None:
+        while (error := self._commit_once(wanted)) is not None:
             if self._clock.monotonic_ns() + backoff_ms * 1_000_000 > until_ns:
-                raise KafkaTimeoutError(f"not committed within {timeout_ms:g} ms: {passing}")
+                raise KafkaTimeoutError(f"not committed within {timeout_ms:g} ms: {error}")
             self._clock.sleep(backoff_ms / 1000)
 
-    def _wanted(
+    def _offsets_to_commit(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata] | None
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        self._grouped()
-        return self._consumed() if offsets is None else checked_offsets(offsets)
+        self._require_membership()
+        return self._consumed_offsets() if offsets is None else to_offsets(offsets)
 
     def _commit_once(self, wanted: Mapping[TopicPartition, OffsetAndMetadata]) -> str | None:
-        """Commit; the error, if the coordinator refused everything for now.
-
-        Raises as `commit`.
-        """
-        membership = self._grouped()
+        """Commit, and return a retriable error, if any. Raises other errors as `commit`."""
+        membership = self._require_membership()
         if not wanted:
             return None
         generation_id, member_id, instance_id = NO_GENERATION, NO_MEMBER, None
         if self._topics is not None:
             if membership.generation_id == NO_GENERATION or membership.is_lost:
-                why = f"{self!r} is no member of its group now: poll, and commit again"
-                raise (CommitFailedError if membership.is_lost else RebalanceInProgressError)(why)
+                message = f"{self!r} is not a member of its group now: poll, then commit again"
+                raise (CommitFailedError if membership.is_lost else RebalanceInProgressError)(
+                    message
+                )
             _, generation_id, member_id, instance_id = membership.metadata
         errors = self._coordinator.commit(
             membership.group_id, wanted, generation_id, member_id, instance_id
@@ -506,14 +512,16 @@ class Consumer:
         if error in RETRIABLE_ERRORS and self._faults.has_answered(error):
             return error
         if error in ("UNKNOWN_MEMBER_ID", "ILLEGAL_GENERATION") and member_id != NO_MEMBER:
-            membership.lost(error)
+            membership.mark_lost(error)
         elif error == "REBALANCE_IN_PROGRESS":
             membership.request_rejoin()
         kind = _COMMIT_ERRORS.get(error, RequestError)
-        raise kind(f"group '{membership.group_id}' takes no offsets of {list(refused)}: {error}")
+        raise kind(
+            f"group '{membership.group_id}' rejected the offsets of {list(refused)}: {error}"
+        )
 
     def _commit_now(self, wanted: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        """Commit without asking again: raises what refused it."""
+        """Commit without retries, and raise any error."""
         if (error := self._commit_once(wanted)) is not None:
             raise kafka_exception(error, f"{self!r} could not commit: {error}")
 
@@ -522,11 +530,11 @@ class Consumer:
         offsets: Mapping[TopicPartition, OffsetAndMetadata] | None = None,
         callback: Callable[..., object] | None = None,
     ) -> CommitFuture:
-        """Commit as `commit` does, and tell `callback(offsets, error or None)` instead of raising.
+        """Commit offsets like `commit`, but call `callback(offsets, error or None)` for the result.
 
-        Done on return: there is no network to wait for.
+        The commit is done on return. Retriable errors are not retried.
         """
-        wanted = self._wanted(offsets)
+        wanted = self._offsets_to_commit(offsets)
         failure: LogStoreError | None = None
         try:
             self._commit_now(wanted)
@@ -539,37 +547,32 @@ class Consumer:
 
     def committed(
         self, partition: TopicPartition, metadata: bool = False, timeout_ms: float | None = None
-    ) -> Any:  # noqa: ANN401  # kafka-python's: one type or the other, as `metadata` says
-        """Return the offset that the group committed, with `metadata` as OffsetAndMetadata.
-
-        None if it committed none.
-        """
-        tp = checked_partition(partition)
+    ) -> Any:  # noqa: ANN401  # kafka-python's: the type depends on `metadata`
+        """Return the group's committed offset, as OffsetAndMetadata with `metadata`, or None."""
+        tp = to_topic_partition(partition)
         self._check_open()
         if self.config.group_id is None:
             raise IllegalStateError("the consumer has no group_id")
-        found = self._coordinator.fetch(self.config.group_id, [tp])[tp].committed
-        return found if metadata or found is None else found.offset
+        committed = self._coordinator.fetch(self.config.group_id, [tp])[tp].committed
+        return committed if metadata or committed is None else committed.offset
 
     def group_metadata(self) -> ConsumerGroupMetadata:
-        """Return who this consumer is in its group, for `send_offsets_to_transaction`.
+        """Return the consumer's identity in its group, for `send_offsets_to_transaction`.
 
         Raises
         ------
         IllegalStateError
-            There is no group.
+            The consumer has no `group_id`.
         """
-        return self._grouped().metadata
+        return self._require_membership().metadata
 
     def metrics(self, raw: bool = False) -> dict[str, Any] | None:
-        """Return what was counted, by group and name; None with `metrics_enabled=False`.
-
-        The lag of a partition is told of those whose position is known.
+        """Return metrics by group and name, or None with `metrics_enabled=False`.
 
         Parameters
         ----------
         raw : bool
-            Without the level of the groups, and so without the lag of each partition.
+            Return metrics by name, without the group level and the lag of each partition.
         """
         self._check_open()
         if not self.config.metrics_enabled:
@@ -583,20 +586,20 @@ class Consumer:
             return values
         return {**values[FETCH_GROUP], **values[COORDINATOR_GROUP]}
 
-    # -- the end -------------------------------------------------------------------------------
+    # -- closing -------------------------------------------------------------------------------
 
     def close(self, autocommit: bool = True, timeout_ms: float | None = None) -> None:
-        """Commit what was read, if that is done automatically, and leave the group.
+        """Commit the positions, if automatic commits are enabled, and leave the group.
 
         Raises
         ------
         IllegalStateError
-            Another thread uses it: call `wakeup`, and let that thread close it.
+            Another thread is using the consumer: call `wakeup`, and let that thread close it.
         """
         self._close(autocommit=autocommit)
 
     def _close(self, *, autocommit: bool = True) -> None:
-        """Close, even if another thread is using it: with the broker."""
+        """Close even if another thread is using the consumer; also called by the broker's close."""
         if self._closed:
             return
         try:
@@ -604,7 +607,7 @@ class Consumer:
                 self._commit_automatically()
             if self._membership is not None:
                 if self._topics is not None and self._positions:
-                    self._tell_listener("on_partitions_revoked", self._positions.keys())
+                    self._call_listener("on_partitions_revoked", self._positions.keys())
                 self._membership.leave()
         finally:
             self._end()
@@ -612,9 +615,9 @@ class Consumer:
                 close()
 
     def crash(self) -> None:
-        """End as if its process did: nothing is committed, and the group hears no word.
+        """Simulate a crash: end without a commit, and without leaving the group.
 
-        The other members get its partitions once its session is over.
+        The other members take over the partitions after the session timeout.
         """
         self._check_open()
         if self._membership is not None:
@@ -630,7 +633,7 @@ class Consumer:
     # -- inside: the group -----------------------------------------------------------------
 
     def _advance(self) -> None:
-        """Get on with the rebalance, if there is one, and commit what is due."""
+        """Advance a rebalance, if one is in progress, and commit if an automatic commit is due."""
         if self._topics is not None:
             self._watch_topics()
             if self._membership is not None:
@@ -640,7 +643,7 @@ class Consumer:
             self._commit_automatically()
 
     def _watch_topics(self) -> None:
-        """See which topics there are to read; without a group all their partitions are read."""
+        """Refresh the matching topics; without a group, assign all their partitions."""
         assert self._topics is not None
         if self._pattern is not None:
             self._topics = self._matches(self._pattern)
@@ -661,9 +664,9 @@ class Consumer:
     def _follow_group(self, membership: Membership) -> None:
         membership.keep_polling()
         if membership.phase is Phase.MEMBER and not membership.is_lost:
-            # Clients hear of a rebalance with their next heartbeat. Here nothing is as cheap: so
-            # members in one thread need a few polls for one, and no time.
-            membership.report()
+            # Clients learn of a rebalance from their next heartbeat. A heartbeat is cheap here, so
+            # send one per poll: members in one thread rebalance in a few polls, without waiting.
+            membership.send_heartbeat()
         while membership.has_news or membership.must_join:
             if membership.must_join:
                 self._prepare_to_join(membership)
@@ -680,71 +683,70 @@ class Consumer:
             name = "on_partitions_lost"
             if not callable(getattr(self._listener, name, None)):
                 name = "on_partitions_revoked"
-            self._tell_listener(name, lost)
+            self._call_listener(name, lost)
         else:
             self._commit_automatically()
             if not membership.is_cooperative:
                 revoked = list(self._positions)
-                self._tell_listener("on_partitions_revoked", revoked)
+                self._call_listener("on_partitions_revoked", revoked)
                 self._take_partitions(())
 
     def _take_share(self, membership: Membership) -> None:
         share = set(membership.share)
         revoked = self._positions.keys() - share
         if revoked:
-            self._tell_listener("on_partitions_revoked", revoked)
+            self._call_listener("on_partitions_revoked", revoked)
         added = share - self._positions.keys()
         self._take_partitions(sorted(share))
         self._next_commit_ms = self._clock.monotonic_ms() + self.config.auto_commit_interval_ms
         if added or not membership.is_cooperative:
-            self._tell_listener("on_partitions_assigned", added, even_none=True)
+            self._call_listener("on_partitions_assigned", added, even_none=True)
 
-    def _tell_listener(
+    def _call_listener(
         self, name: str, partitions: Iterable[TopicPartition], *, even_none: bool = False
     ) -> None:
-        found = set(partitions)
-        if self._listener is not None and (found or even_none):
-            getattr(self._listener, name)(found)
+        partition_set = set(partitions)
+        if self._listener is not None and (partition_set or even_none):
+            getattr(self._listener, name)(partition_set)
 
     def _has_to_commit(self) -> bool:
-        """Tell whether an automatic commit will find other offsets than the one before."""
+        """Return whether positions changed since the last automatic commit."""
         is_automatic = self.config.enable_auto_commit and self._membership is not None
-        return is_automatic and self._consumed() != self._auto_committed
+        return is_automatic and self._consumed_offsets() != self._auto_committed
 
     def _commit_automatically(self) -> None:
         if not self.config.enable_auto_commit or self._membership is None:
             return
         self._next_commit_ms = self._clock.monotonic_ms() + self.config.auto_commit_interval_ms
         try:
-            wanted = self._wanted(None)
+            wanted = self._offsets_to_commit(None)
             self._commit_now(wanted)
             self._auto_committed = wanted
         except LogStoreError as error:
-            # As with every client: what was read since the last commit is read again.
+            # As in other clients: records since the last commit are read again.
             logger.warning("%r could not commit: %s", self, error)
 
-    def _consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:
+    def _consumed_offsets(self) -> dict[TopicPartition, OffsetAndMetadata]:
         return {
             tp: OffsetAndMetadata(position.offset, "", position.leader_epoch)
             for tp, position in self._positions.items()
             if position.offset is not None
         }
 
-    def _grouped(self) -> Membership:
+    def _require_membership(self) -> Membership:
         self._check_open()
         if self._membership is not None:
             return self._membership
         if self.config.group_id is None:
             raise IllegalStateError("the consumer has no group_id")
         raise InvalidConfigurationError(
-            f"cannot commit, nor be a member of '{self.config.group_id}': the broker was opened"
-            " read-only"
+            f"cannot commit or join group '{self.config.group_id}': the broker was opened read-only"
         )
 
     # -- inside: partitions ----------------------------------------------------------------
 
     def _take_partitions(self, partitions: Iterable[TopicPartition]) -> None:
-        """Read these from now on; who was read before is read on."""
+        """Set the assignment. Partitions that remain assigned keep their positions."""
         before = self._positions
         self._positions = {tp: before.get(tp) or Position(tp) for tp in partitions}
         for tp in before.keys() - self._positions.keys():
@@ -752,9 +754,9 @@ class Consumer:
             if unsubscribe is not None:
                 unsubscribe()
 
-    def _fetch(self, most: int) -> dict[TopicPartition, list[ConsumedRecord]]:
-        found: dict[TopicPartition, list[ConsumedRecord]] = {}
-        left = most
+    def _fetch(self, limit: int) -> dict[TopicPartition, list[ConsumedRecord]]:
+        fetched: dict[TopicPartition, list[ConsumedRecord]] = {}
+        left = limit
         for tp, position in list(self._positions.items()):
             if left == 0:
                 break
@@ -762,35 +764,35 @@ class Consumer:
                 continue
             records = self._read(position, left)
             if records:
-                found[tp] = records
+                fetched[tp] = records
                 self._metrics.record_fetch(len(records), sum(map(_size_of, records)))
                 left -= len(records)
-        # A partition that was read goes to the end, so that none starves another.
-        for tp in found:
+        # Move the partitions just read to the end, so that no partition starves.
+        for tp in fetched:
             self._positions[tp] = self._positions.pop(tp)
-        return found
+        return fetched
 
-    def _read(self, position: Position, most: int) -> list[ConsumedRecord]:
+    def _read(self, position: Position, limit: int) -> list[ConsumedRecord]:
         try:
             log = self._log(position.topic_partition)
         except UnknownTopicOrPartitionError:
             if self._is_assigned:
                 raise
-            return []  # its topic was deleted; the group will hear of it
-        self._settled(position)
+            return []  # the topic was deleted; the next rebalance removes the partition
+        self._resolve_position(position)
         if self._faults and not self._may_fetch(position):
             return []
         try:
-            return position.take(log, self.config, most)
+            return position.take(log, self.config, limit)
         except OffsetOutOfRangeError:
             if self.config.auto_offset_reset == NONE:
                 raise
             position.seek_to(self.config.auto_offset_reset)
-            self._settled(position)
-            return position.take(log, self.config, most)
+            self._resolve_position(position)
+            return position.take(log, self.config, limit)
 
     def _may_fetch(self, position: Position) -> bool:
-        """Ask the fault rules; False if they refuse it with an error that passes."""
+        """Apply the fault rules; return False if they fail the fetch with a retriable error."""
         now_ns = self._clock.monotonic_ns()
         if now_ns < position.retry_ns:
             return False
@@ -802,9 +804,9 @@ class Consumer:
             if config.auto_offset_reset == NONE:
                 raise
             position.seek_to(config.auto_offset_reset)
-            self._settled(position)
+            self._resolve_position(position)
         except LogStoreError as error:
-            # As with every client: a damaged record is told, and what passes is asked for again.
+            # As in other clients: raise for a corrupt record, retry after retriable errors.
             if not is_passing(error) or isinstance(error, CorruptRecordError):
                 raise
             position.retry_ns = self._clock.monotonic_ns() + config.retry_backoff_ms * 1_000_000
@@ -813,8 +815,8 @@ class Consumer:
             return False
         return True
 
-    def _settled(self, position: Position) -> int:
-        """Return where a partition is read, after finding out where it begins."""
+    def _resolve_position(self, position: Position) -> int:
+        """Return the position in a partition; determine it first if it is not known."""
         if position.offset is None:
             tp = position.topic_partition
             reset = position.reset
@@ -828,7 +830,7 @@ class Consumer:
             reset = reset or self.config.auto_offset_reset
             if reset == NONE:
                 raise NoOffsetForPartitionError(
-                    f"{tp}: no offset is committed, and auto_offset_reset is {NONE!r}"
+                    f"{tp}: no committed offset, and auto_offset_reset is {NONE!r}"
                 )
             position.seek(log.log_start_offset if reset == EARLIEST else self._end_of(log))
         assert position.offset is not None
@@ -847,7 +849,7 @@ class Consumer:
     # -- inside: waiting -------------------------------------------------------------------
 
     def _wait(self, left_ns: int, *, is_endless: bool) -> None:
-        """Let time pass until there is something to do, or until the poll's time is over."""
+        """Wait until there is something to do, or until the poll's timeout."""
         scheduler = self._coordinator.scheduler
         for tp in self._positions.keys() - self._subscriptions.keys():
             with suppress(UnknownTopicOrPartitionError):
@@ -884,7 +886,7 @@ class Consumer:
             return position.has_data(self._log(position.topic_partition), self.config.isolation)
         return self._is_assigned
 
-    # -- inside: what is refused -----------------------------------------------------------
+    # -- inside: checks --------------------------------------------------------------------
 
     def _check_open(self) -> None:
         if self._closed:
@@ -892,29 +894,29 @@ class Consumer:
 
     def _position_of(self, partition: TopicPartition) -> Position:
         self._check_open()
-        tp = checked_partition(partition)
+        tp = to_topic_partition(partition)
         if tp not in self._positions:
             raise IllegalStateError(f"{tp} is not assigned to {self!r}")
         return self._positions[tp]
 
-    def _sought(self, partition: TopicPartition) -> Position:
+    def _require_assigned(self, partition: TopicPartition) -> Position:
         self._check_open()
-        tp = checked_partition(partition)
+        tp = to_topic_partition(partition)
         if tp not in self._positions:
             raise ValueError(f"{tp} is not assigned to {self!r}")
         return self._positions[tp]
 
-    def _sought_or_all(self, partitions: Collection[TopicPartition]) -> list[Position]:
+    def _require_assigned_or_all(self, partitions: Collection[TopicPartition]) -> list[Position]:
         self._check_open()
         if partitions:
-            return [self._sought(tp) for tp in partitions]
+            return [self._require_assigned(tp) for tp in partitions]
         if not self._positions:
-            raise ValueError(f"{self!r} has no partitions now")
+            raise ValueError(f"{self!r} has no assigned partitions")
         return list(self._positions.values())
 
 
 def _size_of(record: ConsumedRecord) -> int:
-    """Return the bytes of key, value and headers."""
+    """Return the size of key, value and headers in bytes."""
     sizes = (
         record.serialized_key_size,
         record.serialized_value_size,

@@ -1,7 +1,7 @@
-"""The configuration of a consumer: kafka-python's names, defaults and contradictions.
+"""Consumer configuration: kafka-python's names, defaults and conflict rules.
 
-What has a meaning without a network is obeyed. The rest of what `KafkaConsumer` of release 3 knows
-is accepted and means nothing here; any other name is refused.
+Other configs of `KafkaConsumer`, of kafka-python 3, only concern a network. They are accepted and
+ignored. Unknown names are rejected.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ DEFAULTS: dict[str, Any] = {
     "request_timeout_ms": 30_000,
     "metrics_enabled": True,
 }
-"""Names that are obeyed."""
+"""Supported configs."""
 
 WITHOUT_MEANING = NETWORK_CONFIGS - {"request_timeout_ms"} | {
     "check_crcs",
@@ -63,31 +63,31 @@ WITHOUT_MEANING = NETWORK_CONFIGS - {"request_timeout_ms"} | {
     "max_partition_fetch_bytes",
     "metric_group_prefix",
 }
-"""Names of kafka-python's that mean nothing in one process."""
+"""Configs of kafka-python that have no effect in one process."""
 
 _INSTANCE_ID = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerConfig:
-    """Configuration of a consumer; times in ms.
+    """Configuration of a consumer. Times are in ms.
 
     Attributes
     ----------
     group_id : str or None
-        None: no group, and nothing is committed.
+        None: the consumer has no group and cannot commit.
     group_instance_id : str or None
-        Names a static member (KIP-345).
+        Instance id of a static member (KIP-345).
     auto_offset_reset : str
-        `earliest`, `latest`, or `none`: an error, where no offset says where to begin.
+        Where to start without a valid offset: `earliest`, `latest`, or `none` to raise an error.
     assignors : tuple of Assignor
-        The best first; all cooperative, or none.
+        Assignors in order of preference; either all of them are cooperative or none.
     consumer_timeout_ms : float
         Time without a record after which an iteration ends.
     retry_backoff_ms : int
-        Time after which a request is made again that was refused with an error that passes.
+        Time between retries after retriable errors.
     request_timeout_ms : float
-        How long `commit` does so unless it is told.
+        Time for which `commit` retries by default.
     """
 
     client_id: str
@@ -114,13 +114,13 @@ class ConsumerConfig:
 
     @classmethod
     def of(cls, configs: Mapping[str, Any]) -> ConsumerConfig:
-        """Understand kafka-python's configs.
+        """Parse kafka-python's configs.
 
         Raises
         ------
         InvalidConfigurationError
-            A name is unknown (the message has the nearest), a value cannot be obeyed, or two
-            contradict each other.
+            A name is unknown (the message suggests the closest one), a value is invalid, or two
+            values conflict.
         """
         check_names("consumer", configs, DEFAULTS, WITHOUT_MEANING)
         values = {**DEFAULTS, **configs}
@@ -130,7 +130,8 @@ class ConsumerConfig:
         heartbeat_ms = int(number("heartbeat_interval_ms", values, 1, INT32_MAX))
         if heartbeat_ms >= session_ms:
             raise InvalidConfigurationError(
-                f"heartbeat_interval_ms {heartbeat_ms} is not below session_timeout_ms {session_ms}"
+                f"heartbeat_interval_ms {heartbeat_ms} must be lower than session_timeout_ms"
+                f" {session_ms}"
             )
         return cls(
             client_id=values["client_id"] or "logstore-consumer",
@@ -161,7 +162,7 @@ class ConsumerConfig:
 
 def _name(key: str, value: object) -> str | None:
     if value is not None and (not isinstance(value, str) or not value):
-        raise InvalidConfigurationError(f"{key} is no name: {value!r}")
+        raise InvalidConfigurationError(f"{key} must be a non-empty string, not {value!r}")
     return value
 
 
@@ -170,10 +171,11 @@ def _instance_id(value: object, group_id: str | None) -> str | None:
     if name is None:
         return None
     if group_id is None:
-        raise InvalidConfigurationError("group_instance_id needs a group_id")
+        raise InvalidConfigurationError("group_instance_id requires group_id")
     if not _INSTANCE_ID.fullmatch(name):
         raise InvalidConfigurationError(
-            f"group_instance_id has up to 249 of A-Z a-z 0-9 . _ -, not {name!r}"
+            "group_instance_id must be 1 to 249 characters from A-Z a-z 0-9 . _ - (and not '.' or"
+            f" '..'), not {name!r}"
         )
     return name
 
@@ -181,7 +183,7 @@ def _instance_id(value: object, group_id: str | None) -> str | None:
 def _reset(value: object) -> str:
     if value not in RESETS:
         raise InvalidConfigurationError(
-            f"auto_offset_reset is one of {EARLIEST}, {LATEST} and {NONE}, not {value!r}"
+            f"auto_offset_reset must be {EARLIEST}, {LATEST} or {NONE}, not {value!r}"
         )
     return RESETS[str(value)]
 
@@ -191,26 +193,26 @@ def _isolation(value: object) -> Isolation:
     for level in levels:
         if value == level.value:
             return level
-    names = " and ".join(level.value for level in levels)
-    raise InvalidConfigurationError(f"isolation_level is one of {names}, not {value!r}")
+    names = " or ".join(level.value for level in levels)
+    raise InvalidConfigurationError(f"isolation_level must be {names}, not {value!r}")
 
 
 def _assignors(value: object) -> tuple[Assignor, ...]:
     if isinstance(value, str) or not isinstance(value, Sequence) or not value:
         raise InvalidConfigurationError(
-            f"partition_assignment_strategy is a list of assignors, not {value!r}"
+            f"partition_assignment_strategy must be a list of assignors, not {value!r}"
         )
-    found = tuple(_assignor(each) for each in value)
-    if len({each.is_cooperative for each in found}) > 1:
+    assignors = tuple(_assignor(each) for each in value)
+    if len({each.is_cooperative for each in assignors}) > 1:
         raise InvalidConfigurationError(
-            "partition_assignment_strategy mixes assignors for which members give up what they"
-            f" have and such for which they do not: {', '.join(each.name for each in found)}"
+            "partition_assignment_strategy mixes eager and cooperative assignors:"
+            f" {', '.join(each.name for each in assignors)}"
         )
-    return found
+    return assignors
 
 
 def _assignor(given: object) -> Assignor:
-    """Return an assignor by its name, or by kafka-python's class of that name."""
+    """Return an assignor by name, or by kafka-python's class."""
     name = given if isinstance(given, str) else getattr(given, "name", None)
     if name not in ASSIGNORS:
         raise InvalidConfigurationError(

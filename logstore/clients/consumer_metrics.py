@@ -1,6 +1,6 @@
-"""Counts of a consumer, under the names of Kafka's `consumer-fetch-manager-metrics` and others.
+"""Metrics of a consumer, under the names of Kafka's `consumer-fetch-manager-metrics` and others.
 
-Of kafka-python's names those that mean something without a network, and Java's totals.
+These are the metrics of kafka-python that apply without a network, and the Java client's totals.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ COORDINATOR_GROUP = "consumer-coordinator-metrics"
 
 @dataclass(slots=True)
 class ConsumerMetrics:
-    """Sums and maxima since the consumer was made.
+    """Sums and maxima since the consumer was created.
 
     Attributes
     ----------
     started_ns : int
-        Monotonic time of the start.
+        Monotonic time at which the consumer was created.
     fetches : int
-        Reads of a partition that gave records.
+        Reads of a partition that returned records.
     size_bytes : int
-        Keys, values and headers of the records given.
+        Size of the returned keys, values and headers.
     commits : int
-        Commits that were taken.
+        Accepted commits.
     """
 
     started_ns: int
@@ -40,7 +40,7 @@ class ConsumerMetrics:
     commits: int = 0
 
     def record_fetch(self, records: int, size_bytes: int) -> None:
-        """Count a read of a partition that gave records."""
+        """Record a read of a partition that returned records."""
         self.fetches += 1
         self.records += records
         self.size_bytes += size_bytes
@@ -49,14 +49,14 @@ class ConsumerMetrics:
     def values(
         self, now_ns: int, lags: Mapping[TopicPartition, int]
     ) -> dict[str, dict[str, float]]:
-        """Return the values by group and Kafka's names: sizes in bytes, rates a second.
+        """Return the metrics by group and Kafka's names: sizes in bytes, rates per second.
 
         Parameters
         ----------
         lags : mapping
-            Of each partition that is read the records from its position to the end.
+            Lag of each assigned partition in records.
         """
-        # A rate over no time at all, as in virtual time that stands still, is none.
+        # All rates are 0 if no time has passed, as with a virtual clock that was not advanced.
         seconds = (now_ns - self.started_ns) / 1e9 or float("inf")
         fetches = max(self.fetches, 1)
         return {

@@ -1,7 +1,7 @@
-"""Records that are sent: the batch that they wait in, and kafka-python's future of each.
+"""A producer's batches, and kafka-python's futures of their records.
 
-A producer here sends in the thread of whoever calls it, so that a future is done as soon as its
-batch was sent; `get` sends the batch if it still waits for more records.
+Batches are sent synchronously, so a future is done once its batch has been sent. `get` sends a
+lingering batch.
 """
 
 from __future__ import annotations
@@ -23,18 +23,19 @@ logger = logging.getLogger(__name__)
 
 
 class ProducedMetadata(NamedTuple):
-    """Where a record was stored, under the names of kafka-python's RecordMetadata.
+    """Metadata of a stored record, with the fields of kafka-python's RecordMetadata.
 
     Attributes
     ----------
     offset : int
-        -1 with `acks=0`.
+        Offset of the record; -1 with `acks=0`.
     timestamp : int
-        Unix ms: the record's, or the log's if the topic's type is LogAppendTime.
+        Timestamp in Unix ms: the record's own, or the append time if the topic's
+        `message.timestamp.type` is LogAppendTime.
     checksum : None
-        Batches have one, records no more.
+        Always None: since message format v2, only batches have a checksum.
     serialized_key_size, serialized_value_size, serialized_header_size : int
-        In bytes; -1 if there is none.
+        Sizes in bytes; -1 for null or without headers.
     """
 
     topic: str
@@ -49,17 +50,17 @@ class ProducedMetadata(NamedTuple):
 
 
 class _Outcome(NamedTuple):
-    """The outcome of a run of records of a batch.
+    """The outcome of consecutive records of a batch.
 
     Attributes
     ----------
     first_row : int
     offset : int
-        Of the first one; -1 if nobody is told.
+        Offset of the first record; -1 if unknown, as with `acks=0`.
     log_append_time : int
-        The time that the log gave them, else -1.
+        Append time set by the log, else -1.
     errors : sequence of LogStoreError
-        Why each was refused; none if they were stored.
+        Error of each record; empty if they were stored.
     """
 
     first_row: int
@@ -69,23 +70,23 @@ class _Outcome(NamedTuple):
 
 
 class ProducerBatch(OpenBatch):
-    """Records of a partition that are sent together, and what became of them.
+    """Records of one partition that are sent together, and their outcomes.
 
-    Their futures look it up here: to tell each of them would take as long as to store it. Of the
-    records themselves only sizes and times are kept then.
+    Futures look up their outcome here: setting each future would take as long as storing its
+    record. Once a batch is settled, only the records' sizes and timestamps are kept.
 
     Parameters
     ----------
     limit_bytes : int
         See `OpenBatch`.
     opened_ns : int
-        Monotonic time.
+        Monotonic time at which the batch was opened.
     linger_ms : float
-        After which it is due.
+        Time after which the batch is due.
     lock : context manager
-        The producer's; guards all changes. Outcomes are read without it.
+        The producer's lock, which guards all changes. Outcomes are read without it.
     send : callable
-        Sends the batch it is given if that was not done yet.
+        Sends a batch that was not sent yet.
     """
 
     __slots__ = (
@@ -119,7 +120,7 @@ class ProducerBatch(OpenBatch):
         self.lock = lock
         self._send = send
         self.sizes: list[int] = []
-        # Rows below it have an outcome: they get theirs in order.
+        # Rows are settled in order; those below have an outcome.
         self.settled_rows = 0
         self._outcomes: list[_Outcome] = []
         self._key_sizes: list[int] = []
@@ -129,11 +130,11 @@ class ProducerBatch(OpenBatch):
         self._listeners: dict[int, tuple[list[Callable[..., object]], ...]] = {}
 
     def send(self) -> None:
-        """Send it, unless that was done."""
+        """Send the batch, unless it was already sent."""
         self._send(self)
 
     def cut(self, row: int) -> None:
-        """Remove the rows from `row` on; some of their fields may be missing."""
+        """Remove the rows from `row` on, which may be incomplete."""
         for column in (self.keys, self.values, self.timestamps, self.sizes):
             del column[row:]
         self.headers.pop(row, None)
@@ -145,9 +146,9 @@ class ProducerBatch(OpenBatch):
         log_append_time: int = NO_TIMESTAMP,
         errors: Sequence[LogStoreError] = (),
     ) -> None:
-        """Note the outcome of the rows up to `stop` that have none; the lock is held.
+        """Set the outcome of the unsettled rows up to `stop`. The lock must be held.
 
-        `offset` is the first one's, -1 if it has none or nobody is told.
+        `offset` is the first row's offset, or -1 if it has none or `acks` is 0.
         """
         start, count = self.settled_rows, len(self.timestamps)
         assert start < stop <= count, "an outcome is final"
@@ -164,7 +165,7 @@ class ProducerBatch(OpenBatch):
             self.keys, self.values, self.headers, self.sizes = [], [], {}, []
 
     def metadata(self, row: int) -> ProducedMetadata | None:
-        """Return where a record was stored; None if it was not, or not yet."""
+        """Return a record's metadata; None if it was rejected, or has no outcome yet."""
         outcome = self._outcome(row)
         if outcome is None or outcome.errors:
             return None
@@ -185,7 +186,7 @@ class ProducerBatch(OpenBatch):
         )
 
     def error(self, row: int) -> LogStoreError | None:
-        """Return why a record was not stored; None if it was, or has no outcome yet."""
+        """Return a record's error; None if it was stored, or has no outcome yet."""
         outcome = self._outcome(row)
         return outcome.errors[row - outcome.first_row] if outcome and outcome.errors else None
 
@@ -196,15 +197,15 @@ class ProducerBatch(OpenBatch):
         return outcomes[bisect_right(outcomes, row, key=_first_row) - 1]
 
     def listen(self, row: int, function: Callable[..., object], *, to_errors: bool) -> bool:
-        """Call a function with one outcome of a record; False if the record has one already."""
+        """Register a callback for one kind of outcome; return False if the outcome is known."""
         with self.lock:
             if row < self.settled_rows:
                 return False
             self._listeners.setdefault(row, ([], []))[to_errors].append(function)
             return True
 
-    def call_back(self) -> None:
-        """Tell those who listen to what is settled; once the lock was given back."""
+    def run_callbacks(self) -> None:
+        """Run the callbacks of settled records. The lock must not be held."""
         for row in sorted(self._listeners):
             error = self.error(row)
             metadata = self.metadata(row)
@@ -224,7 +225,7 @@ def _sizes(items: list[bytes | None]) -> list[int]:
 
 
 class FutureRecordMetadata:
-    """The outcome of one `Producer.send`: a row of a batch."""
+    """The outcome of one `Producer.send`."""
 
     __slots__ = ("_batch", "_row")
 
@@ -243,38 +244,38 @@ class FutureRecordMetadata:
 
     @property
     def value(self) -> ProducedMetadata | None:
-        """Where the record was stored; None if it was not, or not yet."""
+        """The record's metadata; None if it was rejected, or has no outcome yet."""
         return self._batch.metadata(self._row)
 
     @property
     def exception(self) -> LogStoreError | None:
-        """Why it was not stored; None if it was, or waits."""
+        """The record's error; None if it was stored, or has no outcome yet."""
         return self._batch.error(self._row)
 
     def succeeded(self) -> bool:
-        """Tell whether the record was stored."""
+        """Return whether the record was stored."""
         return self.is_done and self.exception is None
 
     def failed(self) -> bool:
-        """Tell whether the record was refused."""
+        """Return whether the record was rejected."""
         return self.exception is not None
 
     def retriable(self) -> bool:
-        """Tell whether sending it again might help: never, what could help was tried."""
+        """Return False: the producer has already retried after retriable errors."""
         return False
 
     def get(self, timeout: float | None = None) -> ProducedMetadata:
-        """Return where the record was stored, after sending its batch if that still waits.
+        """Return the record's metadata; send its batch first if it is lingering.
 
         Parameters
         ----------
         timeout : float, optional
-            Accepted: there is no answer to wait for.
+            Ignored.
 
         Raises
         ------
         LogStoreError
-            Why it was refused.
+            The record was rejected.
         """
         if not self.is_done:
             self._batch.send()
@@ -282,15 +283,15 @@ class FutureRecordMetadata:
         if error is not None:
             raise error
         value = self.value
-        assert value is not None, "a batch that was sent has an outcome"
+        assert value is not None, "a sent batch has an outcome"
         return value
 
     def add_callback(
         self, function: Callable[..., object], *args: object, **kwargs: object
     ) -> Self:
-        """Call `function(*args, value, **kwargs)` once the record is stored; now if it is.
+        """Call `function(*args, metadata, **kwargs)` once the record is stored.
 
-        What it raises is logged.
+        The call is immediate if the record has been stored already. Exceptions are logged.
         """
         callback = partial(function, *args, **kwargs) if args or kwargs else function
         if not self._batch.listen(self._row, callback, to_errors=False):
@@ -300,7 +301,10 @@ class FutureRecordMetadata:
         return self
 
     def add_errback(self, function: Callable[..., object], *args: object, **kwargs: object) -> Self:
-        """Call `function(*args, exception, **kwargs)` once the record is refused; see above."""
+        """Call `function(*args, exception, **kwargs)` once the record is rejected.
+
+        The call is immediate if the record has been rejected already. Exceptions are logged.
+        """
         errback = partial(function, *args, **kwargs) if args or kwargs else function
         if not self._batch.listen(self._row, errback, to_errors=True):
             error = self.exception
@@ -309,7 +313,7 @@ class FutureRecordMetadata:
         return self
 
     def add_both(self, function: Callable[..., object], *args: object, **kwargs: object) -> Self:
-        """Call a function with either outcome."""
+        """Call a function with the metadata or the exception: both callback and errback."""
         self.add_callback(function, *args, **kwargs)
         return self.add_errback(function, *args, **kwargs)
 
@@ -318,4 +322,4 @@ def _call(function: Callable[[Any], object], argument: object) -> None:
     try:
         function(argument)
     except Exception:
-        logger.exception("a callback of a record that was sent failed")
+        logger.exception("a callback of a sent record failed")

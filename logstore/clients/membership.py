@@ -1,9 +1,9 @@
-"""A consumer's membership in its group: what a client's coordinator does, without a network.
+"""A consumer's membership in its group: Java's ConsumerCoordinator, without a network.
 
-Nothing here waits. `advance` does what can be done at once: ask to join, assign as the leader, ask
-for the share. Answers that have to wait for other members come when they come; `has_news` tells
-that the next `advance` will get further. Heartbeats are sent by a task, as long as the consumer
-polls often enough; what they are answered is looked at in the next `advance`.
+Nothing here waits. `advance` goes as far as possible without waiting: it joins, assigns partitions
+as the leader, and syncs. Responses that depend on other members arrive later; `has_news` is then
+true, and the next `advance` handles them. A task sends heartbeats as long as the consumer polls
+within `max_poll_interval_ms`; the next `advance` handles their errors.
 """
 
 from __future__ import annotations
@@ -61,11 +61,11 @@ _FATAL: dict[str, type[RequestError]] = {
         InvalidSessionTimeoutError,
     )
 }
-"""Refusals that a member cannot mend by asking again."""
+"""Errors after which a member cannot join by retrying."""
 
 
 class Phase(enum.Enum):
-    """Where a member is on its way to a share."""
+    """State of a member in a rebalance."""
 
     OUTSIDE = "outside"
     JOINING = "joining"
@@ -74,31 +74,31 @@ class Phase(enum.Enum):
 
 
 class Membership:
-    """One consumer's place in its group.
+    """A consumer's membership in its group.
 
     Parameters
     ----------
     runtime : Runtime
     coordinator : GroupCoordinator
     config : ConsumerConfig
-        With a group.
+        Configuration with a group id.
     partition_counts : callable
-        Gives the partition counts of topics, those that exist.
+        Returns the partition counts of the given topics, as far as they exist.
 
     Attributes
     ----------
     phase : Phase
-        Where it is on its way to a share.
+        State in the rebalance.
     member_id, generation_id : str, int
-        As given by the coordinator; empty and -1 outside.
+        Identity assigned by the coordinator; empty and -1 outside the group.
     share : tuple of TopicPartition
-        What it was assigned last.
+        The last assignment.
     is_lost : bool
-        Whether the group went on without it, so that its share may be another's already.
+        Whether the group removed this member, so that others may own its partitions already.
 
     Notes
     -----
-    The consumer's thread calls all but the heartbeats, which the scheduler's sends.
+    The consumer's thread makes all calls, except heartbeats, which the scheduler's thread sends.
     """
 
     def __init__(
@@ -131,62 +131,64 @@ class Membership:
         self._heartbeats: ScheduledTask | None = None
         self._polled_ns = runtime.clock.monotonic_ns()
 
-    # -- what a consumer asks ----------------------------------------------------------------
+    # -- called by the consumer --------------------------------------------------------------
 
     @property
     def is_cooperative(self) -> bool:
-        """Whether members keep what they have while they join."""
+        """Whether members keep their partitions while they join."""
         return self._config.assignors[0].is_cooperative
 
     @property
     def has_news(self) -> bool:
-        """Whether `advance` would get further."""
+        """Whether `advance` would make progress."""
         if self._answer is not None:
             return True
         return (self._wants_rejoin or self.phase is Phase.OUTSIDE) and not self._is_backing_off
 
     @property
     def metadata(self) -> ConsumerGroupMetadata:
-        """Identity of this member, for transactions."""
+        """The member's identity, for transactions."""
         return ConsumerGroupMetadata(
             self.group_id, self.generation_id, self.member_id, self._config.group_instance_id
         )
 
     @property
     def must_join(self) -> bool:
-        """Whether the next `advance` joins (again), so that the consumer prepares for it."""
-        wants = self.phase is Phase.OUTSIDE or (self.phase is Phase.MEMBER and self._wants_rejoin)
-        return wants and not self._is_backing_off
+        """Whether the next `advance` joins or rejoins, so that the consumer must prepare for it."""
+        needs_join = self.phase is Phase.OUTSIDE or (
+            self.phase is Phase.MEMBER and self._wants_rejoin
+        )
+        return needs_join and not self._is_backing_off
 
     @property
     def _is_backing_off(self) -> bool:
-        """Whether the coordinator was not available, and is not asked again yet."""
+        """Whether the coordinator was unavailable and the retry is not due yet."""
         return self._runtime.clock.monotonic_ns() < self._retry_ns
 
     def request_rejoin(self) -> None:
-        """Join again at the next `advance`."""
+        """Rejoin at the next `advance`."""
         self._wants_rejoin = True
 
     @property
     def is_stale(self) -> bool:
-        """Whether, for a leader, the partitions of the members' topics are others by now."""
+        """Whether this member is the leader and partition counts changed since the assignment."""
         if self.phase is not Phase.MEMBER or not self._is_leader:
             return False
         return self._partition_counts(self._all_topics) != self._counts_assigned
 
     def watch(self, topics: frozenset[str]) -> None:
-        """See whether the subscription, or for a leader its topics' partitions, changed."""
+        """Rejoin if the subscription or, for a leader, the partition counts changed."""
         if self.phase is not Phase.OUTSIDE and (topics != self._topics or self.is_stale):
             self._wants_rejoin = True
         self._topics = topics
 
     def advance(self) -> bool:
-        """Get as far as is possible now; True if a share has come.
+        """Go as far as possible without waiting; return True after a new assignment.
 
         Raises
         ------
         RequestError
-            The group does not take this member, or another one has its instance id.
+            The group rejected this member, or another member uses its instance id.
         """
         self.keep_polling()
         while True:
@@ -196,24 +198,24 @@ class Membership:
             if answer is None:
                 return False
             if isinstance(answer, JoinResult):
-                self._joined(answer)
-            elif self._synced(answer):
+                self._handle_join(answer)
+            elif self._handle_sync(answer):
                 return True
 
     def leave(self) -> None:
-        """Leave the group; a static member stays one, until its session ends."""
+        """Leave the group. A static member remains a member until its session expires."""
         self._stop_heartbeats()
         if self.member_id != NO_MEMBER and self._config.group_instance_id is None:
             self._coordinator.leave(self.group_id, [LeavingMember(self.member_id)])
         self._forget()
 
     def abandon(self) -> None:
-        """Fall silent, as if the process ended."""
+        """Stop without leaving the group, as in a crash."""
         self._stop_heartbeats()
         self._forget()
 
-    def lost(self, error: str) -> None:
-        """Hear that the coordinator does not know this member, or this generation, any more."""
+    def mark_lost(self, error: str) -> None:
+        """Handle the error that the coordinator no longer knows this member or generation."""
         self.is_lost = True
         if error == "UNKNOWN_MEMBER_ID":
             self.member_id = NO_MEMBER
@@ -232,7 +234,7 @@ class Membership:
             JoinRequest(
                 self.group_id,
                 CONSUMER_PROTOCOL_TYPE,
-                tuple((each.name, self._told(each)) for each in config.assignors),
+                tuple((each.name, self._encode_subscription(each)) for each in config.assignors),
                 config.session_timeout_ms,
                 config.max_poll_interval_ms,
                 self.member_id,
@@ -243,8 +245,8 @@ class Membership:
             self._callback(),
         )
 
-    def _told(self, assignor: Assignor) -> bytes:
-        """Return what a member tells of itself for an assignor."""
+    def _encode_subscription(self, assignor: Assignor) -> bytes:
+        """Encode the subscription for an assignor."""
         owned = () if self.is_lost else self.share
         user_data = None
         if assignor.name == "sticky":
@@ -263,20 +265,20 @@ class Membership:
     def _callback(self) -> Callable[[JoinResult | SyncResult], None]:
         number = self._round
 
-        def answered(result: JoinResult | SyncResult) -> None:
-            if number == self._round:  # else of a request that was given up
+        def deliver(result: JoinResult | SyncResult) -> None:
+            if number == self._round:  # else the response to an abandoned request
                 self._answer = result
                 self._coordinator.scheduler.notify()
 
-        return answered
+        return deliver
 
     def _take_answer(self) -> JoinResult | SyncResult | None:
         answer, self._answer = self._answer, None
         return answer
 
-    def _joined(self, answer: JoinResult) -> None:
+    def _handle_join(self, answer: JoinResult) -> None:
         if answer.error is not None:
-            self._refused(answer.error, answer.member_id)
+            self._handle_error(answer.error, answer.member_id)
             return
         self.member_id, self.generation_id = answer.member_id, answer.generation_id
         self.is_lost = False
@@ -301,9 +303,11 @@ class Membership:
         )
 
     def _assign(self, answer: JoinResult) -> dict[str, bytes]:
-        """Deal out, as the leader, what all members want."""
+        """Assign the subscribed topics' partitions to all members, as the leader."""
         members = {each.member_id: decode_subscription(each.metadata) for each in answer.members}
-        self._all_topics = {topic for wants in members.values() for topic in wants.topics}
+        self._all_topics = {
+            topic for subscription in members.values() for topic in subscription.topics
+        }
         self._counts_assigned = self._partition_counts(self._all_topics)
         shares = self._protocol.assign(self._counts_assigned, members)
         return {
@@ -311,25 +315,25 @@ class Membership:
             for member_id, share in shares.items()
         }
 
-    def _synced(self, answer: SyncResult) -> bool:
+    def _handle_sync(self, answer: SyncResult) -> bool:
         if answer.error is not None:
-            self._refused(answer.error, self.member_id)
+            self._handle_error(answer.error, self.member_id)
             return False
         self.phase = Phase.MEMBER
         before, self.share = self.share, decode_assignment(answer.assignment).partitions
         if self.is_cooperative and not set(before) <= set(self.share):
-            self._wants_rejoin = True  # what was given up is free for another now
+            self._wants_rejoin = True  # the revoked partitions are now free for other members
         return True
 
-    def _refused(self, error: str, member_id: str) -> None:
+    def _handle_error(self, error: str, member_id: str) -> None:
         self.phase = Phase.OUTSIDE
         if error == "MEMBER_ID_REQUIRED":
             self.member_id = member_id
         elif error in _LOST:
-            self.lost(error)
+            self.mark_lost(error)
         elif error in _FATAL:
             self._stop_heartbeats()
-            raise _FATAL[error](f"group '{self.group_id}' refuses this consumer: {error}")
+            raise _FATAL[error](f"group '{self.group_id}' rejected this consumer: {error}")
         elif error in RETRIABLE_ERRORS and self._coordinator.faults.has_answered(error):
             self._back_off()
         elif error != "REBALANCE_IN_PROGRESS":
@@ -357,7 +361,7 @@ class Membership:
         if self._heartbeats is None or self._heartbeats.cancelled:
             period_ms = self._config.heartbeat_interval_ms
             self._heartbeats = self._coordinator.scheduler.schedule(
-                HEARTBEAT_TASK, self._beat, delay_ms=period_ms, period_ms=period_ms
+                HEARTBEAT_TASK, self._heartbeat, delay_ms=period_ms, period_ms=period_ms
             )
 
     def _stop_heartbeats(self) -> None:
@@ -366,24 +370,24 @@ class Membership:
             self._heartbeats = None
 
     def keep_polling(self) -> None:
-        """Count a wait inside `poll` as polling."""
+        """Restart the `max_poll_interval_ms` timer: a wait inside `poll` counts as polling."""
         self._polled_ns = self._runtime.clock.monotonic_ns()
 
-    def _beat(self) -> None:
-        """Report, unless the consumer has not polled for too long: then it leaves."""
+    def _heartbeat(self) -> None:
+        """Send a heartbeat, or leave if the consumer exceeded `max_poll_interval_ms`."""
         if self.phase not in (Phase.MEMBER, Phase.SYNCING) or self.is_lost:
-            return  # a member that joins need not report
+            return  # joining members need no heartbeat
         silent_ms = (self._runtime.clock.monotonic_ns() - self._polled_ns) // 1_000_000
         if silent_ms < self._config.max_poll_interval_ms:
-            self.report()
+            self.send_heartbeat()
             return
         self._stop_heartbeats()
         if self._config.group_instance_id is None:
             self._coordinator.leave(self.group_id, [LeavingMember(self.member_id)])
-        self.lost("UNKNOWN_MEMBER_ID")
+        self.mark_lost("UNKNOWN_MEMBER_ID")
 
-    def report(self) -> None:
-        """Send a heartbeat, and note what it is answered."""
+    def send_heartbeat(self) -> None:
+        """Send a heartbeat and handle its error."""
         error = self._coordinator.heartbeat(
             self.group_id, self.generation_id, self.member_id, self._config.group_instance_id
         )
@@ -396,5 +400,5 @@ class Membership:
             if error == "FENCED_INSTANCE_ID":
                 self._answer = JoinResult(self.member_id, error)
             else:
-                self.lost(error)
+                self.mark_lost(error)
         self._coordinator.scheduler.notify()

@@ -1,4 +1,4 @@
-"""An open batch: records of a partition that wait until they fill one."""
+"""An open batch: records of one partition, collected until the batch is full."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _HEADER_OVERHEAD = 10
 
 
 class OpenBatch(RecordLists):
-    """Records up to a limit of bytes; sizes are upper bounds.
+    """Records up to a size limit. Sizes are upper bounds.
 
     Parameters
     ----------
     limit_bytes : int
-        See `limit_of`. One record alone may be larger: whoever appends it refuses it, or not.
+        See `limit_of`. A single record may exceed it; the log then accepts or rejects the batch.
     """
 
     __slots__ = ("limit_bytes", "size_bytes")
@@ -33,7 +33,7 @@ class OpenBatch(RecordLists):
         self.size_bytes = HEADER_SIZE
 
     def has_room(self, size_bytes: int) -> bool:
-        """Tell whether a record of that size fits."""
+        """Return whether a record of this size fits."""
         return self.size_bytes + size_bytes <= self.limit_bytes or not self.keys
 
     def add(
@@ -44,7 +44,7 @@ class OpenBatch(RecordLists):
         headers: tuple[Header, ...],
         size_bytes: int,
     ) -> bool:
-        """Take a record of that size, for which there is room; tell whether it is full now."""
+        """Add a record that fits, and return whether the batch is now full."""
         if headers:
             self.headers[len(self.keys)] = headers
         self.keys.append(key)
@@ -55,13 +55,13 @@ class OpenBatch(RecordLists):
 
 
 def limit_of(config: LogConfig, batch_bytes: int | None = None) -> int:
-    """Return how many bytes a batch may have that a log of this configuration takes."""
+    """Return the size of the largest batch that a log with this configuration accepts."""
     limit = min(config.max_message_bytes, config.segment_bytes)
     return limit if batch_bytes is None else min(limit, batch_bytes)
 
 
 def estimated_size(key: bytes | None, value: bytes | None, headers: Sequence[Header] = ()) -> int:
-    """Return an upper bound of a record's bytes in an uncompressed batch."""
+    """Return an upper bound of a record's size in an uncompressed batch."""
     size = MAX_RECORD_OVERHEAD
     if key is not None:
         size += len(key)

@@ -1,8 +1,4 @@
-"""Requests about many partitions at once, with results as values, one a partition.
-
-A partition that existed when it began and is deleted meanwhile is passed over by what goes
-through all of them.
-"""
+"""Requests for several partitions, with one result per partition."""
 
 from __future__ import annotations
 
@@ -26,22 +22,22 @@ if TYPE_CHECKING:
 def offsets_for_times(
     manager: LogManager, times: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-    """Find the first record at or after a time in each partition; see `Broker`."""
-    found: dict[TopicPartition, OffsetAndTimestamp | None] = {}
+    """Return the first record at or after a timestamp in each partition; see `Broker`."""
+    offsets: dict[TopicPartition, OffsetAndTimestamp | None] = {}
     for tp, time in times.items():
         if time < 0:
-            raise ValueError(f"the time for {tp} is negative: {time}")
+            raise ValueError(f"the timestamp for {tp} is negative: {time}")
         listed = manager.log(tp).reader.offset_for_timestamp(time)
-        found[tp] = listed and OffsetAndTimestamp(
+        offsets[tp] = listed and OffsetAndTimestamp(
             listed.offset, listed.timestamp, listed.leader_epoch
         )
-    return found
+    return offsets
 
 
 def delete_records(
     manager: LogManager, before: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, DeleteRecordsResult]:
-    """Delete the records below an offset in each partition; see `Broker`."""
+    """Delete the records before an offset in each partition; see `Broker`."""
     results: dict[TopicPartition, DeleteRecordsResult] = {}
     for tp, offset in before.items():
         try:
@@ -54,7 +50,7 @@ def delete_records(
 def alter_replica_log_dirs(
     manager: LogManager, assignments: Mapping[TopicPartition, str | PathLike[str]]
 ) -> dict[TopicPartition, AlterReplicaLogDirsResult]:
-    """Move each partition to a data directory; see `Broker`."""
+    """Move each partition to a log directory; see `Broker`."""
     results: dict[TopicPartition, AlterReplicaLogDirsResult] = {}
     for tp, log_dir in assignments.items():
         try:

@@ -1,4 +1,4 @@
-"""Which partition a record goes to: Kafka's default partitioner."""
+"""Kafka's default partitioner."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _MASK = 0xFFFFFFFF
 
 
 def murmur2(data: bytes) -> int:
-    """Return the 32-bit murmur2 hash of `data`, unsigned, with the seed of Kafka's clients."""
+    """Return the unsigned 32-bit murmur2 hash of `data`, with the seed of Kafka's clients."""
     length = len(data)
     h = (_SEED ^ length) & _MASK
     whole = length & ~3
@@ -29,19 +29,19 @@ def murmur2(data: bytes) -> int:
 
 
 class Partitioner:
-    """Keys by hash; records without a key go round-robin, a whole batch to one partition."""
+    """Selects partitions: by hash of the key, or round-robin per batch of records without a key."""
 
     def __init__(self) -> None:
         self._next_slot = 0
 
     def of_key(self, key: bytes, partitions: Sequence[int]) -> int:
-        """Return the partition of a key among `partitions`."""
+        """Return the partition for a key."""
         if len(partitions) == 1:
             return partitions[0]
         return partitions[(murmur2(key) & 0x7FFFFFFF) % len(partitions)]
 
     def for_null_keys(self, partitions: Sequence[int]) -> int:
-        """Return the partition of the next batch of records without a key."""
+        """Return the partition for the next batch of records without a key."""
         slot = self._next_slot % len(partitions)
         self._next_slot += 1
         return partitions[slot]

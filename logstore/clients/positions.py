@@ -1,9 +1,9 @@
-"""Where a consumer reads each of its partitions, and what it reads there.
+"""A consumer's positions in its partitions, and reading from there.
 
-A position moves over everything that a consumer does not see, as far as a batch spans it: holes
-that a cleaner left in or between batches, control batches, records of aborted transactions, batches
-without records. It ends up after the last batch, as in every client. If the log ends in a hole that
-no batch spans, that is below the end offset.
+A position advances over everything that a consumer does not return: offset gaps that the cleaner
+left in or between batches, control batches, aborted records, and empty batches. It stops after the
+last batch, as in other clients. If the log ends in a gap that no batch covers, that is below the
+end offset.
 """
 
 from __future__ import annotations
@@ -23,20 +23,22 @@ if TYPE_CHECKING:
 
 
 class ConsumedRecord(NamedTuple):
-    """A record as a consumer gets it, under the names of kafka-python's ConsumerRecord.
+    """A record returned by a consumer, with the fields of kafka-python's ConsumerRecord.
 
     Attributes
     ----------
     leader_epoch : int
-        Of the batch; -1 if it has none.
+        Leader epoch of the batch; -1 if it has none.
     timestamp : int
-        Unix ms; `timestamp_type` says who set it.
+        Timestamp in Unix ms.
+    timestamp_type : TimestampType
+        Whether the producer or the log set the timestamp.
     key, value : Any
-        As the deserializers gave them; None for null.
+        Deserialized key and value; by default bytes, or None for null.
     checksum : None
-        Batches have one, records no more.
+        Always None: since message format v2, only batches have a checksum.
     serialized_key_size, serialized_value_size, serialized_header_size : int
-        In bytes; -1 if there is none.
+        Sizes in bytes; -1 for null or without headers.
     """
 
     topic: str
@@ -55,19 +57,19 @@ class ConsumedRecord(NamedTuple):
 
 
 class Position:
-    """Where one partition is read.
+    """A consumer's position in one partition.
 
     Attributes
     ----------
     offset : int or None
-        Of the next record; None until something says where to begin.
+        Offset of the next record; None until it is determined.
     reset : str or None
-        `earliest` or `latest`, where the consumer was told to begin there.
+        `earliest` or `latest` after a seek to the beginning or end.
     is_paused : bool
     retry_ns : int
-        Monotonic moment before which it is not asked for, since a fetch was refused.
+        Monotonic time of the next fetch after a retriable error.
     leader_epoch : int
-        Of the last record read; -1 if none was.
+        Leader epoch of the last record read; -1 before the first.
     """
 
     def __init__(self, topic_partition: TopicPartition) -> None:
@@ -77,20 +79,20 @@ class Position:
         self.is_paused = False
         self.retry_ns = 0
         self.leader_epoch = -1
-        # Of the batch under way: records not given yet, and where it ends.
+        # The current batch: its records that were not returned yet, and its end.
         self._batch: RecordBatch | None = None
         self._records: deque[Record] = deque()
         self._next_offset = 0
-        # Generation of the log, offset and end between which no batch was found.
-        self._hole: tuple[int, int, int] | None = None
+        # Log generation, offset and end of the last range without a batch.
+        self._gap: tuple[int, int, int] | None = None
 
     def seek(self, offset: int) -> None:
-        """Read on at an offset."""
+        """Set the offset of the next record to read."""
         self.offset, self.reset = offset, None
         self._drop_batch()
 
     def seek_to(self, reset: str) -> None:
-        """Read on at the beginning or the end as it is when that is first needed."""
+        """Move to the beginning or the end as of the next read."""
         self.offset, self.reset = None, reset
         self._drop_batch()
 
@@ -99,35 +101,35 @@ class Position:
         self._records.clear()
 
     def has_data(self, log: Log, isolation: Isolation) -> bool:
-        """Tell whether there may be something to read, or to move over."""
+        """Return whether there may be records to read or to skip."""
         if self.offset is None or self._records:
             return True
         end = log.reader.upper_offset(isolation)
         if log.log_start_offset > self.offset:
             return True
-        return self.offset < end and self._hole != (log.generation, self.offset, end)
+        return self.offset < end and self._gap != (log.generation, self.offset, end)
 
-    def take(self, log: Log, config: ConsumerConfig, most: int) -> list[ConsumedRecord]:
-        """Read up to so many records, and move over what is not seen on the way.
+    def take(self, log: Log, config: ConsumerConfig, limit: int) -> list[ConsumedRecord]:
+        """Read up to `limit` records, and advance the position.
 
         Raises
         ------
         OffsetOutOfRangeError
             The position is outside the log.
         CorruptRecordError
-            A batch is damaged; the position stands before it.
+            A batch is corrupt; the position stays before it.
         """
-        found: list[ConsumedRecord] = []
-        while len(found) < most:
+        consumed: list[ConsumedRecord] = []
+        while len(consumed) < limit:
             if not self._records and not self._next_batch(log, config.isolation):
                 break
             record = self._records.popleft()
-            found.append(self._consumed(record, config))
+            consumed.append(self._to_consumed_record(record, config))
             self.offset = record.offset + 1 if self._records else self._next_offset
-        return found
+        return consumed
 
     def _next_batch(self, log: Log, isolation: Isolation) -> bool:
-        """Decode the next batch that has something to give; False at the end."""
+        """Decode the next batch with records to return; return False at the end."""
         assert self.offset is not None
         start = self.offset
         generation = log.generation
@@ -140,7 +142,7 @@ class Position:
                 log_start_offset=log.log_start_offset,
                 log_end_offset=log.log_end_offset,
             )
-        if start >= end or self._hole == (generation, start, end):
+        if start >= end or self._gap == (generation, start, end):
             return False
         for batch, is_visible in log.reader.fetched(start, isolation=isolation):
             if is_visible:
@@ -151,10 +153,10 @@ class Position:
                     self._next_offset = batch.header.next_offset
                     return True
             self.offset = max(start, batch.header.next_offset)
-        self._hole = generation, self.offset, end
+        self._gap = generation, self.offset, end
         return False
 
-    def _consumed(self, record: Record, config: ConsumerConfig) -> ConsumedRecord:
+    def _to_consumed_record(self, record: Record, config: ConsumerConfig) -> ConsumedRecord:
         assert self._batch is not None
         header = self._batch.header
         topic, partition = self.topic_partition

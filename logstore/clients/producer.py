@@ -1,8 +1,8 @@
-"""A producer of kafka-python's shape, in the broker's process.
+"""A producer with kafka-python's API, in the broker's process.
 
-It turns what users hand in into records, chooses their partitions, and begins and ends
-transactions; `RecordAccumulator` sends. An answer is there as soon as a batch is sent, so that
-nothing ever waits for one.
+The producer validates and serializes records, selects partitions, and controls transactions.
+`RecordAccumulator` batches the records and appends the batches synchronously, so no call waits for
+a response.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from logstore.clients.partitioner import Partitioner
 from logstore.clients.producer_config import ProducerConfig
 from logstore.clients.producer_metrics import GROUP, ProducerMetrics
 from logstore.clients.session import ProducerSession
-from logstore.coordinator.groups.offsets import checked_group, checked_offsets
+from logstore.coordinator.groups.offsets import to_group_metadata, to_offsets
 from logstore.errors import (
     IllegalStateError,
     LogStoreError,
@@ -40,7 +40,7 @@ logger = logging.getLogger(__name__)
 
 
 class _Cluster:
-    """Cluster metadata as kafka-python's partitioners ask for it."""
+    """Cluster metadata in the form that kafka-python's partitioners expect."""
 
     def __init__(self, manager: LogManager) -> None:
         self._manager = manager
@@ -59,10 +59,10 @@ class _Cluster:
 
 
 class Producer:
-    """Sends records to topics; made by `Broker.producer(**configs)`.
+    """Publishes records to topics. Created by `Broker.producer(**configs)`.
 
-    Idempotent unless configured otherwise, and transactional with a `transactional_id`. Configs
-    are kafka-python's (`logstore.clients.producer_config`).
+    A producer is idempotent by default, and transactional if `transactional_id` is set. Config
+    names and defaults are kafka-python's; see `logstore.clients.producer_config`.
 
     Parameters
     ----------
@@ -71,19 +71,19 @@ class Producer:
     coordinator : TransactionCoordinator
     configs : mapping
     on_close : callable, optional
-        Told once it is closed.
+        Called with the producer after it is closed.
 
     Raises
     ------
     InvalidConfigurationError
-        A config is unknown, cannot be obeyed, or contradicts another.
+        A config is unknown, unsupported, or conflicts with another.
 
     Notes
     -----
-    Any thread may call. Callbacks of futures run without a lock held, in the thread that sent
-    the batch. What differs from `KafkaProducer`: records without a key go round-robin, a batch to
-    one partition; an unknown topic is an error at once; `close` aborts an open transaction, as the
-    Java client does.
+    A producer is thread-safe. Callbacks of futures run in the thread that sent the batch, without
+    a lock held. Differences from `KafkaProducer`: batches of records without a key are distributed
+    round-robin over the partitions; an unknown topic fails immediately; `close` aborts an open
+    transaction, as the Java client does.
     """
 
     def __init__(
@@ -127,59 +127,60 @@ class Producer:
     def send(
         self,
         topic: str | TopicPartition,
-        value: Any = None,  # noqa: ANN401  # what the serializer takes
+        value: Any = None,  # noqa: ANN401  # any type that the serializer accepts
         key: Any = None,  # noqa: ANN401  # see value
         headers: list[tuple[str, bytes]] | Mapping[str, bytes] | None = None,
         partition: int | None = None,
         timestamp_ms: int | None = None,
     ) -> FutureRecordMetadata:
-        """Send a record; with `linger_ms=0` it is stored on return, or refused.
+        """Send a record. With `linger_ms=0` it is stored or rejected on return.
 
         Parameters
         ----------
         topic : str or TopicPartition
         headers : list of pairs, or mapping
         value, key : any
-            Bytes, or what the serializer turns into bytes; one of them may be None.
+            Bytes, or objects that the serializer converts to bytes. One of the two may be None.
         partition : int, optional
-            By the partitioner if not given.
+            Partition number. By default, the partitioner selects one.
         timestamp_ms : int, optional
-            Unix ms; the broker's clock by default.
+            Timestamp in Unix ms. By default, the time of the broker's clock.
 
         Returns
         -------
         FutureRecordMetadata
-            Where the record was stored, or why it was not.
+            The record's partition and offset, or the error if it was rejected.
 
         Raises
         ------
         TypeError
-            The topic is no string, key or value are no bytes, or headers no list of pairs.
+            `topic` is not a string, key or value are not bytes after serialization, or `headers`
+            is not a list of pairs.
         ValueError
-            Neither key nor value, no such partition, or an impossible timestamp.
+            Key and value are both None, the partition does not exist, or the timestamp is invalid.
         UnknownTopicOrPartitionError
-            No such topic.
+            The topic does not exist.
         MessageSizeTooLargeError
             The record is larger than `max_request_size`.
         IllegalStateError
-            The producer is closed, or transactional and not in a transaction.
+            The producer is closed, or it is transactional and no transaction is open.
         """
         if self._closed:
             self._check_open()
         config = self.config
-        headers = [] if headers is None else _checked_headers(headers)
+        headers = [] if headers is None else _check_headers(headers)
         if type(topic) is not str:
             topic, partition = topic_and_partition(topic, partition)
             if not isinstance(topic, str):
-                raise TypeError(f"a topic is a string, not {topic!r}")
+                raise TypeError(f"a topic must be a string, not {topic!r}")
         if key is None and value is None:
             raise ValueError("a record needs a key or a value")
         key_data, value_data = key, value
         if config.serialize_key is not None or type(key) is not bytes:
-            key_data = _serialized("key", config.serialize_key, topic, headers, key)
+            key_data = _serialize("key", config.serialize_key, topic, headers, key)
         if config.serialize_value is not None or type(value) is not bytes:
-            value_data = _serialized("value", config.serialize_value, topic, headers, value)
-        timestamp = self._clock.now_ms() if timestamp_ms is None else _checked_time(timestamp_ms)
+            value_data = _serialize("value", config.serialize_value, topic, headers, value)
+        timestamp = self._clock.now_ms() if timestamp_ms is None else _check_timestamp(timestamp_ms)
         pairs = tuple(headers)
         size_bytes = estimated_size(key_data, value_data, pairs)
         if HEADER_SIZE + size_bytes > config.max_request_size:
@@ -203,21 +204,21 @@ class Producer:
                 if isinstance(partition, bool) or partition not in numbers:
                     raise ValueError(f"topic '{topic}' has no partition {partition!r}")
                 number = partition
-            # Once a record; see `logstore.storage.log.drafts`.
+            # Runs once per record; see `logstore.storage.log.drafts`.
             tp: TopicPartition = tuple.__new__(TopicPartition, (topic, number))
             future = accumulator.add(tp, key_data, value_data, timestamp, pairs, size_bytes)
             settled = accumulator.take_settled() if accumulator.settled else ()
         for batch in settled:
-            batch.call_back()
+            batch.run_callbacks()
         return future
 
     def flush(self, timeout: float | None = None) -> None:
-        """Send what waits; every future given so far is done on return.
+        """Send all lingering records. Every future returned so far is done afterwards.
 
         Parameters
         ----------
         timeout : float, optional
-            Accepted: there is nothing to wait for.
+            Ignored.
         """
         with self._accumulator.locked():
             self._accumulator.send_all()
@@ -232,16 +233,16 @@ class Producer:
         return set(self._manager.catalog.topic(topic).partitions)
 
     def bootstrap_connected(self) -> bool:
-        """Tell whether the broker can be reached: until this producer is closed."""
+        """Return whether the broker is available: True until this producer is closed."""
         return not self._closed
 
     def metrics(self, raw: bool = False) -> dict[str, Any] | None:
-        """Return what was counted, by group and name; None with `metrics_enabled=False`.
+        """Return metrics by group and name, or None with `metrics_enabled=False`.
 
         Parameters
         ----------
         raw : bool
-            Without the level of the groups.
+            Return metrics by name, without the group level.
         """
         if not self.config.metrics_enabled:
             return None
@@ -250,14 +251,14 @@ class Producer:
         return values if raw else {GROUP: values}
 
     def close(self, timeout: float | None = None) -> None:
-        """Send what waits and close; closing twice is allowed.
+        """Send lingering records and close. Closing twice is allowed.
 
-        An open transaction is aborted, and what waits of it is not sent.
+        An open transaction is aborted; its lingering records are not sent.
 
         Parameters
         ----------
         timeout : float, optional
-            Accepted: there is nothing to wait for.
+            Ignored.
 
         Raises
         ------
@@ -278,9 +279,10 @@ class Producer:
             self._on_close(self)
 
     def crash(self) -> None:
-        """End as if its process did: what waits is not sent, and an open transaction stays open.
+        """Simulate a crash: drop lingering records and leave an open transaction open.
 
-        That one is aborted when its time is over, or when its `transactional_id` comes back.
+        The transaction is aborted when it times out, or when another producer initializes the
+        same `transactional_id`.
         """
         with self._accumulator.locked():
             self._check_open()
@@ -304,15 +306,15 @@ class Producer:
     # -- transactions --------------------------------------------------------------------
 
     def init_transactions(self) -> None:
-        """Become the only producer of the transactional id; to be called before the others.
+        """Take over the transactional id. Call this before the other transactional methods.
 
-        What an earlier one left open is aborted, what it left prepared is completed. Further calls
-        do nothing.
+        A transaction that an earlier producer left open is aborted; a prepared one is completed.
+        Further calls do nothing.
 
         Raises
         ------
         IllegalStateError
-            There is no `transactional_id`.
+            The producer has no `transactional_id`.
         InvalidTransactionTimeoutError
             `transaction_timeout_ms` is above `transaction.max.timeout.ms`.
         KafkaStorageError
@@ -321,14 +323,14 @@ class Producer:
             self._transactional().init()
 
     def begin_transaction(self) -> None:
-        """Begin a transaction; what is sent until its end is part of it.
+        """Begin a transaction. All records sent until it ends are part of it.
 
         Raises
         ------
         IllegalStateError
-            One is open, or `init_transactions` was not called.
+            A transaction is already open, or `init_transactions` was not called.
         ProducerFencedError
-            Another producer took over the id.
+            Another producer took over the transactional id.
         """
         with self._accumulator.locked():
             self._transactional().begin()
@@ -336,35 +338,36 @@ class Producer:
     def send_offsets_to_transaction(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group_metadata: object
     ) -> None:
-        """Commit the offsets of a consumer group with the transaction, or not at all.
+        """Commit offsets of a consumer group as part of the transaction.
 
-        They go to `__consumer_offsets`, where a broker that takes the directory over finds them;
-        here `broker.groups.committed(group_id)` tells them.
+        The offsets are written to `__consumer_offsets` and take effect when the transaction is
+        committed; `broker.groups.committed(group_id)` then returns them.
 
         Parameters
         ----------
         offsets : mapping of TopicPartition to OffsetAndMetadata
-            Next offset to read of each partition, with whatever the group keeps beside it.
-            kafka-python's are taken too. None at all changes nothing.
+            Next offset to read in each partition, with the group's metadata. kafka-python's types
+            are accepted. An empty mapping changes nothing.
         group_metadata : ConsumerGroupMetadata or str
-            The group, or its id. Nobody joins a group here, so that it has no generation.
+            `Consumer.group_metadata()`, or a group id alone. An id alone skips the check that the
+            sender is still a member of the group (KIP-447).
 
         Raises
         ------
         TypeError, ValueError
-            Arguments of another kind; nothing was changed.
+            An argument is invalid; nothing was changed.
         IllegalStateError
-            No transaction was begun.
+            No transaction is open.
         InvalidGroupIdError, IllegalGenerationError, OffsetMetadataTooLargeError,
         UnknownTopicOrPartitionError, InvalidRecordError
             Nothing was written; abort the transaction.
         ProducerFencedError
-            Another producer took over the id, or the transaction took too long.
+            Another producer took over the transactional id, or the transaction timed out.
         LogStoreError
-            As `InvalidProducerEpochError`: nothing was written; abort the transaction.
+            Nothing was written; abort the transaction. For example `InvalidProducerEpochError`.
         """
-        group = checked_group(group_metadata)
-        checked = checked_offsets(offsets)
+        group = to_group_metadata(group_metadata)
+        checked = to_offsets(offsets)
         with self._accumulator.locked():
             session = self._transactional()
             session.check_can_send_offsets()
@@ -372,17 +375,17 @@ class Producer:
                 session.send_offsets(group, checked)
 
     def commit_transaction(self) -> None:
-        """Send what waits and commit: readers of committed data see all of it, or nothing yet.
+        """Send lingering records and commit the transaction.
 
         Raises
         ------
         IllegalStateError
-            No transaction was begun.
+            No transaction is open.
         ProducerFencedError
-            Another producer took over the id, or the transaction took too long.
+            Another producer took over the transactional id, or the transaction timed out.
         LogStoreError
-            A record was refused, with what it was refused: abort the transaction. Or a disk
-            failed and nothing is decided: commit again, or abort.
+            A record was rejected with this error: abort the transaction. Or a disk failed before
+            the outcome was decided: commit again, or abort.
         """
         with self._accumulator.locked():
             session = self._transactional()
@@ -391,16 +394,16 @@ class Producer:
             session.commit()
 
     def abort_transaction(self) -> None:
-        """Abort the transaction; what waits is not sent.
+        """Abort the transaction. Lingering records are not sent.
 
         Raises
         ------
         IllegalStateError
-            No transaction was begun.
+            No transaction is open.
         ProducerFencedError
-            Another producer took over the id, or the transaction took too long.
+            Another producer took over the transactional id, or the transaction timed out.
         KafkaStorageError
-            Nothing is decided: abort again.
+            The outcome was not decided: abort again.
         """
         with self._accumulator.locked():
             session = self._transactional()
@@ -414,7 +417,7 @@ class Producer:
             raise IllegalStateError("the producer has no transactional_id")
         return self._session
 
-    # -- records into batches --------------------------------------------------------------
+    # -- inside ----------------------------------------------------------------------------
 
     def _check_open(self) -> None:
         if self._closed:
@@ -424,7 +427,7 @@ class Producer:
         if key is not None:
             return self._partitioner.of_key(key, numbers)
         number = self._null_key_partitions.get(topic)
-        if number is None or not self._accumulator.is_waiting(TopicPartition(topic, number)):
+        if number is None or not self._accumulator.has_batch(TopicPartition(topic, number)):
             number = self._partitioner.for_null_keys(numbers)
             self._null_key_partitions[topic] = number
         return number
@@ -436,7 +439,7 @@ class Producer:
         value: Any,  # noqa: ANN401  # the user's
         data: tuple[bytes | None, bytes | None],
         size_bytes: int,
-    ) -> Any:  # noqa: ANN401  # whatever it chose
+    ) -> Any:  # noqa: ANN401  # the partitioner's choice, not validated yet
         partitioner = self.config.partitioner
         key_data, value_data = data
         if not hasattr(partitioner, "partition"):
@@ -444,7 +447,7 @@ class Producer:
             return partitioner(key_data, numbers, numbers)
         arguments = (topic, key, key_data, value, value_data, self._cluster)
         number = partitioner.partition(*arguments)
-        # KIP-480: a partitioner that sticks to a partition is told that a new batch begins.
+        # KIP-480: notify a sticky partitioner of a new batch.
         on_new_batch = getattr(partitioner, "on_new_batch", None)
         if (
             on_new_batch is not None
@@ -456,15 +459,15 @@ class Producer:
         return number
 
 
-def _checked_time(timestamp_ms: int) -> int:
+def _check_timestamp(timestamp_ms: int) -> int:
     if isinstance(timestamp_ms, bool) or not isinstance(timestamp_ms, int):
-        raise TypeError(f"a timestamp is an int in ms, not {timestamp_ms!r}")
+        raise TypeError(f"a timestamp must be an int in ms, not {timestamp_ms!r}")
     if not NO_TIMESTAMP <= timestamp_ms <= INT64_MAX:
-        raise ValueError(f"no timestamp: {timestamp_ms}")
+        raise ValueError(f"timestamp out of range: {timestamp_ms}")
     return timestamp_ms
 
 
-def _serialized(
+def _serialize(
     name: str,
     serialize: Serialize | None,
     topic: str,
@@ -477,14 +480,14 @@ def _serialized(
         return data
     if isinstance(data, bytearray | memoryview):
         return bytes(data)
-    raise TypeError(f"a {name} is bytes or None once serialized, not {type(data).__name__}")
+    raise TypeError(f"a serialized {name} must be bytes or None, not {type(data).__name__}")
 
 
-def _checked_headers(headers: object) -> list[tuple[str, bytes]]:
+def _check_headers(headers: object) -> list[tuple[str, bytes]]:
     if isinstance(headers, Mapping):
         headers = list(headers.items())
     if not isinstance(headers, list):
-        raise TypeError(f"headers are a list or a mapping, not {headers!r}")
+        raise TypeError(f"headers must be a list or a mapping, not {headers!r}")
     for header in headers:
         if (
             not isinstance(header, tuple)
@@ -492,6 +495,6 @@ def _checked_headers(headers: object) -> list[tuple[str, bytes]]:
             or not isinstance(header[0], str)
             or not isinstance(header[1], bytes)
         ):
-            raise TypeError(f"a header is a pair of str and bytes, not {header!r}")
-        header[0].encode()  # a ValueError now, rather than in the middle of a batch
+            raise TypeError(f"a header must be a pair of str and bytes, not {header!r}")
+        header[0].encode()  # raises ValueError here rather than in the middle of a batch
     return headers

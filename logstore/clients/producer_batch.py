@@ -1,4 +1,4 @@
-"""A producer's records as the bytes of one batch, ready for a log."""
+"""Encoding of a producer's records as one batch."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ if TYPE_CHECKING:
 
 
 def build_producer_batch(records: RecordLists, codec: Codec, stamp: Stamp) -> bytes:
-    """Return the batch as a client sends it: base offset 0, create times.
+    """Encode a batch as a client sends it: with base offset 0 and create times.
 
     Parameters
     ----------
     records : RecordLists
-        At least one; timestamps are set.
+        One or more records with timestamps.
     codec : Codec
-        What the section is compressed with.
+        Compression codec of the records section.
     stamp : Stamp
-        Producer id, epoch, first sequence, and whether it is transactional.
+        Producer id, epoch, first sequence, and the transactional flag.
     """
     draft = records.draft(0)
     times = draft.times

@@ -1,7 +1,7 @@
-"""The configuration of a producer: kafka-python's names, defaults and contradictions.
+"""Producer configuration: kafka-python's names, defaults and conflict rules.
 
-What has a meaning without a network is obeyed. The rest of what `KafkaProducer` knows, of release 3
-and of those before it, is accepted and means nothing here; any other name is refused.
+Other configs of `KafkaProducer`, of kafka-python 3 and earlier releases, only concern a network.
+They are accepted and ignored. Unknown names are rejected.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ logger = logging.getLogger(__name__)
 
 ACKS_ALL = -1
 IN_FLIGHT_MAX = 5
-"""Requests in flight with which an idempotent producer still knows what is a duplicate."""
+"""Most requests in flight with which brokers can still detect duplicate batches."""
 
 DEFAULTS: dict[str, Any] = {
     "client_id": None,
@@ -47,14 +47,14 @@ DEFAULTS: dict[str, Any] = {
     "retry_backoff_ms": 100,
     "delivery_timeout_ms": 120_000,
 }
-"""Names that are obeyed."""
+"""Supported configs."""
 
 WITHOUT_MEANING = NETWORK_CONFIGS | {
     "buffer_memory",
     "max_block_ms",
     "bootstrap_topics_filter",
 }
-"""Names of kafka-python's that mean nothing in one process."""
+"""Configs of kafka-python that have no effect in one process."""
 
 
 Serialize = DataFunction
@@ -67,24 +67,24 @@ class ProducerConfig:
     Attributes
     ----------
     acks : int
-        0: nothing is heard of what happens to a record. 1 and -1 are the same here.
+        0: futures report neither offsets nor errors. 1 and -1 are equivalent here.
     codec : Codec
-        What batches are compressed with.
+        Compression codec of the batches.
     batch_size : int
-        Bytes up to which a batch takes records.
+        Size up to which records are added to a batch, in bytes.
     linger_ms : float
-        Time that a batch waits for more records; 0: it does not, and holds one.
+        Time for which a batch waits for more records. With 0, each batch holds one record.
     partitioner : object or None
-        An object with kafka-python's `partition` method, or a callable of a key's bytes, all
-        partitions and the available ones; None is Kafka's default.
+        An object with kafka-python's `partition` method, or a callable that takes the key's bytes,
+        all partitions and the available ones. None selects Kafka's default partitioner.
     max_request_size : int
-        Bytes of the largest record.
+        Size of the largest record in bytes.
     retries : float
-        How often a batch is sent again that was refused with an error that passes.
+        Maximum number of retries of a batch after retriable errors.
     retry_backoff_ms : float
-        Time before that.
+        Time between retries.
     delivery_timeout_ms : float
-        Time after which such a batch is given up.
+        Time after which a batch is not retried again.
     """
 
     client_id: str
@@ -107,13 +107,13 @@ class ProducerConfig:
 
     @classmethod
     def of(cls, configs: Mapping[str, Any]) -> ProducerConfig:
-        """Understand kafka-python's configs.
+        """Parse kafka-python's configs.
 
         Raises
         ------
         InvalidConfigurationError
-            A name is unknown (the message has the nearest), a value cannot be obeyed, or two
-            contradict each other.
+            A name is unknown (the message suggests the closest one), a value is invalid, or two
+            values conflict.
         """
         check_names("producer", configs, DEFAULTS, WITHOUT_MEANING)
         values = {**DEFAULTS, **configs}
@@ -121,7 +121,9 @@ class ProducerConfig:
         if transactional_id is not None and (
             not isinstance(transactional_id, str) or not transactional_id
         ):
-            raise InvalidConfigurationError(f"transactional_id is no name: {transactional_id!r}")
+            raise InvalidConfigurationError(
+                f"transactional_id must be a non-empty string, not {transactional_id!r}"
+            )
         acks = _acks(values["acks"])
         serializers = (values["key_serializer"], values["value_serializer"])
         return cls(
@@ -148,11 +150,11 @@ class ProducerConfig:
 
 
 def _is_idempotent(configs: Mapping[str, Any], values: Mapping[str, Any], acks: int) -> bool:
-    """Tell whether the producer is idempotent: by default, unless another config forbids it."""
+    """Return whether the producer is idempotent: by default, unless another config rules it out."""
     wanted = bool(values["enable_idempotence"])
     is_transactional = values["transactional_id"] is not None
     if is_transactional and not wanted:
-        raise InvalidConfigurationError("transactional_id needs enable_idempotence")
+        raise InvalidConfigurationError("transactional_id requires enable_idempotence")
     if not wanted:
         return False
     in_flight = "max_in_flight_requests_per_connection"
@@ -166,9 +168,7 @@ def _is_idempotent(configs: Mapping[str, Any], values: Mapping[str, Any], acks: 
     if not conflicts:
         return True
     if is_transactional or "enable_idempotence" in configs:
-        raise InvalidConfigurationError(
-            f"enable_idempotence does not go with {', '.join(conflicts)}"
-        )
+        raise InvalidConfigurationError(f"enable_idempotence conflicts with {', '.join(conflicts)}")
     logger.warning("the producer is not idempotent: %s", ", ".join(conflicts))
     return False
 
@@ -178,14 +178,14 @@ def _acks(value: object) -> int:
         return ACKS_ALL
     if isinstance(value, int) and value in (0, 1, ACKS_ALL):
         return int(value)
-    raise InvalidConfigurationError(f"acks is one of 0, 1, -1 and 'all', not {value!r}")
+    raise InvalidConfigurationError(f"acks must be 0, 1, -1 or 'all', not {value!r}")
 
 
 def _codec(name: object) -> Codec:
     if name is None:
         return Codec.NONE
     if not isinstance(name, str):
-        raise InvalidConfigurationError(f"compression_type is a name or None, not {name!r}")
+        raise InvalidConfigurationError(f"compression_type must be a name or None, not {name!r}")
     return Codec.from_name(name)
 
 

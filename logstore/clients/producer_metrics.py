@@ -1,4 +1,4 @@
-"""Counts of a producer, under the names of Kafka's `producer-metrics`."""
+"""Metrics of a producer, under the names of Kafka's `producer-metrics`."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ GROUP = "producer-metrics"
 
 @dataclass(slots=True)
 class ProducerMetrics:
-    """Sums and maxima since the producer was made.
+    """Sums and maxima since the producer was created.
 
     Attributes
     ----------
     started_ns : int
-        Monotonic time of the start.
+        Monotonic time at which the producer was created.
     queue_ms : float
-        Sum over batches of the time they waited, in ms.
+        Total time that batches waited for more records, in ms.
     """
 
     started_ns: int
@@ -31,7 +31,7 @@ class ProducerMetrics:
     queue_ms_max: float = 0.0
 
     def record_batch(self, records: int, size_bytes: int, largest_record_bytes: int) -> None:
-        """Count a batch that was stored; sizes in bytes."""
+        """Record a stored batch. Sizes are in bytes."""
         self.records += records
         self.batches += 1
         self.batch_bytes += size_bytes
@@ -39,13 +39,13 @@ class ProducerMetrics:
         self.record_bytes_max = max(self.record_bytes_max, largest_record_bytes)
 
     def record_wait(self, waited_ms: float) -> None:
-        """Count the time that a batch waited for more records."""
+        """Record the time for which a batch waited for more records."""
         self.queue_ms += waited_ms
         self.queue_ms_max = max(self.queue_ms_max, waited_ms)
 
     def values(self, now_ns: int) -> dict[str, float]:
-        """Return the values by Kafka's names: sizes in bytes, times in ms, rates a second."""
-        # A rate over no time at all, as in virtual time that stands still, is none.
+        """Return the metrics by Kafka's names: sizes in bytes, times in ms, rates per second."""
+        # All rates are 0 if no time has passed, as with a virtual clock that was not advanced.
         seconds = (now_ns - self.started_ns) / 1e9 or float("inf")
         batches = max(self.batches, 1)
         return {

@@ -1,4 +1,4 @@
-"""Records as the broker hands them out and takes them in."""
+"""Record types of the public API, and conversions from and to them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from logstore.errors import InvalidRecordError
 from logstore.record.records import Header, NewRecord
-from logstore.storage.loading.second_look import TRANSIENT
+from logstore.storage.loading.views import TRANSIENT
 from logstore.types import TimestampType
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class RecordMetadata(NamedTuple):
-    """Where a record was stored; `timestamp` in Unix ms."""
+    """Partition, offset and timestamp (Unix ms) of an appended record."""
 
     topic: str
     partition: int
@@ -26,7 +26,7 @@ class RecordMetadata(NamedTuple):
 
 
 class ConsumerRecord(NamedTuple):
-    """A record as a consumer sees it; `key` and `value` are None when null."""
+    """A record read from a topic; `key` and `value` are None for null."""
 
     topic: str
     partition: int
@@ -39,14 +39,14 @@ class ConsumerRecord(NamedTuple):
 
 
 Headers = Iterable[Header] | Mapping[str, bytes | None]
-"""Headers as they are taken: pairs in order, names may repeat; or by name."""
+"""Headers as (name, value) pairs, where names may repeat, or as a mapping."""
 
 RecordLike = NewRecord | tuple[Any, ...] | Mapping[str, Any] | ConsumerRecord
-"""A record as `append_many` takes it: (key, value[, timestamp[, headers]]), or the same by name."""
+"""A record that `append_many` accepts: (key, value[, timestamp[, headers]]), or a mapping."""
 
 
 def to_new_record(item: RecordLike) -> NewRecord:
-    """Understand one record to append.
+    """Convert a record-like value to a `NewRecord`.
 
     Raises
     ------
@@ -61,10 +61,11 @@ def to_new_record(item: RecordLike) -> NewRecord:
         for name in item:
             if name not in NewRecord._fields:
                 raise InvalidRecordError(
-                    f"a record has no field {name!r}, only {', '.join(NewRecord._fields)}: {item!r}"
+                    f"unknown field {name!r} of a record, expected one of"
+                    f" {', '.join(NewRecord._fields)}: {item!r}"
                 )
         if "value" not in item:
-            raise InvalidRecordError(f"a record needs a value, None for a tombstone: {item!r}")
+            raise InvalidRecordError(f"a record needs a value (None for a tombstone): {item!r}")
         return new_record(**{"key": None, **item})
     if not isinstance(item, tuple | list) or not 2 <= len(item) <= len(NewRecord._fields):  # type: ignore[redundant-expr]  # callers may break the type
         raise InvalidRecordError(f"not a record (key, value[, timestamp[, headers]]): {item!r}")
@@ -77,7 +78,7 @@ def new_record(
     timestamp: int | None = None,
     headers: Headers = (),
 ) -> NewRecord:
-    """Check the types of a record's fields.
+    """Create a record to append, after checking the types of its fields.
 
     Raises
     ------
@@ -96,25 +97,25 @@ def new_record(
             raise InvalidRecordError(f"{name} must be bytes or None, not {type(field).__name__}")
     if timestamp is not None and (isinstance(timestamp, bool) or not isinstance(timestamp, int)):
         raise InvalidRecordError(f"timestamp must be an int in ms, not {timestamp!r}")
-    return NewRecord(key, value, timestamp, _checked_headers(headers))
+    return NewRecord(key, value, timestamp, _check_headers(headers))
 
 
-def _checked_headers(headers: object) -> tuple[Header, ...]:
+def _check_headers(headers: object) -> tuple[Header, ...]:
     if headers is None:
         return ()
     if isinstance(headers, Mapping):
         headers = headers.items()
     if isinstance(headers, str | bytes) or not isinstance(headers, Iterable):
-        raise InvalidRecordError(f"headers are pairs of name and value, not {headers!r}")
+        raise InvalidRecordError(f"headers must be (name, value) pairs, not {headers!r}")
     checked = []
     for header in headers:
         if not isinstance(header, tuple | list) or len(header) != 2:
-            raise InvalidRecordError(f"a header is a pair of name and value, not {header!r}")
+            raise InvalidRecordError(f"a header must be a (name, value) pair, not {header!r}")
         name, value = header
         if not isinstance(name, str):
             raise InvalidRecordError(f"a header's name must be str, not {name!r}")
         if value is not None and not isinstance(value, bytes):
-            raise InvalidRecordError(f"a header's value must be bytes or None: {value!r}")
+            raise InvalidRecordError(f"a header's value must be bytes or None, not {value!r}")
         checked.append((name, value))
     return tuple(checked)
 
@@ -128,11 +129,11 @@ def read_records(
     reopen: Callable[[int, Exception], Log | None] = lambda _, __: None,
     faults: Faults | None = None,
 ) -> Iterator[ConsumerRecord]:
-    """Yield a log's records as a consumer sees them; see `Broker.read`. One fetch for `faults`.
+    """Yield a log's records as `Broker.read` does. `faults` counts one fetch.
 
-    `reopen` is asked after each failure for the log as it is now, with the number of failures at
-    this place and the last one; None lets the failure through. What was yielded is not yielded
-    again: a new look begins behind it, or at a log start that has moved beyond.
+    After each transient error, `reopen` is called with the number of errors at this offset and the
+    last error. It returns the log to read on, or None to raise the error. Reading resumes after the
+    last record yielded, or at the log start offset if that is higher.
     """
     failures = 0
     if faults:
@@ -146,7 +147,7 @@ def read_records(
                 if key is not None:
                     rows = [row for row in rows if row[2] == key]
                 for at, timestamp, record_key, value, headers in rows:
-                    if lifetime.is_over:  # what was read before it was closed ends, too
+                    if lifetime.is_over:  # also for rows read before the log was closed
                         offset, failures = at, failures if at == offset else 0
                         lifetime.check()
                     yield new(

@@ -1,4 +1,4 @@
-"""Results of requests about many partitions: one value a partition."""
+"""Results of requests for several partitions, one per partition."""
 
 from __future__ import annotations
 
@@ -9,10 +9,16 @@ if TYPE_CHECKING:
 
 
 class DeleteRecordsResult(NamedTuple):
-    """The result for one partition of a delete-records request.
+    """Result of a DeleteRecords request for one partition.
 
-    `low_watermark` is the log start afterwards, -1 with an error; `error` is its name in Kafka's
-    protocol, None if there was none, and `message` says more.
+    Attributes
+    ----------
+    low_watermark : int
+        The new log start offset; -1 with an error.
+    error : str or None
+        Kafka's error name.
+    message : str or None
+        Details of the error.
     """
 
     low_watermark: int
@@ -20,7 +26,7 @@ class DeleteRecordsResult(NamedTuple):
     message: str | None = None
 
     def to_json(self, topic_partition: TopicPartition) -> dict[str, Any]:
-        """Return an item of `partitions` in `logstore delete-records --format json`."""
+        """Return the partition's item in the output of `logstore delete-records --format json`."""
         return {
             **topic_partition._asdict(),
             "low_watermark": self.low_watermark,
@@ -29,9 +35,14 @@ class DeleteRecordsResult(NamedTuple):
 
 
 class AlterReplicaLogDirsResult(NamedTuple):
-    """The result for one partition that was to be moved to another data directory.
+    """Result of an AlterReplicaLogDirs request for one partition.
 
-    `error` is its name in Kafka's protocol, None if there was none, and `message` says more.
+    Attributes
+    ----------
+    error : str or None
+        Kafka's error name.
+    message : str or None
+        Details of the error.
     """
 
     error: str | None = None
@@ -39,7 +50,7 @@ class AlterReplicaLogDirsResult(NamedTuple):
 
 
 class OffsetAndTimestamp(NamedTuple):
-    """The first record at or after a time; the epoch is -1 if its batch has none."""
+    """Offset and timestamp of a record; the leader epoch is -1 if its batch has none."""
 
     offset: int
     timestamp: int

@@ -1,20 +1,20 @@
-"""A producer as the logs see it: its id and epoch, its sequences, its transaction.
+"""State of an idempotent or transactional producer: id, epoch, sequences and transaction.
 
-What a refused batch does to it, as in Kafka's clients since KIP-360:
+Errors of a batch are handled as in Kafka's clients since KIP-360:
 
-| refused with | idempotent | transactional |
+| error | idempotent | transactional |
 |---|---|---|
-| OutOfOrderSequenceNumberError | next epoch, sent again | abort, then the next epoch |
-| InvalidProducerEpochError | new id, sent again | abort, which tells if it is fenced |
-| ProducerFencedError, InvalidProducerIdMappingError, InvalidTxnStateError | – | the end |
-| an answer that was lost, until time is over | next epoch | abort, then the next epoch |
-| any other error | its sequences are not used | abort |
+| OutOfOrderSequenceNumberError | bump epoch, retry | abort, then bump epoch |
+| InvalidProducerEpochError | new producer id, retry | abort; fails if fenced |
+| ProducerFencedError, InvalidProducerIdMappingError, InvalidTxnStateError | – | fatal |
+| no response until the delivery timeout | bump epoch | abort, then bump epoch |
+| any other error | reuse the sequences | abort |
 
-With another epoch or id sequences begin at 0. Sending again is safe: a log that refuses a batch has
-not written it, and one that wrote it answers the same sequences with the offsets that they have. A
-batch that was given up without an answer may stand in the log, so that its sequences may not be
-used for another one. In one process only fault rules lose answers. A transaction whose data a log
-did not expect is not sent again, since by then some of it may be gone: it may not be committed.
+Sequences restart at 0 with a new epoch or id. Retries are safe: a log that rejects a batch has not
+written it, and a log that wrote it answers a duplicate with the original offsets. A batch without a
+response may have been written, so its sequences must not be reused. In one process, only fault
+rules lose responses. A transaction with unexpected sequences is aborted instead of retried, because
+some of its records may be missing.
 """
 
 from __future__ import annotations
@@ -46,38 +46,38 @@ if TYPE_CHECKING:
     from logstore.storage.log.writer import LogWriter
 
 FATAL_ERRORS = (ProducerFencedError, InvalidProducerIdMappingError, InvalidTxnStateError)
-"""After which a transactional producer can only be closed."""
+"""Errors after which a transactional producer can only be closed."""
 
 EPOCH_ERRORS = (OutOfOrderSequenceNumberError, InvalidProducerEpochError)
-"""Which another epoch mends."""
+"""Errors that a new epoch or producer id resolves."""
 
 
 class SessionState(enum.Enum):
-    """State of a producer; only the first two concern one without a transactional id."""
+    """State of a producer. Without a transactional id, it remains UNINITIALIZED."""
 
     UNINITIALIZED = "not initialized"
     READY = "outside a transaction"
     IN_TRANSACTION = "in a transaction"
     ABORTABLE_ERROR = "in a transaction that can only be aborted"
-    FATAL_ERROR = "of no more use"
+    FATAL_ERROR = "unusable after a fatal error"
 
 
 class ProducerSession:
-    """The idempotent side of a producer, and its transaction.
+    """The idempotence and transaction state of a producer.
 
     Parameters
     ----------
     coordinator : TransactionCoordinator
     transactional_id : str or None
-        None for a producer that is only idempotent.
+        None for a producer that is idempotent but not transactional.
     timeout_ms : int
-        Age at which its transactions are aborted.
+        Transaction timeout.
 
     Attributes
     ----------
     state : SessionState
     error : LogStoreError or None
-        Why it is in an error state.
+        The cause of an error state.
 
     Notes
     -----
@@ -99,7 +99,7 @@ class ProducerSession:
 
     @property
     def producer(self) -> ProducerIdAndEpoch | None:
-        """Id and epoch; None before the first use."""
+        """Producer id and epoch; None before the first use."""
         return self._producer
 
     @property
@@ -109,19 +109,19 @@ class ProducerSession:
 
     @property
     def has_transaction(self) -> bool:
-        """Whether a transaction was begun and not ended."""
+        """Whether a transaction is open."""
         return self.state in (SessionState.IN_TRANSACTION, SessionState.ABORTABLE_ERROR)
 
     # -- sending -------------------------------------------------------------------------
 
     def check_can_send(self) -> None:
-        """Refuse to send outside a transaction, if this is a transactional producer.
+        """Raise an error if the producer is transactional and no transaction is open.
 
         Raises
         ------
         IllegalStateError
         LogStoreError
-            What was the end of this producer.
+            The fatal error of this producer.
         """
         if not self.is_transactional:
             return
@@ -132,12 +132,12 @@ class ProducerSession:
             ) from self.error
 
     def add_partitions(self, partitions: Iterable[TopicPartition]) -> None:
-        """Take partitions into the transaction before they get data.
+        """Add partitions to the transaction before the first append to them.
 
         Raises
         ------
         LogStoreError
-            Nothing may be sent to them; the session knows of it.
+            Nothing may be sent to these partitions. The session is in an error state.
         """
         if self._transactional_id is None:
             return
@@ -148,12 +148,12 @@ class ProducerSession:
             try:
                 self._coordinator.add_partitions(self._transactional_id, self._producer, new)
             except LogStoreError as error:
-                self.failed(error)
+                self.fail(error)
                 raise
             self._partitions |= new
 
     def check_can_send_offsets(self) -> None:
-        """Refuse to send offsets where no transaction was begun, or with what it failed with."""
+        """Raise an error if no transaction is open, or the transaction failed."""
         if self.state is SessionState.ABORTABLE_ERROR:
             self.raise_if_failed()
         self._require("send offsets", SessionState.IN_TRANSACTION)
@@ -161,9 +161,9 @@ class ProducerSession:
     def send_offsets(
         self, group: ConsumerGroupMetadata, offsets: Mapping[TopicPartition, OffsetAndMetadata]
     ) -> None:
-        """Write the offsets of a consumer group, at least one, as part of the transaction.
+        """Write offsets of a consumer group, at least one, as part of the transaction.
 
-        To be asked for with `check_can_send_offsets` first.
+        Call `check_can_send_offsets` first.
 
         Raises
         ------
@@ -179,16 +179,16 @@ class ProducerSession:
             with coordinator.verified(partition, self._producer, self._transactional_id):
                 coordinator.groups.append_transactional(group.group_id, offsets, self._producer)
         except LogStoreError as error:
-            self.failed(error)
+            self.fail(error)
             raise
 
     def stamp(self, topic_partition: TopicPartition) -> Stamp:
-        """Return what the next batch of a partition bears.
+        """Return the producer fields of a partition's next batch.
 
         Raises
         ------
         KafkaStorageError
-            No producer id can be had.
+            No producer id could be allocated.
         """
         if self._producer is None:
             assert not self.is_transactional, "a transaction has a producer id"
@@ -200,43 +200,43 @@ class ProducerSession:
     def append(
         self, manager: LogManager, tp: TopicPartition, append: Callable[[LogWriter], AppendInfo]
     ) -> AppendInfo:
-        """Append a batch that bears its stamp; see `append_of_producer`."""
+        """Append a stamped batch; see `append_of_producer`."""
         producer = self._producer if self.is_transactional else None
         return append_of_producer(
             manager, self._coordinator, tp, producer, append, self._transactional_id
         )
 
-    def sent(self, topic_partition: TopicPartition, records: int) -> None:
-        """Go on to the sequence after `records` more, which wraps after 2³¹ − 1 to 0."""
+    def advance(self, topic_partition: TopicPartition, records: int) -> None:
+        """Advance a partition's sequence by `records`; it wraps to 0 after 2³¹ − 1."""
         sequence = self._sequences.get(topic_partition, 0)
         self._sequences[topic_partition] = (sequence + records) & INT32_MAX
 
     def recovers_from(self, error: LogStoreError) -> bool:
-        """Mend what made a log refuse a batch, and tell whether to send it again."""
+        """Take a new epoch or producer id if the error requires it; return whether to retry."""
         if self.is_transactional or not isinstance(error, EPOCH_ERRORS):
             return False
-        self._bump(anew=isinstance(error, InvalidProducerEpochError))
+        self._bump(new_id=isinstance(error, InvalidProducerEpochError))
         return True
 
-    def lost_answer(self) -> None:
-        """Never use again the sequences of a batch that may have been written."""
+    def handle_lost_response(self) -> None:
+        """Bump the epoch, so that the sequences of a possibly written batch are not reused."""
         if self.is_transactional:
             self._wants_epoch = True
-        elif self._producer is not None:  # else an interrupt came before the first batch had an id
+        elif self._producer is not None:  # None if interrupted before the first batch had an id
             self._bump()
 
-    def _bump(self, *, anew: bool = False) -> None:
-        """Go on under the next epoch, or under another id."""
+    def _bump(self, *, new_id: bool = False) -> None:
+        """Continue with the next epoch, or with a new producer id."""
         assert self._producer is not None
         producer_id, epoch = self._producer
-        if anew or epoch == INT16_MAX:
+        if new_id or epoch == INT16_MAX:
             self._producer = None
             self._sequences.clear()
         else:
             self._restart(ProducerIdAndEpoch(producer_id, epoch + 1))
 
-    def failed(self, error: LogStoreError) -> None:
-        """Draw the consequence of a batch, or a request, that was refused for good."""
+    def fail(self, error: LogStoreError) -> None:
+        """Enter the error state that a failed batch or request causes."""
         if not self.is_transactional:
             return
         if isinstance(error, FATAL_ERRORS):
@@ -248,7 +248,7 @@ class ProducerSession:
             self._wants_epoch |= isinstance(error, EPOCH_ERRORS)
 
     def raise_if_failed(self) -> None:
-        """Raise what put the session into an error state, if it is in one."""
+        """Raise the error of an error state, if the session is in one."""
         if self.error is not None:
             raise self.error
 
@@ -263,14 +263,14 @@ class ProducerSession:
     # -- transactions --------------------------------------------------------------------
 
     def init(self) -> None:
-        """Become the only producer of the transactional id; done once, further calls do nothing.
+        """Take over the transactional id. Further calls do nothing.
 
         Raises
         ------
         IllegalStateError
-            There is no transactional id.
+            The producer has no transactional id.
         InvalidTransactionTimeoutError, KafkaStorageError
-            It may be tried again.
+            The call may be retried.
         """
         transactional_id = self._id()
         self._raise_if_fatal()
@@ -284,48 +284,49 @@ class ProducerSession:
         Raises
         ------
         IllegalStateError
-            One is open, or `init` was not called.
+            A transaction is already open, or `init` was not called.
         """
         self._require("begin a transaction", SessionState.READY)
         self.state = SessionState.IN_TRANSACTION
 
     def check_can_commit(self) -> None:
-        """Refuse to commit what failed, with what it failed with, or what was not begun."""
+        """Raise an error if no transaction is open, or the transaction failed."""
         if self.state is SessionState.ABORTABLE_ERROR:
             self.raise_if_failed()
         self._require("commit a transaction", SessionState.IN_TRANSACTION)
 
     def commit(self) -> None:
-        """Commit; what was not sent by now is not part of it.
+        """Commit the transaction with everything that has been sent.
 
         Raises
         ------
         LogStoreError
-            A send failed: it can only be aborted. Or nothing was decided: try again, or abort.
+            A send failed: the transaction can only be aborted. Or the outcome was not decided:
+            commit again, or abort.
         """
         self.check_can_commit()
         self._end(commit=True)
 
     def check_can_abort(self) -> None:
-        """Refuse to abort what was not begun."""
+        """Raise an error if no transaction is open."""
         self._require(
             "abort a transaction", SessionState.IN_TRANSACTION, SessionState.ABORTABLE_ERROR
         )
 
     def abort(self) -> None:
-        """Abort, and take another epoch if a log did not expect what it was sent.
+        """Abort the transaction, and bump the epoch if an error requires it.
 
         Raises
         ------
         ProducerFencedError
         KafkaStorageError
-            It may be tried again.
+            The call may be retried.
         """
         self.check_can_abort()
         self._end(commit=False)
 
     def abort_reason(self) -> LogStoreError:
-        """Return what becomes of records that wait when the transaction is aborted."""
+        """Return the error of lingering records when the transaction is aborted."""
         return self.error or TransactionAbortedError("the transaction was aborted")
 
     def _end(self, *, commit: bool) -> None:
@@ -343,7 +344,7 @@ class ProducerSession:
                 )
                 self._wants_epoch = False
         except FATAL_ERRORS as error:
-            self.failed(error)
+            self.fail(error)
             raise
         self.state = SessionState.READY
         self.error = None

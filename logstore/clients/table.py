@@ -1,4 +1,4 @@
-"""The winning record of each key: what a compacted topic comes down to."""
+"""Tables: the surviving record of each key under a topic's compaction strategy."""
 
 from __future__ import annotations
 
@@ -18,19 +18,20 @@ if TYPE_CHECKING:
 def latest_per_key(
     records: Iterable[ConsumerRecord], config: LogConfig
 ) -> Iterator[ConsumerRecord]:
-    """Yield the winning record of each key in offset order; deleted keys are left out.
+    """Yield the surviving record of each key in offset order, without deleted keys.
 
     Parameters
     ----------
     records : iterable of ConsumerRecord
-        One partition's, in offset order; those that were read with `READ_COMMITTED`, unless
-        uncommitted ones are to compete. Records without a key belong to no row.
+        Records of one partition in offset order. Read them with `READ_COMMITTED`, unless
+        uncommitted records should count. Records without a key are ignored.
     config : LogConfig
-        Of the topic; its compaction strategy decides.
+        The topic's configuration, with its compaction strategy.
 
     Notes
     -----
-    Holds one record a key, that of a deleted key as well: an older version may still come.
+    Keeps one record per key in memory. This includes tombstones, because an older version of a
+    deleted key may follow.
     """
     contest = Contest(Strategy.of(config))
     winners: dict[bytes, ConsumerRecord] = {}
@@ -45,7 +46,7 @@ def latest_per_key(
 def values_per_key(
     logs: Iterable[Log], config: LogConfig, isolation: Isolation, faults: Faults
 ) -> dict[bytes, bytes]:
-    """Return the values of a topic's rows by key; the later log tells of a key in several."""
+    """Return a topic's values by key. If a key is in several logs, the last log's value counts."""
     rows: dict[bytes, bytes] = {}
     for log in logs:
         records = read_records(log, None, None, isolation, None, faults=faults)

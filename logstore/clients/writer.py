@@ -1,4 +1,4 @@
-"""Collecting records into batches, one open batch a partition, as a producer does."""
+"""Appending records to a topic in batches, with one open batch per partition."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
     from logstore.storage.log.log import Log
 
 PAIRS_AT_A_TIME = 8192
-"""Records that are turned into columns at a time."""
+"""Number of records converted to columns at a time."""
 
 BATCH_BYTES = 16_384
-"""Where a batch closes unless told otherwise: `batch.size` of Kafka's producer."""
+"""Default size limit of a batch: `batch.size` of Kafka's producer."""
 
 
 class AppendedRange(NamedTuple):
-    """Records that one run stored in one partition; offsets are inclusive."""
+    """Records that a `BatchWriter` appended to one partition. Offsets are inclusive."""
 
     topic: str
     partition: int
@@ -55,20 +55,20 @@ class BatchWriter:
     Parameters
     ----------
     topic : str
-        Names the ranges in the report.
+        Topic name, for errors and results.
     partitions : sequence of int
-        Those the topic has; a key's hash chooses among them.
+        Partition numbers of the topic.
     log_of : callable
-        Gives the log of a partition number.
+        Returns the log of a partition number.
     partitioner : Partitioner
-        For records that name no partition.
+        Selects the partition of records that name none.
     faults : Faults
-        Asked for each batch.
+        Fault rules, applied to each batch.
     codec : Codec
-        What the batches are compressed with.
+        Compression codec of the batches.
     batch_records : int, optional
-        Records a batch; by default a batch closes at about 16 KiB. Either way it stays below
-        `max.message.bytes` and `segment.bytes`, as far as several records are concerned.
+        Number of records per batch. By default, a batch is closed at about 16 KiB. Batches of
+        several records never exceed `max.message.bytes` or `segment.bytes`.
 
     Raises
     ------
@@ -88,7 +88,7 @@ class BatchWriter:
         batch_records: int | None = None,
     ) -> None:
         if batch_records is not None and batch_records < 1:
-            raise InvalidConfigurationError(f"batch records must be at least 1: {batch_records}")
+            raise InvalidConfigurationError(f"batch_records must be at least 1: {batch_records}")
         self.topic = topic
         self.partitions = partitions
         self._log_of = log_of
@@ -105,15 +105,15 @@ class BatchWriter:
         return f"BatchWriter({self.topic}, {waiting} records waiting)"
 
     def add(self, record: NewRecord, partition: int | None = None) -> None:
-        """Take a record, and append the batch that it fills.
+        """Add a record, and append the batch if it is full.
 
         Raises
         ------
         RequestError
-            A batch was refused and is dropped: the one before this record, or one of this
-            record alone that is larger than any batch may be.
+            A batch was rejected and dropped: the batch before this record, or a batch of this
+            record alone that exceeds the size limit.
         UnknownTopicOrPartitionError
-            The topic has no such partition.
+            The partition does not exist.
         """
         number = self.partition_for(record, partition)
         key, value, _, headers = record
@@ -128,11 +128,11 @@ class BatchWriter:
             self.flush(number)
 
     def add_all(self, items: Iterable[RecordLike], partition: int | None = None) -> None:
-        """Take records as they come; the same batches, and errors, as with `add`.
+        """Add records; batches and errors are the same as with `add`.
 
         Notes
         -----
-        A list or tuple of many pairs of key and value, for one partition, goes by columns.
+        A long list or tuple of (key, value) pairs for one partition is encoded by columns.
         """
         if isinstance(items, list | tuple) and encodes_by_kernel(len(items)):
             number = self._only_partition(partition)
@@ -142,15 +142,15 @@ class BatchWriter:
             self.add(to_new_record(item), partition)
 
     def _only_partition(self, partition: int | None) -> int | None:
-        """Return where all records go; None if keys decide, or there is no such partition."""
+        """Return the partition of all records; None if it depends on keys, or does not exist."""
         if partition is None:
             return self.partitions[0] if len(self.partitions) == 1 else None
         return partition if partition in self.partitions else None
 
     def _add_pairs(self, items: Sequence[RecordLike], number: int) -> int:
-        """Append the batches that plain pairs of key and value fill; return how many they were.
+        """Append the full batches of leading (key, value) pairs; return the number of pairs.
 
-        What is left of the items begins a batch, ends the last one, or is no such pair.
+        The remaining items do not fill a batch, or begin with an item that is not a plain pair.
         """
         from logstore.record.columns import find_bounds
         from logstore.storage.log.drafts import RecordArrays
@@ -165,7 +165,7 @@ class BatchWriter:
             if done + len(keys) < len(items):
                 bounds.pop()  # more may fit
             if len(bounds) < 2:
-                break  # a batch larger than a look: one by one
+                break  # a batch needs more records than one chunk: add them one by one
             last = bounds[-1]
             records = RecordArrays(keys.slice(0, last), values.slice(0, last))
             # A fault rule about requests, or about their writes, applies to each batch.
@@ -176,7 +176,7 @@ class BatchWriter:
         return done
 
     def partition_for(self, record: NewRecord, partition: int | None = None) -> int:
-        """Return where a record goes; records without a key stay together in a batch."""
+        """Return a record's partition; records without a key share one until its batch is full."""
         if partition is not None:
             return partition
         if len(self.partitions) == 1:
@@ -188,7 +188,7 @@ class BatchWriter:
         return self._null_key_partition
 
     def flush(self, number: int) -> None:
-        """Append the open batch of a partition; errors as `add`."""
+        """Append the open batch of a partition, if any. Raises the errors of `add`."""
         if number == self._null_key_partition:
             self._null_key_partition = None
         batch = self._open.pop(number, None)
@@ -212,14 +212,14 @@ class BatchWriter:
         )
 
     def finish(self) -> list[AppendedRange]:
-        """Append all open batches and return what was stored."""
+        """Append all open batches and return all ranges appended."""
         for number in sorted(self._open):
             self.flush(number)
         return self.appended
 
     @property
     def appended(self) -> list[AppendedRange]:
-        """Records stored so far, one range a partition."""
+        """The ranges appended so far, one per partition."""
         return [self._done[number] for number in sorted(self._done)]
 
     def _new_batch(self, number: int) -> _OpenBatch:
@@ -231,14 +231,14 @@ class BatchWriter:
 
 
 def _columns_of_pairs(items: Sequence[RecordLike]) -> tuple[BytesColumn, BytesColumn] | None:
-    """Return keys and values of items that are nothing but pairs of them; None if any is not."""
+    """Return the columns of items that are all plain (key, value) pairs, else None."""
     from logstore.record.columns import BytesColumn
 
     if set(map(type, items)) != {tuple}:
         return None
     try:
         keys, values = zip(*items, strict=True)
-    except ValueError:  # not two fields, or not each as many
+    except ValueError:  # an item does not have two fields
         return None
     columns = []
     for fields in (keys, values):

@@ -1,1 +1,1 @@
-"""Kafka's two coordinators, of groups and of transactions, and their internal topics."""
+"""Kafka's group coordinator and transaction coordinator, and their internal topics."""

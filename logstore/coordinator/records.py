@@ -1,4 +1,4 @@
-"""Records of the coordinators of transactions and groups: their common rules."""
+"""Encoding of the coordinators' records in their internal topics."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ M = TypeVar("M", bound=Message)
 
 
 def partition_for(text: str, partitions: int) -> int:
-    """Return which of a coordinator's partitions keeps an id: a transaction's or a group's."""
+    """Return the partition of an internal topic for a group id or transactional id."""
     hashed = java_hash(text)
-    # Java's abs of the smallest number is negative; Kafka's own takes it as 0.
+    # Kafka's Utils.abs maps the smallest int, whose Math.abs is negative, to 0.
     return 0 if hashed == -(1 << 31) else abs(hashed) % partitions
 
 
 def write_record(message: Message, version: int) -> bytes:
-    """Return the key or value that keeps a message: its version and its fields.
+    """Encode a message as a record's key or value: its version, then its fields.
 
     Raises
     ------
     InvalidRecordError
-        A name is longer than 32767 bytes of UTF-8, or no Unicode text.
+        A string is longer than 32767 bytes of UTF-8, or cannot be encoded.
     """
     try:
         return encode_versioned(message, version)
@@ -33,14 +33,14 @@ def write_record(message: Message, version: int) -> bytes:
 
 
 def read_record(kind: type[M], data: bytes) -> M:
-    """Return the message that a key or value keeps.
+    """Decode the message in a record's key or value.
 
     Raises
     ------
     InvalidRecordError
         The bytes are malformed.
     UnsupportedFormatError
-        They are of a version that is not known.
+        The version is unknown.
     """
     try:
         return decode_versioned(kind, data)

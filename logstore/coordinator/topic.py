@@ -1,4 +1,4 @@
-"""A compacted topic in which a coordinator keeps what it knows, each id in one partition."""
+"""The compacted internal topic of a coordinator, partitioned by group id or transactional id."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ if TYPE_CHECKING:
 
 
 class CoordinatorTopic:
-    """`__transaction_state` or `__consumer_offsets`, which need not exist yet.
+    """`__transaction_state` or `__consumer_offsets`. The topic need not exist yet.
 
     Parameters
     ----------
     manager : LogManager
     name : str
     partitions : int
-        For a topic that does not exist yet.
+        Number of partitions for the creation of the topic.
     configs : mapping of str to str
-        Its overrides, as Kafka's broker creates it.
+        Topic configs with which Kafka's broker creates the topic.
     """
 
     def __init__(
@@ -38,13 +38,13 @@ class CoordinatorTopic:
 
     @property
     def is_stored(self) -> bool:
-        """Whether the topic is this engine's own, and not one copied from a broker, or none."""
+        """Whether the topic exists and is stored by this engine, not copied from a broker."""
         topic = self.topic
         return topic is not None and not topic.adopted
 
     @property
     def topic(self) -> Topic | None:
-        """The topic, None if there is none."""
+        """The topic, or None if it does not exist."""
         try:
             return self._manager.catalog.topic(self.name)
         except UnknownTopicOrPartitionError:
@@ -53,8 +53,8 @@ class CoordinatorTopic:
     def ensure_stored(self) -> None:
         """Create the topic, or take over a copied one.
 
-        Whatever the broker's own topics are compacted by, what a coordinator wrote last is what
-        it knows: of its topics the highest offset survives.
+        The compaction strategy is always `offset`, because the last record written is the
+        coordinator's state.
 
         Raises
         ------
@@ -65,20 +65,20 @@ class CoordinatorTopic:
             self._manager.topics.create(self.name, self._partition_count(), configs)
 
     def partition_of(self, text: str) -> TopicPartition:
-        """Return the partition that keeps an id."""
+        """Return the partition of an id."""
         return TopicPartition(self.name, partition_for(text, self._partition_count()))
 
     def log(self, number: int) -> Log:
-        """Return the log of a partition; raises as `LogManager.log`."""
+        """Return the log of a partition. Raises the errors of `LogManager.log`."""
         return self._manager.log(TopicPartition(self.name, number))
 
     def _partition_count(self) -> int:
-        """Return how many partitions the topic has, or will have.
+        """Return the number of partitions that the topic has, or will be created with.
 
-        A copied one may lack some folders, so that it had as many as Kafka makes, or more.
+        A copied topic may lack some partition folders, so it has at least the configured number.
         """
         topic = self.topic
         if topic is None:
             return self._partitions
-        found = topic.partitions[-1] + 1
-        return max(found, self._partitions) if topic.adopted else found
+        count = topic.partitions[-1] + 1
+        return max(count, self._partitions) if topic.adopted else count

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from logstore.errors import InvalidRecordError, LogStoreError
 from logstore.record.control import ControlType, decode_control_key
 from logstore.record.records import Record
-from logstore.storage.loading.second_look import TRANSIENT
+from logstore.storage.loading.views import TRANSIENT
 
 if TYPE_CHECKING:
     from logstore.analysis.fates import RecordFate
@@ -106,7 +106,7 @@ class Fates:
             return fates, next(fates, None)
 
         try:
-            self._fates, self._next = self._view.look(look)
+            self._fates, self._next = self._view.evaluate(look)
         except LogStoreError as failure:
             self.failure = failure
             raise

@@ -1,1 +1,1 @@
-"""Files read as they lie, without a log being opened."""
+"""Inspection of files as they are on disk, without opening a log."""

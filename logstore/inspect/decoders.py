@@ -1,8 +1,8 @@
-"""The texts of kafka-dump-log's decoders, for records of Kafka's own topics.
+"""Output of kafka-dump-log's decoders for records of Kafka's internal topics.
 
-Each takes a record and returns key and payload as the tool prints them, None where it prints none.
-What the tool of Kafka 3.9.2 does not know yet, as Kafka 4's kinds of records, is decoded here too.
-The reason behind `skipping.` is ours: Kafka's is the text of a Java exception.
+Each decoder returns key and payload as the tool prints them, None where it prints nothing. Record
+types that are new in Kafka 4 are decoded too, unlike by the tool of Kafka 3.9.2. The reason after
+`skipping.` is our own; Kafka's is the text of a Java exception.
 Source: Kafka's DumpLogSegments, TransactionLog, and the classes of tiered logs.
 """
 
@@ -38,7 +38,7 @@ _SURROGATE = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
 _REPLACEMENT = "\ufffd".encode()
 
 _ESCAPE = re.compile(r"\\\\|\\u[0-9a-f]{4}")
-"""A backslash, or a character by its number, in JSON."""
+"""An escaped backslash or a `\\u` escape in JSON."""
 
 TRANSACTION_STATES = (
     "Empty",
@@ -75,11 +75,11 @@ def share_group_state_texts(record: Record) -> Texts:
 
 def _coordinator_texts(topic: str, record: Record) -> Texts:
     try:
-        found = coordinator_record(topic, record.key, record.value)
-        key = {"type": str(found.key_version), "data": found.key_json()}
-        if found.value is None:
+        decoded = coordinator_record(topic, record.key, record.value)
+        key = {"type": str(decoded.key_version), "data": decoded.key_json()}
+        if decoded.value is None:
             return java_json(key), DELETE
-        value = {"version": str(found.value_version), "data": found.value_json()}
+        value = {"version": str(decoded.value_version), "data": decoded.value_json()}
     except UnknownKindError as error:
         return f"Unknown record type {error.kind} at offset {record.offset}, skipping.", None
     except LogStoreError as error:
@@ -90,16 +90,16 @@ def _coordinator_texts(topic: str, record: Record) -> Texts:
 def transaction_log_texts(record: Record) -> Texts:
     """Return a record of `__transaction_state` as `--transaction-log-decoder` prints it."""
     try:
-        found = coordinator_record(TRANSACTION_STATE_TOPIC, record.key, record.value)
+        decoded = coordinator_record(TRANSACTION_STATE_TOPIC, record.key, record.value)
     except UnknownKindError as error:
         return f"unknown::version={error.kind}", None
     except LogStoreError as error:
         return f"Error at offset {record.offset}, skipping. {error}", None
-    assert isinstance(found.key, types.TransactionLogKey)
-    key = f"transaction_metadata::transactionalId={found.key.transactional_id}"
-    if found.value is None:
+    assert isinstance(decoded.key, types.TransactionLogKey)
+    key = f"transaction_metadata::transactionalId={decoded.key.transactional_id}"
+    if decoded.value is None:
         return key, DELETE
-    state = found.value
+    state = decoded.value
     assert isinstance(state, types.TransactionLogValue)
     named = _named(TRANSACTION_STATES, state.transaction_status)
     batches = (
@@ -118,20 +118,20 @@ def transaction_log_texts(record: Record) -> Texts:
 def cluster_metadata_texts(record: Record) -> Texts:
     """Return a record of `__cluster_metadata` as `--cluster-metadata-decoder` prints it."""
     try:
-        found = framed_record(CLUSTER_METADATA_TOPIC, record.value)
+        decoded = framed_record(CLUSTER_METADATA_TOPIC, record.value)
     except LogStoreError as error:
         return None, f"Error at {record.offset}, skipping. {error}"
-    data = to_json(found.message, found.version)
-    return None, java_json({"type": found.record_type, "version": found.version, "data": data})
+    data = to_json(decoded.message, decoded.version)
+    return None, java_json({"type": decoded.record_type, "version": decoded.version, "data": data})
 
 
 def remote_log_metadata_texts(record: Record) -> Texts:
     """Return a record of `__remote_log_metadata` as `--remote-log-metadata-decoder` prints it."""
     try:
-        found = framed_record(REMOTE_LOG_METADATA_TOPIC, record.value)
+        decoded = framed_record(REMOTE_LOG_METADATA_TOPIC, record.value)
     except LogStoreError as error:
         return None, f"Error at offset {record.offset}, skipping. {error}"
-    return None, _remote_log_text(found.message)
+    return None, _remote_log_text(decoded.message)
 
 
 DECODERS: Mapping[str, Callable[[Record], Texts]] = {
@@ -160,9 +160,9 @@ class DecoderClass(NamedTuple):
     Attributes
     ----------
     name : str
-        Without its package.
+        Class name without package.
     is_deprecated : bool
-        Whether it was given by the package of Kafka before 3.5.
+        Whether it was given with its package before Kafka 3.5.
     """
 
     name: str = STRING_DECODER
@@ -170,26 +170,26 @@ class DecoderClass(NamedTuple):
 
     @property
     def warning(self) -> str:
-        """What the tool prints about a deprecated name."""
+        """The tool's warning about a deprecated name."""
         return (
             f"{DEPRECATED_PACKAGE}{self.name} is deprecated."
             f" Please use {DECODER_PACKAGE}{self.name} instead"
         )
 
     def text(self, data: bytes) -> str:
-        """Return bytes as the class has them.
+        """Return bytes as the decoder class prints them.
 
         Raises
         ------
         InvalidRecordError
-            They are too few for a number; more than enough are fine.
+            There are too few bytes for a number; extra bytes are ignored.
         """
         number = _NUMBERS.get(self.name)
         if number is None:
             return java_text(data)
         if len(data) < number.size:
             kind = self.name.removesuffix("Decoder").lower()
-            raise InvalidRecordError(f"{len(data)} B are too few for {kind}")
+            raise InvalidRecordError(f"{len(data)} bytes are too few for {kind}")
         return str(number.unpack_from(data)[0])
 
 
@@ -199,18 +199,20 @@ def decoder_class(name: str) -> DecoderClass:
     Raises
     ------
     UnsupportedFormatError
-        There is none of that name here; `DefaultDecoder` shows nothing but an address.
+        The decoder is unknown, or is `DefaultDecoder`, which prints only an address.
     """
     plain = name.removeprefix(DECODER_PACKAGE).removeprefix(DEPRECATED_PACKAGE)
     if plain not in (STRING_DECODER, *_NUMBERS):
         why = " shows an address in memory, not bytes" if plain == DEFAULT_DECODER else ""
         known = ", ".join((STRING_DECODER, *_NUMBERS))
-        raise UnsupportedFormatError(f"decoder {name}{why}; known are {known} of {DECODER_PACKAGE}")
+        raise UnsupportedFormatError(
+            f"unsupported decoder {name}{why}; supported are {known} of {DECODER_PACKAGE}"
+        )
     return DecoderClass(plain, name.startswith(DEPRECATED_PACKAGE))
 
 
 def class_texts(key: DecoderClass, value: DecoderClass, record: Record) -> Texts:
-    """Return a record as decoders by class print it."""
+    """Return a record as decoder classes print it."""
     try:
         return (
             None if record.key is None else key.text(record.key),
@@ -221,7 +223,7 @@ def class_texts(key: DecoderClass, value: DecoderClass, record: Record) -> Texts
 
 
 def java_text(data: bytes) -> str:
-    """Decode as Java does: what is no UTF-8 becomes U+FFFD, one for an encoded surrogate."""
+    """Decode as Java does: invalid UTF-8 becomes U+FFFD, one per encoded surrogate."""
     try:
         return data.decode()
     except UnicodeDecodeError:
@@ -239,7 +241,7 @@ RAFT_CONTROLS: Mapping[ControlType, tuple[str, type[Message]]] = {
 
 
 def raft_control_text(control_type: ControlType, value: bytes) -> str | None:
-    """Return a control record of a Raft log as the tool prints it; None for other kinds.
+    """Return a control record of a Raft log as the tool prints it; None for other types.
 
     Raises
     ------
@@ -292,7 +294,7 @@ def _remote_log_text(message: Message) -> str:
                 f" customMetadata={_custom(message.custom_metadata)},"
                 f" state={_named(SEGMENT_STATES, message.remote_log_segment_state)}}}"
             )
-    raise AssertionError(f"no metadata of tiered logs: {message}")
+    raise AssertionError(f"not tiered-log metadata: {message}")
 
 
 def _segment_id(
@@ -323,15 +325,15 @@ def _custom(data: bytes | bytearray | memoryview | None) -> str:
 
 
 def _named(names: tuple[str, ...], number: int) -> str:
-    """Return the name of a state; Java's null stands for a number that has none."""
+    """Return the name of a state; Java's null if the number has none."""
     return names[number] if 0 <= number < len(names) else "null"
 
 
-# -- Java's and Scala's ways ---------------------------------------------------------------------
+# -- Java and Scala formats ----------------------------------------------------------------------
 
 
 def java_json(value: Any) -> str:  # noqa: ANN401  # whatever JSON has
-    """Return JSON as Kafka's library for it writes it: no blanks, letters as they are."""
+    """Return JSON as Jackson writes it in Kafka's tools: no spaces, no escaped letters."""
     match value:
         case dict():
             return "{" + ",".join(f"{_text(k)}:{java_json(v)}" for k, v in value.items()) + "}"
@@ -350,7 +352,7 @@ def _text(value: str) -> str:
 
 
 def java_double(value: float) -> str:
-    """Return `Double.toString`: the shortest digits, with an exponent outside 0.001 to 10^7."""
+    """Return Java's `Double.toString`: shortest digits, an exponent outside 0.001 to 10^7."""
     if value != value or value in (float("inf"), float("-inf")):
         return '"NaN"' if value != value else f'"{"-" if value < 0 else ""}Infinity"'
     if value == 0 or 1e-3 <= abs(value) < 1e7:
@@ -358,7 +360,7 @@ def java_double(value: float) -> str:
         return text if "." in text else f"{text}.0"
     shortest = Decimal(repr(value)).normalize()
     if len(shortest.as_tuple().digits) == 1:
-        shortest = Decimal(f"{value:.1e}")  # Java looks among two digits for the nearest
+        shortest = Decimal(f"{value:.1e}")  # Java picks the nearest of two digits
     sign, digits, _ = shortest.as_tuple()
     first, *rest = map(str, digits)
     fraction = "".join(rest).rstrip("0") or "0"
@@ -366,11 +368,11 @@ def java_double(value: float) -> str:
 
 
 def scala_set(batches: Iterable[Iterable[TopicPartition]]) -> list[TopicPartition]:
-    """Return partitions in the order in which Scala's mutable set of them has them.
+    """Return partitions in the iteration order of Scala's mutable set.
 
-    Kafka's coordinator adds them topic by topic; the table grows by what comes at once, and its
-    slots, then the hashes in a slot, make the order. Source: `scala.collection.mutable.HashSet` of
-    Scala 2.13.
+    Kafka's coordinator adds them topic by topic. The table grows by the size of each addition;
+    the order is by slot, then by hash within a slot. Source: `scala.collection.mutable.HashSet`
+    of Scala 2.13.
     """
     slots = 16
     known: dict[TopicPartition, int] = {}
@@ -379,7 +381,7 @@ def scala_set(batches: Iterable[Iterable[TopicPartition]]) -> list[TopicPartitio
         wanted = int((len(added) + 1) / 0.75)
         slots = max(slots, 1 << max(wanted - 1, 4).bit_length())
         for topic_partition in added:
-            # Of five and more, which are a set of another class, each is put in without a look.
+            # Five or more are a set of another class, whose entries are added without growing.
             if len(added) <= 4 and len(known) + 1 >= slots * 3 // 4:
                 slots *= 2
             known[topic_partition] = _scala_hash(topic_partition)

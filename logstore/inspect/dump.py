@@ -1,10 +1,9 @@
-"""The text of Kafka's `kafka-dump-log`, line by line (storage-format §18).
+"""Output of Kafka's `kafka-dump-log`, line by line (docs/spec/storage-format.md §18).
 
-Values only: `dump_files` yields lines and the stream each belongs to; a caller prints them. The
-words are Kafka's to the letter, so that scripts written for its tool read ours. Two things
-differ on purpose: a damaged file or batch ends the tool of Kafka, while here the rest follows;
-and reports on several files come in the order of the files, not in that of a hash table.
-Source: Kafka's DumpLogSegments.
+`dump_files` yields lines and their streams; the caller prints them. The text matches Kafka's to
+the letter, so scripts can parse both. There are two intended differences: Kafka's tool exits at
+a damaged file or batch, this one continues; and reports on several files follow the order of the
+files, not of a hash table. Source: Kafka's DumpLogSegments.
 """
 
 from __future__ import annotations
@@ -54,10 +53,10 @@ from logstore.storage.producers.snapshot import SnapshotEntry, decode_snapshot
 from logstore.types import INT32_MAX, NO_SEQUENCE, NO_TIMESTAMP
 
 DEFAULT_MAX_MESSAGE_SIZE = 5 * 1024 * 1024
-"""Bytes read at an index entry's position to find the batch there."""
+"""Default number of bytes read at an index entry's position to find its batch."""
 
 UNLIMITED = INT32_MAX
-"""`max_bytes` that stands for the whole file."""
+"""Value of `max_bytes` for the whole file."""
 
 DEFAULT_LIMITS = ReadLimits()
 
@@ -68,9 +67,9 @@ _SLASHES = re.compile("/+")
 
 
 class Stream(enum.Enum):
-    """Destination of a line: the dump itself, Kafka's reports, or what could not be dumped.
+    """Kind of a line: part of the dump, a report of mismatches, or a failure.
 
-    The last two are meant for standard error.
+    Reports and failures belong on standard error.
     """
 
     OUTPUT = "output"
@@ -79,7 +78,7 @@ class Stream(enum.Enum):
 
 
 class DumpLine(NamedTuple):
-    """A line without its end, and what a program that prints it should exit with."""
+    """A line without its line end, and the exit code it implies."""
 
     text: str
     stream: Stream = Stream.OUTPUT
@@ -88,33 +87,33 @@ class DumpLine(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DumpOptions:
-    """The flags of `kafka-dump-log` that are understood.
+    """The supported flags of `kafka-dump-log`.
 
     Attributes
     ----------
     deep_iteration : bool
-        Show records too, not batches only; `print_data_log` implies it.
+        Show records as well as batches; implied by `print_data_log`.
     print_data_log : bool
         Show keys and values, decoded as UTF-8.
     decoder : str, optional
-        Show keys and values as records of this topic, one of Kafka's own
+        Show keys and values as records of this internal topic of Kafka
         (`logstore.inspect.decoders.DECODERS`).
     decoder_classes : (DecoderClass, DecoderClass), optional
-        How keys and values are decoded; as UTF-8 by default. `decoder` goes before.
+        Decoders of keys and of values; UTF-8 by default. `decoder` takes precedence.
     verify_index_only : bool
         Verify indexes without showing their entries.
     index_sanity_check : bool
-        Check of indexes only what needs no look at the log.
+        Check the indexes without reading the log.
     skip_record_metadata : bool
-        Of records show keys and values only.
+        Show only the keys and values of records.
     max_message_size : int
-        Bytes read at an index entry's position to find the batch there.
+        Number of bytes read at an index entry's position to find its batch.
     max_bytes : int
-        Bytes read of each `.log`; `UNLIMITED` by default.
+        Number of bytes read of each `.log`; `UNLIMITED` by default.
     limits : ReadLimits
-        A larger file or batch is a failure.
+        Larger files and batches are failures.
     working_dir : str
-        The folder that relative paths begin in; reports name absolute paths.
+        Base of relative paths; reports show absolute paths.
     """
 
     deep_iteration: bool = False
@@ -131,13 +130,13 @@ class DumpOptions:
 
     @property
     def prints_data(self) -> bool:
-        """Whether keys and values are shown: a decoder sets it too."""
+        """Whether keys and values are shown; a decoder implies it."""
         return self.print_data_log or self.decoder is not None or self.decoder_classes is not None
 
 
 @dataclass(slots=True)
 class _Reports:
-    """Reports that come after all files, by absolute path."""
+    """Reports printed after all files, by absolute path."""
 
     index_mismatches: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
     time_mismatches: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
@@ -146,7 +145,7 @@ class _Reports:
     non_consecutive: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
 
     def lines(self) -> Iterator[str]:
-        """Yield them in Kafka's order; two of the kinds are listed last entry first, as there."""
+        """Yield the reports in Kafka's order; like Kafka, list two kinds last entry first."""
         for path, pairs in self.index_mismatches.items():
             yield f"Mismatches in :{path}"
             for index_offset, log_offset in reversed(pairs):
@@ -172,21 +171,21 @@ class _Reports:
 def dump_files(
     fs: FileSystem, paths: Iterable[str], options: DumpOptions | None = None
 ) -> Iterator[DumpLine]:
-    """Yield the dump of some files, then the reports on them.
+    """Yield the dump of several files, then the reports on them.
 
     Parameters
     ----------
     fs : FileSystem
-        Only read; a `ReadOnlyFileSystem` will do.
+        Only read; a `ReadOnlyFileSystem` is enough.
     paths : iterable of str
         `.log`, `.index`, `.timeindex`, `.txnindex`, `.snapshot` or `.checkpoint` files; others are
-        named as unknown.
+        reported as unknown.
     options : DumpOptions, optional
 
     Notes
     -----
-    A file that cannot be dumped is a line of `Stream.FAILURE`; the others are dumped all the same.
-    Memory: one batch, and a pair of numbers for each thing reported.
+    A file that cannot be dumped gives a line of `Stream.FAILURE`; the others are still dumped.
+    Memory: one batch, and a pair of numbers for each mismatch.
     """
     dump = _Dump(fs, options or DumpOptions())
     for path in paths:
@@ -196,7 +195,7 @@ def dump_files(
 
 
 class _Dump:
-    """One call: its options, and the reports it gathers."""
+    """State of one `dump_files` call: its options and reports."""
 
     def __init__(self, fs: FileSystem, options: DumpOptions) -> None:
         self._fs = fs
@@ -268,7 +267,7 @@ class _Dump:
     def _index(self, path: str) -> Iterator[DumpLine]:
         options = self._options
         base_offset = _base_offset(path)
-        log_path = _beside(path, LOG_SUFFIX)
+        log_path = _sibling(path, LOG_SUFFIX)
         log = self._fs.open(log_path)
         index = OffsetIndex(self._fs, path, base_offset, max_index_bytes=0, writable=False)
         try:
@@ -283,7 +282,7 @@ class _Dump:
                 return
             for slot, entry in enumerate(index):
                 if entry.offset == base_offset and slot > 0:
-                    return  # zeros that a crash left after the last entry
+                    return  # padding that a crash left after the last entry
                 try:
                     at = self._batch_at(log, log_path, entry.position)
                 except LogStoreError as error:
@@ -291,7 +290,7 @@ class _Dump:
                 else:
                     if at is None:
                         yield _failure(
-                            f"{path}: entry {slot}: no whole batch of at most"
+                            f"{path}: entry {slot}: no complete batch of at most"
                             f" {options.max_message_size} bytes at position {entry.position}"
                             f" of {log_path}"
                         )
@@ -314,10 +313,10 @@ class _Dump:
     def _time_index(self, path: str) -> Iterator[DumpLine]:
         options = self._options
         base_offset = _base_offset(path)
-        log_path = _beside(path, LOG_SUFFIX)
+        log_path = _sibling(path, LOG_SUFFIX)
         log = self._fs.open(log_path)
         index = OffsetIndex(
-            self._fs, _beside(path, INDEX_SUFFIX), base_offset, max_index_bytes=0, writable=False
+            self._fs, _sibling(path, INDEX_SUFFIX), base_offset, max_index_bytes=0, writable=False
         )
         time_index = TimeIndex(self._fs, path, base_offset, max_index_bytes=0, writable=False)
         try:
@@ -454,7 +453,7 @@ def _entries(file: File, path: str, end: int) -> Iterator[_BatchEntry | _OldEntr
     Raises
     ------
     CorruptRecordError, InvalidRecordError
-        What follows is no batch, or an old message whose fields do not fill it.
+        The next bytes are not a batch, or are an old message of inconsistent length.
     """
     position = 0
     while position < end:
@@ -486,12 +485,12 @@ def _first_line(path: str) -> str:
         return "KRaft bootstrap snapshot"
     named = RAFT_SNAPSHOT.fullmatch(name)
     if named is None:
-        raise InvalidRecordError(f"{path}: the name is no offset and epoch of a snapshot")
+        raise InvalidRecordError(f"{path}: the name is not the offset and epoch of a snapshot")
     return f"Snapshot end offset: {int(named[1])}, epoch: {int(named[2])}"
 
 
 def _batch_line(batch: RecordBatch, position: int) -> str:
-    _ = batch.codec  # raises if there is none of that number: Kafka prints no line then
+    _ = batch.codec  # raises for an unknown codec: Kafka prints no line either
     facts = describe_batch(batch, position)
     timestamp_type = facts.pop("timestampType")
     facts["deleteHorizonMs"] = _optional(facts["deleteHorizonMs"])
@@ -503,7 +502,7 @@ def _batch_line(batch: RecordBatch, position: int) -> str:
 
 
 def _record_line(header: BatchHeader, record: Record, options: DumpOptions) -> str:
-    """Return a record's line; what is missing leaves no blanks but those Kafka prints."""
+    """Return the line of a record, with exactly the spaces that Kafka prints."""
     parts = []
     prefix = "| "
     if not options.skip_record_metadata:
@@ -534,7 +533,7 @@ def _record_line(header: BatchHeader, record: Record, options: DumpOptions) -> s
 def _old_record_line(
     outer: legacy.OldMessage, message: legacy.OldMessage, record: Record, options: DumpOptions
 ) -> str:
-    """Return a record's line as Kafka 3.9 has it, a brace without its partner included."""
+    """Return the line of an old record as Kafka 3.9 prints it, unmatched brace included."""
     parts = []
     prefix = "| "
     if not options.skip_record_metadata:
@@ -625,18 +624,18 @@ def _size(data: bytes | None) -> int:
 
 
 def _normalized(path: str) -> str:
-    """Return a path as Java's `File` shows it: no double and no trailing slash."""
+    """Return a path as Java's `File` normalizes it: no double or trailing slashes."""
     path = _SLASHES.sub("/", path)
     return path.removesuffix("/") or path
 
 
 def _base_offset(path: str) -> int:
-    """Return the offset that a file's name starts with.
+    """Return the offset at the start of a file name.
 
     Raises
     ------
     InvalidRecordError
-        It starts with something else.
+        The name does not start with an offset.
     """
     number = path.rpartition("/")[2].partition(".")[0]
     if not (number.isascii() and number.isdigit()):
@@ -644,7 +643,7 @@ def _base_offset(path: str) -> int:
     return int(number)
 
 
-def _beside(path: str, suffix: str) -> str:
-    """Return the file of the same base offset with another suffix."""
+def _sibling(path: str, suffix: str) -> str:
+    """Return the path of the file with the same base offset and another suffix."""
     directory, slash, name = path.rpartition("/")
     return f"{directory}{slash}{name.partition('.')[0]}{suffix}"

@@ -1,4 +1,4 @@
-"""`.log` files as they lie: their batches, their records, the bytes behind them."""
+"""Batches and records of `.log` files as they are on disk."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
 
 class BatchSource(NamedTuple):
-    """A `.log` file to list: where it belongs, and its bytes up to `end`.
+    """A `.log` file to list, up to the position `end`.
 
-    `topic_partition` and `base_offset` are None where the names do not tell.
+    `topic_partition` and `base_offset` are None if they cannot be derived from the path.
     """
 
     topic_partition: TopicPartition | None
@@ -54,13 +54,13 @@ def sources_of(
 
 
 def source_of_segment(fs: FileSystem, path: str, source: BatchSource) -> BatchSource:
-    """Return a segment's file as it lies on the disk, opened anew."""
+    """Reopen a segment's file to see it as it is on disk."""
     file = fs.open(path)
     return source._replace(path=path, file=file, end=file.size())
 
 
 def source_of_file(fs: FileSystem, path: str, decompression_limit: int) -> BatchSource:
-    """Open one `.log` file, whatever state its name says it is in, or snapshot of a Raft log.
+    """Open a `.log` file, with or without a suffix such as `.cleaned`, or a Raft snapshot.
 
     Raises
     ------
@@ -84,32 +84,32 @@ def source_of_file(fs: FileSystem, path: str, decompression_limit: int) -> Batch
 
 
 def describe_batches(source: BatchSource, damages: list[Damage]) -> Iterator[dict[str, Any]]:
-    """Yield the batches of a file by the names of kafka-dump-log, each with its CRC checked.
+    """Yield the batches of a file under kafka-dump-log's field names, with their CRCs checked.
 
-    Those whose CRC is wrong are among them.
+    Batches with a wrong CRC are included.
 
     Parameters
     ----------
     damages : list of Damage
-        Takes what was met on the way. One that nothing valid follows is the file's end.
+        Receives the damage met. Damage without a valid batch after it is the end of the file.
     """
-    for found in _walk(source):
-        if isinstance(found, Damage):
-            damages.append(found)
-            if found.check != "crc":
+    for item in _walk(source):
+        if isinstance(item, Damage):
+            damages.append(item)
+            if item.check != "crc":
                 continue
-            data = source.file.read(found.position, found.size_bytes)
-            facts = describe_batch(RecordBatch(data), found.position)
+            data = source.file.read(item.position, item.size_bytes)
+            facts = describe_batch(RecordBatch(data), item.position)
         else:
-            facts = describe_batch(found.batch, found.position)
-            if found.magic != layout.MAGIC:
-                data = source.file.read(found.position, found.end_position - found.position)
+            facts = describe_batch(item.batch, item.position)
+            if item.magic != layout.MAGIC:
+                data = source.file.read(item.position, item.end_position - item.position)
                 facts |= describe_old(legacy.parse_message(data))
         yield {**facts, "segment": source.base_offset}
 
 
 class StoredRecord(NamedTuple):
-    """A record as it lies in a file."""
+    """A record and its batch as stored in a file."""
 
     batch: RecordBatch
     position: int
@@ -119,24 +119,24 @@ class StoredRecord(NamedTuple):
 def stored_records(
     source: BatchSource, start_offset: int, damages: list[Damage]
 ) -> Iterator[StoredRecord]:
-    """Yield the records of a file from `start_offset` on, control records included.
+    """Yield the records of a file from `start_offset` on, including control records.
 
-    `damages` as in `describe_batches`.
+    `damages` is filled as in `describe_batches`.
     """
-    for found in _walk(source):
-        if isinstance(found, Damage):
-            damages.append(found)
+    for item in _walk(source):
+        if isinstance(item, Damage):
+            damages.append(item)
             continue
-        if found.batch.header.last_offset < start_offset:
+        if item.batch.header.last_offset < start_offset:
             continue
-        for record in decode_stored(found.batch, source.decompression_limit):
+        for record in decode_stored(item.batch, source.decompression_limit):
             if record.offset >= start_offset:
-                yield StoredRecord(found.batch, found.position, record)
+                yield StoredRecord(item.batch, item.position, record)
 
 
 def _walk(source: BatchSource) -> Iterator[ValidBatch | Damage]:
     base_offset = source.base_offset
-    if base_offset is None:  # the name does not tell, the first batch may
+    if base_offset is None:  # not in the name: take it from the first batch
         base_offset = max(0, int.from_bytes(source.file.read(0, 8), "big", signed=True))
     bounds = SegmentBounds(source.path, base_offset, base_offset, None)
     return survey(source.file, bounds, source.decompression_limit, source.end)

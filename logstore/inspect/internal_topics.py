@@ -1,10 +1,9 @@
-"""Records of Kafka's own topics, decoded: offsets, transactions, cluster metadata, tiers, shares.
+"""Decoding of Kafka's internal topics: offsets, transactions, metadata, tiered logs, share groups.
 
-Plain functions from bytes to values, with the names of Kafka's JSON. Coordinators keep an i16
-before each key and value: a key's tells the kind of record, a value's its version. Records of the
-cluster's metadata and of tiered logs have no key, and a frame before the value: three varints, its
-own version, the kind and the version. Source: Kafka's `CoordinatorRecordSerde`,
-`AbstractApiMessageSerde`.
+Field names follow Kafka's JSON. Coordinators write an int16 before each key (the record
+type) and each value (its version). Cluster metadata and tiered-log metadata records have no key;
+their values start with a frame of three varints: frame version, record type and record version.
+Source: Kafka's `CoordinatorRecordSerde`, `AbstractApiMessageSerde`.
 """
 
 from __future__ import annotations
@@ -37,21 +36,21 @@ COORDINATOR_TOPICS = (GROUP_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC, SHARE_GROUP_
 FRAMED_TOPICS = (CLUSTER_METADATA_TOPIC, REMOTE_LOG_METADATA_TOPIC)
 
 FRAME_VERSION = 1
-"""Of the frame before metadata; 0 was that of the preview in Kafka 2.8."""
+"""Version of the frame before metadata records; 0 was the preview in Kafka 2.8."""
 
 _VERSION_SIZE = struct.calcsize(">h")
 _CONSUMER_PROTOCOL = "consumer"
 
 
 class CoordinatorRecord(NamedTuple):
-    """A coordinator's record; the value is None where it says that something was forgotten.
+    """A record of a coordinator; the value is None for a tombstone.
 
     Attributes
     ----------
     kind : str
-        `OffsetCommit`, `GroupMetadata` and the like: what the names of key and value begin with.
+        Common prefix of the key's and value's schema names, such as `OffsetCommit`.
     key_version, value_version : int
-        The i16 before each; -1 for the value that is not there.
+        The int16 before each; -1 without a value.
     """
 
     kind: str
@@ -61,21 +60,21 @@ class CoordinatorRecord(NamedTuple):
     value: Message | None
 
     def key_json(self) -> dict[str, Any]:
-        """Return the key as Kafka's tools tell it."""
+        """Return the key as Kafka's tools print it."""
         return to_json(self.key, self.key_version)
 
     def value_json(self) -> dict[str, Any] | None:
-        """Return the value as Kafka's tools tell it, what consumers told each other included."""
+        """Return the value as Kafka's tools print it, with subscriptions and assignments."""
         if self.value is None:
             return None
-        told = to_json(self.value, self.value_version)
+        value = to_json(self.value, self.value_version)
         if isinstance(self.value, types.GroupMetadataValue):
-            _unfold_members(told, self.value)
-        return told
+            _unfold_members(value, self.value)
+        return value
 
 
 class UnknownKindError(UnsupportedFormatError):
-    """A coordinator's record of a kind that is not known; `kind` is the number of its key."""
+    """A coordinator record of unknown type; `kind` is the number in its key."""
 
     def __init__(self, message: str, *, kind: int = -1) -> None:
         super().__init__(message)
@@ -83,7 +82,7 @@ class UnknownKindError(UnsupportedFormatError):
 
 
 def coordinator_record(topic: str, key: bytes | None, value: bytes | None) -> CoordinatorRecord:
-    """Return what a coordinator's record says.
+    """Decode a coordinator's record.
 
     Parameters
     ----------
@@ -94,16 +93,16 @@ def coordinator_record(topic: str, key: bytes | None, value: bytes | None) -> Co
     ------
     UnknownKindError
     InvalidRecordError
-        There is no key, or none that tells a kind.
+        The key is missing or too short for a record type.
     MessageError, UnsupportedFormatError
-        Key or value is malformed, or the value of a version that is not known.
+        Key or value is malformed, or the value's version is unknown.
     """
     if key is None or len(key) < _VERSION_SIZE:
-        raise InvalidRecordError(f"a record of {topic} has no key that tells its kind")
+        raise InvalidRecordError(f"a record of {topic} has no key with a record type")
     number = version_of(key)
     kind = _kinds(topic).get(number)
     if kind is None:
-        raise UnknownKindError(f"{topic} has no records of kind {number}", kind=number)
+        raise UnknownKindError(f"unknown record type {number} in {topic}", kind=number)
     found_key = decode_versioned(getattr(types, f"{kind}Key"), key)
     if value is None:
         return CoordinatorRecord(kind, number, found_key, -1, None)
@@ -113,14 +112,14 @@ def coordinator_record(topic: str, key: bytes | None, value: bytes | None) -> Co
 
 @cache
 def _kinds(topic: str) -> Mapping[int, str]:
-    """Return number of the key → what the names of key and value begin with."""
-    found: dict[int, str] = {}
+    """Return the record types of a topic by the number in the key."""
+    kinds: dict[int, str] = {}
     for name in definitions():
         kind = name.removesuffix("Key")
-        # The names beginning with Legacy are Kafka 4's for what OffsetCommit has as its version 0.
+        # Kafka 4 calls version 0 of OffsetCommit LegacyOffsetCommit.
         if kind != name and not kind.startswith("Legacy") and _topic_of(kind) == topic:
-            found |= dict.fromkeys(schema(name).versions, kind)
-    return found
+            kinds |= dict.fromkeys(schema(name).versions, kind)
+    return kinds
 
 
 def _topic_of(kind: str) -> str:
@@ -131,11 +130,11 @@ def _topic_of(kind: str) -> str:
     return GROUP_OFFSETS_TOPIC
 
 
-def _unfold_members(told: dict[str, Any], group: types.GroupMetadataValue) -> None:
-    """Put what the consumers of a group told each other in the place of its bytes."""
+def _unfold_members(value: dict[str, Any], group: types.GroupMetadataValue) -> None:
+    """Replace the bytes of a group's subscriptions and assignments with their decoded form."""
     if group.protocol_type != _CONSUMER_PROTOCOL:
         return
-    for member, stored in zip(told["members"], group.members, strict=True):
+    for member, stored in zip(value["members"], group.members, strict=True):
         for name, kind, data in (
             ("subscription", types.ConsumerProtocolSubscription, stored.subscription),
             ("assignment", types.ConsumerProtocolAssignment, stored.assignment),
@@ -146,7 +145,7 @@ def _unfold_members(told: dict[str, Any], group: types.GroupMetadataValue) -> No
 
 
 class FramedRecord(NamedTuple):
-    """A record of the cluster's metadata, or of the metadata of tiered logs."""
+    """A cluster metadata or tiered-log metadata record."""
 
     kind: str
     version: int
@@ -154,13 +153,13 @@ class FramedRecord(NamedTuple):
 
     @property
     def record_type(self) -> str:
-        """The kind as Kafka's enumeration has it: `TOPIC_RECORD`."""
+        """Kafka's enum constant of the record type, such as `TOPIC_RECORD`."""
         letters = (f"_{each}" if each.isupper() else each for each in self.kind)
         return "".join(letters).removeprefix("_").upper()
 
 
 def framed_record(topic: str, value: bytes | None) -> FramedRecord:
-    """Return what a record of metadata says.
+    """Decode a metadata record.
 
     Parameters
     ----------
@@ -170,11 +169,11 @@ def framed_record(topic: str, value: bytes | None) -> FramedRecord:
     Raises
     ------
     InvalidRecordError
-        There is no value, or no frame before it.
+        The value or its frame is missing.
     MessageError
         The value is malformed.
     UnsupportedFormatError
-        The frame, the kind or the version is not known.
+        The frame version, record type or record version is unknown.
     """
     if value is None:
         raise InvalidRecordError(f"a record of {topic} has no value")
@@ -187,14 +186,14 @@ def framed_record(topic: str, value: bytes | None) -> FramedRecord:
             if number > 127:
                 number, position = read_uvarint(value, position, number)
         except (IndexError, Malformed) as error:
-            raise InvalidRecordError(f"no frame before a record of {topic}") from error
+            raise InvalidRecordError(f"a record of {topic} has no valid frame") from error
         numbers.append(number)
     frame_version, key, version = numbers
     if frame_version != FRAME_VERSION:
-        raise UnsupportedFormatError(f"a frame of version {frame_version} in {topic}")
+        raise UnsupportedFormatError(f"unknown frame version {frame_version} in {topic}")
     kind = framed_kinds(topic).get(key)
     if kind is None:
-        raise UnsupportedFormatError(f"{topic} has no records of kind {key}")
+        raise UnsupportedFormatError(f"unknown record type {key} in {topic}")
     return FramedRecord(
         kind, version, decode(getattr(types, kind), version, bytes(value), position)
     )
@@ -202,25 +201,27 @@ def framed_record(topic: str, value: bytes | None) -> FramedRecord:
 
 @cache
 def framed_kinds(topic: str) -> Mapping[int, str]:
-    """Return number → name of the records of one of `FRAMED_TOPICS`."""
-    found: dict[int, str] = {}
+    """Return the record types of one of `FRAMED_TOPICS` by number."""
+    kinds: dict[int, str] = {}
     for name in definitions():
         kind = schema(name)
         of_tiers = name.startswith("Remote")
         if kind.kind == "metadata" and of_tiers == (topic == REMOTE_LOG_METADATA_TOPIC):
             assert kind.key is not None, name
-            found[kind.key] = name
-    return found
+            kinds[kind.key] = name
+    return kinds
 
 
-def decoded(topic: str, key: bytes | None, value: bytes | None) -> dict[str, Any] | None:
-    """Return a record of one of Kafka's own topics as JSON; None for any other topic.
+def decode_internal_record(
+    topic: str, key: bytes | None, value: bytes | None
+) -> dict[str, Any] | None:
+    """Return a record of an internal topic as JSON; None for any other topic.
 
     Returns
     -------
     dict or None
-        `type`, `version` (of the value), `key` and `value`; the last two are None where there is
-        nothing. What cannot be decoded has an `error` instead of `type` and `version`.
+        `type`, `version` (of the value), `key` and `value` (None if absent). If the record cannot
+        be decoded, `error` replaces `type` and `version`.
     """
     if topic not in COORDINATOR_TOPICS and topic not in FRAMED_TOPICS:
         return None

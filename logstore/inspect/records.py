@@ -1,4 +1,4 @@
-"""Records as JSON, those of Kafka's own topics decoded beside their bytes."""
+"""Records as JSON; records of Kafka's internal topics are also decoded."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class KeyAndValue(Protocol):
-    """A record, as far as it is decoded."""
+    """The parts of a record that are decoded."""
 
     @property
     def key(self) -> bytes | None: ...  # noqa: D102
@@ -23,32 +23,32 @@ class KeyAndValue(Protocol):
 
 
 def decoded_member(topic: str | None, record: KeyAndValue) -> dict[str, Any]:
-    """Return what a record's JSON has besides its bytes: `decoded`, or nothing."""
+    """Return the `decoded` member of a record's JSON; empty unless the topic is internal."""
     if topic is None or not topic.startswith("__"):
         return {}
-    from logstore.inspect.internal_topics import decoded
+    from logstore.inspect.internal_topics import decode_internal_record
 
-    found = decoded(topic, record.key, record.value)
-    return {} if found is None else {"decoded": found}
+    decoded = decode_internal_record(topic, record.key, record.value)
+    return {} if decoded is None else {"decoded": decoded}
 
 
 def decoded_key_member(topic: str, key: bytes | None) -> dict[str, Any]:
-    """Return what JSON with a record's key has besides the bytes: `decoded`, or nothing.
+    """Return the `decoded` member for JSON that shows only a record's key.
 
-    It has `type` and `key`, for Kafka's own topics, if the key can be decoded.
+    It holds `type` and `key`. Empty unless the topic is internal and the key can be decoded.
     """
     if key is None or not topic.startswith("__"):
         return {}
-    from logstore.inspect.internal_topics import decoded
+    from logstore.inspect.internal_topics import decode_internal_record
 
-    found = decoded(topic, key, None)
-    if found is None or found["key"] is None:
+    decoded = decode_internal_record(topic, key, None)
+    if decoded is None or decoded["key"] is None:
         return {}
-    return {"decoded": {"type": found["type"], "key": found["key"]}}
+    return {"decoded": {"type": decoded["type"], "key": decoded["key"]}}
 
 
 def decodable_topic(topic_partition: TopicPartition | None, batch: RecordBatch) -> str | None:
-    """Return the topic of records that may be decoded; None of control records, which are not."""
+    """Return the topic for decoding a batch's records; None for control records."""
     if topic_partition is None or batch.header.is_control:
         return None
     return topic_partition.topic
@@ -62,7 +62,7 @@ def stored_record_json(
     *,
     raw: bool = False,
 ) -> str:
-    """Return a record as it lies in its batch, at that position of a file, as one line of JSON."""
+    """Return a stored record as one line of JSON, with the position of its batch in the file."""
     header = batch.header
     topic, partition = topic_partition or (None, None)
     decoded = {} if raw else decoded_member(decodable_topic(topic_partition, batch), record)

@@ -1,20 +1,20 @@
-"""Kernels: functions over arrays that run as the Python they are, until compiling them pays.
+"""Kernels: functions over arrays that run as plain Python until compiling them pays.
 
-Modules and packages named `kernels` decorate their functions with `kernel`. One source serves
-twice: as plain Python, exact and slow, for small work; and compiled by numba, which takes a tenth
-of a second a function and is then kept on disk. `pays` decides, by the time that callers estimate
-for the work ahead. Only this package knows numba, and imports it when something is compiled or
-loaded: small work never waits for it.
+Modules and packages named `kernels` decorate their functions with `kernel`. Each function has two
+forms with one source: plain Python, which is exact but slow, for work below the compilation
+threshold; and code compiled by numba, which takes a tenth of a second per function and is then
+cached on disk. `pays` decides by the time that callers estimate for their work. Only this package
+uses numba, and imports it when a kernel is compiled or loaded.
 
 ============== =================================================================
-`kernel`       kernels, bound to arguments that stay the same, or called directly
-`policy`       when the kernels of a room are compiled
+`kernel`       kernels, also bound to fixed arguments or called directly
+`policy`       the decision to compile the kernels of a package
 `twins`        the plain twin of a kernel, and its fingerprint
-`compiler`     compiling and loading, by numba
-`lent`         arrays as arguments, without a count of references
-`beside`       loading, while Python does the work
-`files`        where compiled kernels are kept
-`instructions` operations that no Python can say, with their plain twins
+`compiler`     compiling and loading by numba
+`borrowing`    array arguments without reference counting
+`background`   loading in the background while Python does the work
+`files`        the files of compiled kernels
+`instructions` operations that Python cannot express, with their plain twins
 `machine`      the compiled forms of instructions
 `crc32c`       the CRC-32C: its tables and its instructions
 `arrays`       types of arrays
@@ -22,7 +22,7 @@ loaded: small work never waits for it.
 """
 
 from logstore.jit.arrays import COPY_BLOCK, Bytes, Int32s, Int64s, UInt64s
-from logstore.jit.beside import load_beside
+from logstore.jit.background import load_in_background
 from logstore.jit.instructions import (
     borrowed,
     copy_block,
@@ -58,7 +58,7 @@ __all__ = [
     "kernel_like",
     "load_be_i32",
     "load_be_i64",
-    "load_beside",
+    "load_in_background",
     "load_u64",
     "pays",
     "popcount",

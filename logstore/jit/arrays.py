@@ -1,4 +1,4 @@
-"""Arrays that kernels take."""
+"""Types of the arrays that kernels take."""
 
 from __future__ import annotations
 
@@ -11,4 +11,4 @@ Int64s = NDArray[np.int64]
 UInt64s = NDArray[np.uint64]
 
 COPY_BLOCK = 64
-"""Bytes that `copy_block` copies."""
+"""Number of bytes that `copy_block` copies."""

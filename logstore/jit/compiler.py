@@ -14,8 +14,8 @@ from numba.core.caching import CompileResultCacheImpl, FunctionCache, _CacheLoca
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.registry import CPUDispatcher
 
+from logstore.jit.borrowing import has_array, inner_type, outer_type
 from logstore.jit.files import KernelFiles, cache_dir
-from logstore.jit.lent import has_array, lent, passed_on
 
 if TYPE_CHECKING:
     from types import FunctionType
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 compiling = threading.RLock()
 """Held by the thread that compiles or loads a kernel: one at a time in this process.
 
-The lock on the file (`KernelFiles.being_made`) excludes other processes only: it belongs to the
+The lock on the file (`KernelFiles.locked`) excludes other processes only: it belongs to the
 process, and closing any descriptor of that file releases it. numba's own lock is taken inside.
 """
 
@@ -52,7 +52,7 @@ class KernelDispatcher(CPUDispatcher):
     def __init__(self, function: FunctionType, files: KernelFiles) -> None:
         super().__init__(function, targetoptions=_options(no_cfunc_wrapper=True))
         self._files = files
-        # Signatures are kept because a type that is collected and made again gets another code.
+        # Signatures are kept because a type that is collected and recreated gets another code.
         self._inserted: dict[tuple[int, ...], tuple[Any, Any]] = {}
         if cache_dir() is not None:
             self._cache = _KernelCache(function, files)
@@ -60,8 +60,8 @@ class KernelDispatcher(CPUDispatcher):
     def typeof_pyval(self, value: Any) -> Any:
         """Return the type of an argument.
 
-        Two threads that make equal types at the same time would get types of different codes, so
-        this takes the lock under which numba makes all other types.
+        Two threads that create equal types at the same time would get different codes, so this
+        takes the lock under which numba creates all other types.
         """
         with global_compiler_lock:
             return super().typeof_pyval(value)
@@ -88,18 +88,18 @@ class KernelDispatcher(CPUDispatcher):
         self.overloads[tuple(result.signature.args)] = result
 
     def _compile_or_load(self, signature: Any) -> Any:
-        kinds = tuple(map(lent, signature))
-        with self._files.being_made(), _no_garbage():
+        kinds = tuple(map(outer_type, signature))
+        with self._files.locked(), _no_garbage():
             entry = super().compile(kinds)
         compiled: Any = self.overloads[kinds]
         if has_array(compiled.signature.return_type):
             name = self.py_func.__qualname__
-            raise TypeError(f"kernel {name} returns an array, which was only lent")
+            raise TypeError(f"kernel {name} returns an array, but its arrays are borrowed")
         return entry
 
 
 def _codes_of(signature: Iterable[Any]) -> tuple[int, ...]:
-    """Return the numbers by which numba's dispatcher tells types apart."""
+    """Return the codes by which numba's dispatcher distinguishes types."""
     return tuple(each._code for each in signature)
 
 
@@ -114,8 +114,8 @@ class InnerDispatcher(CPUDispatcher):
         super().__init__(function, targetoptions=options)
 
     def get_call_template(self, args: Any, kws: Any) -> Any:
-        """Compile once for all constants that it is called with: LLVM folds them as it inlines."""
-        args = [passed_on(types.unliteral(each)) for each in args]
+        """Compile once for all constant arguments: LLVM folds them when it inlines the kernel."""
+        args = [inner_type(types.unliteral(each)) for each in args]
         return super().get_call_template(args, {name: types.unliteral(kws[name]) for name in kws})
 
 
@@ -136,7 +136,7 @@ def _no_garbage() -> Iterator[None]:
 
 
 class _Locator(_CacheLocator):
-    """Tells numba the folder of a kernel's files, and its fingerprint."""
+    """The folder and the fingerprint of a kernel, for numba's cache."""
 
     def __init__(self, files: KernelFiles) -> None:
         self._files = files

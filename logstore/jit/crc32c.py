@@ -1,4 +1,4 @@
-"""CRC-32C in kernels: the processor's instructions, or tables where it has none."""
+"""CRC-32C in kernels: by processor instructions, or by tables if the processor has none."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ CRC_TABLES = _crc_tables()
 def _crc_shift_tables(size: int) -> NDArray[np.uint32]:
     """Return (4, 256) tables: the value of each byte of a register after `size` zero bytes.
 
-    `size` is a power of 2. Source: Mark Adler's description of the method; a register moves as the
-    sum of its bits does, so that the step over one byte, squared, is the step over two.
+    `size` is a power of 2. The step is linear in the bits of the register, so the step over one
+    byte, squared, is the step over two. Source: Mark Adler's description of the method.
     """
     bits = np.uint32(1) << np.arange(32, dtype=np.uint32)
     step = (bits >> np.uint32(8)) ^ CRC_TABLES[0, bits & np.uint32(0xFF)]
@@ -49,7 +49,7 @@ def _crc_shift_tables(size: int) -> NDArray[np.uint32]:
 
 
 def _moved(step: NDArray[np.uint32], registers: NDArray[np.uint32]) -> NDArray[np.uint32]:
-    """Return registers after a step, which is given by the image of each bit."""
+    """Apply a step, given by the image of each bit, to registers."""
     result = np.zeros_like(registers)
     for bit in range(32):
         is_set = (registers >> np.uint32(bit)) & np.uint32(1)
@@ -60,12 +60,12 @@ def _moved(step: NDArray[np.uint32], registers: NDArray[np.uint32]) -> NDArray[n
 CRC_LONG = 1024
 CRC_SHORT = 128
 CRC_SHIFTS = np.array([_crc_shift_tables(CRC_LONG), _crc_shift_tables(CRC_SHORT)])
-"""(2, 4, 256): for registers that `CRC_LONG` or `CRC_SHORT` bytes follow."""
+"""(2, 4, 256): steps over `CRC_LONG` and over `CRC_SHORT` bytes."""
 
 
 @kernel
 def crc32c_u64_by_tables(crc: np.uint64, word: np.uint64) -> np.uint64:
-    """Advance a CRC-32C register by 8 bytes where the processor has no instruction for it."""
+    """Advance a CRC-32C register by 8 bytes without a processor instruction."""
     mixed = crc ^ word
     result = np.uint32(0)
     for byte in range(8):
@@ -76,7 +76,7 @@ def crc32c_u64_by_tables(crc: np.uint64, word: np.uint64) -> np.uint64:
 
 @kernel
 def crc32c_u8_by_tables(crc: np.uint64, byte: np.uint8) -> np.uint64:
-    """Advance a CRC-32C register by a byte: one of the up to seven behind the last word."""
+    """Advance a CRC-32C register by a byte, one of up to seven after the last word."""
     slot = np.int64((crc ^ np.uint64(byte)) & np.uint64(0xFF))
     return (crc >> np.uint64(8)) ^ np.uint64(CRC_TABLES[0, slot])
 
@@ -90,7 +90,7 @@ crc32c_u64 = cast(
 
 @kernel
 def _shifted_crc(table: int, crc: np.uint64) -> np.uint64:
-    """Return what a CRC-32C register becomes behind as many zero bytes as a table stands for."""
+    """Advance a CRC-32C register by the zero bytes of a shift table."""
     result = np.uint32(0)
     for byte in range(4):
         slot = np.int64((crc >> np.uint64(8 * byte)) & np.uint64(0xFF))
@@ -102,10 +102,10 @@ def _shifted_crc(table: int, crc: np.uint64) -> np.uint64:
 def _crc_of_three(
     data: Bytes, position: int, end: int, crc: np.uint64, size: int, table: int
 ) -> tuple[int, np.uint64]:
-    """Advance a register by as many times three neighbours of `size` bytes as there are.
+    """Advance a register over as many groups of three adjacent ranges of `size` bytes as possible.
 
-    An instruction begins each cycle, but has its result after three: so three at a time.
-    Returns (position, register) after them.
+    The CRC instruction has a latency of three cycles and a throughput of one, so three ranges are
+    computed at a time. Returns (position, register) after them.
     """
     while end - position >= 3 * size:
         second = np.uint64(0)
@@ -124,8 +124,8 @@ CRC_BLOCK = 256
 
 
 def _crc_beginnings() -> NDArray[np.uint64]:
-    """Return the registers that become that of no byte yet behind 0 to 255 zero bytes."""
-    # A step over a zero byte, backwards: the high byte of its result tells the entry it took.
+    """Return the registers that become the initial register after 0 to 255 zero bytes."""
+    # Reverse a step over a zero byte: the high byte of its result identifies the table entry.
     entry_of = {int(entry) >> 24: number for number, entry in enumerate(CRC_TABLES[0])}
     registers = [0xFFFFFFFF]
     for _ in range(CRC_BLOCK - 1):
@@ -136,14 +136,14 @@ def _crc_beginnings() -> NDArray[np.uint64]:
 
 
 CRC_BEGINNINGS = _crc_beginnings()
-"""(256,): a first block that is filled up with zero bytes in front begins with the register that is
-as far before the usual one as there are of them. So each range is whole blocks, and nobody guesses
-how many words and bytes are left: a wrong guess costs as much as a short batch."""
+"""(256,): initial registers for a first block that is padded in front with zero bytes, by their
+number. So each range is a number of whole blocks without a remainder of words and bytes, whose
+mispredicted branches would cost as much as a short batch."""
 
 
 @kernel
 def crc32c_by_words(data: Bytes, start: int, end: int, beginning: np.uint64) -> np.uint64:
-    """Return the register of bytes where the processor cannot multiply blocks of them."""
+    """Return the register after some bytes without carry-less multiplication."""
     crc = np.uint64(0xFFFFFFFF)
     position, crc = _crc_of_three(data, start, end, crc, CRC_LONG, 0)
     position, crc = _crc_of_three(data, position, end, crc, CRC_SHORT, 1)
@@ -160,8 +160,8 @@ crc32c_register = cast(
     "Callable[[Bytes, int, int, np.uint64], np.uint64]",
     Instruction("crc32c_register", crc32c_by_words, crc32c_by_words),
 )
-"""For kernels: the CRC-32C register behind `data[start:end]`, at least a byte.
+"""For kernels: the CRC-32C register after `data[start:end]`, which has at least one byte.
 
-Takes the one of `CRC_BEGINNINGS` for as many bytes as `end - start` lacks of whole blocks. The
-caller guarantees that the array holds the range; nothing checks it.
+`beginning` is the entry of `CRC_BEGINNINGS` for the number of bytes that `end - start` lacks to
+whole blocks. The caller guarantees that the range is in the array; it is not checked.
 """

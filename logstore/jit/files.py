@@ -1,4 +1,4 @@
-"""Files of compiled kernels, and the lock under which one process compiles. Without numba."""
+"""Files of compiled kernels, and the lock between compiling processes. Does not use numba."""
 
 from __future__ import annotations
 
@@ -14,28 +14,27 @@ from types import FunctionType
 
 @cache
 def cache_dir() -> Path | None:
-    """Return the folder of compiled kernels; None if no place can be written to.
+    """Return the folder of compiled kernels; None if no folder is writable.
 
-    `NUMBA_CACHE_DIR` if that is set; else `__pycache__` beside this package's sources, or, if that
-    is read-only, the user's cache.
+    This is `NUMBA_CACHE_DIR` if set; otherwise `__pycache__` in this package, or the user's cache
+    if that is read-only.
     """
-    given = os.environ.get("NUMBA_CACHE_DIR")
-    beside = Path(__file__).with_name("__pycache__")
+    configured = os.environ.get("NUMBA_CACHE_DIR")
+    pycache = Path(__file__).with_name("__pycache__")
     home = os.environ.get("XDG_CACHE_HOME") or str(Path("~").expanduser() / ".cache")
-    places = [Path(given)] if given else [beside, Path(home) / "logstore"]
-    for place in places:
+    folders = [Path(configured)] if configured else [pycache, Path(home) / "logstore"]
+    for folder in folders:
         with suppress(OSError):
-            place.mkdir(parents=True, exist_ok=True)
-            if os.access(place, os.W_OK | os.X_OK):
-                return place
+            folder.mkdir(parents=True, exist_ok=True)
+            if os.access(folder, os.W_OK | os.X_OK):
+                return folder
     return None
 
 
 class KernelFiles:
     """The files of a kernel's compiled form.
 
-    Their name has the fingerprint of the kernel: after an edit the old files are not found, and
-    versions of a kernel lie side by side.
+    Their name contains the fingerprint of the kernel, so versions of a kernel have separate files.
     """
 
     def __init__(self, function: FunctionType, fingerprint: str) -> None:
@@ -45,19 +44,19 @@ class KernelFiles:
         self.index = f"{module}.{function.__qualname__}-{fingerprint}.{version}.nbi"
 
     def exist(self) -> bool:
-        """Tell whether there is a compiled form, for arguments of some types."""
-        place = cache_dir()
-        return place is not None and (place / self.index).exists()
+        """Return whether a compiled form exists, for any types of arguments."""
+        folder = cache_dir()
+        return folder is not None and (folder / self.index).exists()
 
     @contextmanager
-    def being_made(self) -> Iterator[None]:
-        """Hold the lock of this kernel's compilation across processes; waits for it."""
-        place = cache_dir()
-        if place is None:
+    def locked(self) -> Iterator[None]:
+        """Wait for the lock between processes on this kernel's compilation, and hold it."""
+        folder = cache_dir()
+        if folder is None:
             yield
             return
-        # One byte of the file a kernel. Never unlinked: whoever waits for it holds it open.
-        with (place / "compiling.lock").open("ab") as file:
+        # One byte of the file per kernel. Never unlinked, because waiting processes have it open.
+        with (folder / "compiling.lock").open("ab") as file:
             byte = int(self.fingerprint[:12], 16)
             fcntl.lockf(file, fcntl.LOCK_EX, 1, byte)
             yield

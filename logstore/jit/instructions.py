@@ -31,7 +31,7 @@ class Instruction(Twofold):
     plain : callable
         Its plain twin, a function or a kernel.
     fallback : kernel, optional
-        Compiled in its place where the processor has no such instruction.
+        Compiled instead if the processor does not have the instruction.
     """
 
     __slots__ = ("_fallback", "_plain", "name")
@@ -68,7 +68,7 @@ class Instruction(Twofold):
 
     @property
     def _numba_type_(self) -> Any:
-        """Type of it in a kernel that is being compiled."""
+        """Its numba type, for the compilation of a kernel that uses it."""
         from logstore.jit.machine import type_of
 
         found = type_of(self.name)
@@ -127,7 +127,7 @@ def _copy_block(source: Bytes, start: int, out: Bytes, position: int) -> None:
 load_u64 = cast("Callable[[Bytes | bytes, int], np.uint64]", Instruction("load_u64", _load_u64))
 """For kernels: load 8 bytes of an array at any position as a little-endian uint64.
 
-The caller guarantees `position + 8 <= len(array)`; nothing checks it.
+The caller guarantees `position + 8 <= len(array)`; it is not checked.
 """
 
 load_be_i64 = cast("Callable[[Bytes, int], np.int64]", Instruction("load_be_i64", _load_be_i64))
@@ -137,7 +137,7 @@ load_be_i32 = cast("Callable[[Bytes, int], np.int64]", Instruction("load_be_i32"
 """For kernels: load 4 bytes at any position as a big-endian int32, in an int64; see `load_u64`."""
 
 popcount = cast("Callable[[np.uint64], int]", Instruction("popcount", _popcount))
-"""For kernels: count the bits of a word that are set."""
+"""For kernels: count the set bits of a word."""
 
 prefetch = cast("Callable[[UInt64s, int | np.int64], None]", Instruction("prefetch", _prefetch))
 """For kernels: request the cache line of a row's start, in bounds or not; does not wait."""
@@ -145,8 +145,8 @@ prefetch = cast("Callable[[UInt64s, int | np.int64], None]", Instruction("prefet
 copy_u8 = cast("Callable[[Bytes, int, Bytes, int, int], None]", Instruction("copy_u8", _copy_u8))
 """For kernels: copy `size` bytes of an array from `start` on into another one, to `position`.
 
-The caller guarantees that the bytes lie within both arrays and that these do not overlap; nothing
-checks it. An assignment of slices checks, but adds two seconds of compiling, for its error message.
+The caller guarantees that the bytes are within both arrays and that these do not overlap; it is not
+checked. A slice assignment would check, but takes two seconds more to compile.
 """
 
 copy_block = cast(
@@ -168,9 +168,9 @@ store_be_i32 = cast(
 """For kernels: store the low 4 bytes at any position, big-endian; see `load_u64`."""
 
 borrowed = cast("Callable[[A], A]", Instruction("borrowed", lambda array: array))
-"""For kernels: an array argument as one without reference count, writable or not.
+"""For kernels: an array argument without reference counting, typed as writable.
 
-A kernel that passes arrays to other kernels, once a record, spends half its time on atomic counts
-unless it borrows them first; and those kernels are compiled for one kind of array only. The
-kernel's caller keeps the array alive; a kernel must not return a borrowed one.
+A kernel that passes arrays to other kernels for each record spends half its time on atomic counters
+unless it borrows the arrays first. Also, those kernels are then compiled for one type of array
+only. The caller keeps the array alive; a kernel must not return a borrowed one.
 """

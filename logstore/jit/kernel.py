@@ -22,7 +22,7 @@ R = TypeVar("R")
 
 
 class Kernel(Twofold, Generic[P, R]):
-    """A function over arrays, to be called from Python or from other kernels.
+    """A function over arrays that Python and other kernels can call.
 
     Parameters
     ----------
@@ -30,7 +30,7 @@ class Kernel(Twofold, Generic[P, R]):
         The source of both forms. It takes and returns numbers, arrays and named tuples of those,
         and calls other kernels, instructions, and functions that numba knows.
     plain : callable, optional
-        The plain form, if it is not the same source: a library's function with equal results.
+        The plain form if it has another source, such as a library function with equal results.
     inline : bool
         Whether LLVM inlines it into all its callers.
     """
@@ -51,7 +51,7 @@ class Kernel(Twofold, Generic[P, R]):
         self._run: Callable[P, R] = self._choose
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        """Run it, compiled if its group is hot."""
+        """Run it, compiled if its group is."""
         return self._run(*args, **kwargs)
 
     def __repr__(self) -> str:
@@ -59,7 +59,7 @@ class Kernel(Twofold, Generic[P, R]):
 
     @property
     def signatures(self) -> list[Any]:
-        """Signatures that were compiled, or loaded, for calls from Python."""
+        """Signatures that were compiled or loaded for calls from Python."""
         return [] if self._outer is None else list(self._outer.signatures)
 
     @property
@@ -73,7 +73,7 @@ class Kernel(Twofold, Generic[P, R]):
 
     @property
     def plain(self) -> Callable[P, R]:
-        """The same in plain Python, including all that it calls."""
+        """The plain form, which calls the plain forms of other kernels."""
         if self._plain is None:
             self._plain = cast("Callable[P, R]", plain_twin(self._function))
         return self._plain
@@ -88,10 +88,10 @@ class Kernel(Twofold, Generic[P, R]):
         yield from parts_of(self._function, seen)
 
     def entry_for(self, *args: object) -> Callable[..., R] | None:
-        """Return the function compiled for exactly these types of arguments; None if none is.
+        """Return the function compiled for exactly these types of arguments, or None.
 
-        numba takes longer to find out the types of named tuples of arrays than many a kernel runs.
-        So what it found stays with what types go by.
+        numba takes longer to determine the types of named tuples of arrays than many kernels take
+        to run, so its results are cached.
         """
         if self._outer is None:
             return None
@@ -104,18 +104,18 @@ class Kernel(Twofold, Generic[P, R]):
         return entry
 
     def _choose(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        is_hot = self.group.is_hot
-        if is_hot or policy.loading_here.get() is self.group:
+        is_compiled = self.group.is_compiled
+        if is_compiled or policy.loading_here.get() is self.group:
             if self._outer is None:
                 from logstore.jit import compiler
 
                 with compiler.compiling:
                     if self._outer is None:
                         self._outer = compiler.KernelDispatcher(self._function, self.files)
-            if is_hot:
+            if is_compiled:
                 self._run = self._outer
             return cast("R", self._outer(*args, **kwargs))
-        with np.errstate(over="ignore"):  # integers wrap, as compiled ones do
+        with np.errstate(over="ignore"):  # integers wrap, as in compiled code
             return self.plain(*args, **kwargs)
 
     @property
@@ -181,10 +181,10 @@ class Bound(Generic[R]):
 
 
 class Direct(Generic[R]):
-    """A kernel whose only caller knows that its arguments are always of the same types.
+    """A kernel whose only caller always passes arguments of the same types.
 
-    numba looks at the type of each argument of each call, which takes as long as a small kernel
-    runs. Here that is done as long as there is no `entry`.
+    numba checks the type of each argument of each call, which takes as long as a small kernel runs.
+    A caller that uses `entry` avoids this.
 
     Parameters
     ----------
@@ -194,8 +194,8 @@ class Direct(Generic[R]):
     Attributes
     ----------
     entry : callable or None
-        The compiled function, once it was called: to be called in place of this object. Arguments
-        of other types would be misread.
+        The compiled function after the first compiled call, to be called instead of this object.
+        It misreads arguments of other types.
     """
 
     __slots__ = ("_kernel", "entry")
@@ -212,7 +212,7 @@ class Direct(Generic[R]):
 
 
 def _kind_of(argument: object) -> object:
-    """Return what the numba type of an argument goes by."""
+    """Return a key for the numba type of an argument."""
     if isinstance(argument, np.ndarray):
         return argument.dtype, argument.ndim, argument.flags.num
     if isinstance(argument, tuple):
@@ -221,22 +221,22 @@ def _kind_of(argument: object) -> object:
 
 
 def kernel(function: Callable[P, R]) -> Callable[P, R]:
-    """Make a function a kernel: compiled when that pays, then running without the GIL.
+    """Turn a function into a kernel, which is compiled when that pays and then releases the GIL.
 
-    The signature stays visible to mypy. Kernels validate nothing: callers check, allocate and
-    name the result. Overflow wraps and bounds are unchecked, as in C, unless
+    Its signature stays visible to mypy. Kernels do not validate arguments: callers check them and
+    allocate the results. Overflow wraps and bounds are unchecked, as in C, unless
     `NUMBA_BOUNDSCHECK=1`.
     """
     return cast("Callable[P, R]", Kernel(function, plain=None, inline=False))
 
 
 def inline_kernel(function: Callable[P, R]) -> Callable[P, R]:
-    """Make a small `kernel` that is inlined into its callers, which call it once a record."""
+    """Turn a small function that is called per record into a `kernel` inlined into its callers."""
     return cast("Callable[P, R]", Kernel(function, plain=None, inline=True))
 
 
 def kernel_like(plain: Callable[P, R]) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Make a `kernel` whose plain twin is another function, a library's for instance."""
+    """Return a decorator for a `kernel` whose plain twin is another function, `plain`."""
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
         return cast("Callable[P, R]", Kernel(function, plain=plain, inline=False))

@@ -1,6 +1,6 @@
-"""Compiled forms of instructions, for this processor, as numba intrinsics.
+"""Compiled forms of instructions for this processor, as numba intrinsics.
 
-Each has its name in `logstore.jit.instructions`; None where the processor lacks it.
+Each has the name of its instruction in `logstore.jit.instructions`; None if the processor lacks it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _config: Any = numba.config  # its attributes are set from the environment at ru
 
 
 def type_of(name: str) -> Any:
-    """Return numba's type of an instruction; None if this processor has none."""
+    """Return numba's type of an instruction; None if this processor lacks it."""
     instruction = globals()[name]
     if instruction is None:
         return None
@@ -42,7 +42,7 @@ def type_of(name: str) -> Any:
 
 
 def _target_has(feature: str) -> bool:
-    """Tell whether numba compiles for a processor with `feature`, by default the machine's own."""
+    """Return whether numba compiles for a processor with `feature`, by default for this one."""
     configured = _config.CPU_FEATURES
     if configured is not None:
         return f"+{feature}" in configured.split(",")
@@ -50,7 +50,7 @@ def _target_has(feature: str) -> bool:
 
 
 def _load_word(context: Any, builder: Any, sig: Any, arguments: Any, bits: int) -> Any:
-    """Emit the load of a word of so many bits from a uint8 array at any position."""
+    """Emit the load of a word of `bits` bits from a uint8 array at any position."""
     struct = context.make_array(sig.args[0])(context, builder, arguments[0])
     pointer = builder.gep(struct.data, [arguments[1]])
     word = builder.load(builder.bitcast(pointer, ir.IntType(bits).as_pointer()))
@@ -91,7 +91,7 @@ def load_be_i32(typing_context: Any, array: Any, position: Any) -> Any:
 
 @intrinsic
 def popcount(typing_context: Any, word: Any) -> Any:
-    """Count the bits of a uint64 that are set."""
+    """Count the set bits of a uint64."""
 
     def generate(context: Any, builder: Any, sig: Any, arguments: Any) -> Any:
         return builder.ctpop(arguments[0])
@@ -125,7 +125,7 @@ def prefetch(typing_context: Any, array: Any, row: Any) -> Any:
 def copy_u8(
     typing_context: Any, source: Any, start: Any, out: Any, position: Any, size: Any
 ) -> Any:
-    """Copy `size` bytes of a uint8 array into another one, which lies elsewhere."""
+    """Copy `size` bytes of a uint8 array into another one that does not overlap it."""
 
     def generate(context: Any, builder: Any, sig: Any, arguments: Any) -> Any:
         given, start, taking, position, size = arguments
@@ -207,20 +207,20 @@ def _crc32c_step(builder: Any, crc: Any, word: Any) -> Any:
 
 
 HAS_CRC_INSTRUCTION = _target_has("crc32")
-"""Whether the processor has the CRC-32C instruction; else kernels use tables."""
+"""Whether the processor has the CRC-32C instruction; otherwise kernels use tables."""
 
 crc32c_u64 = _crc32c_instruction if HAS_CRC_INSTRUCTION else None
 
 
 _CRC32C = 0x11EDC6F41
-"""The polynomial, its highest power first."""
+"""The polynomial, highest power first."""
 
 _Eight = ir.VectorType(_I64, 8)
 _MASKS = ir.Constant(ir.ArrayType(ir.IntType(8), 512), [0] * 256 + [255] * 256)
 
 
 def _power(exponent: int) -> int:
-    """Return a power of x modulo the polynomial, mirrored as registers are."""
+    """Return a power of x modulo the polynomial, bit-reversed as in registers."""
     result = 1
     for _ in range(exponent):
         result <<= 1
@@ -230,7 +230,7 @@ def _power(exponent: int) -> int:
 
 
 def _distance(bits: int) -> list[int]:
-    """Return what 16 bytes are multiplied by, half by half, to stand for the same so much later.
+    """Return the factors for both halves of 16 bytes that shift them by a number of bits.
 
     Source: Gopal et al., Fast CRC Computation for Generic Polynomials Using PCLMULQDQ, Intel 2009.
     """
@@ -239,12 +239,11 @@ def _distance(bits: int) -> list[int]:
 
 @intrinsic
 def _crc32c_of_blocks(typing_context: Any, data: Any, start: Any, end: Any, crc: Any) -> Any:
-    """Return the CRC-32C register behind some bytes, at least one (VPCLMULQDQ, AVX-512).
+    """Return the CRC-32C register after one or more bytes (VPCLMULQDQ, AVX-512).
 
-    Taken as blocks of four times 64 bytes, the first filled up in front, with a register to match.
-
-    What lies in a register is multiplied by what makes it stand for the same so much later, and
-    added to what is there.
+    The bytes are read as blocks of four times 64 bytes; the first is padded in front, with a
+    matching initial register. Each 64 bytes are multiplied by the factors that shift them to the
+    next block, and added to that block.
     """
 
     def generate(context: Any, builder: Any, sig: Any, arguments: Any) -> Any:
@@ -263,7 +262,7 @@ def _crc32c_of_blocks(typing_context: Any, data: Any, start: Any, end: Any, crc:
             return word
 
         def load_filled(at: Any, lacking: Any) -> Any:
-            """Load a block, 0 in the place of what stands before the start; no more is touched."""
+            """Load a block with 0 for the bytes before the start, which are not accessed."""
             i1, i8, i32 = ir.IntType(1), ir.IntType(8), ir.IntType(32)
             bytes_of = ir.VectorType(i8, 64)
             function = get_or_insert_function(
@@ -290,7 +289,7 @@ def _crc32c_of_blocks(typing_context: Any, data: Any, start: Any, end: Any, crc:
         def later(block: Any, blocks: int) -> Any:
             return moved(block, _distance(512 * blocks) * 4)
 
-        # The first four blocks, be there bytes in them or not: nobody guesses how many there are.
+        # The first four blocks, padded or not: a branch on their number would be mispredicted.
         size = builder.sub(end, start)
         behind = builder.add(
             start, builder.add(builder.and_(builder.sub(size, _I64(1)), _I64(255)), _I64(1))
@@ -324,7 +323,7 @@ def _crc32c_of_blocks(typing_context: Any, data: Any, start: Any, end: Any, crc:
         whole = builder.load(registers[3])
         for number in range(3):
             whole = builder.xor(whole, later(builder.load(registers[number]), 3 - number))
-        # Four times 16 bytes become one, and these are short enough for the other instruction.
+        # Fold four times 16 bytes into one, which the CRC-32C instruction completes.
         sums = moved(whole, [*_distance(384), *_distance(256), *_distance(128), 0, 0])
         halves = []
         for half in (0, 1):
@@ -340,7 +339,7 @@ def _crc32c_of_blocks(typing_context: Any, data: Any, start: Any, end: Any, crc:
 
 @contextmanager
 def _repeated(builder: Any, at: Any, end: Any) -> Iterator[None]:
-    """Emit what stands inside `with` as a loop, as long as `at` holds less than `end`."""
+    """Emit the body of the `with` statement as a loop while `at` holds less than `end`."""
     test, body, after = (builder.append_basic_block(name) for name in ("test", "body", "after"))
     builder.branch(test)
     builder.position_at_end(test)
@@ -354,14 +353,14 @@ def _repeated(builder: Any, at: Any, end: Any) -> Iterator[None]:
 CAN_MULTIPLY_BLOCKS = HAS_CRC_INSTRUCTION and all(
     map(_target_has, ("vpclmulqdq", "avx512f", "avx512bw"))
 )
-"""Whether kernels take 64 bytes of a CRC-32C at a time."""
+"""Whether kernels compute a CRC-32C over 64 bytes at a time."""
 
 crc32c_register = _crc32c_of_blocks if CAN_MULTIPLY_BLOCKS else None
 
 
 @intrinsic
 def borrowed(typing_context: Any, array: Any) -> Any:
-    """Return `array` without an owner, so that nothing counts references to it."""
+    """Return `array` without an owner, so that its references are not counted."""
 
     def generate(context: Any, builder: Any, _: Any, arguments: Any) -> Any:
         struct = context.make_array(array)(context, builder, arguments[0])
@@ -369,5 +368,5 @@ def borrowed(typing_context: Any, array: Any) -> Any:
         struct.parent = context.get_constant_null(types.pyobject)
         return struct._getvalue()
 
-    # Typed as writable even if it is not: kernels that take it are compiled for one type only.
+    # Always typed as writable, so that kernels that take it are compiled for one type only.
     return signature(types.Array(array.dtype, array.ndim, array.layout), array), generate

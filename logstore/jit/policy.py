@@ -1,7 +1,7 @@
-"""Policy of compiling: when compiled code is worth the wait for it.
+"""The compilation threshold: when compiling is worth the wait.
 
-The kernels of one room become hot together: they are compiled, or loaded, once Python has spent as
-long on their work as compiling takes, and stay so until the process ends.
+The kernels of a package are compiled or loaded together, once Python has spent as long on their
+work as compiling takes. They stay compiled until the process ends.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 logger = logging.getLogger("logstore.jit")
 
 COMPILE_SECONDS = 0.1
-"""Cost of compiling a kernel, about, with its share of those that it calls."""
+"""Approximate time to compile a kernel, including its share of the kernels that it calls."""
 
 LOAD_SECONDS = 0.5
-"""Cost of importing numba and loading compiled kernels, about."""
+"""Approximate time to import numba and load compiled kernels."""
 
 AUTO, COMPILED, PYTHON = "auto", "compiled", "python"
 
@@ -35,13 +35,13 @@ def _mode() -> str:
 
 
 MODE = _mode()
-"""`auto` goes by the work; `compiled` and `python` do not.
+"""`auto` decides by the work; `compiled` and `python` are fixed.
 
-Set by the variables `LOGSTORE_KERNELS` and `NUMBA_DISABLE_JIT`, which are read once.
+The variables `LOGSTORE_KERNELS` and `NUMBA_DISABLE_JIT` set it; they are read once.
 """
 
 
-# Re-entrant: a signal handler may announce work while its thread does.
+# Re-entrant, because a signal handler may announce work while its thread does.
 _deciding = threading.RLock()
 
 
@@ -55,73 +55,73 @@ os.register_at_fork(after_in_child=_renew_lock)
 
 
 class Group:
-    """The kernels of one room, which are compiled together or not at all.
+    """The kernels of one package, which are compiled together.
 
     Attributes
     ----------
-    is_hot : bool
+    is_compiled : bool
         Whether they run compiled.
     is_loading : bool
-        Whether they are being made hot beside the work.
+        Whether they are being compiled or loaded in the background.
     load : callable or None
-        Begins that, and returns; None if whoever's work pays waits.
+        Starts loading in the background; None to compile or load in the calling thread.
     """
 
-    __slots__ = ("is_hot", "is_loading", "kernels", "load", "name", "spent_seconds")
+    __slots__ = ("is_compiled", "is_loading", "kernels", "load", "name", "spent_seconds")
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.kernels: list[Callable[..., Any]] = []
         self.spent_seconds = 0.0
-        self.is_hot = MODE == COMPILED
+        self.is_compiled = MODE == COMPILED
         self.is_loading = False
         self.load: Callable[[], object] | None = None
 
     @property
     def compile_seconds(self) -> float:
-        """Cost of compiling all of them, in seconds, about."""
+        """Approximate time to compile all of them."""
         return len(self.kernels) * COMPILE_SECONDS
 
-    def heat(self) -> bool:
-        """Let them run compiled: from now on, or, if they load in the background, soon.
+    def compile(self) -> bool:
+        """Let the kernels run compiled, at once or after loading in the background.
 
-        Returns whether this call decided it: of several threads at the same time, one does.
+        Returns whether this call made the change; of several concurrent calls, one does.
         """
         with _deciding:
-            if self.is_hot or self.is_loading:
+            if self.is_compiled or self.is_loading:
                 return False
             if self.load is None:
-                self.is_hot = True
+                self.is_compiled = True
                 return True
             self.is_loading = True
         try:
             self.load()
-        except RuntimeError as error:  # the system has no more threads
+        except RuntimeError as error:  # no thread could be started
             logger.warning("the kernels of %s cannot be loaded: %s", self.name, error)
         return True
 
     def load_by(self, load: Callable[[], object]) -> bool:
-        """Set `load`; return False, changing nothing, if the kernels run compiled or it is set."""
+        """Set `load`; return False if the kernels already run compiled or it was set before."""
         with _deciding:
-            if self.is_hot or self.load is not None:
+            if self.is_compiled or self.load is not None:
                 return False
             self.load = load
             return True
 
 
 loading_here: ContextVar[Group | None] = ContextVar("loading_here", default=None)
-"""The group whose kernels run compiled in this thread, before they are hot for all."""
+"""The group whose kernels run compiled in this thread only, while they are being loaded."""
 
 groups: dict[str, Group] = {}
-"""Groups by the name of their room."""
+"""Groups by the name of their package."""
 
 
 class Entry(Protocol):
-    """A kernel, as far as the policy needs to know it."""
+    """A kernel as the policy sees it."""
 
     @property
     def group(self) -> Group:
-        """The kernels of its room."""
+        """The kernels of its package."""
 
     @property
     def files(self) -> KernelFiles:
@@ -129,64 +129,64 @@ class Entry(Protocol):
 
 
 def group_of(module: str) -> Group:
-    """Return the group of a module's kernels: that of its room, created at first."""
-    room = module.partition(".kernels")[0]
-    return groups.setdefault(room, Group(room))
+    """Return the group of a module's kernels; create it on first use."""
+    package = module.partition(".kernels")[0]
+    return groups.setdefault(package, Group(package))
 
 
 def pays(function: Callable[..., Any], seconds: float) -> bool:
-    """Announce work, and tell whether compiled code does it.
+    """Announce work, and return whether compiled code will do it.
 
     Parameters
     ----------
     function : kernel
-        A kernel that the work calls from Python; it stands for all kernels of its room.
+        Any kernel of the package that does the work.
     seconds : float
-        Time of the work in Python, about.
+        Approximate time of the work in Python.
 
     Notes
     -----
-    A room's kernels are compiled, or loaded, once the announced work adds up to the time that
-    takes: so no work takes more than twice as long as with the better choice.
+    The kernels of a package are compiled or loaded once the announced work adds up to the time
+    that this takes. So no work takes more than twice as long as with the better choice.
     """
     entry = cast("Entry", function)
     group = entry.group
-    if group.is_hot or MODE == PYTHON:
-        return group.is_hot
+    if group.is_compiled or MODE == PYTHON:
+        return group.is_compiled
     if group.is_loading:
         return loading_here.get() is group
     group.spent_seconds += seconds
-    if group.spent_seconds > LOAD_SECONDS:  # the files are looked for only when it may matter
+    if group.spent_seconds > LOAD_SECONDS:  # looking for the files takes time
         if entry.files.exist():
-            group.heat()
-        elif group.spent_seconds > group.compile_seconds and group.heat():
+            group.compile()
+        elif group.spent_seconds > group.compile_seconds and group.compile():
             logger.info(
                 "compiling the kernels of %s, about %.0f s, once on this machine;"
-                " `logstore warmup` does it ahead",
+                " `logstore warmup` does it in advance",
                 group.name,
                 group.compile_seconds,
             )
-    return group.is_hot
+    return group.is_compiled
 
 
 def follow(function: Callable[..., Any], leader: Callable[..., Any]) -> None:
-    """Make the kernels of one room hot if those of another one are.
+    """Compile the kernels of a package if the kernels of another one are compiled.
 
-    For work that accompanies the other's: it is large too, and numba is loaded already.
+    This is for work that accompanies the other work: it is large too, and numba is loaded.
 
     Parameters
     ----------
     function, leader : kernel
-        Each stands for all kernels of its room.
+        Any kernel of each package.
     """
-    if cast("Entry", leader).group.is_hot:
-        cast("Entry", function).group.is_hot = True
+    if cast("Entry", leader).group.is_compiled:
+        cast("Entry", function).group.is_compiled = True
 
 
 def compile_always() -> None:
-    """Make all kernels hot: each is compiled, or loaded, when it is called, whatever the work."""
+    """Compile or load each kernel on its first call, regardless of the work."""
     global MODE
     if MODE != PYTHON:
         MODE = COMPILED
-        for group in groups.copy().values():  # another thread may import a room
-            group.is_hot = True
+        for group in groups.copy().values():  # another thread may import a package
+            group.is_compiled = True

@@ -16,14 +16,14 @@ Worlds = dict[int, dict[str, Any]]
 
 
 class Twofold(ABC):
-    """An operation whose compiled form is not its plain Python."""
+    """An operation with a compiled form and a plain Python form."""
 
     __slots__ = ()
 
     @property
     @abstractmethod
     def plain(self) -> Callable[..., Any]:
-        """The operation in plain Python, including all that it calls."""
+        """The plain Python form, which calls the plain forms of other operations."""
 
     @abstractmethod
     def twin(self, worlds: Worlds) -> Callable[..., Any]:
@@ -31,17 +31,20 @@ class Twofold(ABC):
 
     @abstractmethod
     def parts(self, seen: set[FunctionType]) -> Iterator[object]:
-        """Yield the parts of its compiled form, leaving out the functions in `seen`."""
+        """Yield the parts of its compiled form, except for the functions in `seen`."""
 
 
 _plain_worlds: Worlds = {}
 
 
+FORMAT = 2
+"""Version of the cached files; raised if the types of kernels or the compiler options change."""
+
+
 def plain_twin(function: FunctionType) -> FunctionType:
     """Return a function of the same code that calls plain twins in place of kernels.
 
-    Its globals are published once they are complete: no other thread meets half of them, and an
-    interrupt leaves nothing behind.
+    Its globals are published once they are complete, for other threads and in case of an interrupt.
     """
     worlds = _plain_worlds.copy()
     twin = twin_in(worlds, function)
@@ -62,19 +65,19 @@ def twin_in(worlds: Worlds, function: FunctionType) -> FunctionType:
 
 
 def fingerprint(function: FunctionType) -> str:
-    """Return a hash of a kernel: of its code and of all that its compiled form contains.
+    """Return a hash of a kernel's code and of everything else that its compiled form contains.
 
-    Compiled code contains the kernels that it calls, from whatever file, and the values of the
-    constants that it names. numba's own check covers the kernel's own file alone.
+    Compiled code contains the kernels that it calls, from any file, and the values of the constants
+    that it names. numba's own check covers only the file of the kernel.
     """
-    digest = sha256()
+    digest = sha256(f"format {FORMAT}".encode())
     for part in parts_of(function, set()):
         digest.update(repr(part).encode())
     return digest.hexdigest()[:16]
 
 
 def parts_of(function: FunctionType, seen: set[FunctionType]) -> Iterator[object]:
-    """Yield the parts of a function's compiled form: its code and the values of what that names."""
+    """Yield the parts of a function's compiled form: its code and the values of its globals."""
     yield f"{function.__module__}.{function.__qualname__}"
     if function in seen:
         return

@@ -21,9 +21,9 @@ from logstore.runtime.background import run_in_background
 def load_beside() -> None:
     """Decode and encode batches in Python until their kernels are loaded.
 
-    For listeners with many clients; see `jit.load_beside`.
+    For listeners with many clients; see `jit.load_in_background`.
     """
-    jit.load_beside(kernels.decode_records, _exercise, partial(run_in_background, "kernels"))
+    jit.load_in_background(kernels.decode_records, _exercise, partial(run_in_background, "kernels"))
 
 
 def _exercise() -> None:

@@ -14,14 +14,14 @@ import numpy as np
 from logstore.errors import LogStoreError
 from logstore.record.records import NewRecord
 from logstore.types import TopicPartition
-from logstore.workload.blocks import Block, Population, block_of, rest_of
-from logstore.workload.parcels import COMMIT, DATA, ENTRY, parcels_of_block
-from logstore.workload.placing import (
+from logstore.workload.blocks import Block, Population, build_block, repartition_block
+from logstore.workload.parcels import COMMIT, DATA, ENTRY, pack_block
+from logstore.workload.placement import (
     GROUP_BATCHES,
-    Placing,
+    BatchPlacer,
+    append_batches,
     append_marker,
-    append_placed,
-    fit_the_segment,
+    fit_segment,
 )
 
 if TYPE_CHECKING:
@@ -131,7 +131,7 @@ class Feed(Queue):
         self._population = population
         self._first_producer_id = first_producer_id
         self._placings = [
-            Placing(spec.producers, first_producer_id) for _ in range(spec.partitions)
+            BatchPlacer(spec.producers, first_producer_id) for _ in range(spec.partitions)
         ]
         self._block: Block | None = None
         self._arrivals = self._blocks(0)
@@ -153,9 +153,7 @@ class Feed(Queue):
             if all(arrival.kind == DATA for arrival in arrivals):
                 log = log_of(TopicPartition(self.topic, partition))
                 batches = [arrival.batch for arrival in arrivals]
-                if log is not None and fit_the_segment(
-                    log, batches, max(now_ms, arrivals[-1].at_ms)
-                ):
+                if log is not None and fit_segment(log, batches, max(now_ms, arrivals[-1].at_ms)):
                     size = GROUP_BATCHES
             steps += (
                 Step(self, partition, group[-1].at_ms, group)
@@ -174,7 +172,7 @@ class Feed(Queue):
         placing = self._placings[first.partition].copy()  # if refused, the numbers are not taken
         first_offset = placing.next_offset = log.log_end_offset
         placed = [placing.place(each.producer, each.at_ms, each.batch) for each in arrivals]
-        append_placed(log, placed)
+        append_batches(log, placed)
         self._placings[first.partition] = placing
         records = sum(batch.records for batch in placed)
         self._winners.append(first.partition, first_offset, records)
@@ -182,7 +180,7 @@ class Feed(Queue):
 
     def add_partitions(self, total: int, now_ms: int) -> None:
         """Let producers know that the topic has more partitions: what they send from now on."""
-        self._placings += [Placing(self.spec.producers) for _ in range(total - self.partitions)]
+        self._placings += [BatchPlacer(self.spec.producers) for _ in range(total - self.partitions)]
         super().add_partitions(total, now_ms)
         self.spec = replace(self.spec, partitions=total)
         if self._block is None:
@@ -191,13 +189,13 @@ class Feed(Queue):
         block = self._block
         self._winners.unexpect(block.partition[block.appended > now_ms])
         self._winners.add_partitions(total)
-        rest = rest_of(block, now_ms, total)
+        rest = repartition_block(block, now_ms, total)
         self._arrivals = chain(self._begun(rest), self._blocks(block.number + 1))
         self._next = next(self._arrivals, None)
 
     def _blocks(self, first: int) -> Iterator[Arrival]:
         for number in range(first, self.spec.blocks):
-            block = block_of(self.spec, number, self._recorded, self._population)
+            block = build_block(self.spec, number, self._recorded, self._population)
             yield from self._begun(block)
         self._block = None
 
@@ -209,7 +207,7 @@ class Feed(Queue):
 
     def _arrivals_of(self, block: Block) -> Iterator[Arrival]:
         found: list[Arrival] = []
-        for parcel in parcels_of_block(self.spec, block, keys=self._winners.keys.column(block)):
+        for parcel in pack_block(self.spec, block, keys=self._winners.keys.column(block)):
             place = 0
             for kind, producer, size, at_ms in np.frombuffer(parcel.entries, ENTRY).tolist():
                 batch = parcel.batches[place : place + size]

@@ -25,8 +25,8 @@ from logstore.simulate.scenario import KnownKeys, Scenario, from_mapping
 from logstore.simulate.starting import spec_for
 from logstore.types import DAY_MS
 from logstore.workload import spec as specs
-from logstore.workload.blocks import block_of
-from logstore.workload.parcels import parcels_of_block
+from logstore.workload.blocks import build_block
+from logstore.workload.parcels import pack_block
 from logstore.workload.profiles import MONDAY_MS, even_days
 
 if TYPE_CHECKING:
@@ -687,8 +687,8 @@ def _trial_bytes(
     words = KnownKeys(null_share=0.0 if held else 1.0)
     spec = spec_for(spec, written)
     population = KnownPopulation(written, words, {}, spec)
-    block = block_of(spec, 0, None, population)
-    parcels = parcels_of_block(spec, block, keys=population.column(block))
+    block = build_block(spec, 0, None, population)
+    parcels = pack_block(spec, block, keys=population.column(block))
     return sum(len(parcel.batches) for parcel in parcels) / _TRIAL_RECORDS
 
 

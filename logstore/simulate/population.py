@@ -11,7 +11,7 @@ from logstore.record.columns import BytesColumn
 from logstore.simulate.recording import hashes_of, pieces_of
 from logstore.simulate.scenario import KnownKeys
 from logstore.workload import draws
-from logstore.workload.draws import Stream, key_bytes, key_numbers, numbers_of, partitions_of
+from logstore.workload.draws import Stream, key_bytes, key_numbers, parse_key_numbers, partitions_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -76,7 +76,7 @@ class SpecKeys:
     def numbers_in(self, partition: int, keys: BytesColumn) -> Ints:
         """Return the numbers of keys in a log; see `Keys`."""
         width = len(self._spec.keys.prefix.encode()) + self._spec.keys.digits
-        return numbers_of(self._spec, keys.data[keys.starts[:, None] + np.arange(width)])
+        return parse_key_numbers(self._spec, keys.data[keys.starts[:, None] + np.arange(width)])
 
     def column(self, block: Block) -> BytesColumn | None:
         """Return None: a block has them; see `Keys`."""

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from logstore.analysis.assumptions import assumptions
 from logstore.analysis.broker_state import cleaner_offset, data_dirs, topic_config
-from logstore.analysis.places import place_of
+from logstore.analysis.locations import locate
 from logstore.analysis.view import PartitionView
 from logstore.broker.broker import Broker
 from logstore.cleaner.strategy import HEADER, Strategy
@@ -275,7 +275,7 @@ def opened(
         There is no such directory, or no partition in it.
     """
     fs = ReadOnlyFileSystem(DiskFileSystem())
-    place = place_of(fs, os.path.abspath(path), path)  # noqa: PTH100  # a link keeps its name
+    place = locate(fs, os.path.abspath(path), path)  # noqa: PTH100  # a link keeps its name
     with Broker(
         list(place.directories),
         clock=clock,

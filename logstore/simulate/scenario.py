@@ -29,7 +29,14 @@ from logstore.simulate.deeds import (
 from logstore.simulate.replay import Replay, read_replay
 from logstore.types import DAY_MS
 from logstore.workload import spec as specs
-from logstore.workload.tables import dotted, laid_over, read_table, read_toml, setting, span
+from logstore.workload.tables import (
+    flatten_configs,
+    merge_tables,
+    read_table,
+    read_toml,
+    setting,
+    span,
+)
 
 if TYPE_CHECKING:
     from logstore.workload.recorded import Recorded
@@ -219,9 +226,9 @@ class Scenario:
         from logstore.config.topic_keys import TOPIC_KEYS
 
         if name in TOPIC_KEYS:
-            topics = [laid_over(each, {"configs": {name: value}}) for each in _topics(self.tree)]
+            topics = [merge_tables(each, {"configs": {name: value}}) for each in _topics(self.tree)]
             return from_mapping({**self.tree, "topics": topics})
-        return from_mapping(laid_over(self.tree, {"broker": {name: value}}))
+        return from_mapping(merge_tables(self.tree, {"broker": {name: value}}))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -366,7 +373,7 @@ def _texts(table: object, name: str) -> dict[str, str]:
     """Return configurations as texts: TOML's numbers and truth values are allowed."""
     return {
         word: str(value).lower() if isinstance(value, bool) else str(value)
-        for word, value in dotted(table, name).items()
+        for word, value in flatten_configs(table, name).items()
     }
 
 

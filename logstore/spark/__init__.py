@@ -1,4 +1,4 @@
-"""Workloads on Spark: partition logs as a data source, generated streams, an independent oracle.
+"""Spark: partition logs as a data source, generated workloads, an independent oracle.
 
-The one home of pyspark.
+The only package that imports pyspark.
 """

@@ -1,4 +1,4 @@
-"""Stages of a job and how long each took."""
+"""Durations of the stages of a job."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def timed(seconds: dict[str, float], stage: str) -> Iterator[None]:
-    """Note the seconds that a stage took, if it comes to its end."""
+    """Record the seconds that a stage takes, unless it raises."""
     began = time.perf_counter()
     yield
     seconds[stage] = time.perf_counter() - began

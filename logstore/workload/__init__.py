@@ -1,1 +1,1 @@
-"""Keyed change streams in columns: their specs, what is drawn for them, and the sealed batches."""
+"""Keyed change streams in columns: specs, random draws and sealed batches."""

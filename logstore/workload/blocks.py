@@ -1,9 +1,8 @@
-"""A workload in columns: block after block, each a pure function of the spec and its number.
+"""A workload in columns, as blocks; each block is a pure function of the spec and its number.
 
 A block holds 65,536 *events* (changes at the source, in the order in which they happen). Producers
-gather events into batches, so records *arrive* in another order; nothing crosses a block's border
-but what both sides compute alike. Hence any number of tasks can make any blocks, and the bytes
-are the same. NumPy only.
+collect events into batches, so records *arrive* in a different order. Blocks share no state, so
+any number of tasks can generate them in any order and produce the same bytes. NumPy only.
 """
 
 from __future__ import annotations
@@ -33,12 +32,12 @@ INT32_SPAN = 1 << 32
 
 
 class Ragged(NamedTuple):
-    """Byte strings of different lengths, as Arrow lays them out.
+    """Byte strings of different lengths, in Arrow's layout.
 
     Attributes
     ----------
     data : (total,) uint8
-        All strings, one after another.
+        All strings, concatenated.
     ends : (n + 1,) int64
         String i is `data[ends[i]:ends[i + 1]]`.
     """
@@ -51,19 +50,19 @@ class Ragged(NamedTuple):
 
 
 class Markers(NamedTuple):
-    """Ends of a block's transactions: one marker in each partition that a transaction wrote to.
+    """End markers of a block's transactions, one per partition that a transaction wrote to.
 
     Attributes
     ----------
     after : (m,) int64
-        Sequence of the transaction's last record; in its partition the marker comes after every
-        record up to this sequence. Rising.
+        Sequence of the transaction's last record. In its partition, the marker follows every
+        record up to this sequence. Ascending.
     partition, producer, transaction : (m,) int32, int32, int64
-        Where, by whom and which.
+        Partition of the marker, producer and transaction.
     commit : (m,) bool
-        False: aborted.
+        False if the transaction was aborted.
     timestamp : (m,) int64
-        When it was written, ms since the epoch.
+        Time of the append, in ms since the epoch.
     """
 
     after: Ints
@@ -75,10 +74,10 @@ class Markers(NamedTuple):
 
 
 class Population(Protocol):
-    """Keys that stand in the place of those of a spec; its block's `key` has no bytes then."""
+    """Keys that replace the spec's; the block's `key` column then has no bytes."""
 
     def numbers(self, block: int, events: Ints) -> Ints:
-        """Return which key each event of a block is about; below 0 is none."""
+        """Return the key number of each event of a block; negative means no key."""
 
     def partitions(self, numbers: Ints) -> NDArray[np.int32]:
         """Return the partition of each key."""
@@ -86,45 +85,45 @@ class Population(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Block:
-    """Records in the order in which they arrive; each column has n entries.
+    """Records in order of arrival; each column has n entries.
 
     Attributes
     ----------
     number : int
-        Of the block.
+        Number of the block.
     sequence : int64
-        Place among all records of the workload; a partition's records stand in its order.
+        Position among all records of the workload; the records of a partition are in this order.
     event : int64
-        Place of the change among all events at the source.
+        Position of the change among all events at the source.
     partition : int32
-        By murmur2 of the key.
+        Partition chosen by murmur2 of the key.
     key_number : int64
-        Which key, in [0, keys.count), or as a population has it.
+        Number of the key, in [0, keys.count) or as the population defines it.
     key : (n, width) uint8
-        Keys of a workload are equally long.
+        Key bytes; all keys of a workload have the same length.
     value : Ragged
-        Empty where `tombstone`.
+        Values, empty for tombstones.
     tombstone : bool
-        The value is null.
+        Whether the value is null.
     timestamp : int64
         CreateTime in ms since the epoch: the event's arrival at the producer, minus its lag.
     appended : int64
-        When the record's batch was sent, ms since the epoch; never falls.
+        Time at which the record's batch was sent, in ms since the epoch; never decreases.
     version : int64
-        Of the header; 0 where there is none.
+        Version in the header, 0 if the header is missing.
     version_form : uint8
         `NO_VERSION`, `VERSION` or `MALFORMED_VERSION`.
     producer : int32
-        In [0, producers.count).
+        Producer number, in [0, producers.count).
     transaction : int64
-        Unique in the workload; `NO_TRANSACTION` outside of one.
+        Transaction number, unique in the workload, or `NO_TRANSACTION`.
     aborted : bool
-        The record's transaction ends with an abort.
+        Whether the record's transaction is aborted.
     batch : int64
-        Unique in the workload; a batch's records are neighbours and share partition, producer
-        and transaction.
+        Batch number, unique in the workload. The records of a batch are adjacent and share
+        partition, producer and transaction.
     markers : Markers
-        Ends of the transactions; none crosses the block's border.
+        End markers of the transactions; no transaction spans two blocks.
     """
 
     number: int
@@ -149,11 +148,12 @@ class Block:
         return len(self.sequence)
 
     def version_values(self) -> Ragged:
-        """Return the header's value of each record; empty where `NO_VERSION`.
+        """Return the version header's value of each record, empty for `NO_VERSION`.
 
         Notes
         -----
-        A malformed one is the version's low bytes, so that a reader that pads it is found out.
+        A malformed value holds the low bytes of the version, so that a reader that pads it is
+        detected.
         """
         whole = np.ascontiguousarray(self.version.astype(">i8")).view(np.uint8).reshape(-1, 8)
         sizes = np.array([0, 8, MALFORMED_BYTES])[self.version_form]
@@ -161,33 +161,33 @@ class Block:
         return Ragged(whole[taken], _ends(sizes))
 
 
-def block_of(
+def build_block(
     spec: Spec,
     number: int,
     recorded: Recorded | None = None,
     population: Population | None = None,
 ) -> Block:
-    """Make one block.
+    """Generate one block.
 
     Parameters
     ----------
     number : int
-        In [0, spec.blocks).
+        Block number, in [0, spec.blocks).
     recorded : Recorded, optional
-        What says when events arrive, if not the spec; records of one moment share batches, and
-        none waits for the next.
+        Recorded arrivals that replace the spec's. A batch then holds only records with the same
+        arrival time.
     population : Population, optional
-        Other keys than the spec's.
+        Keys that replace the spec's.
 
     Raises
     ------
     IndexError
-        The workload has no such block.
+        The number is out of range.
 
     Notes
     -----
-    Pure, as far as the population is; about 0.1 s and three times the block's bytes at 100 bytes a
-    value.
+    Pure if the population is. Takes about 0.1 s, and three times the block's bytes in memory at
+    100 bytes a value.
     """
     if not 0 <= number < spec.blocks:
         raise IndexError(f"block {number} of {spec.blocks}")
@@ -196,26 +196,26 @@ def block_of(
     events = np.arange(first, first + count, dtype=np.int64)
     if recorded is None:
         followers = _followers(spec, number, count)
-        numbers, tombstone = _changes(spec, number, events, followers, population)
-        arrival, lags = draws.arrival_ms(spec, number, events), _lags(spec, number, count)
-        moments = None
+        numbers, tombstone = _draw_changes(spec, number, events, followers, population)
+        arrival, lags = draws.arrival_ms(spec, number, events), _draw_lags(spec, number, count)
+        arrivals_ms = None
     else:
         followers = np.zeros(0, dtype=np.int64)
-        numbers, tombstone = _recorded_changes(spec, number, events, recorded)
-        moments = recorded.arrivals(events)
-        arrival, lags = spec.time.start_ms + moments, recorded.lag_ms[recorded.rows(events)]
+        numbers, tombstone = _replay_changes(spec, number, events, recorded)
+        arrivals_ms = recorded.arrivals(events)
+        arrival, lags = spec.time.start_ms + arrivals_ms, recorded.lag_ms[recorded.rows(events)]
     if population is None:
         keys = draws.key_bytes(spec, numbers)
         partition = draws.partitions_of(keys, spec.partitions)
     else:
         keys = np.empty((count, 0), np.uint8)
         partition = population.partitions(numbers)
-    version, form = _versions(spec, number, events)
-    sent = _sent(spec, number, partition, followers, moments)
+    version, form = _draw_versions(spec, number, events)
+    sent = _send(spec, number, partition, followers, arrivals_ms)
     order = sent.order
     sizes = np.where(tombstone, 0, draws.value_sizes(spec, number, count))[order]
     ends = _ends(sizes)
-    sequence = events  # the same numbers, now counting arrivals
+    sequence = events  # the same range of numbers, now in order of arrival
     transaction = sent.transaction[order]
     appended = arrival[sent.flush[order]]
     return Block(
@@ -239,19 +239,19 @@ def block_of(
     )
 
 
-def rest_of(block: Block, after_ms: int, partitions: int) -> Block:
-    """Return what of a block is sent after a moment, to another number of partitions.
+def repartition_block(block: Block, after_ms: int, partitions: int) -> Block:
+    """Return the records of a block that are sent after a time, repartitioned.
 
-    A producer that is filling a batch when its topic gets partitions sends each key to where it
-    belongs now: as several batches, in the order of the records. The ends of transactions go
-    wherever these wrote, before or after.
+    Partitions may be added to a topic while a producer fills a batch. Its records are then split
+    into one batch per new partition, in record order. A transaction's end markers go to every
+    partition that it wrote to before or after the change.
 
     Parameters
     ----------
     after_ms : int
-        Records that were appended till then, inclusive, are left out.
+        Records appended at or before this time are omitted.
     partitions : int
-        Of the topic from now on.
+        New number of partitions of the topic.
     """
     is_left = block.appended > after_ms
     rows = np.flatnonzero(is_left)
@@ -284,23 +284,23 @@ def rest_of(block: Block, after_ms: int, partitions: int) -> Block:
         transaction=transaction,
         aborted=block.aborted[rows],
         batch=block.number * BLOCK_RECORDS + np.cumsum(begins) - 1,
-        markers=_markers_of_rest(block, rows, sequence, partition, sent),
+        markers=_remaining_markers(block, rows, sequence, partition, sent),
     )
 
 
-def _markers_of_rest(
+def _remaining_markers(
     block: Block, rows: Ints, sequence: Ints, partition: NDArray[np.int32], sent: Ints
 ) -> Markers:
-    """Return the ends of the transactions that are not through, in the order of writing."""
+    """Return the end markers of the unfinished transactions, in the order of writing."""
     inside = np.flatnonzero(block.transaction[rows] >= 0)
     names, number = np.unique(block.transaction[rows][inside], return_inverse=True)
     last = np.full(len(names), -1, dtype=np.int64)
     np.maximum.at(last, number, inside)
     before = last[np.searchsorted(names, block.transaction[sent])]
-    found = np.concatenate(
+    ends = np.concatenate(
         (last[number] * INT32_SPAN + partition[inside], before * INT32_SPAN + block.partition[sent])
     )
-    row, where = np.divmod(np.unique(found), INT32_SPAN)
+    row, where = np.divmod(np.unique(ends), INT32_SPAN)
     return Markers(
         after=sequence[row],
         partition=where.astype(np.int32),
@@ -311,10 +311,10 @@ def _markers_of_rest(
     )
 
 
-def _changes(
+def _draw_changes(
     spec: Spec, block: int, events: Ints, followers: Ints, population: Population | None
 ) -> tuple[Ints, Bools]:
-    """Return each event's key number, and whether it deletes the key."""
+    """Return the key number of each event, and whether the event deletes the key."""
     if population is None:
         numbers = draws.key_numbers(spec, block, events)
     else:
@@ -324,7 +324,7 @@ def _changes(
         deletes = np.zeros(len(events), dtype=np.bool_)
         deletes[followers] = True
     else:
-        deletes = _deletes_drawn(spec, block, len(events))
+        deletes = _draw_deletes(spec, block, len(events))
     if spec.deletes.on_expiry:
         start = draws.hot_set_start(spec, events)
         leaves = start > draws.hot_set_start(spec, events - 1)
@@ -334,45 +334,43 @@ def _changes(
     return numbers, deletes
 
 
-def _recorded_changes(
-    spec: Spec, block: int, events: Ints, recorded: Recorded
-) -> tuple[Ints, Bools]:
-    """Return as `_changes` does; what was not recorded is drawn."""
+def _replay_changes(spec: Spec, block: int, events: Ints, recorded: Recorded) -> tuple[Ints, Bools]:
+    """Return the same as `_draw_changes`; columns that were not recorded are drawn."""
     rows = recorded.rows(events)
     key, deletes = recorded.key, recorded.tombstone
     return (
         draws.key_numbers(spec, block, events) if key is None else key[rows],
-        _deletes_drawn(spec, block, len(events)) if deletes is None else deletes[rows],
+        _draw_deletes(spec, block, len(events)) if deletes is None else deletes[rows],
     )
 
 
-def _deletes_drawn(spec: Spec, block: int, count: int) -> Bools:
+def _draw_deletes(spec: Spec, block: int, count: int) -> Bools:
     return Stream(spec.seed, block, draws.DELETES).chance(spec.deletes.share, count)
 
 
 def _followers(spec: Spec, block: int, count: int) -> Ints:
-    """Return the events that are tombstones of the delete before them.
+    """Return the events that are tombstones following a delete event.
 
-    They are chosen by the deletes drawn: every other one of a run of these is an event with its
-    tombstone behind it, and none that its block cannot hold with it.
+    In each run of drawn deletes, every other event is followed by its tombstone. A delete event
+    and its tombstone are in the same block.
     """
     if not spec.deletes.with_event:
         return np.zeros(0, dtype=np.int64)
-    drawn = _deletes_drawn(spec, block, count)
-    place = np.arange(count)
+    drawn = _draw_deletes(spec, block, count)
+    index = np.arange(count)
     begins = drawn & ~np.append(False, drawn[:-1])
-    rank = place - np.maximum.accumulate(np.where(begins, place, 0))
+    rank = index - np.maximum.accumulate(np.where(begins, index, 0))
     return np.flatnonzero(drawn[:-1] & (rank[:-1] % 2 == 0)) + 1
 
 
-def _lags(spec: Spec, block: int, count: int) -> Ints:
+def _draw_lags(spec: Spec, block: int, count: int) -> Ints:
     stream = Stream(spec.seed, block, draws.LATENESS)
     late = stream.chance(spec.time.late_share, count)
     return np.where(late, 1 + stream.below(spec.time.late_ms, count), 0)
 
 
-def _versions(spec: Spec, block: int, events: Ints) -> tuple[Ints, NDArray[np.uint8]]:
-    """Return each event's version, `first` or more unless it is late, and the header's form."""
+def _draw_versions(spec: Spec, block: int, events: Ints) -> tuple[Ints, NDArray[np.uint8]]:
+    """Return each event's version (at least `first` unless late) and the form of its header."""
     versions, count = spec.versions, len(events)
     if not versions.header:
         return np.zeros(count, np.int64), np.full(count, NO_VERSION, np.uint8)
@@ -389,30 +387,30 @@ def _versions(spec: Spec, block: int, events: Ints) -> tuple[Ints, NDArray[np.ui
     return version, form
 
 
-class _Sent(NamedTuple):
-    """Sending of a block's events, by event: the batch, its flush, and the order of arrival."""
+class _Sending(NamedTuple):
+    """How a block's events are sent: columns by event, and the order of arrival."""
 
     producer: NDArray[np.int32]
-    transaction: Ints  # number in the block, -1 outside
+    transaction: Ints  # number in the block, -1 outside a transaction
     aborted: Bools
     batch: Ints  # number in the block, in order of arrival
-    flush: Ints  # the event upon which the batch is sent
+    flush: Ints  # event that completes the batch
     order: Ints  # events in order of arrival
 
 
-def _sent(
+def _send(
     spec: Spec,
     block: int,
     partition: NDArray[np.int32],
     followers: Ints,
-    moments: Ints | None,
-) -> _Sent:
+    arrivals_ms: Ints | None,
+) -> _Sending:
     count = len(partition)
     producers = spec.producers
     producer = Stream(spec.seed, block, draws.PRODUCERS).below(producers.count, count)
-    producer[followers] = producer[followers - 1]  # or a tombstone might overtake its event
+    producer[followers] = producer[followers - 1]  # else a tombstone could overtake its event
     transaction = _transactions(spec, producer)
-    # Everything sent by one producer to one partition in one transaction, in order of events.
+    # A parcel: the events of one producer, partition and transaction, in event order.
     parcel = (producer * (transaction.max() + 2) + transaction + 1) * spec.partitions + partition
     by_parcel = np.argsort(parcel, kind="stable")
     rank = _ranks(parcel[by_parcel])
@@ -421,8 +419,8 @@ def _sent(
     cut = np.searchsorted(np.cumsum(sizes), rank, side="right")
     begins = np.ones(count, dtype=np.bool_)
     begins[1:] = (parcel[by_parcel][1:] != parcel[by_parcel][:-1]) | (cut[1:] != cut[:-1])
-    if moments is not None:
-        begins[1:] |= np.diff(moments[by_parcel]) != 0
+    if arrivals_ms is not None:
+        begins[1:] |= np.diff(arrivals_ms[by_parcel]) != 0
     ends = np.append(np.flatnonzero(begins)[1:], count) - 1
     flush = np.empty(count, dtype=np.int64)
     flush[by_parcel] = by_parcel[ends][np.cumsum(begins) - 1]
@@ -431,11 +429,14 @@ def _sent(
     batch[order] = np.cumsum(np.append(True, flush[order][1:] != flush[order][:-1])) - 1
     aborts = Stream(spec.seed, block, draws.TRANSACTIONS).chance(producers.abort_share, count)
     aborted = (transaction >= 0) & aborts[transaction]
-    return _Sent(producer.astype(np.int32), transaction, aborted, batch, flush, order)
+    return _Sending(producer.astype(np.int32), transaction, aborted, batch, flush, order)
 
 
 def _transactions(spec: Spec, producer: Ints) -> Ints:
-    """Return each event's transaction in the block: consecutive events of one producer, or -1."""
+    """Return the transaction number of each event in the block, or -1.
+
+    A transaction consists of consecutive events of one producer.
+    """
     producers = spec.producers
     transaction = np.full(len(producer), -1, dtype=np.int64)
     by_producer = np.argsort(producer, kind="stable")
@@ -449,13 +450,13 @@ def _transactions(spec: Spec, producer: Ints) -> Ints:
 
 
 def _markers(
-    sent: _Sent,
+    sent: _Sending,
     sequence: Ints,
     partition: NDArray[np.int32],
     appended: Ints,
     first: int,
 ) -> Markers:
-    """Return the ends of the transactions, in the order in which they are written."""
+    """Return the end markers of the transactions, in the order of writing."""
     transaction = sent.transaction[sent.order]
     rows = np.flatnonzero(transaction >= 0)
     last = np.full(len(transaction) + 1, -1, dtype=np.int64)
@@ -473,7 +474,7 @@ def _markers(
 
 
 def _ranks(sorted_groups: Ints) -> Ints:
-    """Return each entry's place in its group: 0, 1, … wherever a new group begins."""
+    """Return the position of each entry in its group, counted from 0."""
     count = len(sorted_groups)
     begins = np.ones(count, dtype=np.bool_)
     begins[1:] = sorted_groups[1:] != sorted_groups[:-1]

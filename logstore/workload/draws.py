@@ -1,8 +1,7 @@
-"""Numbers drawn for a workload: streams of Philox, distributions, murmur2. NumPy only.
+"""Random numbers of a workload: Philox streams, distributions, murmur2. NumPy only.
 
-Only raw 64-bit words are taken from NumPy's generator (their sequence is fixed by the algorithm);
-what is made of them is made here, so a NumPy release that changes a distribution changes no
-workload.
+NumPy's generator provides only raw 64-bit words, whose sequence the algorithm defines. The
+distributions are computed here, so that no NumPy release can change a workload.
 """
 
 from __future__ import annotations
@@ -21,8 +20,8 @@ Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 Bytes = NDArray[np.uint8]
 
-# Which stream a draw takes: so that turning one feature on changes nothing about the others.
-# The numbers are part of what a seed means.
+# Each feature draws from its own stream, so enabling one does not change the others.
+# The numbers are part of the meaning of a seed.
 KEYS, SIZES, CONTENT, DELETES, LATENESS, VERSIONS, PRODUCERS, TRANSACTIONS, BATCHES = range(1, 10)
 VERSION_FORMS, HOT, ARRIVALS = 10, 11, 12
 
@@ -31,16 +30,16 @@ _MURMUR_M = np.uint32(0x5BD1E995)
 
 
 class Stream:
-    """One purpose's random words in one block.
+    """Random words for one purpose in one block.
 
     Parameters
     ----------
     seed : int
-        Of the workload, 64 bits.
+        64-bit seed of the workload.
     block : int
         Number of the block.
     purpose : int
-        One of the constants above; the top word of Philox's counter, which counts from the bottom.
+        One of the constants above; the top word of the Philox counter.
     """
 
     def __init__(self, seed: int, block: int, purpose: int) -> None:
@@ -54,26 +53,26 @@ class Stream:
         return words
 
     def uniform(self, count: int) -> Floats:
-        """Return floats of [0, 1) with 53 random bits."""
+        """Return floats in [0, 1) with 53 random bits."""
         return (self.words(count) >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
     def below(self, limit: int, count: int) -> Ints:
-        """Return integers of [0, limit); `limit` at most 2^40, so the bias is below 2^-13."""
+        """Return integers in [0, limit); with `limit` at most 2^40, the bias is below 2^-13."""
         return (self.uniform(count) * limit).astype(np.int64)
 
     def chance(self, share: float, count: int) -> Bools:
-        """Return True with probability `share`."""
+        """Return booleans that are True with probability `share`."""
         return self.uniform(count) < share
 
     def normal(self, count: int) -> Floats:
-        """Return standard normal floats (Box and Muller's way, the cosine half)."""
+        """Return standard normal floats (Box-Muller transform, cosine half)."""
         radius = np.sqrt(-2.0 * np.log1p(-self.uniform(count)))
         return radius * np.cos(2.0 * np.pi * self.uniform(count))
 
 
 @lru_cache(maxsize=4)
 def zipf_table(count: int, exponent: float) -> Floats:
-    """Return the distribution function of a Zipf law over `count` ranks, (count,) rising to 1."""
+    """Return the cumulative distribution of a Zipf law over `count` ranks."""
     table = np.cumsum(np.arange(1, count + 1, dtype=np.float64) ** -exponent)
     table /= table[-1]
     table.flags.writeable = False
@@ -81,7 +80,7 @@ def zipf_table(count: int, exponent: float) -> Floats:
 
 
 def key_numbers(spec: specs.Spec, block: int, events: Ints) -> Ints:
-    """Return which key each event of a block is about, in [0, keys.count)."""
+    """Return the key number of each event of a block, in [0, keys.count)."""
     keys, count = spec.keys, len(events)
     stream = Stream(spec.seed, block, KEYS)
     if keys.distribution == specs.UNIFORM:
@@ -97,7 +96,7 @@ def key_numbers(spec: specs.Spec, block: int, events: Ints) -> Ints:
 
 
 def hot_set_start(spec: specs.Spec, events: Ints) -> Ints:
-    """Return the number of the hot set's first key at each event, before it wraps around."""
+    """Return the number of the hot set's first key at each event, not yet wrapped around."""
     pace = spec.keys.count * spec.keys.sweeps / spec.records
     start: Ints = np.floor(events * pace).astype(np.int64)
     return start
@@ -120,7 +119,7 @@ def value_sizes(spec: specs.Spec, block: int, count: int) -> Ints:
 
 
 def content(spec: specs.Spec, block: int, size: int) -> Bytes:
-    """Return `size` bytes of which a block's values are cut."""
+    """Return `size` bytes from which the values of a block are cut."""
     stream = Stream(spec.seed, block, CONTENT)
     if spec.values.content == specs.RANDOM:
         return stream.words(-(-size // 8)).astype("<u8", copy=False).view(np.uint8)[:size]
@@ -131,60 +130,60 @@ def content(spec: specs.Spec, block: int, size: int) -> Bytes:
 
 @lru_cache(maxsize=1)
 def _dictionary() -> Bytes:
-    """Return 4096 words of eight letters and digits, (4096, 8): the same in every workload."""
+    """Return 4096 words of eight characters, (4096, 8), the same in every workload."""
     letters = np.frombuffer(b"etaoinshrdlucmfwypvbgkqjxz0123456789 ,:", dtype=np.uint8)
     return letters[Stream(0, 0, CONTENT).below(len(letters), 4096 * 8)].reshape(4096, 8)
 
 
 def arrival_ms(spec: specs.Spec, block: int, events: Ints) -> Ints:
-    """Return when each event of a block arrives, in ms since the epoch; never falls."""
+    """Return the arrival time of each event of a block, in ms since the epoch; never decreases."""
     time, span = spec.time, spec.time.days * DAY_MS
-    places: Floats = events.astype(np.float64)
+    positions: Floats = events.astype(np.float64)
     if time.arrival == specs.POISSON:
-        places = _by_chance(spec, block, events)
-    even = places * (span / spec.records)
+        positions = _poisson_positions(spec, block, events)
+    even = positions * (span / spec.records)
     if time.profile:
-        even = _by_profile(time, even / span)
-    # Time runs slowly at noon, so more events fall into it; the derivative stays positive.
+        even = _apply_profile(time, even / span)
+    # Slowing down time at noon puts more events there; the derivative stays positive.
     day = 2.0 * np.pi / DAY_MS
     phase = day * (time.start_ms % DAY_MS)
     swing = time.daily_swing / day
     warped = even + swing * (np.sin(day * even + phase) - np.sin(phase))
     if time.burst_share:
-        warped = _in_bursts(time, warped)
+        warped = _apply_bursts(time, warped)
     arrivals: Ints = time.start_ms + np.floor(warped).astype(np.int64)
     return arrivals
 
 
-def _by_chance(spec: specs.Spec, block: int, events: Ints) -> Floats:
-    """Return places among the block's events as a Poisson process has them, given their number."""
+def _poisson_positions(spec: specs.Spec, block: int, events: Ints) -> Floats:
+    """Return positions of the block's events from a Poisson process conditioned on their count."""
     drawn = np.sort(Stream(spec.seed, block, ARRIVALS).uniform(len(events)))
-    places: Floats = events[0] + drawn * len(events)
-    return places
+    positions: Floats = events[0] + drawn * len(events)
+    return positions
 
 
-def _by_profile(time: specs.Time, shares: Floats) -> Floats:
-    """Return when, in ms after the start, a share of all has come: the profile's inverse."""
-    moments, reached = profile_curve(time)
-    if not reached[-1]:  # the time is over before the profile brings anything
-        reached = moments
-    found: Floats = np.interp(shares * reached[-1], reached, moments)
-    return found
+def _apply_profile(time: specs.Time, shares: Floats) -> Floats:
+    """Return when each share of all events has arrived, in ms after the start."""
+    times, reached = profile_curve(time)
+    if not reached[-1]:  # the profile is zero in the whole time span
+        reached = times
+    arrivals: Floats = np.interp(shares * reached[-1], reached, times)
+    return arrivals
 
 
-def _in_bursts(time: specs.Time, moments: Floats) -> Floats:
-    """Return moments of which each period's first ones are crowded into its beginning."""
+def _apply_bursts(time: specs.Time, times: Floats) -> Floats:
+    """Return the times with the first ones of each period compressed into a burst."""
     period, burst, share = time.burst_every_ms, time.burst_ms, time.burst_share
-    number, place = np.divmod(moments, period)
-    place /= period
-    quiet = (place - share) / max(1.0 - share, 1e-12)
-    crowded = np.where(place < share, place / share * burst, burst + quiet * (period - burst))
-    moved: Floats = number * period + crowded
-    return moved
+    number, position = np.divmod(times, period)
+    position /= period
+    quiet = (position - share) / max(1.0 - share, 1e-12)
+    crowded = np.where(position < share, position / share * burst, burst + quiet * (period - burst))
+    shifted: Floats = number * period + crowded
+    return shifted
 
 
 def key_bytes(spec: specs.Spec, numbers: Ints) -> Bytes:
-    """Return the keys themselves, (n, width): the prefix and the zero-padded number."""
+    """Return the keys, (n, width): the prefix and the zero-padded number."""
     prefix = np.frombuffer(spec.keys.prefix.encode(), dtype=np.uint8)
     digits = spec.keys.digits
     keys = np.empty((len(numbers), len(prefix) + digits), dtype=np.uint8)
@@ -196,17 +195,17 @@ def key_bytes(spec: specs.Spec, numbers: Ints) -> Bytes:
     return keys
 
 
-def numbers_of(spec: specs.Spec, keys: Bytes) -> Ints:
-    """Return the numbers of keys, (n,): what `key_bytes` was given."""
+def parse_key_numbers(spec: specs.Spec, keys: Bytes) -> Ints:
+    """Return the numbers of keys, (n,); the inverse of `key_bytes`."""
     digits = keys[:, len(spec.keys.prefix.encode()) :].astype(np.int64) - ord("0")
     numbers: Ints = digits @ 10 ** np.arange(digits.shape[1] - 1, -1, -1, dtype=np.int64)
     return numbers
 
 
 def murmur2(keys: Bytes) -> NDArray[np.uint32]:
-    """Return the hash by which Kafka's clients choose a partition, of equally long keys (n, w)."""
+    """Return the hash that Kafka clients partition by, for keys of equal length (n, width)."""
     count, width = keys.shape
-    # Starting from an array, the products wrap around in silence, as they should.
+    # Products of arrays wrap around without a warning.
     hashed = np.full(count, _MURMUR_SEED ^ width, dtype=np.uint32)
     whole = width - width % 4
     for at in range(0, whole, 4):
@@ -225,6 +224,6 @@ def murmur2(keys: Bytes) -> NDArray[np.uint32]:
 
 
 def partitions_of(keys: Bytes, partitions: int) -> NDArray[np.int32]:
-    """Return the partition of each key, as Kafka's default partitioner chooses it."""
+    """Return the partition of each key by Kafka's default partitioner."""
     positive = murmur2(keys) & np.uint32(0x7FFFFFFF)
     return (positive % np.uint32(partitions)).astype(np.int32)

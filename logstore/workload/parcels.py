@@ -1,8 +1,8 @@
-"""Parcels: what a block brings to each partition, sealed batches and markers in order of arrival.
+"""Parcels: the sealed batches and markers of a block for one partition, in order of arrival.
 
-A parcel is a few large byte strings, so that a shuffle moves few rows of compressed bytes and not
-millions of records. What depends on earlier blocks is left open in its batches: offsets, and the
-producers' sequences. Needs no Spark.
+A parcel is a few large byte strings, so a shuffle moves a few rows of compressed bytes instead of
+millions of records. Offsets and producer sequences depend on earlier blocks and are not yet
+assigned. Independent of Spark.
 """
 
 from __future__ import annotations
@@ -23,37 +23,37 @@ from logstore.workload.blocks import (
     MALFORMED_VERSION,
     VERSION,
     Block,
-    block_of,
+    build_block,
 )
 from logstore.workload.spec import Spec
 
 DATA, COMMIT, ABORT = range(3)
-"""Kinds of entries: a batch of records, or a transaction's end."""
+"""Kinds of entries: a batch of records, or a transaction's end marker."""
 
 LEADER_EPOCH = 0
 
 PARCEL_BYTES = 8 << 20
-"""A parcel is closed before the batch that would take it above; one larger batch is alone."""
+"""Size limit of a parcel; a batch above it gets a parcel of its own."""
 
 ENTRY = np.dtype([("kind", "u1"), ("producer", "<i4"), ("size", "<i4"), ("at_ms", "<i8")])
-"""What is appended: its kind, by which of the workload's producers, bytes in `batches` (none of a
-marker), and when, in ms since the epoch."""
+"""One append: kind, producer number, bytes in `batches` (0 for a marker), time in ms since the
+epoch."""
 
 
 class Parcel(NamedTuple):
-    """Entries of one partition that follow one another.
+    """Consecutive entries of one partition.
 
     Attributes
     ----------
     partition, block : int
-        Whose.
+        Partition and block of the entries.
     part : int
-        Place among those of the same partition and block.
+        Position among the parcels of the same partition and block.
     entries : bytes
         An array of `ENTRY`.
     batches : bytes
-        The batches of its data entries one after another, each sealed by the topic's rules with
-        base offset 0 and no producer.
+        The concatenated batches of the data entries, sealed under the topic's configuration with
+        base offset 0 and no producer id.
     """
 
     partition: int
@@ -63,37 +63,37 @@ class Parcel(NamedTuple):
     batches: bytes
 
 
-def parcels_of(spec: Spec, number: int, parcel_bytes: int = PARCEL_BYTES) -> Iterator[Parcel]:
-    """Make the parcels of a block, each partition's in order.
+def build_parcels(spec: Spec, number: int, parcel_bytes: int = PARCEL_BYTES) -> Iterator[Parcel]:
+    """Yield the parcels of a block, in order within each partition.
 
     Parameters
     ----------
     number : int
-        Of the block. The first gives every partition a parcel, if an empty one.
+        Number of the block. Block 0 has a parcel for every partition, even an empty one.
     parcel_bytes : int
-        Where a parcel is closed; the bytes of the logs do not depend on it.
+        Size limit of a parcel; it does not affect the bytes of the logs.
 
     Raises
     ------
     InvalidTimestampError, MessageSizeTooLargeError
         The topic's configuration refuses a batch.
     """
-    return parcels_of_block(spec, block_of(spec, number), parcel_bytes)
+    return pack_block(spec, build_block(spec, number), parcel_bytes)
 
 
-def parcels_of_block(
+def pack_block(
     spec: Spec,
     block: Block,
     parcel_bytes: int = PARCEL_BYTES,
     *,
     keys: BytesColumn | None = None,
 ) -> Iterator[Parcel]:
-    """Make the parcels of a block that was made already; see `parcels_of`.
+    """Yield the parcels of a generated block; see `build_parcels`.
 
     Parameters
     ----------
     keys : BytesColumn, optional
-        Those of the block's records, if a population has them.
+        Keys of the block's records, if they come from a population.
     """
     drafts = {partition: _Draft(parcel_bytes) for partition in _partitions(spec, block)}
     for partition, kind, producer, at_ms, batch in _arrivals(spec, block, keys):
@@ -106,12 +106,12 @@ def parcels_of_block(
 def _partitions(spec: Spec, block: Block) -> list[int]:
     if block.number == 0:
         return list(range(spec.partitions))
-    found: list[int] = np.unique(block.partition).tolist()
-    return found
+    partitions: list[int] = np.unique(block.partition).tolist()
+    return partitions
 
 
 class _Draft:
-    """A partition's entries while its parcels are made."""
+    """Builder of a partition's parcels."""
 
     def __init__(self, parcel_bytes: int) -> None:
         self._parcel_bytes = parcel_bytes
@@ -141,11 +141,11 @@ class _Draft:
 def _arrivals(
     spec: Spec, block: Block, keys: BytesColumn | None
 ) -> Iterator[tuple[int, int, int, int, bytes]]:
-    """Yield partition, kind, producer, time and batch of all that a block appends, in order."""
+    """Yield partition, kind, producer, time and batch of each append of a block, in order."""
     markers = zip(*(column.tolist() for column in block.markers), strict=True)
     marker = next(markers, None)
     for first, partition, producer, at_ms, batch in _sealed_batches(spec, block, keys):
-        # A transaction ends with the last record of a batch, so with none in the midst of one.
+        # A transaction ends at the end of a batch, so no marker falls inside one.
         while marker is not None and marker[0] < first:
             yield _end(marker)
             marker = next(markers, None)
@@ -204,8 +204,8 @@ def _values(block: Block) -> BytesColumn:
 
 
 def version_headers(name: str, block: Block) -> BytesColumn:
-    """Return the encoded headers of a block's records: the version under its name, or none."""
-    pieces = [np.zeros(1, np.uint8)]  # no header: their count is 0
+    """Return the encoded headers of a block's records: the version header, or none."""
+    pieces = [np.zeros(1, np.uint8)]  # a header count of 0
     starts, sizes = np.zeros(len(block), np.int64), np.ones(len(block), np.int32)
     versions, used = block.version_values(), 1
     for form, value_size in ((VERSION, 8), (MALFORMED_VERSION, MALFORMED_BYTES)):
@@ -214,8 +214,8 @@ def version_headers(name: str, block: Block) -> BytesColumn:
         size = len(before) + value_size
         encoded = np.empty((len(rows), size), np.uint8)
         encoded[:, : len(before)] = before
-        places = versions.ends[rows][:, None] + np.arange(value_size)
-        encoded[:, len(before) :] = versions.data[places]
+        positions = versions.ends[rows][:, None] + np.arange(value_size)
+        encoded[:, len(before) :] = versions.data[positions]
         pieces.append(encoded.reshape(-1))
         starts[rows] = used + size * np.arange(len(rows))
         sizes[rows] = size
@@ -224,6 +224,6 @@ def version_headers(name: str, block: Block) -> BytesColumn:
 
 
 def _before_value(name: str, value_size: int) -> bytes:
-    """Return what comes before the value of a record's only header."""
+    """Return the bytes before the value of a record's only header."""
     key = name.encode()
     return encode_varint(1) + encode_varint(len(key)) + key + encode_varint(value_size)

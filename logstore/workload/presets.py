@@ -1,4 +1,4 @@
-"""Workloads that people recognise, as a file would state them."""
+"""Well-known workloads, in the form of a workload file."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 PRESETS: Mapping[str, Mapping[str, Any]] = {
-    # KIP-354: personal data whose deletes must be through within a bounded time.
+    # KIP-354: personal data whose deletes must take effect within a bounded time.
     "user-accounts": {
         "topic": "user-accounts",
         "keys": {"count": 1_000_000, "prefix": "user-", "distribution": "zipf", "exponent": 0.8},
@@ -17,12 +17,12 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
         "configs": {
             "cleanup.policy": "compact",
             "segment.bytes": "67108864",
-            "min.compaction.lag.ms": "86400000",  # a day for whoever reads every change
-            "max.compaction.lag.ms": "604800000",  # after a week a deleted user is gone
+            "min.compaction.lag.ms": "86400000",  # consumers have a day to read every change
+            "max.compaction.lag.ms": "604800000",  # a deleted user is removed within a week
             "delete.retention.ms": "86400000",
         },
     },
-    # Few keys, tiny values, rewritten all the time: what a group's coordinator writes.
+    # Few keys and tiny values, rewritten all the time, as by a group coordinator.
     "consumer-offsets": {
         "topic": "consumer-offsets",
         "partitions": 50,
@@ -37,7 +37,7 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
             "segment.bytes": "104857600",
         },
     },
-    # A table's changes in transactions; a delete is an event, then a tombstone.
+    # Changes of a table in transactions; a delete is an event followed by a tombstone.
     "cdc-table": {
         "topic": "cdc-table",
         "keys": {"count": 500_000, "prefix": "row-", "distribution": "zipf", "exponent": 1.0},
@@ -56,7 +56,7 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
             "delete.retention.ms": "172800000",  # time for a consumer that stops over a weekend
         },
     },
-    # Sensors that buffer while they are offline: the newest measurement counts, not the last sent.
+    # Sensors that buffer while offline: the newest measurement counts, not the last one sent.
     "iot-last-value": {
         "topic": "iot-last-value",
         "keys": {"count": 200_000, "prefix": "device-", "distribution": "uniform"},
@@ -73,7 +73,7 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
             "min.cleanable.dirty.ratio": "0.1",
         },
     },
-    # Sessions are born, live for a while and are deleted when their time is over.
+    # Sessions are created, updated for a while and deleted when they expire.
     "session-store": {
         "topic": "session-store",
         "keys": {"count": 100_000, "prefix": "session-", "distribution": "moving-hot-set",
@@ -85,13 +85,13 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
         "batches": {"min_records": 5, "max_records": 50},
         "configs": {
             "cleanup.policy": "compact,delete",
-            "retention.ms": "86400000",  # what nobody deleted goes after a day
+            "retention.ms": "86400000",  # removes sessions without a delete after a day
             "segment.ms": "3600000",
             "segment.bytes": "67108864",
             "delete.retention.ms": "3600000",
         },
     },
-    # Everything that makes a cleaner go wrong, at once.
+    # Everything that is hard for a cleaner, combined.
     "adversarial": {
         "topic": "adversarial",
         "records": 200_000,

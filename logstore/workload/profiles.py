@@ -1,4 +1,4 @@
-"""Profiles: how much comes in each part of a time, once or again and again. NumPy only."""
+"""Profiles: relative arrival rates over time, once or periodically. NumPy only."""
 
 from __future__ import annotations
 
@@ -17,31 +17,31 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
 
 MONDAY_MS = 4 * DAY_MS
-"""Midnight, UTC, of a Monday: where profiles that begin again begin."""
+"""Midnight UTC of a Monday, where periodic profiles begin."""
 
 
 @lru_cache(maxsize=16)
 def profile_curve(time: Time) -> tuple[Floats, Floats]:
-    """Return moments, in ms after the start, and how many even days' worth has come by each.
+    """Return times in ms after the start, and the amount that has arrived by each.
 
-    The first is the start and the last the end; between two of them the rate stays the same. At a
-    rate that does not vary a day's worth comes in a day; a profile shifts it, and one that begins
-    again may give a part of its length more or less than that.
+    The amounts are in days at the mean rate. The times run from the start to the end; the rate is
+    constant between two of them. If a periodic profile is cut off, its total can differ from the
+    number of days.
     """
     weights = np.asarray(time.profile, np.float64)
     weights = weights / weights.mean()
     span = time.days * DAY_MS
     if not time.profile_days:
-        moments = np.linspace(0.0, span, len(weights) + 1)
-        return moments, np.append(0.0, np.cumsum(weights)) * (time.days / len(weights))
+        times = np.linspace(0.0, span, len(weights) + 1)
+        return times, np.append(0.0, np.cumsum(weights)) * (time.days / len(weights))
     part = time.profile_days * DAY_MS / len(weights)
     first, phase = divmod((time.start_ms - MONDAY_MS) % (time.profile_days * DAY_MS), part)
     edges = np.arange(1, int(np.ceil((span + phase) / part))) * part - phase
-    moments = np.concatenate(([0.0], edges, [span]))
-    rates = weights[(int(first) + np.arange(len(moments) - 1)) % len(weights)]
-    return moments, np.append(0.0, np.cumsum(np.diff(moments) * rates)) / DAY_MS
+    times = np.concatenate(([0.0], edges, [span]))
+    rates = weights[(int(first) + np.arange(len(times) - 1)) % len(weights)]
+    return times, np.append(0.0, np.cumsum(np.diff(times) * rates)) / DAY_MS
 
 
 def even_days(time: Time) -> float:
-    """Return how many days at the mean rate bring as much as all of a time does."""
+    """Return the number of days at the mean rate that yield the same amount."""
     return float(profile_curve(time)[1][-1]) if time.profile else time.days

@@ -1,4 +1,4 @@
-"""Recorded events: when each arrived, and about which key, to be made again. NumPy only."""
+"""Recorded events to replay: arrival times and keys. NumPy only."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from logstore.workload.draws import Bools, Ints
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Recorded:
-    """Events in the order of their arrival, at least one.
+    """Recorded events in order of arrival, at least one.
 
     Attributes
     ----------
     at_ms : (n,) int64
-        Arrivals, after the start; never falling.
+        Arrival times after the start; never decreasing.
     lag_ms : (n,) int64
-        By how much the timestamp of each lies behind.
+        Lags of the timestamps behind the arrivals.
     key : (n,) int64, optional
-        Numbers of their keys; else they are drawn.
+        Key numbers; drawn if not given.
     tombstone : (n,) bool, optional
-        Whether each deletes its key; else it is drawn.
+        Whether each event deletes its key; drawn if not given.
     period_ms : int
-        After which they come again; 0: they come once.
+        Period after which the events repeat; 0 means once.
     """
 
     at_ms: Ints
@@ -34,17 +34,17 @@ class Recorded:
     period_ms: int = 0
 
     def rows(self, events: Ints) -> Ints:
-        """Return which row each event of a workload is."""
+        """Return the recorded row that each event of a workload replays."""
         rows: Ints = events % len(self.at_ms)
         return rows
 
     def arrivals(self, events: Ints) -> Ints:
-        """Return when each event of a workload arrives, in ms after the start."""
+        """Return the arrival time of each event of a workload, in ms after the start."""
         cycles: Ints = events // len(self.at_ms) * self.period_ms
         return self.at_ms[self.rows(events)] + cycles
 
     def events_before(self, end_ms: int) -> int:
-        """Return how many events arrive before a moment, in ms after the start."""
+        """Return the number of events that arrive before `end_ms`, in ms after the start."""
         if not self.period_ms:
             return int(np.searchsorted(self.at_ms, end_ms))
         cycles, rest_ms = divmod(end_ms, self.period_ms)

@@ -1,8 +1,8 @@
-"""Specs of workloads: a declarative TOML file, checked before anything starts.
+"""Workload specs: declarative TOML files, validated before anything starts.
 
-`Spec` and its tables name every key with its default, range and meaning; a preset is a set of
-values that a file may build upon. The table `configs` has Kafka's topic configurations by their own
-names, checked by the engine. Needs neither Spark nor NumPy.
+`Spec` and its tables define every key with its default, range and description. A file may be based
+on a preset. The table `configs` has Kafka topic configurations, validated by the engine.
+Independent of Spark and NumPy.
 """
 
 from __future__ import annotations
@@ -20,23 +20,30 @@ from logstore.names import validate_topic_name
 from logstore.record.layout import HEADER_SIZE
 from logstore.types import DAY_MS
 from logstore.workload.presets import PRESETS
-from logstore.workload.tables import Allowed, dotted, laid_over, read_table, read_toml, setting
+from logstore.workload.tables import (
+    Allowed,
+    flatten_configs,
+    merge_tables,
+    read_table,
+    read_toml,
+    setting,
+)
 
 BLOCK_RECORDS = 65_536
-"""Records of a block, the unit in which a workload is made; part of what a seed means."""
+"""Records of a block, the unit of generation; part of the meaning of a seed."""
 
 ZIPF_KEYS_MAX = 50_000_000
-"""A Zipf distribution is held as a table of 8 bytes a key."""
+"""Limit for the table of a Zipf distribution, which takes 8 bytes a key."""
 
 MEAN_VALUE_BYTES_MAX = 16_384
-"""So that a block's values stay below 1 GiB."""
+"""Keeps the values of a block within 1 GiB."""
 
 PROFILE_PARTS_MAX = 1_000_000
-"""A profile is laid out over the whole time, with 24 bytes a part."""
+"""Limit for the repetitions of a profile in memory, at 24 bytes a part."""
 
 MAX_MESSAGE_BYTES = "max.message.bytes"
 DEFAULT_CONFIGS: Mapping[str, str] = {"cleanup.policy": "compact"}
-"""Configurations of a topic that says nothing else: a workload is there to be cleaned."""
+"""Default configurations of the topic; workloads are for the cleaner, so they compact."""
 
 INT64_MAX = (1 << 63) - 1
 
@@ -49,7 +56,7 @@ LOGNORMAL = "lognormal"
 
 _RECORD_OVERHEAD_MAX = 1 + 5 + 10 + 5 + 5 + 5 + 1
 _CODEC_SHARE_MAX, _CODEC_BYTES_MAX = 128, 4096
-"""Bytes that a codec adds to those that it cannot compress: one in so many, and so many."""
+"""Growth of incompressible data under a codec: one byte in so many, plus a constant."""
 
 EVEN = "even"
 POISSON = "poisson"
@@ -60,19 +67,23 @@ RANDOM = "random"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Keys:
-    """Which keys there are and how often each is written."""
+    """The keys and how often each is written."""
 
-    count: int = setting(1_000_000, "Different keys.", 1, 1 << 40)
-    prefix: str = setting("key-", "What a key begins with; its number follows in decimal digits.")
-    distribution: str = setting(ZIPF, "Of the writes.", choice=(ZIPF, UNIFORM, MOVING_HOT_SET))
-    exponent: float = setting(1.1, "Of zipf: key number n weighs (n+1)^-exponent.", 0.0, 10.0)
-    hot_keys: int = setting(1_000, "Of moving-hot-set: keys that are hot at a time.", 1, 1 << 40)
-    hot_share: float = setting(0.9, "Of moving-hot-set: share of the writes that go to them.", 0, 1)
-    sweeps: float = setting(1.0, "How often the hot set passes over all keys in the run.", 0.0, 1e6)
+    count: int = setting(1_000_000, "Number of distinct keys.", 1, 1 << 40)
+    prefix: str = setting("key-", "Prefix of each key; the key number follows in decimal digits.")
+    distribution: str = setting(
+        ZIPF, "Distribution of writes over keys.", choice=(ZIPF, UNIFORM, MOVING_HOT_SET)
+    )
+    exponent: float = setting(1.1, "zipf: key number n has weight (n+1)^-exponent.", 0.0, 10.0)
+    hot_keys: int = setting(1_000, "moving-hot-set: number of hot keys at a time.", 1, 1 << 40)
+    hot_share: float = setting(0.9, "moving-hot-set: share of writes to hot keys.", 0, 1)
+    sweeps: float = setting(
+        1.0, "moving-hot-set: how often the hot set passes over all keys in the run.", 0.0, 1e6
+    )
 
     @property
     def digits(self) -> int:
-        """Decimal digits of a key's number, zero-padded: all keys are equally long."""
+        """Decimal digits of a key number; zero-padded, so all keys have the same length."""
         return len(str(self.count - 1))
 
 
@@ -80,22 +91,25 @@ class Keys:
 class Values:
     """Sizes and contents of values."""
 
-    sizes: str = setting(FIXED, "Distribution of the sizes.", choice=(FIXED, UNIFORM, LOGNORMAL))
-    bytes: int = setting(100, "The size (fixed) or the median (lognormal).", 0, 1 << 20)
-    min_bytes: int = setting(0, "Smallest, of uniform and lognormal.", 0, 1 << 20)
-    max_bytes: int = setting(1_000, "Largest, of uniform and lognormal; inclusive.", 0, 1 << 20)
-    sigma: float = setting(1.0, "Of lognormal: deviation of the size's logarithm.", 0.0, 4.0)
-    content: str = setting(WORDS, "Compressible text, or bytes that no codec makes smaller.",
-                        choice=(WORDS, RANDOM))  # fmt: skip
+    sizes: str = setting(FIXED, "Distribution of sizes.", choice=(FIXED, UNIFORM, LOGNORMAL))
+    bytes: int = setting(100, "fixed: size; lognormal: median size.", 0, 1 << 20)
+    min_bytes: int = setting(0, "uniform, lognormal: smallest size.", 0, 1 << 20)
+    max_bytes: int = setting(1_000, "uniform, lognormal: largest size, inclusive.", 0, 1 << 20)
+    sigma: float = setting(
+        1.0, "lognormal: standard deviation of the logarithm of the size.", 0.0, 4.0
+    )
+    content: str = setting(
+        WORDS, "Compressible text, or incompressible bytes.", choice=(WORDS, RANDOM)
+    )
 
     @property
     def largest_bytes(self) -> int:
-        """The largest size there can be."""
+        """Largest possible size."""
         return self.bytes if self.sizes == FIXED else self.max_bytes
 
     @property
     def mean_bytes(self) -> float:
-        """Expected size; for lognormal an upper bound, as the limits are applied later."""
+        """Expected size; an upper bound for lognormal, whose limits are applied afterwards."""
         if self.sizes == FIXED:
             return self.bytes
         if self.sizes == UNIFORM:
@@ -107,12 +121,12 @@ class Values:
 class Deletes:
     """Deletion of keys."""
 
-    share: float = setting(0.0, "Share of the writes that delete their key.", 0.0, 1.0)
+    share: float = setting(0.0, "Share of writes that delete their key.", 0.0, 1.0)
     with_event: bool = setting(
-        False, "A delete is a record with a value first, its tombstone follows (Debezium's way)."
+        False, "Precede each tombstone with a record that has a value, like Debezium."
     )
     on_expiry: bool = setting(
-        False, "A key is deleted when it leaves the moving hot set (a session's time to live)."
+        False, "Delete a key when it leaves the moving hot set, like an expired session."
     )
 
 
@@ -124,68 +138,71 @@ class Time:
     days: float = setting(1.0, "Virtual days over which the records arrive.", 0.0, 36_500.0)
     daily_swing: float = setting(
         0.0,
-        "0: evenly; towards 1: noon busy, midnight quiet (rate at noon 1/(1-swing)).",
+        "Daily variation of the rate: 0 is none; near 1, noon is busy and midnight quiet (rate at "
+        "noon 1/(1-swing)).",
         0.0,
         0.99,
     )
     arrival: str = setting(
-        EVEN, "Between the moments: always alike, or by chance.", choice=(EVEN, POISSON)
+        EVEN, "Intervals between arrivals: constant or random.", choice=(EVEN, POISSON)
     )
-    burst_share: float = setting(0.0, "Share of the records that come in bursts.", 0.0, 1.0)
-    burst_every_ms: int = setting(3_600_000, "From one burst to the next.", 1, 1 << 40)
-    burst_ms: int = setting(60_000, "How long each takes.", 1, 1 << 40)
+    burst_share: float = setting(0.0, "Share of records that arrive in bursts.", 0.0, 1.0)
+    burst_every_ms: int = setting(3_600_000, "Time from one burst to the next.", 1, 1 << 40)
+    burst_ms: int = setting(60_000, "Duration of a burst.", 1, 1 << 40)
     profile: tuple[float, ...] = setting(
-        (), "How much comes in each of so many equal parts of the time; empty: equally much.", 0.0
+        (), "Relative rate in each of several equal parts of the time; empty for a flat rate.", 0.0
     )
     profile_days: float = setting(
         0.0,
-        "After how many days the profile begins again, counted from Monday, 0:00 UTC; 0: never.",
+        "Period of the profile in days, counted from Monday, 0:00 UTC; 0 for a single profile.",
         0.0,
         366.0,
     )
-    late_share: float = setting(0.0, "Share of records with a timestamp that lags.", 0.0, 1.0)
-    late_ms: int = setting(600_000, "Largest lag of such a timestamp.", 1, 1 << 40)
+    late_share: float = setting(0.0, "Share of records whose timestamp lags.", 0.0, 1.0)
+    late_ms: int = setting(600_000, "Largest lag of a timestamp.", 1, 1 << 40)
 
     @property
     def start_ms(self) -> int:
-        """The start in milliseconds since the epoch; a time without a zone is UTC."""
-        moment = datetime.fromisoformat(self.start)
-        if moment.tzinfo is None:
-            moment = moment.replace(tzinfo=UTC)
-        since = moment - datetime(1970, 1, 1, tzinfo=UTC)
+        """Start in milliseconds since the epoch; a time without a zone is in UTC."""
+        start = datetime.fromisoformat(self.start)
+        if start.tzinfo is None:
+            start = start.replace(tzinfo=UTC)
+        since = start - datetime(1970, 1, 1, tzinfo=UTC)
         return (since.days * DAY_MS) + since.seconds * 1000 + since.microseconds // 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Versions:
-    """The version header of KIP-280: 8 bytes, big-endian, rising with the event at the source."""
+    """The version header of KIP-280: 8 bytes, big-endian, ascending in order of events."""
 
-    header: str = setting("", "Its name; empty: records bear no version.")
+    header: str = setting("", "Name of the version header; empty for records without versions.")
     first: int = setting(1, "Version of the first event.", 0, 1 << 62)
-    late_share: float = setting(0.0, "Share of records that bear an older version.", 0.0, 1.0)
-    late_records: int = setting(10_000, "How many events older at most.", 1, 1 << 40)
+    late_share: float = setting(0.0, "Share of records with an older version.", 0.0, 1.0)
+    late_records: int = setting(10_000, "Largest age of an older version, in events.", 1, 1 << 40)
     missing_share: float = setting(0.0, "Share of records without the header.", 0.0, 1.0)
-    malformed_share: float = setting(0.0, "Share of records whose header is no 8 bytes.", 0.0, 1.0)
+    malformed_share: float = setting(
+        0.0, "Share of records whose header is shorter than 8 bytes.", 0.0, 1.0
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Producers:
-    """The producers: each fills a batch a partition and sends it when full (KIP-280's race).
+    """The producers; each fills one batch per partition and sends it when full.
 
-    So two updates of a key by two producers can arrive in the other order.
+    Two updates of a key by two producers can thus be reordered (the race of KIP-280).
     """
 
-    count: int = setting(1, "Producers at work at the same time.", 1, 1_000)
-    transactional: int = setting(0, "How many of them write in transactions.", 0, 1_000)
+    count: int = setting(1, "Number of concurrent producers.", 1, 1_000)
+    transactional: int = setting(0, "Number of transactional producers.", 0, 1_000)
     transaction_records: int = setting(100, "Records of a transaction.", 1, BLOCK_RECORDS)
-    abort_share: float = setting(0.0, "Share of the transactions that are aborted.", 0.0, 1.0)
+    abort_share: float = setting(0.0, "Share of transactions that are aborted.", 0.0, 1.0)
     idempotent: bool = setting(
-        True, "Producers without transactions number their batches (Kafka's default since 3.0)."
+        True, "Whether the other producers are idempotent (Kafka's default since 3.0)."
     )
 
     @property
     def with_id(self) -> int:
-        """Number of producers with an id; ids are their numbers."""
+        """Number of producers with an id; the ids are the producer numbers."""
         return self.count if self.idempotent else self.transactional
 
 
@@ -195,23 +212,27 @@ class Batches:
 
     min_records: int = setting(100, "Fewest records of a full batch.", 1, BLOCK_RECORDS)
     max_records: int = setting(100, "Most records of a batch, inclusive.", 1, BLOCK_RECORDS)
-    codec: str = setting("none", "Compression.", choice=("none", "gzip", "snappy", "lz4", "zstd"))
+    codec: str = setting(
+        "none", "Compression codec.", choice=("none", "gzip", "snappy", "lz4", "zstd")
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spec:
-    """A workload; equal specs make equal bytes.
+    """A workload; equal specs produce equal bytes.
 
     Raises
     ------
     InvalidConfigurationError
-        Values that are each allowed contradict one another.
+        Values contradict each other.
     """
 
-    topic: str = setting("workload", "Topic to write.")
-    records: int = setting(1_000_000, "Records in all partitions, markers not counted.", 1, 1 << 40)
-    partitions: int = setting(8, "Partitions; a key's is Kafka's default, by murmur2.", 1, 10_000)
-    seed: int = setting(1, "Seed of everything random.", 0, (1 << 64) - 1)
+    topic: str = setting("workload", "Name of the topic.")
+    records: int = setting(1_000_000, "Records in all partitions, without markers.", 1, 1 << 40)
+    partitions: int = setting(
+        8, "Number of partitions; Kafka's default partitioner (murmur2) assigns keys.", 1, 10_000
+    )
+    seed: int = setting(1, "Seed of all random draws.", 0, (1 << 64) - 1)
     keys: Keys = field(default_factory=Keys)
     values: Values = field(default_factory=Values)
     deletes: Deletes = field(default_factory=Deletes)
@@ -222,7 +243,7 @@ class Spec:
     configs: Mapping[str, str] = field(
         default_factory=lambda: dict(DEFAULT_CONFIGS),
         hash=False,
-        metadata={"allowed": Allowed("The topic's configurations, by Kafka's names.")},
+        metadata={"allowed": Allowed("Topic configurations, by Kafka's names.")},
     )
 
     def __post_init__(self) -> None:
@@ -240,7 +261,7 @@ class Spec:
             yield True, str(error)
         yield (
             keys.distribution == ZIPF and keys.count > ZIPF_KEYS_MAX,
-            f"keys.count {keys.count} is above {ZIPF_KEYS_MAX}, the most that zipf can have",
+            f"keys.count {keys.count} is above {ZIPF_KEYS_MAX}, the maximum for zipf",
         )
         yield (
             keys.distribution == MOVING_HOT_SET and keys.hot_keys > keys.count,
@@ -261,7 +282,7 @@ class Spec:
         yield (
             expiry and keys.count * keys.sweeps > self.records,
             f"deletes.on_expiry deletes keys.count x keys.sweeps = {keys.count * keys.sweeps:.0f} "
-            f"keys, more than there are records ({self.records})",
+            f"keys, which exceeds the number of records ({self.records})",
         )
         yield (
             not versions.header
@@ -270,7 +291,7 @@ class Spec:
         )
         yield (
             versions.missing_share + versions.malformed_share > 1,
-            "versions.missing_share and versions.malformed_share are above 1 together",
+            "the sum of versions.missing_share and versions.malformed_share is above 1",
         )
         yield (
             producers.transactional > producers.count,
@@ -287,10 +308,10 @@ class Spec:
             bool(time.burst_share) and time.burst_ms >= time.burst_every_ms,
             f"time.burst_ms {time.burst_ms} is not below time.burst_every_ms {time.burst_every_ms}",
         )
-        yield bool(time.profile) and not sum(time.profile), "time.profile has nothing in any part"
+        yield bool(time.profile) and not sum(time.profile), "time.profile is 0 in all parts"
         yield (
             bool(time.profile_days) and not time.profile,
-            f"time.profile_days {time.profile_days:g} needs a time.profile",
+            f"time.profile_days {time.profile_days:g} needs time.profile",
         )
         parts = len(time.profile) * time.days / time.profile_days if time.profile_days else 0
         yield (
@@ -300,12 +321,12 @@ class Spec:
         try:
             earliest = self.time.start_ms - (self.time.late_ms if self.time.late_share else 0)
         except ValueError as error:
-            yield True, f"time.start {self.time.start!r} is no ISO 8601 time: {error}"
+            yield True, f"time.start {self.time.start!r} is not an ISO 8601 time: {error}"
         else:
             yield (
                 earliest < 0,
-                f"time.start {self.time.start!r} minus time.late_ms lies before 1970: Kafka "
-                "refuses negative timestamps",
+                f"time.start {self.time.start!r} minus time.late_ms is before 1970: Kafka refuses "
+                "negative timestamps",
             )
 
     def _too_large(self) -> Iterable[tuple[bool, str]]:
@@ -321,12 +342,12 @@ class Spec:
             yield (
                 largest > limit,
                 f"a batch of batches.max_records {self.batches.max_records} may take {largest} "
-                f"bytes, above {name} {limit}: allow more, or fewer or smaller records",
+                f"bytes, above {name} {limit}: raise {name}, or use fewer or smaller records",
             )
 
     @property
     def largest_batch_bytes(self) -> int:
-        """Bytes that no batch exceeds: as many records as it may have, the largest there are."""
+        """Upper bound for the bytes of a batch."""
         versions = self.versions.header.encode()
         header = 5 + len(versions) + 1 + 8 if versions else 0
         key = len(self.keys.prefix.encode()) + self.keys.digits
@@ -336,21 +357,22 @@ class Spec:
 
     @property
     def topic_configs(self) -> dict[str, str]:
-        """The configs of the topic: `configs`, and room for the largest batch if it needs it.
+        """Configurations of the topic.
 
-        Who sets `max.message.bytes` has it as it is.
+        Raises `max.message.bytes` to fit the largest batch, unless `configs` sets it.
         """
         if self.largest_batch_bytes <= effective_config(self.configs).max_message_bytes:
             return dict(self.configs)
         return {**self.configs, MAX_MESSAGE_BYTES: str(self.largest_batch_bytes)}
 
     def with_configs(self, configs: Mapping[str, object]) -> Spec:
-        """Return the workload with further configurations of the topic laid over its own.
+        """Return the workload with additional topic configurations, which take precedence.
 
         Raises
         ------
         InvalidConfigurationError
-            One is unknown (with the nearest name), not allowed, or in contradiction to others.
+            A configuration is unknown (the message suggests the nearest name), not allowed or
+            contradicts another one.
         """
         changed = replace(self, configs=altered_overrides(self.configs, configs, ())[0])
         _check_compacts(changed.configs)
@@ -358,7 +380,7 @@ class Spec:
 
     @property
     def blocks(self) -> int:
-        """Number of blocks of the workload; the last may be short."""
+        """Number of blocks of the workload; the last one may be shorter."""
         return -(-self.records // BLOCK_RECORDS)
 
 
@@ -382,50 +404,52 @@ _NEEDS: Mapping[tuple[str, str], tuple[str, tuple[str, ...]]] = {
     ("values", "max_bytes"): ("sizes", (UNIFORM, LOGNORMAL)),
     ("values", "sigma"): ("sizes", (LOGNORMAL,)),
 }
-"""Keys that mean nothing unless another key of their table has one of these values."""
+"""Keys that have no effect unless another key of the table has one of these values."""
 
 
 def parse(text: str) -> Spec:
-    """Read a workload from TOML.
+    """Parse a workload from TOML.
 
     Parameters
     ----------
     text : str
-        Top level: `topic`, `records`, `partitions`, `seed`, and `preset`, whose values stand
-        where the text names none. Tables: `TABLES`, and `configs` with Kafka's keys.
+        Top level: `topic`, `records`, `partitions`, `seed`, and `preset`, which provides the
+        values that are not set. Tables: `TABLES`, and `configs` with Kafka's keys.
 
     Raises
     ------
     InvalidConfigurationError
-        No TOML; an unknown key, table or preset (with the nearest name); a value of a wrong type,
-        out of range, or in contradiction to another.
+        The text is not TOML; a key, table or preset is unknown (the message suggests the nearest
+        name); a value has the wrong type, is out of range or contradicts another one.
     """
     return from_mapping(read_toml(text, "workload"))
 
 
 def from_mapping(tree: Mapping[str, Any], *, must_compact: bool = True) -> Spec:
-    """Build a workload from what `parse` reads; the same errors.
+    """Build a workload from parsed TOML; raises the errors of `parse`.
 
     Parameters
     ----------
     must_compact : bool
-        Refuse a topic that is not there to be cleaned.
+        Refuse a topic that is not compacted.
     """
     values = dict(tree)
     name = values.pop("preset", None)
     if name is not None:
         if not isinstance(name, str) or name not in PRESETS:
             raise InvalidConfigurationError(
-                f"unknown preset {name!r}; there are {', '.join(PRESETS)}"
+                f"unknown preset {name!r}; presets are {', '.join(PRESETS)}"
                 f"{and_nearest(str(name), PRESETS)}"
             )
-        values = laid_over(PRESETS[name], values)
+        values = merge_tables(PRESETS[name], values)
     values = {
         name: read_table(TABLES[name], value, f"{name}.") if name in TABLES else value
         for name, value in values.items()
     }
-    _refuse_idle(tree, values)
-    values["configs"], _ = altered_overrides(DEFAULT_CONFIGS, dotted(values.get("configs", {})), ())
+    _refuse_ineffective(tree, values)
+    values["configs"], _ = altered_overrides(
+        DEFAULT_CONFIGS, flatten_configs(values.get("configs", {})), ()
+    )
     if must_compact:
         _check_compacts(values["configs"])
     return read_table(Spec, values, "", also=("preset",), ready=(*TABLES, "configs"))
@@ -434,26 +458,25 @@ def from_mapping(tree: Mapping[str, Any], *, must_compact: bool = True) -> Spec:
 def _check_compacts(configs: Mapping[str, str]) -> None:
     if not effective_config(configs).compact:
         raise InvalidConfigurationError(
-            f"configs cleanup.policy {configs.get('cleanup.policy')!r} does not compact: a "
-            "workload is there to be cleaned"
+            f"configs cleanup.policy {configs.get('cleanup.policy')!r} does not include compact"
         )
 
 
-def _refuse_idle(tree: Mapping[str, Any], own: Mapping[str, Any]) -> None:
-    """Look whether what a file says itself counts; of a preset some keys may not."""
+def _refuse_ineffective(tree: Mapping[str, Any], tables: Mapping[str, Any]) -> None:
+    """Refuse keys of the file that have no effect; keys of its preset are exempt."""
     for (table, name), (choice, values) in _NEEDS.items():
-        said = tree.get(table)
-        if isinstance(said, Mapping) and name in said:
-            chosen = getattr(own[table], choice)
+        given = tree.get(table)
+        if isinstance(given, Mapping) and name in given:
+            chosen = getattr(tables[table], choice)
             if chosen not in values:
                 raise InvalidConfigurationError(
-                    f"{table}.{name} {said[name]!r} means nothing with "
+                    f"{table}.{name} {given[name]!r} has no effect with "
                     f"{table}.{choice} {chosen!r}: "
                     f"it needs {' or '.join(map(repr, values))}"
                 )
-    said = tree.get("producers")
-    share = said.get("abort_share") if isinstance(said, Mapping) else None
-    if share and not own["producers"].transactional:
+    given = tree.get("producers")
+    share = given.get("abort_share") if isinstance(given, Mapping) else None
+    if share and not tables["producers"].transactional:
         raise InvalidConfigurationError(
             f"producers.abort_share {share} needs producers.transactional above 0"
         )

@@ -1,4 +1,4 @@
-"""Tables of a TOML file as frozen dataclasses: each key has a default, a range and a meaning."""
+"""Tables of a TOML file as frozen dataclasses; a key has a default, a range and a description."""
 
 from __future__ import annotations
 
@@ -19,28 +19,28 @@ _WORDS = {
     int: "an integer",
     float: "a number",
     bool: "true or false",
-    str: "a text",
+    str: "a string",
     tuple: "a list of numbers",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Allowed:
-    """Which values a key may have: a range (both ends included), a choice, or anything."""
+    """Allowed values of a key: an inclusive range, a choice, or any value."""
 
     doc: str
     low: float | None = None
     high: float | None = None
     choice: tuple[str, ...] = ()
     is_span: bool = False
-    """A span of time, as `parse_duration` takes it; below 0 where `low` is None."""
+    """Whether it is a duration for `parse_duration`; may be negative if `low` is None."""
 
     def problem(self, value: float | str | tuple[float, ...]) -> str | None:
-        """Return what is wrong with a value of the right type, or None."""
+        """Return the problem with a value of the right type, or None."""
         if isinstance(value, tuple):
             return next((text for each in value if (text := self.problem(each))), None)
         if self.choice and value not in self.choice:
-            return f"is none of {', '.join(self.choice)}{and_nearest(str(value), self.choice)}"
+            return f"is not one of {', '.join(self.choice)}{and_nearest(str(value), self.choice)}"
         if isinstance(value, float) and not math.isfinite(value):
             return "is not a finite number"
         if isinstance(value, str):
@@ -66,32 +66,32 @@ def setting(
     low: float | None = None,
     high: float | None = None,
     choice: tuple[str, ...] = (),
-) -> Any:  # noqa: ANN401  # as dataclasses.field: whatever the field is annotated with
-    """Return the field of a key; its type is that of the default."""
+) -> Any:  # noqa: ANN401  # like dataclasses.field
+    """Return the field of a key; its type is the type of the default."""
     return field(default=default, metadata={"allowed": Allowed(doc, low, high, choice)})
 
 
 def read_toml(text: str, what: str) -> dict[str, Any]:
-    """Return the tree of tables of a TOML text.
+    """Parse TOML and return its tree of tables.
 
     Parameters
     ----------
     what : str
-        What it is called in the message.
+        Name of the file's kind for the message.
 
     Raises
     ------
     InvalidConfigurationError
-        It is no TOML.
+        The text is not TOML.
     """
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise InvalidConfigurationError(f"the {what} is no TOML: {error}") from error
+        raise InvalidConfigurationError(f"the {what} is not TOML: {error}") from error
 
 
 def span(default: str, doc: str, *, is_signed: bool = False) -> Any:  # noqa: ANN401  # as setting
-    """Return the field of a key whose value is a span of time: `90m`, `10d`, `1d12h`."""
+    """Return the field of a key whose value is a duration: `90m`, `10d`, `1d12h`."""
     low = None if is_signed else 0
     return field(default=default, metadata={"allowed": Allowed(doc, low, is_span=True)})
 
@@ -104,27 +104,28 @@ def read_table(
     also: Sequence[str] = (),
     ready: Sequence[str] = (),
 ) -> T:
-    """Return a table's dataclass of checked values.
+    """Check a table and return it as a dataclass.
 
     Parameters
     ----------
     kind : type
-        A dataclass whose fields were made by `setting`, but for those that are `ready`.
+        A dataclass whose fields are from `setting`, except for the `ready` ones.
     prefix : str
-        What the names of its keys begin with in messages.
+        Prefix of the table's keys in messages.
     also : sequence of str
-        Names that a message may suggest, too.
+        Further names that a message may suggest.
     ready : sequence of str
-        Keys whose values are taken as they are.
+        Keys whose values are taken unchecked.
 
     Raises
     ------
     InvalidConfigurationError
-        No table, an unknown key (with the nearest name), or a value that is not allowed.
+        The value is not a table, a key is unknown (the message suggests the nearest name), or a
+        value is not allowed.
     """
     if not isinstance(table, Mapping):
-        raise InvalidConfigurationError(f"{prefix.rstrip('.')} is a table, not {table!r}")
-    # A field that would be a word of Python has an underscore behind it.
+        raise InvalidConfigurationError(f"{prefix.rstrip('.')} must be a table, not {table!r}")
+    # A field named like a Python keyword has a trailing underscore.
     known = {row.name.rstrip("_"): row for row in fields(kind)}  # type: ignore[arg-type]
     values = {}
     for name, value in table.items():
@@ -146,11 +147,11 @@ def _checked(
     if kind is float and type(value) is int:
         value = float(value)
     if kind is str and isinstance(value, date):
-        value = value.isoformat()  # TOML knows times without quotes
+        value = value.isoformat()  # an unquoted TOML time
     if kind is tuple and isinstance(value, list) and {*map(type, value)} <= {int, float}:
         value = tuple(map(float, value))
     if type(value) is not kind:
-        raise InvalidConfigurationError(f"{name} is {_WORDS[kind]}, not {value!r}")
+        raise InvalidConfigurationError(f"{name} must be {_WORDS[kind]}, not {value!r}")
     assert isinstance(value, int | float | str | tuple)
     problem = allowed.problem(value)
     if problem is not None:
@@ -158,21 +159,23 @@ def _checked(
     return value
 
 
-def dotted(table: object, name: str = "configs") -> dict[str, object]:
-    """Return a table of configurations, told apart by their dots whether quoted or not."""
+def flatten_configs(table: object, name: str = "configs") -> dict[str, object]:
+    """Flatten a table of dotted configuration keys, which may be quoted or nested tables."""
     if not isinstance(table, Mapping):
-        raise InvalidConfigurationError(f"{name} is a table, not {table!r}")
-    found: dict[str, object] = {}
+        raise InvalidConfigurationError(f"{name} must be a table, not {table!r}")
+    configs: dict[str, object] = {}
     for word, value in table.items():
-        if isinstance(value, Mapping):  # segment.bytes without quotes is a table to TOML
-            found |= {f"{word}.{below}": each for below, each in dotted(value, name).items()}
+        if isinstance(value, Mapping):  # TOML parses an unquoted segment.bytes as a table
+            configs |= {
+                f"{word}.{below}": each for below, each in flatten_configs(value, name).items()
+            }
         else:
-            found[word] = value
-    return found
+            configs[word] = value
+    return configs
 
 
-def laid_over(base: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a tree of tables with another's values in it where that has some."""
+def merge_tables(base: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a tree of tables with the values of another one merged in."""
     merged = dict(base)
     for name, value in values.items():
         below = merged.get(name)

@@ -208,7 +208,7 @@ def test_a_directory_without_a_segment_may_be_one_of_a_log(run, tmp_path, name):
     ("target", "message"),
     (
         ("none", "no such file or directory"),
-        ("golden-0/notes.txt", "is no file of a log that can be verified"),
+        ("golden-0/notes.txt", "is not a log file that can be verified"),
     ),
 )
 def test_wrong_usage(run, golden, target, message):

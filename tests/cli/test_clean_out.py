@@ -121,7 +121,7 @@ def test_a_partition_that_cannot_be_cleaned_exits_with_1(run, golden, out):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     (
-        (("--out", "{full}"), "is not empty: a copy goes into a new directory"),
+        (("--out", "{full}"), "is not empty; a copy needs a new or empty directory"),
         (("--out", "{file}"), "is not a directory"),
         (("--out", "{data}"), "is inside the data directory"),
         (("--out", "{data}/copy"), "is inside the data directory"),
@@ -182,7 +182,7 @@ def test_what_a_killed_run_left_is_removed_by_the_next(run, users, out):
     (out / UNFINISHED).touch()
     (out / "users-1" / "half").touch()
     done = run("clean", users, "--out", out, "--format", "json")
-    assert "holds a copy that was not finished; it is removed" in done.stderr
+    assert "removing an unfinished copy in" in done.stderr
     assert len(done.json["cleaned"]) == 2
     assert not (out / "users-1" / "half").exists()
     assert not (out / UNFINISHED).exists()
@@ -240,7 +240,7 @@ def test_what_writes_takes_no_path_and_says_how_one_can_be_given(run, copied):
         assert (
             "is a path, but this command changes topics of the data directory (--data-dir)" in error
         )
-        assert f"a path can be given with {remedy}" in " ".join(error.split())
+        assert f"a path is accepted with {remedy}" in " ".join(error.split())
     assert tree_hash(copied) == before
 
 

@@ -88,4 +88,4 @@ def test_decoders_by_class(run, data_dir):
     assert lines[-1] == f"{facts} key: 7 payload: v"
     assert "is deprecated" not in run("dump", path, "--key-decoder-class", "IntegerDecoder").stdout
     refused = run("dump", path, "--value-decoder-class", "org.example.Mine", code=2)
-    assert "decoder org.example.Mine; known are StringDecoder" in refused.stderr
+    assert "unsupported decoder org.example.Mine; supported are StringDecoder" in refused.stderr

@@ -254,13 +254,13 @@ def test_what_is_assumed_is_listed_once(run, data_dir):
     (data_dir / "logstore-topics.json").unlink()
     text = run("explain", "t", "--partition", 0).stdout
     assert text.count("assumed:") == 1
-    assert text.count("the time is this machine's") == 1
+    assert text.count("the time is the system clock's") == 1
     text = " ".join(run("explain", "t").stdout.split())
     assert text.count("no configuration of topic t is stored here") == 1
-    assert text.count("the time is this machine's") == 1
+    assert text.count("the time is the system clock's") == 1
     items = run("explain", "t", "--format", "jsonl").jsonl
     assert all("no configuration" in item["assumed"][0] for item in items)
-    assert all("the time is this machine's" in item["assumed"][-1] for item in items)
+    assert all("the time is the system clock's" in item["assumed"][-1] for item in items)
 
 
 @pytest.mark.parametrize(

@@ -195,7 +195,7 @@ def test_values_in_the_framing_of_confluent(run, data_dir, tmp_path):
         None,
     ]
     assert [each["key"] for each in found] == [{"k": 1}] * 5
-    assert [each.get("error", "") for each in found][3].startswith("value: no file of schema 4")
+    assert [each.get("error", "") for each in found][3].startswith("value: schema 4 is unknown")
     run("export", "t", "--out", tmp_path / "t.parquet", *decoding)
     query = f"""select decoded_value->>'$.id', decode_error is null from '{tmp_path}/t.parquet'"""
     assert duckdb.sql(query).fetchall()[:2] == [("7", True), (None, True)]
@@ -283,7 +283,7 @@ def test_a_failed_export_leaves_no_file(run, topic, tmp_path, monkeypatch):
         (("--out", "t.csv", "--schema", "1={tmp}/a.avsc"), "needs --key-format or --value-format"),
         (
             ("--out", "t.csv", "--value-format", "confluent", "--schema", "1={tmp}/a.avsc"),
-            "schema 1, {tmp}/a.avsc: no Avro schema",
+            "schema 1, {tmp}/a.avsc: not an Avro schema",
         ),
         (
             ("--out", "t.csv", "--value-format", "confluent", "--schema", "1={tmp}/a.proto"),

@@ -94,7 +94,7 @@ def test_table_says_what_keeps_the_cleaning_from_being_due(run, users):
     assert "8 superseded" in text
     run("topic", "alter", users, "--set", "min.cleanable.dirty.ratio=0.5")
     run("clean", users)
-    assert "nothing dirty that could be cleaned from offset 12 on" in (
+    assert "no cleanable dirty records from offset 12 on" in (
         run("inspect", users, "--fate").stdout
     )
 

@@ -128,7 +128,7 @@ def test_a_log_start_beyond_the_end_hides_and_deletes_nothing(run, data_dir, cle
         assert len(run("read", "t", "--format", "jsonl").jsonl) == 3
     assert tree_hash(data_dir) == before
     told = run("append", "t", input=lines({"key": "a", "value": "new"}))
-    assert "ignored_log_start: the log start 1000000 lies beyond the log end 3" in told.stderr
+    assert "ignored_log_start: the log start 1000000 is beyond the log end 3" in told.stderr
     assert checkpoint.read_text() == "0\n0\n"
     assert run("append", "t", input=lines({"key": "a", "value": "new"})).stderr == ""
     assert [r["offset"] for r in run("read", "t", "--format", "jsonl").jsonl] == [0, 1, 2, 3, 4]

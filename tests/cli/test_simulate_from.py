@@ -102,7 +102,7 @@ def test_damage_is_told_in_the_words_of_read(run, copied):
 @pytest.mark.parametrize(
     ("arguments", "told"),
     (
-        (("--from", "nowhere", "--print"), "there is no directory nowhere"),
+        (("--from", "nowhere", "--print"), "directory nowhere does not exist"),
         (("--from", "{copied}"), "give --out DIR for the results"),
         (("--from", "{copied}", "--print", "--topic", "user"), "unknown topic 'user'"),
         (("kip-354", "--topic", "users", "--print"), "--topic selects topics to fit"),

@@ -6,7 +6,7 @@ import os
 import pytest
 
 from logstore.errors import InvalidConfigurationError
-from logstore.spark.commands.generate import spec_of
+from logstore.spark.commands.generate import load_spec
 from logstore.spark.commands.workload import (
     SparkOptions,
     default_heap,
@@ -34,11 +34,11 @@ def test_the_command_is_listed_with_its_help(run):
 def test_a_workload_is_a_file_or_a_preset_with_values_laid_over_it(tmp_path):
     file = tmp_path / "own.toml"
     file.write_text('topic = "own"\nrecords = 5\n[keys]\ncount = 3\n')
-    spec = spec_of(str(file), ("keys.count=4", "seed = 9", "keys.prefix=k-", "records=7"))
+    spec = load_spec(str(file), ("keys.count=4", "seed = 9", "keys.prefix=k-", "records=7"))
     assert (spec.topic, spec.records, spec.seed) == ("own", 7, 9)
     assert (spec.keys.count, spec.keys.prefix) == (4, "k-")
-    assert spec_of("cdc-table", ()).topic == "cdc-table"
-    spec = spec_of("cdc-table", ("configs.segment.bytes=10000000",))
+    assert load_spec("cdc-table", ()).topic == "cdc-table"
+    spec = load_spec("cdc-table", ("configs.segment.bytes=10000000",))
     assert spec.configs["segment.bytes"] == "10000000"
 
 
@@ -47,16 +47,16 @@ def test_a_workload_is_a_file_or_a_preset_with_values_laid_over_it(tmp_path):
     (
         (("no-such",), "'no-such' is neither a file nor a preset"),
         (("cdc-table", "--set", "records"), "--set 'records' is not KEY=VALUE"),
-        (("cdc-table", "--set", "records.x=1"), "records is an integer"),
+        (("cdc-table", "--set", "records.x=1"), "records must be an integer"),
         (("cdc-table", "--set", "keys.cuont=1"), "unknown key keys.cuont; the nearest is 'count'"),
         (("cdc-table", "--set", "records=0"), "records 0 is below 1"),
         (("cdc-table", "--set", "configs.segment.byte=1"), "segment.byte"),
         (("cdc-table", "--config", "segment.byte=1"), "segment.byte"),
-        (("cdc-table", "--parquet", "p", "--no-parquet"), "exclude each other"),
-        (("cdc-table", "--data-dir", "a", "--data-dir", "b"), "into one data directory"),
-        (("cdc-table", "--driver-memory", "abc"), "'abc' is no size"),
-        (("cdc-table", "--driver-memory", "100m"), "below 512m"),
-        (("cdc-table", "--master", "bogus"), "'bogus' is none of local"),
+        (("cdc-table", "--parquet", "p", "--no-parquet"), "mutually exclusive"),
+        (("cdc-table", "--data-dir", "a", "--data-dir", "b"), "written to one data directory"),
+        (("cdc-table", "--driver-memory", "abc"), "'abc' is not a size"),
+        (("cdc-table", "--driver-memory", "100m"), "below the minimum of 512m"),
+        (("cdc-table", "--master", "bogus"), "'bogus' is not one of local"),
         (("cdc-table", "--set", "preset=['a']"), "unknown preset ['a']"),
         (("cdc-table", "--set", "topic=a/b"), "topic name 'a/b'"),
         (
@@ -76,8 +76,8 @@ def test_what_cannot_be_generated_is_refused_at_once(run, no_spark, data_dir, gi
     (
         ((), "Missing option '--before'"),
         (("--before", "a"), "Missing option '--after'"),
-        (("--before", "a", "--after", "b", "--partition", "0"), "--partition needs --topic"),
-        (("--before", "a", "--after", "b", "--since", "0"), "--since needs --now"),
+        (("--before", "a", "--after", "b", "--partition", "0"), "--partition requires --topic"),
+        (("--before", "a", "--after", "b", "--since", "0"), "--since requires --now"),
         (("--before", "a", "--after", "b", "--strategy", "key"), "is not one of"),
     ),
 )
@@ -134,8 +134,8 @@ def test_a_module_that_workers_lack_is_named_with_its_remedy(monkeypatch):
     monkeypatch.setenv("PYSPARK_PYTHON", "/opt/python")
     found = missing_module("Traceback:\nModuleNotFoundError: No module named 'bench'\n\n\tat org")
     assert str(found) == (
-        "Spark's workers run /opt/python, which has no module bench: let PYSPARK_PYTHON name the "
-        "Python in which kafka-logstore is installed, on every node"
+        "Spark's workers run /opt/python, which has no module bench: set PYSPARK_PYTHON to a "
+        "Python in which kafka-logstore is installed on every node"
     )
     assert found.exit_code == 2
     assert missing_module("KeyError: No module named 'bench'") is None

@@ -8,7 +8,7 @@ from functools import cache
 
 from logstore.errors import MessageError
 from logstore.inspect.decoders import DECODERS, java_json
-from logstore.inspect.internal_topics import decoded
+from logstore.inspect.internal_topics import decode_internal_record
 from logstore.messages import decode, encode_bytes, schema, to_json, types
 from logstore.messages.schema import definitions
 from logstore.record.records import Record
@@ -65,7 +65,7 @@ def internal_topic(data: bytes) -> str:
     size = int.from_bytes(data[1:3])
     key, value = data[3 : 3 + size], data[3 + size :]
     texts = DECODERS[topic](Record(7, 0, key, value))
-    told = decoded(topic, key, value)
+    told = decode_internal_record(topic, key, value)
     check(told is not None, f"{topic} is not told")
     check(texts != (None, None), f"{topic} has no text")
     check({"key", "value"} <= told.keys(), f"{told} lacks a part")

@@ -98,7 +98,7 @@ def _segments_of(log: Log, fs: Any) -> list[tuple[int, str]]:
 @contextmanager
 def _written_down(diary: Diary):
     """Note every append and every removal that happens inside."""
-    append_placed, append_marker = feed.append_placed, feed.append_marker
+    append_batches, append_marker = feed.append_batches, feed.append_marker
     delete_old = Log.delete_old_segments
 
     def stored(log: Log, start: int) -> dict[str, Any]:
@@ -108,7 +108,7 @@ def _written_down(diary: Diary):
 
     def placed(log: Log, batches: Any) -> None:
         start = log.log_end_offset
-        append_placed(log, batches)
+        append_batches(log, batches)
         diary.note(log.runtime.clock.now_ms(), stored(log, start))
 
     def marked(log: Log, producer: int, *, commit: bool) -> None:
@@ -123,12 +123,12 @@ def _written_down(diary: Diary):
             diary.removals += 1
         return decision
 
-    feed.append_placed, feed.append_marker = placed, marked
+    feed.append_batches, feed.append_marker = placed, marked
     Log.delete_old_segments = deleted  # type: ignore[method-assign]
     try:
         yield
     finally:
-        feed.append_placed, feed.append_marker = append_placed, append_marker
+        feed.append_batches, feed.append_marker = append_batches, append_marker
         Log.delete_old_segments = delete_old  # type: ignore[method-assign]
 
 

@@ -56,6 +56,6 @@ def test_the_wrong_rule_is_found_and_what_was_not_cleaned_may_not_have_changed(s
     verdict = verify_directories(spark, before, after)
     assert verdict.violations == {"tail_lost": 5 + 14}
     assert [note.split(":")[0] for note in verdict.notes] == [
-        "never cleaned, and so compared record by record",
-        "it is not known when the cleaning ran",
+        "never cleaned, expected to be unchanged",
+        "the time of the cleaning is unknown",
     ]

@@ -147,7 +147,7 @@ def test_every_topic_follows_its_own_rules_and_what_is_said_wins(asked, pair):
     asked.clear()
     verify_directories(None, *dirs, strategy="offset", topic="version")
     assert {topic: r.strategy for topic, r in asked.rules.items()} == {"version": "offset"}
-    with pytest.raises(InvalidConfigurationError, match="header's name"):
+    with pytest.raises(InvalidConfigurationError, match="name of the header"):
         verify_directories(None, *dirs, strategy="header")
 
 
@@ -174,7 +174,7 @@ def test_times_and_what_is_judged_by_them(asked, pair):
     assert rules.since_ms is None
     assert started <= rules.now_ms <= SystemClock().now_ms()
     assert (rules.min_compaction_lag_ms, rules.max_compaction_lag_ms) == (0, None)
-    assert ["not known when the cleaning ran" in note for note in verdict.notes] == [True]
+    assert ["the time of the cleaning is unknown" in note for note in verdict.notes] == [True]
     with pytest.raises(InvalidConfigurationError, match="later than the last"):
         verify_directories(None, *dirs, since_ms=NOW + 1, now_ms=NOW)
 
@@ -306,8 +306,8 @@ def test_only_where_age_alone_moved_the_log_start_retention_is_judged(
     assert cleaned.retention_ms == retention_ms
     assert verdict.unproven == unproven
     assert [note.split(":")[0] for note in verdict.notes] == [
-        "never cleaned, and so compared record by record",
-        "the log start moved, so that what lies below is only counted",
+        "never cleaned, expected to be unchanged",
+        "the log start moved, records below it are only counted",
     ]
     asked.clear()
     verdict = verify_directories(None, *dirs)

@@ -112,7 +112,7 @@ def test_what_exists_is_refused_and_overwrite_replaces_it(spark, tmp_path):
     with pytest.raises(TopicAlreadyExistsError, match="overwrite replaces it"):
         generate(spark, spec, data)
     other = from_mapping({**SMALL, "topic": "orders", "seed": 2})
-    with pytest.raises(InvalidConfigurationError, match="rows exists already"):
+    with pytest.raises(InvalidConfigurationError, match="rows already exists"):
         generate(spark, other, data, parquet=rows)
     assert files(tmp_path) == before
 
@@ -161,7 +161,7 @@ def test_a_partition_that_cannot_be_written_leaves_nothing_of_the_others(
     monkeypatch.setattr(generate_module, "_parcels", torn)
     make_topic(from_mapping({**SMALL, "topic": "orders"}), tmp_path)
     before = files(tmp_path)
-    with pytest.raises(PySparkException, match="all batches were whole and taken"):
+    with pytest.raises(PySparkException, match="all batches were complete and appended"):
         generate(spark, from_mapping(SMALL), str(tmp_path))
     assert files(tmp_path) == before
     assert sorted(path.name for path in tmp_path.iterdir() if path.is_dir()) == [
@@ -187,9 +187,9 @@ def test_parquet_that_cannot_be_written_leaves_the_topic_alone(spark, tmp_path):
 def test_only_a_directory_of_parquet_is_replaced(tmp_path):
     (tmp_path / "rows").mkdir()
     (tmp_path / "rows" / "thesis.txt").write_text("years of work")
-    with pytest.raises(InvalidConfigurationError, match=r"holds thesis\.txt"):
+    with pytest.raises(InvalidConfigurationError, match=r"thesis\.txt in it is not a Parquet"):
         ParquetTarget(str(tmp_path / "rows"), overwrite=True)
-    with pytest.raises(InvalidConfigurationError, match="is no directory"):
+    with pytest.raises(InvalidConfigurationError, match="is not a directory"):
         ParquetTarget(str(tmp_path / "rows" / "thesis.txt"), overwrite=True)
 
 
@@ -197,9 +197,9 @@ def test_parquet_goes_neither_through_a_file_nor_into_the_data_directory(tmp_pat
     (tmp_path / "file").touch()
     spec = preset("cdc-table", records=10)
     for target, message in (
-        (tmp_path / "file" / "below", "file is no directory"),
-        (tmp_path / "data" / "parquet", "lies in the data directory"),
-        (tmp_path / "data", "lies in the data directory"),
+        (tmp_path / "file" / "below", "file is not a directory"),
+        (tmp_path / "data" / "parquet", "is in the data directory"),
+        (tmp_path / "data", "is in the data directory"),
     ):
         with pytest.raises(InvalidConfigurationError, match=message):
             generate(None, spec, str(tmp_path / "data"), parquet=str(target))
@@ -215,7 +215,7 @@ def test_parquet_goes_beside_the_data_directory_however_that_is_named(tmp_path, 
 
 
 def test_nothing_is_made_that_could_not_be_cleaned():
-    with pytest.raises(InvalidConfigurationError, match="does not compact"):
+    with pytest.raises(InvalidConfigurationError, match="does not include compact"):
         preset("cdc-table", configs={"cleanup.policy": "delete"})
-    with pytest.raises(InvalidConfigurationError, match="does not compact"):
+    with pytest.raises(InvalidConfigurationError, match="does not include compact"):
         preset("cdc-table").with_configs({"cleanup.policy": "delete"})

@@ -7,7 +7,7 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from logstore.workload.blocks import block_of
+from logstore.workload.blocks import build_block
 from logstore.workload.spec import BLOCK_RECORDS
 from tests.support.world.generated import preset
 
@@ -27,7 +27,7 @@ def digests_of(spec):
 
         for batch in batches:
             for number in batch.column(0).to_pylist():
-                block = block_of(spec, number)
+                block = build_block(spec, number)
                 hashed = hashlib.sha256()
                 for column in (
                     block.partition, block.key, block.value.data, block.value.ends,

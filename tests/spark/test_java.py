@@ -53,7 +53,7 @@ def test_java_home_comes_first_then_path_then_the_package(tmp_path, packaged):
         ("echo no such luck >&2; exit 3", "it fails with exit code 3: no such luck"),
         (telling("1.8.0_402"), "it is Java 8"),
         (telling("11.0.2"), "it is Java 11"),
-        ("echo hello", "it does not tell its version"),
+        ("echo hello", "its version is not recognized"),
     ),
 )
 def test_one_that_does_not_work_is_passed_over_and_named_if_none_does(

@@ -50,7 +50,7 @@ def test_command(capfd, tmp_path):
 
 def test_dying(spark, interpreted):
     process = spark.sparkContext._gateway.proc
-    with pytest.raises(SparkDiedError, match=r"^Spark's JVM died: exit code 143; it said") as died:
+    with pytest.raises(SparkDiedError, match=r"^Spark's JVM died: exit code 143; last o") as died:
         with SparkOptions("local[1]", "512m").session("dying"):
             spark._jvm.System.err.println("I feel unwell")
             process.terminate()
@@ -77,7 +77,7 @@ def test_a_command_whose_jvm_does_not_come_up_tells_what_it_said(tmp_path):
     assert first == "# There is no room for a Java", "what it says goes on to our standard error"
     # What follows is said by Spark's launcher, which is a script.
     assert last.startswith(
-        "error: Spark's JVM died as it started; it said last: There is no room for a Java"
+        "error: Spark's JVM did not start; last output: There is no room for a Java"
     )
 
 
@@ -107,7 +107,7 @@ def test_a_life_and_death_where_no_java_is_but_the_packaged_one(tmp_path):
     assert done.stderr == ""
     for test, name in (("teardown of test_dying", "dying"), ("setup of test_later", "later")):
         (at,) = [n for n, line in enumerate(told) if f"ERROR at {test}" in line]
-        assert told[at + 1].startswith("Spark's JVM died: exit code 143; it said last: "), name
+        assert told[at + 1].startswith("Spark's JVM died: exit code 143; last output: "), name
     assert "2 passed, 2 errors in" in told[-1], done.stdout
 
 

@@ -9,8 +9,8 @@ pytest.importorskip("pyspark")
 
 from py4j.protocol import Py4JNetworkError
 
-from logstore.spark.commands import watching
-from logstore.spark.commands.watching import SparkProgress
+from logstore.spark.commands import progress as progress_module
+from logstore.spark.commands.progress import SparkProgress
 from logstore.spark.commands.workload import SparkOptions
 
 Stage = namedtuple("Stage", ("numTasks", "numCompletedTasks"))
@@ -61,12 +61,12 @@ def test_tasks_of_all_stages_are_counted():
     )
     progress = SparkProgress("generate t", tracker, bar)
     for _ in range(5):
-        progress.look()
+        progress.refresh()
     assert bar.shown == [("generate t", *each) for each in ((1, 4), (3, 6), (5, 6), (6, 6))]
 
 
 def test_a_thread_looks_while_the_command_runs(monkeypatch):
-    monkeypatch.setattr(watching, "PERIOD_S", 0.001)
+    monkeypatch.setattr(progress_module, "PERIOD_S", 0.001)
     bar, tracker = Bar(), Tracker({0: Stage(4, 1)}, None)
     with SparkProgress("verify", tracker, bar):
         assert tracker.is_asked.wait(60)
@@ -91,8 +91,8 @@ def test_a_command_shows_the_projects_bar_and_not_sparks(spark, monkeypatch):
     )
     monkeypatch.setattr(f"{sessions}.stop_session", lambda session: None)
     monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
-    monkeypatch.setattr(SparkProgress, "look", lambda self: looks.append(self._name))
-    monkeypatch.setattr(watching, "PERIOD_S", 0.001)
+    monkeypatch.setattr(SparkProgress, "refresh", lambda self: looks.append(self._name))
+    monkeypatch.setattr(progress_module, "PERIOD_S", 0.001)
     with SparkOptions(None, "1g").session("generate t") as session:
         assert session.range(3).count() == 3
     assert set(looks) == {"generate t"}

@@ -50,11 +50,11 @@ def test_only_what_a_later_record_of_the_key_beats_is_left_out(here, monkeypatch
     all_rows, _ = scan.scan(None, [many], options)
     ranges = {("t", 0): (20, 150), ("t", 1): (0, 0)}
     rows, names = scan.scan_folded(None, [many], options, ranges)
-    assert names == [*COLUMNS.split(","), "beaten", "beatenNewest"]
+    assert names == [*COLUMNS.split(","), "superseded", "supersededNewest"]
     found = {(row["partition"], row["offset"]): row for row in rows}
     assert len(found) == len(rows)
     missing = [row for row in all_rows if (row["partition"], row["offset"]) not in found]
-    assert sum(row["beaten"] for row in rows) == len(missing)
+    assert sum(row["superseded"] for row in rows) == len(missing)
     assert missing
     for row in missing:
         assert row["partition"] == 0
@@ -63,13 +63,15 @@ def test_only_what_a_later_record_of_the_key_beats_is_left_out(here, monkeypatch
         by = [
             each
             for each in rows
-            if each["partition"] == 0 and each["key"] == row["key"] and each["beaten"]
+            if each["partition"] == 0 and each["key"] == row["key"] and each["superseded"]
             and row["offset"] < each["offset"] < 150
         ]  # fmt: skip
         # Times fall, so that the first that was left out has the newest.
-        assert any(each["beatenNewest"] >= row["timestamp"].timestamp() * 1_000_000 for each in by)
+        assert any(
+            each["supersededNewest"] >= row["timestamp"].timestamp() * 1_000_000 for each in by
+        )
     for row in rows:
-        assert (row["beatenNewest"] is None) == (row["beaten"] == 0)
+        assert (row["supersededNewest"] is None) == (row["superseded"] == 0)
     if rows_max > 400:
         kept = [r for r in rows if r["partition"] == 0 and 20 <= r["offset"] < 150 and r["key"]]
         assert len(kept) == len({row["key"] for row in kept})
@@ -83,12 +85,12 @@ def test_records_that_are_aborted_or_undecided_neither_beat_nor_are_beaten():
         "aborted": [False, True, False, None, True],
     }
     batch = pa.RecordBatch.from_pydict(fields)
-    schema = batch.schema.append(pa.field("beaten", pa.int64()))
-    schema = schema.append(pa.field("beatenNewest", pa.int64()))
+    schema = batch.schema.append(pa.field("superseded", pa.int64()))
+    schema = schema.append(pa.field("supersededNewest", pa.int64()))
     (folded,) = scan._folded([batch], 0, 5, schema)
     assert folded["offset"].to_pylist() == [1, 2, 3, 4]
-    assert folded["beaten"].to_pylist() == [0, 1, 0, 0]
-    assert folded["beatenNewest"].to_pylist() == [None, 50, None, None]
+    assert folded["superseded"].to_pylist() == [0, 1, 0, 0]
+    assert folded["supersededNewest"].to_pylist() == [None, 50, None, None]
 
 
 def test_records_that_lie_elsewhere_than_their_offsets_say_are_displaced(here, many, tmp_path):
@@ -125,7 +127,7 @@ def test_a_record_that_was_left_out_speaks_of_its_age_and_counts(spark):
         (*winner, 1, (now_ms - age_ms) * 1000)
         for winner, age_ms in zip(winners, ages_ms, strict=True)
     ]
-    folded = spark.createDataFrame(beaten, f"{schema}, beaten bigint, beatenNewest bigint")
+    folded = spark.createDataFrame(beaten, f"{schema}, superseded bigint, supersededNewest bigint")
     rules = Rules(since_ms=now_ms, now_ms=now_ms, min_compaction_lag_ms=1_000)
     numbers = {("t", partition): Cleaned(0, 2, 2) for partition in range(2)}
     verdict = verify(before, after, rules, numbers, folded=folded)

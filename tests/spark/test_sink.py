@@ -120,7 +120,7 @@ def test_a_commit_that_is_refused_leaves_nothing(spark, tmp_path):
     with pytest.raises(PySparkException, match="came from several tasks"):
         save(torn, tmp_path, topic="users")
     assert set(files(tmp_path)) <= {".lock", ".kafka_cleanshutdown"}
-    with pytest.raises(PySparkException, match="a column value is needed"):
+    with pytest.raises(PySparkException, match="the column value is missing"):
         save(torn.drop("value"), tmp_path, topic="users")
 
 

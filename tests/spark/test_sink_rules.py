@@ -183,10 +183,10 @@ def test_rows_of_one_partition_from_two_tasks_are_refused(tmp_path):
 @pytest.mark.parametrize(
     ("task", "message"),
     (
-        ([rows(0, [0, 2, 1])], "of users-0 do not rise: 1 comes after 2"),
-        ([rows(0, [0, 1]), rows(0, [1, 2])], "of users-0 do not rise: 1 comes after 1"),
-        ([rows(3, [0])], "a row for users-3, but there are 3 partitions"),
-        ([rows(-1, [0])], "a row for users--1"),
+        ([rows(0, [0, 2, 1])], "of users-0 do not ascend: 1 follows 2"),
+        ([rows(0, [0, 1]), rows(0, [1, 2])], "of users-0 do not ascend: 1 follows 1"),
+        ([rows(3, [0])], "a row is for users-3, but the topic has 3 partitions"),
+        ([rows(-1, [0])], "a row is for users--1"),
         ([rows(None, [0])], "a row has no partition"),
     ),
 )
@@ -199,11 +199,16 @@ def test_rows_that_cannot_be_written_are_refused(tmp_path, task, message):
 @pytest.mark.parametrize(
     ("names", "options", "error", "message"),
     (
-        (("key", "partition"), {"topic": "t"}, InvalidConfigurationError, "a column value"),
-        (("value", "partition"), {}, InvalidConfigurationError, "a column topic or an option"),
-        (("value",), {"topic": "t"}, InvalidConfigurationError, "or partitions=1"),
+        (
+            ("key", "partition"),
+            {"topic": "t"},
+            InvalidConfigurationError,
+            "the column value is missing",
+        ),
+        (("value", "partition"), {}, InvalidConfigurationError, "the column topic is missing"),
+        (("value",), {"topic": "t"}, InvalidConfigurationError, "or set partitions=1"),
         (("value",), {"topic": "t", "partitions": 0}, InvalidConfigurationError, "0 is not in"),
-        (("value",), {"topic": "t", "batchRecords": "x"}, InvalidConfigurationError, "no number"),
+        (("value",), {"topic": "t", "batchRecords": "x"}, InvalidConfigurationError, "not a non-n"),
         (("value",), {"topic": "a/b", "partitions": 1}, InvalidTopicError, "a/b"),
         (("value",), {"topic": "t", "config.retention.mss": 1}, InvalidConfigurationError, "reten"),
         (("value",), {"topic": "t", "compression": "zip"}, InvalidConfigurationError, "zip"),
@@ -231,7 +236,7 @@ def test_options_and_columns_that_mean_nothing_are_refused(
 @pytest.mark.parametrize(
     ("name", "kind", "message"),
     (
-        ("colour", "string", "column colour means nothing here"),
+        ("colour", "string", "unknown column colour"),
         ("key", "bigint", "column key cannot be bigint"),
         ("headers", "array<string>", "column headers must be"),
     ),

@@ -70,6 +70,6 @@ def test_a_stream_is_refused_in_one_sentence(spark, tmp_path):
     stream = spark.readStream.format("logstore").load(str(tmp_path))
     sink = stream.writeStream.format("noop").trigger(once=True)
     query = sink.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
-    with pytest.raises(Exception, match="'logstore' does not stream") as raised:
+    with pytest.raises(Exception, match="'logstore' does not support streaming") as raised:
         query.awaitTermination(120)
     assert "Traceback" not in str(raised.value)

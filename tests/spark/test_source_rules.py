@@ -197,21 +197,21 @@ def test_a_time_that_spark_cannot_tell_is_named(tmp_path):
 @pytest.mark.parametrize(
     ("options", "message"),
     (
-        ({"columns": "key,colour"}, "key, colour is no choice from key, value, topic"),
-        ({"columns": "key,key"}, "key, key is no choice"),
-        ({"columns": ""}, "is no choice"),
-        ({"partitions": "x"}, "partitions: 'x' is no number"),
-        ({"startOffset": "-5"}, "startOffset: '-5' is no number"),
-        ({"isolation": "serializable"}, "isolation: 'serializable' is none of read_uncommitted"),
-        ({"path": ""}, "no data directory was given"),
+        ({"columns": "key,colour"}, "'key, colour' must be distinct names from key, value, topic"),
+        ({"columns": "key,key"}, "'key, key' must be distinct names"),
+        ({"columns": ""}, "must be distinct names"),
+        ({"partitions": "x"}, "partitions: 'x' is not a non-negative integer"),
+        ({"startOffset": "-5"}, "startOffset: '-5' is not a non-negative integer"),
+        ({"isolation": "serializable"}, "isolation: 'serializable' is not one of read_uncommitted"),
+        ({"path": ""}, "no data directory is given"),
         ({"topics": "users"}, "unknown option 'topics'; the nearest is 'topic'"),
         ({"startingOffset": "1"}, "'startingoffset'; the nearest is 'startingOffsets'"),
-        ({"topic": "users", "subscribe": "users"}, "topic and subscribe say the same"),
-        ({"startOffset": "1", "startingOffsets": "1"}, "startOffset and startingOffsets say the"),
-        ({"assign": "{}", "subscribe": "users"}, "assign stands instead of"),
+        ({"topic": "users", "subscribe": "users"}, "topic and subscribe are synonyms"),
+        ({"startOffset": "1", "startingOffsets": "1"}, "startOffset and startingOffsets are syn"),
+        ({"assign": "{}", "subscribe": "users"}, "assign cannot be combined with"),
         ({"startingOffsets": '{"users": 3}'}, "startingOffsets: .* is not of the form"),
-        ({"startingOffsets": '{"users": {"0": -3}}'}, "-3 is no offset, -1 or -2"),
-        ({"endingOffsets": '{"users": {"x": 3}}'}, "endingOffsets: 'x' is no number"),
+        ({"startingOffsets": '{"users": {"0": -3}}'}, "-3 is not an offset, -1 or -2"),
+        ({"endingOffsets": '{"users": {"x": 3}}'}, "endingOffsets: 'x' is not a non-negative"),
         ({"endingOffsets": "{"}, "endingOffsets: '{' is not of the form"),
     ),
 )
@@ -228,7 +228,7 @@ def test_what_is_not_there_is_refused(data_dir):
     with pytest.raises(InvalidConfigurationError, match="does not exist"):
         open_source(data_dir / "nowhere").partitions()
     (data_dir / "empty").mkdir()
-    with pytest.raises(InvalidConfigurationError, match=r"empty: no topic lies there"):
+    with pytest.raises(InvalidConfigurationError, match=r"empty: no topic found"):
         open_source(data_dir / "empty").partitions()
 
 
@@ -267,7 +267,7 @@ def test_a_schema_of_ones_own_is_refused(data_dir):
     for text in ("offset bigint, key binary", "key string, offset bigint", "key binary"):
         columns = [column.split() for column in text.split(", ")]
         schema = StructType([StructField(name, TYPES[kind]) for name, kind in columns])
-        with pytest.raises(InvalidConfigurationError, match="columns chooses from it"):
+        with pytest.raises(InvalidConfigurationError, match="columns selects from it"):
             data_source.reader(schema)
 
 
@@ -281,7 +281,11 @@ def test_streams_are_refused_with_what_to_use_instead(tmp_path, monkeypatch):
         lambda: reader.partitions({}, {}),
         lambda: reader.read(None),
     ):
-        with pytest.raises(InvalidConfigurationError, match=r"does not stream: use spark\.read"):
+        with pytest.raises(
+            InvalidConfigurationError, match=r"not support streaming: use spark\.read"
+        ):
             call()
-    with pytest.raises(InvalidConfigurationError, match=r"does not stream: use DataFrame\.write"):
+    with pytest.raises(
+        InvalidConfigurationError, match=r"not support streaming: use DataFrame\.write"
+    ):
         data_source.streamWriter(KAFKA_SCHEMA, False)

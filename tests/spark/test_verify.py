@@ -525,8 +525,8 @@ def test_order_is_looked_at_across_tasks_and_topics(spark, slices):
 @pytest.mark.parametrize(
     ("wrong", "text"),
     (
-        ({"strategy": "newest"}, "none of offset, timestamp, header"),
-        ({"strategy": "header"}, "header's name"),
+        ({"strategy": "newest"}, "not one of offset, timestamp, header"),
+        ({"strategy": "header"}, "name of the header"),
         ({"since_ms": NOW + 1}, "later than the last"),
     ),
 )

@@ -10,7 +10,7 @@ pytest.importorskip("pyspark")
 
 from logstore import Broker, VirtualClock
 from logstore.spark.oracle.verify import Cleaned, Rules, verify
-from logstore.workload.blocks import NO_VERSION, block_of
+from logstore.workload.blocks import NO_VERSION, build_block
 from tests.support.world.generated import preset
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("interpreted")]
@@ -22,7 +22,7 @@ STRATEGIES = ("offset", "timestamp", "header")
 
 def fill(broker, topic, spec):
     """Append a block, record by record, over three segments."""
-    block = block_of(spec, 0)
+    block = build_block(spec, 0)
     versions = block.version_values()
     for row in np.arange(RECORDS):
         if row % 350 == 349:

@@ -9,7 +9,7 @@ pytest.importorskip("pyspark")
 from pyspark.sql import functions as F
 
 from logstore.record.varint import encode_varint
-from logstore.spark.oracle.versions import big_endian, varlong, version_of
+from logstore.spark.oracle.versions import parse_long, parse_varlong, parse_version
 
 pytestmark = pytest.mark.slow
 
@@ -50,8 +50,8 @@ def samples():
 def test_versions_are_decoded_as_the_specification_says(spark):
     given = [None if value is None else bytearray(value) for value in samples()]
     frame = spark.createDataFrame([(value,) for value in given], "value binary").coalesce(1)
-    is_varlong, number = varlong(F.col("value"))
-    is_long, word = big_endian(F.col("value"))
+    is_varlong, number = parse_varlong(F.col("value"))
+    is_long, word = parse_long(F.col("value"))
     rows = frame.select(
         "value",
         is_varlong.alias("is_varlong"), F.when(is_varlong, number).alias("number"),
@@ -84,6 +84,6 @@ def test_the_last_header_of_the_name_decides(spark):
         [(at, each) for at, each in enumerate(headers)],
         "at int, headers array<struct<key:string,value:binary>>",
     )
-    present, number = version_of("header", "v", "varlong")
+    present, number = parse_version("header", "v", "varlong")
     rows = frame.select("at", F.when(present, number).alias("number")).orderBy("at").collect()
     assert [row.number for row in rows] == [None, None, 5, -6, None, -6, None]

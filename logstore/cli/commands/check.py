@@ -55,7 +55,7 @@ def check(settings: Settings, path: str | None) -> int:
     docs/CHECKS.md lists the checks by name.
     """  # noqa: D301  # click's marker is the backspace itself
     from logstore.config.overrides import ReadLimits
-    from logstore.inspect.check import CheckCounts, Checker, confirmed
+    from logstore.inspect.check import CheckCounts, Checker, confirm_findings
     from logstore.runtime import DiskFileSystem, ReadOnlyFileSystem
 
     counts = CheckCounts()
@@ -79,7 +79,9 @@ def check(settings: Settings, path: str | None) -> int:
         raise click.UsageError(str(error)) from error
     around = paths if absolute is None else _directories_around(absolute)
     note_writers(around)
-    findings = confirmed(check_again, counts, lambda: bool(writers_of(around)), settings.clock())
+    findings = confirm_findings(
+        check_again, counts, lambda: bool(writers_of(around)), settings.clock()
+    )
     if path is not None:
         findings = (finding._replace(path=_as_given(finding.path, path)) for finding in findings)
     with ProgressBar() as bar:

@@ -35,7 +35,7 @@ from logstore.cli.targets import Target, open_target
 from logstore.reasons.formats import format_span, format_time
 
 if TYPE_CHECKING:
-    from logstore.analysis.key_story import KeyExplanation
+    from logstore.analysis.key_explanation import KeyExplanation
     from logstore.analysis.reports import PartitionExplanation
     from logstore.broker import Broker
     from logstore.cleaner.explaining import Remedy
@@ -123,9 +123,9 @@ def explain(
 
 
 def _clock(broker: Broker) -> str:
-    from logstore.analysis.assumptions import assumed_clock
+    from logstore.analysis.assumptions import clock_assumption
 
-    return assumed_clock(format_time(broker.clock.now_ms()))
+    return clock_assumption(format_time(broker.clock.now_ms()))
 
 
 def _explained(

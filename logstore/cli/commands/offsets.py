@@ -144,7 +144,7 @@ def _answer(view: PartitionView, query: TimeQuery) -> Answer:
 
     tp = view.topic_partition
     try:
-        return Answer(tp, view.look(lambda log: log.reader.offset_for_timestamp(query.number)))
+        return Answer(tp, view.evaluate(lambda log: log.reader.offset_for_timestamp(query.number)))
     except LogStoreError as error:
         return Answer(tp, None, error)
 

@@ -165,7 +165,7 @@ def read(
                 def read_from(offset: int, tp: TopicPartition = tp) -> Iterator[ConsumerRecord]:
                     return broker.read(tp, offset=offset, until=until, isolation=isolation, key=key)
 
-                first = view.look(lambda log: _first_offset(log, start))
+                first = view.evaluate(lambda log: _first_offset(log, start))
                 if latest_per_key:
                     yield from _latest(broker, tp.topic, read_from(first))
                 elif last is not None:

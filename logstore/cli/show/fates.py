@@ -26,7 +26,7 @@ from logstore.cli.show.output import (
 from logstore.cli.show.progress import ProgressBar
 from logstore.cli.show.tables import Cell, Styled, Table, output_width, paint
 from logstore.errors import LogStoreError
-from logstore.storage.loading.second_look import TRANSIENT
+from logstore.storage.loading.views import TRANSIENT
 
 if TYPE_CHECKING:
     from logstore.analysis.fates import PartitionFates, RecordFate
@@ -104,7 +104,7 @@ class _Listing:
         self._bar = ProgressBar()
         self._broker = broker
         self._view = PartitionView(broker, topic_partition)
-        self.fates = self._view.look(self._made)
+        self.fates = self._view.evaluate(self._made)
 
     def _made(self, log: Log) -> PartitionFates:
         from logstore.analysis.fates import PartitionFates
@@ -125,7 +125,7 @@ class _Listing:
             except TRANSIENT as error:
                 failures += 1
                 self._view.reopen(failures, error)
-                self.fates = self._view.look(self._made)
+                self.fates = self._view.evaluate(self._made)
             else:
                 return
 

@@ -1,1 +1,1 @@
-"""Consumer groups: members, generations, offsets, and the messages between members."""
+"""Consumer groups: membership, rebalances, committed offsets, and the consumer protocol."""

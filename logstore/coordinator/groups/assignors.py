@@ -1,9 +1,9 @@
-"""Assignors: the strategies, known to clients by name, that share out partitions in a group.
+"""Assignors: the named strategies that assign partitions to the members of a group.
 
-An assignor is a function from the members' subscriptions and the partition counts of their topics
-to the share of each member. Only the leader runs it, so a wire client may lead members of this
-process, or be led by one, if they agree on a name. Range and round robin give the shares that
-Kafka's give; the sticky ones are as balanced and move as little, but break ties in their own way.
+An assignor maps subscriptions and partition counts to the share of each member. Only the leader
+runs it, so clients over the wire and members in this process can be in one group if they support a
+common assignor. `range` and `roundrobin` produce the same assignments as Kafka. The sticky
+assignors are as balanced and move as few partitions, but break ties differently.
 """
 
 from __future__ import annotations
@@ -23,14 +23,15 @@ _INT = struct.Struct(">i")
 
 
 class Assignor(NamedTuple):
-    """An assignor.
+    """A named assignment strategy.
 
     Attributes
     ----------
     assign : callable
-        Partition counts by topic and subscriptions by member id, to shares by member id.
+        Maps partition counts by topic, and subscriptions by member id, to shares by member id.
     is_cooperative : bool
-        Members keep what they have while they join, and give up only what they lose (KIP-429).
+        Whether members keep their partitions while they join, and revoke only those that move
+        (KIP-429).
     """
 
     name: str
@@ -41,14 +42,16 @@ class Assignor(NamedTuple):
 def assign_range(
     partition_counts: Mapping[str, int], members: Mapping[str, Subscription]
 ) -> Shares:
-    """Assign each member a range of each topic's partitions; the first members get one more."""
+    """Assign each member a range of each topic's partitions; the first members may get one more."""
     shares: Shares = {member_id: [] for member_id in members}
     for topic, count in sorted(partition_counts.items()):
-        wanting = sorted(each for each, wants in members.items() if topic in wants.topics)
-        if wanting:
-            size, rest = divmod(count, len(wanting))
+        subscribers = sorted(
+            each for each, subscription in members.items() if topic in subscription.topics
+        )
+        if subscribers:
+            size, rest = divmod(count, len(subscribers))
             start = 0
-            for slot, member_id in enumerate(wanting):
+            for slot, member_id in enumerate(subscribers):
                 end = start + size + (slot < rest)
                 shares[member_id] += [TopicPartition(topic, each) for each in range(start, end)]
                 start = end
@@ -58,12 +61,12 @@ def assign_range(
 def assign_round_robin(
     partition_counts: Mapping[str, int], members: Mapping[str, Subscription]
 ) -> Shares:
-    """Assign all partitions in turn to the members that subscribe to their topics."""
+    """Assign all partitions round-robin to the members subscribed to their topics."""
     shares: Shares = {member_id: [] for member_id in members}
     order = sorted(members)
     slot = 0
     for tp in _all_partitions(partition_counts):
-        if any(tp.topic in wants.topics for wants in members.values()):
+        if any(tp.topic in subscription.topics for subscription in members.values()):
             while tp.topic not in members[order[slot % len(order)]].topics:
                 slot += 1
             shares[order[slot % len(order)]].append(tp)
@@ -74,17 +77,19 @@ def assign_round_robin(
 def assign_sticky(
     partition_counts: Mapping[str, int], members: Mapping[str, Subscription]
 ) -> Shares:
-    """Keep members' partitions as far as the shares stay even, and move the rest."""
+    """Balance the shares while moving as few partitions as possible."""
     everything = _all_partitions(partition_counts)
-    wanted = [
-        tp for tp in everything if any(tp.topic in wants.topics for wants in members.values())
+    subscribed = [
+        tp
+        for tp in everything
+        if any(tp.topic in subscription.topics for subscription in members.values())
     ]
-    owners = _owners(set(wanted), members)
+    owners = _owners(set(subscribed), members)
     shares: Shares = {member_id: [] for member_id in sorted(members)}
-    for tp in wanted:
+    for tp in subscribed:
         if tp in owners:
             shares[owners[tp]].append(tp)
-    for tp in wanted:
+    for tp in subscribed:
         if tp not in owners:
             shares[_poorest(shares, members, tp)].append(tp)
     while (move := _next_move(shares, members)) is not None:
@@ -103,9 +108,13 @@ def assign_cooperatively(
     (KIP-429).
     """
     shares = assign_sticky(partition_counts, members)
-    held = {tp: member_id for member_id, wants in members.items() for tp in wants.owned_partitions}
+    owners = {
+        tp: member_id
+        for member_id, subscription in members.items()
+        for tp in subscription.owned_partitions
+    }
     return {
-        member_id: [tp for tp in share if held.get(tp, member_id) == member_id]
+        member_id: [tp for tp in share if owners.get(tp, member_id) == member_id]
         for member_id, share in shares.items()
     }
 
@@ -121,25 +130,25 @@ def _all_partitions(partition_counts: Mapping[str, int]) -> list[TopicPartition]
 def _owners(
     partitions: set[TopicPartition], members: Mapping[str, Subscription]
 ) -> dict[TopicPartition, str]:
-    """Return the last owner of each partition; of two claims, that of the later generation."""
-    found: dict[TopicPartition, tuple[int, str]] = {}
-    for member_id, wants in sorted(members.items()):
-        owned, generation = owned_before(wants)
+    """Return the last owner of each partition; the claim of the latest generation is valid."""
+    claims: dict[TopicPartition, tuple[int, str]] = {}
+    for member_id, subscription in sorted(members.items()):
+        owned, generation = owned_before(subscription)
         for tp in owned:
-            if tp in partitions and tp.topic in wants.topics:
-                found[tp] = max(found.get(tp, (generation, member_id)), (generation, member_id))
-    return {tp: member_id for tp, (_, member_id) in found.items()}
+            if tp in partitions and tp.topic in subscription.topics:
+                claims[tp] = max(claims.get(tp, (generation, member_id)), (generation, member_id))
+    return {tp: member_id for tp, (_, member_id) in claims.items()}
 
 
 def _poorest(shares: Shares, members: Mapping[str, Subscription], tp: TopicPartition) -> str:
-    wanting = [each for each in shares if tp.topic in members[each].topics]
-    return min(wanting, key=lambda member_id: (len(shares[member_id]), member_id))
+    subscribers = [each for each in shares if tp.topic in members[each].topics]
+    return min(subscribers, key=lambda member_id: (len(shares[member_id]), member_id))
 
 
 def _next_move(
     shares: Shares, members: Mapping[str, Subscription]
 ) -> tuple[TopicPartition, str, str] | None:
-    """Return a partition whose move evens out two shares, its owner and its new owner."""
+    """Return a partition whose move balances two shares, with its owner and its new owner."""
     for giver in sorted(shares, key=lambda each: (-len(shares[each]), each)):
         for tp in reversed(shares[giver]):
             taker = _poorest(shares, members, tp)
@@ -148,36 +157,36 @@ def _next_move(
     return None
 
 
-# -- what a sticky member tells of its last share --------------------------------------------------
+# -- user data of the sticky assignor --------------------------------------------------------------
 
 
 def sticky_user_data(partitions: tuple[TopicPartition, ...], generation_id: int) -> bytes:
-    """Return the user data of a sticky assignor's member: its last share and the generation."""
-    numbers = by_topic(partitions)
-    parts = [_INT.pack(len(numbers))]
-    for topic, found in numbers.items():
+    """Encode a member's user data for the sticky assignor: its last share and generation."""
+    numbers_by_topic = by_topic(partitions)
+    parts = [_INT.pack(len(numbers_by_topic))]
+    for topic, numbers in numbers_by_topic.items():
         name = topic.encode()
         parts.append(struct.pack(f">h{len(name)}s", len(name), name))
-        parts.append(struct.pack(f">i{len(found)}i", len(found), *found))
+        parts.append(struct.pack(f">i{len(numbers)}i", len(numbers), *numbers))
     return b"".join([*parts, _INT.pack(generation_id)])
 
 
-def owned_before(wants: Subscription) -> tuple[tuple[TopicPartition, ...], int]:
-    """Return the last share of a member and its generation, -1 if unknown.
+def owned_before(subscription: Subscription) -> tuple[tuple[TopicPartition, ...], int]:
+    """Return the last share of a member and its generation, or -1 if the generation is unknown.
 
-    Read from the subscription itself, else from its user data, in which other assignors may have
-    put something else.
+    They are in the subscription itself, or else in its user data, unless these are another
+    assignor's.
     """
-    if wants.owned_partitions or not wants.user_data:
-        return wants.owned_partitions, wants.generation_id
+    if subscription.owned_partitions or not subscription.user_data:
+        return subscription.owned_partitions, subscription.generation_id
     try:
-        return _read_user_data(wants.user_data)
+        return _read_user_data(subscription.user_data)
     except (InvalidRecordError, struct.error, UnicodeDecodeError):
         return (), -1
 
 
 def _read_user_data(data: bytes) -> tuple[tuple[TopicPartition, ...], int]:
-    found: list[TopicPartition] = []
+    owned: list[TopicPartition] = []
     position = _INT.size
     for _ in range(min(_INT.unpack_from(data)[0], len(data))):
         (size,) = struct.unpack_from(">h", data, position)
@@ -185,12 +194,12 @@ def _read_user_data(data: bytes) -> tuple[tuple[TopicPartition, ...], int]:
         position += 2 + size
         (count,) = _INT.unpack_from(data, position)
         if not 0 <= count <= len(data):
-            raise InvalidRecordError(f"{count} partitions do not fit {len(data)} bytes")
+            raise InvalidRecordError(f"{count} partitions do not fit in {len(data)} bytes")
         numbers = struct.unpack_from(f">{count}i", data, position + _INT.size)
-        found += [TopicPartition(topic, number) for number in numbers]
+        owned += [TopicPartition(topic, number) for number in numbers]
         position += _INT.size * (1 + count)
     has_generation = len(data) >= position + _INT.size
-    return tuple(found), _INT.unpack_from(data, position)[0] if has_generation else -1
+    return tuple(owned), _INT.unpack_from(data, position)[0] if has_generation else -1
 
 
 ASSIGNORS = {
@@ -202,4 +211,4 @@ ASSIGNORS = {
         Assignor("cooperative-sticky", assign_cooperatively, is_cooperative=True),
     )
 }
-"""Assignors by the name that members agree on."""
+"""Assignors by name."""

@@ -1,4 +1,4 @@
-"""Settings of groups and their offsets, as Kafka's broker has them."""
+"""Broker configs for groups and their offsets."""
 
 from __future__ import annotations
 
@@ -11,29 +11,29 @@ if TYPE_CHECKING:
     from logstore.config.broker_config import BrokerConfig
 
 NEW_MEMBER_JOIN_TIMEOUT_MS = 5 * MINUTE_MS
-"""Longest wait of a new member for the end of its first rebalance; a constant in Kafka too."""
+"""Session timeout of a new member until the end of its first rebalance; a constant in Kafka too."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupConfig:
-    """The settings, under their names at Kafka's broker.
+    """Configuration of the group coordinator.
 
     Attributes
     ----------
     topic_num_partitions : int
-        `offsets.topic.num.partitions`, for a topic that does not exist yet.
+        `offsets.topic.num.partitions`: number of partitions for the creation of the topic.
     topic_segment_bytes : int
         `offsets.topic.segment.bytes`.
     metadata_max_bytes : int
-        `offset.metadata.max.bytes`: the longest metadata, counted as Kafka does, in UTF-16 units.
+        `offset.metadata.max.bytes`: longest metadata, in UTF-16 code units as in Kafka.
     retention_ms : int
-        `offsets.retention.minutes`, in ms.
+        `offsets.retention.minutes`, converted to ms.
     retention_check_interval_ms : int
         `offsets.retention.check.interval.ms`.
     min_session_timeout_ms, max_session_timeout_ms : int
         `group.min.session.timeout.ms` and `group.max.session.timeout.ms`.
     initial_rebalance_delay_ms : int
-        `group.initial.rebalance.delay.ms`; 0 or less: no delay.
+        `group.initial.rebalance.delay.ms`; no delay if 0 or negative.
     max_size : int
         `group.max.size`.
     """
@@ -50,7 +50,7 @@ class GroupConfig:
 
     @classmethod
     def of(cls, config: BrokerConfig) -> GroupConfig:
-        """Return the settings that a broker's configuration has."""
+        """Return the group configs of a broker's configuration."""
         return cls(
             topic_num_partitions=config.offsets_topic_num_partitions,
             topic_segment_bytes=config.offsets_topic_segment_bytes,
@@ -65,7 +65,7 @@ class GroupConfig:
 
     @property
     def topic_configs(self) -> dict[str, str]:
-        """The topic's configuration, as Kafka's broker creates it."""
+        """Topic configs with which Kafka's broker creates `__consumer_offsets`."""
         return {
             "cleanup.policy": "compact",
             "compression.type": "producer",

@@ -1,7 +1,7 @@
-"""Messages between members of consumer groups: subscriptions and assignments.
+"""Subscriptions and assignments: the messages that members of a consumer group exchange.
 
-Version 3 of each is written, as by Kafka 3.9's clients. Later versions only append fields, so that
-the known fields of an unknown version can be read. Source: KIP-429, KIP-792, KIP-881; the clients'
+Encoders write version 3, as Kafka 3.9's clients do. Later versions only append fields, so the known
+fields of a newer version can be read. Source: KIP-429, KIP-792, KIP-881; Kafka's
 `ConsumerProtocol`.
 """
 
@@ -28,14 +28,14 @@ M = TypeVar("M", bound=Message)
 
 
 class Subscription(NamedTuple):
-    """Subscription of a member, and the partitions it owns.
+    """A member's subscription, and the partitions it owns.
 
     Attributes
     ----------
     owned_partitions : tuple of TopicPartition
-        Its last assignment (version 1 and above).
+        The last assignment (version 1 and above).
     generation_id : int
-        The generation of that assignment; -1 below version 2.
+        Generation of the last assignment; -1 below version 2.
     """
 
     topics: tuple[str, ...]
@@ -46,14 +46,14 @@ class Subscription(NamedTuple):
 
 
 class Assignment(NamedTuple):
-    """Assignment of a member."""
+    """A member's assignment."""
 
     partitions: tuple[TopicPartition, ...]
     user_data: bytes | None = None
 
 
 def encode_subscription(subscription: Subscription) -> bytes:
-    """Return the bytes of a subscription."""
+    """Encode a subscription."""
     message = ConsumerProtocolSubscription(
         topics=list(subscription.topics),
         user_data=subscription.user_data,
@@ -68,12 +68,12 @@ def encode_subscription(subscription: Subscription) -> bytes:
 
 
 def decode_subscription(data: bytes) -> Subscription:
-    """Return the subscription in `data`.
+    """Decode a subscription.
 
     Raises
     ------
     InvalidRecordError
-        They are malformed.
+        The bytes are malformed.
     """
     message = _decoded(ConsumerProtocolSubscription, data, SUBSCRIPTION_VERSION)
     user_data = message.user_data
@@ -88,7 +88,7 @@ def decode_subscription(data: bytes) -> Subscription:
 
 
 def encode_assignment(assignment: Assignment) -> bytes:
-    """Return the bytes of an assignment."""
+    """Encode an assignment."""
     message = ConsumerProtocolAssignment(
         assigned_partitions=[
             ConsumerProtocolAssignment.TopicPartition(topic=topic, partitions=numbers)
@@ -100,12 +100,12 @@ def encode_assignment(assignment: Assignment) -> bytes:
 
 
 def decode_assignment(data: bytes) -> Assignment:
-    """Return the assignment in `data`; no bytes are an empty one.
+    """Decode an assignment. Zero bytes are an empty assignment.
 
     Raises
     ------
     InvalidRecordError
-        They are malformed.
+        The bytes are malformed.
     """
     if not data:
         return Assignment(())
@@ -118,7 +118,7 @@ def decode_assignment(data: bytes) -> Assignment:
 def _decoded(kind: type[M], data: bytes, newest: int) -> M:
     version = version_of(data)
     if version < 0:
-        raise InvalidRecordError(f"{data!r} tells no {kind.__name__}")
+        raise InvalidRecordError(f"not a {kind.__name__}: {data!r}")
     try:
         return decode_at(kind, min(version, newest), data, VERSION_BYTES)[0]
     except MessageError as error:
@@ -126,7 +126,7 @@ def _decoded(kind: type[M], data: bytes, newest: int) -> M:
 
 
 def by_topic(partitions: Iterable[TopicPartition]) -> Mapping[str, list[int]]:
-    """Return partition numbers by topic, both sorted."""
+    """Group partitions by topic, both in order."""
     return {
         topic: [tp.partition for tp in group]
         for topic, group in groupby(sorted(partitions), key=lambda tp: tp.topic)
@@ -134,4 +134,6 @@ def by_topic(partitions: Iterable[TopicPartition]) -> Mapping[str, list[int]]:
 
 
 def _partitions(numbers: Mapping[str, Iterable[int]]) -> tuple[TopicPartition, ...]:
-    return tuple(TopicPartition(topic, each) for topic, found in numbers.items() for each in found)
+    return tuple(
+        TopicPartition(topic, number) for topic, of_topic in numbers.items() for number in of_topic
+    )

@@ -1,16 +1,15 @@
 """The group coordinator: membership, assignments and committed offsets of consumer groups.
 
-It speaks the classic protocol as Kafka's GroupCoordinator does, with its states, answers and
-timeouts. Requests and answers are plain values (`logstore.coordinator.groups.requests`), the same
-for members in this process and behind a network. No call blocks: joins and syncs, which wait for
-other members, take a callback that is called once, without a lock held, perhaps before the request
-returns.
-Sessions and rebalances end on timers of the clock's monotonic time: inside `advance` on a virtual
-clock, in a thread otherwise.
+It implements the classic rebalance protocol, with the states, responses and timeouts of Kafka's
+GroupCoordinator. Requests and responses are plain values (`logstore.coordinator.groups.requests`),
+the same for members in this process and over the network. No call blocks. Joins and syncs, which
+wait for other members, take a callback, which is called once, without a lock held, possibly before
+the request returns. Sessions and rebalances time out by the clock's monotonic time: during
+`advance` on a virtual clock, in a thread otherwise.
 
-State that outlives the process is kept as records in `__consumer_offsets`: offsets once they are
-committed, a group once its members know their assignment or it is empty. After a start the members
-of a group have one session timeout to report.
+Persistent state is stored in `__consumer_offsets`: offsets when they are committed, a group when
+its members get their assignments or it becomes empty. After a restart, members have one session
+timeout to send a heartbeat.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ from logstore.coordinator.groups.requests import (
     SyncRequest,
     SyncResult,
 )
-from logstore.coordinator.groups.store import GroupStore, decoded_group
+from logstore.coordinator.groups.store import GroupStore, try_decode_group
 from logstore.errors import (
     FencedInstanceIdError,
     IllegalGenerationError,
@@ -86,7 +85,7 @@ _STORE_ERRORS = {
     "UNKNOWN_TOPIC_OR_PARTITION": "COORDINATOR_NOT_AVAILABLE",
     "KAFKA_STORAGE_ERROR": "NOT_COORDINATOR",
 }
-"""Kafka's answers to a client whose record could not be written, by the error of the write."""
+"""Error for the client by the error of the coordinator's write, as in Kafka."""
 
 _MEMBER_ERRORS: dict[str, type[LogStoreError]] = {
     "UNKNOWN_MEMBER_ID": UnknownMemberIdError,
@@ -96,7 +95,7 @@ _MEMBER_ERRORS: dict[str, type[LogStoreError]] = {
 
 
 class _Timer(NamedTuple):
-    """What is to be done at a moment of the coordinator's ticks."""
+    """A scheduled action of the coordinator, due at a monotonic time."""
 
     name: str
     due_ns: int
@@ -105,29 +104,29 @@ class _Timer(NamedTuple):
 
 
 class GroupCoordinator:
-    """Joins, syncs, heartbeats and commits of all groups.
+    """Handles joins, syncs, heartbeats and commits of all groups.
 
-    As a started service of the log manager it reads all groups at once and looks for expired
-    offsets on Kafka's interval. Otherwise it reads each partition of the topic when it is first
-    needed, and looks for expired offsets at every call.
+    Started as a service of the log manager, it loads all groups at once and checks for expired
+    offsets in the background, at Kafka's interval. Otherwise it loads each partition of the topic
+    on first use, and checks for expired offsets during calls, at the same interval.
 
     Parameters
     ----------
     runtime : Runtime
     manager : LogManager
     config : GroupConfig, optional
-        The broker's by default.
+        By default, from the broker's configuration.
     scheduler : Scheduler, optional
-        Runs the timers of sessions and rebalances; by default the runtime's if that is started,
-        else one of the coordinator's own on the runtime's clock.
+        Scheduler of session and rebalance timers. By default, the runtime's if it is started, else
+        a scheduler of the coordinator's own on the runtime's clock.
     partitions_of : callable, optional
-        Gives the numbers of a topic's partitions, or raises `UnknownTopicOrPartitionError`; by
-        default those of the manager's topics.
+        Returns the partition numbers of a topic, or raises `UnknownTopicOrPartitionError`. By
+        default, those in the manager's catalog.
 
     Notes
     -----
-    Any thread may call. One lock is held throughout a call; it is taken after that of the
-    transaction coordinator and before the manager's.
+    The coordinator is thread-safe. Calls hold one lock throughout. It is acquired after the
+    transaction coordinator's lock and before the manager's.
     """
 
     def __init__(
@@ -141,7 +140,7 @@ class GroupCoordinator:
         self.config = GroupConfig.of(manager.broker_config) if config is None else config
         self._runtime = runtime
         self._clock = runtime.clock
-        self._ticks = runtime.clock  # of sessions and rebalances; the other one dates offsets
+        self._ticks = runtime.clock  # times sessions and rebalances; `_clock` dates offsets
         self._manager = manager
         self._partitions_of = partitions_of or (lambda name: manager.catalog.topic(name).partitions)
         self._lock = manager.lifetime.lock(runtime.lock())
@@ -165,13 +164,13 @@ class GroupCoordinator:
 
     @property
     def faults(self) -> Faults:
-        """The rules that joins and commits obey."""
+        """Fault rules that apply to joins and commits."""
         return self._manager.faults
 
     # -- members ---------------------------------------------------------------------------
 
     def join(self, request: JoinRequest, on_done: JoinCallback) -> None:
-        """Join or rejoin a group; the answer comes once all members have, or the wait is over.
+        """Join or rejoin a group. The result arrives once all members joined, or on timeout.
 
         Errors: INVALID_GROUP_ID, INVALID_SESSION_TIMEOUT, UNKNOWN_MEMBER_ID, MEMBER_ID_REQUIRED
         (with the id to join with), INCONSISTENT_GROUP_PROTOCOL, FENCED_INSTANCE_ID,
@@ -182,11 +181,11 @@ class GroupCoordinator:
             self._request_join(request, on_done)
             return
         call = Call("join", (), request.group_id, request.client_id)
-        struck = faults.strike(call)
+        matched = faults.strike(call)
 
         def answer(result: JoinResult, *, after: bool = True) -> bool:
             try:
-                faults.obey(struck, call, after=after)
+                faults.obey(matched, call, after=after)
             except LogStoreError as error:
                 result = JoinResult(request.member_id, error.kafka_error)
             if after or result.error is not None:
@@ -197,21 +196,21 @@ class GroupCoordinator:
             self._request_join(request, answer)
 
     def _request_join(self, request: JoinRequest, on_done: JoinCallback) -> None:
-        with self._turn():
+        with self._exclusive():
             error = self._join(request, on_done)
             if error is not None:
-                self._tell(on_done, JoinResult(request.member_id, error))
+                self._reply(on_done, JoinResult(request.member_id, error))
 
     def sync(self, request: SyncRequest, on_done: SyncCallback) -> None:
-        """Ask for an assignment; the leader brings those of all, which ends the others' wait.
+        """Request the assignment. The leader's request carries all assignments and ends the wait.
 
         Errors: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION, REBALANCE_IN_PROGRESS,
         INCONSISTENT_GROUP_PROTOCOL, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR.
         """
-        with self._turn():
+        with self._exclusive():
             error = self._sync(request, on_done)
             if error is not None:
-                self._tell(on_done, SyncResult(error))
+                self._reply(on_done, SyncResult(error))
 
     def heartbeat(
         self,
@@ -220,13 +219,13 @@ class GroupCoordinator:
         member_id: str,
         group_instance_id: str | None = None,
     ) -> str | None:
-        """Report that a member is alive; the error tells it what to do.
+        """Keep a member's session alive; return an error that the member must handle, or None.
 
-        REBALANCE_IN_PROGRESS: join again. UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION: join anew.
-        FENCED_INSTANCE_ID: give up.
+        REBALANCE_IN_PROGRESS: rejoin. UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION: join as a new member.
+        FENCED_INSTANCE_ID: fatal.
         """
-        with self._turn():
-            group, error = self._existing(group_id)
+        with self._exclusive():
+            group, error = self._find_group(group_id)
             if group is None:
                 return error or "UNKNOWN_MEMBER_ID"
             error = self._check_member(group, member_id, group_instance_id, generation_id)
@@ -238,9 +237,9 @@ class GroupCoordinator:
             return "REBALANCE_IN_PROGRESS" if group.state is PREPARING else None
 
     def leave(self, group_id: str, members: Sequence[LeavingMember]) -> LeaveResult:
-        """Remove members from a group, which is rebalanced without them."""
-        with self._turn():
-            group, error = self._existing(group_id)
+        """Remove members from a group, and rebalance it."""
+        with self._exclusive():
+            group, error = self._find_group(group_id)
             if error is not None:
                 return LeaveResult(error)
             return LeaveResult(
@@ -267,8 +266,8 @@ class GroupCoordinator:
     ) -> dict[TopicPartition, str | None]:
         """Commit offsets; return each partition's error, or None.
 
-        A commit without generation and member is for groups that have no members. The refusal of
-        one partition does not stop the others.
+        Commits without generation and member id are only accepted for groups without members. An
+        invalid partition does not prevent the commit of the others.
         """
         try:
             return self.faults.request(
@@ -292,7 +291,7 @@ class GroupCoordinator:
         member_id: str,
         group_instance_id: str | None,
     ) -> dict[TopicPartition, str | None]:
-        with self._turn():
+        with self._exclusive():
             error = self._commit_error(group_id, generation_id, member_id, group_instance_id)
             if error is not None:
                 return dict.fromkeys(offsets, error)
@@ -303,36 +302,36 @@ class GroupCoordinator:
                 except LogStoreError as refusal:
                     errors[tp] = refusal.kafka_error
             good = {tp: committed for tp, committed in offsets.items() if tp not in errors}
-            outcome = self._written(partial(self._store.write_offsets, group_id, good))
+            outcome = self._try_write(partial(self._store.write_offsets, group_id, good))
             if outcome in ("MESSAGE_TOO_LARGE", "RECORD_LIST_TOO_LARGE"):
                 outcome = "INVALID_COMMIT_OFFSET_SIZE"
-            self._known_group(group_id)
+            self._get_or_create_group(group_id)
             return {tp: errors.get(tp, outcome) for tp in offsets}
 
     def check_transactional(
         self, group: ConsumerGroupMetadata, offsets: Mapping[TopicPartition, OffsetAndMetadata]
     ) -> None:
-        """Check offsets that are to be part of a transaction, before anything is written.
+        """Check the offsets of a transaction before anything is written.
 
         Raises
         ------
         InvalidGroupIdError
-            The id is empty.
+            The group id is empty.
         IllegalGenerationError, UnknownMemberIdError, FencedInstanceIdError
-            The sender is no member, or of another generation (KIP-447).
+            The sender is not a member of the current generation (KIP-447).
         UnknownTopicOrPartitionError
         OffsetMetadataTooLargeError
         InvalidRecordError
-            The id is too long, or no Unicode text.
+            The group id is too long, or cannot be encoded.
         """
         if not group.group_id:
-            raise InvalidGroupIdError("the id of a consumer group is empty")
+            raise InvalidGroupIdError("the group id is empty")
         encode_group_key(group.group_id)
-        with self._turn():
+        with self._exclusive():
             error = self._transactional_error(group)
             if error is not None:
                 raise _MEMBER_ERRORS[error](
-                    f"group '{group.group_id}' takes no offsets of member '{group.member_id}' in"
+                    f"group '{group.group_id}' rejected offsets of member '{group.member_id}' in"
                     f" generation {group.generation_id}: {error}"
                 )
             for tp, committed in offsets.items():
@@ -344,16 +343,16 @@ class GroupCoordinator:
         offsets: Mapping[TopicPartition, OffsetAndMetadata],
         producer: tuple[int, int],
     ) -> None:
-        """Write offsets that were checked as part of the transaction of (producer id, epoch).
+        """Write checked offsets as part of the transaction of (producer id, epoch).
 
         Raises
         ------
         InvalidProducerEpochError
-            There is a newer producer, or the transaction took too long.
+            There is a newer producer, or the transaction timed out.
         RequestError, KafkaStorageError
             Nothing was written.
         """
-        with self._turn():
+        with self._exclusive():
             self._store.write_offsets(group_id, offsets, producer)
 
     def fetch(
@@ -363,19 +362,20 @@ class GroupCoordinator:
         *,
         require_stable: bool = False,
     ) -> dict[TopicPartition, FetchedOffset]:
-        """Return committed offsets, by default of all partitions that have one.
+        """Return committed offsets, by default of all partitions with one.
 
         Parameters
         ----------
         require_stable : bool
-            Answer UNSTABLE_OFFSET_COMMIT where an open transaction has a newer one (KIP-447).
+            Return UNSTABLE_OFFSET_COMMIT for partitions with offsets in an open transaction
+            (KIP-447).
 
         Raises
         ------
         LogStoreError
             The stored offsets cannot be read.
         """
-        with self._turn():
+        with self._exclusive():
             source = self._source_of(group_id)
             if source is None:
                 return {tp: FetchedOffset(None) for tp in partitions or ()}
@@ -389,14 +389,15 @@ class GroupCoordinator:
             }
 
     def committed(self, group_id: str) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Return a group's offsets, including those of committed transactions.
+        """Return a group's committed offsets, including those from committed transactions.
 
-        A transaction counts from its marker on, even if an older one of another group is open.
+        Offsets of a transaction take effect with its marker, even if an older transaction of
+        another group is open.
 
         Raises
         ------
         InvalidRecordError, UnsupportedFormatError
-            A record is malformed, or of a later version.
+            A record is malformed, or has an unknown version.
         LogStoreError
             The partition cannot be read.
         """
@@ -404,7 +405,7 @@ class GroupCoordinator:
         return {tp: each.committed for tp, each in fetched.items() if each.committed is not None}
 
     def partition_of(self, group_id: str) -> TopicPartition:
-        """Return the partition that keeps a group."""
+        """Return the partition of `__consumer_offsets` for a group."""
         return self._store.partition_of(group_id)
 
     def ensure_stored(self) -> None:
@@ -414,31 +415,31 @@ class GroupCoordinator:
         ------
         KafkaStorageError
         """
-        with self._turn():
+        with self._exclusive():
             self._store.ensure_stored()
 
     def logs_with_open_transactions(self) -> list[Log]:
         """Return the logs of `__consumer_offsets` in which a transaction is open.
 
-        Logs that cannot be opened are left out, and so is a topic that was copied from a broker.
+        Logs that cannot be opened are omitted, as is a topic copied from a broker.
         """
-        with self._turn():
+        with self._exclusive():
             return self._store.logs_with_open_transactions()
 
     # -- administration --------------------------------------------------------------------
 
     def describe(self, group_id: str) -> GroupDescription:
-        """Return the description of a group; its state is `Dead` if there is none."""
-        with self._turn():
-            group, error = self._existing(group_id)
+        """Describe a group. The state is `Dead` if the group does not exist."""
+        with self._exclusive():
+            group, error = self._find_group(group_id)
             if group is None:
                 return GroupDescription(group_id, DEAD.value, error=error)
-            return group.described()
+            return group.describe()
 
     def list_groups(
         self, states: Collection[str] = (), types: Collection[str] = ()
     ) -> list[GroupListing]:
-        """Return all groups by id, or those in some states and of some types (classic, consumer).
+        """List groups by id, optionally filtered by states and types (classic, consumer).
 
         Raises
         ------
@@ -448,7 +449,7 @@ class GroupCoordinator:
         wanted = {each.lower() for each in states}
         if types and "classic" not in {each.lower() for each in types}:
             return []
-        with self._turn():
+        with self._exclusive():
             self._load_all()
             return [
                 GroupListing(group_id, group.protocol_type or "", group.state.value)
@@ -457,45 +458,45 @@ class GroupCoordinator:
             ]
 
     def delete(self, group_ids: Iterable[str]) -> dict[str, str | None]:
-        """Delete groups without members, and their offsets; return the error of each, or None.
+        """Delete groups without members, and their offsets; return each group's error, or None.
 
         Errors: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP, NOT_COORDINATOR.
         """
-        with self._turn():
+        with self._exclusive():
             return {group_id: self._delete(group_id) for group_id in group_ids}
 
     def delete_offsets(
         self, group_id: str, partitions: Collection[TopicPartition]
     ) -> DeletedOffsets:
-        """Delete offsets of partitions that no member of the group is subscribed to.
+        """Delete offsets of partitions to which no member of the group is subscribed.
 
-        Errors: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP (of another type than consumers') of the
-        group; UNKNOWN_TOPIC_OR_PARTITION and GROUP_SUBSCRIBED_TO_TOPIC of a partition.
+        Errors of the group: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP (if it is not a consumer group).
+        Errors of a partition: UNKNOWN_TOPIC_OR_PARTITION, GROUP_SUBSCRIBED_TO_TOPIC.
         """
-        with self._turn():
-            group, error = self._existing(group_id)
+        with self._exclusive():
+            group, error = self._find_group(group_id)
             if group is None:
                 return DeletedOffsets(error or "GROUP_ID_NOT_FOUND")
             if group.state is not EMPTY and not group.is_consumer_group:
                 return DeletedOffsets("NON_EMPTY_GROUP")
             return self._delete_offsets(group, partitions)
 
-    # -- what happens by itself ------------------------------------------------------------
+    # -- background tasks ------------------------------------------------------------------
 
     def remove_expired(self) -> list[str]:
-        """Delete expired offsets, and the groups that have nothing left.
+        """Delete expired offsets, and groups without members and offsets.
 
         Returns
         -------
         list of str
-            The groups that were deleted.
+            Ids of the deleted groups.
         """
-        with self._turn(expires=False):
+        with self._exclusive(expires=False):
             return self._remove_expired()
 
     def start(self) -> None:
-        """Read all groups, and look for expired offsets from now on."""
-        with self._turn():
+        """Load all groups, and start the periodic check for expired offsets."""
+        with self._exclusive():
             period_ms = self.config.retention_check_interval_ms
             self._expiry_task = self._runtime.scheduler.schedule(
                 "delete-expired-group-metadata",
@@ -505,11 +506,11 @@ class GroupCoordinator:
                 idle_ms=self._expiry_idle_ms,
             )
             if self._store.is_stored:
-                self._load_what_can_be_read()
+                self._load_readable()
 
     def stop(self) -> None:
-        """Forget the offsets of deleted topics, and cancel the timers."""
-        with self._turn():
+        """Delete the offsets of deleted partitions, and stop all tasks."""
+        with self._exclusive():
             if self._expiry_task is not None:
                 self._expiry_task.cancel()
             self._expiry_task = None
@@ -517,14 +518,14 @@ class GroupCoordinator:
             self.own_scheduler.shutdown()
 
     def follow(self, events: LogEvents) -> Iterable[Unsubscribe]:
-        """Follow the manager: look for expired offsets anew after a change that may concern them.
+        """Check for expired offsets again after changes of logs and configs.
 
-        Offsets of a deleted partition are forgotten at the next call, since the manager calls this
-        with its lock held.
+        Offsets of a deleted partition are deleted at the next call, because the manager holds its
+        lock when it publishes the event.
         """
         return (
             events.log_changed.subscribe(self._wake),
-            events.config_changed.subscribe(self._wake),  # a copied topic may be the engine's now
+            events.config_changed.subscribe(self._wake),  # a copied topic may have been taken over
             events.partition_removed.subscribe(self._removed.append),
             events.partition_removed.subscribe(self._wake),
         )
@@ -535,7 +536,7 @@ class GroupCoordinator:
 
     @property
     def scheduler(self) -> Scheduler:
-        """The scheduler of the timers, started."""
+        """The started scheduler of the timers."""
         if self._scheduler is None:
             if self._runtime.scheduler.is_started:
                 self._scheduler = self._runtime.scheduler
@@ -545,41 +546,42 @@ class GroupCoordinator:
             self._scheduler.start()
         return self._scheduler
 
-    def live_in_machine_time(self) -> None:
-        """Let sessions and rebalances pass in the machine's time, whatever the clock is.
+    def use_system_clock(self) -> None:
+        """Time sessions and rebalances by the system clock, even if the broker's clock is virtual.
 
-        For members in other programs, which live in that: with a clock in hand a jump would expel
-        them, and a wait between jumps never end. Who is a member already begins a session anew;
-        rebalances under way, and ids that were given out, have the time that was left to them.
+        Members in other programs need this: a jump of a virtual clock would expire their sessions,
+        and their waits between jumps would never end. Current members start a new session.
+        Rebalances in progress and pending member ids keep their remaining time.
         """
-        with self._turn(expires=False):
+        with self._exclusive(expires=False):
             if not isinstance(self._ticks, VirtualClock):
                 return
             if self.own_scheduler is not None:
                 self.own_scheduler.shutdown()
-            machine = SystemClock()
-            ahead_ns = machine.monotonic_ns() - self._ticks.monotonic_ns()
+            system = SystemClock()
+            shift_ns = system.monotonic_ns() - self._ticks.monotonic_ns()
             timers, self._timers = self._timers, {}
             self.own_scheduler = self._scheduler = PacedScheduler(self._ticks, threads=1)
             self._scheduler.start()
-            self._ticks = machine
+            self._ticks = system
             for group in self._groups.values():
                 for member_id in group.pending_members:
-                    group.pending_members[member_id] += ahead_ns
+                    group.pending_members[member_id] += shift_ns
                 for member in group.members.values():
                     member.armed_ns = None
                     self._touch(group, member)
             for timer in timers.values():
                 timer.task.cancel()
-                self._at(timer.due_ns + ahead_ns, timer.name, timer.action)
+                self._at(timer.due_ns + shift_ns, timer.name, timer.action)
 
-    # -- inside: turns and timers; from here on the lock is held ------------------------------
+    # -- inside: locking and timers; the lock is held from here on ----------------------------
 
     @contextmanager
-    def _turn(self, *, expires: bool = True) -> Iterator[None]:
-        """Hold the lock; after its release call the callbacks of the waits that ended.
+    def _exclusive(self, *, expires: bool = True) -> Iterator[None]:
+        """Hold the lock; after its release, call the callbacks of completed joins and syncs.
 
-        Without background work, look first for expired offsets, if one is due and `expires`.
+        Without a background task, check for expired offsets first, if the check is due and
+        `expires`.
         """
         ready: list[Callable[[], object]] = []
         try:
@@ -587,7 +589,7 @@ class GroupCoordinator:
                 self._depth += 1
                 try:
                     if self._depth == 1 and not self._manager.read_only:
-                        self._forget_removed()
+                        self._delete_offsets_of_removed()
                         if expires:
                             self._expire_if_due()
                     yield
@@ -599,10 +601,10 @@ class GroupCoordinator:
                     for group in self._groups.values():
                         group._check()
         finally:
-            for tell in ready:
-                tell()
+            for reply in ready:
+                reply()
 
-    def _tell(self, on_done: Callable[[Any], object], result: object) -> None:
+    def _reply(self, on_done: Callable[[Any], object], result: object) -> None:
         self._outbox.append(partial(on_done, result))
 
     def _expire_if_due(self) -> None:
@@ -618,8 +620,8 @@ class GroupCoordinator:
         number = next(self._timer_numbers)
 
         def run() -> None:
-            with self._turn():
-                # Another thread may have given all timers to another clock just now.
+            with self._exclusive():
+                # Another thread may just have moved all timers to another clock.
                 if self._timers.pop(number, None) is not None:
                     action()
 
@@ -634,7 +636,7 @@ class GroupCoordinator:
         self._arm(group, member)
 
     def _arm(self, group: Group, member: Member) -> None:
-        """Set a timer for a session's end, unless an earlier one is set, which sets the next."""
+        """Set the session timer, unless it is due earlier; it is then renewed when it is due."""
         if member.armed_ns is None or member.deadline_ns < member.armed_ns:
             member.armed_ns = member.deadline_ns
             due_ns = member.deadline_ns
@@ -642,14 +644,14 @@ class GroupCoordinator:
 
     def _session_is_over(self, group: Group, member: Member, due_ns: int) -> None:
         if member.armed_ns != due_ns:
-            return  # another timer, set for an earlier end, has taken over
+            return  # superseded by a timer that was due earlier
         member.armed_ns = None
         if group.members.get(member.member_id) is not member or not self._is_known(group):
             return
         if self._ticks.monotonic_ns() < member.deadline_ns:
             self._arm(group, member)
         elif member.is_new or (member.on_join is None and member.on_sync is None):
-            logger.info("group '%s': member %s is silent", group.group_id, member.member_id)
+            logger.info("group '%s': session of %s expired", group.group_id, member.member_id)
             self._remove_member(group, member)
 
     def _is_known(self, group: Group) -> bool:
@@ -658,7 +660,7 @@ class GroupCoordinator:
     # -- inside: joining ---------------------------------------------------------------------
 
     def _join(self, request: JoinRequest, on_done: JoinCallback) -> str | None:
-        """Add a member, or return the error that refuses it."""
+        """Add a member, or return the error that prevents it."""
         config = self.config
         if not request.group_id:
             return "INVALID_GROUP_ID"
@@ -667,13 +669,13 @@ class GroupCoordinator:
         if not config.min_session_timeout_ms <= timeout_ms <= config.max_session_timeout_ms:
             return "INVALID_SESSION_TIMEOUT"
         self._store.ensure_stored()
-        group, error = self._existing(request.group_id)
+        group, error = self._find_group(request.group_id)
         if error is not None:
             return error
         if group is None:
             if request.member_id != NO_MEMBER:
                 return "UNKNOWN_MEMBER_ID"
-            group = self._known_group(request.group_id)
+            group = self._get_or_create_group(request.group_id)
         if not self._has_room(group, request.member_id):
             group.remove(request.member_id)
             self._try_complete_join(group)
@@ -688,10 +690,10 @@ class GroupCoordinator:
         return error
 
     def _has_room(self, group: Group, member_id: str) -> bool:
-        """Tell whether a group of limited size may admit a member (KIP-389)."""
+        """Return whether a group of limited size may admit a member (KIP-389)."""
         known = group.members.get(member_id)
         if group.state is PREPARING:
-            # Only joined members count: a group that is too large loses those that join last.
+            # Only joined members count: if the group is too large, the last to join are rejected.
             has_joined = known is not None and known.on_join is not None
             return has_joined or group.awaiting_join < self.config.max_size
         return (
@@ -712,13 +714,13 @@ class GroupCoordinator:
             self._after(
                 due_ms, "group-pending-member", lambda: self._forget_pending(group, member_id)
             )
-            self._tell(on_done, JoinResult(member_id, "MEMBER_ID_REQUIRED"))
+            self._reply(on_done, JoinResult(member_id, "MEMBER_ID_REQUIRED"))
             return None
         self._add_member(group, member_id, request, on_done)
         return None
 
     def _new_member_id(self, group: Group, request: JoinRequest) -> str:
-        """Return an unused member id, even if a broker of the same seed gave it out before."""
+        """Return an unused member id. A broker with the same seed may have issued the first one."""
         instance_id = request.group_instance_id
         name = request.client_id if instance_id is None else instance_id
         while True:
@@ -737,12 +739,12 @@ class GroupCoordinator:
             return error
         member = group.members[member_id]
         is_same = member.protocols == request.protocols
-        # A member that has joined and sends the same again retries: its answer was lost.
+        # A joined member that repeats its request did not receive the response.
         if (group.state is COMPLETING and is_same) or (
             group.state is STABLE and is_same and member_id != group.leader
         ):
             self._touch(group, member)
-            self._tell(on_done, group.join_result(member))
+            self._reply(on_done, group.join_result(member))
             return None
         self._update(member, request, on_done)
         self._maybe_prepare_rebalance(group)
@@ -765,13 +767,13 @@ class GroupCoordinator:
         if group.state is PREPARING and group.generation_id == 0:
             group.has_new_member = True
         group.add(member, request.protocol_type)
-        # A client sends no heartbeats before it has its id: it may wait longer than a session.
+        # A client sends no heartbeats before it has its id, so the wait may exceed a session.
         self._touch(group, member, NEW_MEMBER_JOIN_TIMEOUT_MS)
         self._maybe_prepare_rebalance(group)
 
     def _update(self, member: Member, request: JoinRequest, on_done: JoinCallback) -> None:
         if member.on_join is not None:
-            self._tell(member.on_join, JoinResult(member.member_id, "REBALANCE_IN_PROGRESS"))
+            self._reply(member.on_join, JoinResult(member.member_id, "REBALANCE_IN_PROGRESS"))
         member.protocols = request.protocols
         member.rebalance_timeout_ms = request.rebalance_timeout_ms
         member.session_timeout_ms = request.session_timeout_ms
@@ -785,7 +787,7 @@ class GroupCoordinator:
         request: JoinRequest,
         on_done: JoinCallback,
     ) -> None:
-        """Readmit a static member under a new id, without a rebalance if possible."""
+        """Readmit a static member under a new id, if possible without a rebalance."""
         leader_before = group.leader
         member = group.members[old_member_id]
         self._fence(member)
@@ -793,32 +795,32 @@ class GroupCoordinator:
         self._touch(group, member)
         before = (member.protocols, member.rebalance_timeout_ms, member.session_timeout_ms)
         self._update(member, request, on_done)
-        if group.state is STABLE and group.chosen_protocol() == group.protocol_name:
+        if group.state is STABLE and group.select_protocol() == group.protocol_name:
             assignments = {each.member_id: each.assignment for each in group.members.values()}
             error = self._store_group(group, assignments)
             member.on_join = None
             if error is not None:
                 member.protocols, member.rebalance_timeout_ms, member.session_timeout_ms = before
                 group.replace_static(member_id, old_member_id)
-                self._tell(on_done, JoinResult(NO_MEMBER, error))
+                self._reply(on_done, JoinResult(NO_MEMBER, error))
                 return
             result = group.join_result(member)
             if request.can_skip_assignment:
                 result = result._replace(skip_assignment=group.leader == member_id)
             else:
-                # An older client's leader would assign anew, which a stable group ignores: it is
-                # told the id that it had, and so takes another for the leader.
+                # The leader of an older client would assign again, which a stable group ignores.
+                # Return its previous id as the leader's, so that it does not consider itself one.
                 result = result._replace(leader=leader_before or NO_MEMBER, members=())
-            self._tell(on_done, result)
+            self._reply(on_done, result)
         elif group.state in (STABLE, COMPLETING):
-            # The leader may be assigning to the old id.
+            # The leader may be assigning partitions to the old id.
             self._prepare_rebalance(group)
 
     def _fence(self, member: Member) -> None:
         if member.on_join is not None:
-            self._tell(member.on_join, JoinResult(member.member_id, "FENCED_INSTANCE_ID"))
+            self._reply(member.on_join, JoinResult(member.member_id, "FENCED_INSTANCE_ID"))
         if member.on_sync is not None:
-            self._tell(member.on_sync, SyncResult("FENCED_INSTANCE_ID"))
+            self._reply(member.on_sync, SyncResult("FENCED_INSTANCE_ID"))
         member.on_join = member.on_sync = None
 
     # -- inside: rebalances ------------------------------------------------------------------
@@ -828,7 +830,7 @@ class GroupCoordinator:
             self._prepare_rebalance(group)
 
     def _prepare_rebalance(self, group: Group) -> None:
-        """Wait for all members to join again."""
+        """Start a rebalance: wait for all members to rejoin."""
         if group.state is COMPLETING:
             self._propagate(group, error="REBALANCE_IN_PROGRESS")
         was_empty = group.state is EMPTY
@@ -847,7 +849,7 @@ class GroupCoordinator:
             self._try_complete_join(group)
 
     def _wait_for_first(self, group: Group, round_number: int, delay_ms: int, left_ms: int) -> None:
-        """Delay a group's first rebalance while members arrive; each new one prolongs the delay."""
+        """Delay a group's first rebalance; each member that joins extends the delay."""
 
         def over() -> None:
             if not self._is_waiting(group, round_number, PREPARING):
@@ -879,12 +881,12 @@ class GroupCoordinator:
             self._complete_join(group)
 
     def _complete_join(self, group: Group) -> None:
-        """End the wait: remove members that did not rejoin; the others are a new generation."""
+        """End the wait for joins: remove missing members, and start the next generation."""
         for member in list(group.members.values()):
             if member.on_join is None and not member.is_static:
                 group.remove(member.member_id)
         if group.members and not group.elect_joined_leader():
-            # All are static members that have not joined yet: their sessions decide.
+            # All members are static and have not rejoined: wait for them or their session timeouts.
             group.round += 1
             self._wait_for_joins(group, group.round)
             return
@@ -894,11 +896,11 @@ class GroupCoordinator:
         if group.state is EMPTY:
             error = self._store_group(group, {})
             if error is not None:
-                logger.warning("group '%s' is empty, which is not stored: %s", group, error)
+                logger.warning("%s: cannot store that the group is empty: %s", group, error)
             return
         for member in group.members.values():
             if member.on_join is not None:
-                self._tell(member.on_join, group.join_result(member))
+                self._reply(member.on_join, group.join_result(member))
             member.on_join = None
             self._touch(group, member)
             member.is_new = False
@@ -918,8 +920,8 @@ class GroupCoordinator:
         self._after(group.rebalance_timeout_ms, "group-sync", over)
 
     def _sync(self, request: SyncRequest, on_done: SyncCallback) -> str | None:
-        """Answer a sync or keep it waiting; return the error that refuses it."""
-        group, error = self._existing(request.group_id)
+        """Reply to a sync or keep it waiting; return an error instead, if any."""
+        group, error = self._find_group(request.group_id)
         if group is None:
             return error or "UNKNOWN_MEMBER_ID"
         member_id = request.member_id
@@ -928,11 +930,11 @@ class GroupCoordinator:
         )
         if error is not None:
             return error
-        for asked, known in (
+        for requested, known in (
             (request.protocol_type, group.protocol_type),
             (request.protocol_name, group.protocol_name),
         ):
-            if asked is not None and asked != known:
+            if requested is not None and requested != known:
                 return "INCONSISTENT_GROUP_PROTOCOL"
         if group.state is EMPTY:
             return "UNKNOWN_MEMBER_ID"
@@ -942,35 +944,35 @@ class GroupCoordinator:
         group.pending_sync.discard(member_id)
         if group.state is STABLE:
             self._touch(group, member)
-            self._tell(on_done, self._sync_result(group, member))
+            self._reply(on_done, self._sync_result(group, member))
             return None
         if member.on_sync is not None:
-            self._tell(member.on_sync, SyncResult("REBALANCE_IN_PROGRESS"))
+            self._reply(member.on_sync, SyncResult("REBALANCE_IN_PROGRESS"))
         member.on_sync = on_done
         if member_id == group.leader:
             self._take_assignments(group, request.assignments)
         return None
 
     def _take_assignments(self, group: Group, assignments: Mapping[str, bytes]) -> None:
-        of_members = {each: assignments.get(each, b"") for each in group.members}
-        error = self._store_group(group, of_members)
+        by_member = {each: assignments.get(each, b"") for each in group.members}
+        error = self._store_group(group, by_member)
         if error is not None:
             self._propagate(group, error=error)
             self._maybe_prepare_rebalance(group)
             return
-        for member_id, assignment in of_members.items():
+        for member_id, assignment in by_member.items():
             group.members[member_id].assignment = assignment
         group.enter(STABLE, self._clock.now_ms())
         self._propagate(group)
 
     def _propagate(self, group: Group, *, error: str | None = None) -> None:
-        """Answer the waiting members with their assignment, or with an error."""
+        """Reply to waiting members with their assignments, or with an error."""
         for member in group.members.values():
             if error is not None:
                 member.assignment = b""
             if member.on_sync is not None:
                 result = self._sync_result(group, member) if error is None else SyncResult(error)
-                self._tell(member.on_sync, result)
+                self._reply(member.on_sync, result)
                 member.on_sync = None
                 self._touch(group, member)
 
@@ -996,10 +998,10 @@ class GroupCoordinator:
 
     def _remove_member(self, group: Group, member: Member) -> None:
         if member.on_join is not None:
-            self._tell(member.on_join, JoinResult(NO_MEMBER, "UNKNOWN_MEMBER_ID"))
+            self._reply(member.on_join, JoinResult(NO_MEMBER, "UNKNOWN_MEMBER_ID"))
             member.on_join = None
         if member.on_sync is not None:
-            self._tell(member.on_sync, SyncResult("UNKNOWN_MEMBER_ID"))
+            self._reply(member.on_sync, SyncResult("UNKNOWN_MEMBER_ID"))
             member.on_sync = None
         group.remove(member.member_id)
         if group.state is PREPARING:
@@ -1016,7 +1018,7 @@ class GroupCoordinator:
         group.remove(member_id)
         self._try_complete_join(group)
 
-    # -- inside: what is refused -------------------------------------------------------------
+    # -- inside: checks ----------------------------------------------------------------------
 
     def _check_member(
         self, group: Group, member_id: str, group_instance_id: str | None, generation_id: int
@@ -1029,13 +1031,13 @@ class GroupCoordinator:
     def _commit_error(
         self, group_id: str, generation_id: int, member_id: str, group_instance_id: str | None
     ) -> str | None:
-        group, error = self._existing(group_id)
+        group, error = self._find_group(group_id)
         if error is not None:
             return error
         if group is None:
             return "ILLEGAL_GENERATION" if generation_id >= 0 else None
         if generation_id < 0 and member_id == NO_MEMBER and group_instance_id is None:
-            # A commit without a member: by an administrator, or a consumer without a subscription.
+            # From an admin client, or a consumer with assigned partitions.
             return None if group.state is EMPTY else "UNKNOWN_MEMBER_ID"
         error = self._check_member(group, member_id, group_instance_id, generation_id)
         if error is not None:
@@ -1046,7 +1048,7 @@ class GroupCoordinator:
         return None
 
     def _transactional_error(self, metadata: ConsumerGroupMetadata) -> str | None:
-        group, error = self._existing(metadata.group_id)
+        group, error = self._find_group(metadata.group_id)
         if error is not None:
             raise KafkaStorageError(f"group '{metadata.group_id}' cannot be read")
         is_member = metadata.member_id != NO_MEMBER or metadata.group_instance_id is not None
@@ -1068,10 +1070,10 @@ class GroupCoordinator:
                 f" offset.metadata.max.bytes {self.config.metadata_max_bytes}"
             )
 
-    # -- inside: what is stored --------------------------------------------------------------
+    # -- inside: storage ---------------------------------------------------------------------
 
-    def _existing(self, group_id: str) -> tuple[Group | None, str | None]:
-        """Return a group, None if there is none, or the error of reading it."""
+    def _find_group(self, group_id: str) -> tuple[Group | None, str | None]:
+        """Return a group, or None if it does not exist, and the error of reading it."""
         try:
             self._source_of(group_id)
         except LogStoreError as error:
@@ -1081,45 +1083,45 @@ class GroupCoordinator:
             return None, "NOT_COORDINATOR"
         return self._groups.get(group_id), None
 
-    def _known_group(self, group_id: str) -> Group:
+    def _get_or_create_group(self, group_id: str) -> Group:
         return self._groups.setdefault(group_id, Group(group_id))
 
     def _source_of(self, group_id: str) -> OffsetsPartition | None:
-        """Return the partition that keeps a group, its groups loaded."""
+        """Return the contents of a group's partition, with its groups loaded."""
         return self._load(self._store.partition_of(group_id).partition)
 
     def _load(self, number: int) -> OffsetsPartition | None:
-        """Read what was appended to a partition; if its log was replaced, read all groups anew."""
+        """Read new records of a partition; if its log was replaced, reload all its groups."""
         before = self._sources.get(number)
-        found = self._store.partition(number)
-        if found is before:
-            if found is not None:
-                self._see_offsets(found)
-            return found
+        source = self._store.partition(number)
+        if source is before:
+            if source is not None:
+                self._create_groups_with_offsets(source)
+            return source
         for group_id in [*self._groups, *self._damaged]:
             if before is not None and self._store.partition_of(group_id).partition == number:
                 self._drop(group_id)
-        if found is None:
+        if source is None:
             del self._sources[number]
             return None
-        self._sources[number] = found
-        for group_id, value in list(found.groups.items()):
+        self._sources[number] = source
+        for group_id, value in list(source.groups.items()):
             self._load_group(group_id, value)
-        self._see_offsets(found)
-        return found
+        self._create_groups_with_offsets(source)
+        return source
 
-    def _see_offsets(self, source: OffsetsPartition) -> None:
-        """Create the groups that have offsets and no record of their own."""
+    def _create_groups_with_offsets(self, source: OffsetsPartition) -> None:
+        """Create groups that have offsets but no group record."""
         for group_id in source.take_changed():
             if group_id not in self._damaged and source.has_offsets(group_id):
-                self._known_group(group_id)
+                self._get_or_create_group(group_id)
 
     def _load_group(self, group_id: str, value: bytes) -> None:
-        stored = decoded_group(group_id, value)
+        stored = try_decode_group(group_id, value)
         if isinstance(stored, LogStoreError):
             self._damaged[group_id] = stored
             return
-        group = self._groups[group_id] = Group.loaded(group_id, stored)
+        group = self._groups[group_id] = Group.from_record(group_id, stored)
         if group.members and group.leader is None:
             group.leader = next(iter(group.members))
         if self._manager.read_only:
@@ -1130,26 +1132,26 @@ class GroupCoordinator:
             self._prepare_rebalance(group)
 
     def _drop(self, group_id: str) -> None:
-        """Drop a group whose partition went or was replaced; waiting members are told to retry."""
+        """Drop a group whose partition was deleted or replaced, and fail waiting requests."""
         self._damaged.pop(group_id, None)
         group = self._groups.pop(group_id, None)
         if group is None:
             return
         for member in group.members.values():
             if member.on_join is not None:
-                self._tell(member.on_join, JoinResult(member.member_id, "NOT_COORDINATOR"))
+                self._reply(member.on_join, JoinResult(member.member_id, "NOT_COORDINATOR"))
             if member.on_sync is not None:
-                self._tell(member.on_sync, SyncResult("NOT_COORDINATOR"))
+                self._reply(member.on_sync, SyncResult("NOT_COORDINATOR"))
 
     def _numbers(self) -> Sequence[int]:
-        """Return the topic's partitions, those that were deleted included."""
+        """Return the topic's partitions, including deleted ones that are still loaded."""
         return sorted({*self._store.numbers(), *self._sources})
 
     def _load_all(self) -> None:
         for number in self._numbers():
             self._load(number)
 
-    def _load_what_can_be_read(self) -> None:
+    def _load_readable(self) -> None:
         for number in self._numbers():
             try:
                 self._load(number)
@@ -1157,24 +1159,24 @@ class GroupCoordinator:
                 logger.error("%s-%d cannot be read: %s", GROUP_OFFSETS_TOPIC, number, error)  # noqa: TRY400  # known, not a surprise
 
     def _store_group(self, group: Group, assignments: Mapping[str, bytes]) -> str | None:
-        stored = group.stored(assignments)
-        error = self._written(partial(self._store.write_group, group.group_id, stored))
+        stored = group.to_record(assignments)
+        error = self._try_write(partial(self._store.write_group, group.group_id, stored))
         refused = ("MESSAGE_TOO_LARGE", "RECORD_LIST_TOO_LARGE", "INVALID_RECORD")
         return "UNKNOWN_SERVER_ERROR" if error in refused else error
 
-    def _written(self, write: Callable[[], None]) -> str | None:
-        """Write records; return the error for the client if that failed."""
+    def _try_write(self, write: Callable[[], None]) -> str | None:
+        """Write records; return the error for the client on failure."""
         try:
             write()
         except LogStoreError as error:
-            logger.warning("nothing was written to %s: %s", GROUP_OFFSETS_TOPIC, error)
+            logger.warning("cannot write to %s: %s", GROUP_OFFSETS_TOPIC, error)
             return _STORE_ERRORS.get(error.kafka_error, error.kafka_error)
         return None
 
-    # -- inside: forgetting ------------------------------------------------------------------
+    # -- inside: deletion and expiration -----------------------------------------------------
 
     def _delete(self, group_id: str) -> str | None:
-        group, error = self._existing(group_id)
+        group, error = self._find_group(group_id)
         if error is not None:
             return error
         if group is None:
@@ -1183,15 +1185,15 @@ class GroupCoordinator:
             return "NON_EMPTY_GROUP"
         source = self._source_of(group_id)
         partitions = () if source is None else source.offsets_of(group_id)
-        error = self._written(partial(self._store.forget_offsets, group_id, partitions))
+        error = self._try_write(partial(self._store.delete_offsets, group_id, partitions))
         if error is None:
             error = self._forget(group)
         return error
 
     def _forget(self, group: Group) -> str | None:
-        """Drop a group that has neither members nor offsets."""
-        if group.generation_id > 0:  # else the group has no record of its own
-            error = self._written(partial(self._store.forget_group, group.group_id))
+        """Delete a group without members and offsets."""
+        if group.generation_id > 0:  # generation 0 was never stored
+            error = self._try_write(partial(self._store.delete_group, group.group_id))
             if error is not None:
                 return error
         group.enter(DEAD, self._clock.now_ms())
@@ -1214,29 +1216,29 @@ class GroupCoordinator:
                 errors[tp] = errors[tp] or "GROUP_SUBSCRIBED_TO_TOPIC"
         source = self._source_of(group.group_id)
         stored = {} if source is None else source.offsets_of(group.group_id)
-        gone = [tp for tp, error in errors.items() if error is None and tp in stored]
-        error = None if source is None else self._let_go(group, source, gone)
+        deleted = [tp for tp, error in errors.items() if error is None and tp in stored]
+        error = None if source is None else self._remove_offsets(group, source, deleted)
         return DeletedOffsets(None, errors) if error is None else DeletedOffsets(error)
 
-    def _forget_removed(self) -> None:
-        """Forget the offsets of partitions that were deleted, and groups that have nothing left."""
+    def _delete_offsets_of_removed(self) -> None:
+        """Delete the offsets of deleted partitions, and groups without members and offsets."""
         removed = set()
         while self._removed:
             removed.add(self._removed.popleft())
         if not removed or not self._is_in_use():
             return
-        self._load_what_can_be_read()
+        self._load_readable()
         for group_id, group in list(self._groups.items()):
             try:
                 source = self._source_of(group_id)
             except LogStoreError:
                 continue  # reported when its partition was loaded
             if source is not None:
-                gone = [tp for tp in source.offsets_of(group_id) if tp in removed]
-                self._let_go(group, source, gone)
+                deleted = [tp for tp in source.offsets_of(group_id) if tp in removed]
+                self._remove_offsets(group, source, deleted)
 
     def _is_in_use(self) -> bool:
-        """Tell whether offsets may expire here: a copied topic is left alone until asked for."""
+        """Return whether offsets may expire: not in a topic copied from a broker."""
         return self._store.is_stored and not self._manager.read_only
 
     def _expire_in_background(self) -> None:
@@ -1245,8 +1247,8 @@ class GroupCoordinator:
     def _remove_expired(self) -> list[str]:
         if not self._is_in_use():
             return []
-        self._load_what_can_be_read()
-        gone = []
+        self._load_readable()
+        deleted = []
         for group_id, group in list(self._groups.items()):
             try:
                 source = self._source_of(group_id)
@@ -1257,17 +1259,17 @@ class GroupCoordinator:
             except LogStoreError as error:
                 logger.warning("offsets of group '%s' cannot be read: %s", group_id, error)
                 continue
-            self._let_go(group, source, expired)
+            self._remove_offsets(group, source, expired)
             if group.state is DEAD:
-                gone.append(group_id)
-        return gone
+                deleted.append(group_id)
+        return deleted
 
-    def _let_go(
+    def _remove_offsets(
         self, group: Group, source: OffsetsPartition, partitions: Collection[TopicPartition]
     ) -> str | None:
-        """Forget offsets of a group, and the group if it has nothing left; return what failed."""
+        """Delete offsets, and the group if it has no members or offsets left; return an error."""
         left = len(source.offsets_of(group.group_id)) - len(partitions)
-        error = self._written(partial(self._store.forget_offsets, group.group_id, partitions))
+        error = self._try_write(partial(self._store.delete_offsets, group.group_id, partitions))
         if error is not None:
             return error
         is_left = left or source.pending_of(group.group_id)
@@ -1277,11 +1279,12 @@ class GroupCoordinator:
     def _expiries(
         self, group: Group, source: OffsetsPartition
     ) -> Iterator[tuple[TopicPartition, int]]:
-        """Yield the offsets that will expire, each with the moment in Unix ms.
+        """Yield the partitions whose offsets will expire, with the expiry time in Unix ms.
 
-        The retention of a group without members runs from the moment its last member left; that of
-        a group that never had any runs from the commit. In a group with members only the offsets
-        of topics that no member reads expire. A moment stored by an old client wins.
+        The retention period starts when the last member left the group, or at the commit if the
+        group never had members. In a group with members, only offsets of topics without a
+        subscribed member expire, and the period starts at the commit. An expiry time stored by an
+        old client takes precedence.
         """
         pending = source.pending_of(group.group_id)
         for tp, stored in source.offsets_of(group.group_id).items():
@@ -1304,20 +1307,20 @@ class GroupCoordinator:
         return None
 
     def _expiry_idle_ms(self) -> int | None:
-        """Return the ms until something may expire; None until something changes."""
-        with self._turn():
+        """Return the time in ms until an offset may expire; None if none will without a change."""
+        with self._exclusive():
             if not self._is_in_use():
                 return None
-            moments = []
+            expiry_times = []
             for group_id, group in self._groups.items():
                 try:
                     source = self._source_of(group_id)
                     if source is None:
                         continue
-                    moments += [moment for _, moment in self._expiries(group, source)]
+                    expiry_times += [expiry_ms for _, expiry_ms in self._expiries(group, source)]
                     if group.state is EMPTY and not source.has_offsets(group_id):
                         return 0
                 except LogStoreError:
-                    continue  # reported when offsets are looked for
+                    continue  # reported by `remove_expired`
             now_ms = self._clock.now_ms()
-            return max(0, min(moments) - now_ms) if moments else None
+            return max(0, min(expiry_times) - now_ms) if expiry_times else None

@@ -1,12 +1,12 @@
-"""A group: its members, generation and state, and the rules between them.
+"""A group: its members, generation and state.
 
-The rules are those of Kafka's GroupMetadata and MemberMetadata, whose states these are:
+The implementation follows Kafka's GroupMetadata and MemberMetadata. The states are:
 
-Empty                 no members; offsets may be committed from outside
-PreparingRebalance    waits for all members to join again
-CompletingRebalance   waits for the leader's assignment
-Stable                every member knows its own
-Dead                  being forgotten
+Empty                 no members; clients outside the group may commit offsets
+PreparingRebalance    waiting for all members to rejoin
+CompletingRebalance   waiting for the leader's assignments
+Stable                assignments are known
+Dead                  being deleted
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from logstore.types import NO_TIMESTAMP
 
 
 class GroupState(enum.Enum):
-    """The state of a group, under Kafka's name."""
+    """State of a group, with Kafka's names."""
 
     EMPTY = "Empty"
     PREPARING_REBALANCE = "PreparingRebalance"
@@ -53,7 +53,7 @@ _BEFORE = {
     GroupState.STABLE: {GroupState.COMPLETING_REBALANCE},
     GroupState.DEAD: set(GroupState),
 }
-"""The states from which each is entered."""
+"""Valid previous states of each state."""
 
 CAN_REBALANCE = _BEFORE[GroupState.PREPARING_REBALANCE]
 
@@ -64,11 +64,13 @@ class Member:
     Attributes
     ----------
     is_new : bool
-        Whether the end of its first rebalance is still to come.
+        Whether the member's first rebalance is not complete yet.
     on_join, on_sync : callable or None
         Callbacks of a pending join or sync.
-    deadline_ns, armed_ns : int
-        Monotonic moments: the end of its session, and the one for which a timer is set.
+    deadline_ns : int
+        Monotonic time at which the session expires.
+    armed_ns : int or None
+        Monotonic time for which the session timer is set.
     """
 
     __slots__ = (
@@ -113,38 +115,38 @@ class Member:
 
     @property
     def is_static(self) -> bool:
-        """Whether it has an instance id, and so may come back without a rebalance."""
+        """Whether the member has an instance id, and so may rejoin without a rebalance."""
         return self.group_instance_id is not None
 
     def metadata(self, protocol: str | None) -> bytes:
-        """Return its metadata for an assignor; b"" for one that it does not support."""
+        """Return the member's metadata for a protocol; b"" if the member does not support it."""
         return next((data for name, data in self.protocols if name == protocol), b"")
 
     def vote(self, candidates: Iterable[str]) -> str:
-        """Return its most preferred one of the protocols that all members support."""
+        """Return the candidate that the member prefers."""
         known = set(candidates)
         return next(name for name, _ in self.protocols if name in known)
 
 
 class Group:
-    """A group in memory.
+    """The in-memory state of a group.
 
     Attributes
     ----------
     members : dict of str to Member
-        By member id, in the order in which they joined.
+        Members by id, in the order in which they joined.
     pending_members : dict of str to int
-        Ids given out with which nobody has joined yet, each with its monotonic deadline.
+        Issued member ids that were not used to join yet, with their monotonic deadlines.
     pending_sync : set of str
-        Members of this generation that have not asked for their assignment.
+        Members of this generation that did not request their assignment yet.
     round : int
-        Counts the waits, so that a timer of an earlier one recognises that it is out of date.
+        Number of waits, so that the timer of an earlier wait can detect that it is outdated.
     is_delayed : bool
-        Whether the rebalance under way is the first one, which is delayed.
+        Whether the current rebalance is in the initial delay.
     has_new_member : bool
-        Whether a member joined during that delay.
+        Whether a member joined during the initial delay.
     subscribed_topics : frozenset of str or None
-        Topics that the members of a consumer group read; None if unknown.
+        Topics to which the members of a consumer group are subscribed; None if unknown.
     """
 
     def __init__(self, group_id: str) -> None:
@@ -171,8 +173,8 @@ class Group:
         )
 
     @classmethod
-    def loaded(cls, group_id: str, stored: StoredGroup) -> Group:
-        """Return a group as a record stored it."""
+    def from_record(cls, group_id: str, stored: StoredGroup) -> Group:
+        """Create a group from its record."""
         group = cls(group_id)
         for each in stored.members:
             member = Member(
@@ -197,8 +199,8 @@ class Group:
         group.subscribed_topics = group._topics_of_members()
         return group
 
-    def stored(self, assignments: Mapping[str, bytes]) -> StoredGroup:
-        """Return the group as a record is to store it."""
+    def to_record(self, assignments: Mapping[str, bytes]) -> StoredGroup:
+        """Return the contents of the group's record, with the given assignments."""
         return StoredGroup(
             self.protocol_type or "",
             self.generation_id,
@@ -229,26 +231,26 @@ class Group:
 
     @property
     def rebalance_timeout_ms(self) -> int:
-        """The longest rebalance timeout of any member."""
+        """The longest rebalance timeout of all members."""
         return max((each.rebalance_timeout_ms for each in self.members.values()), default=0)
 
     @property
     def is_consumer_group(self) -> bool:
-        """Whether its members speak the consumers' protocol."""
+        """Whether the members use the consumer protocol."""
         return self.protocol_type == CONSUMER_PROTOCOL_TYPE
 
     def enter(self, state: GroupState, now_ms: int) -> None:
-        """Enter another state."""
+        """Change the state."""
         assert self.state in _BEFORE[state], f"{self.group_id}: {self.state} → {state}"
         self.state = state
         self.state_ms = now_ms
 
     def next_generation(self, now_ms: int) -> None:
-        """Begin the next generation, of the members that joined."""
+        """Start the next generation with the current members."""
         self.generation_id += 1
         self.pending_sync.clear()
         if self.members:
-            self.protocol_name = self.chosen_protocol()
+            self.protocol_name = self.select_protocol()
             self.subscribed_topics = self._topics_of_members()
             self.enter(GroupState.COMPLETING_REBALANCE, now_ms)
         else:
@@ -260,12 +262,12 @@ class Group:
 
     @property
     def awaiting_join(self) -> int:
-        """How many members have joined the rebalance that is under way."""
+        """Number of members that joined the current rebalance."""
         return sum(each.on_join is not None for each in self.members.values())
 
     @property
     def has_all_joined(self) -> bool:
-        """Whether every member has joined, those with an id given out included."""
+        """Whether all members have joined, including those with a pending member id."""
         return self.awaiting_join == len(self.members) and not self.pending_members
 
     def add(self, member: Member, protocol_type: str) -> None:
@@ -282,7 +284,7 @@ class Group:
             self.static_members[member.group_instance_id] = member.member_id
 
     def remove(self, member_id: str) -> None:
-        """Remove a member, or an id with which nobody has joined yet."""
+        """Remove a member or a pending member id."""
         member = self.members.pop(member_id, None)
         if member is not None and member.group_instance_id is not None:
             del self.static_members[member.group_instance_id]
@@ -292,7 +294,7 @@ class Group:
         self.pending_sync.discard(member_id)
 
     def replace_static(self, old_member_id: str, new_member_id: str) -> Member:
-        """Give a returning static member its new id; return the member."""
+        """Change the member id of a rejoining static member; return the member."""
         was_awaiting = old_member_id in self.pending_sync
         member = self.members.pop(old_member_id)
         assert member.group_instance_id is not None
@@ -307,7 +309,7 @@ class Group:
         return member
 
     def elect_joined_leader(self) -> bool:
-        """Choose a joined member as leader, the present one if it is; False if there is none."""
+        """Elect a joined member as leader, preferably the current one; return False if none has."""
         if self.leader is None:
             return False
         if self.members[self.leader].on_join is not None:
@@ -319,7 +321,7 @@ class Group:
         return leader is not None
 
     def check_member(self, member_id: str, group_instance_id: str | None) -> str | None:
-        """Return the error of a sender's member and instance id; None if they are a member's."""
+        """Return the error of a request's member and instance id, or None if they are valid."""
         if group_instance_id is not None:
             known = self.static_members.get(group_instance_id)
             if known is None:
@@ -331,15 +333,15 @@ class Group:
     # -- protocols -------------------------------------------------------------------------
 
     def supports(self, protocol_type: str, protocols: Iterable[Protocol]) -> bool:
-        """Tell whether one of these protocols is supported by all members."""
+        """Return whether all members support one of these protocols."""
         names = [name for name, _ in protocols]
         if self.state is GroupState.EMPTY:
             return bool(protocol_type) and bool(names)
         candidates = self._candidates() if self.members else set(names)
         return self.protocol_type == protocol_type and not candidates.isdisjoint(names)
 
-    def chosen_protocol(self) -> str:
-        """Return the protocol that most members prefer, of those that all support."""
+    def select_protocol(self) -> str:
+        """Return the protocol that most members prefer among those that all support."""
         candidates = self._candidates()
         votes = Counter(member.vote(candidates) for member in self.members.values())
         return votes.most_common(1)[0][0]
@@ -360,19 +362,19 @@ class Group:
                 for topic in decode_subscription(each.metadata(self.protocol_name)).topics
             )
         except InvalidRecordError:
-            return None  # a protocol of another kind under the consumers' name, as in Kafka
+            return None  # not the consumer protocol despite its type; Kafka does the same
 
-    # -- what is told of it ----------------------------------------------------------------
+    # -- results ---------------------------------------------------------------------------
 
     def joined_members(self) -> tuple[JoinedMember, ...]:
-        """Return all members for their leader."""
+        """Return all members, for the leader's join result."""
         return tuple(
             JoinedMember(each.member_id, each.group_instance_id, each.metadata(self.protocol_name))
             for each in self.members.values()
         )
 
     def join_result(self, member: Member) -> JoinResult:
-        """Return a member's answer to its join: this generation."""
+        """Return a member's join result for this generation."""
         is_leader = member.member_id == self.leader
         return JoinResult(
             member.member_id,
@@ -384,18 +386,18 @@ class Group:
             self.joined_members() if is_leader else (),
         )
 
-    def described(self) -> GroupDescription:
-        """Return the group as an administrator sees it."""
+    def describe(self) -> GroupDescription:
+        """Return the group's description for admin clients."""
         is_stable = self.state is GroupState.STABLE
         return GroupDescription(
             self.group_id,
             self.state.value,
             self.protocol_type or "",
             (self.protocol_name or "") if is_stable else "",
-            tuple(self._described_members(is_stable=is_stable)),
+            tuple(self._describe_members(is_stable=is_stable)),
         )
 
-    def _described_members(self, *, is_stable: bool) -> Iterator[MemberDescription]:
+    def _describe_members(self, *, is_stable: bool) -> Iterator[MemberDescription]:
         for each in self.members.values():
             yield MemberDescription(
                 each.member_id,
@@ -407,7 +409,7 @@ class Group:
             )
 
     def _check(self) -> None:
-        """Assert every invariant of the group."""
+        """Assert the invariants of the group."""
         assert (self.leader is None) == (not self.members)
         assert self.leader is None or self.leader in self.members
         assert all(member_id == each.member_id for member_id, each in self.members.items())

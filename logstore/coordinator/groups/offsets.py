@@ -1,4 +1,4 @@
-"""Committed offsets and their senders, as values of kafka-python's shape."""
+"""Committed offsets and group metadata, with kafka-python's fields."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ NO_MEMBER = ""
 
 
 class OffsetAndMetadata(NamedTuple):
-    """A group's position in a partition, of kafka-python's shape.
+    """A group's committed offset in a partition, with kafka-python's fields.
 
     Attributes
     ----------
     offset : int
-        Of the next record to read.
+        Offset of the next record to read.
     metadata : str
-        Free text of the client.
+        Any text that the client wants to store.
     leader_epoch : int
-        Of the last record read; -1 if not known.
+        Leader epoch of the last record read; -1 if unknown.
     """
 
     offset: int
@@ -31,7 +31,7 @@ class OffsetAndMetadata(NamedTuple):
 
 
 class ConsumerGroupMetadata(NamedTuple):
-    """Sender of offsets, of kafka-python's shape; a group's id is enough."""
+    """A consumer's identity in its group, with kafka-python's fields. Only the id is required."""
 
     group_id: str
     generation_id: int = NO_GENERATION
@@ -39,50 +39,50 @@ class ConsumerGroupMetadata(NamedTuple):
     group_instance_id: str | None = None
 
 
-def checked_group(group: object) -> ConsumerGroupMetadata:
-    """Return the sender of offsets, from a group's id or from kafka-python's group metadata.
+def to_group_metadata(group: object) -> ConsumerGroupMetadata:
+    """Convert a group id or group metadata, also kafka-python's, to `ConsumerGroupMetadata`.
 
     Raises
     ------
     TypeError
-        It is neither.
+        The argument is neither.
     ValueError
-        A generation without a member.
+        There is a generation but no member id.
     """
     if isinstance(group, str):
         return ConsumerGroupMetadata(group)
     fields = [getattr(group, name, None) for name in ConsumerGroupMetadata._fields]
     group_id, generation_id, member_id, _ = fields
     if not isinstance(group_id, str) or not _is_int(generation_id):
-        raise TypeError(f"a ConsumerGroupMetadata or the id of a group is wanted, not {group!r}")
-    found = ConsumerGroupMetadata._make(fields)
-    if found.generation_id > 0 and not member_id:
-        raise ValueError(f"generation {generation_id} implies a member, but there is none: {group}")
-    return found
+        raise TypeError(f"expected a ConsumerGroupMetadata or a group id, not {group!r}")
+    metadata = ConsumerGroupMetadata._make(fields)
+    if metadata.generation_id > 0 and not member_id:
+        raise ValueError(f"generation {generation_id} requires a member id: {group}")
+    return metadata
 
 
-def checked_offsets(offsets: object) -> dict[TopicPartition, OffsetAndMetadata]:
-    """Return offsets in the engine's types; those of kafka-python are accepted.
+def to_offsets(offsets: object) -> dict[TopicPartition, OffsetAndMetadata]:
+    """Convert offsets, also kafka-python's, to the engine's types.
 
     Raises
     ------
     TypeError
-        The argument is no mapping of TopicPartition to OffsetAndMetadata.
+        The argument is not a mapping of TopicPartition to OffsetAndMetadata.
     ValueError
-        A number does not fit its field, or a text is no Unicode.
+        A number is out of range, or metadata cannot be encoded as UTF-8.
     """
     if not isinstance(offsets, Mapping):
-        raise TypeError(f"offsets are a mapping of TopicPartition, not {offsets!r}")
-    found = {}
+        raise TypeError(f"offsets must be a mapping by TopicPartition, not {offsets!r}")
+    converted = {}
     for key, value in offsets.items():
         topic, partition = getattr(key, "topic", None), getattr(key, "partition", None)
         if not isinstance(topic, str) or not _is_int(partition):
-            raise TypeError(f"offsets are of a TopicPartition, not of {key!r}")
-        found[TopicPartition(topic, partition)] = _checked_offset(value)
-    return found
+            raise TypeError(f"a key of offsets must be a TopicPartition, not {key!r}")
+        converted[TopicPartition(topic, partition)] = _to_offset(value)
+    return converted
 
 
-def _checked_offset(value: object) -> OffsetAndMetadata:
+def _to_offset(value: object) -> OffsetAndMetadata:
     offset, metadata = getattr(value, "offset", None), getattr(value, "metadata", None)
     leader_epoch = getattr(value, "leader_epoch", None)
     if metadata is None:
@@ -90,10 +90,10 @@ def _checked_offset(value: object) -> OffsetAndMetadata:
     if leader_epoch is None:
         leader_epoch = NO_LEADER_EPOCH
     if not (_is_int(offset) and isinstance(metadata, str) and _is_int(leader_epoch)):
-        raise TypeError(f"an OffsetAndMetadata is wanted, not {value!r}")
+        raise TypeError(f"expected an OffsetAndMetadata, not {value!r}")
     if not (0 <= offset <= INT64_MAX and NO_LEADER_EPOCH <= leader_epoch <= INT32_MAX):
-        raise ValueError(f"no offset to commit: {value!r}")
-    metadata.encode()  # raises ValueError here, rather than in the middle of a batch
+        raise ValueError(f"offset or leader epoch out of range: {value!r}")
+    metadata.encode()  # raises ValueError here rather than in the middle of a batch
     return OffsetAndMetadata(offset, metadata, leader_epoch)
 
 

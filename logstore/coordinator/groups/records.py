@@ -1,8 +1,8 @@
-"""The records of `__consumer_offsets`: offsets that groups committed, and the groups themselves.
+"""The records of `__consumer_offsets`: committed offsets and groups.
 
-The versions written are those of Kafka 3.9: `OffsetCommitKey` 1 and `OffsetCommitValue` 3,
-`GroupMetadataKey` 2 and `GroupMetadataValue` 3 (`logstore.messages` has their fields). Every
-version is read. A record with a null value deletes the offset or the group.
+Encoders write the versions of Kafka 3.9: `OffsetCommitKey` 1, `OffsetCommitValue` 3,
+`GroupMetadataKey` 2 and `GroupMetadataValue` 3 (their fields are in `logstore.messages`). Decoders
+accept all versions. A null value deletes the offset or the group.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ KEY_VERSION = 1
 VALUE_VERSION = 3
 GROUP_KEY_VERSION = 2
 GROUP_VALUE_VERSION = 3
-NOT_TOLD = -1
+NO_TIMEOUT = -1
 
 
 class StoredOffset(NamedTuple):
-    """Content of an offset's record.
+    """Contents of an offset record.
 
     Attributes
     ----------
     committed : OffsetAndMetadata
     commit_ms : int
-        Moment of the commit, Unix ms.
+        Time of the commit in Unix ms.
     expire_ms : int or None
-        Moment at which it expires, Unix ms; only old clients set it.
+        Expiry time in Unix ms; only set by old clients.
     """
 
     committed: OffsetAndMetadata
@@ -46,7 +46,7 @@ class StoredOffset(NamedTuple):
 
 
 class StoredMember(NamedTuple):
-    """Member of a group's record; timeouts in ms."""
+    """A member in a group record. Timeouts are in ms."""
 
     member_id: str
     group_instance_id: str | None
@@ -59,7 +59,7 @@ class StoredMember(NamedTuple):
 
 
 class StoredGroup(NamedTuple):
-    """Content of a group's record; `state_ms` is when its state last changed, -1 if unknown."""
+    """Contents of a group record; `state_ms` is the time of the last state change, or -1."""
 
     protocol_type: str
     generation: int
@@ -70,18 +70,18 @@ class StoredGroup(NamedTuple):
 
 
 def encode_group_key(group_id: str) -> bytes:
-    """Return the key of a group.
+    """Encode the key of a group record.
 
     Raises
     ------
     InvalidRecordError
-        The id is longer than 32767 bytes of UTF-8, or no Unicode text.
+        The group id is longer than 32767 bytes of UTF-8, or cannot be encoded.
     """
     return write_record(GroupMetadataKey(group=group_id), GROUP_KEY_VERSION)
 
 
 def encode_group(group: StoredGroup) -> bytes:
-    """Return the value that stores a group; raises as `encode_group_key` does."""
+    """Encode the value of a group record. Raises the errors of `encode_group_key`."""
     value = GroupMetadataValue(
         protocol_type=group.protocol_type,
         generation=group.generation,
@@ -106,14 +106,14 @@ def encode_group(group: StoredGroup) -> bytes:
 
 
 def decode_group(value: bytes) -> StoredGroup:
-    """Return the group that a record stored.
+    """Decode the value of a group record.
 
     Raises
     ------
     InvalidRecordError
         The value is malformed.
     UnsupportedFormatError
-        It is of a later version than is known.
+        The version is unknown.
     """
     stored = read_record(GroupMetadataValue, value)
     return StoredGroup(
@@ -130,7 +130,7 @@ def decode_group(value: bytes) -> StoredGroup:
                 member.client_host,
                 # Version 0 has one timeout for both.
                 member.session_timeout
-                if member.rebalance_timeout == NOT_TOLD
+                if member.rebalance_timeout == NO_TIMEOUT
                 else member.rebalance_timeout,
                 member.session_timeout,
                 bytes(member.subscription),
@@ -142,7 +142,7 @@ def decode_group(value: bytes) -> StoredGroup:
 
 
 def decode_group_key(key: bytes | None) -> str | None:
-    """Return the group in a key; None if it is the key of an offset, or of an unknown kind.
+    """Return the group id of a group record's key; None for keys of other kinds.
 
     Raises
     ------
@@ -155,12 +155,12 @@ def decode_group_key(key: bytes | None) -> str | None:
 
 
 def encode_key(group_id: str, topic_partition: TopicPartition) -> bytes:
-    """Return the key of a partition's offset in a group.
+    """Encode the key of an offset record.
 
     Raises
     ------
     InvalidRecordError
-        A name is longer than 32767 bytes of UTF-8, or no Unicode text.
+        A name is longer than 32767 bytes of UTF-8, or cannot be encoded.
     """
     topic, partition = topic_partition
     key = OffsetCommitKey(group=group_id, topic=topic, partition=partition)
@@ -168,7 +168,7 @@ def encode_key(group_id: str, topic_partition: TopicPartition) -> bytes:
 
 
 def decode_key(key: bytes | None) -> tuple[str, TopicPartition] | None:
-    """Return group and partition in a key; None if it is no key of an offset.
+    """Return group id and partition of an offset record's key; None for keys of other kinds.
 
     Raises
     ------
@@ -183,12 +183,12 @@ def decode_key(key: bytes | None) -> tuple[str, TopicPartition] | None:
 
 def _key_version(key: bytes | None) -> int:
     if key is None:
-        raise InvalidRecordError("a record of the committed offsets has no key")
+        raise InvalidRecordError("a record in __consumer_offsets has no key")
     return version_of(key)
 
 
 def encode_value(committed: OffsetAndMetadata, now_ms: int) -> bytes:
-    """Return the value that stores an offset committed at `now_ms`, wall time in Unix ms."""
+    """Encode the value of an offset record, committed at `now_ms` in Unix ms."""
     value = OffsetCommitValue(
         offset=committed.offset,
         leader_epoch=committed.leader_epoch,
@@ -199,14 +199,14 @@ def encode_value(committed: OffsetAndMetadata, now_ms: int) -> bytes:
 
 
 def decode_value(value: bytes) -> StoredOffset:
-    """Return the offset that a record stored.
+    """Decode the value of an offset record.
 
     Raises
     ------
     InvalidRecordError
         The value is malformed.
     UnsupportedFormatError
-        It is of a later version than is known.
+        The version is unknown.
     """
     stored = read_record(OffsetCommitValue, value)
     expire_ms = stored.expire_timestamp

@@ -1,7 +1,7 @@
-"""Requests of members and answers of the coordinator, as plain values.
+"""Requests to the group coordinator and their results, as plain values.
 
-An `error` is Kafka's name of it, or None. Source: the messages of JoinGroup, SyncGroup, LeaveGroup,
-OffsetFetch, DescribeGroups and ListGroups, without what only the wire needs.
+An `error` is Kafka's error name, or None. Source: Kafka's messages JoinGroup, SyncGroup,
+LeaveGroup, OffsetFetch, DescribeGroups and ListGroups, without fields that only matter on the wire.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ Protocol = tuple[str, bytes]
 
 
 class JoinRequest(NamedTuple):
-    """A member that joins, or joins again.
+    """A request to join or rejoin a group.
 
     Attributes
     ----------
     member_id : str
-        Empty for a member that has none yet.
+        Empty for a new member.
     session_timeout_ms : int
-        Silence after which the member is taken out of the group.
+        Time without a heartbeat after which the member is removed from the group.
     rebalance_timeout_ms : int
-        Longest time that the others wait for the member in a rebalance.
+        Longest time that a rebalance waits for the member.
     protocols : tuple of (str, bytes)
-        Assignors that the member supports, the preferred one first.
+        Supported assignors with metadata, in order of preference.
     requires_member_id : bool
-        Whether a new member gets an id and joins again with it (JoinGroup 4 and above).
+        Whether a new member is assigned an id with which it must rejoin (JoinGroup version 4).
     can_skip_assignment : bool
-        Whether a returning static leader is told so, and assigns nothing (JoinGroup 9 and above).
+        Whether the client understands `skip_assignment` (JoinGroup version 9).
     """
 
     group_id: str
@@ -49,7 +49,7 @@ class JoinRequest(NamedTuple):
 
 
 class JoinedMember(NamedTuple):
-    """A member as its leader sees it; `metadata` is for the chosen protocol."""
+    """A member in the leader's join result, with its metadata for the selected protocol."""
 
     member_id: str
     group_instance_id: str | None
@@ -57,7 +57,7 @@ class JoinedMember(NamedTuple):
 
 
 class JoinResult(NamedTuple):
-    """The end of a rebalance; `members` are for the leader alone."""
+    """Result of a join. Only the leader gets `members`."""
 
     member_id: str
     error: str | None = None
@@ -70,7 +70,7 @@ class JoinResult(NamedTuple):
 
 
 class SyncRequest(NamedTuple):
-    """A member's request for its assignment; the leader's carries the assignments of all."""
+    """A request for a member's assignment. The leader's request carries all assignments."""
 
     group_id: str
     generation_id: int
@@ -82,7 +82,7 @@ class SyncRequest(NamedTuple):
 
 
 class SyncResult(NamedTuple):
-    """A member's assignment."""
+    """Result of a sync: the member's assignment."""
 
     error: str | None = None
     protocol_type: str | None = None
@@ -91,14 +91,14 @@ class SyncResult(NamedTuple):
 
 
 class LeavingMember(NamedTuple):
-    """A member to remove; an administrator names a static one by instance id alone."""
+    """A member to remove. Admin clients identify static members by instance id alone."""
 
     member_id: str = NO_MEMBER
     group_instance_id: str | None = None
 
 
 class LeftMember(NamedTuple):
-    """Outcome of one member's removal."""
+    """Result of the removal of one member."""
 
     member_id: str
     group_instance_id: str | None
@@ -106,21 +106,21 @@ class LeftMember(NamedTuple):
 
 
 class LeaveResult(NamedTuple):
-    """Outcomes of removals, in the order of the request."""
+    """Results of removals, in the order of the request."""
 
     error: str | None
     members: tuple[LeftMember, ...] = ()
 
 
 class FetchedOffset(NamedTuple):
-    """A committed offset; None if there is none, or with an error."""
+    """A committed offset; None if there is none, or on error."""
 
     committed: OffsetAndMetadata | None
     error: str | None = None
 
 
 class MemberDescription(NamedTuple):
-    """A member as an administrator sees it; `assignment` is empty while nothing is assigned."""
+    """A member's description; metadata and assignment are empty unless the group is stable."""
 
     member_id: str
     group_instance_id: str | None
@@ -131,7 +131,7 @@ class MemberDescription(NamedTuple):
 
 
 class GroupDescription(NamedTuple):
-    """A group as an administrator sees it; one that does not exist is `Dead`."""
+    """A group's description. The state is `Dead` if the group does not exist."""
 
     group_id: str
     state: str
@@ -142,7 +142,7 @@ class GroupDescription(NamedTuple):
 
 
 class GroupListing(NamedTuple):
-    """A group as it is listed."""
+    """A group in a listing."""
 
     group_id: str
     protocol_type: str
@@ -151,7 +151,7 @@ class GroupListing(NamedTuple):
 
 
 class DeletedOffsets(NamedTuple):
-    """Outcomes of deletions of offsets; none by partition if the group has an error."""
+    """Results of offset deletions; `partitions` is empty if the group has an error."""
 
     error: str | None
     partitions: Mapping[TopicPartition, str | None] = {}

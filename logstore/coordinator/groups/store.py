@@ -1,11 +1,10 @@
-"""`__consumer_offsets`: groups and offsets as its records store them, cached and followed.
+"""Groups and committed offsets as stored in `__consumer_offsets`, with a cache.
 
-Each group is kept in the partition that the hash of its id names. The contents of a partition are
-cached up to an offset of its log, and before each answer the records after that offset are read:
-markers of transactions, and records written by others. So the log alone decides, and nobody has to
-notify the store. Offsets of a transaction count from its marker on, even while an older transaction
-is open; of two records for one partition of a group the later counts, whichever transaction ended
-last.
+The hash of a group's id determines its partition. The contents of a partition are cached up to an
+offset of its log. Before each use, the store reads the records after that offset, such as
+transaction markers and records of other writers, so no writer has to notify it. Offsets of a
+transaction take effect with its marker, even if an older transaction is open. The last record for a
+group and partition counts, regardless of the order of the markers.
 """
 
 from __future__ import annotations
@@ -56,20 +55,20 @@ Entry = tuple[bytes, bytes | None]
 """Key and value of a record to write."""
 
 
-class _Held(NamedTuple):
-    """The newest record of an offset and its place in the log; no value: the offset was deleted."""
+class _OffsetRecord(NamedTuple):
+    """The newest record of a committed offset; the value is None if the offset was deleted."""
 
     record_offset: int
     value: bytes | None
 
 
 class OffsetsPartition:
-    """Content of one partition of the topic, up to `next_offset` of its log.
+    """Contents of one partition of the topic, as far as its log has been read.
 
     Attributes
     ----------
     groups : dict of str to bytes
-        The newest value of each group that has a record of its own.
+        The newest value of each group record.
     """
 
     def __init__(self, log: Log) -> None:
@@ -77,12 +76,12 @@ class OffsetsPartition:
         self.groups: dict[str, bytes] = {}
         self._generation = log.generation
         self._next_offset = log.log_start_offset
-        self._offsets: dict[str, dict[TopicPartition, _Held]] = {}
-        self._pending: dict[int, list[tuple[str, TopicPartition, _Held]]] = {}
+        self._offsets: dict[str, dict[TopicPartition, _OffsetRecord]] = {}
+        self._pending: dict[int, list[tuple[str, TopicPartition, _OffsetRecord]]] = {}
         self._changed: set[str] = set()
 
     def is_of(self, log: Log) -> bool:
-        """Tell whether the contents are those of a log, and not of one that was cut since."""
+        """Return whether the contents are still valid for a log, which may have been truncated."""
         return log is self.log and log.generation == self._generation
 
     def follow(self) -> None:
@@ -100,38 +99,38 @@ class OffsetsPartition:
         if start_offset >= log.log_end_offset:
             return
         for batch in log.reader.batches(start_offset):
-            self._take_batch(batch)
+            self._apply_batch(batch)
         self._next_offset = max(self._next_offset, log.high_watermark)
 
-    def took(self, first_offset: int, entries: Sequence[Entry], producer_id: int) -> None:
-        """Take in records that were just appended at an offset."""
-        if first_offset == self._next_offset:  # else records before it are still to be read
+    def apply_appended(self, first_offset: int, entries: Sequence[Entry], producer_id: int) -> None:
+        """Apply records that were just appended at an offset."""
+        if first_offset == self._next_offset:  # else read them later, in order
             for number, (key, value) in enumerate(entries):
-                self._take(first_offset + number, key, value, producer_id)
+                self._apply(first_offset + number, key, value, producer_id)
             self._next_offset = first_offset + len(entries)
 
     def offsets_of(self, group_id: str) -> dict[TopicPartition, StoredOffset]:
-        """Return the offsets of a group that count, by partition in order.
+        """Return the committed offsets of a group, in order of partitions.
 
         Raises
         ------
         InvalidRecordError, UnsupportedFormatError
-            A value is malformed, or of a later version.
+            A value is malformed, or has an unknown version.
         """
-        held = self._offsets.get(group_id, {})
+        records = self._offsets.get(group_id, {})
         return {
             tp: decode_value(each.value)
-            for tp, each in sorted(held.items())
+            for tp, each in sorted(records.items())
             if each.value is not None
         }
 
     def has_offsets(self, group_id: str) -> bool:
-        """Tell whether a group has offsets, those of open transactions included."""
-        held = self._offsets.get(group_id, {}).values()
-        return any(each.value is not None for each in held) or bool(self.pending_of(group_id))
+        """Return whether a group has offsets, including pending ones of open transactions."""
+        records = self._offsets.get(group_id, {}).values()
+        return any(each.value is not None for each in records) or bool(self.pending_of(group_id))
 
     def pending_of(self, group_id: str) -> set[TopicPartition]:
-        """Return the partitions for which open transactions have offsets of a group."""
+        """Return the partitions of a group with pending offsets of open transactions."""
         waiting = self._pending.values()
         return {tp for offsets in waiting for group, tp, _ in offsets if group == group_id}
 
@@ -140,50 +139,52 @@ class OffsetsPartition:
         changed, self._changed = self._changed, set()
         return changed
 
-    # -- what records say ------------------------------------------------------------------
+    # -- applying records ------------------------------------------------------------------
 
-    def _take_batch(self, batch: RecordBatch) -> None:
+    def _apply_batch(self, batch: RecordBatch) -> None:
         header = batch.header
         if header.is_control:
             marker = end_txn_marker_of(batch)
             if marker is not None:
                 ended = self._pending.pop(header.producer_id, [])
-                for group_id, tp, held in () if marker.is_abort else ended:
-                    self._hold(group_id, tp, held)
+                for group_id, tp, update in () if marker.is_abort else ended:
+                    self._supersede(group_id, tp, update)
             return
         producer_id = header.producer_id if header.is_transactional else NO_PRODUCER_ID
         for record in batch.records():
             if record.offset >= self._next_offset:
-                self._take(record.offset, record.key, record.value, producer_id)
+                self._apply(record.offset, record.key, record.value, producer_id)
 
-    def _take(self, offset: int, key: bytes | None, value: bytes | None, producer_id: int) -> None:
-        whose = decode_key(key)
-        if whose is not None:
-            held = _Held(offset, value)
-            self._changed.add(whose[0])
+    def _apply(self, offset: int, key: bytes | None, value: bytes | None, producer_id: int) -> None:
+        group_and_partition = decode_key(key)
+        if group_and_partition is not None:
+            update = _OffsetRecord(offset, value)
+            self._changed.add(group_and_partition[0])
             if producer_id == NO_PRODUCER_ID:
-                self._hold(*whose, held)
+                self._supersede(*group_and_partition, update)
             else:
-                self._pending.setdefault(producer_id, []).append((*whose, held))
+                self._pending.setdefault(producer_id, []).append((*group_and_partition, update))
             return
         group_id = decode_group_key(key)
         if group_id is None:
-            return  # a kind of record of a later Kafka
+            return  # a kind of record from a later version of Kafka
         if value is None:
             self.groups.pop(group_id, None)
         else:
             self.groups[group_id] = value
 
-    def _hold(self, group_id: str, topic_partition: TopicPartition, held: _Held) -> None:
-        """Replace a record by a later one: the place in the log decides, not that of the marker."""
+    def _supersede(
+        self, group_id: str, topic_partition: TopicPartition, record: _OffsetRecord
+    ) -> None:
+        """Replace a record with a later one, by the order of records rather than of markers."""
         of_group = self._offsets.setdefault(group_id, {})
         known = of_group.get(topic_partition)
-        if known is None or known.record_offset < held.record_offset:
-            of_group[topic_partition] = held
+        if known is None or known.record_offset < record.record_offset:
+            of_group[topic_partition] = record
 
 
 class GroupStore:
-    """Reads and writes `__consumer_offsets`; callers see to it that one does at a time.
+    """Reads and writes `__consumer_offsets`. Calls must be serialized by the caller.
 
     Parameters
     ----------
@@ -202,15 +203,15 @@ class GroupStore:
 
     @property
     def is_stored(self) -> bool:
-        """Whether the topic exists and is the engine's own, not copied from a broker."""
+        """Whether the topic exists and is stored by this engine, not copied from a broker."""
         return self._topic.is_stored
 
     def partition_of(self, group_id: str) -> TopicPartition:
-        """Return the partition that keeps a group."""
+        """Return the partition of a group."""
         return self._topic.partition_of(group_id)
 
     def numbers(self) -> tuple[int, ...]:
-        """Return the numbers of the topic's partitions."""
+        """Return the topic's partition numbers."""
         topic = self._topic.topic
         return () if topic is None else topic.partitions
 
@@ -224,12 +225,12 @@ class GroupStore:
         KafkaStorageError
         """
         if self._manager.read_only:
-            raise InvalidConfigurationError("groups cannot change: the broker was opened read-only")
+            raise InvalidConfigurationError("cannot change groups: the broker was opened read-only")
         self._topic.ensure_stored()
 
     def logs_with_open_transactions(self) -> list[Log]:
-        """Return the logs in which a transaction is open, if the topic is the engine's own."""
-        found: list[Log] = []
+        """Return the logs with an open transaction; none if the topic was copied from a broker."""
+        logs: list[Log] = []
         for number in self.numbers() if self.is_stored else ():
             try:
                 log = self._topic.log(number)
@@ -237,16 +238,16 @@ class GroupStore:
                 logger.warning("%s-%d cannot be opened: %s", GROUP_OFFSETS_TOPIC, number, error)
                 continue
             if log.producer_state.open_producers():
-                found.append(log)
-        return found
+                logs.append(log)
+        return logs
 
     def partition(self, number: int) -> OffsetsPartition | None:
-        """Return the current contents of a partition; None if there is none.
+        """Return the current contents of a partition; None if the partition does not exist.
 
         Raises
         ------
         LogStoreError
-            It cannot be read, or its disk failed.
+            The partition cannot be read, or its disk failed.
         """
         if number not in self.numbers():
             self._partitions.pop(number, None)
@@ -254,15 +255,15 @@ class GroupStore:
         log = self._topic.log(number)
         if log.is_offline:
             raise KafkaStorageError(f"{log.topic_partition} is offline: its disk failed")
-        found = self._partitions.get(number)
-        if found is None or not found.is_of(log):
-            found = OffsetsPartition(log)
-        found.follow()
-        self._partitions[number] = found
-        return found
+        contents = self._partitions.get(number)
+        if contents is None or not contents.is_of(log):
+            contents = OffsetsPartition(log)
+        contents.follow()
+        self._partitions[number] = contents
+        return contents
 
     def of_group(self, group_id: str) -> OffsetsPartition | None:
-        """Return the current contents of the partition of a group; raises as `partition`."""
+        """Return the current contents of a group's partition. Raises the errors of `partition`."""
         return self.partition(self.partition_of(group_id).partition)
 
     # -- writing ---------------------------------------------------------------------------
@@ -273,12 +274,12 @@ class GroupStore:
         offsets: Mapping[TopicPartition, OffsetAndMetadata],
         producer: tuple[int, int] = NO_PRODUCER,
     ) -> None:
-        """Write offsets, with a producer as part of its transaction; raises as `write`.
+        """Write offsets. Raises the errors of `write`.
 
         Parameters
         ----------
         producer : (int, int)
-            Producer id and epoch.
+            Producer id and epoch, if the offsets are part of a transaction.
         """
         now_ms = self._clock.now_ms()
         entries = [
@@ -287,16 +288,16 @@ class GroupStore:
         ]
         self.write(group_id, entries, producer)
 
-    def forget_offsets(self, group_id: str, partitions: Iterable[TopicPartition]) -> None:
-        """Delete offsets; raises as `write`."""
+    def delete_offsets(self, group_id: str, partitions: Iterable[TopicPartition]) -> None:
+        """Delete offsets. Raises the errors of `write`."""
         self.write(group_id, [(encode_key(group_id, tp), None) for tp in partitions])
 
     def write_group(self, group_id: str, group: StoredGroup) -> None:
-        """Write the state of a group; raises as `write`."""
+        """Write a group. Raises the errors of `write`."""
         self.write(group_id, [(encode_group_key(group_id), encode_group(group))])
 
-    def forget_group(self, group_id: str) -> None:
-        """Delete a group; raises as `write`."""
+    def delete_group(self, group_id: str) -> None:
+        """Delete a group. Raises the errors of `write`."""
         self.write(group_id, [(encode_group_key(group_id), None)])
 
     def write(
@@ -307,7 +308,7 @@ class GroupStore:
         Raises
         ------
         InvalidProducerEpochError
-            There is a newer producer, or the transaction took too long.
+            There is a newer producer, or the transaction timed out.
         RequestError, KafkaStorageError
             Nothing was written.
         """
@@ -322,18 +323,18 @@ class GroupStore:
             [Record(slot, now_ms, key, value) for slot, (key, value) in enumerate(entries)],
             producer_id=producer_id,
             producer_epoch=producer_epoch,
-            # A coordinator's sequences are not checked: each batch of a transaction begins at 0.
+            # A coordinator's sequences are not checked: each batch of a transaction starts at 0.
             base_sequence=0 if is_transactional else NO_SEQUENCE,
             is_transactional=is_transactional,
         )
         info = self._topic.log(number).writer.append_batches(batch, AppendOrigin.COORDINATOR)
         known = self._partitions.get(number)
         if known is not None and known.is_of(self._topic.log(number)):
-            known.took(info.first_offset, entries, producer_id)
+            known.apply_appended(info.first_offset, entries, producer_id)
 
 
-def decoded_group(group_id: str, value: bytes) -> StoredGroup | LogStoreError:
-    """Return the group that a value stores, or the error of a malformed value."""
+def try_decode_group(group_id: str, value: bytes) -> StoredGroup | LogStoreError:
+    """Decode the value of a group record, or return the error if it is malformed."""
     try:
         return decode_group(value)
     except LogStoreError as error:

@@ -1,1 +1,1 @@
-"""Transactions: producer ids, what the coordinator decides and stores, and the door of clients."""
+"""Transactions: the coordinator and its log, producer ids, and the append path of clients."""

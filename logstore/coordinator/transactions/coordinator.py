@@ -1,19 +1,19 @@
-"""The transaction coordinator: who may write under a transactional id, and how its work ends.
+"""The transaction coordinator: ownership of transactional ids, and atomic commits and aborts.
 
-Every decision is a record in `__transaction_state` before it is acted upon, in this order:
+Each state is written to `__transaction_state` before the coordinator acts on it:
 
-1. `Ongoing` with the partitions, durable, before any of them gets data;
-2. to commit, the data durable; then `PrepareCommit` or `PrepareAbort`, durable: the decision;
-3. a marker in every partition, durable;
-4. `CompleteCommit` or `CompleteAbort`.
+1. `Ongoing` with the partitions is durable before the first append to any of them.
+2. To commit, the data is flushed. Then `PrepareCommit` or `PrepareAbort` is durable: the decision.
+3. A marker is durable in every partition.
+4. `CompleteCommit` or `CompleteAbort` is written.
 
-After a crash before 2 the transaction is still open, and is aborted when its id comes back or its
-time is over. After one between 2 and 4 whoever takes over writes the markers (again: a second one
-ends nothing). So in the end every partition has a marker or none has, and all are of one kind.
+After a crash before step 2, the transaction is still open. It is aborted when its id is initialized
+again, or when it times out. After a crash between steps 2 and 4, the next coordinator writes the
+markers; a duplicate marker has no effect. So all partitions get the same kind of marker, or none.
 
-Kafka relies on replicas for what is durable here by syncs. Otherwise states, epochs, fencing and
-errors are those of its TransactionCoordinator, but for what only a network needs: nothing is
-pending, and nobody is told to try again later.
+Durability comes from fsync, where Kafka relies on replicas. States, epochs, fencing and errors are
+the same as in Kafka's TransactionCoordinator, except those that only a network needs: there are no
+pending states, and no error asks clients to retry later.
 """
 
 from __future__ import annotations
@@ -65,59 +65,58 @@ __all__ = ["ProducerIdAndEpoch", "TransactionConfig", "TransactionCoordinator"]
 logger = logging.getLogger(__name__)
 
 LAST_EPOCH = INT16_MAX - 1
-"""The last epoch a producer gets; one is kept back, with which it can still be fenced."""
+"""The last epoch assigned to a producer. One more is reserved to fence it."""
 
 
 class PartitionLogs:
-    """The logs that have the data of transactions, and get their markers.
+    """Access to the logs with the data and markers of transactions.
 
     Parameters
     ----------
     log : callable
-        Returns a partition's log; of a cluster the leader's.
-    marked : callable, optional
-        Waits until a marker, which was just written at an offset of a log, will not be lost with
-        that log, and raises if it may be; by default nobody has another log.
+        Returns a partition's log; in a cluster, the leader's.
+    await_marker : callable, optional
+        Waits until the marker at an offset of a log is replicated, and raises an error if it may
+        be lost. By default, logs are not replicated.
     """
 
     def __init__(
         self,
         log: Callable[[TopicPartition], Log],
-        marked: Callable[[Log, int], object] = lambda log, offset: None,
+        await_marker: Callable[[Log, int], object] = lambda log, offset: None,
     ) -> None:
         self.log = log
-        self.marked = marked
+        self.await_marker = await_marker
 
 
 class TransactionCoordinator:
-    """Gives out producer ids, and begins and ends transactions.
+    """Assigns producer ids, and begins and ends transactions.
 
-    A service of the log manager: as such it finishes at its start what a crash left prepared, and
-    looks on Kafka's intervals for transactions that took too long and for ids out of use. If it is
-    not started it does the first when it is first asked for a transaction, and the others at every
-    call.
+    Started as a service of the log manager, it completes prepared transactions at once, and aborts
+    timed-out transactions and expires unused ids in the background, at Kafka's intervals. Otherwise
+    it completes prepared transactions before its first transactional call, and does the rest during
+    calls.
 
     Parameters
     ----------
     runtime : Runtime
     manager : LogManager
-        Not read-only.
+        A manager that was not opened read-only.
     config : TransactionConfig, optional
-        The broker's by default.
+        By default, from the broker's configuration.
     groups : GroupCoordinator, optional
-        Keeps the offsets of consumer groups that transactions commit; one of its own by default.
+        Stores the committed offsets of transactions. By default, a new coordinator.
     logs : PartitionLogs, optional
-        Where the data and markers of transactions are; by default the manager's.
+        Access to partitions' logs. By default, the manager's.
 
     Attributes
     ----------
     groups : GroupCoordinator
-        As given.
 
     Notes
     -----
-    Any thread may call. One lock is held throughout a call, also while markers are written; it is
-    taken before that of the group coordinator and the lock of any log.
+    The coordinator is thread-safe. Calls hold one lock throughout, also while markers are written.
+    It is acquired before the group coordinator's lock and before the lock of any log.
     """
 
     def __init__(
@@ -137,11 +136,11 @@ class TransactionCoordinator:
         self.groups = GroupCoordinator(runtime, manager) if groups is None else groups
         self._stored: StoredTransactions | None = None
         self._active = False
-        # Of prepared transactions: the partitions that have their marker already.
-        self._marked: dict[str, set[TopicPartition]] = {}
-        # By transactional id: what its producer had when it asked for what it has now. In memory
-        # alone, as in Kafka: after a restart such a producer is fenced when it asks again.
-        self._renewed: dict[str, ProducerIdAndEpoch] = {}
+        # Partitions of prepared transactions that already have their marker.
+        self._with_marker: dict[str, set[TopicPartition]] = {}
+        # By transactional id: id and epoch of the producer before its last epoch bump. Not stored,
+        # as in Kafka: a producer that retries the bump after a restart is fenced.
+        self._previous: dict[str, ProducerIdAndEpoch] = {}
         self._expiry_task: ScheduledTask | None = None
         self._abort_task: ScheduledTask | None = None
         self._next_expiry_ms = runtime.clock.now_ms() + self.config.remove_expired_interval_ms
@@ -160,12 +159,12 @@ class TransactionCoordinator:
     # -- producers -----------------------------------------------------------------------
 
     def new_producer_id(self) -> int:
-        """Return a producer id that nobody has.
+        """Return an unused producer id.
 
         Raises
         ------
         KafkaStorageError
-            It cannot be reserved.
+            The id could not be reserved on disk.
         """
         return self._producer_ids.take()
 
@@ -175,28 +174,28 @@ class TransactionCoordinator:
         timeout_ms: int,
         expected: ProducerIdAndEpoch | None = None,
     ) -> ProducerIdAndEpoch:
-        """Make the caller the only producer of a transactional id.
+        """Assign a producer id and epoch to the caller, and fence earlier producers of the id.
 
-        An open transaction of the one before is aborted; it is fenced from here on.
+        An open transaction of the previous producer is aborted.
 
         Parameters
         ----------
         timeout_ms : int
-            Age at which transactions of the new producer are aborted.
+            Transaction timeout of the new producer.
         expected : ProducerIdAndEpoch, optional
-            What the caller had until now, if it only wants another epoch (KIP-360). It gets the
-            same one when it asks again, as long as nobody else came between.
+            The caller's current id and epoch, to bump the epoch (KIP-360). A retry returns the same
+            result unless another producer initialized the id in between.
 
         Raises
         ------
         ProducerFencedError
-            `expected` is not the newest producer; or a transaction was open, which is aborted:
-            clients do that first.
+            `expected` is not the newest producer, or it has an open transaction, which is aborted;
+            clients must end it first.
         InvalidTransactionTimeoutError
         InvalidRecordError
-            The id is too long.
+            The transactional id is too long.
         KafkaStorageError
-            The disk failed, or its last transaction cannot be completed.
+            The disk failed, or the last transaction cannot be completed.
         """
         if not 0 < timeout_ms <= self.config.max_timeout_ms:
             raise InvalidTransactionTimeoutError(
@@ -213,9 +212,9 @@ class TransactionCoordinator:
             else:
                 if expected is not None and not self._is_known(expected, metadata):
                     raise _fenced(transactional_id, expected, metadata)
-                metadata = self._settled(metadata)
+                metadata = self._ensure_complete(metadata)
                 if metadata.state is TransactionState.ONGOING:
-                    metadata = self._settled(self._abort_and_fence(metadata))
+                    metadata = self._ensure_complete(self._abort_and_fence(metadata))
                 producer = self._next_producer(metadata, expected)
             self._store(
                 TransactionMetadata(
@@ -227,22 +226,22 @@ class TransactionCoordinator:
                 )
             )
             if expected is None:
-                self._renewed.pop(transactional_id, None)
+                self._previous.pop(transactional_id, None)
             else:
-                self._renewed[transactional_id] = expected
+                self._previous[transactional_id] = expected
             return producer
 
     def _is_known(self, expected: ProducerIdAndEpoch, metadata: TransactionMetadata) -> bool:
-        """Tell whether a producer was one of an id's, whatever its epoch is worth by now."""
-        is_renewed = expected == self._renewed.get(metadata.transactional_id)
+        """Return whether a producer, of any epoch, belongs to a transactional id."""
+        is_renewed = expected == self._previous.get(metadata.transactional_id)
         return is_renewed or expected.producer_id == metadata.producer_id
 
     def _next_producer(
         self, metadata: TransactionMetadata, expected: ProducerIdAndEpoch | None
     ) -> ProducerIdAndEpoch:
         if expected is not None and expected != metadata.producer:
-            if expected == self._renewed.get(metadata.transactional_id):
-                return metadata.producer  # it did not hear the answer
+            if expected == self._previous.get(metadata.transactional_id):
+                return metadata.producer  # a retry: the response was lost
             raise _fenced(metadata.transactional_id, expected, metadata)
         if metadata.producer_epoch >= LAST_EPOCH:
             return ProducerIdAndEpoch(self.new_producer_id(), 0)
@@ -256,21 +255,21 @@ class TransactionCoordinator:
         producer: ProducerIdAndEpoch,
         partitions: Collection[TopicPartition],
     ) -> None:
-        """Take partitions into the producer's transaction, opening it if none is open.
+        """Add partitions to the producer's transaction, and begin one if none is open.
 
-        To be done before any of them gets data of it. Durable on return.
+        Call this before the first append to each partition. The change is durable on return.
 
         Raises
         ------
         ProducerFencedError
-            There is a newer producer, or the transaction took too long.
+            There is a newer producer, or the transaction timed out.
         InvalidProducerIdMappingError
-            The id was forgotten, or has another producer id by now.
+            The transactional id has expired, or now has another producer id.
         KafkaStorageError
-            The disk failed, or the transaction before cannot be completed.
+            The disk failed, or the previous transaction cannot be completed.
         """
         with self._lock:
-            metadata = self._settled(self._owned(transactional_id, producer))
+            metadata = self._ensure_complete(self._require_owner(transactional_id, producer))
             if metadata.state is TransactionState.ONGOING:
                 if metadata.partitions.issuperset(partitions):
                     return
@@ -290,7 +289,7 @@ class TransactionCoordinator:
                 task.wake()
 
     def partition_of_group(self, group_id: str) -> TopicPartition:
-        """Return the partition for a group's offsets; it exists from here on.
+        """Return the partition for a group's offsets, and create the topic if necessary.
 
         Raises
         ------
@@ -301,10 +300,10 @@ class TransactionCoordinator:
         return self.groups.partition_of(group_id)
 
     def owns(self, transactional_id: str, producer: ProducerIdAndEpoch) -> bool:
-        """Return whether a producer is known to be the newest one of a transactional id.
+        """Return whether a producer is known to be the newest of a transactional id.
 
-        From memory, and without the lock: for every batch of a transaction. If it is False,
-        `verified` has the reason.
+        This is called for every batch of a transaction, so it uses the state in memory, without the
+        lock. If it returns False, `verified` raises the reason.
         """
         stored = self._stored
         metadata = None if stored is None else stored.by_id.get(transactional_id)
@@ -317,27 +316,27 @@ class TransactionCoordinator:
         producer: ProducerIdAndEpoch,
         transactional_id: str | None = None,
     ) -> Iterator[None]:
-        """Keep open, inside, the producer's transaction, of which the partition is part.
+        """Verify that the partition is part of the producer's transaction, and keep it open inside.
 
-        Verified before its first data there (KIP-890); errors are those of a Produce request. With
-        `transaction.partition.verification.enable=false` only the owner of the producer id is
-        verified, and not even that without a transactional id.
+        Used before the first append to a partition (KIP-890), with the errors of a Produce request.
+        With `transaction.partition.verification.enable=false`, only the ownership of the producer
+        id is verified, and nothing without a transactional id.
 
         Parameters
         ----------
         transactional_id : str, optional
-            By default the one that has the producer id.
+            By default, the transactional id with this producer id.
 
         Raises
         ------
         InvalidTxnStateError
             No transaction is open, or the partition was not added to it.
         InvalidProducerEpochError
-            There is a newer producer, or the transaction took too long.
+            There is a newer producer, or the transaction timed out.
         InvalidProducerIdMappingError
             The transactional id has another producer id, or none.
         KafkaStorageError
-            The transaction before cannot be completed, or what is stored cannot be read.
+            The previous transaction cannot be completed, or the stored state cannot be read.
         """
         with self._lock:
             if self._manager.broker_config.transaction_partition_verification_enable:
@@ -351,21 +350,21 @@ class TransactionCoordinator:
     ) -> None:
         """Commit or abort the producer's transaction.
 
-        Once it returns the decision stands. A marker that could not be written, as its disk failed,
-        follows when that is possible; until then the id's next transaction is refused. To ask
-        for what was done already is harmless.
+        The decision is final on return. If a marker could not be written because a disk failed, it
+        is retried later; until then, the producer cannot begin another transaction. Repeating a
+        call is harmless.
 
         Raises
         ------
         ProducerFencedError, InvalidProducerIdMappingError
-            As `add_partitions`.
+            See `add_partitions`.
         InvalidTxnStateError
-            No transaction is open, or it was ended the other way.
+            No transaction is open, or it had the other outcome.
         KafkaStorageError
-            Nothing is decided: the data or the decision cannot be made durable.
+            The outcome was not decided: the data or the decision could not be made durable.
         """
         with self._lock:
-            metadata = self._owned(transactional_id, producer)
+            metadata = self._require_owner(transactional_id, producer)
             if metadata.state is TransactionState.ONGOING:
                 self._end(metadata, commit=commit)
             elif metadata.state is TransactionState.EMPTY or metadata.state.is_commit != commit:
@@ -377,22 +376,22 @@ class TransactionCoordinator:
                 self._complete(metadata)
 
     def transactions(self) -> dict[str, TransactionMetadata]:
-        """Return, as a copy, what is known of every transactional id; changes nothing."""
+        """Return a copy of the states of all transactional ids."""
         with self._lock:
             return dict(sorted(self._load().by_id.items()))
 
-    # -- what happens by itself ----------------------------------------------------------
+    # -- background tasks ----------------------------------------------------------------
 
     def abort_timed_out(self) -> list[str]:
-        """Abort the transactions that are older than their timeout, and fence their producers.
+        """Abort timed-out transactions and fence their producers.
 
-        Transactions that were ended before, and whose markers could not all be written, are
-        completed first: their producers may be gone.
+        Missing markers of prepared transactions are written first, because their producers may not
+        return.
 
         Returns
         -------
         list of str
-            Their transactional ids.
+            Transactional ids of the aborted transactions.
         """
         with self._lock:
             if not self._is_in_use():
@@ -400,7 +399,7 @@ class TransactionCoordinator:
             stored = self._take_over()
             self._complete_prepared(stored)
             now_ms = self._runtime.clock.now_ms()
-            late = [
+            timed_out = [
                 metadata
                 for metadata in stored.by_id.values()
                 if metadata.state is TransactionState.ONGOING
@@ -408,12 +407,12 @@ class TransactionCoordinator:
             ]
             return [
                 metadata.transactional_id
-                for metadata in late
-                if self._succeeds(self._abort_and_fence, metadata, "cannot be aborted")
+                for metadata in timed_out
+                if self._try(self._abort_and_fence, metadata, "cannot be aborted")
             ]
 
     def remove_expired(self) -> list[str]:
-        """Forget the ids that were idle for `transactional.id.expiration.ms`; return them."""
+        """Remove the ids that were unused for `transactional.id.expiration.ms`; return them."""
         with self._lock:
             if not self._is_in_use():
                 return []
@@ -427,22 +426,22 @@ class TransactionCoordinator:
             return [
                 metadata.transactional_id
                 for metadata in expired
-                if self._succeeds(self._forget, metadata, "cannot be forgotten")
+                if self._try(self._forget, metadata, "cannot be removed")
             ]
 
     def _forget(self, metadata: TransactionMetadata) -> None:
         now_ms = self._runtime.clock.now_ms()
         self._log.forget(metadata.transactional_id, now_ms=now_ms)
         del self._load().by_id[metadata.transactional_id]
-        self._renewed.pop(metadata.transactional_id, None)
+        self._previous.pop(metadata.transactional_id, None)
 
-    def _succeeds(
+    def _try(
         self,
         action: Callable[[TransactionMetadata], object],
         metadata: TransactionMetadata,
         failure: str,
     ) -> bool:
-        """Do what nobody waits for; if it fails, it is logged and tried again later."""
+        """Run a background action; on error, log it and return False. It is retried later."""
         try:
             action(metadata)
         except LogStoreError as error:
@@ -453,7 +452,7 @@ class TransactionCoordinator:
     # -- as a service --------------------------------------------------------------------
 
     def start(self) -> None:
-        """Finish what was left prepared, and look for what takes too long from now on."""
+        """Complete prepared transactions, and start the periodic tasks."""
         with self._lock:
             period_ms = self.config.remove_expired_interval_ms
             self._expiry_task = self._runtime.scheduler.schedule(
@@ -482,10 +481,10 @@ class TransactionCoordinator:
         self._expiry_task = self._abort_task = None
 
     def follow(self, events: LogEvents) -> Iterable[Unsubscribe]:
-        """Look for ids out of use again when something has changed that may be one of theirs."""
+        """Check for expired ids again after changes of logs and configs."""
         return (
             events.log_changed.subscribe(self._wake),
-            events.config_changed.subscribe(self._wake),  # a copied topic may be the engine's now
+            events.config_changed.subscribe(self._wake),  # a copied topic may have been taken over
         )
 
     def _wake(self, *_: object) -> None:
@@ -493,17 +492,17 @@ class TransactionCoordinator:
             task.wake()
 
     def _expiry_idle_ms(self) -> int | None:
-        """Return how long no id expires; what could not be forgotten is tried again."""
+        """Return the time in ms until an id expires, 0 if one is overdue; None if none will."""
         with self._lock:
             if not self._is_in_use():
                 return None
             now_ms = self._runtime.clock.now_ms()
             known = self._load().by_id.values()
-            moments = [metadata.last_update_ms for metadata in known if metadata.state.is_idle]
-            return max(0, min(moments) + self.config.id_expiration_ms - now_ms) if moments else None
+            updates = [metadata.last_update_ms for metadata in known if metadata.state.is_idle]
+            return max(0, min(updates) + self.config.id_expiration_ms - now_ms) if updates else None
 
     def _abort_idle_ms(self) -> int | None:
-        """Return None while every transaction is complete: no timeout has to be checked."""
+        """Return None while all transactions are complete, so that none can time out."""
         with self._lock:
             return 0 if self._has_incomplete() else None
 
@@ -520,7 +519,7 @@ class TransactionCoordinator:
         self.remove_expired()
 
     def _is_in_use(self) -> bool:
-        """Tell whether there is a topic to look after; a copied one is left alone until asked."""
+        """Return whether the topic is in use: not if it is missing or copied from a broker."""
         return self._active or self._log.is_stored
 
     # -- inside; the lock is held ---------------------------------------------------------
@@ -531,7 +530,7 @@ class TransactionCoordinator:
         return self._stored
 
     def _take_over(self) -> StoredTransactions:
-        """Read what is stored, once, and complete what is prepared."""
+        """Load the stored states; on the first call, also complete prepared transactions."""
         stored = self._load()
         if not self._active:
             self._log.ensure_stored()
@@ -541,15 +540,16 @@ class TransactionCoordinator:
         return stored
 
     def _complete_prepared(self, stored: StoredTransactions) -> None:
-        """Write the markers that prepared transactions lack, as far as that is possible now."""
+        """Write missing markers of prepared transactions, as far as possible."""
         for metadata in list(stored.by_id.values()):
             if metadata.state.is_prepared:
-                self._succeeds(self._complete, metadata, "cannot be completed")
+                self._try(self._complete, metadata, "cannot be completed")
 
     def _settle_pending_offsets(self) -> None:
-        """Write the markers that `__consumer_offsets` lacks; see `pending_offsets`.
+        """Write missing markers in `__consumer_offsets`; see `pending_offsets`.
 
-        Before prepared transactions are completed, whose markers would end more than them.
+        This must precede the completion of prepared transactions, because a marker ends all pending
+        transactions of a producer.
         """
         logs = self.groups.logs_with_open_transactions()
         if not logs:
@@ -567,7 +567,7 @@ class TransactionCoordinator:
                 logger.warning("%s: pending offsets cannot be settled: %s", log, error)
 
     def _enter(self) -> StoredTransactions:
-        """Begin a call of a producer: do first what is due, if there is no background."""
+        """Begin a producer's call: without background tasks, run those that are due first."""
         stored = self._take_over()
         if self._expiry_task is None:
             self.abort_timed_out()
@@ -583,12 +583,14 @@ class TransactionCoordinator:
         error = stored.unreadable.get(number) or stored.damaged.get(transactional_id)
         if error is not None:
             raise KafkaStorageError(
-                f"what {TRANSACTION_STATE_TOPIC}-{number} keeps of transactional id"
-                f" '{transactional_id}' cannot be read: {error}"
+                f"cannot read the state of transactional id '{transactional_id}' in"
+                f" {TRANSACTION_STATE_TOPIC}-{number}: {error}"
             ) from error
 
-    def _owned(self, transactional_id: str, producer: ProducerIdAndEpoch) -> TransactionMetadata:
-        """Return what is known of an id, if `producer` is its newest."""
+    def _require_owner(
+        self, transactional_id: str, producer: ProducerIdAndEpoch
+    ) -> TransactionMetadata:
+        """Return the state of an id, or raise an error if `producer` is not its newest."""
         metadata = self._enter().by_id.get(transactional_id)
         if metadata is None or metadata.producer_id != producer.producer_id:
             raise _not_mapped(transactional_id, producer)
@@ -603,10 +605,10 @@ class TransactionCoordinator:
             transactional_id = self._id_of(producer.producer_id)
             if transactional_id is None:
                 raise InvalidTxnStateError(
-                    f"{tp}: no transactional id has producer {producer.producer_id}, so that nobody"
-                    " began its transaction"
+                    f"{tp}: producer {producer.producer_id} has no transactional id and so no open"
+                    " transaction"
                 )
-        metadata = self._settled(self._check_owner(transactional_id, producer))
+        metadata = self._ensure_complete(self._check_owner(transactional_id, producer))
         if metadata.state is not TransactionState.ONGOING or tp not in metadata.partitions:
             raise InvalidTxnStateError(
                 f"{tp} is not part of a transaction of '{transactional_id}', whose state is"
@@ -616,48 +618,48 @@ class TransactionCoordinator:
     def _check_owner(
         self, transactional_id: str, producer: ProducerIdAndEpoch
     ) -> TransactionMetadata:
-        """Return what is known of an id, if `producer` is its newest; for a batch."""
+        """Return the state of an id like `_require_owner`, with the errors of a Produce request."""
         if not self._is_in_use():
-            raise _not_mapped(transactional_id, producer)  # and no topic is made for the answer
+            raise _not_mapped(transactional_id, producer)  # without creating the topic
         self._check_readable(transactional_id)
         try:
-            return self._owned(transactional_id, producer)
+            return self._require_owner(transactional_id, producer)
         except ProducerFencedError as error:
-            # Kafka's answer to a batch, too, since producers expect no other there.
+            # As in Kafka: producers expect this error in a Produce response.
             raise InvalidProducerEpochError(str(error)) from error
 
     def _id_of(self, producer_id: int) -> str | None:
-        """Return the transactional id that a producer id belongs to; changes nothing."""
+        """Return the transactional id with a producer id, or None."""
         if not self._is_in_use():
             return None
         stored = self._load().by_id.values()
         return next((m.transactional_id for m in stored if m.producer_id == producer_id), None)
 
-    def _settled(self, metadata: TransactionMetadata) -> TransactionMetadata:
-        """Return the state once nothing is prepared any more.
+    def _ensure_complete(self, metadata: TransactionMetadata) -> TransactionMetadata:
+        """Complete the transaction if it is prepared, and return the new state.
 
         Raises
         ------
         KafkaStorageError
-            A marker still cannot be written.
+            A marker cannot be written yet.
         """
         if not metadata.state.is_prepared:
             return metadata
         metadata = self._complete(metadata)
         if metadata.state.is_prepared:
             raise KafkaStorageError(
-                f"the last transaction of '{metadata.transactional_id}' is in state"
-                f" {metadata.state.kafka_name}: not all of its partitions can be written to"
+                f"the last transaction of '{metadata.transactional_id}' is still in state"
+                f" {metadata.state.kafka_name}: not all of its partitions are writable"
             )
         return metadata
 
     def _abort_and_fence(self, metadata: TransactionMetadata) -> TransactionMetadata:
-        """Abort an open transaction under the next epoch, which nobody gets."""
+        """Abort an open transaction with the next epoch, which fences its producer."""
         return self._complete(self._decide_to_fence(metadata))
 
     def _decide_to_fence(self, metadata: TransactionMetadata) -> TransactionMetadata:
-        """Decide to abort an open transaction under the next epoch; its markers are to follow."""
-        self._renewed.pop(metadata.transactional_id, None)
+        """Store the decision to abort with the next epoch. The caller must write the markers."""
+        self._previous.pop(metadata.transactional_id, None)
         bumped = replace(metadata, producer_epoch=metadata.producer_epoch + 1)
         return self._decide(bumped, commit=False)
 
@@ -675,59 +677,59 @@ class TransactionCoordinator:
             try:
                 log = self._logs.log(tp)
             except UnknownTopicOrPartitionError:
-                continue  # deleted meanwhile, with its data
+                continue  # deleted with its data
             log.flush()
 
     def _complete(self, metadata: TransactionMetadata) -> TransactionMetadata:
-        """Write the markers that a prepared transaction lacks; complete it if that succeeds."""
+        """Write missing markers of a prepared transaction; complete it if all succeed."""
         commit = metadata.state.is_commit
         transactional_id = metadata.transactional_id
         epoch = self._log.coordinator_epoch(transactional_id)
-        marked = self._marked.setdefault(transactional_id, set())
-        for tp in sorted(metadata.partitions - marked):
+        with_marker = self._with_marker.setdefault(transactional_id, set())
+        for tp in sorted(metadata.partitions - with_marker):
             try:
                 self._write_marker(tp, metadata.producer, epoch, commit=commit)
             except LogStoreError as error:
-                logger.warning("%s: no marker for '%s' yet: %s", tp, transactional_id, error)
+                logger.warning("%s: no marker written for '%s': %s", tp, transactional_id, error)
             else:
-                marked.add(tp)
-        if not metadata.partitions <= marked:
+                with_marker.add(tp)
+        if not metadata.partitions <= with_marker:
             return metadata
         state = TransactionState.COMPLETE_COMMIT if commit else TransactionState.COMPLETE_ABORT
         try:
             completed = self._store(replace(metadata, state=state, partitions=frozenset()))
         except LogStoreError as error:
-            logger.warning("the end of '%s' is not noted yet: %s", transactional_id, error)
+            logger.warning("cannot store the completion of '%s': %s", transactional_id, error)
             return metadata
-        del self._marked[transactional_id]
+        del self._with_marker[transactional_id]
         return completed
 
     def _write_marker(
         self, tp: TopicPartition, producer: ProducerIdAndEpoch, epoch: int, *, commit: bool
     ) -> None:
-        """End the producer's transaction in one partition, durably."""
+        """Write a durable marker to one partition."""
         try:
             log = self._logs.log(tp)
             info = log.writer.append_end_txn_marker(*producer, epoch, commit=commit)
         except UnknownTopicOrPartitionError as error:
             logger.warning(
-                "%s: no marker ends the transaction of producer %d with epoch %d there: %s",
+                "%s: skipping the marker of producer %d with epoch %d: %s",
                 tp,
                 *producer,
                 error,
             )
-            return  # deleted meanwhile, with its data
+            return  # deleted with its data
         except (InvalidProducerEpochError, TransactionCoordinatorFencedError) as error:
-            # A log that knows a newer producer or coordinator has had this transaction ended.
-            logger.error("%s: the marker of %s is out of date: %s", tp, producer, error)  # noqa: TRY400  # known, not a surprise
+            # The log knows a newer producer or coordinator: this transaction already ended there.
+            logger.error("%s: the marker of %s is outdated: %s", tp, producer, error)  # noqa: TRY400  # known, not a surprise
             return
         log.flush()
-        self._logs.marked(log, info.last_offset)
+        self._logs.await_marker(log, info.last_offset)
 
     def _store(
         self, metadata: TransactionMetadata, *, durable: bool = False
     ) -> TransactionMetadata:
-        """Write a state down; it holds from then on."""
+        """Write a state to the log and to the state in memory."""
         by_id = self._load().by_id
         now_ms = self._runtime.clock.now_ms()
         metadata = replace(metadata, last_update_ms=now_ms)
@@ -737,13 +739,13 @@ class TransactionCoordinator:
         return metadata
 
     def _largest_known_id(self) -> int:
-        """Return the largest producer id in any log, -1 if there is none."""
+        """Return the largest producer id in any log, or -1."""
         largest = NO_PRODUCER_ID
         for tp in self._manager.catalog.partitions():
             try:
                 known = self._manager.log(tp).producer_state.active_producers()
             except LogStoreError as error:
-                logger.warning("%s: its producer ids are not known: %s", tp, error)
+                logger.warning("%s: cannot read its producer ids: %s", tp, error)
                 continue
             largest = max(largest, *known, NO_PRODUCER_ID)
         stored = self._load().by_id.values()
@@ -756,7 +758,7 @@ def _not_mapped(
     transactional_id: str, producer: ProducerIdAndEpoch
 ) -> InvalidProducerIdMappingError:
     return InvalidProducerIdMappingError(
-        f"producer {producer.producer_id} is not the one of transactional id '{transactional_id}'"
+        f"producer {producer.producer_id} does not belong to transactional id '{transactional_id}'"
     )
 
 

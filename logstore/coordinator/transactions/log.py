@@ -1,8 +1,8 @@
-"""`__transaction_state`: the compacted topic in which the coordinator keeps what it knows.
+"""`__transaction_state`: the compacted topic in which the coordinator stores its state.
 
-Made when the first transactional producer comes, with Kafka's configuration; a copied one is taken
-over then. Each transactional id lives in the partition that its hash names, so that its newest
-record is its state.
+The topic is created with Kafka's configs when the first transactional producer is initialized; a
+copied topic is taken over at that time. The hash of a transactional id determines its partition,
+and its newest record is its state.
 """
 
 from __future__ import annotations
@@ -33,22 +33,22 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionConfig:
-    """Settings about transactions, as Kafka's broker has them.
+    """Broker configs for transactions.
 
     Attributes
     ----------
     state_log_num_partitions : int
-        `transaction.state.log.num.partitions`, for a topic that does not exist yet.
+        `transaction.state.log.num.partitions`: number of partitions for the creation of the topic.
     state_log_segment_bytes : int
         `transaction.state.log.segment.bytes`.
     state_log_min_isr : int
-        `transaction.state.log.min.isr`; for a broker that takes the directory over.
+        `transaction.state.log.min.isr`: only has an effect on a broker that opens the directory.
     max_timeout_ms : int
-        `transaction.max.timeout.ms`: the longest timeout a producer may ask for.
+        `transaction.max.timeout.ms`: longest timeout that a producer may request.
     abort_timed_out_interval_ms : int
         `transaction.abort.timed.out.transaction.cleanup.interval.ms`.
     id_expiration_ms : int
-        `transactional.id.expiration.ms`: idle time after which an id is forgotten.
+        `transactional.id.expiration.ms`: time after which an unused id is removed.
     remove_expired_interval_ms : int
         `transaction.remove.expired.transaction.cleanup.interval.ms`.
     """
@@ -63,7 +63,7 @@ class TransactionConfig:
 
     @classmethod
     def of(cls, config: BrokerConfig) -> TransactionConfig:
-        """Return what a broker's configuration says."""
+        """Return the transaction configs of a broker's configuration."""
         return cls(
             state_log_num_partitions=config.transaction_state_log_num_partitions,
             state_log_segment_bytes=config.transaction_state_log_segment_bytes,
@@ -80,7 +80,7 @@ class TransactionConfig:
 
     @property
     def topic_configs(self) -> dict[str, str]:
-        """The topic's configuration, as Kafka's broker creates it."""
+        """Topic configs with which Kafka's broker creates `__transaction_state`."""
         return {
             "cleanup.policy": "compact",
             "compression.type": "uncompressed",
@@ -99,9 +99,9 @@ class StoredTransactions:
     by_id : dict
         The newest state of each transactional id.
     unreadable : dict of int to LogStoreError
-        Partitions of the topic whose ids are not known, and why.
+        Errors of partitions of the topic that cannot be read.
     damaged : dict of str to LogStoreError
-        Ids whose newest state makes no sense, and why.
+        Errors of ids whose newest state cannot be decoded.
     """
 
     by_id: dict[str, TransactionMetadata] = field(default_factory=dict)
@@ -122,7 +122,7 @@ class TransactionLog:
 
     @property
     def is_stored(self) -> bool:
-        """Whether the topic is this engine's own, and not one copied from a broker, or none."""
+        """Whether the topic exists and is stored by this engine, not copied from a broker."""
         return self._topic.is_stored
 
     def ensure_stored(self) -> None:
@@ -135,15 +135,15 @@ class TransactionLog:
         self._topic.ensure_stored()
 
     def partition_of(self, transactional_id: str) -> int:
-        """Return the partition that keeps an id."""
+        """Return the partition of an id."""
         return self._topic.partition_of(transactional_id).partition
 
     def coordinator_epoch(self, transactional_id: str) -> int:
-        """Return the epoch that markers bear: the leader epoch of the id's partition."""
+        """Return the coordinator epoch for markers: the leader epoch of the id's partition."""
         return self._topic.log(self.partition_of(transactional_id)).leader_epoch
 
     def read(self) -> StoredTransactions:
-        """Read the newest state of every id; what cannot be read is logged and told."""
+        """Read the newest state of all ids. Errors are logged and included in the result."""
         stored = StoredTransactions()
         topic = self._topic.topic
         for number in () if topic is None else topic.partitions:
@@ -162,13 +162,13 @@ class TransactionLog:
         return stored
 
     def history(self, producer_ids: Collection[int]) -> list[TransactionMetadata]:
-        """Return all states that are still stored of some producer ids.
+        """Return all states of the given producer ids that are still in the log.
 
-        Those of a transactional id are in order. An id of which one state makes no sense, or whose
-        partition cannot be read, is left out.
+        The states of a transactional id are in order. Ids with a state that cannot be decoded, or
+        in a partition that cannot be read, are omitted.
         """
         topic = self._topic.topic
-        found: list[TransactionMetadata] = []
+        history: list[TransactionMetadata] = []
         for number in () if topic is None else topic.partitions:
             states: dict[str, list[TransactionMetadata]] = {}
             damaged: set[str] = set()
@@ -186,8 +186,8 @@ class TransactionLog:
             except LogStoreError:
                 continue  # `read` reports it
             for transactional_id in states.keys() - damaged:
-                found += states[transactional_id]
-        return found
+                history += states[transactional_id]
+        return history
 
     def append(self, metadata: TransactionMetadata, *, now_ms: int, durable: bool) -> None:
         """Store the state of an id.
@@ -195,20 +195,20 @@ class TransactionLog:
         Parameters
         ----------
         now_ms : int
-            The record's timestamp.
+            Timestamp of the record.
         durable : bool
-            Not to be lost by a crash once this returns.
+            Whether to flush the log.
 
         Raises
         ------
         UnknownTopicOrPartitionError, RequestError
-            The topic is gone, or its configuration refuses the record.
+            The topic was deleted, or its configuration rejects the record.
         KafkaStorageError
         """
         self._write(metadata.transactional_id, encode_value(metadata), now_ms, durable=durable)
 
     def forget(self, transactional_id: str, *, now_ms: int) -> None:
-        """Store that an id is not known any more; raises as `append`."""
+        """Store the removal of an id. Raises the errors of `append`."""
         self._write(transactional_id, None, now_ms, durable=False)
 
     def _write(
@@ -220,16 +220,16 @@ class TransactionLog:
             log.flush()
 
     def _newest_values(self, number: int) -> dict[str, bytes]:
-        found: dict[str, bytes] = {}
+        newest: dict[str, bytes] = {}
         for transactional_id, value in self._values(number):
             if value is None:
-                found.pop(transactional_id, None)
+                newest.pop(transactional_id, None)
             else:
-                found[transactional_id] = value
-        return found
+                newest[transactional_id] = value
+        return newest
 
     def _values(self, number: int) -> Iterator[tuple[str, bytes | None]]:
-        """Yield the transactional id and the value of every record of a partition."""
+        """Yield transactional id and value of each record of a partition."""
         log = self._topic.log(number)
         for _, record in log.reader.records(log.log_start_offset):
             transactional_id = decode_key(record.key)

@@ -1,17 +1,17 @@
-"""Offsets in `__consumer_offsets` whose transaction was decided but never got its marker there.
+"""Repair of offsets in `__consumer_offsets` whose decided transaction never got its marker there.
 
-Earlier versions wrote no markers to the `__consumer_offsets` of a cluster. The transaction log has
-these transactions as complete, while their offsets stay pending: readers get older offsets, or
-UNSTABLE_OFFSET_COMMIT. `settle` writes what the log of a partition lacks.
+Earlier versions wrote no markers to the `__consumer_offsets` of a cluster. In the transaction log
+these transactions are complete, while their offsets stay pending: readers get older offsets, or
+UNSTABLE_OFFSET_COMMIT. `settle` writes the missing markers.
 
-A marker ends everything that a producer has pending in a partition, which may be the offsets of
-several transactions, some committed and some aborted. If all were committed, a COMMIT marker is
-correct. Otherwise the newest committed offset of each key is written once more, outside any
-transaction, and then an ABORT marker. An open transaction in such a partition has to be aborted
-first: the later record of a key counts, so a copy would supersede an offset that is still pending.
+A marker ends all transactions that a producer has pending in a partition. If all of them were
+committed, a COMMIT marker is correct. If only some were, the newest committed offset of each key is
+written again, outside any transaction, followed by an ABORT marker. An open transaction in such a
+partition is aborted first: the last record of a key counts, so a copy would supersede its pending
+offset.
 
-Every step can be repeated: after a crash the next start finds what is still pending, and copies
-that exist already supersede the offsets that they were made of.
+All steps can be repeated. After a crash, the next start handles the offsets that are still pending,
+and existing copies supersede their originals.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ class Outcome(enum.Enum):
     COMMITTED = "committed"
     ABORTED = "aborted"
     OPEN = "open"
-    """It is still open, or nothing is known about it."""
+    """The transaction is open, or unknown."""
 
 
 class _Ended(NamedTuple):
-    """A transaction that was decided; a producer id has one at a time."""
+    """A decided transaction. The transactions of a producer id do not overlap."""
 
     start_ms: int
     end_ms: int
@@ -56,12 +56,12 @@ _COMPLETE = (TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT)
 
 
 class History:
-    """The decided transactions of some producer ids, and the state that each id was left in.
+    """The decided transactions of some producer ids, and the newest state of each id.
 
     Parameters
     ----------
     states : iterable of TransactionMetadata
-        Every state that the transaction log still has; those of one transactional id in order.
+        All states in the transaction log, in order for each transactional id.
     """
 
     def __init__(self, states: Iterable[TransactionMetadata]) -> None:
@@ -71,22 +71,22 @@ class History:
             self.add(state)
 
     def add(self, metadata: TransactionMetadata) -> None:
-        """Add a state that follows those that are known."""
+        """Add the next state."""
         self._newest[metadata.producer_id] = metadata
         state, start_ms, end_ms = metadata.state, metadata.start_ms, metadata.last_update_ms
         outcome = Outcome.COMMITTED if state.is_commit else Outcome.ABORTED
         ended = self._ended.setdefault(metadata.producer_id, [])
         is_unknown = not ended or ended[-1].start_ms != start_ms
-        # The decision of a complete transaction is unknown if a cleaning has removed its record.
+        # The cleaner may have removed the record of a complete transaction's decision.
         if state.is_prepared or (state in _COMPLETE and is_unknown):
             ended.append(_Ended(start_ms, end_ms, outcome))
 
     def newest(self, producer_id: int) -> TransactionMetadata | None:
-        """Return the state that a producer id was left in, None if it is unknown."""
+        """Return the newest state of a producer id, or None if it is unknown."""
         return self._newest.get(producer_id)
 
     def prepared(self, producer_id: int, topic_partition: TopicPartition) -> Outcome | None:
-        """Return the decision whose marker the coordinator has still to write to a partition."""
+        """Return the decision whose marker the coordinator will write to a partition, or None."""
         newest = self._newest.get(producer_id)
         if newest is None or topic_partition not in newest.partitions:
             return None
@@ -95,20 +95,20 @@ class History:
         return Outcome.COMMITTED if newest.state.is_commit else Outcome.ABORTED
 
     def outcome_of(
-        self, producer_id: int, topic_partition: TopicPartition, timestamp_ms: int, marked_ms: int
+        self, producer_id: int, topic_partition: TopicPartition, timestamp_ms: int, marker_ms: int
     ) -> Outcome:
-        """Return how the transaction of a pending batch ended.
+        """Return the outcome of the transaction of a pending batch.
 
-        States and batches are dated by one clock. If several transactions may have written the
-        batch, the newest one is assumed: a log that has all its markers has no other pending.
+        The timestamps of states and batches come from the same clock. If a batch could belong to
+        several transactions, the newest is assumed: without missing markers, no other is pending.
 
         Parameters
         ----------
         timestamp_ms : int
-            When the batch was written.
-        marked_ms : int
-            When the last marker of the producer in this partition was written, -1 if there is
-            none: it ended all transactions that had been decided by then.
+            Timestamp of the batch.
+        marker_ms : int
+            Timestamp of the producer's last marker in this partition, or -1. It ended all
+            transactions that had been decided by then.
         """
         newest = self._newest.get(producer_id)
         if newest is None:
@@ -118,7 +118,7 @@ class History:
         if is_open and newest.start_ms <= timestamp_ms:
             return Outcome.OPEN
         for each in reversed(self._ended[producer_id]):
-            if each.end_ms > marked_ms and each.start_ms <= timestamp_ms <= each.end_ms:
+            if each.end_ms > marker_ms and each.start_ms <= timestamp_ms <= each.end_ms:
                 return each.outcome
         if is_open:
             return Outcome.OPEN
@@ -126,21 +126,21 @@ class History:
 
 
 class _Partition:
-    """The contents of a partition of `__consumer_offsets`, as far as `settle` needs them.
+    """Contents of a partition of `__consumer_offsets`, for `settle`.
 
     Attributes
     ----------
     pending : dict of int to list of RecordBatch
-        By producer id, the batches without a later marker of their producer.
-    marked_ms : dict of int to int
-        By producer id, when its last marker was written.
+        Batches without a later marker of their producer, by producer id.
+    marker_ms : dict of int to int
+        Timestamp of the last marker, by producer id.
     newest : dict of bytes to int
-        By key, the offset of the newest record that is not part of an open or aborted transaction.
+        Offset of the newest record that is not part of an open or aborted transaction, by key.
     """
 
     def __init__(self, log: Log) -> None:
         self.pending: dict[int, list[RecordBatch]] = {}
-        self.marked_ms: dict[int, int] = {}
+        self.marker_ms: dict[int, int] = {}
         self.newest: dict[bytes | None, int] = {}
         self._topic_partition = log.topic_partition
         for batch in log.reader.batches(log.log_start_offset):
@@ -154,26 +154,26 @@ class _Partition:
         elif not header.is_control:
             self.pending.setdefault(producer_id, []).append(batch)
         elif (marker := end_txn_marker_of(batch)) is not None:
-            self.marked_ms[producer_id] = header.max_timestamp
+            self.marker_ms[producer_id] = header.max_timestamp
             for ended in self.pending.pop(producer_id, ()):
                 if not marker.is_abort:
                     self.count(ended)
 
     def count(self, batch: RecordBatch) -> None:
-        """Take the records of a batch into `newest`."""
+        """Add the records of a batch to `newest`."""
         for record in batch.records():
             known = self.newest.get(record.key, NO_OFFSET)
             self.newest[record.key] = max(known, record.offset)
 
     def outcomes(self, history: History) -> dict[int, list[Outcome]]:
-        """Return, by producer id, the outcome of each of its pending batches."""
+        """Return the outcomes of pending batches by producer id."""
         return {
             producer_id: [
                 history.outcome_of(
                     producer_id,
                     self._topic_partition,
                     batch.header.max_timestamp,
-                    self.marked_ms.get(producer_id, NO_TIMESTAMP),
+                    self.marker_ms.get(producer_id, NO_TIMESTAMP),
                 )
                 for batch in batches
             ]
@@ -184,22 +184,22 @@ class _Partition:
 def settle(
     log: Log, history: History, abort: Callable[[TransactionMetadata], TransactionMetadata]
 ) -> None:
-    """Write the markers that decided transactions lack in a partition of `__consumer_offsets`.
+    """Write missing markers of decided transactions to a partition of `__consumer_offsets`.
 
-    The coordinator writes those of prepared transactions afterwards. Nobody else may write to the
-    partition meanwhile.
+    The coordinator writes the markers of prepared transactions afterwards. There must be no
+    concurrent writers to the partition.
 
     Parameters
     ----------
     history : History
-        Of the producers that have a transaction open in the log.
+        History of the producers with a transaction open in the log.
     abort : callable
-        Stores durably the decision to abort an open transaction, and returns its new state.
+        Durably stores the decision to abort an open transaction, and returns its new state.
 
     Raises
     ------
     LogStoreError
-        The partition cannot be read or written. Nothing is lost; `settle` can be repeated.
+        The partition cannot be read or written. `settle` can be repeated.
     """
     tp = log.topic_partition
     partition = _Partition(log)
@@ -209,13 +209,13 @@ def settle(
         newest = history.newest(producer_id)
         if newest is None:
             logger.warning(
-                "%s: offsets of producer %d stay pending, since no transactional id has it",
+                "%s: offsets of producer %d stay pending: it has no transactional id",
                 tp,
                 producer_id,
             )
         elif Outcome.OPEN in each and (has_copies or len(set(each)) > 1):
             logger.warning(
-                "%s: the open transaction of '%s' is aborted, since earlier ones have no marker",
+                "%s: aborting the open transaction of '%s', because earlier ones have no marker",
                 tp,
                 newest.transactional_id,
             )
@@ -230,12 +230,12 @@ def settle(
 
 
 def _needs_copies(outcomes: list[Outcome]) -> bool:
-    """Return whether a COMMIT marker would commit more than was committed."""
+    """Return whether a COMMIT marker would also commit aborted or open transactions."""
     return Outcome.COMMITTED in outcomes and len(set(outcomes)) > 1
 
 
 def _write_copies(log: Log, partition: _Partition, outcomes: dict[int, list[Outcome]]) -> None:
-    """Write committed offsets once more if an ABORT marker will follow and none supersedes them."""
+    """Write committed offsets again if an ABORT marker follows and no record supersedes them."""
     committed: list[RecordBatch] = []
     for producer_id, batches in partition.pending.items():
         of_producer = outcomes[producer_id]
@@ -253,8 +253,7 @@ def _write_copies(log: Log, partition: _Partition, outcomes: dict[int, list[Outc
             ]
             log.writer.append_batches(build_batch(copies), AppendOrigin.COORDINATOR)
             logger.warning(
-                "%s: offsets that producer %d committed are written once more, without a"
-                " transaction: %d",
+                "%s: wrote offsets committed by producer %d again, outside a transaction: %d",
                 log.topic_partition,
                 batch.header.producer_id,
                 len(kept),
@@ -263,13 +262,13 @@ def _write_copies(log: Log, partition: _Partition, outcomes: dict[int, list[Outc
 
 def _write_marker(log: Log, producer_id: int, *, commit: bool) -> None:
     entry = log.producer_state.entry(producer_id)
-    assert entry is not None, "its transaction is open"
+    assert entry is not None, "the producer has an open transaction"
     coordinator_epoch = max(0, entry.coordinator_epoch)
     log.writer.append_end_txn_marker(
         producer_id, entry.producer_epoch, coordinator_epoch, commit=commit
     )
     logger.warning(
-        "%s: the missing %s marker of producer %d with epoch %d is written",
+        "%s: wrote the missing %s marker of producer %d with epoch %d",
         log.topic_partition,
         "COMMIT" if commit else "ABORT",
         producer_id,

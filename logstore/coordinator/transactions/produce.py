@@ -1,14 +1,13 @@
-"""The entry point of clients: ready-made batches, whose transaction the coordinator must know of.
+"""Appends of clients' batches, with verification of their transactions.
 
-A bare `Log` does not verify transactions. Here the first batch of a transaction in a partition is
-written only if the coordinator knows that the transaction is open and the partition part of it, as
-brokers do since 3.6. Otherwise a late batch, or one of a transaction that nobody began, would open
-a transaction that nobody ends, and the last stable offset would never move again.
+A bare `Log` does not verify transactions. Here, the first batch of a transaction in a partition is
+only written if the coordinator confirms that the transaction is open and includes the partition, as
+in brokers since 3.6. Otherwise, a late batch could open a transaction that is never ended, and the
+last stable offset would not advance again.
 Source: KIP-890 part 1; Kafka's ReplicaManager, VerificationGuard and UnifiedLog.
 
-Later batches are held to the owner of the producer id as well: a client that may write to a topic
-must not write to the transaction of another client by naming its producer id. Kafka verifies the
-first batch only.
+For later batches, the owner of the producer id is verified: a client must not write to the
+transaction of another client by using its producer id. Kafka only verifies the first batch.
 """
 
 from __future__ import annotations
@@ -38,22 +37,23 @@ def append_as_client(
     data: bytes,
     transactional_id: str | None = None,
 ) -> AppendInfo:
-    """Append one batch as a client sends it: what a Produce request has for a partition.
+    """Append one encoded batch, as in a Produce request.
 
     Parameters
     ----------
     transactional_id : str, optional
-        Of the producer; by default the one that has the batch's producer id, which is only for
-        callers that may write to every transaction. Ignored for a batch outside a transaction.
+        The producer's transactional id. By default, the id with the batch's producer id; only use
+        the default for callers that may write to all transactions. Ignored for a batch outside a
+        transaction.
 
     Raises
     ------
     InvalidTopicError
-        The topic is the broker's own.
+        The topic is internal.
     InvalidTxnStateError, InvalidProducerEpochError, InvalidProducerIdMappingError
         The batch is not part of an open transaction; see `TransactionCoordinator.verified`.
     RequestError, CorruptRecordError, UnsupportedFormatError, KafkaStorageError
-        As `LogWriter.append_batches`. The log is unchanged.
+        See `LogWriter.append_batches`. The log is unchanged.
     """
     return append_of_producer(
         manager,
@@ -73,14 +73,14 @@ def append_of_producer(
     append: Callable[[LogWriter], AppendInfo],
     transactional_id: str | None = None,
 ) -> AppendInfo:
-    """Append what a client sends; errors as `append_as_client`.
+    """Append a batch of a client. Raises the errors of `append_as_client`.
 
     Parameters
     ----------
     producer : ProducerIdAndEpoch or None
-        Whose transaction it is part of, None if of none.
+        Producer of the batch's transaction, or None outside a transaction.
     append : callable
-        Appends one batch, through the writer of the log.
+        Appends one batch with the writer of the log.
     transactional_id : str, optional
         See `append_as_client`.
     """
@@ -103,7 +103,7 @@ def _append(
     log = manager.log(topic_partition)
     if producer is None:
         return append(log.writer)
-    # Answer and append under one lock, which a marker needs: none comes between them.
+    # Check and append under one lock, so that no marker is written in between.
     with log.lock:
         is_open = log.producer_state.has_open_transaction(producer.producer_id)
         if is_open and (transactional_id is None or coordinator.owns(transactional_id, producer)):
@@ -113,13 +113,13 @@ def _append(
 
 
 def check_for_clients(topic: str) -> None:
-    """Refuse the topics that are the broker's own."""
+    """Raise an error for internal topics, to which clients must not produce."""
     if topic in INTERNAL_COMPACTED_TOPICS:
-        raise InvalidTopicError(f"'{topic}' is not for producers")
+        raise InvalidTopicError(f"cannot produce to the internal topic '{topic}'")
 
 
 def _in_transaction(data: bytes) -> ProducerIdAndEpoch | None:
-    """Return whose transaction a batch is part of, None if of none; the log judges the rest."""
+    """Return the producer of a transactional data batch, else None. The log validates the batch."""
     if len(data) < layout.HEADER_SIZE or data[layout.MAGIC_POSITION] != layout.MAGIC:
         return None
     header = BatchHeader.unpack_from(data)

@@ -1,10 +1,9 @@
-"""Producer ids: handed out one by one, reserved durably by the thousand.
+"""Producer ids, reserved durably in blocks of a thousand.
 
-`logstore-producer-ids.json` in the first data directory says from which id on none is reserved. A
-block is taken there before its first id is used, so that no crash makes an id be given twice;
-what is left of a block when the process ends is never used, as with Kafka's brokers. A directory
-that was copied from a broker knows ids that this file does not: the first block of a process
-starts above all that the logs know.
+`logstore-producer-ids.json` in the first data directory stores the first id that is not reserved. A
+block is reserved before its first id is used, so a crash cannot cause duplicate ids. As in Kafka's
+brokers, the remaining ids of a block are not used after a restart. The logs of a directory copied
+from a broker may contain higher ids, so the first block of a process starts above them.
 """
 
 from __future__ import annotations
@@ -21,13 +20,13 @@ from logstore.storage.checkpoint.atomic import read_bytes, write_atomically
 from logstore.types import INT64_MAX, SMALL_FILE_MAX_BYTES
 
 BLOCK_SIZE = 1000
-"""Ids reserved at a time: Kafka's `ProducerIdsBlock.PRODUCER_ID_BLOCK_SIZE`."""
+"""Number of ids per block: Kafka's `ProducerIdsBlock.PRODUCER_ID_BLOCK_SIZE`."""
 
 _VERSION = 1
 
 
 class ProducerIds:
-    """Hands out producer ids that nobody has.
+    """Generates unique producer ids.
 
     Parameters
     ----------
@@ -35,11 +34,11 @@ class ProducerIds:
     log_dir : str
         The first data directory.
     lock : context manager
-        Held while an id is taken.
+        Lock held while an id is taken.
     largest_known : callable
-        Gives the largest id that the logs know, -1 if none; asked once, before the first block.
+        Returns the largest producer id in the logs, or -1. Called once, before the first block.
     max_bytes : int
-        Bytes that the file may have, to be read.
+        Maximum size of the file.
     """
 
     def __init__(
@@ -59,14 +58,14 @@ class ProducerIds:
         self._reserved_end: int | None = None
 
     def take(self) -> int:
-        """Return an id that was never returned before.
+        """Return a new id.
 
         Raises
         ------
         CorruptCheckpointError
-            The file cannot be understood.
+            The file is malformed.
         KafkaStorageError
-            It cannot be read or written.
+            The file cannot be read or written.
         RequestError
             All ids are used.
         """
@@ -78,7 +77,7 @@ class ProducerIds:
             return producer_id
 
     def _reserve(self) -> None:
-        # A file that could not be read may still be written: no failure takes a directory offline.
+        # Without a directory: a failure with this file does not take the directory offline.
         with StorageGuard(None, self.path, "cannot reserve producer ids"):
             first = self._read()
             if self._reserved_end is None:
@@ -100,7 +99,7 @@ class ProducerIds:
             version, first = document["version"], document["next_producer_id"]
         except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise CorruptCheckpointError(
-                f"no file of producer ids: {error}", path=self.path, check="json"
+                f"not a file of producer ids: {error}", path=self.path, check="json"
             ) from error
         if version != _VERSION:
             raise CorruptCheckpointError(
@@ -112,7 +111,7 @@ class ProducerIds:
             )
         if type(first) is not int or not 0 <= first <= INT64_MAX:
             raise CorruptCheckpointError(
-                "the next producer id is no such number",
+                "next_producer_id is not a valid producer id",
                 path=self.path,
                 check="next_producer_id",
                 found=first,

@@ -1,8 +1,8 @@
-"""States of a transactional id, and the records of `__transaction_state` that keep them.
+"""States of a transactional id, and their records in `__transaction_state`.
 
-Version 0 of TransactionLogValue is written. Version 1, which brokers with `transaction.version` 1
-and above write, is read; its tagged fields serve Kafka's retries and are not used. A record without
-a value says that the id was forgotten. Source: `kafka.coordinator.transaction.TransactionLog`.
+Encoders write version 0 of TransactionLogValue. Decoders also accept version 1, which brokers with
+`transaction.version` 1 and above write; its tagged fields are for Kafka's retries and are ignored.
+A null value removes the id. Source: `kafka.coordinator.transaction.TransactionLog`.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ VALUE_VERSION = 0
 
 
 class TransactionState(enum.IntEnum):
-    """Where a transaction is; the numbers are on disk, do not change them.
+    """State of a transaction. The numbers are stored on disk and must not change.
 
-    `DEAD` and `PREPARE_EPOCH_FENCE` are Kafka's names for moments that are never written: an id
-    being forgotten, and an older producer being fenced.
+    `DEAD` and `PREPARE_EPOCH_FENCE` are transient states of Kafka's coordinator that are never
+    stored: an id is being removed, and an older producer is being fenced.
     """
 
     EMPTY = 0
@@ -41,22 +41,22 @@ class TransactionState(enum.IntEnum):
 
     @property
     def kafka_name(self) -> str:
-        """`PrepareCommit` and the like, as Kafka's admin tools spell it."""
+        """Name in Kafka's admin tools, such as `PrepareCommit`."""
         return self.name.title().replace("_", "")
 
     @property
     def is_prepared(self) -> bool:
-        """Whether the end is decided and its markers are still to be written."""
+        """Whether the outcome is decided but markers may be missing."""
         return self in (TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT)
 
     @property
     def is_commit(self) -> bool:
-        """Whether the decision is, or was, to commit."""
+        """Whether the decision is to commit."""
         return self in (TransactionState.PREPARE_COMMIT, TransactionState.COMPLETE_COMMIT)
 
     @property
     def is_idle(self) -> bool:
-        """Whether no transaction is open: the next may begin, and the id may be forgotten."""
+        """Whether no transaction is open, so that the next may begin and the id may expire."""
         return self in _IDLE
 
 
@@ -76,11 +76,11 @@ VALID_PREVIOUS_STATES = {
     TransactionState.COMPLETE_COMMIT: frozenset((TransactionState.PREPARE_COMMIT,)),
     TransactionState.COMPLETE_ABORT: frozenset((TransactionState.PREPARE_ABORT,)),
 }
-"""From which states each stored state is entered."""
+"""Valid previous states of each stored state."""
 
 
 class ProducerIdAndEpoch(NamedTuple):
-    """A producer: its id, and which incarnation of it."""
+    """Identity of a producer: its id and epoch."""
 
     producer_id: int
     producer_epoch: int
@@ -93,15 +93,15 @@ class TransactionMetadata:
     Attributes
     ----------
     producer_epoch : int
-        That of the newest producer; 32767 only while an older one is being fenced.
+        Epoch of the newest producer; 32767 only to fence an older producer.
     timeout_ms : int
-        Age at which a transaction of this id is aborted.
+        Transaction timeout.
     partitions : frozenset of TopicPartition
-        Those that got, or may have got, data of the open transaction.
+        Partitions of the open transaction, whether or not they have data of it.
     start_ms : int
-        When the open or last transaction began, in Unix ms; -1 if there was none.
+        Start of the open or last transaction in Unix ms, or -1.
     last_update_ms : int
-        When any of this last changed, in Unix ms.
+        Time of the last change in Unix ms.
     """
 
     transactional_id: str
@@ -115,11 +115,11 @@ class TransactionMetadata:
 
     @property
     def producer(self) -> ProducerIdAndEpoch:
-        """The producer that may write in this id's name."""
+        """The newest producer, which alone may use this transactional id."""
         return ProducerIdAndEpoch(self.producer_id, self.producer_epoch)
 
     def check_follows(self, previous: TransactionMetadata | None) -> None:
-        """Assert what must hold from one stored state of an id to the next."""
+        """Assert that this state may follow the previous stored state of the id."""
         assert self.state in VALID_PREVIOUS_STATES, self
         assert self.producer_id > NO_PRODUCER_ID, self
         assert 0 <= self.producer_epoch <= INT16_MAX, self
@@ -139,18 +139,18 @@ class TransactionMetadata:
 
 
 def encode_key(transactional_id: str) -> bytes:
-    """Return the key of an id's records.
+    """Encode the key of a transactional id's records.
 
     Raises
     ------
     InvalidRecordError
-        Longer than 32767 bytes of UTF-8, or no Unicode text.
+        The id is longer than 32767 bytes of UTF-8, or cannot be encoded.
     """
     return write_record(TransactionLogKey(transactional_id=transactional_id), KEY_VERSION)
 
 
 def decode_key(key: bytes | None) -> str | None:
-    """Return the transactional id of a record; None if the key is of a later version.
+    """Return the transactional id of a record's key; None if the key has a later version.
 
     Raises
     ------
@@ -158,14 +158,14 @@ def decode_key(key: bytes | None) -> str | None:
         The key is null or malformed.
     """
     if key is None:
-        raise InvalidRecordError("a record of the transaction state has no key")
+        raise InvalidRecordError("a record in __transaction_state has no key")
     if version_of(key) > KEY_VERSION:
         return None
     return read_record(TransactionLogKey, key).transactional_id
 
 
 def encode_value(metadata: TransactionMetadata) -> bytes:
-    """Return the value that stores `metadata`; partitions in order, null if it is empty."""
+    """Encode the value of a record, with partitions in order, or null if the state is empty."""
     by_topic = groupby(sorted(metadata.partitions), attrgetter("topic"))
     partitions = [
         TransactionLogValue.PartitionsSchema(
@@ -186,14 +186,14 @@ def encode_value(metadata: TransactionMetadata) -> bytes:
 
 
 def decode_value(transactional_id: str, value: bytes) -> TransactionMetadata:
-    """Return what a record stored of an id.
+    """Decode the value of a record.
 
     Raises
     ------
     InvalidRecordError
         The value is malformed.
     UnsupportedFormatError
-        It is of a later version than 1.
+        The version is higher than 1.
     """
     stored = read_record(TransactionLogValue, value)
     if stored.transaction_status not in _STORED:

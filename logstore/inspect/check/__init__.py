@@ -1,12 +1,11 @@
-"""An offline verifier: every invariant of the files and of their relations, as findings.
+"""Offline verifier of the files' invariants and of their relations.
 
-`Checker` yields `CheckFinding`s with path, position, what was expected and what was found. It
-shares with the engine the layouts of files and the decoding of records, but not the code that
-writes and recovers them: a verifier that asked the suspect would be none.
-The checks are listed in docs/CHECKS.md.
+`Checker` yields `CheckFinding`s with path, position, expected and found values. It shares file
+layouts and record decoding with the engine, but not the code that writes and recovers files: a
+verifier must not depend on the verified code. docs/CHECKS.md lists the checks.
 """
 
-from logstore.inspect.check.again import confirmed
+from logstore.inspect.check.confirmation import confirm_findings
 from logstore.inspect.check.directory import Checker
 from logstore.inspect.check.findings import CHECKS, ERROR, INFO, WARNING, CheckFinding
 from logstore.inspect.check.segment import CheckCounts
@@ -19,5 +18,5 @@ __all__ = [
     "CheckCounts",
     "CheckFinding",
     "Checker",
-    "confirmed",
+    "confirm_findings",
 ]

@@ -1,4 +1,4 @@
-"""Checks inside one batch whose CRC is right."""
+"""Checks inside a batch with a valid CRC."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
     from logstore.record.columns import RecordColumns
     from logstore.record.records import Record
 
-# Nobody reads either where there is no producer id. Brokers' group coordinators leave the sequence
-# at 0 (their builder is told 0), and so do some clients, which leave the epoch at 0 too.
+# Neither is read without a producer id. Kafka's group coordinators write a sequence of 0, and some
+# clients an epoch of 0 too.
 _NO_EPOCH = (NO_PRODUCER_EPOCH, 0)
 _NO_SEQUENCE = (NO_SEQUENCE, 0)
 
 
 class _Records(NamedTuple):
-    """Answers about decoded records; `wrong_offset` is the first that does not rise."""
+    """Properties of decoded records; `wrong_offset` is the first that does not increase."""
 
     size: int
     last_offset: int
@@ -45,16 +45,16 @@ class _Records(NamedTuple):
 def verify_batch(
     batch: RecordBatch, decompression_limit: int, *, is_metadata: bool = False
 ) -> Iterator[CheckFinding | EndTxnMarker]:
-    """Yield what is wrong with a batch and, if it is one, the transaction marker it holds.
+    """Yield the findings of a batch, and its transaction marker if it holds one.
 
     Parameters
     ----------
     batch : RecordBatch
-        Whole, its CRC right.
+        A complete batch with a valid CRC.
     decompression_limit : int
-        Bytes that its records may unfold to.
+        Largest decompressed size of its records in bytes.
     is_metadata : bool
-        Whether it is of a KRaft cluster's metadata, whose control records end no transactions.
+        Whether it belongs to a KRaft metadata log, whose control records end no transactions.
     """
     yield from _producer_fields(batch)
     yield from _horizon(batch)
@@ -73,7 +73,7 @@ def verify_batch(
 
 
 def _facts_of(windows: Iterator[list[Record] | RecordColumns], header: BatchHeader) -> _Records:
-    """Decode all records, some at a time, and keep what the checks ask for.
+    """Decode all records in windows and return the properties that the checks need.
 
     Raises
     ------
@@ -108,7 +108,7 @@ def _facts_of(windows: Iterator[list[Record] | RecordColumns], header: BatchHead
 
 
 def _structure(batch: RecordBatch, section: bytes, error: InvalidRecordError) -> CheckFinding:
-    """Tell a wrong count from records that are wrong themselves."""
+    """Return a finding for a wrong record count or for malformed records."""
     count = _count(section)
     if count is not None and count != batch.header.record_count:
         return _wrong(batch, "record_count", count, batch.header.record_count)
@@ -116,7 +116,7 @@ def _structure(batch: RecordBatch, section: bytes, error: InvalidRecordError) ->
 
 
 def _count(section: bytes) -> int | None:
-    """Return the number of records by their lengths alone; None if these do not add up."""
+    """Count the records by their lengths alone; None if the lengths do not add up."""
     position, end, count = 0, len(section), 0
     while position < end:
         try:
@@ -165,9 +165,9 @@ def _control(
     if marker is None:
         if is_metadata:
             return
-        # Consumers never see it, and nobody writes such a one but for the metadata log.
+        # Invisible to consumers, and only written to metadata logs.
         kind = decode_control_key(records.key).type_id
-        yield _wrong(batch, "control_batch", "an end of a transaction", kind, WARNING)
+        yield _wrong(batch, "control_batch", "an end-of-transaction marker", kind, WARNING)
         return
     if not (header.is_transactional and header.has_producer_id):
         yield _wrong(batch, "control_batch", "a transactional producer", header.producer_id)

@@ -1,4 +1,4 @@
-"""Data directories: their partitions, their checkpoints, and what else lies there."""
+"""Checks of data directories: their partitions, checkpoints and other files."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from logstore.inspect.check.findings import (
     WARNING,
     CheckFinding,
     finding,
-    limited,
+    limit_findings,
     unreadable,
 )
 from logstore.inspect.check.partition import LEFTOVERS, PartitionBounds, PartitionCheck
@@ -68,7 +68,7 @@ _POLICY = "cleanup.policy"
 
 
 class _Checkpoint:
-    """An offset checkpoint, by partition; if it has faults, less than it did."""
+    """Valid entries of an offset checkpoint, by partition."""
 
     def __init__(self, exists: bool) -> None:
         self.exists = exists
@@ -76,7 +76,7 @@ class _Checkpoint:
         self.rows: dict[TopicPartition, OffsetRow] = {}
 
     def take(self, row: OffsetRow | CheckFinding) -> None:
-        """Record what was read of the file."""
+        """Record an entry or a fault of the file."""
         if isinstance(row, OffsetRow):
             self.rows[row.topic_partition] = row
         elif row.severity == ERROR:
@@ -84,16 +84,17 @@ class _Checkpoint:
 
 
 class _DataDir(NamedTuple):
-    """A data directory, as its own files describe it.
+    """State of a data directory according to its files.
 
     Attributes
     ----------
     checkpoints : mapping of str to _Checkpoint
-        By the names of the files.
+        Checkpoints by file name.
     is_clean : bool
-        Whether it was closed cleanly.
+        Whether the directory was closed cleanly.
     is_crashed : bool
-        Whether the next opening recovers it: a broker had it, and neither closed it nor has it.
+        Whether the next opening recovers it: a broker used it, did not close it and does not hold
+        its lock.
     """
 
     path: str
@@ -106,21 +107,21 @@ DEFAULT_LIMITS = ReadLimits()
 
 
 class Checker:
-    """An offline verifier of directories and files.
+    """Offline verifier of directories and files.
 
     Parameters
     ----------
     fs : FileSystem
         Only read; a `ReadOnlyFileSystem` proves it.
     counts : CheckCounts, optional
-        Raised on the way.
+        Incremented during the check.
     limits : ReadLimits
-        A larger file or batch is a finding, and not read.
+        Larger files and batches are findings and are not read.
 
     Notes
     -----
     Each method yields findings as it goes and never stops at the first. Memory: one batch, and
-    what is known of producers and transactions, whatever the size of the log.
+    the state of producers and transactions, whatever the size of the log.
     """
 
     def __init__(
@@ -135,42 +136,42 @@ class Checker:
         self._topic_ids: dict[str, tuple[bytes, str]] = {}
 
     def data_dirs(self, paths: Sequence[str]) -> Iterator[CheckFinding]:
-        """Verify data directories that belong together; topics are stored in the first.
+        """Verify data directories of one broker; the first holds the topics file.
 
         Raises
         ------
         InvalidConfigurationError
-            One of them holds data directories, as a cluster's does.
+            A path is a cluster's directory, which holds data directories.
         """
         paths = [_trimmed(path) for path in paths]
         for path in paths:
             self._check_data_directory(path)
-        return limited(self._data_dirs(paths), self.counts.findings)
+        return limit_findings(self._data_dirs(paths), self.counts.findings)
 
     def path(self, path: str) -> Iterator[CheckFinding]:
         """Verify a data directory, a partition's directory or a single file.
 
-        A directory without partitions that holds segments is taken for a partition of a wrong
-        name. Of a partition, the data directory around it tells what to expect.
+        A directory with segments but without partitions is treated as a partition with a wrong
+        name. A partition is checked against the data directory that holds it.
 
-        What is gone by now, as a folder that another process moves, is a finding.
+        A path that no longer exists, because another process moved it, is a finding.
 
         Raises
         ------
         ValueError
-            `path` is a file of a kind that is not known here.
+            `path` is a file of an unknown type.
         InvalidConfigurationError
-            It is a directory that holds data directories, as a cluster's does.
+            `path` is a cluster's directory, which holds data directories.
         """
         path = _trimmed(path)
         if not self._fs.is_dir(path):
-            # Asked in this order: a folder that is moved away meanwhile is no file.
-            found = self._file(path) if self._fs.exists(path) else iter([_gone(path)])
-            return limited(found, self.counts.findings)
+            # In this order, a folder moved away in the meantime is not mistaken for a file.
+            findings = self._file(path) if self._fs.exists(path) else iter([_missing_path(path)])
+            return limit_findings(findings, self.counts.findings)
         try:
             names = self._fs.list_dir(path)
         except FileNotFoundError:
-            return limited([_gone(path)], self.counts.findings)
+            return limit_findings([_missing_path(path)], self.counts.findings)
         except OSError as error:
             return iter([unreadable(path, error)])
         named = parse_partition_dir(path.rpartition("/")[2])
@@ -181,18 +182,18 @@ class Checker:
         )
         is_folder = has_segments or (named is not None and not is_data_directory(self._fs, path))
         if not has_partitions and is_folder:
-            return limited(self._one_partition(path, named), self.counts.findings)
+            return limit_findings(self._one_partition(path, named), self.counts.findings)
         return self.data_dirs([path])
 
     def _check_data_directory(self, path: str) -> None:
-        with suppress(OSError):  # a finding when its names are read
+        with suppress(OSError):  # reported when the directory is listed
             if self._fs.is_dir(path):
                 check_data_directory(self._fs, path)
 
     def log_bytes(self, paths: Sequence[str]) -> int:
-        """Return the bytes of all `.log` files in or below some directories, or of a file.
+        """Return the total size of the `.log` files among files and below directories.
 
-        A file that the disk refuses counts nothing here; verifying tells of it.
+        Unreadable files count as 0 here; the check reports them.
         """
         total = 0
         for path in paths:
@@ -208,8 +209,8 @@ class Checker:
     def has_anything(self, path: str) -> bool:
         """Return whether a directory is a partition's, or holds partitions or files of a log.
 
-        A folder of segments counts, whatever its name: verifying reports the name. So does what
-        the disk refuses.
+        Folders of segments count whatever their name, which the check reports. So do unreadable
+        directories.
         """
         path = _trimmed(path)
         try:
@@ -224,19 +225,19 @@ class Checker:
         )
 
     def folders(self, path: str) -> list[str]:
-        """Return the names of the folders in a directory, hidden ones left out."""
+        """Return the names of the folders in a directory, except hidden ones."""
         path = _trimmed(path)
-        names = self._listed(path) if self._fs.is_dir(path) else []
+        names = self._list_dir(path) if self._fs.is_dir(path) else []
         return [name for name in names if name[0] != "." and self._fs.is_dir(f"{path}/{name}")]
 
     def _has_segments(self, path: str) -> bool:
-        return any(parse_segment_file(name) is not None for name in self._listed(path))
+        return any(parse_segment_file(name) is not None for name in self._list_dir(path))
 
-    def _listed(self, path: str) -> list[str]:
+    def _list_dir(self, path: str) -> list[str]:
         try:
             return self._fs.list_dir(path)
         except OSError:
-            return []  # told by whoever looked at it first
+            return []  # already reported
 
     # -- data directories --------------------------------------------------------------------
 
@@ -247,15 +248,17 @@ class Checker:
             yield from faults
         moving: set[str] = set()
         for path in paths:
-            noted, faults = self._moves(path)
+            noted, faults = self._read_moves(path)
             yield from faults
             moving |= {f"{path}/{tp}" for tp in noted}
         owners: dict[TopicPartition, str] = {}
         for path in paths:
             partitions: dict[TopicPartition, str] = {}
-            yield from self._guarded(path, self._names(path, partitions))
-            # The checkpoints name a partition until they are written next.
-            going = {tp for tp in map(_suffixed_partition, self._listed(path)) if tp is not None}
+            yield from self._catch_errors(path, self._names(path, partitions))
+            # Checkpoints keep a removed partition until they are next written.
+            suffixed = {
+                tp for tp in map(_suffixed_partition, self._list_dir(path)) if tp is not None
+            }
             for tp, directory in partitions.items():
                 other = owners.setdefault(tp, directory)
                 if other == directory:
@@ -264,7 +267,7 @@ class Checker:
                     yield finding("leftover_folder", moved[0], severity=INFO)
                 else:
                     yield finding("duplicate_partition", directory, expected=other)
-            yield from self._data_dir(path, partitions, going, topics)
+            yield from self._data_dir(path, partitions, suffixed, topics)
         yield from self._stored_partitions(paths, topics, owners)
 
     def _names(self, path: str, partitions: dict[TopicPartition, str]) -> Iterator[CheckFinding]:
@@ -274,7 +277,7 @@ class Checker:
     def _name(
         self, path: str, name: str, partitions: dict[TopicPartition, str]
     ) -> Iterator[CheckFinding]:
-        """Judge a name in a data directory; put it among the partitions if it is one's."""
+        """Check a name in a data directory; add it to `partitions` if it names one."""
         full = f"{path}/{name}"
         if not self._fs.is_dir(full):
             if name.endswith(TMP_SUFFIX):
@@ -297,7 +300,7 @@ class Checker:
         self,
         path: str,
         partitions: dict[TopicPartition, str],
-        going: Collection[TopicPartition],
+        suffixed: Collection[TopicPartition],
         topics: dict[str, Topic],
     ) -> Iterator[CheckFinding]:
         checkpoints: dict[str, _Checkpoint] = {}
@@ -308,8 +311,8 @@ class Checker:
                 if isinstance(row, CheckFinding):
                     yield row
                 elif row.topic_partition not in partitions:
-                    # The cleaner's own is rewritten when it next stores an offset.
-                    is_stale = name == CLEANER_OFFSETS or row.topic_partition in going
+                    # The cleaner checkpoint is rewritten when an offset is next stored.
+                    is_stale = name == CLEANER_OFFSETS or row.topic_partition in suffixed
                     yield finding(
                         "checkpoint_unknown_partition",
                         f"{path}/{name}",
@@ -318,7 +321,7 @@ class Checker:
                         found=str(row.topic_partition),
                         severity=INFO if is_stale else WARNING,
                     )
-        data_dir = self._described(path, checkpoints)
+        data_dir = self._describe(path, checkpoints)
         for tp, directory in partitions.items():
             yield from self._partition(data_dir, directory, tp, topics)
 
@@ -327,28 +330,28 @@ class Checker:
     ) -> Iterator[CheckFinding]:
         context = self._context(data_dir, tp, topics)
         check = PartitionCheck(self._fs, directory, context, self.counts, self._limits)
-        yield from self._guarded(directory, check.run())
+        yield from self._catch_errors(directory, check.run())
         bounds = check.bounds
         yield from self._topic_id(directory, tp.topic, bounds.topic_id)
         for name, checkpoint in data_dir.checkpoints.items():
             if (row := checkpoint.rows.get(tp)) is not None:
-                # Records that were not flushed may be gone after an unclean stop. The recovery
-                # point is never below the log start, so that only above it is it of flushed ones.
+                # An unclean shutdown may lose records that were not flushed. The recovery point
+                # is at least the log start; only above that does it prove flushed records.
                 is_of_flushed = name == CLEANER_OFFSETS or (
                     name == RECOVERY_POINTS and row.offset > context.log_start_offset
                 )
                 severity = ERROR if is_of_flushed or context.is_clean else WARNING
-                yield from _judge_offset(f"{data_dir.path}/{name}", row, bounds, severity)
+                yield from _check_offset(f"{data_dir.path}/{name}", row, bounds, severity)
 
     def _context(
         self, data_dir: _DataDir, tp: TopicPartition, topics: Mapping[str, Topic]
     ) -> PartitionContext:
         checkpoints, is_clean = data_dir.checkpoints, data_dir.is_clean
         cleaned, started = checkpoints[CLEANER_OFFSETS], checkpoints[LOG_START_OFFSETS]
-        # Of a checkpoint that cannot be read anything may have been true.
+        # An unreadable checkpoint may have held any offset.
         first_dirty = cleaned.rows[tp].offset if tp in cleaned.rows else None
-        # This one names only the logs that start above their first segment's base, and is behind
-        # them while a process is at work, or after it fell.
+        # The log start checkpoint has only logs that start above their first segment's base, and
+        # is outdated while a process runs or after it crashed.
         is_known = started.exists and started.is_sound and is_clean and tp.partition >= 0
         recovered = checkpoints[RECOVERY_POINTS]
         recovery_point = None
@@ -365,7 +368,7 @@ class Checker:
             recovery_point=recovery_point,
         )
 
-    def _described(self, path: str, checkpoints: Mapping[str, _Checkpoint]) -> _DataDir:
+    def _describe(self, path: str, checkpoints: Mapping[str, _Checkpoint]) -> _DataDir:
         lock = f"{path}/{LOCK_FILE}"
         is_clean = is_clean_shutdown(self._fs, path)
         is_brokers = checkpoints[RECOVERY_POINTS].exists or self._fs.exists(lock)
@@ -374,17 +377,17 @@ class Checker:
         return _DataDir(path, checkpoints, is_clean, is_crashed)
 
     def _data_dir_around(self, path: str) -> _DataDir:
-        """Return the data directory around a partition or file, reporting no faults of its own."""
+        """Return the data directory of a partition or file, without reporting its faults."""
         checkpoints = {}
         for name in CHECKPOINTS:
             checkpoint = f"{path}/{name}"
             checkpoints[name] = _Checkpoint(self._fs.exists(checkpoint))
             for row in read_offsets(self._fs, checkpoint, self._limits.small_file_bytes):
                 checkpoints[name].take(row)
-        return self._described(path, checkpoints)
+        return self._describe(path, checkpoints)
 
     def _one_partition(self, path: str, tp: TopicPartition | None) -> Iterator[CheckFinding]:
-        """Verify one partition with what the directory around it says."""
+        """Verify one partition against the data directory that holds it."""
         data_dir, slash, name = path.rpartition("/")
         data_dir = data_dir or slash or "."
         if _is_suffixed(name):
@@ -396,15 +399,15 @@ class Checker:
         topics, _ = self._topics(data_dir)
         yield from self._partition(self._data_dir_around(data_dir), path, tp, topics)
 
-    def _guarded(self, path: str, findings: Iterator[CheckFinding]) -> Iterator[CheckFinding]:
-        """Turn a failure of the disk into a finding, so that other partitions follow."""
+    def _catch_errors(self, path: str, findings: Iterator[CheckFinding]) -> Iterator[CheckFinding]:
+        """Turn an I/O failure into a finding, so the other partitions are still checked."""
         try:
             yield from findings
         except OSError as error:
             yield unreadable(path, error)
 
-    def _moves(self, path: str) -> tuple[Collection[TopicPartition], list[CheckFinding]]:
-        """Return the partitions that a data directory gives away: until then in two of them."""
+    def _read_moves(self, path: str) -> tuple[Collection[TopicPartition], list[CheckFinding]]:
+        """Return the partitions moving out of a data directory; until then they are in two."""
         try:
             return read_moves(self._fs, path, self._limits.small_file_bytes).keys(), []
         except CorruptCheckpointError as error:
@@ -441,7 +444,7 @@ class Checker:
     def _stored_partitions(
         self, paths: Sequence[str], topics: dict[str, Topic], owners: dict[TopicPartition, str]
     ) -> Iterator[CheckFinding]:
-        """Compare the topics file with the folders."""
+        """Compare the topics file with the partition folders."""
         for topic in topics.values():
             path = f"{paths[0]}/{TOPICS_FILE}"
             for number in topic.partitions:
@@ -464,7 +467,7 @@ class Checker:
         known, where = self._topic_ids.setdefault(topic, (topic_id, directory))
         if known != topic_id:
             path = f"{directory}/{PARTITION_METADATA}"
-            expected = f"{encode_topic_id(known)}, that of {where}"
+            expected = f"{encode_topic_id(known)}, as in {where}"
             yield finding("topic_id", path, expected=expected, found=encode_topic_id(topic_id))
 
     # -- single files ------------------------------------------------------------------------
@@ -492,13 +495,13 @@ class Checker:
         if name == TOPICS_FILE:
             return iter(self._topics(directory)[1])
         if name == MOVES_FILE:
-            return iter(self._moves(directory)[1])
+            return iter(self._read_moves(directory)[1])
         if name == PARTITION_METADATA:
             return self._metadata_file(directory, path)
-        raise ValueError(f"{path} is no file of a log that can be verified")
+        raise ValueError(f"{path} is not a log file that can be verified")
 
     def _segment_file(self, directory: str, path: str, base_offset: int) -> Iterator[CheckFinding]:
-        """Verify a segment, and yield what concerns one of its files."""
+        """Verify a segment and yield the findings of one of its files."""
         data_dir, slash, name = directory.rpartition("/")
         data_dir = data_dir or slash or "."
         tp = parse_partition_dir(name) or TopicPartition(name, -1)
@@ -507,7 +510,7 @@ class Checker:
         check = PartitionCheck(
             self._fs, directory, context, self.counts, self._limits, only_base_offset=base_offset
         )
-        for row in self._guarded(path, check.run()):
+        for row in self._catch_errors(path, check.run()):
             if row.path == path:
                 yield row
 
@@ -520,14 +523,14 @@ class Checker:
             yield unreadable(path, error)
 
 
-def _gone(path: str) -> CheckFinding:
-    return finding("gone", path, found="it was moved or removed meanwhile")
+def _missing_path(path: str) -> CheckFinding:
+    return finding("gone", path, found="moved or removed during the check")
 
 
-def _judge_offset(
+def _check_offset(
     path: str, row: OffsetRow, bounds: PartitionBounds, severity: str
 ) -> Iterator[CheckFinding]:
-    """Judge that a checkpoint's offset lies within its log; `severity` of one beyond its end."""
+    """Check that a checkpoint's offset is within its log; `severity` applies beyond its end."""
     end, start = bounds.end_offset, bounds.first_base_offset
     if end is not None and row.offset > end:
         yield finding(
@@ -540,8 +543,8 @@ def _judge_offset(
             severity=severity,
         )
     elif start is not None and row.offset < start and not path.endswith(CLEANER_OFFSETS):
-        # It was true before old segments went, and is raised when it is written next. That of the
-        # cleaner waits for its next round, however long.
+        # The offset was right before old segments were deleted, and is raised at the next write.
+        # The cleaner checkpoint is only written in its next round.
         yield finding(
             "checkpoint_below_start",
             path,
@@ -556,10 +559,10 @@ def _judge_offset(
 def _is_compacted(
     tp: TopicPartition, topics: Mapping[str, Topic], *, is_checkpointed: bool
 ) -> bool | None:
-    """Tell whether a partition's topic is compacted, None where nobody can.
+    """Return whether a partition's topic is compacted; None if unknown.
 
-    A broker has a cleaner checkpoint in each data directory; one that does not name a partition
-    says that nothing of it was cleaned. A folder copied alone has none beside it.
+    A broker keeps a cleaner checkpoint in each data directory; a partition without an entry was
+    never cleaned. A folder copied alone has no checkpoint.
     """
     if tp.topic in INTERNAL_COMPACTED_TOPICS:
         return True
@@ -569,7 +572,7 @@ def _is_compacted(
 
 
 def _config_fault(topic: Topic) -> str | None:
-    """Return what is wrong with the overrides of a stored topic."""
+    """Return the fault in the overrides of a stored topic, if any."""
     try:
         effective_config(topic.configs, BrokerConfig())
     except InvalidConfigurationError as error:
@@ -578,20 +581,20 @@ def _config_fault(topic: Topic) -> str | None:
 
 
 def _is_partitions(folder: str) -> bool:
-    """Tell whether a folder's name is that of a partition, live or not."""
+    """Return whether a folder's name is a partition's, with or without a suffix."""
     return parse_partition_dir(folder) is not None or _is_suffixed(folder)
 
 
 def _is_suffixed(folder: str) -> bool:
-    """Tell whether a folder's name says that it is no live partition's."""
+    """Return whether a folder's name has a suffix that marks a partition as not live."""
     stem = folder.rpartition(".")[0]
     return folder.endswith(_SUFFIXED_FOLDERS) and parse_partition_dir(stem) is not None
 
 
 def _suffixed_partition(folder: str) -> TopicPartition | None:
-    """Return the partition whose deletion, move or parking a folder's name tells of."""
-    found = parse_log_dir(folder)
-    return found.topic_partition if found is not None and found.state else None
+    """Return the partition whose folder name marks it as deleted, moving or stray."""
+    parsed = parse_log_dir(folder)
+    return parsed.topic_partition if parsed is not None and parsed.state else None
 
 
 def _is_legal(tp: TopicPartition) -> bool:

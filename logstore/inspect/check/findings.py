@@ -1,4 +1,4 @@
-"""Findings of the verifier, and the name of every check (docs/CHECKS.md explains each)."""
+"""Findings of the verifier, and the names of all checks (explained in docs/CHECKS.md)."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ WARNING = "warning"
 INFO = "info"
 
 SEVERITIES = (ERROR, WARNING, INFO)
-"""Gravest first."""
+"""Severities, most severe first."""
 
 LIMIT = 100
-"""Findings of one check in one file that are reported one by one; the rest are counted."""
+"""Largest number of findings of one check in one file that are listed; the rest are counted."""
 
 _PREFIX = "check."
 
 CHECKS: Mapping[str, str] = {
     code.removeprefix(_PREFIX): text for code, text in TEMPLATES.items() if code.startswith(_PREFIX)
 }
-"""The meaning of each check, by its name."""
+"""Explanation of each check, by name."""
 
 _UNITS = {
     "offset": """
@@ -39,27 +39,27 @@ _UNITS = {
     "at_ms": "max_timestamp delete_horizon time_index_last",
 }
 _UNIT_OF = {check: unit for unit, checks in _UNITS.items() for check in checks.split()}
-"""The unit of the numbers that a check compares, where it compares one kind of number."""
+"""Unit of the numbers that a check compares, if they are all of one kind."""
 
 
 class CheckFinding(NamedTuple):
-    """One thing that is not as it should be.
+    """A violated invariant, or a remarkable file.
 
     Attributes
     ----------
     path : str
         The file or folder.
     position : int or None
-        Bytes from the start of the file; None where the whole file is meant.
+        Byte position in the file; None if the whole file is concerned.
     offset : int or None
-        The logical offset concerned, if there is one.
+        The record offset concerned, if any.
     check : str
-        A name of `CHECKS`.
+        A name in `CHECKS`.
     expected, found : int, str or None
-        The values that were compared.
+        The compared values.
     severity : str
-        `error` (data or its lookup is wrong), `warning` (unusual, and perhaps a trace of damage)
-        or `info` (harmless, or repaired by the next opening).
+        `error` (data or its lookup is wrong), `warning` (unusual, may indicate damage) or `info`
+        (harmless, or repaired by the next opening).
     """
 
     path: str
@@ -72,7 +72,7 @@ class CheckFinding(NamedTuple):
 
     @property
     def reason(self) -> Reason:
-        """The meaning of the check, with the compared values; numbers have their unit."""
+        """Explanation of the check, with the compared values and their unit."""
         unit = _UNIT_OF.get(self.check)
         values: dict[str, Value] = {}
         for name, value in (("expected", self.expected), ("found", self.found)):
@@ -103,19 +103,19 @@ def finding(
 
 
 def unreadable(path: str, error: OSError | CorruptionError) -> CheckFinding:
-    """Return the finding of a file or folder that the disk refuses, or `read_bytes`."""
+    """Return the finding for a file or folder that the disk or `read_bytes` fails to read."""
     if isinstance(error, CorruptionError):
         return finding("unreadable", error.path or path, found=error.message)
     return finding("unreadable", error.filename or path, found=error.strerror or str(error))
 
 
-def limited(
+def limit_findings(
     findings: Iterable[CheckFinding], totals: MutableMapping[tuple[str, str], int]
 ) -> Iterator[CheckFinding]:
-    """Yield at most `LIMIT` findings a file and check, then how many more there were.
+    """Yield at most `LIMIT` findings per file and check, then the number of further ones.
 
-    A damaged index may break a rule at each of a million entries. `totals` counts all findings by
-    severity and check.
+    A damaged index may violate a rule at each of a million entries. `totals` counts all findings
+    by severity and check.
     """
     counts: dict[tuple[str, str], int] = {}
     for row in findings:
@@ -127,5 +127,5 @@ def limited(
             yield row
     for (path, check), count in counts.items():
         if count > LIMIT:
-            more = f"{count - LIMIT} more of {check}"
+            more = f"{count - LIMIT} more findings of {check}"
             yield finding("suppressed", path, found=more, severity=INFO)

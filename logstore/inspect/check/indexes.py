@@ -1,4 +1,4 @@
-"""The indexes of a segment against its batches, in one walk over both."""
+"""Check of a segment's indexes against its batches, reading both in parallel."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from logstore.types import NO_TIMESTAMP, AbortedTxn
 _CHUNK_ENTRIES = 2048
 
 
-class SegmentPlace(NamedTuple):
-    """The segment, as far as its indexes must know it.
+class IndexedSegment(NamedTuple):
+    """Properties of a segment that its indexes are checked against.
 
     Attributes
     ----------
     log_size : int
-        Bytes of the `.log`.
+        Size of the `.log` in bytes.
     end_offset : int or None
-        Base of the next segment; None for the last one.
+        Base offset of the next segment; None for the last segment.
     may_be_padded : bool
-        Whether zeros after the last entry are as they should be: the segment is the active one
-        and was not closed cleanly.
+        Whether zeros after the last entry are valid: in the active segment after an unclean
+        shutdown.
     """
 
     base_offset: int
@@ -40,7 +40,7 @@ class SegmentPlace(NamedTuple):
 
 
 class _Entry(NamedTuple):
-    """An entry, first number and relative offset or position as stored."""
+    """An index entry: its slot and its two numbers as stored."""
 
     slot: int
     first: int
@@ -48,50 +48,50 @@ class _Entry(NamedTuple):
 
 
 class _IndexCheck:
-    """Entries one after another; `found` gathers findings for the caller to take.
+    """Check of one index, entry by entry; the caller collects findings with `take`.
 
-    An index that the disk refuses has no entries, and hides nothing of its segment.
+    An unreadable index has no entries; its segment is still checked.
     """
 
     KIND: str
     ENTRY: struct.Struct
 
-    def __init__(self, fs: FileSystem, path: str, place: SegmentPlace) -> None:
+    def __init__(self, fs: FileSystem, path: str, segment: IndexedSegment) -> None:
         self.path = path
-        self.place = place
-        self.found: list[CheckFinding] = []
+        self.segment = segment
+        self.findings: list[CheckFinding] = []
         self._rejected = False
         self._is_readable = True
         self._file: File | None = None
         try:
             self._file = fs.open(path)
         except OSError as error:
-            self._refused(error)
+            self._report_unreadable(error)
         self._entries = self._sound_entries()
         self._pending = next(self._entries, None)
 
     def close(self) -> None:
-        """Give up the file."""
+        """Close the file."""
         if self._file is not None:
             self._file.close()
 
     def take(self) -> list[CheckFinding]:
-        """Return what was found since the last call."""
-        found, self.found = self.found, []
+        """Return the findings since the last call."""
+        found, self.findings = self.findings, []
         return found
 
     def skip(self, position: int, end_position: int) -> None:
-        """Pass over entries of a stretch of the `.log` that cannot be read."""
+        """Skip the entries of an unreadable range of the `.log`."""
         raise NotImplementedError
 
     def _next(self) -> None:
         self._pending = next(self._entries, None)
 
     def _sound_entries(self) -> Iterator[_Entry]:
-        """Yield the entries that are within bounds and rise; tell of the others.
+        """Yield the entries that are within bounds and in order; report the others.
 
-        Of two that do not rise the second is to blame, unless the one after that does not rise
-        above the first either. One that turns out wrong later is nobody's measure.
+        If two entries are out of order, the second is at fault, unless the one after it is out of
+        order with the first too. Entries are not compared with entries at fault.
         """
         last: _Entry | None = None
         window: list[_Entry] = []
@@ -102,9 +102,9 @@ class _IndexCheck:
                 return
             entry = window.pop(0)
             if last is not None and not self._rises(last, entry):
-                self._tell_order(entry, last)
+                self._report_order(entry, last)
             elif self._is_outlier(entry, window, last):
-                self._tell_order(entry, window[0])
+                self._report_order(entry, window[0])
             else:
                 self._rejected = False
                 yield entry
@@ -120,34 +120,34 @@ class _IndexCheck:
         )
 
     def _bounded_rows(self) -> Iterator[_Entry]:
-        """Yield the entries within bounds; tell of the others."""
+        """Yield the entries within bounds; report the others."""
         raise NotImplementedError
 
     def _rises(self, entry: _Entry, following: _Entry) -> bool:
         raise NotImplementedError
 
-    def _tell_order(self, entry: _Entry, other: _Entry) -> None:
-        """Tell that an entry does not fit the one before or after it."""
+    def _report_order(self, entry: _Entry, other: _Entry) -> None:
+        """Report that an entry is out of order with the one before or after it."""
         raise NotImplementedError
 
     def _rows(self) -> Iterator[_Entry]:
-        """Yield the entries; tell of an odd size and of zeros after the last entry."""
+        """Yield the entries; report an invalid size and zeros after the last entry."""
         if self._file is not None:
             try:
                 yield from self._read_rows(self._file)
             except OSError as error:
-                self._refused(error)
+                self._report_unreadable(error)
 
-    def _refused(self, error: OSError) -> None:
+    def _report_unreadable(self, error: OSError) -> None:
         self._is_readable = False
-        self.found.append(unreadable(self.path, error))
+        self.findings.append(unreadable(self.path, error))
 
     def _read_rows(self, file: File) -> Iterator[_Entry]:
         size = file.size()
         count = size // self.ENTRY.size
         used = count * self.ENTRY.size
         if size != used:
-            self.found.append(
+            self.findings.append(
                 finding(f"{self.KIND}_size", self.path, used, expected=used, found=size)
             )
         slot = 0
@@ -165,7 +165,7 @@ class _IndexCheck:
                 slot += 1
 
     def _is_padding(self, file: File, slot: int, count: int) -> bool:
-        """Tell whether all is zero from a slot on; one zero entry alone is an entry."""
+        """Return whether a slot and all later ones are zero; a single zero entry is valid."""
         if slot == 0 and count == 1:
             return False
         position, end = slot * self.ENTRY.size, count * self.ENTRY.size
@@ -174,8 +174,8 @@ class _IndexCheck:
             if piece.strip(b"\0"):
                 return False
             position += len(piece)
-        if not self.place.may_be_padded:
-            self.found.append(
+        if not self.segment.may_be_padded:
+            self.findings.append(
                 finding(f"{self.KIND}_padding", self.path, start, expected=start, found=end)
             )
         return True
@@ -190,7 +190,7 @@ class _IndexCheck:
         severity: str = ERROR,
     ) -> None:
         self._rejected = self._rejected or severity == ERROR
-        self.found.append(
+        self.findings.append(
             finding(
                 check,
                 self.path,
@@ -203,14 +203,14 @@ class _IndexCheck:
         )
 
     def _is_outside(self, relative_offset: int) -> bool:
-        end = self.place.end_offset
+        end = self.segment.end_offset
         return relative_offset < 0 or (
-            end is not None and self.place.base_offset + relative_offset >= end
+            end is not None and self.segment.base_offset + relative_offset >= end
         )
 
 
 class _Loose(NamedTuple):
-    """An entry whose offset is above the last one of the batch at its position."""
+    """An entry with an offset above the last offset of the batch at its position."""
 
     entry: _Entry
     offset: int
@@ -219,22 +219,22 @@ class _Loose(NamedTuple):
 
 
 class OffsetIndexCheck(_IndexCheck):
-    """An offset index: offsets and positions rise, positions begin batches, offsets end them."""
+    """Check of an offset index: entries increase and hold a batch's position and last offset."""
 
     KIND = "index"
     ENTRY = OffsetIndex.ENTRY
 
-    def __init__(self, fs: FileSystem, path: str, place: SegmentPlace) -> None:
+    def __init__(self, fs: FileSystem, path: str, segment: IndexedSegment) -> None:
         self._loose: _Loose | None = None
         self._first_chunk: _Loose | None = None
         self._chunk_count = 0
-        super().__init__(fs, path, place)
+        super().__init__(fs, path, segment)
 
     def batch(self, scanned: ScannedBatch) -> None:
-        """Judge the entries up to a batch."""
+        """Check the entries up to a batch."""
         self._measure(scanned)
         while (entry := self._pending) is not None and entry.second <= scanned.position:
-            offset = self.place.base_offset + entry.first
+            offset = self.segment.base_offset + entry.first
             if entry.second < scanned.position:
                 self._wrong("index_position", entry, offset, "the start of a batch", entry.second)
             else:
@@ -244,19 +244,19 @@ class OffsetIndexCheck(_IndexCheck):
             self._next()
 
     def skip(self, position: int, end_position: int) -> None:
-        """Pass over entries that point into a stretch that cannot be read."""
+        """Skip the entries that point into an unreadable range."""
         while (entry := self._pending) is not None and entry.second < end_position:
-            offset = self.place.base_offset + entry.first
+            offset = self.segment.base_offset + entry.first
             if entry.second < position:
                 self._wrong("index_position", entry, offset, "the start of a batch", entry.second)
             self._next()
 
     def finish(self, end_position: int, next_offset: int, *, end_is_known: bool) -> None:
-        """Judge what is left when the last batch, ending with these two, was seen."""
+        """Check the remaining entries after the last batch, which ends at these two."""
         self._settle(next_offset if end_is_known else None)
         while (entry := self._pending) is not None:
             if end_is_known:
-                offset = self.place.base_offset + entry.first
+                offset = self.segment.base_offset + entry.first
                 self._wrong("index_position", entry, offset, end_position, entry.second)
             self._next()
         if (first := self._first_chunk) is not None:
@@ -274,16 +274,16 @@ class OffsetIndexCheck(_IndexCheck):
             self._loose = _Loose(entry, offset, header.last_offset)
 
     def _measure(self, scanned: ScannedBatch) -> None:
-        """See whether a batch is the last one of the chunk that an entry may stand for."""
+        """Note whether a batch is the last one of the chunk that an entry may cover."""
         loose = self._loose
         if loose is not None and scanned.header.last_offset == loose.offset:
             self._loose = loose._replace(ends_a_batch=True)
 
     def _settle(self, next_offset: int | None) -> None:
-        """Judge the last entry that was not its batch's, now that the next entry is known.
+        """Check the last loose entry, now that the next entry is known.
 
-        It stands for all batches up to the next entry where Kafka wrote one entry a chunk, and
-        then bears the offset that ends the chunk.
+        Where Kafka wrote one entry per chunk of batches, the entry covers all batches up to the
+        next entry and holds the last offset of the chunk.
         """
         loose = self._loose
         if loose is None:
@@ -300,65 +300,65 @@ class OffsetIndexCheck(_IndexCheck):
 
     def _bounded_rows(self) -> Iterator[_Entry]:
         for entry in self._rows():
-            offset = self.place.base_offset + entry.first
+            offset = self.segment.base_offset + entry.first
             if self._is_outside(entry.first):
-                self._wrong("index_range", entry, offset, self.place.end_offset, offset)
-            elif not 0 <= entry.second < self.place.log_size:
-                self._wrong("index_position", entry, offset, self.place.log_size, entry.second)
+                self._wrong("index_range", entry, offset, self.segment.end_offset, offset)
+            elif not 0 <= entry.second < self.segment.log_size:
+                self._wrong("index_position", entry, offset, self.segment.log_size, entry.second)
             else:
                 yield entry
 
     def _rises(self, entry: _Entry, following: _Entry) -> bool:
         return entry.first < following.first and entry.second < following.second
 
-    def _tell_order(self, entry: _Entry, other: _Entry) -> None:
-        base_offset = self.place.base_offset
-        expected = f"beside offset {base_offset + other.first} position {other.second}"
+    def _report_order(self, entry: _Entry, other: _Entry) -> None:
+        base_offset = self.segment.base_offset
+        expected = f"in order with offset {base_offset + other.first} position {other.second}"
         found = f"offset {base_offset + entry.first} position {entry.second}"
         self._wrong("index_order", entry, base_offset + entry.first, expected, found)
 
 
 class TimeIndexCheck(_IndexCheck):
-    """A time index: each entry is the largest timestamp so far and where it first occurs."""
+    """Check of a time index: each entry is the largest timestamp so far and its first offset."""
 
     KIND = "time_index"
     ENTRY = TimeIndex.ENTRY
 
-    def __init__(self, fs: FileSystem, path: str, place: SegmentPlace) -> None:
+    def __init__(self, fs: FileSystem, path: str, segment: IndexedSegment) -> None:
         self._largest = NO_TIMESTAMP
         self._last_timestamp = NO_TIMESTAMP
         self._is_certain = True
-        super().__init__(fs, path, place)
+        super().__init__(fs, path, segment)
 
     def batch(self, scanned: ScannedBatch) -> None:
-        """Judge the entries up to a batch."""
+        """Check the entries up to a batch."""
         header = scanned.header
         if scanned.batch is None:
             self._is_certain = False
             return
         while (entry := self._pending) is not None:
-            offset = self.place.base_offset + entry.second
+            offset = self.segment.base_offset + entry.second
             if offset > header.last_offset:
                 break
-            self._judge(entry, offset, scanned)
+            self._check(entry, offset, scanned)
             self._next()
         self._largest = max(self._largest, header.max_timestamp)
 
     def skip(self, position: int, end_position: int) -> None:
-        """Note that batches could not be read."""
+        """Record that batches could not be read."""
         self._is_certain = False
 
     def finish(self, next_offset: int, *, end_is_known: bool, is_closed: bool) -> None:
-        """Judge what is left when the last batch was seen."""
+        """Check the remaining entries after the last batch."""
         while (entry := self._pending) is not None:
             if end_is_known and self._is_certain:
-                offset = self.place.base_offset + entry.second
+                offset = self.segment.base_offset + entry.second
                 self._wrong("time_index_range", entry, offset, next_offset, offset)
             self._next()
         if not (is_closed and end_is_known and self._is_certain and self._is_readable):
             return
         if self._file is not None and self._last_timestamp < self._largest:
-            self.found.append(
+            self.findings.append(
                 finding(
                     "time_index_last",
                     self.path,
@@ -369,7 +369,7 @@ class TimeIndexCheck(_IndexCheck):
                 )
             )
 
-    def _judge(self, entry: _Entry, offset: int, scanned: ScannedBatch) -> None:
+    def _check(self, entry: _Entry, offset: int, scanned: ScannedBatch) -> None:
         header, timestamp = scanned.header, entry.first
         if offset < header.base_offset:
             if self._is_certain:
@@ -384,26 +384,27 @@ class TimeIndexCheck(_IndexCheck):
     def _bounded_rows(self) -> Iterator[_Entry]:
         for entry in self._rows():
             self._last_timestamp = entry.first
-            offset = self.place.base_offset + entry.second
+            offset = self.segment.base_offset + entry.second
             if self._is_outside(entry.second):
-                self._wrong("time_index_range", entry, offset, self.place.end_offset, offset)
+                self._wrong("time_index_range", entry, offset, self.segment.end_offset, offset)
             else:
                 yield entry
 
     def _rises(self, entry: _Entry, following: _Entry) -> bool:
         return entry.first < following.first and entry.second <= following.second
 
-    def _tell_order(self, entry: _Entry, other: _Entry) -> None:
-        base_offset = self.place.base_offset
-        expected = f"beside timestamp {other.first} offset {base_offset + other.second}"
+    def _report_order(self, entry: _Entry, other: _Entry) -> None:
+        base_offset = self.segment.base_offset
+        expected = f"in order with timestamp {other.first} offset {base_offset + other.second}"
         found = f"timestamp {entry.first} offset {base_offset + entry.second}"
         self._wrong("time_index_order", entry, base_offset + entry.second, expected, found)
 
 
 def _is_largest(batch: RecordBatch | None, offset: int) -> bool:
-    """Tell whether an offset may stand for a batch's largest timestamp.
+    """Return whether an offset is valid for a batch's largest timestamp.
 
-    It is the batch's last one; before Kafka 3.8 (KAFKA-16310) often that of a record which has it.
+    It is the batch's last offset; before Kafka 3.8 (KAFKA-16310), often the offset of a record
+    with that timestamp.
     """
     if batch is None or offset == batch.header.last_offset:
         return True
@@ -413,13 +414,13 @@ def _is_largest(batch: RecordBatch | None, offset: int) -> bool:
             for record in batch.iter_records()
         )
     except (CorruptRecordError, InvalidRecordError):
-        return True  # told of the batch itself
+        return True  # reported for the batch itself
 
 
 class TxnIndexCheck:
-    """A transaction index, or none, against the abort markers of its segment.
+    """Check of a transaction index, which may be missing, against its segment's abort markers.
 
-    Markers are gathered while the segment is walked; memory goes with their number.
+    The markers are collected while the segment is read; memory grows with their number.
     """
 
     def __init__(self, path: str) -> None:
@@ -428,17 +429,17 @@ class TxnIndexCheck:
         self._expected: dict[int, AbortedTxn] = {}
 
     def abort(self, producer_id: int, offset: int) -> None:
-        """Note an abort marker."""
+        """Record an abort marker."""
         self._aborts[offset] = producer_id
 
     def expect(self, txn: AbortedTxn) -> None:
-        """Note what the index should say of an abort marker."""
+        """Record the entry that the index should hold for an abort marker."""
         self._expected[txn.last_offset] = txn
 
     def finish(
         self,
         fs: FileSystem,
-        segment: SegmentPlace,
+        segment: IndexedSegment,
         *,
         missing_end: int,
         log_start_offset: int,
@@ -446,21 +447,21 @@ class TxnIndexCheck:
         is_certain: bool,
         is_complete: bool,
     ) -> Iterator[CheckFinding]:
-        """Yield what is wrong with the index.
+        """Yield the findings of the index.
 
         Parameters
         ----------
         missing_end : int
-            Below it batches are missing, those of transactions perhaps.
+            Batches below this offset are missing, perhaps of transactions.
         log_start_offset : int
-            A cleaner keeps no entries of transactions that ended below it (cleaner §8.1), though it
-            keeps their batches, and nobody reads there.
+            The cleaner drops the entries of transactions that ended below it, though it keeps
+            their batches (docs/spec/cleaner.md §8.1). Consumers do not read there.
         missing_severity : str
-            How grave it is that an entry is missing.
+            Severity of a missing entry.
         is_certain : bool
             Whether every batch of the segment could be read.
         is_complete : bool
-            Whether transactions that began before the batches walked are known.
+            Whether transactions that began before the first batch read are known.
         """
         try:
             yield from self._present(fs, segment, missing_end, is_certain, is_complete)
@@ -482,12 +483,12 @@ class TxnIndexCheck:
     def _present(
         self,
         fs: FileSystem,
-        segment: SegmentPlace,
+        segment: IndexedSegment,
         missing_end: int,
         is_certain: bool,
         is_complete: bool,
     ) -> Iterator[CheckFinding]:
-        """Yield what is wrong with the entries there are."""
+        """Yield the findings of the existing entries."""
         if not fs.exists(self.path):
             return
         last_offset: int | None = None
@@ -500,7 +501,7 @@ class TxnIndexCheck:
                         "txn_index_size", self.path, position, expected=position, found=size
                     )
                     continue
-                yield from self._judge(
+                yield from self._check(
                     position,
                     version,
                     txn,
@@ -525,13 +526,13 @@ class TxnIndexCheck:
         if size % entry.size:
             yield count * entry.size, None, AbortedTxn(-1, -1, -1, -1)
 
-    def _judge(
+    def _check(
         self,
         position: int,
         version: int,
         txn: AbortedTxn,
         last_offset: int | None,
-        segment: SegmentPlace,
+        segment: IndexedSegment,
         missing_end: int,
         is_certain: bool,
         is_complete: bool,
@@ -568,9 +569,9 @@ class TxnIndexCheck:
 
 
 def _agree(expected: AbortedTxn, found: AbortedTxn, missing_end: int) -> bool:
-    """Tell whether an entry may be true of a log that lacks offsets below `missing_end`.
+    """Return whether an entry may be right in a log without the offsets below `missing_end`.
 
-    Another transaction held back the last stable offset, and its batches may be gone since.
+    The batches of another transaction, which held back the last stable offset, may be missing.
     """
     stable = found.last_stable_offset
     if stable < min(expected.last_stable_offset, missing_end):

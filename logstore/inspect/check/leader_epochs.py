@@ -1,7 +1,7 @@
-"""Leader epochs: those that `leader-epoch-checkpoint` names against those that batches bear.
+"""Check of the batches' leader epochs against `leader-epoch-checkpoint`.
 
-The field lies outside a batch's CRC, so that nothing but the checkpoint and the batches around it
-tells a wrong one.
+The field is not covered by the batch's CRC, so only the checkpoint and the neighbouring batches
+reveal a wrong one.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from logstore.types import NO_PARTITION_LEADER_EPOCH
 
 
 class LeaderEpochs:
-    """The epochs of one partition, followed from batch to batch.
+    """Check of one partition's leader epochs, batch by batch.
 
     Parameters
     ----------
     path : str
-        Of `leader-epoch-checkpoint`.
+        Path of `leader-epoch-checkpoint`.
     log_start_offset : int
-        Below it the checkpoint need not know any epoch.
+        The checkpoint need not have epochs below this offset.
     is_start_known : bool
-        Whether the log starts there, not above.
+        Whether the log starts exactly there, not above.
     """
 
     def __init__(self, path: str, log_start_offset: int, *, is_start_known: bool) -> None:
@@ -41,11 +41,11 @@ class LeaderEpochs:
 
     @property
     def start_offsets(self) -> list[int]:
-        """The first offset of each epoch in the checkpoint."""
+        """First offset of each epoch in the checkpoint."""
         return [row.start_offset for row in self._rows]
 
     def read(self, fs: FileSystem, max_bytes: int) -> Iterator[CheckFinding]:
-        """Read the checkpoint, of so many bytes at most; yield what is wrong with the file."""
+        """Read the checkpoint, up to `max_bytes`; yield its faults."""
         for row in read_epochs(fs, self._path, max_bytes):
             if isinstance(row, EpochRow):
                 self._rows.append(row)
@@ -56,9 +56,9 @@ class LeaderEpochs:
     def batch(
         self, header: BatchHeader, following: BatchHeader | None, path: str, position: int
     ) -> Iterator[CheckFinding]:
-        """Judge the leader epoch of the next batch; `following` is the one after it, if known.
+        """Check the leader epoch of the next batch; `following` is the one after it, if known.
 
-        Of batches that are wrong in one way, one after another, only the first is told.
+        Of consecutive batches with the same fault, only the first is reported.
         """
         if not self._is_sound:
             return
@@ -81,17 +81,17 @@ class LeaderEpochs:
         self._fault = fault
 
     def finish(self, end_offset: int | None, *, is_clean: bool) -> Iterator[CheckFinding]:
-        """Yield what shows once all batches were seen; `end_offset` is the log's, if known.
+        """Yield the findings that need all batches; `end_offset` is the log's, if known.
 
-        After an unclean stop the first batches of an epoch may be gone, since they were not
+        After an unclean shutdown, the first batches of an epoch may be lost because they were not
         flushed.
         """
         if not self._is_sound:
             return
         unknown, rows = self._unknown, self._rows
         if unknown is not None:
-            # An epoch that begins amid its own batches was moved up with a log start, which a
-            # crash before the next checkpoint took back.
+            # An epoch that starts amid its own batches was moved up with the log start, and a
+            # crash before the next checkpoint reverted the log start.
             was_moved = bool(rows) and rows[0].epoch == self._last_epoch
             yield finding(
                 "epoch_missing",
@@ -116,9 +116,9 @@ class LeaderEpochs:
                 )
 
     def _expected(self, header: BatchHeader, following: BatchHeader | None) -> int | None:
-        """Return the epoch that a batch should bear, None if its own may be right."""
+        """Return the epoch that a batch should have; None if its own may be right."""
         start = self._log_start_offset
-        # The first entry begins at the log start, even where that lies inside a batch.
+        # The first entry starts at the log start, even inside a batch.
         is_cut = header.base_offset < start <= header.last_offset
         known = self._known(start if is_cut else header.base_offset)
         if known is not None:
@@ -130,7 +130,7 @@ class LeaderEpochs:
             return None
         if found < self._last_epoch:
             return self._last_epoch
-        # Epochs do not fall, so that one above what comes later is wrong itself.
+        # Epochs never decrease, so an epoch above a later one is wrong.
         if following is not None:
             later = following.partition_leader_epoch
             if 0 <= self._last_epoch <= later < found:
@@ -148,9 +148,9 @@ class LeaderEpochs:
         return self._rows[count - 1].epoch if count else None
 
     def _inside(self, header: BatchHeader) -> Iterator[CheckFinding]:
-        """Judge that no epoch begins inside a batch, as a batch is of one epoch.
+        """Check that no epoch starts inside a batch, which has only one epoch.
 
-        The first entry is moved up with the log start, which may lie anywhere.
+        The first entry moves up with the log start, which may be anywhere.
         """
         slot = bisect.bisect_right(self._rows, header.base_offset, key=_start_offset)
         for row in self._rows[max(slot, 1) :]:

@@ -1,4 +1,4 @@
-"""One partition's directory: its segments one after another, and what lies beside them."""
+"""Check of one partition's directory: its segments in order, and its other files."""
 
 from __future__ import annotations
 
@@ -39,24 +39,25 @@ LEFTOVERS = {
     SWAP_SUFFIX: "leftover_swap",
     DELETED_SUFFIX: "leftover_deleted",
 }
-"""The checks that tell of files which the next opening removes or puts in place: information."""
+"""Checks that report files which the next opening removes or swaps in (severity `info`)."""
 
 
 class _PlannedFiles(PartitionFiles):
-    """A directory in which nothing happens but in memory, so that there is nothing to log."""
+    """Partition files whose changes stay in memory, so they are not logged."""
 
     def note(self, action: str, path: str, detail: str) -> None:
-        """Say nothing."""
+        """Log nothing."""
 
 
 class PartitionBounds(NamedTuple):
-    """The bounds of a partition, found by walking it.
+    """Bounds of a partition as found by reading it.
 
     Attributes
     ----------
     first_base_offset, end_offset : int or None
-        Where its log begins and ends; None where damage hides the end. Without a segment it has no
-        first base, and ends at its log start, where the next opening begins it anew.
+        First base offset and end of the log; the end is None if damage hides it. Without
+        segments, the first base is None and the end is the log start, where the next opening
+        creates a segment.
     topic_id : bytes or None
     """
 
@@ -67,7 +68,7 @@ class PartitionBounds(NamedTuple):
 
 @dataclass(slots=True)
 class _Listing:
-    """The files of a partition by kind; `pending` are those that are on their way in or out."""
+    """Files of a partition by kind; `pending` files await a swap or a deletion."""
 
     logs: dict[int, str] = field(default_factory=dict)
     indexes: dict[int, dict[str, str]] = field(default_factory=dict)
@@ -76,7 +77,7 @@ class _Listing:
 
 
 class PartitionCheck:
-    """The check of one directory.
+    """Check of one partition directory.
 
     Parameters
     ----------
@@ -85,11 +86,11 @@ class PartitionCheck:
     directory : str
     context : PartitionContext
     counts : CheckCounts
-        Raised on the way.
+        Incremented during the check.
     limits : ReadLimits
-        A larger file or batch is a finding, and not read.
+        Larger files and batches are findings and are not read.
     only_base_offset : int, optional
-        Look at this segment alone, and at no small file.
+        Check only this segment, and no small files.
     """
 
     def __init__(
@@ -112,7 +113,7 @@ class PartitionCheck:
 
     @property
     def bounds(self) -> PartitionBounds:
-        """The bounds, once `run` has ended."""
+        """Bounds of the partition, after `run` has ended."""
         state = self._state
         end = state.end_offset if self._listing.logs else state.context.log_start_offset
         if not (state.end_is_known and self._has_ended):
@@ -120,7 +121,7 @@ class PartitionCheck:
         return PartitionBounds(min(self._listing.logs, default=None), end, self._topic_id)
 
     def run(self) -> Iterator[CheckFinding]:
-        """Yield everything that is wrong."""
+        """Yield all findings."""
         for row in self._run():
             is_swapped = row.path in self._swapped
             yield row._replace(path=f"{row.path}{SWAP_SUFFIX}") if is_swapped else row
@@ -149,7 +150,7 @@ class PartitionCheck:
             snapshots = snapshots[len(due) :]
             yield from self._segment(base, following, due)
         for offset in snapshots:
-            yield from self._judge_snapshot(offset)
+            yield from self._check_snapshot(offset)
         self._has_ended = True
         yield from self._beyond_end()
 
@@ -176,9 +177,9 @@ class PartitionCheck:
                 yield from self._register(name, parsed.base_offset, parsed.kind)
 
     def _finish_swaps(self) -> Iterator[CheckFinding]:
-        """Look at the directory as the next opening does: with interrupted swaps finished.
+        """Finish interrupted swaps in memory, to see the directory as the next opening does.
 
-        In the middle of one a segment may have its `.log` already, and its indexes not yet.
+        After an interrupted swap, a segment may have its `.log` but not its indexes.
         """
         if not any(name.endswith(SWAP_SUFFIX) for name in self._listing.pending):
             return
@@ -195,7 +196,7 @@ class PartitionCheck:
         self._fs = self._state.fs = overlay
         self._listing = _Listing()
         for _ in self._list():
-            pass  # told when its files still had their names
+            pass  # reported under the files' original names
         self._swapped = {path.removesuffix(SWAP_SUFFIX) for path in complete}
 
     def _register(self, name: str, base_offset: int, kind: str) -> Iterator[CheckFinding]:
@@ -209,7 +210,7 @@ class PartitionCheck:
         if kind == LOG_SUFFIX:
             other = self._listing.logs.setdefault(base_offset, name)
             if other != name:
-                # Looked at is the one that the engine would find by its name.
+                # Check the one that the engine would find by name.
                 if name == proper:
                     self._listing.logs[base_offset] = name
                     name, other = other, name
@@ -222,15 +223,15 @@ class PartitionCheck:
                 self._listing.indexes.setdefault(base_offset, {})[kind] = name
 
     def _leftover_segments(self) -> Iterator[CheckFinding]:
-        """Pass over segments of which a finished swap put the records into another one.
+        """Skip segments whose records a finished swap moved into another segment.
 
-        A copy that was made while a cleaner worked can hold both; commands that write remove them.
+        A copy taken while the cleaner runs can hold both; commands that write remove them.
         """
         paths = {base: self._path(name) for base, name in self._listing.logs.items()}
         try:
             superseded = find_superseded(self._fs, paths, self._state.limits.batch_bytes)
         except OSError:
-            return  # told when the segment is looked at
+            return  # reported when the segment is checked
         for base, leftover in superseded.items():
             if leftover.is_whole:
                 text = leftover_text(leftover.path, leftover.first_offset)
@@ -256,7 +257,7 @@ class PartitionCheck:
                     continue
                 orphans.append(finding("orphan_index", path, offset=base_offset, severity=INFO))
             log_name = file_name(base_offset, LOG_SUFFIX)
-            # The `.log` goes first, and its indexes follow, now or at the next opening.
+            # The `.log` is deleted first, its indexes afterwards or at the next opening.
             is_going = f"{log_name}{DELETED_SUFFIX}" in self._listing.pending
             if has_entries and not is_going:
                 path = self._path(log_name)
@@ -266,7 +267,7 @@ class PartitionCheck:
                 yield from orphans
 
     def _has_entries(self, path: str) -> bool:
-        """Tell whether an index begins with anything but zeros."""
+        """Return whether an index starts with anything but zeros."""
         file = self._fs.open(path)
         try:
             return any(file.read(0, 4096))
@@ -290,7 +291,7 @@ class PartitionCheck:
             yield unreadable(path, error)
 
     def _beyond_end(self) -> Iterator[CheckFinding]:
-        """Judge what must not lie beyond the end of the log."""
+        """Check that epochs and snapshots are not beyond the end of the log."""
         state = self._state
         end = self.bounds.end_offset
         if end is not None and not self._listing.logs:
@@ -313,9 +314,9 @@ class PartitionCheck:
                 )
 
     def _lost_segments(self, start: int) -> Iterator[CheckFinding]:
-        """Judge a folder without segments: snapshots and epochs above the log start prove some.
+        """Check a directory without segments for signs that it had some.
 
-        A partition that is new has neither.
+        Snapshots and epochs above the log start are such signs; a new partition has neither.
         """
         reached = max([start, *self._listing.snapshots, *self._state.epochs.start_offsets])
         if reached > start:
@@ -332,7 +333,7 @@ class PartitionCheck:
     # -- producers ---------------------------------------------------------------------------
 
     def _begin_history(self, first_base_offset: int) -> None:
-        """Begin with the producers of the snapshot at the first base, if there is one."""
+        """Load the producers from the snapshot at the first base offset, if it exists."""
         if first_base_offset == 0:
             return
         history = self._state.history
@@ -347,15 +348,15 @@ class PartitionCheck:
             history.start_from(row.entry for row in rows if isinstance(row, SnapshotRow))
             history.is_complete = not any(isinstance(row, CheckFinding) for row in rows)
 
-    def _judge_snapshot(self, offset: int) -> Iterator[CheckFinding]:
-        """Judge the snapshot of the moment that the history has reached."""
+    def _check_snapshot(self, offset: int) -> Iterator[CheckFinding]:
+        """Check the snapshot at the offset that the history has reached."""
         state = self._state
         path = state.path(offset, SNAPSHOT_SUFFIX)
         for row in read_snapshot(self._fs, path, offset, state.limits.small_file_bytes):
             if isinstance(row, CheckFinding):
-                yield self._of_snapshot(row)
+                yield self._adjust_severity(row)
                 continue
-            # Before the first batch that is left nothing is known to compare it with.
+            # Producers before the first remaining batch are unknown.
             if not state.end_is_known or offset < min(self._listing.logs, default=offset):
                 continue
             entry, start = row.entry, state.context.log_start_offset
@@ -371,16 +372,16 @@ class PartitionCheck:
                     found=found,
                 )
 
-    def _of_snapshot(self, found: CheckFinding) -> CheckFinding:
-        """Return a finding of a damaged snapshot; a crash tears those that are not flushed yet.
+    def _adjust_severity(self, row: CheckFinding) -> CheckFinding:
+        """Lower the severity for a snapshot that a crash may have damaged before its flush.
 
-        Opening removes a damaged one, and rebuilds the producers from an older one.
+        Opening removes it and rebuilds the producers from an older snapshot.
         """
-        is_rebuilt = found.offset is not None and self._is_above_recovery_point(found.offset)
-        return found._replace(severity=INFO) if is_rebuilt else found
+        is_rebuilt = row.offset is not None and self._is_above_recovery_point(row.offset)
+        return row._replace(severity=INFO) if is_rebuilt else row
 
     def _is_above_recovery_point(self, offset: int) -> bool:
-        """Return whether a crash may have lost what lies at an offset and above."""
+        """Return whether a crash may have lost data at and above an offset."""
         point = self._state.context.recovery_point
         return point is not None and offset >= point
 
@@ -389,13 +390,13 @@ class PartitionCheck:
     ) -> Iterator[CheckFinding]:
         name = self._listing.logs[base_offset]
         check = SegmentCheck(
-            self._state, name, base_offset, following, snapshots, self._judge_snapshot
+            self._state, name, base_offset, following, snapshots, self._check_snapshot
         )
         try:
             yield from check.run()
         except OSError as error:
             self._state.lose_track()
             yield unreadable(self._path(name), error)
-        # Those at the end of the segment: nothing more comes before them.
+        # Snapshots at the end of the segment.
         for offset in snapshots:
-            yield from self._judge_snapshot(offset)
+            yield from self._check_snapshot(offset)

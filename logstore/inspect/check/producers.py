@@ -1,6 +1,6 @@
-"""Producers of a partition as its batches tell of them, followed from batch to batch.
+"""State of a partition's producers, derived from its batches.
 
-A second opinion: written apart from `logstore.storage.producers.state`, whose files it judges.
+Independent of `logstore.storage.producers.state`, whose files it verifies.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ _HALF = 1 << 30
 
 @dataclass(slots=True)
 class _Producer:
-    """One producer; what no batch has told is None."""
+    """State of one producer; unknown fields are None."""
 
     epoch: int
     last_sequence: int | None = None
     last_offset: int | None = None
     offset_delta: int = 0
     txn_first_offset: int | None = None
-    has_lone_marker: bool = False  # since the last batch: the data of its transaction are gone
+    has_lone_marker: bool = False  # a later marker whose transaction's data was removed
 
 
 class ProducerHistory:
-    """The producers of one partition up to some batch.
+    """Producers of a partition up to the last batch read.
 
     Attributes
     ----------
     is_complete : bool
-        Whether nothing before the first batch followed is unknown.
+        Whether the state before the first batch is known.
     """
 
     def __init__(self) -> None:
@@ -44,7 +44,7 @@ class ProducerHistory:
         self.is_complete = True
 
     def start_from(self, entries: Iterable[SnapshotEntry]) -> None:
-        """Begin with what a snapshot says."""
+        """Start from the entries of a snapshot."""
         for entry in entries:
             has_batch = entry.last_offset >= 0
             open_at = entry.current_txn_first_offset
@@ -61,7 +61,7 @@ class ProducerHistory:
     def data(
         self, header: BatchHeader, path: str, position: int, *, gaps_explained: bool
     ) -> Iterator[CheckFinding]:
-        """Follow a data batch of a producer; yield what it should not have written so."""
+        """Apply a producer's data batch and yield findings."""
         known = self._producers.get(header.producer_id)
         if known is None or known.epoch != header.producer_epoch:
             if known is not None:
@@ -81,8 +81,8 @@ class ProducerHistory:
         last = known.last_sequence
         if last is not None and last >= 0 and header.base_sequence > 0:
             expected = increment_sequence(last, 1)
-            ahead = (header.base_sequence - expected) % (2 * _HALF)
-            if ahead >= _HALF or (ahead and not gaps_explained):
+            jump = (header.base_sequence - expected) % (2 * _HALF)
+            if jump >= _HALF or (jump and not gaps_explained):
                 yield finding(
                     "sequence_order",
                     path,
@@ -103,7 +103,7 @@ class ProducerHistory:
     def marker(
         self, header: BatchHeader, marker: EndTxnMarker, path: str, position: int
     ) -> Iterator[CheckFinding | AbortedTxn]:
-        """Follow a marker; yield the entry that an aborted transaction has in the index."""
+        """Apply a marker; yield the index entry of an aborted transaction, and findings."""
         known = self._producers.get(header.producer_id)
         if known is not None:
             yield from _fallen_epoch(header, known, path, position)
@@ -123,28 +123,28 @@ class ProducerHistory:
     def contradictions(
         self, entry: SnapshotEntry, missing_end: int, log_start_offset: int = 0
     ) -> Iterator[tuple[str, object, object]]:
-        """Yield (field, expected, found) where a snapshot of this moment is wrong.
+        """Yield (field, expected, found) where a snapshot at this offset is wrong.
 
         Parameters
         ----------
         entry : SnapshotEntry
         missing_end : int
-            Below it batches are missing, so that less is known here.
+            Batches below this offset are missing, so this state may be incomplete.
         log_start_offset : int
-            Below it a log that rebuilds its producers, after a truncation, reads no batch.
+            A log that rebuilds its producers after a truncation reads no batches below it.
         """
         known = self._producers.get(entry.producer_id)
         if known is None:
-            return  # its batches are gone
+            return  # its batches were removed
         if known.last_offset is not None and known.last_offset > entry.last_offset:
             if known.last_offset < log_start_offset:
                 return
-            # A marker of a newer epoch took the batches with it, and a cleaner the marker since.
+            # A marker of a newer epoch cleared the batches; a cleaner removed the marker later.
             is_bumped = entry.last_offset < 0 and entry.producer_epoch > known.epoch
             if is_bumped and known.last_offset + 1 < missing_end:
                 return
-            # A producer that expired is known again by a later marker alone, of a transaction
-            # whose data a cleaner removed.
+            # The producer expired, then returned with only a marker, whose transaction's data a
+            # cleaner removed.
             if entry.last_offset < 0 and known.has_lone_marker:
                 return
             yield "lastOffset", known.last_offset, entry.last_offset

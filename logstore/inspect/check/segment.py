@@ -1,4 +1,4 @@
-"""One segment: its `.log` and its indexes in one walk."""
+"""Check of one segment, reading its `.log` and its indexes in parallel."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from logstore.config.overrides import ReadLimits
 from logstore.inspect.check.batches import verify_batch
 from logstore.inspect.check.findings import ERROR, INFO, WARNING, CheckFinding, finding
 from logstore.inspect.check.indexes import (
+    IndexedSegment,
     OffsetIndexCheck,
-    SegmentPlace,
     TimeIndexCheck,
     TxnIndexCheck,
 )
@@ -35,28 +35,27 @@ _PROGRESS_BYTES = 1 << 20
 
 
 class PartitionContext(NamedTuple):
-    """A partition, as the data directory tells of it.
+    """Facts about a partition from its data directory.
 
     Attributes
     ----------
     is_clean : bool
         Whether the directory was closed cleanly.
     first_dirty_offset : int or None
-        Of the cleaner checkpoint; None if it does not name the partition.
+        Offset in the cleaner checkpoint; None without an entry for the partition.
     is_compacted : bool or None
-        Whether its topic has the policy compact; None if nobody can tell, as of a folder that was
-        copied without the cleaner checkpoint that stood beside it.
+        Whether the topic's policy includes compact; None if unknown, as for a folder copied
+        without its cleaner checkpoint.
     log_start_offset : int
-        Of the checkpoint; 0 if that does not name the partition.
+        Offset in the log start checkpoint; 0 without an entry for the partition.
     is_log_start_known : bool
-        Whether it is that: not where it may have moved on since, nor without a checkpoint, as
-        beside a folder that was copied alone.
+        Whether that is the exact log start: the checkpoint exists and is up to date.
     is_metadata : bool
         Whether it is the metadata log of a KRaft cluster.
     recovery_point : int or None
-        Offset from which on the next opening recovers the log, rebuilding indexes and producers,
-        since a crash may have lost what lies there. None if the directory was closed cleanly or a
-        process has it for writing, and in a folder that was copied alone.
+        Offset from which the next opening recovers the log, rebuilding indexes and producers,
+        because a crash may have lost data there. None if the directory was closed cleanly, is
+        open for writing, or is a folder copied alone.
     """
 
     is_clean: bool = False
@@ -68,16 +67,16 @@ class PartitionContext(NamedTuple):
     recovery_point: int | None = None
 
     def is_recovered(self, following: int | None) -> bool:
-        """Return whether opening recovers the segment before the one of that base offset."""
+        """Return whether opening recovers the segment that ends at the base offset `following`."""
         point = self.recovery_point
         return point is not None and (following is None or following > point)
 
 
 @dataclass(slots=True)
 class CheckCounts:
-    """Counts of what was looked at, and how many findings there are by severity and check.
+    """Numbers of checked items, and of findings by severity and check.
 
-    `progress` is told a path and all bytes read so far.
+    `progress` is called with a path and the total of bytes read so far.
     """
 
     segments: int = 0
@@ -88,16 +87,16 @@ class CheckCounts:
     progress: Callable[[str, int], None] | None = None
 
     def total(self, severity: str) -> int:
-        """Return how many findings have a severity."""
+        """Return the number of findings of a severity."""
         return sum(count for (each, _), count in self.findings.items() if each == severity)
 
     def restart(self) -> None:
-        """Count from nothing again."""
+        """Reset all counts."""
         self.segments = self.batches = self.records = self.bytes_read = 0
         self.findings.clear()
 
     def advance(self, path: str, size_bytes: int) -> None:
-        """Note bytes of a `.log` that were read."""
+        """Count bytes read of a `.log`."""
         self.bytes_read += size_bytes
         if self.progress is not None:
             self.progress(path, self.bytes_read)
@@ -105,21 +104,21 @@ class CheckCounts:
 
 @dataclass(slots=True)
 class PartitionState:
-    """State carried from segment to segment of one partition.
+    """State of a partition's check, carried from segment to segment.
 
     Attributes
     ----------
     end_offset : int or None
-        First offset after what was walked; None before the first segment.
+        First offset after the batches read; None before the first segment.
     end_is_known : bool
-        Whether no damage hides where the last segment walked ends.
+        Whether the end of the last segment read is not hidden by damage.
     has_holes : bool
-        Whether offsets were missing somewhere, so that sequences may jump.
+        Whether offsets are missing somewhere, so sequences may jump.
     gaps_end : int
-        Below it a cleaning explains that offsets are missing.
+        Cleaning explains missing offsets below this one.
     missing_end : int
-        Below it offsets are missing, of whole batches or of records in one: a cleaner may have
-        removed what would explain a contradiction.
+        Batches or records are missing below this offset; a cleaner may have removed those that
+        would explain a contradiction.
     """
 
     fs: FileSystem
@@ -144,20 +143,20 @@ class PartitionState:
 
     @property
     def may_be_compacted(self) -> bool:
-        """Whether a cleaner may have been at work here."""
+        """Whether the log may have been cleaned."""
         return self.is_known_to_be_compacted or self.context.is_compacted is None
 
     @property
     def is_known_to_be_compacted(self) -> bool:
-        """Whether the checkpoint or the topic says that a cleaner is at work here."""
+        """Whether the checkpoint or the topic shows that the log is cleaned."""
         return self.context.first_dirty_offset is not None or self.context.is_compacted is True
 
     def explain_gaps(self, bases: Sequence[int]) -> None:
-        """Find out up to where a cleaning explains missing offsets; `bases` are the segments'.
+        """Set `gaps_end`; `bases` are the base offsets of the segments.
 
-        The segment in which a cleaning ended was rewritten as a whole. Without a checkpoint, as
-        in a folder that was copied alone, any segment of a compacted topic may have been
-        cleaned but the active one.
+        The segment in which a cleaning ended was rewritten completely. Without a checkpoint, as in
+        a folder copied alone, every segment of a compacted topic but the active one may have been
+        cleaned.
         """
         first_dirty = self.context.first_dirty_offset
         if first_dirty is not None:
@@ -167,31 +166,31 @@ class PartitionState:
             self.gaps_end = max(bases, default=0)
 
     def lose_track(self) -> None:
-        """Note that there are batches of which nothing is known."""
+        """Record that batches could not be read."""
         self.end_is_known = False
         self.has_holes = True
         self.history.is_complete = False
 
     def path(self, base_offset: int, suffix: str) -> str:
-        """Return the path of a file of a segment, or of a snapshot."""
+        """Return the path of a segment's file or of a snapshot."""
         return f"{self.directory}/{file_name(base_offset, suffix)}"
 
 
 class SegmentCheck:
-    """The check of one segment.
+    """Check of one segment.
 
     Parameters
     ----------
     state : PartitionState
-        As the segments before left it.
+        State after the previous segments.
     name : str
-        Of the `.log`.
+        File name of the `.log`.
     base_offset, following : int, int or None
-        Its base, and that of the next segment.
+        Base offsets of this and of the next segment.
     snapshots : list of int
-        Offsets of the snapshots to judge on the way, rising.
-    judge_snapshot : callable
-        Yields what is wrong with one of them; called when the walk has reached its offset.
+        Offsets of the snapshots to check, in increasing order.
+    check_snapshot : callable
+        Yields the findings of a snapshot; called when its offset is reached.
     """
 
     def __init__(
@@ -201,14 +200,14 @@ class SegmentCheck:
         base_offset: int,
         following: int | None,
         snapshots: list[int],
-        judge_snapshot: Callable[[int], Iterator[CheckFinding]],
+        check_snapshot: Callable[[int], Iterator[CheckFinding]],
     ) -> None:
         self._state = state
         self._path = f"{state.directory}/{name}"
         self._base_offset = base_offset
         self._following = following
         self._snapshots = snapshots
-        self._judge_snapshot = judge_snapshot
+        self._check_snapshot = check_snapshot
         self._is_open = following is None and not state.context.is_clean
         self._is_recovered = state.context.is_recovered(following)
         self._is_certain = True
@@ -219,25 +218,25 @@ class SegmentCheck:
         self._txn_index = TxnIndexCheck(state.path(base_offset, TXN_INDEX_SUFFIX))
 
     def run(self) -> Iterator[CheckFinding]:
-        """Yield everything that is wrong with the segment."""
+        """Yield the findings of the segment."""
         state = self._state
         state.counts.segments += 1
         yield from self._missing_indexes()
         yield from self._gap(self._base_offset, 0)
-        # Damage in a segment says nothing of the next one.
+        # Damage in a segment does not affect the next one.
         state.end_is_known = True
         file = state.fs.open(self._path)
         try:
             scan = SegmentScan(file, self._path, self._base_offset, state.limits.batch_bytes)
-            place = SegmentPlace(
+            segment = IndexedSegment(
                 self._base_offset,
                 scan.size,
                 self._following,
                 may_be_padded=self._is_open,
             )
-            self._open_indexes(place)
+            self._open_indexes(segment)
             yield from self._walk(scan)
-            yield from self._finish(scan, place)
+            yield from self._finish(scan, segment)
         finally:
             file.close()
             for index in (self._index, self._time_index):
@@ -250,28 +249,28 @@ class SegmentCheck:
         for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX):
             path = self._state.path(self._base_offset, suffix)
             if not self._state.fs.exists(path):
-                # The active segment gets its indexes when something needs them.
+                # Indexes of the active segment are created on first use.
                 is_made = self._following is None or self._is_recovered
                 severity = INFO if is_made else WARNING
                 yield finding("missing_index", path, offset=self._base_offset, severity=severity)
 
-    def _open_indexes(self, place: SegmentPlace) -> None:
+    def _open_indexes(self, segment: IndexedSegment) -> None:
         fs = self._state.fs
         path = self._state.path(self._base_offset, INDEX_SUFFIX)
         if fs.exists(path):
-            self._index = OffsetIndexCheck(fs, path, place)
+            self._index = OffsetIndexCheck(fs, path, segment)
         path = self._state.path(self._base_offset, TIME_INDEX_SUFFIX)
         if fs.exists(path):
-            self._time_index = TimeIndexCheck(fs, path, place)
+            self._time_index = TimeIndexCheck(fs, path, segment)
 
-    def _taken(self) -> Iterator[CheckFinding]:
+    def _index_findings(self) -> Iterator[CheckFinding]:
         for index in (self._index, self._time_index):
-            if index is not None and index.found:
-                yield from map(self._of_index, index.take())
+            if index is not None and index.findings:
+                yield from map(self._adjust_severity, index.take())
 
-    def _of_index(self, found: CheckFinding) -> CheckFinding:
-        """Return a finding in an index; recovery builds the indexes of its segments anew."""
-        return found._replace(severity=INFO) if self._is_recovered else found
+    def _adjust_severity(self, row: CheckFinding) -> CheckFinding:
+        """Lower the severity of an index's finding if recovery rebuilds the index."""
+        return row._replace(severity=INFO) if self._is_recovered else row
 
     # -- the walk ----------------------------------------------------------------------------
 
@@ -279,7 +278,7 @@ class SegmentCheck:
         state = self._state
         for each, following in scan.pairs():
             if isinstance(each, Fault):
-                yield self._told(each)
+                yield self._fault_finding(each)
             elif isinstance(each, Unreadable):
                 self._lose_track()
                 for index in (self._index, self._time_index):
@@ -295,13 +294,13 @@ class SegmentCheck:
                 if self._unread >= _PROGRESS_BYTES:
                     state.counts.advance(self._path, self._unread)
                     self._unread = 0
-            yield from self._taken()
+            yield from self._index_findings()
         state.counts.advance(self._path, self._unread)
         if not scan.end_is_known:
             state.end_is_known = False
 
     def _old_format(self, scanned: ScannedBatch) -> CheckFinding:
-        """Return the finding of the first message of magic 0 or 1: read, and never written."""
+        """Return the finding for the first message of magic 0 or 1, which is only read."""
         return finding(
             "unsupported_format",
             self._path,
@@ -312,8 +311,8 @@ class SegmentCheck:
             severity=INFO,
         )
 
-    def _told(self, fault: Fault) -> CheckFinding:
-        """Return the finding of a fault; a crash leaves some where the log was not flushed."""
+    def _fault_finding(self, fault: Fault) -> CheckFinding:
+        """Return the finding of a fault; a warning if a crash may have caused it."""
         is_excused = fault.is_last and self._is_open
         end, point = self._state.end_offset, self._state.context.recovery_point
         is_excused |= end is not None and point is not None and end >= point
@@ -346,10 +345,10 @@ class SegmentCheck:
         if self._time_index is not None:
             self._time_index.batch(scanned)
         if batch is None:
-            self._lose_track()  # what is wrong in it was told by now
+            self._lose_track()  # already reported
             return
         while self._snapshots and header.base_offset >= self._snapshots[0]:
-            yield from self._judge_snapshot(self._snapshots.pop(0))
+            yield from self._check_snapshot(self._snapshots.pop(0))
         yield from self._gap(header.base_offset, scanned.position)
         state.end_offset = header.next_offset
         if header.record_count <= header.last_offset_delta:
@@ -376,7 +375,7 @@ class SegmentCheck:
     def _misplaced(
         self, scanned: ScannedBatch, following: ScannedBatch | None
     ) -> CheckFinding | None:
-        """Judge a batch's offsets; see `logstore.record.scan.misplaced`."""
+        """Check a batch's offsets; see `logstore.record.scan.misplaced`."""
         header, after = scanned.header, None if following is None else following.header.base_offset
         wrong = misplaced(header, self._base_offset, self._state.end_offset, after, self._following)
         if wrong is None:
@@ -392,21 +391,21 @@ class SegmentCheck:
         )
 
     def _gap(self, base_offset: int, position: int) -> Iterator[CheckFinding]:
-        """Judge that the next batch or segment begins where the last one ended."""
+        """Check that the next batch or segment starts where the last one ended."""
         state = self._state
         end = state.end_offset
         state.end_offset = base_offset if end is None else max(end, base_offset)
         if end is None:
             if state.is_known_to_be_compacted:
-                state.missing_end = base_offset  # what lay below may have been cleaned away first
+                state.missing_end = base_offset  # earlier batches may have been cleaned away
             return
         if base_offset <= end:
             return
         state.has_holes = True
         state.missing_end = base_offset
         if max(end, state.gaps_end) < base_offset and state.end_is_known:
-            # A cut-short pass leaves gaps that no checkpoint explains, and followers keep those
-            # of the leader's cleaner; elsewhere something was lost.
+            # An interrupted pass leaves gaps that no checkpoint explains, and followers replicate
+            # the gaps of the leader's cleaner; any other gap means lost data.
             severity = INFO if state.may_be_compacted else WARNING
             yield finding(
                 "offset_gap",
@@ -439,7 +438,7 @@ class SegmentCheck:
 
     # -- the end -----------------------------------------------------------------------------
 
-    def _finish(self, scan: SegmentScan, place: SegmentPlace) -> Iterator[CheckFinding]:
+    def _finish(self, scan: SegmentScan, segment: IndexedSegment) -> Iterator[CheckFinding]:
         state = self._state
         end_offset = self._base_offset if state.end_offset is None else state.end_offset
         is_known = state.end_is_known
@@ -447,16 +446,16 @@ class SegmentCheck:
             self._index.finish(scan.end_position, end_offset, end_is_known=is_known)
         if self._time_index is not None:
             self._time_index.finish(end_offset, end_is_known=is_known, is_closed=not self._is_open)
-        yield from self._taken()
-        # Of a compacted log that starts who knows where a cleaner may have dropped the entry.
+        yield from self._index_findings()
+        # A cleaner may have dropped the entry if the log start is unknown.
         start_is_known = state.context.is_log_start_known or not state.may_be_compacted
         of_txn_index = self._txn_index.finish(
             state.fs,
-            place,
+            segment,
             missing_end=state.missing_end,
             log_start_offset=state.context.log_start_offset,
             missing_severity=ERROR if start_is_known else WARNING,
             is_certain=self._is_certain,
             is_complete=state.history.is_complete,
         )
-        yield from map(self._of_index, of_txn_index)
+        yield from map(self._adjust_severity, of_txn_index)

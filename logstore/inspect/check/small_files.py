@@ -1,4 +1,4 @@
-"""Checkpoints and snapshots, one file at a time; every line is looked at."""
+"""Checks of single checkpoints and snapshots, entry by entry."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class EpochRow(NamedTuple):
 def read_table(
     fs: FileSystem, path: str, field_count: int, numbers: tuple[int, ...], max_bytes: int
 ) -> Iterator[TableRow | CheckFinding]:
-    """Yield the entries of a text checkpoint and what is wrong with it; a missing file has none.
+    """Yield the entries of a text checkpoint, and findings; nothing if the file is missing.
 
     Parameters
     ----------
@@ -70,9 +70,9 @@ def read_table(
     field_count : int
         Fields of an entry.
     numbers : tuple of int
-        Which of them must be numbers, not negative.
+        Indexes of the fields that must be non-negative numbers.
     max_bytes : int
-        Bytes that the file may have, here and below.
+        Largest size of the file, here and below.
     """
     if not fs.exists(path):
         return
@@ -103,7 +103,7 @@ def read_table(
 
 
 def read_offsets(fs: FileSystem, path: str, max_bytes: int) -> Iterator[OffsetRow | CheckFinding]:
-    """Yield the entries of an offset checkpoint, and what is wrong with it."""
+    """Yield the entries of an offset checkpoint, and findings."""
     seen: set[TopicPartition] = set()
     for row in read_table(fs, path, 3, (1, 2), max_bytes):
         if isinstance(row, CheckFinding):
@@ -119,7 +119,7 @@ def read_offsets(fs: FileSystem, path: str, max_bytes: int) -> Iterator[OffsetRo
 
 
 def read_epochs(fs: FileSystem, path: str, max_bytes: int) -> Iterator[EpochRow | CheckFinding]:
-    """Yield the entries of a leader epoch checkpoint that rise, and what is wrong with it."""
+    """Yield the increasing entries of a leader epoch checkpoint, and findings."""
     last: EpochRow | None = None
     for row in read_table(fs, path, 2, (0, 1), max_bytes):
         if isinstance(row, CheckFinding):
@@ -145,7 +145,7 @@ def read_epochs(fs: FileSystem, path: str, max_bytes: int) -> Iterator[EpochRow 
 def read_snapshot(
     fs: FileSystem, path: str, offset: int, max_bytes: int
 ) -> Iterator[SnapshotRow | CheckFinding]:
-    """Yield the entries of the snapshot of `offset`, and what is wrong with it."""
+    """Yield the entries of the snapshot of `offset`, and findings."""
     try:
         data = read_bytes(fs, path, max_bytes)
     except (OSError, CorruptCheckpointError) as error:
@@ -154,7 +154,7 @@ def read_snapshot(
     try:
         decode_snapshot(data, path)
     except CorruptSnapshotError as error:
-        if error.check != "entry":  # those are judged one by one below
+        if error.check != "entry":  # entries are checked one by one below
             yield finding(
                 _SNAPSHOT_CHECKS.get(error.check or "", "snapshot_size"),
                 path,
@@ -188,7 +188,7 @@ def read_snapshot(
 def _impossible(
     entry: SnapshotEntry, offset: int, producers: set[int], transactions: set[int]
 ) -> tuple[str, object] | None:
-    """Return what an entry should be and what it is, None if it may be true."""
+    """Return the expected and the actual value of an impossible entry; None if it is valid."""
     opened_at = entry.current_txn_first_offset
     if entry.producer_id < 0:
         return "a producer id", entry.producer_id
@@ -207,12 +207,12 @@ def _impossible(
 
 def _lines(data: bytes) -> list[tuple[int, str]]:
     """Return the lines with the position of each."""
-    found = []
+    lines = []
     position = 0
     for line in data.splitlines(keepends=True):
-        found.append((position, line.rstrip(b"\r\n").decode("utf-8", "replace")))
+        lines.append((position, line.rstrip(b"\r\n").decode("utf-8", "replace")))
         position += len(line)
-    return found
+    return lines
 
 
 def _is_natural(text: str) -> bool:

@@ -1,1 +1,1 @@
-"""Keys and values decoded: JSON, and what Confluent's serializers write, by schemas from files."""
+"""Decoding of keys and values: JSON, and Confluent's wire format with schemas from files."""

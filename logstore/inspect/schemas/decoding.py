@@ -1,4 +1,4 @@
-"""How keys and values of records are decoded: each by its format, and no failure ends the rest."""
+"""Decoding of keys and values by format; a failure affects only its own record."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from logstore.inspect.schemas.values import parse_json
 
 
 class DataFormat(Enum):
-    """What the bytes of keys, or of values, are."""
+    """Formats of keys and values."""
 
     BYTES = "bytes"
     TEXT = "text"
@@ -22,12 +22,12 @@ class DataFormat(Enum):
 
 
 class Decoder:
-    """The decoder of records.
+    """Decodes the keys and values of records.
 
     Parameters
     ----------
     schemas : mapping of int to Schema
-        By the numbers that Confluent's serializers write.
+        Schemas by the schema id that Confluent's serializers write.
     """
 
     def __init__(
@@ -39,25 +39,25 @@ class Decoder:
 
     @property
     def decodes(self) -> bool:
-        """Whether anything is decoded at all."""
+        """Whether keys or values are decoded at all."""
         return (self._key, self._value) != (DataFormat.BYTES, DataFormat.BYTES)
 
     def decode(self, key: bytes | None, value: bytes | None) -> dict[str, Any]:
-        """Return `key` and `value` of a record as JSON values, None where there is nothing.
+        """Return `key` and `value` of a record as JSON values; null stays None.
 
-        What cannot be decoded is None, too, and `error` says why.
+        A key or value that cannot be decoded is None; `error` gives the reason.
         """
         errors: list[str] = []
-        found: dict[str, Any] = {}
+        decoded: dict[str, Any] = {}
         for name, kind, data in (("key", self._key, key), ("value", self._value, value)):
             try:
-                found[name] = None if data is None else self._decode(kind, data)
+                decoded[name] = None if data is None else self._decode(kind, data)
             except LogStoreError as error:
-                found[name] = None
+                decoded[name] = None
                 errors.append(f"{name}: {error}")
         if errors:
-            found["error"] = "; ".join(errors)
-        return found
+            decoded["error"] = "; ".join(errors)
+        return decoded
 
     def _decode(self, kind: DataFormat, data: bytes) -> Any:  # noqa: ANN401  # whatever JSON holds
         if kind is DataFormat.BYTES:
@@ -73,6 +73,6 @@ class Decoder:
         schema = self._schemas.get(framed.schema_id)
         if schema is None:
             raise InvalidRecordError(
-                f"no file of schema {framed.schema_id} was given (--schema {framed.schema_id}=FILE)"
+                f"schema {framed.schema_id} is unknown (add --schema {framed.schema_id}=FILE)"
             )
         return schema.decode(framed.payload)

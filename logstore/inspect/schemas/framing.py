@@ -1,8 +1,8 @@
-"""Frame of Confluent's serializers: a zero byte, the number of the schema, the message.
+"""Wire format of Confluent's serializers: a zero byte, the schema id, the message.
 
-A Protobuf message has, between the number and itself, its place in the schema's file: a count and
-so many indexes as zigzag varints, down from the file to the nested message; a single zero stands
-for the first message of the file. Source: Confluent's documentation of the wire format.
+For Protobuf, message indexes come before the message: a count and as many indexes, zigzag varints
+that lead from the file to a nested message; a single zero means the first message of the file.
+Source: Confluent's documentation of the wire format.
 """
 
 from __future__ import annotations
@@ -16,38 +16,38 @@ from logstore.record.varint import decode_varint
 MAGIC = 0
 _FRAME = struct.Struct(">BI")
 INDEXES_MAX = 64
-"""Most indexes of one message; deeper nesting is damage."""
+"""Largest number of message indexes; deeper nesting is treated as damage."""
 
 
 class Framed(NamedTuple):
-    """The number of the schema, and what it describes."""
+    """A schema id and the payload it describes."""
 
     schema_id: int
     payload: bytes
 
 
 def unframe(data: bytes) -> Framed:
-    """Take the frame off.
+    """Split a value into schema id and payload.
 
     Raises
     ------
     InvalidRecordError
-        There is none.
+        The value has no frame.
     """
     if len(data) < _FRAME.size:
         raise InvalidRecordError(
-            f"too short ({len(data)} B) for the frame of a schema registry's serializer"
+            f"too short ({len(data)} B) for Confluent's wire format, which needs a schema id"
         )
     magic, schema_id = _FRAME.unpack_from(data)
     if magic != MAGIC:
         raise InvalidRecordError(
-            f"it begins with byte {magic}, not with the 0 of a schema registry's serializer"
+            f"starts with byte {magic}, not with the 0 of Confluent's wire format"
         )
     return Framed(schema_id, data[_FRAME.size :])
 
 
 def message_indexes(payload: bytes) -> tuple[tuple[int, ...], bytes]:
-    """Split what follows a Protobuf schema's number into message indexes and message.
+    """Split the payload of a Protobuf value into message indexes and message.
 
     Raises
     ------
@@ -58,7 +58,7 @@ def message_indexes(payload: bytes) -> tuple[tuple[int, ...], bytes]:
     if count == 0:
         return (0,), payload[position:]
     if not 0 < count <= INDEXES_MAX:
-        raise InvalidRecordError(f"{count} is no count of message indexes")
+        raise InvalidRecordError(f"invalid number of message indexes: {count}")
     indexes = []
     for _ in range(count):
         index, position = decode_varint(payload, position, end)

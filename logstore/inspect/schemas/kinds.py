@@ -1,6 +1,6 @@
-"""Schemas of the three kinds that a schema registry knows, each made from the text of its file.
+"""Avro, JSON and Protobuf schemas, read from the text of their files.
 
-The libraries behind them are the extra `schemas`, imported when one is made.
+Their libraries belong to the extra `schemas` and are imported on first use.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ EXTRA = "kafka-logstore[schemas]"
 
 
 class Schema(Protocol):
-    """A schema that turns what lies behind its number into a JSON value."""
+    """A schema that decodes payloads to JSON values."""
 
     def decode(self, payload: bytes) -> Any:  # noqa: ANN401  # whatever JSON holds
         """Decode one message.
@@ -27,18 +27,18 @@ class Schema(Protocol):
         Raises
         ------
         InvalidRecordError
-            It does not fit the schema.
+            The message does not match the schema.
         """
         ...
 
 
 def library(name: str, purpose: str) -> Any:  # noqa: ANN401  # a module
-    """Import a library of the extra.
+    """Import a library of the extra `schemas`.
 
     Raises
     ------
     InvalidConfigurationError
-        It is not installed; says how it comes.
+        The library is not installed; the message shows how to install it.
     """
     try:
         return import_module(name)
@@ -50,17 +50,17 @@ def library(name: str, purpose: str) -> Any:  # noqa: ANN401  # a module
 
 
 class AvroSchema:
-    """An Avro schema; logical types are followed.
+    """An Avro schema; logical types are applied.
 
     Parameters
     ----------
     texts : sequence of str
-        The schema last, before it those whose names it uses.
+        The schema, after the schemas whose names it uses.
 
     Raises
     ------
     InvalidConfigurationError
-        One is no Avro schema, or fastavro is missing.
+        A text is not an Avro schema, or fastavro is missing.
     """
 
     def __init__(self, texts: Sequence[str]) -> None:
@@ -71,7 +71,7 @@ class AvroSchema:
             for text in texts:
                 self._schema = fastavro.parse_schema(json.loads(text), named)
         except Exception as error:  # of the library's many kinds
-            raise InvalidConfigurationError(f"no Avro schema: {_reason(error)}") from error
+            raise InvalidConfigurationError(f"not an Avro schema: {_reason(error)}") from error
 
     def decode(self, payload: bytes) -> Any:  # noqa: ANN401  # as Schema has it
         """Decode one message; see `Schema.decode`."""
@@ -79,24 +79,24 @@ class AvroSchema:
         try:
             value = self._reader(stream, self._schema)
         except Exception as error:  # of the library's many kinds
-            raise InvalidRecordError(f"not of its Avro schema: {_reason(error)}") from error
+            raise InvalidRecordError(f"does not match its Avro schema: {_reason(error)}") from error
         if left := len(payload) - stream.tell():
-            raise InvalidRecordError(f"{left} bytes after what its Avro schema describes")
+            raise InvalidRecordError(f"{left} bytes left after decoding with its Avro schema")
         return plain(value)
 
 
 class JsonSchema:
-    """A JSON Schema, which values are held against; they are JSON by themselves.
+    """A JSON Schema that JSON values are validated against.
 
     Parameters
     ----------
     texts : sequence of str
-        The schema last, before it those whose `$id` it refers to. Nothing is fetched.
+        The schema, after the schemas whose `$id` it refers to. Nothing is fetched.
 
     Raises
     ------
     InvalidConfigurationError
-        One is no JSON Schema, or jsonschema is missing.
+        A text is not a JSON Schema, or jsonschema is missing.
     """
 
     def __init__(self, texts: Sequence[str]) -> None:
@@ -109,7 +109,7 @@ class JsonSchema:
                 referencing.Resource.from_contents(document, default_specification=draft)
                 for document in documents
             ]
-            # A name whose document was not given is an error of its own, and no download.
+            # A reference to a schema that was not given is an error, never a download.
             registry = referencing.Registry().with_resources(
                 (identity, resource)
                 for resource in resources
@@ -120,7 +120,7 @@ class JsonSchema:
             )
             kind.check_schema(documents[-1])
         except Exception as error:  # of the library's many kinds
-            raise InvalidConfigurationError(f"no JSON Schema: {_reason(error)}") from error
+            raise InvalidConfigurationError(f"not a JSON Schema: {_reason(error)}") from error
         self._validator = kind(documents[-1], registry=registry)
 
     def decode(self, payload: bytes) -> Any:  # noqa: ANN401  # as Schema has it
@@ -128,28 +128,27 @@ class JsonSchema:
         value = parse_json(payload)
         try:
             failure = next(self._validator.iter_errors(value), None)
-        except Exception as error:  # a reference that leads nowhere
-            raise InvalidRecordError(f"its JSON Schema: {_reason(error)}") from error
+        except Exception as error:  # an unresolvable reference
+            raise InvalidRecordError(f"its JSON Schema is unusable: {_reason(error)}") from error
         if failure is not None:
             raise InvalidRecordError(
-                f"not of its JSON Schema: {failure.json_path}: {_reason(failure)}"
+                f"does not match its JSON Schema: {failure.json_path}: {_reason(failure)}"
             )
         return value
 
 
 class ProtobufSchema:
-    """A file of Protobuf messages; which of them a record holds, its indexes say.
+    """A file of Protobuf messages; the message indexes of a record select one of them.
 
     Parameters
     ----------
     descriptor_set : bytes
-        What `protoc --include_imports --descriptor_set_out` writes; the last of its files is
-        the schema.
+        Output of `protoc --include_imports --descriptor_set_out`; its last file is the schema.
 
     Raises
     ------
     InvalidConfigurationError
-        It is none, or protobuf is missing.
+        The bytes are not a descriptor set, or protobuf is missing.
     """
 
     def __init__(self, descriptor_set: bytes) -> None:
@@ -167,7 +166,7 @@ class ProtobufSchema:
             self._file = pool.FindFileByName(files[-1].name)
         except Exception as error:  # of the library's many kinds
             raise InvalidConfigurationError(
-                f"no set of Protobuf descriptors: {_reason(error)}"
+                f"not a Protobuf descriptor set: {_reason(error)}"
             ) from error
         self._pool = pool
         self._messages = [
@@ -188,23 +187,25 @@ class ProtobufSchema:
                 descriptor_pool=self._pool,
             )
         except Exception as error:  # of the library's many kinds
-            raise InvalidRecordError(f"not of its Protobuf schema: {_reason(error)}") from error
+            raise InvalidRecordError(
+                f"does not match its Protobuf schema: {_reason(error)}"
+            ) from error
 
     def _find(self, indexes: tuple[int, ...]) -> Any:  # noqa: ANN401  # a class of messages
         messages = self._messages
-        found = None
+        message = None
         for index in indexes:
             if not 0 <= index < len(messages):
                 raise InvalidRecordError(
                     f"its Protobuf schema has no message at {'.'.join(map(str, indexes))}"
                 )
-            found = messages[index]
-            messages = list(found.nested_types)
-        assert found is not None, "there is an index at least"
-        return self._factory.GetMessageClass(found)
+            message = messages[index]
+            messages = list(message.nested_types)
+        assert message is not None, "there is an index at least"
+        return self._factory.GetMessageClass(message)
 
 
 def _reason(error: Exception) -> str:
-    """Return the first line of what a library says, which may go on for pages."""
+    """Return the first line of a library's message, which may be very long."""
     lines = str(getattr(error, "message", None) or error).strip().splitlines()
     return lines[0] if lines else type(error).__name__

@@ -1,4 +1,4 @@
-"""Decoded values in the terms of JSON, which every output format can hold."""
+"""Conversion of decoded values to JSON types, which every output format can hold."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from logstore.record.json_text import to_base64
 
 
 def parse_json(data: bytes) -> Any:  # noqa: ANN401  # as json has it
-    """Return a JSON document.
+    """Parse a JSON document.
 
     Raises
     ------
@@ -28,10 +28,10 @@ def parse_json(data: bytes) -> Any:  # noqa: ANN401  # as json has it
 
 
 def plain(value: object) -> Any:  # noqa: ANN401  # whatever JSON holds
-    """Return what a decoder made, in types that JSON has.
+    """Convert a decoded value to JSON types.
 
-    Bytes become `{"base64": …}`, as in the headers of records; moments ISO 8601; decimals,
-    unique ids and numbers that JSON lacks (`NaN`, `Infinity`) text; durations seconds.
+    Bytes become `{"base64": …}`, as in record headers; dates and times ISO 8601; decimals, UUIDs
+    and numbers that JSON lacks (`NaN`, `Infinity`) strings; durations seconds.
     """
     if isinstance(value, Mapping):
         return {str(name): plain(each) for name, each in value.items()}
@@ -51,4 +51,4 @@ def plain(value: object) -> Any:  # noqa: ANN401  # whatever JSON holds
 
 
 def _refuse_constant(name: str) -> None:
-    raise ValueError(f"{name} is no JSON number")
+    raise ValueError(f"{name} is not a JSON number")

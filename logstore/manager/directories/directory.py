@@ -67,7 +67,7 @@ from logstore.storage.checkpoint.shutdown import (
     take_clean_shutdown,
 )
 from logstore.storage.loading.on_damage import OnDamage
-from logstore.storage.loading.second_look import LOOKS_MAX, Views
+from logstore.storage.loading.views import ATTEMPTS_MAX, Views
 from logstore.types import INT64_MAX, SMALL_FILE_MAX_BYTES
 
 if TYPE_CHECKING:
@@ -520,9 +520,9 @@ class LogDirectory:
 
         `look` is the number of the attempt that failed, 1 for the first.
         """
-        if self._views is None or look >= LOOKS_MAX or self.writer() is None:
+        if self._views is None or look >= ATTEMPTS_MAX or self.writer() is None:
             return False
-        self._views.look_again(self.partition_path(topic_partition), look)
+        self._views.refresh(self.partition_path(topic_partition), look)
         return True
 
     def read_again(self) -> None:

@@ -16,7 +16,7 @@ from logstore.manager.topics.partitions import PartitionMap
 from logstore.manager.topics.store import TopicStore
 from logstore.names import METADATA_LOG, METADATA_LOG_DIR
 from logstore.storage.loading.on_damage import OnDamage
-from logstore.storage.loading.second_look import LOOKS_MAX, pause_after
+from logstore.storage.loading.views import ATTEMPTS_MAX, pause_after
 
 if TYPE_CHECKING:
     from logstore.config.broker_config import BrokerConfig
@@ -94,7 +94,7 @@ def _open(
     metadata_log: bool,
 ) -> list[LogDirectory]:
     """Open directories; repeat while another process moves partitions between them."""
-    for look in range(1, LOOKS_MAX + 1):
+    for look in range(1, ATTEMPTS_MAX + 1):
         before = [partition_folders(runtime.fs, path) for path in log_dirs]
         directories: list[LogDirectory] = []
         try:

@@ -1,1 +1,1 @@
-"""`logstore workload`: generate, verify, and run, which does both and cleans between them."""
+"""`logstore workload`: generate; verify; and run, which generates, cleans and verifies."""

@@ -36,7 +36,7 @@ def spec_options(function: _F) -> _F:
         "values",
         multiple=True,
         metavar="KEY=VALUE",
-        help="Another value for a key of the file: records=1000000, keys.count=500; repeatable.",
+        help="Override a key of SPEC: records=1000000, keys.count=500; repeatable.",
     )
     return click.argument("spec")(values(function))
 
@@ -53,18 +53,18 @@ def spec_options(function: _F) -> _F:
 @click.option(
     "--parquet",
     metavar="DIR",
-    help="Where the rows go as Parquet, in the columns of Spark's Kafka source. "
-    "Default: DATA_DIR.parquet/TOPIC.",
+    help="Directory for the rows as Parquet, in the columns of Spark's Kafka source. "
+    "[default: DATA_DIR.parquet/TOPIC]",
 )
-@click.option("--no-parquet", is_flag=True, help="Make the topic only.")
-@click.option("--overwrite", is_flag=True, help="Put it in the place of what is there.")
+@click.option("--no-parquet", is_flag=True, help="Generate the topic only.")
+@click.option("--overwrite", is_flag=True, help="Replace an existing topic and its Parquet files.")
 @click.option(
     "--splits",
     type=click.IntRange(min=1),
     metavar="N",
-    help="Tasks that make records; the bytes do not depend on it. Default: what Spark takes.",
+    help="Tasks that generate records; does not affect the output. [default: 4 a core]",
 )
-@config_option("A configuration of the topic, stored with it; repeatable.")
+@config_option("Topic configuration, stored with the topic; repeatable.")
 @spark_options
 def generate(
     settings: Settings,
@@ -78,17 +78,17 @@ def generate(
     master: str | None,
     driver_memory: str,
 ) -> None:
-    """Make a topic as SPEC says: a TOML file, or the name of a preset.
+    """Generate a topic from SPEC, a TOML file or the name of a preset.
 
-    Equal specs make equal bytes, on any number of cores. The log is written in the virtual time
-    of the spec: batches of several producers, transactions, tombstones and versions arrive as
-    they would have, segments roll and files are dated by that time, whatever --now says.
+    Equal specs produce equal bytes on any number of cores. The log is written in the virtual time
+    of the spec: batches, transactions, tombstones and versions of several producers arrive,
+    segments roll and files are dated by that time. --now has no effect.
 
-    Presets: {presets}. docs/WORKLOAD-KEYS.md has every key.
+    Presets: {presets}. docs/WORKLOAD-KEYS.md describes every key.
     """
     if parquet is not None and no_parquet:
-        raise click.UsageError("--parquet and --no-parquet exclude each other")
-    chosen = spec_of(spec, values)
+        raise click.UsageError("--parquet and --no-parquet are mutually exclusive")
+    chosen = load_spec(spec, values)
     data_dir = _data_dir(settings)
     overrides = topic_overrides(configs)
     with SparkOptions(master, driver_memory).session(f"generate {chosen.topic}") as spark:
@@ -97,7 +97,7 @@ def generate(
 
         if not no_parquet:
             parquet = parquet or parquet_dir(data_dir, chosen.topic)
-        made = run(
+        generated = run(
             spark,
             chosen,
             data_dir,
@@ -106,7 +106,7 @@ def generate(
             configs=overrides,
             overwrite=overwrite,
         )
-    _print(settings, made, data_dir, parquet)
+    _print(settings, generated, data_dir, parquet)
 
 
 generate.help = (generate.help or "").format(presets=", ".join(PRESETS))
@@ -115,19 +115,19 @@ generate.help = (generate.help or "").format(presets=", ".join(PRESETS))
 def _data_dir(settings: Settings) -> str:
     directories = settings.directories(settings.broker_config())
     if len(directories) > 1:
-        raise click.UsageError("a workload goes into one data directory; --data-dir says which")
+        raise click.UsageError("a workload is written to one data directory; give one --data-dir")
     return directories[0]
 
 
-def spec_of(name: str, values: Sequence[str]) -> Spec:
-    """Return the workload of a file or preset, with the values of --set laid over it.
+def load_spec(name: str, values: Sequence[str]) -> Spec:
+    """Return the workload of a file or preset, with the overrides of --set.
 
     Raises
     ------
     UsageError
-        There is neither, or a value is no KEY=VALUE.
+        Neither a file nor a preset has this name, or a value is not KEY=VALUE.
     InvalidConfigurationError
-        The file is no TOML, or names what is not allowed.
+        The file is not TOML or not a valid workload.
     """
     from logstore.errors import InvalidConfigurationError
     from logstore.workload.spec import from_mapping
@@ -136,7 +136,7 @@ def spec_of(name: str, values: Sequence[str]) -> Spec:
         try:
             tree = tomllib.loads(Path(name).read_text(encoding="utf-8"))
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-            raise InvalidConfigurationError(f"{name} is no TOML: {error}") from error
+            raise InvalidConfigurationError(f"{name} is not TOML: {error}") from error
     elif name in PRESETS:
         tree = {"preset": name}
     else:
@@ -144,12 +144,12 @@ def spec_of(name: str, values: Sequence[str]) -> Spec:
             f"{name!r} is neither a file nor a preset; presets are {', '.join(PRESETS)}"
         )
     for pair in values:
-        _put(tree, pair)
+        _override(tree, pair)
     return from_mapping(tree)
 
 
-def _put(tree: dict[str, Any], pair: str) -> None:
-    """Lay KEY=VALUE over what the file says; KEY may lead into a table."""
+def _override(tree: dict[str, Any], pair: str) -> None:
+    """Set KEY=VALUE in a workload; KEY may name a key of a table."""
     key, sign, text = pair.partition("=")
     *tables, last = key.strip().split(".")
     if not sign or not last:
@@ -159,34 +159,34 @@ def _put(tree: dict[str, Any], pair: str) -> None:
     for name in tables:
         tree = tree.setdefault(name, {})
         if not isinstance(tree, dict):
-            raise click.UsageError(f"--set {pair!r}: {name} is no table")
+            raise click.UsageError(f"--set {pair!r}: {name} is not a table")
     tree[last] = _value(text.strip())
 
 
 def _value(text: str) -> object:
-    """Return a TOML value, or the text itself."""
+    """Return the TOML value of a text, or the text if it is not TOML."""
     try:
         return tomllib.loads(f"value = {text}")["value"]
     except (tomllib.TOMLDecodeError, KeyError):
         return text
 
 
-def _print(settings: Settings, made: Generated, data_dir: str, parquet: str | None) -> None:
+def _print(settings: Settings, topic: Generated, data_dir: str, parquet: str | None) -> None:
     if not settings.as_table:
-        emit_json(made.as_json() | {"data_dir": data_dir, "parquet": parquet}, settings.output)
+        emit_json(topic.as_json() | {"data_dir": data_dir, "parquet": parquet}, settings.output)
         return
     emit(
-        f"{made.topic}: {format_count(made.records)} records in "
-        f"{plural(made.partitions, 'partition')}, {plural(made.batches, 'batch', 'batches')}, "
-        f"{plural(made.markers, 'marker')}, {format_size(made.bytes)} in {data_dir}"
+        f"{topic.topic}: {format_count(topic.records)} records in "
+        f"{plural(topic.partitions, 'partition')}, {plural(topic.batches, 'batch', 'batches')}, "
+        f"{plural(topic.markers, 'marker')}, {format_size(topic.bytes)} in {data_dir}"
     )
     if parquet is not None:
         emit(f"the same rows as Parquet in {parquet}")
-    print_stages(made.seconds, made.records)
+    print_stages(topic.seconds, topic.records)
 
 
 def print_stages(seconds: Mapping[str, float], records: int) -> None:
-    """Write how long each stage took, and how many records a second that makes."""
+    """Print the duration of each stage and its records per second."""
     table = Table(("stage", "seconds", "records/s"), right=("seconds", "records/s"))
     emit_lines(
         table.lines(

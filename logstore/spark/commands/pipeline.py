@@ -1,4 +1,4 @@
-"""The whole way in one run: generate a workload, clean a copy of it, prove the cleaning right."""
+"""The whole pipeline: generate a workload, clean a copy of it, verify the cleaning."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """The outcome of a run: what it made and found.
+    """The outcome of a run.
 
     Attributes
     ----------
     generated : Generated
-        The topic, in `DIR/before`, and its rows in `DIR/before.parquet/TOPIC`.
+        The topic in `DIR/before`, with its rows in `DIR/before.parquet/TOPIC`.
     cleaned : CleanReport
-        Of the copy in `DIR/after`.
+        Report on the cleaning of the copy in `DIR/after`.
     verdict : Verdict
-        What the oracle says of both.
+        Verdict of the oracle on the cleaning.
     seconds : dict
-        Of each stage, in order.
+        Duration of each stage, in order.
     """
 
     generated: Generated
@@ -66,32 +66,33 @@ def run_pipeline(
     strategy: str | None = None,
     threads: int | None = None,
 ) -> Run:
-    """Generate, clean and verify.
+    """Generate a workload, clean a copy of it and verify the cleaning.
 
     Parameters
     ----------
     directory : str
-        Gets `before`, `before.parquet` and `after`; none of them may exist.
+        Directory for `before`, `before.parquet` and `after`, none of which may exist.
     strategy : str, optional
-        By which to clean and to verify; the workload's own by default.
+        Compaction strategy to clean and verify with; the workload's own by default.
     threads : int, optional
-        Partitions that are cleaned side by side; as many as there are cores by default.
+        Partitions cleaned concurrently; the number of cores by default.
 
     Raises
     ------
     LogStoreError
-        A stage could not do its work; what earlier ones made stays.
+        A stage failed; the output of the previous ones is kept.
 
     Notes
     -----
-    Closed segments of the copy are the original's under second names; cleaning replaces them. The
-    cleaning runs a day after the workload's last record, in the workload's own time.
+    Closed segments of the copy are hard links to the original; cleaning replaces them. The
+    cleaning runs one day after the workload's last record, in the workload's virtual time.
     """
     before, after = f"{directory}/before", f"{directory}/after"
     seconds: dict[str, float] = {}
     configs = {} if strategy is None else {"compaction.strategy": strategy}
-    made = generate(spark, spec, before, parquet=parquet_dir(before, spec.topic), configs=configs)
-    seconds |= {f"generate: {stage}": taken for stage, taken in made.seconds.items()}
+    parquet = parquet_dir(before, spec.topic)
+    generated = generate(spark, spec, before, parquet=parquet, configs=configs)
+    seconds |= {f"generate: {stage}": taken for stage, taken in generated.seconds.items()}
     now_ms = spec.time.start_ms + round((spec.time.days + 1) * DAY_MS)
     clock = FixedWallClock(now_ms)
     with timed(seconds, "copy"), Broker(before, clock=clock, read_only=True) as source:
@@ -109,4 +110,4 @@ def run_pipeline(
         verdict = verify_directories(
             spark, before, after, topic=spec.topic, now_ms=now_ms, forced=True
         )
-    return Run(made, cleaned, verdict, seconds)
+    return Run(generated, cleaned, verdict, seconds)

@@ -1,4 +1,4 @@
-"""`logstore workload run`: generate, clean and verify in one go, with the speed of each stage."""
+"""`logstore workload run`: generate, clean and verify, with the speed of each stage."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import click
 
 from logstore.cli.options import Settings, command
 from logstore.cli.show.output import emit, emit_json, format_count, format_size, plural
-from logstore.spark.commands.generate import print_stages, spec_of, spec_options
+from logstore.spark.commands.generate import load_spec, print_stages, spec_options
 from logstore.spark.commands.verify import STRATEGIES, print_verdict
 from logstore.spark.commands.workload import SparkOptions, spark_options
 
@@ -31,19 +31,19 @@ if TYPE_CHECKING:
 @click.option(
     "--strategy",
     type=click.Choice(STRATEGIES),
-    help="compaction.strategy of the topic. Default: the workload's own.",
+    help="Compaction strategy of the topic. [default: the workload's own]",
 )
 @click.option(
     "--threads",
     type=click.IntRange(min=1),
     metavar="N",
-    help="Partitions that are cleaned side by side. Default: as many as there are cores.",
+    help="Partitions to clean concurrently. [default: the number of cores]",
 )
 @click.option(
     "--out",
     metavar="DIR",
-    help="Keep what was made, in DIR/before, DIR/before.parquet/TOPIC and DIR/after. "
-    "Default: a temporary directory, removed in the end.",
+    help="Keep the output in DIR/before, DIR/before.parquet/TOPIC and DIR/after. "
+    "[default: a temporary directory that is removed afterwards]",
 )
 @spark_options
 def run(
@@ -58,19 +58,19 @@ def run(
 ) -> int:
     """Generate the workload SPEC, clean a copy of it, and verify the cleaning.
 
-    SPEC is a TOML file, or the name of a preset. Exit code 1 if the oracle finds anything wrong.
+    SPEC is a TOML file or the name of a preset. The exit code is 1 if there are violations.
     """
-    chosen = spec_of(spec, values)
+    chosen = load_spec(spec, values)
     options = SparkOptions(master, driver_memory)
     with _directory(out) as directory, options.session(f"run {chosen.topic}") as spark:
         from logstore.spark.commands.pipeline import run_pipeline
 
-        done = run_pipeline(spark, chosen, directory, strategy=strategy, threads=threads)
+        outcome = run_pipeline(spark, chosen, directory, strategy=strategy, threads=threads)
     if settings.as_table:
-        _print(done)
+        _print(outcome)
     else:
-        emit_json(done.as_json(), settings.output)
-    return 0 if done.verdict.ok else 1
+        emit_json(outcome.as_json(), settings.output)
+    return 0 if outcome.verdict.ok else 1
 
 
 @contextmanager
@@ -87,16 +87,16 @@ def _directory(out: str | None) -> Iterator[str]:
         yield path
 
 
-def _print(done: Run) -> None:
-    made = done.generated
-    passes = done.cleaned.to_json()["cleaned"]
+def _print(outcome: Run) -> None:
+    topic = outcome.generated
+    passes = outcome.cleaned.to_json()["cleaned"]
     emit(
-        f"{made.topic}: {format_count(made.records)} records in "
-        f"{plural(made.partitions, 'partition')}, {format_size(made.bytes)}; cleaned "
+        f"{topic.topic}: {format_count(topic.records)} records in "
+        f"{plural(topic.partitions, 'partition')}, {format_size(topic.bytes)}; cleaned "
         f"{format_size(sum(stats['bytes_read'] for stats in passes))} to "
         f"{format_size(sum(stats['bytes_written'] for stats in passes))}"
     )
     emit("")
-    print_stages(done.seconds, made.records)
+    print_stages(outcome.seconds, topic.records)
     emit("")
-    print_verdict(done.verdict)
+    print_verdict(outcome.verdict)

@@ -1,4 +1,4 @@
-"""`logstore workload verify`: an independent proof that a cleaning was right."""
+"""`logstore workload verify`: verify a cleaning independently of the cleaner."""
 
 from __future__ import annotations
 
@@ -38,46 +38,46 @@ ENCODINGS = TOPIC_KEYS["logstore.compaction.strategy.header.encoding"].values
     ],
 )
 @click.option(
-    "--before", metavar="DIR", required=True, help="The data directory as it was; repeatable.",
+    "--before", metavar="DIR", required=True, help="Data directory before cleaning; repeatable.",
     multiple=True,
 )  # fmt: skip
 @click.option(
-    "--after", metavar="DIR", required=True, help="The data directory after cleaning; repeatable.",
+    "--after", metavar="DIR", required=True, help="Data directory after cleaning; repeatable.",
     multiple=True,
 )  # fmt: skip
 @click.option(
     "--strategy",
     type=click.Choice(STRATEGIES),
-    help="By which records were to survive. Default: each topic's compaction.strategy.",
+    help="Strategy that selects the survivors. [default: each topic's compaction.strategy]",
 )
 @click.option(
     "--header",
     metavar="NAME",
-    help="The version header. Default: each topic's compaction.strategy.header.",
+    help="Name of the version header. [default: each topic's compaction.strategy.header]",
 )
 @click.option(
     "--encoding",
     type=click.Choice(ENCODINGS),
-    help="How that header is encoded. Default: what each topic says.",
+    help="Encoding of the version header. [default: each topic's configuration]",
 )
-@click.option("--topic", metavar="TOPIC", help="Only this one. Default: all.")
-@partition_option("Which one of the topic's. Default: all.")
+@click.option("--topic", metavar="TOPIC", help="Verify only this topic. [default: all topics]")
+@partition_option("Verify only this partition of the topic. [default: all partitions]")
 @click.option(
     "--since",
     "since_ms",
     callback=to_time,
     metavar="TIME",
-    help=f"When the first cleaning between the two began: {TIME_HELP}. Default: --now, if given.",
+    help=f"Start of the first cleaning: {TIME_HELP}. [default: --now, if given]",
 )
 @click.option(
     "--forced",
     is_flag=True,
-    help="It was cleaned with --force, which heeds no compaction lag: none is judged.",
+    help="The cleaning used --force, which ignores compaction lags; do not check them.",
 )
 @click.option(
     "--require-cleaned",
     is_flag=True,
-    help="A partition of a compacted topic that no cleaning has touched is a violation.",
+    help="Report partitions of compacted topics that were never cleaned as violations.",
 )
 @click.option(
     "--examples",
@@ -85,7 +85,7 @@ ENCODINGS = TOPIC_KEYS["logstore.compaction.strategy.header.encoding"].values
     default=10,
     show_default=True,
     metavar="N",
-    help="Of each kind of violation.",
+    help="Examples of each kind of violation.",
 )
 @spark_options
 def verify(
@@ -104,23 +104,23 @@ def verify(
     master: str | None,
     driver_memory: str,
 ) -> int:
-    """Compare a cleaned data directory with what must follow from the one before.
+    """Verify a cleaned data directory against the one before cleaning.
 
-    An oracle in DataFrame operations, which shares the engine's reader, not its rules: of the
-    cleaned range exactly the winning records are there, equal to the byte and in the order of their
-    offsets; tombstones, lags and retention are within their rules; what was not cleaned is
-    untouched. How far each
-    partition was cleaned is read from the cleaner's checkpoint in --after, the rest of the rules
-    from the topics' configurations.
+    The oracle consists of DataFrame operations and shares only the reader with the engine. It
+    checks that the cleaned range holds exactly the surviving records, byte for byte and in offset
+    order; that tombstones, lags and retention follow the rules; and that everything else is
+    unchanged. The end of each partition's cleaned range comes from the cleaner checkpoint in
+    --after, and the other rules from the topic configurations.
 
-    --now tells when the (last) cleaning ran, --since when the first did, if there were several.
-    Without them tombstones that may have expired may be there or not; the verdict says what it
-    leaves unproven. Both directories are only read. Exit code 1 if anything is wrong.
+    --now is the time of the (last) cleaning and --since of the first one, if there were several.
+    Without them, tombstones that may have expired are accepted either way; the verdict lists such
+    checks as unproven. Both directories are opened read-only. The exit code is 1 if there are
+    violations.
     """
     if partition is not None and topic is None:
-        raise click.UsageError("--partition needs --topic")
+        raise click.UsageError("--partition requires --topic")
     if since_ms is not None and settings.now_ms is None:
-        raise click.UsageError("--since needs --now, the time of the last cleaning")
+        raise click.UsageError("--since requires --now, the time of the last cleaning")
     with SparkOptions(master, driver_memory).session("verify") as spark:
         from logstore.spark.oracle.directories import verify_directories
 
@@ -148,7 +148,7 @@ def verify(
 
 
 def print_verdict(verdict: Verdict) -> None:
-    """Write a verdict for people."""
+    """Print a verdict as text."""
     for text in verdict.notes:
         note(text)
     records = (
@@ -156,15 +156,15 @@ def print_verdict(verdict: Verdict) -> None:
         f"{format_count(verdict.records_after)} after"
     )
     if verdict.gone_from_front:
-        records += f", {format_count(verdict.gone_from_front)} gone from the front"
+        records += f", {format_count(verdict.gone_from_front)} below the new log start"
     if verdict.unproven:
         records += f"; unproven: {', '.join(verdict.unproven)}"
     if verdict.ok:
-        emit(f"{paint('right', 'green')}: {records}")
+        emit(f"{paint('correct', 'green')}: {records}")
         return
     total = sum(verdict.violations.values())
     emit(f"{paint(plural(total, 'violation'), 'red')}: {records}")
-    table = Table(("violation", "count", "what it means"), right=("count",), wrap=True)
+    table = Table(("violation", "count", "meaning"), right=("count",), wrap=True)
     emit_lines(table.lines(_kinds(verdict)))
     if verdict.examples:
         emit("")

@@ -1,6 +1,6 @@
-"""`logstore workload`: the commands that need Spark; registered as an entry point.
+"""`logstore workload`: the commands that need Spark, registered as an entry point.
 
-Nothing here imports PySpark before a command runs, so that `--help` answers at once.
+PySpark is imported only when a command runs, which keeps `--help` fast.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 
 HEAP_SHARE = 4
 HEAP_GIB_MIN, HEAP_GIB_MAX = 1, 6
-"""The JVM's heap by default: a quarter of the machine's memory, between these."""
+"""Default heap of the JVM: a quarter of the machine's memory, within these limits."""
 
 SHUFFLE_PARTITIONS = 16
-"""Tasks of a shuffle on one machine; a cluster's settings come with `spark-submit`."""
+"""Tasks of a shuffle on one machine; `spark-submit` configures a cluster."""
 
 HEAP_BYTES_MIN = 512 << 20
-"""Spark does not start with less."""
+"""Smallest heap that Spark starts with."""
 
 _HEAP = re.compile(r"\d+[mgt]")
 _MASTER = re.compile(
@@ -49,15 +49,15 @@ _F = TypeVar("_F", bound=Callable[..., Any])
     lazy={
         "generate": (
             "logstore.spark.commands.generate:generate",
-            "Make a topic of keyed records, and the same rows as Parquet.",
+            "Generate a topic of keyed records, and the same rows as Parquet.",
         ),
         "verify": (
             "logstore.spark.commands.verify:verify",
-            "Prove a cleaning right, or show what is wrong with it.",
+            "Verify that a cleaning was correct, and list violations.",
         ),
         "run": (
             "logstore.spark.commands.run:run",
-            "Generate, clean a copy and verify it, with the speed of each stage.",
+            "Generate a workload, clean a copy and verify it; print the speed of each stage.",
         ),
     },
     examples=[
@@ -69,8 +69,8 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 def workload() -> None:
     """Generate keyed workloads and verify cleanings independently, with PySpark.
 
-    Runs on every core of this machine, or on a cluster where spark-submit starts it. Needs the
-    extra `spark`; brings its own Java if the machine has none.
+    Uses all cores of this machine, or a cluster if started with spark-submit. Requires the extra
+    `spark`, which includes a Java for machines without one.
     """
 
 
@@ -80,9 +80,9 @@ class SparkOptions(NamedTuple):
     Attributes
     ----------
     master : str or None
-        By default what `spark-submit` said, else every core of this machine.
+        Master URL; None for the master of `spark-submit`, or else all cores of this machine.
     driver_memory : str
-        Heap of the JVM, as `2g`.
+        Heap of the JVM, such as `2g`.
     """
 
     master: str | None
@@ -90,23 +90,23 @@ class SparkOptions(NamedTuple):
 
     @contextmanager
     def session(self, name: str) -> Iterator[SparkSession]:
-        """Run a session; it is stopped in the end.
+        """Start a session, and stop it at the end of the block.
 
         Raises
         ------
         InvalidConfigurationError
             PySpark is not installed.
         JavaNotFoundError
-            No Java works.
+            No usable Java was found.
         SparkDiedError
-            The JVM ended before we did; with what it said last.
+            The JVM died; the message has its last output.
         """
         if importlib.util.find_spec("pyspark") is None:
             raise InvalidConfigurationError(
                 "workloads need PySpark, which is not installed: "
                 "pip install 'kafka-logstore[spark]'"
             )
-        from logstore.spark.commands.watching import SparkProgress
+        from logstore.spark.commands.progress import SparkProgress
         from logstore.spark.sessions.jvm import jvm_death
         from logstore.spark.sessions.session import (
             spark_session,
@@ -131,7 +131,7 @@ class SparkOptions(NamedTuple):
             death = jvm_death(error)
             if death is not None:
                 raise death from error
-            # Of a task, in what Spark tells of it.
+            # The message has the traceback of the failed task.
             cause = own_error(str(error)) or missing_module(str(error))
             if cause is None:
                 raise
@@ -141,35 +141,35 @@ class SparkOptions(NamedTuple):
 
     @property
     def is_local(self) -> bool:
-        """Whether everything runs on this machine."""
+        """Whether Spark runs on this machine only."""
         if self.master is None:
             return "PYSPARK_GATEWAY_PORT" not in os.environ
         return self.master.startswith("local")
 
 
 def own_error(text: str) -> LogStoreError | None:
-    """Return the error of ours that Spark reports with the traceback of a worker, if it is one."""
-    found = _OWN_ERROR.findall(text)
-    if not found:
+    """Return the `LogStoreError` in the worker's traceback that Spark reports, or None."""
+    matches = _OWN_ERROR.findall(text)
+    if not matches:
         return None
-    name, message = found[-1]
+    name, message = matches[-1]
     kind = getattr(errors, name, None)
     if not isinstance(kind, type) or not issubclass(kind, errors.LogStoreError):
         return None
-    told = errors.LogStoreError(message)
-    told.kafka_error, told.exit_code = kind.kafka_error, kind.exit_code
-    return told
+    error = errors.LogStoreError(message)
+    error.kafka_error, error.exit_code = kind.kafka_error, kind.exit_code
+    return error
 
 
 def missing_module(text: str) -> LogStoreError | None:
-    """Return what to do where the Python of Spark's workers lacks what we need."""
-    found = _MISSING.search(text)
-    if found is None:
+    """Return an error for a module that the Python of Spark's workers lacks, or None."""
+    match = _MISSING.search(text)
+    if match is None:
         return None
     python = os.environ.get("PYSPARK_PYTHON", "python3")
     return InvalidConfigurationError(
-        f"Spark's workers run {python}, which has no module {found[1]}: let PYSPARK_PYTHON name "
-        "the Python in which kafka-logstore is installed, on every node"
+        f"Spark's workers run {python}, which has no module {match[1]}: set PYSPARK_PYTHON to a "
+        "Python in which kafka-logstore is installed on every node"
     )
 
 
@@ -177,16 +177,18 @@ def _heap(ctx: click.Context, param: click.Parameter, value: str) -> str:
     from logstore.config.units import parse_loose_size
 
     if not _HEAP.fullmatch(value.lower()):
-        raise click.BadParameter(f"{value!r} is no size such as 512m or 4g", ctx, param)
+        raise click.BadParameter(f"{value!r} is not a size such as 512m or 4g", ctx, param)
     if parse_loose_size(value) < HEAP_BYTES_MIN:
-        raise click.BadParameter(f"{value} is below {HEAP_BYTES_MIN >> 20}m, the least", ctx, param)
+        minimum = f"{HEAP_BYTES_MIN >> 20}m"
+        raise click.BadParameter(f"{value} is below the minimum of {minimum}", ctx, param)
     return value
 
 
 def _master(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
     if value is not None and not _MASTER.match(value):
         raise click.BadParameter(
-            f"{value!r} is none of local, local[N], local[*], spark://HOST:PORT, yarn, k8s://URL",
+            f"{value!r} is not one of local, local[N], local[*], spark://HOST:PORT, yarn, "
+            "k8s://URL",
             ctx,
             param,
         )
@@ -194,22 +196,22 @@ def _master(ctx: click.Context, param: click.Parameter, value: str | None) -> st
 
 
 def spark_options(function: _F) -> _F:
-    """Add the options that become its `SparkOptions` to a command."""
+    """Add the options of `SparkOptions` to a command."""
     for option in (
         click.option(
             "--driver-memory",
             default=default_heap,
             callback=_heap,
             metavar="SIZE",
-            help="Heap of the Java process, as 4g. Default: a quarter of the machine's memory, "
-            f"from {HEAP_GIB_MIN}g to {HEAP_GIB_MAX}g.",
+            help="Heap of the Java process, such as 4g. [default: a quarter of the machine's "
+            f"memory, from {HEAP_GIB_MIN}g to {HEAP_GIB_MAX}g]",
         ),
         click.option(
             "--master",
             callback=_master,
             metavar="URL",
-            help="Where Spark runs: local[N], spark://HOST:PORT … Default: what spark-submit "
-            "says, else local[*].",
+            help="Spark master: local[N], spark://HOST:PORT … [default: the master of "
+            "spark-submit, else local[*]]",
         ),
     ):
         function = option(function)
@@ -217,6 +219,6 @@ def spark_options(function: _F) -> _F:
 
 
 def default_heap() -> str:
-    """Return a heap for this machine."""
+    """Return the default heap size for this machine."""
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") >> 30
     return f"{min(max(total // HEAP_SHARE, HEAP_GIB_MIN), HEAP_GIB_MAX)}g"

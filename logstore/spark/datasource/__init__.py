@@ -1,1 +1,1 @@
-"""Topics as Spark sees them: what is read, what is written, and in which pieces."""
+"""The Spark data source `logstore`: reading and writing topics, and splitting them into tasks."""

@@ -1,8 +1,8 @@
-"""Between the engine's columns of records and Arrow's, whole arrays at a time.
+"""Conversion between the engine's columns of records and Arrow arrays.
 
-A record's key, value and headers lie one after another in its batch. So an Arrow array over the
-same bytes whose every second element is what stands between is made without copying, and taking
-the others gathers them.
+The keys (or values) of records are in ascending order in a batch's bytes. An Arrow array over the
+same bytes, whose odd elements are the gaps between them, needs no copy; taking its even elements
+gathers the keys.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 _MICROS = 1000
 _DIGEST_SECONDS = 20e-6
-"""About what a digest takes where kernels run as Python."""
+"""Approximate time of a digest if kernels run as Python."""
 _TIMESTAMP_MAX_MS = np.iinfo(np.int64).max // _MICROS
 _STARTS = [
     kernels.EXTENT_START,
@@ -39,9 +39,10 @@ _STARTS = [
 
 
 class Stored(NamedTuple):
-    """Records of one batch as they were read.
+    """Records of one batch, as read.
 
-    `aborted` is None while their transaction is open, `delete_horizon_ms` where there is none.
+    `aborted` is None while their transaction is open; `delete_horizon_ms` is None if the batch
+    has no horizon.
     """
 
     columns: RecordColumns
@@ -51,7 +52,7 @@ class Stored(NamedTuple):
 
 
 class _Rows(NamedTuple):
-    """Records of many batches over one arena."""
+    """Records of many batches over one byte array."""
 
     topic: str
     partition: int
@@ -71,21 +72,21 @@ def record_batch(
     Parameters
     ----------
     schema : pyarrow.Schema
-        Which columns of the data source's schema, in which order.
+        Requested columns of the data source's schema, in order.
     parts : sequence of Stored
-        At least one; their bytes together fit 31 bits.
+        At least one batch, with at most 2^31 - 1 bytes in total.
 
     Raises
     ------
     InvalidRecordError
-        A timestamp lies beyond what Spark can tell, in microseconds.
+        A timestamp is out of range for Spark's microseconds.
     """
-    rows = _together(topic, partition, parts)
+    rows = _concatenate(topic, partition, parts)
     arrays = [_COLUMNS[field.name](rows, field.type) for field in schema]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def _together(topic: str, partition: int, parts: Sequence[Stored]) -> _Rows:
+def _concatenate(topic: str, partition: int, parts: Sequence[Stored]) -> _Rows:
     columns = [part.columns for part in parts]
     counts = [len(column) for column in columns]
     data, extents = columns[0].data, columns[0].extents
@@ -109,7 +110,7 @@ def _together(topic: str, partition: int, parts: Sequence[Stored]) -> _Rows:
 def _strings(
     data: NDArray[np.uint8], starts: NDArray[np.int64], sizes: NDArray[np.int64]
 ) -> pa.Array:
-    """Gather byte strings, or nulls where the size is negative, that rise in their arena."""
+    """Gather byte strings at ascending positions; a negative size yields null."""
     count = len(starts)
     if len(data) > INT32_MAX:
         raise InvalidRecordError(f"{len(data)} bytes of records are too many for one Arrow array")
@@ -125,7 +126,7 @@ def _strings(
 
 
 def _utf8(strings: pa.Array) -> pa.Array:
-    """Turn bytes into text as Java does: what is no UTF-8 becomes U+FFFD."""
+    """Decode text like Java: invalid UTF-8 becomes U+FFFD."""
     try:
         return strings.cast(pa.string())
     except pa.ArrowInvalid:
@@ -167,7 +168,7 @@ def _timestamps(rows: _Rows, kind: pa.DataType) -> pa.Array:
         row = beyond[0]
         raise InvalidRecordError(
             f"offset {rows.offsets[row]} of {rows.topic}-{rows.partition}: the timestamp"
-            f" {rows.timestamps[row]} ms is beyond what Spark can tell"
+            f" {rows.timestamps[row]} ms is out of range for Spark"
         )
     return pa.array(rows.timestamps * _MICROS).view(kind)
 
@@ -192,7 +193,7 @@ def _value_digests(rows: _Rows, _: pa.DataType) -> pa.Array:
 
 
 def _header_digests(rows: _Rows, _: pa.DataType) -> pa.Array:
-    """Digest the headers as they are stored, their count and sizes included."""
+    """Digest the stored bytes of the headers, including their count and sizes."""
     starts = rows.extents[:, kernels.EXTENT_HEADERS]
     return pa.array(_digests(rows.data, starts, rows.extents[:, kernels.EXTENT_END] - starts))
 
@@ -204,22 +205,22 @@ def _digests(
     from logstore.spark.datasource.kernels import digest_strings
 
     jit.pays(digest_strings, len(sizes) * _DIGEST_SECONDS)
-    found = np.empty(len(sizes), np.int64)
+    digests = np.empty(len(sizes), np.int64)
     starts, sizes = (np.ascontiguousarray(each, np.int64) for each in (starts, sizes))
-    digest_strings(data, starts, sizes, found)
-    return found
+    digest_strings(data, starts, sizes, digests)
+    return digests
 
 
 def _of_batches(rows: _Rows, values: Sequence[object], kind: pa.DataType) -> pa.Array:
-    """Give every record what its batch says."""
+    """Repeat a value of each batch for all its records."""
     of_each = np.repeat(np.arange(len(values)), rows.counts)
     return pa.array(values, kind).take(pa.array(of_each))
 
 
 def _headers(rows: _Rows, kind: pa.DataType) -> pa.Array:
-    """Decode all headers; a record without any has null, as in Spark's Kafka source.
+    """Decode all headers; a record without headers has null, as in Spark's Kafka source.
 
-    The sections were judged when the records were decoded, so that no bound is checked here.
+    The headers were validated when the records were decoded, so bounds are not checked.
     """
     data, starts = rows.data, rows.extents[:, kernels.EXTENT_HEADERS]
     remaining = np.zeros(len(starts), np.int64)
@@ -228,16 +229,16 @@ def _headers(rows: _Rows, kind: pa.DataType) -> pa.Array:
     offsets = np.concatenate(([0], np.cumsum(remaining)))
     null = remaining == 0
     some, position = some[~null[some]], position[~null[some]]
-    found: list[tuple[NDArray[np.int64], ...]] = []
+    headers: list[tuple[NDArray[np.int64], ...]] = []
     while len(some):
         key_sizes, key_starts = _varints(data, position)
         value_sizes, value_starts = _varints(data, key_starts + key_sizes)
-        found.append((some, key_starts, key_sizes, value_starts, value_sizes))
+        headers.append((some, key_starts, key_sizes, value_starts, value_sizes))
         position = value_starts + np.maximum(value_sizes, 0)
         remaining[some] -= 1
         more = remaining[some] > 0
         some, position = some[more], position[more]
-    fields = [np.concatenate(parts) for parts in zip(*found, strict=True)]
+    fields = [np.concatenate(parts) for parts in zip(*headers, strict=True)]
     fields = fields or [np.empty(0, np.int64)] * 5
     order = np.argsort(fields[0], kind="stable")
     _, key_starts, key_sizes, value_starts, value_sizes = (field[order] for field in fields)
@@ -251,21 +252,21 @@ def _headers(rows: _Rows, kind: pa.DataType) -> pa.Array:
 
 
 def _varints(
-    data: NDArray[np.uint8], places: NDArray[np.int64]
+    data: NDArray[np.uint8], positions: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Read the zigzag varint at each place; return the values and the places after."""
-    places = places.copy()
-    raw = np.zeros(len(places), np.int64)
-    open_rows = np.arange(len(places))
+    """Read the zigzag varint at each position; return the values and the end positions."""
+    positions = positions.copy()
+    raw = np.zeros(len(positions), np.int64)
+    open_rows = np.arange(len(positions))
     for shift in range(0, 35, 7):
         if not len(open_rows):
             break
-        byte = data[places[open_rows]].astype(np.int64)
+        byte = data[positions[open_rows]].astype(np.int64)
         raw[open_rows] |= (byte & 0x7F) << shift
-        places[open_rows] += 1
+        positions[open_rows] += 1
         open_rows = open_rows[byte >= 0x80]
     raw &= 0xFFFFFFFF
-    return (raw >> 1) ^ -(raw & 1), places
+    return (raw >> 1) ^ -(raw & 1), positions
 
 
 _COLUMNS: dict[str, Callable[[_Rows, pa.DataType], pa.Array]] = {
@@ -294,7 +295,7 @@ def bytes_column(array: pa.Array) -> BytesColumn:
     elif pa.types.is_binary(array.type) or pa.types.is_string(array.type):
         width = np.int32
     else:
-        raise InvalidRecordError(f"bytes or text are needed, not {array.type}")
+        raise InvalidRecordError(f"expected bytes or text, not {array.type}")
     _, bounds_buffer, data_buffer = array.buffers()
     count = len(array)
     bounds = np.zeros(1, np.int64)
@@ -309,18 +310,18 @@ def bytes_column(array: pa.Array) -> BytesColumn:
 
 
 def encoded_headers(array: pa.Array) -> BytesColumn:
-    """Return lists of (name, value) as the header bytes of each record.
+    """Encode lists of (name, value) as the header bytes of each record.
 
     Raises
     ------
     InvalidRecordError
-        A header, or the name of one, is null.
+        A header or its name is null.
     """
     pairs = array.flatten()
     if len(pairs):
         names, values = pairs.field(0), pairs.field(1)
         if pairs.null_count or names.null_count:
-            raise InvalidRecordError("a header, or the name of one, is null")
+            raise InvalidRecordError("a header or its name is null")
         pieces = pc.binary_join_element_wise(
             _sizes(names),
             names.cast(pa.binary()),
@@ -339,7 +340,7 @@ def encoded_headers(array: pa.Array) -> BytesColumn:
 
 
 def _sizes(strings: pa.Array) -> pa.Array:
-    """Return the length of each string as it is stored; that of a null is -1."""
+    """Return the encoded length of each string; -1 for null."""
     return _as_varints(np.asarray(pc.fill_null(pc.binary_length(strings), -1)).astype(np.int64))
 
 

@@ -1,9 +1,9 @@
-"""Topics that a job of many tasks writes, and that appear all at once or not at all.
+"""Atomic commit of topics written by a job of many tasks.
 
-Tasks write partitions below a directory of the job's own, in the data directory. The commit takes
-the lock of the data directory, stores the topics as being deleted, moves the folders in, and then,
-by replacing one file, makes them known. Until then no reader sees them; whoever opens the
-directory after a crash removes them. A crash within the commit of an overwrite may so leave
+Tasks write partitions below a private directory of the job in the data directory. The commit locks
+the data directory, stores the topics as being deleted, moves the folders in and then publishes the
+topics by replacing one file. Until then no reader sees them, and the first broker that opens the
+directory after a crash removes them. A crash during the commit of an overwrite may therefore leave
 neither topic, but never a mixture.
 """
 
@@ -48,22 +48,22 @@ if TYPE_CHECKING:
 
 JOB_DIR_PREFIX = ".logstore-write."
 LOCK_WAIT_SECONDS = 10.0
-"""How long a commit waits for a data directory that another process has."""
+"""Time that a commit waits for a data directory locked by another process."""
 
 REMOVALS_MAX = 100
-"""How often an abort removes its job's directory before what stands in its way is an error.
+"""Attempts of an abort to remove its job's directory.
 
-A system call of a killed task may have found its folder under the old name, and make, rename or
-remove a file in it while that is removed: one such call a task, since the next finds nothing.
+A killed task may have resolved its folder under the old name and still create, rename or remove
+one file there during the removal. Its next system call fails.
 """
 
 LEFTOVER_AGE_MS = 24 * 60 * 60 * 1000
-"""A job's directory in which nothing was made for so long belongs to no job that still runs."""
+"""Age since the last file creation at which a job's directory counts as abandoned."""
 
 
 @dataclass(frozen=True)
 class WrittenPartition:
-    """A partition in a folder of its own, closed cleanly; `end_offset` is its log end."""
+    """A cleanly closed partition in a folder of its own; `end_offset` is its log end offset."""
 
     topic: str
     partition: int
@@ -73,16 +73,16 @@ class WrittenPartition:
 
 @dataclass(frozen=True)
 class WriteJob:
-    """One job's directory in a data directory; copied to the job's tasks.
+    """A write job with its directory in a data directory; copied to the job's tasks.
 
     Attributes
     ----------
     path : str
         The data directory.
     job_dir : str
-        Where the tasks write.
+        Directory in which the tasks write.
     overwrite : bool
-        Put topics in the place of those of the same names, instead of refusing these.
+        Replace existing topics instead of refusing them.
     """
 
     path: str
@@ -91,19 +91,19 @@ class WriteJob:
 
     @classmethod
     def begin(cls, path: str, topics: Iterable[str], *, overwrite: bool) -> WriteJob:
-        """Sweep what dead jobs left, and make the directory of a new one.
+        """Remove leftovers of dead jobs, and create the directory of a new job.
 
         Parameters
         ----------
         topics : iterable of str
-            Those of which it is known that the job will write them.
+            Topics that the job is known to write.
 
         Raises
         ------
         TopicAlreadyExistsError
-            One does, and `overwrite` is not set; nothing was made.
+            A topic exists and `overwrite` is not set; nothing was created.
         InvalidConfigurationError
-            The directory holds data directories, as a cluster's does.
+            The directory contains data directories, like a cluster's.
         """
         path = str(Path(path).absolute())  # a task may run in another working directory
         fs = DiskFileSystem()
@@ -112,20 +112,20 @@ class WriteJob:
         _sweep_leftovers(fs, path)
         if not overwrite and fs.is_dir(path):
             names = [parse_log_dir(name) for name in fs.list_dir(path)]
-            found = [name.topic_partition for name in names if name and not name.state]
-            _refuse_existing(TopicStore(fs, path), found, topics, path)
+            partitions = [name.topic_partition for name in names if name and not name.state]
+            _refuse_existing(TopicStore(fs, path), partitions, topics, path)
         make_dirs_durably(fs, path)
         job = cls(path, f"{path}/{JOB_DIR_PREFIX}{uuid.uuid4().hex}", overwrite)
         Path(job.job_dir).mkdir()
         return job
 
     def task_dir(self) -> str:
-        """Make a directory for one attempt of a task, and return it.
+        """Create a directory for one attempt of a task, and return its path.
 
         Raises
         ------
         FileNotFoundError
-            The job was aborted meanwhile.
+            The job was aborted.
         """
         path = f"{self.job_dir}/{uuid.uuid4().hex}"
         Path(path).mkdir()
@@ -139,26 +139,26 @@ class WriteJob:
         *,
         producer_ids: int = 0,
     ) -> None:
-        """Make topics known at once, and remove the job's directory.
+        """Publish all topics at once, and remove the job's directory.
 
         Parameters
         ----------
         topics : sequence of Topic
-            With all their partitions, each of which was written.
+            The topics; every one of their partitions was written.
         producer_ids : int
-            The ids below bear what was written; nobody is given one of them from now on.
+            Producer ids below this number are used in the logs and must not be assigned again.
 
         Raises
         ------
         TopicAlreadyExistsError
-            One does, and `overwrite` is not set.
+            A topic exists and `overwrite` is not set.
         KafkaStorageError
             The data directory is in use by another process, or the disk failed.
         """
         topics = [_identified(topic, runtime.rng) for topic in topics]
         partitions = by_partition(written)
         wanted = {TopicPartition(topic.name, n) for topic in topics for n in topic.partitions}
-        assert wanted == partitions.keys(), "a topic's partitions are all written, and no others"
+        assert wanted == partitions.keys(), "exactly the partitions of the topics were written"
         names = [topic.name for topic in topics]
         _wait_for_lock(self.path)
         directory = LogDirectory(runtime, self.path, read_only=False)
@@ -169,7 +169,7 @@ class WriteJob:
                 _refuse_existing(store, directory.partitions, names, self.path)
             store.put(replace(topic, deleting=True) for topic in topics)
             if producer_ids:
-                # No log remembers an expired id: a new producer might get it.
+                # Logs forget expired ids, which could then be assigned to a new producer.
                 ProducerIds(runtime.fs, self.path, runtime.lock(), lambda: producer_ids - 1).take()
             _retire(directory, names)
             ids = {
@@ -179,22 +179,22 @@ class WriteJob:
             store.put(topics)
             directory.delete_retired_folders(force=True)
         finally:
-            # Of the other partitions nothing was touched: they are as good as they were.
+            # The other partitions were not modified, so the shutdown state stays as it was.
             directory.close(clean=directory.clean or directory.fresh)
         self.abort()
 
     def abort(self) -> None:
-        """Remove all that the job left in its own directory.
+        """Remove the job's directory.
 
-        Spark does not wait for the tasks that it kills. The directory takes another name first,
-        so that they find no place to make files in.
+        Spark does not wait for the tasks that it kills. The directory is renamed first, so that
+        they cannot create files in it.
         """
         fs = DiskFileSystem()
         doomed = f"{self.job_dir}.doomed"
         try:
             fs.rename(self.job_dir, doomed)
         except FileNotFoundError:
-            return  # aborted before, or committed
+            return  # already aborted or committed
         for attempts_left in reversed(range(REMOVALS_MAX)):
             try:
                 remove_tree(fs, doomed)
@@ -205,15 +205,17 @@ class WriteJob:
                 return
 
 
-def new_log(runtime: Runtime, folder: str, tp: TopicPartition, configs: Mapping[str, str]) -> Log:
-    """Make the folder of a partition, and an empty log in it.
+def create_log(
+    runtime: Runtime, folder: str, tp: TopicPartition, configs: Mapping[str, str]
+) -> Log:
+    """Create the folder of a partition with an empty log.
 
     Raises
     ------
     InvalidTopicError
-        The topic's name cannot be a folder's.
+        The topic name is invalid.
     FileNotFoundError
-        The job that writes it was aborted.
+        The write job was aborted.
     """
     validate_topic_name(tp.topic)
     Path(folder).mkdir()
@@ -229,39 +231,39 @@ def new_log(runtime: Runtime, folder: str, tp: TopicPartition, configs: Mapping[
     )
 
 
-def closed(log: Log) -> WrittenPartition:
-    """Close a log cleanly and tell what it is."""
+def close_log(log: Log) -> WrittenPartition:
+    """Close a log cleanly and return its description."""
     tp, end_offset = log.topic_partition, log.log_end_offset
     log.close()
     return WrittenPartition(tp.topic, tp.partition, log.directory, end_offset)
 
 
 def by_partition(written: Iterable[WrittenPartition]) -> dict[TopicPartition, WrittenPartition]:
-    """Return what tasks wrote, by partition.
+    """Index the results of the tasks by partition.
 
     Raises
     ------
     InvalidRecordError
-        Two tasks wrote one partition.
+        Two tasks wrote the same partition.
     """
-    found: dict[TopicPartition, WrittenPartition] = {}
+    partitions: dict[TopicPartition, WrittenPartition] = {}
     for task in written:
         tp = TopicPartition(task.topic, task.partition)
-        if tp in found:
+        if tp in partitions:
             raise InvalidRecordError(
                 f"rows of {tp} came from several tasks: repartitionById(n, 'partition') is missing"
             )
-        found[tp] = task
-    return found
+        partitions[tp] = task
+    return partitions
 
 
 def refuse_in_use(path: str) -> None:
-    """Find out early that the commit would not get the lock of a data directory.
+    """Fail early if the lock of a data directory, which the commit needs, is taken.
 
     Raises
     ------
     KafkaStorageError
-        Another process holds it.
+        Another process holds the lock.
     """
     if not _is_free(path):
         holder = describe_holder(DiskFileSystem().lock_holder(f"{path}/{LOCK_FILE}"))
@@ -281,14 +283,14 @@ def _is_free(path: str) -> bool:
 
 
 def _wait_for_lock(path: str) -> None:
-    """Wait a while for another job that commits, or looks whether it could."""
+    """Wait for a job that commits or tests the lock, up to `LOCK_WAIT_SECONDS`."""
     deadline = time.monotonic() + LOCK_WAIT_SECONDS
     while not _is_free(path) and time.monotonic() < deadline:
         time.sleep(0.05)
 
 
 def _identified(topic: Topic, rng: Random) -> Topic:
-    """Return a topic with an id; a new one, unless it has one."""
+    """Return the topic with an id, generated if it has none."""
     return topic if topic.id is not None else replace(topic, id=random_topic_id(rng))
 
 
@@ -313,9 +315,9 @@ def _move_in(
 
 
 def _refuse_existing(
-    store: TopicStore, found: Iterable[TopicPartition], topics: Iterable[str], path: str
+    store: TopicStore, partitions: Iterable[TopicPartition], topics: Iterable[str], path: str
 ) -> None:
-    folders = {tp.topic for tp in found}
+    folders = {tp.topic for tp in partitions}
     for name in topics:
         stored = store.get(name)
         if (stored is not None and not stored.deleting) or (stored is None and name in folders):
@@ -325,7 +327,7 @@ def _refuse_existing(
 
 
 def _sweep_leftovers(fs: FileSystem, path: str) -> None:
-    """Remove directories of jobs that died, or whose killed task outlived its job's abort."""
+    """Remove directories of dead jobs, and of killed tasks that outlived their job's abort."""
     if not fs.is_dir(path):
         return
     oldest_ms = SystemClock().now_ms() - LEFTOVER_AGE_MS
@@ -333,13 +335,13 @@ def _sweep_leftovers(fs: FileSystem, path: str) -> None:
         job_dir = f"{path}/{name}"
         if not name.startswith(JOB_DIR_PREFIX):
             continue
-        with suppress(FileNotFoundError):  # its job is at work, or another one is sweeping too
+        with suppress(FileNotFoundError):  # its job finished, or another job removes leftovers too
             if _last_change_ms(fs, job_dir) < oldest_ms:
                 remove_tree(fs, job_dir)
 
 
 def _last_change_ms(fs: FileSystem, path: str) -> int:
-    """Return when something was last made in a directory or those below; files do not count."""
+    """Return the latest modification time of a directory and its subdirectories."""
     below = [f"{path}/{name}" for name in fs.list_dir(path)]
     times = [_last_change_ms(fs, each) for each in below if fs.is_dir(each)]
     return max([fs.stat(path).mtime_ms, *times])

@@ -1,4 +1,4 @@
-"""Compiled loops of the data source: XXH64, with Spark's seed, so that both sides agree."""
+"""Compiled loops of the data source: XXH64 with Spark's seed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 SEED = np.uint64(42)
-"""That of Spark's function `xxhash64`."""
+"""Seed of Spark's function `xxhash64`."""
 
 _P1 = np.uint64(0x9E3779B185EBCA87)
 _P2 = np.uint64(0xC2B2AE3D27D4EB4F)
@@ -31,7 +31,7 @@ def _rotated(word: np.uint64, count: int) -> np.uint64:
 
 @kernel
 def _round(lane: np.uint64, word: np.uint64) -> np.uint64:
-    """Take 8 bytes into a lane."""
+    """Mix 8 bytes into a lane."""
     return _rotated(lane + word * _P2, 31) * _P1
 
 
@@ -40,17 +40,18 @@ def digest_strings(
     data: NDArray[np.uint8],
     starts: NDArray[np.int64],
     sizes: NDArray[np.int64],
-    found: NDArray[np.int64],
+    digests: NDArray[np.int64],
 ) -> None:
-    """Compute the XXH64 of each of some byte strings.
+    """Compute the XXH64 digest of each byte string.
 
     Parameters
     ----------
     data : (n,) uint8
-        Where they lie.
+        Bytes of all strings.
     starts, sizes : (m,) int64
         Positions and lengths in bytes, all inside `data`; a negative length counts as 0.
-    found : (m,) int64, out
+    digests : (m,) int64, out
+        Digests.
 
     Notes
     -----
@@ -88,4 +89,4 @@ def digest_strings(
             at += 1
         total = (total ^ (total >> np.uint64(33))) * _P2
         total = (total ^ (total >> np.uint64(29))) * _P3
-        found[row] = np.int64(total ^ (total >> np.uint64(32)))
+        digests[row] = np.int64(total ^ (total >> np.uint64(32)))

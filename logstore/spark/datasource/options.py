@@ -1,4 +1,4 @@
-"""Options of the data source as Spark hands them over: texts by names of any case."""
+"""Options of the data source, which Spark passes as strings by case-insensitive names."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from logstore.errors import InvalidConfigurationError
 
 
 def refuse_unknown(options: Mapping[str, str], known: Sequence[str], prefix: str = "") -> None:
-    """Look whether every option means something.
+    """Refuse unknown options.
 
     Parameters
     ----------
     known : sequence of str
-        Names; case does not count.
+        Known names, case-insensitive.
     prefix : str, optional
-        Whatever begins with this is known as well.
+        Options with this prefix are accepted too.
 
     Raises
     ------
     InvalidConfigurationError
-        One is unknown; the message has the nearest.
+        An option is unknown; the message suggests the nearest name.
     """
     names = {name.lower() for name in known}
     for option in options:
@@ -33,36 +33,36 @@ def refuse_unknown(options: Mapping[str, str], known: Sequence[str], prefix: str
             )
 
 
-def one_of(options: Mapping[str, str], *names: str) -> str | None:
-    """Return the value of an option that has synonyms; None if it is not given.
+def resolve_synonyms(options: Mapping[str, str], *names: str) -> str | None:
+    """Return the value of an option that has synonyms, or None if it is not given.
 
     Raises
     ------
     InvalidConfigurationError
-        Two of the synonyms are.
+        Several of the synonyms are given.
     """
     named = [name for name in names if options.get(name) is not None]
     if len(named) > 1:
-        raise InvalidConfigurationError(f"{' and '.join(named)} say the same: give one of them")
+        raise InvalidConfigurationError(f"{' and '.join(named)} are synonyms: give one of them")
     return options[named[0]] if named else None
 
 
-def names_of(text: str | None) -> list[str] | None:
-    """Return the items of a comma-separated option; None if it is not given."""
+def parse_names(text: str | None) -> list[str] | None:
+    """Return the items of a comma-separated option, or None if it is not given."""
     if text is None:
         return None
     return [part.strip() for part in text.split(",") if part.strip()]
 
 
-def number_of(option: str, text: str) -> int:
-    """Return an option's value as a number that is not negative."""
+def parse_number(option: str, text: str) -> int:
+    """Return an option's value as a non-negative integer."""
     if not text.strip().isdecimal():
-        raise InvalidConfigurationError(f"{option}: {text!r} is no number")
+        raise InvalidConfigurationError(f"{option}: {text!r} is not a non-negative integer")
     return int(text)
 
 
-def json_of(option: str, text: str, form: str) -> dict[str, object]:
-    """Return an option's value as a JSON object; `form` says what is expected."""
+def parse_json(option: str, text: str, form: str) -> dict[str, object]:
+    """Return an option's value as a JSON object; `form` is an example for the message."""
     try:
         value = json.loads(text)
     except ValueError:

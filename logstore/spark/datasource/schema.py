@@ -1,4 +1,4 @@
-"""Columns of records in Spark."""
+"""Schemas of records in Spark."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ KAFKA_SCHEMA = StructType(
         ),
     ]
 )
-"""The columns of Spark's own Kafka source, headers included."""
+"""The columns of Spark's Kafka source, including headers."""
 
 MORE_COLUMNS = StructType(
     [
@@ -41,4 +41,4 @@ MORE_COLUMNS = StructType(
         StructField("headersDigest", LongType()),
     ]
 )
-"""Columns for those alone who name them."""
+"""Additional columns, present only on request."""

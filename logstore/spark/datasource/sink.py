@@ -1,38 +1,38 @@
-"""Writing topics from Spark: one directory a partition, committed all or nothing.
+"""Writing topics from Spark: one directory per partition, committed all or nothing.
 
     frame = frame.repartitionById(8, "partition").sortWithinPartitions("offset")
     frame.write.format("logstore").mode("append").option("topic", "users").save(DATA_DIR)
 
-Rows become records in the order in which a task meets them; offsets are given anew, from 0 on.
-A partition must come whole from one task: `repartitionById` sees to that.
+Rows become records in the order of a task's rows, with new offsets from 0. All rows of a partition
+must come from one task, which `repartitionById` ensures.
 
 Columns
 -------
-value : bytes or text; needed. Null is a tombstone.
+value : bytes or text; required. Null is a tombstone.
 key : bytes or text.
-topic : text, unless the option says it.
-partition : int; needed if there is more than one.
-timestamp : a timestamp, or milliseconds as bigint. Missing or null, the clock's.
-headers : as in the schema to read.
-offset : only looked at: it must rise within a partition, so that a forgotten sort is found.
-timestampType : passed over.
+topic : text; required unless the option `topic` is set.
+partition : int; required for more than one partition.
+timestamp : a timestamp, or milliseconds as bigint; if missing or null, the current time.
+headers : as in the read schema.
+offset : not stored; must ascend within a partition, so that a missing sort is detected.
+timestampType : ignored.
 
-Options to write
-----------------
-topic : the name, for all rows.
-partitions : how many a topic gets (default: up to the highest number met).
-batchRecords : most records of a batch (default 1000); it closes earlier where the next record
-    might not fit `max.message.bytes`.
+Write options
+-------------
+topic : name of the topic for all rows.
+partitions : number of partitions of a topic (default: the highest partition in the data, plus 1).
+batchRecords : most records of a batch (default 1000). A batch is closed earlier if the next record
+    might exceed `max.message.bytes`.
 compression : `none` (default), `gzip`, `snappy`, `lz4`, `zstd`.
-config.KEY : a topic's own configuration, stored with it: `config.segment.bytes`.
-now : wall time in ms to write by, for files that are the same each time.
+config.KEY : topic configuration, stored with the topic: `config.segment.bytes`.
+now : wall time in ms to write with, for reproducible files.
 
 Modes
 -----
-append : adds topics. One that exists is refused, and nothing is written.
-overwrite : puts topics in the place of those of the same name; other topics stay.
+append : adds topics; if one exists, the job is refused and writes nothing.
+overwrite : replaces topics with the same name and keeps all others.
 
-How they appear at once: `commit`.
+`commit` publishes the topics atomically.
 """
 
 from __future__ import annotations
@@ -74,10 +74,10 @@ from logstore.spark.datasource.commit import (
     WriteJob,
     WrittenPartition,
     by_partition,
-    closed,
-    new_log,
+    close_log,
+    create_log,
 )
-from logstore.spark.datasource.options import number_of, refuse_unknown
+from logstore.spark.datasource.options import parse_number, refuse_unknown
 from logstore.spark.datasource.schema import KAFKA_SCHEMA
 from logstore.storage.log.drafts import RecordArrays
 from logstore.types import INT32_MAX, TopicPartition
@@ -94,10 +94,10 @@ _GATHER_ROWS = 8192
 _GATHER_BYTES = 64 << 20
 _RECORD_OVERHEAD_MAX = 1 + 5 + 10 + 5 + 5 + 5
 _BATCH_OVERHEAD_MAX = 4096
-"""Its header, and what a codec adds to bytes that it cannot compress."""
+"""Batch header, plus the growth of incompressible bytes under a codec."""
 
 OPTIONS = ("path", "topic", "partitions", "batchRecords", "compression", "now")
-"""All there are to write, beside configurations of the topic."""
+"""All write options, except for topic configurations."""
 
 _CONFIG_PREFIX = "config."
 _TEXT = (BinaryType, StringType)
@@ -115,14 +115,14 @@ _TYPES: dict[str, tuple[type[DataType], ...]] = {
 
 @dataclass
 class TaskMessage(WriterCommitMessage):
-    """The outcome of a task that wrote."""
+    """The partitions that a task wrote."""
 
     partitions: tuple[WrittenPartition, ...]
 
 
 @dataclass(frozen=True)
 class WriteOptions:
-    """Options of writing; see the head of this module."""
+    """Parsed write options; see the module docstring."""
 
     topic: str | None
     partitions: int | None
@@ -133,11 +133,12 @@ class WriteOptions:
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> WriteOptions:
-        """Return the options as given to Spark.
+        """Parse the options given to Spark.
 
         Raises
         ------
         InvalidConfigurationError, InvalidTopicError
+            An option is unknown or invalid.
         """
         refuse_unknown(options, OPTIONS, _CONFIG_PREFIX)
         topic = options.get("topic")
@@ -155,11 +156,11 @@ class WriteOptions:
             _positive("batchRecords", options.get("batchRecords")) or BATCH_RECORDS,
             Codec.from_name(options.get("compression", Codec.NONE.kafka_name)),
             configs,
-            number_of("now", options["now"]) if "now" in options else None,
+            parse_number("now", options["now"]) if "now" in options else None,
         )
 
     def runtime(self) -> Runtime:
-        """Return the world to write in."""
+        """Return the runtime to write with."""
         clock: Clock = SystemClock() if self.now_ms is None else FixedWallClock(self.now_ms)
         return Runtime(clock, DiskFileSystem(clock), random_source())
 
@@ -167,14 +168,14 @@ class WriteOptions:
 def _positive(name: str, text: str | None) -> int | None:
     if text is None:
         return None
-    number = number_of(name, text)
+    number = parse_number(name, text)
     if not 1 <= number <= INT32_MAX:
         raise InvalidConfigurationError(f"{name}: {number} is not in [1, {INT32_MAX}]")
     return number
 
 
 class LogstoreWriter(DataSourceArrowWriter):
-    """Writes one job's partitions; made where the job is planned, and copied to its tasks."""
+    """The writer of one job; created by the driver and copied to the tasks."""
 
     def __init__(
         self, path: str, options: Mapping[str, str], schema: StructType, *, overwrite: bool
@@ -185,33 +186,33 @@ class LogstoreWriter(DataSourceArrowWriter):
         self.job = WriteJob.begin(path, [] if topic is None else [topic], overwrite=overwrite)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskMessage:
-        """Write the rows of one task; return where they are.
+        """Write the rows of one task and return the written partitions.
 
         Raises
         ------
         RequestError
-            A row can be no record; the job fails.
+            A row is not a valid record; the job fails.
         """
         runtime = self.options.runtime()
-        task_dir = self.job.task_dir()  # fails, as all below it does, once the job was aborted
+        task_dir = self.job.task_dir()  # this and all later calls fail once the job is aborted
         writers: dict[TopicPartition, PartitionWriter] = {}
         for rows in iterator:
             for tp, part in _by_partition(rows, self.options):
                 if tp not in writers:
-                    log = new_log(runtime, f"{task_dir}/{tp}", tp, self.options.configs)
+                    log = create_log(runtime, f"{task_dir}/{tp}", tp, self.options.configs)
                     writers[tp] = PartitionWriter(log, self.options)
                 writers[tp].add(part)
         return TaskMessage(tuple(writers[tp].finish() for tp in sorted(writers)))
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Make what all tasks wrote known at once.
+        """Publish the partitions of all tasks at once.
 
         Raises
         ------
         InvalidRecordError
             Rows of one partition came from several tasks.
         TopicAlreadyExistsError
-            One does, and the mode is not `overwrite`.
+            A topic exists and the mode is not `overwrite`.
         KafkaStorageError
             The data directory is in use by another process, or the disk failed.
         """
@@ -225,13 +226,11 @@ class LogstoreWriter(DataSourceArrowWriter):
         numbers: dict[str, list[int]] = {}
         for tp in sorted(by_partition(written)):
             numbers.setdefault(tp.topic, []).append(tp.partition)
-        topics = [
-            Topic(name, tuple(found), self.options.configs) for name, found in numbers.items()
-        ]
+        topics = [Topic(name, tuple(own), self.options.configs) for name, own in numbers.items()]
         self.job.commit(self.options.runtime(), topics, written)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Remove all that this job left; see `WriteJob.abort`."""
+        """Remove the job's files; see `WriteJob.abort`."""
         self.job.abort()
 
 
@@ -243,7 +242,7 @@ def _check_columns(schema: StructType, options: WriteOptions) -> None:
     for name in names:
         if name not in _TYPES:
             raise InvalidConfigurationError(
-                f"column {name} means nothing here; known are {', '.join(_TYPES)}"
+                f"unknown column {name}; known columns are {', '.join(_TYPES)}"
             )
         kind = schema[name].dataType
         if not isinstance(kind, _TYPES[name]):
@@ -252,17 +251,19 @@ def _check_columns(schema: StructType, options: WriteOptions) -> None:
     if "headers" in names and schema["headers"].dataType.simpleString() != headers:
         raise InvalidConfigurationError(f"column headers must be {headers}")
     if "value" not in names:
-        raise InvalidConfigurationError("a column value is needed")
+        raise InvalidConfigurationError("the column value is missing")
     if options.topic is None and "topic" not in names:
-        raise InvalidConfigurationError("a column topic or an option topic is needed")
+        raise InvalidConfigurationError("the column topic is missing: add it, or set the option")
     if "partition" not in names and options.partitions != 1:
-        raise InvalidConfigurationError("a column partition is needed, or partitions=1")
+        raise InvalidConfigurationError(
+            "the column partition is missing: add it, or set partitions=1"
+        )
 
 
 def _by_partition(
     rows: pa.RecordBatch, options: WriteOptions
 ) -> Iterator[tuple[TopicPartition, pa.RecordBatch]]:
-    """Yield the rows of each partition among some, in their order."""
+    """Split rows by partition, in their order."""
     names = rows.schema.names
     topics: list[str] = [] if options.topic is None else [options.topic]
     topic_column = numbers_column = None
@@ -279,7 +280,8 @@ def _by_partition(
             tp = TopicPartition(topic, number)
             if not 0 <= number < (options.partitions or INT32_MAX):
                 raise InvalidRecordError(
-                    f"a row for {tp}, but there are {options.partitions or INT32_MAX} partitions"
+                    f"a row is for {tp}, but the topic has "
+                    f"{options.partitions or INT32_MAX} partitions"
                 )
             alone = len(numbers) == 1
             yield tp, chosen if alone else chosen.filter(pc.equal(numbers_column, number))
@@ -293,9 +295,9 @@ def _without_nulls(rows: pa.RecordBatch, name: str) -> pa.Array:
 
 
 class PartitionWriter:
-    """Cuts the rows of a partition into batches and appends them; a task has one a partition.
+    """The writer of one partition in a task, which packs rows into batches.
 
-    Where a batch ends depends on the records alone, not on how Spark cut the rows.
+    Batch boundaries depend only on the records, not on Spark's Arrow batches.
     """
 
     def __init__(self, log: Log, options: WriteOptions) -> None:
@@ -307,7 +309,7 @@ class PartitionWriter:
         self._last_offset = -1
 
     def add(self, rows: pa.RecordBatch) -> None:
-        """Take rows."""
+        """Add rows, and append the batches that are full."""
         self._check_order(rows)
         step = max(1, rows.num_rows * _GATHER_BYTES // max(rows.nbytes, 1))
         for start in range(0, rows.num_rows, step):
@@ -322,9 +324,9 @@ class PartitionWriter:
             self._append_batches(final=False)
 
     def finish(self) -> WrittenPartition:
-        """Append what is left and close the log cleanly."""
+        """Append the remaining rows and close the log cleanly."""
         self._append_batches(final=True)
-        return closed(self._log)
+        return close_log(self._log)
 
     def _check_order(self, rows: pa.RecordBatch) -> None:
         if "offset" not in rows.schema.names:
@@ -334,15 +336,15 @@ class PartitionWriter:
         if (steps <= 0).any():
             row = int(np.flatnonzero(steps <= 0)[0])
             raise InvalidRecordError(
-                f"the offsets of {self._log.topic_partition} do not rise: {offsets[row]} comes"
-                f" after {offsets[row] - steps[row]}; sortWithinPartitions('offset') is missing"
+                f"the offsets of {self._log.topic_partition} do not ascend: {offsets[row]} follows"
+                f" {offsets[row] - steps[row]}; sortWithinPartitions('offset') is missing"
             )
         self._last_offset = int(offsets[-1])
 
     def _append_batches(self, *, final: bool) -> None:
         if not self._pending_rows:
             return
-        # Columns beyond 2 GiB would come in several pieces.
+        # Columns above 2 GiB would have several chunks.
         (rows,) = pa.Table.from_batches(self._pending).combine_chunks().to_batches()
         columns = self._columns(rows)
         done = 0
@@ -370,7 +372,7 @@ class PartitionWriter:
         )
 
     def _cuts(self, columns: _Columns, *, final: bool) -> Iterator[tuple[int, int]]:
-        """Yield [start, stop) of each batch that is full; of the last one too if `final`."""
+        """Yield [start, stop) of each full batch, and of the last one if `final`."""
         count, most = len(columns.timestamps), self._options.batch_records
         ends = columns.ends()
         start = 0
@@ -401,7 +403,7 @@ class _Columns:
     headers: BytesColumn
 
     def ends(self) -> NDArray[np.int64]:
-        """Return how many bytes the records up to each can take, uncompressed, at most."""
+        """Return an upper bound of the uncompressed bytes of the records up to each one."""
         sizes = np.full(len(self.timestamps), _RECORD_OVERHEAD_MAX, np.int64)
         for column in (self.keys, self.values, self.headers):
             sizes += np.maximum(column.sizes, 0)
@@ -423,10 +425,10 @@ def _is_time(column: pa.Array) -> bool:
 def _all_partitions(
     job: WriteJob, options: WriteOptions, written: Iterable[WrittenPartition]
 ) -> list[WrittenPartition]:
-    """Return the partitions of the topics, empty ones made where no row went."""
-    found = by_partition(written)
+    """Return all partitions of the topics, creating those without rows."""
+    partitions = by_partition(written)
     totals = {} if options.topic is None else {options.topic: options.partitions or 1}
-    for tp in found:
+    for tp in partitions:
         least = max(totals.get(tp.topic, 1), tp.partition + 1)
         totals[tp.topic] = options.partitions or least
     runtime = options.runtime()
@@ -434,6 +436,7 @@ def _all_partitions(
     for topic, total in totals.items():
         for number in range(total):
             tp = TopicPartition(topic, number)
-            if tp not in found:
-                found[tp] = closed(new_log(runtime, f"{empty}/{tp}", tp, options.configs))
-    return list(found.values())
+            if tp not in partitions:
+                log = create_log(runtime, f"{empty}/{tp}", tp, options.configs)
+                partitions[tp] = close_log(log)
+    return list(partitions.values())

@@ -1,37 +1,36 @@
-"""The Spark data source `logstore`: topics of a data directory as Spark's Kafka source shows them.
+"""The Spark data source `logstore`: topics in the schema of Spark's Kafka source.
 
 `spark.read.format("logstore").load(DATA_DIR)` opens the directory read-only: recovery is computed,
-no byte changes, no lock is taken, so that any number of tasks may read beside a live process. The
-data directories of one broker are loaded together: `load([DIR, DIR])`.
+but no byte changes and no lock is taken, so any number of tasks may read next to a live process.
+The data directories of one broker are loaded together: `load([DIR, DIR])`.
 
-Options to read
----------------
-topic : names, comma-separated; all topics by default. `subscribe` is the same, as in Spark's Kafka
-    source.
-partitions : numbers, comma-separated, of each topic; all by default.
-assign : instead of both, as with Spark's Kafka source: `{"users": [0, 2], "orders": [1]}`.
-startOffset, endOffset : [start, end), clamped to what each partition holds; a number, `earliest`
-    or `latest`. `startingOffsets` and `endingOffsets` are the same, as in Spark's Kafka source, and
-    all take its JSON: `{"users": {"0": 23, "1": -1}}`, -2 earliest, -1 latest; a partition that is
-    not named is read from its start, to its end. What is appended after the plan was made is not
-    read.
-columns : names of the schema, comma-separated. Others are not made, which Spark cannot ask for.
-    Four more are there only if they are named: `aborted boolean`, whether the record's transaction
-    was aborted, null while it is open; `deleteHorizonMs bigint`, when tombstones of the record's
-    batch may go (KIP-534), null if no cleaning has said yet; `valueDigest bigint`, what Spark's
-    `xxhash64(value)` gives, null for a null value; and `headersDigest bigint`, the same of the
-    bytes of all headers as they are stored. Digests are made without handing the bytes to Spark.
+Read options
+------------
+topic : comma-separated names; all topics by default. `subscribe`, as in Spark's Kafka source, is a
+    synonym.
+partitions : comma-separated numbers, for each topic; all by default.
+assign : replaces both, as in Spark's Kafka source: `{"users": [0, 2], "orders": [1]}`.
+startOffset, endOffset : [start, end), clamped to the offsets of each partition; a number,
+    `earliest` or `latest`. `startingOffsets` and `endingOffsets`, as in Spark's Kafka source, are
+    synonyms, and all take its JSON: `{"users": {"0": 23, "1": -1}}`, -2 earliest, -1 latest; a
+    partition that is not named is read completely. Records appended after planning are not read.
+columns : comma-separated column names. Other columns are not produced, because Spark cannot push
+    down column selection to a Python source. Four columns are available only on request:
+    `aborted boolean`, whether the record's transaction was aborted, null while it is open;
+    `deleteHorizonMs bigint`, delete horizon of the record's batch (KIP-534), null if it has none;
+    `valueDigest bigint`, the result of Spark's `xxhash64(value)`, null for a null value; and
+    `headersDigest bigint`, the same for the stored bytes of all headers. Digests are computed
+    without passing the bytes to Spark.
 isolation : `read_uncommitted` (default) or `read_committed`.
-splitBytes : segments, and partitions, that follow one another are read by one task up to this many
-    bytes together (default 32 MiB); a larger segment has a task of its own.
-order : `checked` (default): a batch whose offsets do not rise is damage; or `stored`: rows come as
-    they lie in the files, whatever their offsets, for whoever judges files.
+splitBytes : consecutive segments and partitions are read by one task up to this many bytes
+    (default 32 MiB); a larger segment has a task of its own.
+order : `checked` (default): a batch whose offsets do not ascend is damage; or `stored`: rows in
+    file order, whatever their offsets, for verifying files.
 
-Any other option is refused, as is a directory in which no topic lies.
+Unknown options are refused, and so is a directory without topics.
 
-Filters are not pushed down: a relation that Spark has loaded remembers them for later queries and
-then answers wrongly. The options do the same, in the open. The options to write stand in
-`sink`.
+Filters are not pushed down: a loaded relation would apply them to later queries too and return
+wrong results. The options restrict the rows explicitly. `sink` describes the write options.
 """
 
 from __future__ import annotations
@@ -58,19 +57,19 @@ from logstore.broker import Broker
 from logstore.errors import InvalidConfigurationError
 from logstore.spark.datasource.arrow import Stored, record_batch
 from logstore.spark.datasource.options import (
-    json_of,
-    names_of,
-    number_of,
-    one_of,
+    parse_json,
+    parse_names,
+    parse_number,
     refuse_unknown,
+    resolve_synonyms,
 )
 from logstore.spark.datasource.schema import KAFKA_SCHEMA, MORE_COLUMNS
 from logstore.spark.datasource.splits import (
     SegmentSplit,
     Task,
-    splits_of,
+    plan_splits,
+    plan_tasks,
     stored_batches,
-    tasks_of,
 )
 from logstore.storage.log.reader import Isolation
 
@@ -85,50 +84,50 @@ OPTIONS = (
     *("startOffset", "startingOffsets", "endOffset", "endingOffsets"),
     *("columns", "isolation", "splitBytes", "order"),
 )
-"""All there are to read."""
+"""All read options."""
 
 _EDGES = {-2: "earliest", -1: "latest"}
-"""How Spark's Kafka source writes them as numbers."""
+"""Numbers for the log's ends in Spark's Kafka source."""
 
 SPLIT_BYTES = 32 << 20
 ARROW_ROWS = 65_536
 ARROW_BYTES = 16 << 20
-"""A batch for the JVM is closed at so many rows, or bytes of records, whichever comes first."""
+"""Limits of an Arrow batch for the JVM, in rows and bytes of records."""
 
 
 class _Offsets(NamedTuple):
-    """An offset, `earliest` or `latest`: of all partitions, and of those that have their own."""
+    """Offsets (or `earliest`, `latest`): a default, and exceptions by partition."""
 
-    of_all: int | str
+    default: int | str
     by_partition: dict[tuple[str, int], int | str]
 
     def of(self, log: Log) -> int:
         """Return the offset in a log."""
-        offset = self.by_partition.get(tuple(log.topic_partition), self.of_all)
+        offset = self.by_partition.get(tuple(log.topic_partition), self.default)
         if isinstance(offset, int):
             return offset
         return log.log_start_offset if offset == "earliest" else log.high_watermark
 
 
 class LogstoreDataSource(DataSource):
-    """Partition logs as rows; see the head of this module."""
+    """Partition logs as rows; see the module docstring."""
 
     @classmethod
     def name(cls) -> str:
-        """Return what `format(...)` takes."""
+        """Return the name for `format(...)`."""
         return "logstore"
 
     def schema(self) -> StructType:
-        """Return the columns asked for; by default those of Spark's Kafka source."""
-        asked = names_of(self.options.get("columns"))
-        if asked is None:
+        """Return the requested columns; by default the columns of Spark's Kafka source."""
+        names = parse_names(self.options.get("columns"))
+        if names is None:
             return KAFKA_SCHEMA
         known = {field.name: field for field in (*KAFKA_SCHEMA, *MORE_COLUMNS)}
-        if not asked or len(set(asked)) < len(asked) or not set(asked) <= known.keys():
+        if not names or len(set(names)) < len(names) or not set(names) <= known.keys():
             raise InvalidConfigurationError(
-                f"columns: {', '.join(asked)} is no choice from {', '.join(known)}"
+                f"columns: '{', '.join(names)}' must be distinct names from {', '.join(known)}"
             )
-        return StructType([known[name] for name in asked])
+        return StructType([known[name] for name in names])
 
     def reader(self, schema: StructType) -> LogstoreReader:
         """Return the reader.
@@ -136,7 +135,7 @@ class LogstoreDataSource(DataSource):
         Raises
         ------
         InvalidConfigurationError
-            Somebody gave a schema of his own.
+            An option is unknown, or the caller set a different schema.
         """
         refuse_unknown(self.options, OPTIONS)
         columns = self.schema()
@@ -144,20 +143,20 @@ class LogstoreDataSource(DataSource):
             (column.name, column.dataType) for column in columns
         ]:
             raise InvalidConfigurationError(
-                "the schema is that of the data source; the option columns chooses from it"
+                "the schema of the data source is fixed; the option columns selects from it"
             )
-        return LogstoreReader(paths_of(self.options), self.options, schema)
+        return LogstoreReader(parse_paths(self.options), self.options, schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """Return the writer of one job."""
         from logstore.spark.datasource.sink import LogstoreWriter
 
-        return LogstoreWriter(path_of(self.options), self.options, schema, overwrite=overwrite)
+        return LogstoreWriter(parse_path(self.options), self.options, schema, overwrite=overwrite)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """Return a reader that refuses to stream.
 
-        Spark reports an error that is raised here with two more and three tracebacks.
+        Spark would report an error raised here with two more errors and three tracebacks.
         """
         return _NoStream()
 
@@ -167,12 +166,13 @@ class LogstoreDataSource(DataSource):
         Raises
         ------
         InvalidConfigurationError
+            Always.
         """
         raise _no_stream("DataFrame.write")
 
 
 class _NoStream(DataSourceStreamReader):
-    """A reader of streams that refuses the first thing a query asks for."""
+    """A stream reader whose every method refuses to stream."""
 
     def initialOffset(self) -> dict[str, int]:
         raise _no_stream("spark.read")
@@ -188,42 +188,42 @@ class _NoStream(DataSourceStreamReader):
 
 
 def _no_stream(instead: str) -> InvalidConfigurationError:
-    """Return the refusal to stream, of which Spark then reports no traceback."""
-    # The process, which is this query's alone, ends with the error.
+    """Return the error for streaming queries, and hide its traceback in Spark's report."""
+    # The process serves only this query and ends with the error.
     os.environ["SPARK_HIDE_TRACEBACK"] = "1"
     return InvalidConfigurationError(
-        f"the data source 'logstore' does not stream: use {instead}.format('logstore'), or"
-        " 'logstore serve' and Spark's own format 'kafka'"
+        "the data source 'logstore' does not support streaming: use"
+        f" {instead}.format('logstore'), or 'logstore serve' and Spark's own format 'kafka'"
     )
 
 
 class LogstoreReader(DataSourceReader):
-    """Plans the splits on the driver's side, and reads one at a time in the workers."""
+    """The reader of one load: plans splits on the driver and reads them in the workers."""
 
     def __init__(self, paths: list[str], options: Mapping[str, str], schema: StructType) -> None:
         self.paths = paths
         self.columns = schema
-        self.topics = names_of(one_of(options, "topic", "subscribe"))
-        numbers = names_of(options.get("partitions"))
-        self.numbers = None if numbers is None else [number_of("partitions", n) for n in numbers]
+        self.topics = parse_names(resolve_synonyms(options, "topic", "subscribe"))
+        numbers = parse_names(options.get("partitions"))
+        self.numbers = None if numbers is None else [parse_number("partitions", n) for n in numbers]
         self.assigned = _assigned(options)
         self.start_offset = _offsets(options, ("startOffset", "startingOffsets"), "earliest")
         self.end_offset = _offsets(options, ("endOffset", "endingOffsets"), "latest")
-        self.split_bytes = number_of("splitBytes", options.get("splitBytes", str(SPLIT_BYTES)))
+        self.split_bytes = parse_number("splitBytes", options.get("splitBytes", str(SPLIT_BYTES)))
         self.isolation = _isolation(options.get("isolation", Isolation.READ_UNCOMMITTED.value))
         self.as_stored = _as_stored(options.get("order", "checked"))
 
     def partitions(self) -> list[InputPartition]:
-        """Return the tasks, as Spark names them."""
+        """Return the tasks as Spark's input partitions."""
         return [*self.tasks()]
 
     def tasks(self) -> list[Task]:
-        """Return the splits of all partitions asked for.
+        """Plan the tasks for all requested partitions.
 
         Raises
         ------
         UnknownTopicOrPartitionError, InvalidConfigurationError
-            There is no such topic, partition or data directory.
+            A topic, partition or data directory does not exist.
         """
         with Broker(self.paths, read_only=True) as broker:
             splits = (
@@ -231,7 +231,7 @@ class LogstoreReader(DataSourceReader):
                 for tp in self._partitions_of(broker)
                 for split in self._splits(broker.log(tp.topic, tp.partition))
             )
-            return tasks_of(splits, self.split_bytes)
+            return plan_tasks(splits, self.split_bytes)
 
     def _partitions_of(self, broker: Broker) -> Iterator[TopicPartition]:
         assigned = self.assigned
@@ -240,7 +240,7 @@ class LogstoreReader(DataSourceReader):
             if topics is None:
                 topics = [topic.name for topic in broker.topics()]
                 if not topics:
-                    raise InvalidConfigurationError(f"{', '.join(self.paths)}: no topic lies there")
+                    raise InvalidConfigurationError(f"{', '.join(self.paths)}: no topic found")
             assigned = dict.fromkeys(topics, self.numbers)
         for topic, numbers in assigned.items():
             if numbers is None:
@@ -258,7 +258,7 @@ class LogstoreReader(DataSourceReader):
         needs_transactions = self._is_committed or "aborted" in self.columns.names
         if start >= end:
             return iter(())
-        return splits_of(log, start, end, self.split_bytes, transactions=needs_transactions)
+        return plan_splits(log, start, end, self.split_bytes, transactions=needs_transactions)
 
     @property
     def _is_committed(self) -> bool:
@@ -270,16 +270,16 @@ class LogstoreReader(DataSourceReader):
         Raises
         ------
         OffsetOutOfRangeError
-            Retention took records away since the plan was made.
+            Retention removed records after planning.
         CorruptRecordError
-            A batch is damaged; names file and position.
+            A batch is damaged; the message has its file and position.
         """
         assert isinstance(partition, Task)
         for split in partition.splits:
             yield from self.read_split(split)
 
     def read_split(self, split: SegmentSplit) -> Iterator[pa.RecordBatch]:
-        """Yield the records of one split, as `read` does."""
+        """Yield the records of one split as Arrow batches; raises the errors of `read`."""
         schema = to_arrow_schema(self.columns, timezone="UTC")
         topic, number = split.topic, split.partition
         parts: list[Stored] = []
@@ -298,56 +298,56 @@ class LogstoreReader(DataSourceReader):
             yield record_batch(schema, topic, number, parts)
 
 
-def paths_of(options: Mapping[str, str]) -> list[str]:
-    """Return the data directories that `load` was called with: Spark gives several as JSON."""
+def parse_paths(options: Mapping[str, str]) -> list[str]:
+    """Return the data directories of `load`; Spark passes several as JSON."""
     several = options.get("paths")
     if several is None:
-        return [path_of(options)]
+        return [parse_path(options)]
     paths = json.loads(several)
     if options.get("path"):
-        raise InvalidConfigurationError("path and paths were given: load([DIR, DIR]) says all")
-    return [path_of({"path": path}) for path in paths] or [path_of({})]
+        raise InvalidConfigurationError("path and paths are both set: use load([DIR, DIR])")
+    return [parse_path({"path": path}) for path in paths] or [parse_path({})]
 
 
-def path_of(options: Mapping[str, str]) -> str:
-    """Return the one data directory that `load` or `save` was called with."""
+def parse_path(options: Mapping[str, str]) -> str:
+    """Return the single data directory of `load` or `save`."""
     path = options.get("path")
     if not path:
-        raise InvalidConfigurationError("no data directory was given: load(DATA_DIR)")
-    # Absolute, as the workers need not share the driver's working directory.
+        raise InvalidConfigurationError("no data directory is given: use load(DATA_DIR)")
+    # Absolute, because workers may have a different working directory.
     return os.path.abspath(path.removeprefix("file://"))  # noqa: PTH100  # paths are strings here
 
 
 def _offsets(options: Mapping[str, str], names: tuple[str, str], default: str) -> _Offsets:
-    """Return where to begin or to end: for all partitions, or by partition."""
-    text = one_of(options, *names)
+    """Return the start or end offsets, for all partitions or by partition."""
+    text = resolve_synonyms(options, *names)
     if text is None:
         return _Offsets(default, {})
     name = next(option for option in names if options.get(option) is not None)
     if not text.lstrip().startswith("{"):
-        return _Offsets(text if text in _EDGES.values() else number_of(name, text), {})
+        return _Offsets(text if text in _EDGES.values() else parse_number(name, text), {})
     form = '{"topic": {"0": 23, "1": -1}}'
-    found: dict[tuple[str, int], int | str] = {}
-    for topic, by_partition in json_of(name, text, form).items():
+    offsets: dict[tuple[str, int], int | str] = {}
+    for topic, by_partition in parse_json(name, text, form).items():
         if not isinstance(by_partition, dict):
             raise InvalidConfigurationError(f"{name}: {text!r} is not of the form {form}")
         for number, offset in by_partition.items():
             if type(offset) is not int or offset < min(_EDGES):
-                raise InvalidConfigurationError(f"{name}: {offset!r} is no offset, -1 or -2")
-            found[topic, number_of(name, number)] = _EDGES.get(offset, offset)
-    return _Offsets(default, found)
+                raise InvalidConfigurationError(f"{name}: {offset!r} is not an offset, -1 or -2")
+            offsets[topic, parse_number(name, number)] = _EDGES.get(offset, offset)
+    return _Offsets(default, offsets)
 
 
 def _isolation(text: str) -> Isolation:
     known = (Isolation.READ_UNCOMMITTED.value, Isolation.READ_COMMITTED.value)
     if text not in known:
-        raise InvalidConfigurationError(f"isolation: {text!r} is none of {', '.join(known)}")
+        raise InvalidConfigurationError(f"isolation: {text!r} is not one of {', '.join(known)}")
     return Isolation(text)
 
 
 def _as_stored(text: str) -> bool:
     if text not in ("checked", "stored"):
-        raise InvalidConfigurationError(f"order: {text!r} is none of checked, stored")
+        raise InvalidConfigurationError(f"order: {text!r} is not one of checked, stored")
     return text == "stored"
 
 
@@ -356,10 +356,12 @@ def _assigned(options: Mapping[str, str]) -> dict[str, list[int]] | None:
     if text is None:
         return None
     if any(options.get(name) is not None for name in ("topic", "subscribe", "partitions")):
-        raise InvalidConfigurationError("assign stands instead of topic, subscribe and partitions")
+        raise InvalidConfigurationError(
+            "assign cannot be combined with topic, subscribe or partitions"
+        )
     form = '{"topic": [0, 1]}'
     assigned = {}
-    for topic, numbers in json_of("assign", text, form).items():
+    for topic, numbers in parse_json("assign", text, form).items():
         if not isinstance(numbers, list) or not all(type(number) is int for number in numbers):
             raise InvalidConfigurationError(f"assign: {text!r} is not of the form {form}")
         assigned[topic] = numbers

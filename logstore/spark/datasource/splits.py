@@ -1,10 +1,9 @@
-"""Splits of a partition: what one task reads, planned so that it need not open the log.
+"""Splits of a partition, planned so that tasks need not open the log.
 
-The planner opens a log once and has recovery computed. What it found of each segment (the file,
-where to begin and where what counts ends) goes with the split; the task reads those bytes and
-nothing else. A cleaning, retention or a deletion may put other files in their place meanwhile.
-Such a file has another identity or size, and the task then opens the log itself and goes on from
-the offset it had reached.
+The planner opens a log once and computes its recovery. A split holds, for each segment, the file
+and the range of valid bytes, and the task reads only those. If cleaning, retention or a deletion
+replaces a file in the meantime, its inode or size changes. The task then opens the log itself and
+continues from the offset that it had reached.
 """
 
 from __future__ import annotations
@@ -37,14 +36,14 @@ if TYPE_CHECKING:
     from logstore.storage.segment.segment import LogSegment
 
 _MOVES_BYTES = frozenset({"finished_swap", "split_segment"})
-"""Recovery that puts other bytes under a segment's name, in memory only."""
+"""Recovery actions that replace the bytes under a segment's name, only in memory."""
 
 
 class SegmentFile(NamedTuple):
-    """The part of a `.log` file that a split reads: [position, end), in bytes.
+    """The byte range [position, end) of a `.log` file that a split reads.
 
-    `inode` tells the file from one that takes its name, as does `size`, which only the active
-    segment's may outgrow; its is None.
+    `inode` and `size` detect a file that replaced the planned one. `size` is None for the active
+    segment, which may grow.
     """
 
     path: str
@@ -55,7 +54,7 @@ class SegmentFile(NamedTuple):
 
 
 class Transaction(NamedTuple):
-    """Offsets first to last, inclusive, of a producer's transaction that was not committed.
+    """Offsets [first, last] of an aborted or open transaction of a producer.
 
     `last` is None while the transaction is open.
     """
@@ -72,13 +71,13 @@ class SegmentSplit:
     Attributes
     ----------
     files : tuple of SegmentFile
-        Where they lie; none if the log must be opened to know.
+        Files with the offsets; empty if the log must be opened to find them.
     uncommitted : tuple of Transaction
-        Those that reach into the split, if anybody asked.
+        Uncommitted transactions that overlap the split, if requested.
     lowest, beyond : int
-        Offsets [lowest, beyond) were asked for of the whole partition.
+        Offsets [lowest, beyond) requested from the whole partition.
     decompression_limit : int
-        Bytes that a compressed section may unfold to.
+        Largest decompressed size of a batch, in bytes.
     """
 
     topic: str
@@ -93,35 +92,35 @@ class SegmentSplit:
 
     @property
     def size_bytes(self) -> int | None:
-        """Bytes to be read; None if the log must be opened to know."""
+        """Bytes to read; None if the log must be opened to find them."""
         return sum(file.end - file.position for file in self.files) if self.files else None
 
 
 @dataclass(frozen=True)
 class Task(InputPartition):
-    """Splits that one task reads, one after another; none where there is nothing at all."""
+    """Splits that one task reads in order; empty if there is nothing to read."""
 
     splits: tuple[SegmentSplit, ...]
 
 
 class FileChangedError(KafkaStorageError):
-    """A file is no longer the one that was planned with."""
+    """A planned file was replaced."""
 
 
 # --- planning -----------------------------------------------------------------------------------
 
 
-def splits_of(
+def plan_splits(
     log: Log, start_offset: int, end_offset: int, split_bytes: int, *, transactions: bool
 ) -> Iterator[SegmentSplit]:
-    """Yield the splits of [start, end): whole segments, together up to `split_bytes`.
+    """Yield splits of [start, end): whole segments, up to `split_bytes` in total.
 
     Parameters
     ----------
     log : Log
-        Open; what is appended from now on is not read.
+        Open log; records appended later are not read.
     transactions : bool
-        Whether the tasks must know what was not committed.
+        Whether the tasks need the uncommitted transactions.
     """
     segments = log.segments.view
     steady = not any(finding.action in _MOVES_BYTES for finding in log.findings)
@@ -154,11 +153,11 @@ def splits_of(
             return
 
 
-def tasks_of(splits: Iterable[SegmentSplit], task_bytes: int) -> list[Task]:
-    """Return the tasks for splits: neighbours together, up to a size.
+def plan_tasks(splits: Iterable[SegmentSplit], task_bytes: int) -> list[Task]:
+    """Combine consecutive splits into tasks of up to `task_bytes`.
 
-    A topic of many small partitions is so read by few tasks. A split of unknown size is alone.
-    There is one task at least, as Spark wants it.
+    A topic of many small partitions is thus read by few tasks. A split of unknown size counts as
+    `task_bytes`. There is at least one task, as Spark requires.
     """
     tasks: list[Task] = []
     taken: list[SegmentSplit] = []
@@ -176,43 +175,43 @@ def tasks_of(splits: Iterable[SegmentSplit], task_bytes: int) -> list[Task]:
 
 
 def _files(log: Log, segments: Sequence[LogSegment], start: int) -> tuple[SegmentFile, ...]:
-    """Return where segments lie; nothing if what lies there is not what the log was opened on."""
+    """Return the files of segments; nothing if they changed since the log was opened."""
     files = []
     cut = {finding.path for finding in log.findings if finding.action == "truncated_tail"}
     for segment in segments:
         try:
-            found = os.stat(segment.log_path)  # noqa: PTH116  # a string is what there is
+            status = os.stat(segment.log_path)  # noqa: PTH116  # the path is a string
         except FileNotFoundError:
             if segment.size_bytes:
                 return ()
-            continue  # recovery put an empty segment here
+            continue  # an empty segment from recovery
         end = segment.size_bytes
         may_be_longer = segment is log.active_segment or segment.log_path in cut
-        if found.st_size < end or (found.st_size > end and not may_be_longer):
+        if status.st_size < end or (status.st_size > end and not may_be_longer):
             return ()
         position = 0
         if start > segment.base_offset:
             at = segment.translate_offset(start)
             position = end if at is None else at.position
-        size = None if segment is log.active_segment else found.st_size
-        files.append(SegmentFile(segment.log_path, position, end, found.st_ino, size))
+        size = None if segment is log.active_segment else status.st_size
+        files.append(SegmentFile(segment.log_path, position, end, status.st_ino, size))
     return tuple(files)
 
 
 def _uncommitted(log: Log, start: int, end: int) -> tuple[Transaction, ...]:
-    found = [
+    transactions = [
         Transaction(entry.producer_id, first, None)
         for entry in log.producer_state.entries()
         if (first := entry.current_txn_first_offset) is not None and first < end
     ]
     for segment in log.segments.from_offset(start):
         aborted, complete = segment.collect_aborted_txns(start, end)
-        found += [
+        transactions += [
             Transaction(txn.producer_id, txn.first_offset, txn.last_offset) for txn in aborted
         ]
         if complete:
             break
-    return tuple(found)
+    return tuple(transactions)
 
 
 # --- reading ------------------------------------------------------------------------------------
@@ -225,24 +224,24 @@ def stored_batches(
     committed: bool = False,
     as_stored: bool = False,
 ) -> Iterator[Stored]:
-    """Yield the data records of a split, batch by batch; every CRC is verified.
+    """Yield the data records of a split, batch by batch, with verified CRCs.
 
     Parameters
     ----------
     paths : sequence of str
-        The data directories, for when the files have changed since the split was planned.
+        The data directories, which are opened if files changed since planning.
     committed : bool
-        Pass over what was aborted.
+        Skip batches of aborted and open transactions.
     as_stored : bool
-        Give what lies in the files in its order there, whatever its offsets: within the bounds of
-        what was asked of the partition. Else batches whose offsets do not rise are damage.
+        Yield records in file order, whatever their offsets, if they are in the offset range
+        requested from the partition. Otherwise, batches whose offsets do not ascend are damage.
 
     Raises
     ------
     OffsetOutOfRangeError
-        Retention took records away since the split was planned.
+        Retention removed records after planning.
     CorruptRecordError
-        A batch is damaged; names file and position.
+        A batch is damaged; the message has its file and position.
     """
     fates = _Fates(split.uncommitted)
     lowest, beyond = split.start_offset, split.end_offset
@@ -289,16 +288,16 @@ def _columns(batch: RecordBatch, limit: int) -> RecordColumns:
 
 
 class _Fates:
-    """Which batches were not committed."""
+    """Lookup of batches in uncommitted transactions."""
 
     def __init__(self, transactions: Sequence[Transaction]) -> None:
-        # Those of one producer follow one another, an open one last.
+        # The transactions of a producer do not overlap, and an open one is the last.
         self._by_producer: dict[int, list[Transaction]] = {}
         for each in sorted(transactions, key=lambda transaction: transaction.first):
             self._by_producer.setdefault(each.producer_id, []).append(each)
 
     def uncommitted(self, batch: RecordBatch) -> bool | None:
-        """Return True if a batch was aborted, None if its transaction is open, else False."""
+        """Return True for an aborted batch, None if its transaction is open, else False."""
         header = batch.header
         if not header.is_transactional or not self._by_producer:
             return False
@@ -313,12 +312,12 @@ class _Fates:
 
 
 class _FileReader:
-    """Reads the files of a split, one after another.
+    """Reader of the files of a split, in order.
 
     Attributes
     ----------
     next_offset : int
-        Behind the last batch that was given.
+        Offset after the last batch returned.
     """
 
     def __init__(self, split: SegmentSplit, *, as_stored: bool) -> None:
@@ -327,7 +326,7 @@ class _FileReader:
         self.next_offset = 0
 
     def batches(self) -> Iterator[RecordBatch]:
-        """Yield the batches; `FileChangedError` if a file is not the one it was."""
+        """Yield the batches; raise `FileChangedError` if a file was replaced."""
         if not self._split.files and self._split.start_offset < self._split.end_offset:
             raise FileChangedError(f"{self._split.topic}-{self._split.partition}: recovered")
         previous = -1
@@ -349,11 +348,11 @@ def _batches_in(file: SegmentFile) -> Iterator[RecordBatch]:
     try:
         handle = os.open(file.path, os.O_RDONLY)
     except FileNotFoundError as error:
-        raise FileChangedError(f"{file.path} is gone") from error
+        raise FileChangedError(f"{file.path} does not exist any more") from error
     try:
         status = os.fstat(handle)
         if status.st_ino != file.inode or file.size not in (None, status.st_size):
-            raise FileChangedError(f"{file.path} is another file")
+            raise FileChangedError(f"{file.path} was replaced")
         yield from _walk(handle, file)
     finally:
         os.close(handle)
@@ -365,14 +364,14 @@ def _walk(handle: int, file: SegmentFile) -> Iterator[RecordBatch]:
         size = min(wanted, file.end - position)
         data = os.pread(handle, size, position)
         if len(data) < size:
-            raise FileChangedError(f"{file.path} has become shorter")
+            raise FileChangedError(f"{file.path} was truncated")
         start = position
         for batch in walk_buffer(data, file.path, start):
             yield batch
             position += batch.header.size_bytes
         if position == start:
             if size == file.end - position:
-                return  # a torn tail, which a log that was closed cleanly may have
+                return  # an incomplete last batch, possible even after a clean shutdown
             wanted *= 4
         else:
             wanted = FETCH_BYTES

@@ -1,1 +1,1 @@
-"""Workloads as Spark makes them: the files of a topic, and its rows as Parquet."""
+"""Generation of workloads on Spark: the files of a topic, and its rows as Parquet."""

@@ -1,9 +1,8 @@
 """A workload as a Spark job: a topic in a data directory, and the same rows as Parquet.
 
-Tasks make blocks in any order (`parcels`); one task a partition then writes its
-files from the parcels of all blocks, in order (`log_files`). What moves between
-them are sealed batches, a few large rows. The topic is committed as a whole
-(`commit`).
+Tasks generate blocks in any order (`parcels`). One task per partition then writes its files from
+the parcels of all blocks, in order (`log_files`). The shuffle between them moves sealed batches in
+a few large rows. The topic is committed atomically (`commit`).
 """
 
 from __future__ import annotations
@@ -22,23 +21,23 @@ from logstore.manager.topics.store import Topic
 from logstore.names import validate_topic_name
 from logstore.runtime import Runtime, SystemClock, random_source
 from logstore.spark.datasource.commit import WriteJob, WrittenPartition, refuse_in_use
-from logstore.spark.generation.log_files import MadePartition, write_partitions
+from logstore.spark.generation.log_files import GeneratedPartition, write_partitions
 from logstore.spark.generation.parquet import ParquetTarget
 from logstore.spark.stages import timed
-from logstore.workload.parcels import Parcel, parcels_of
+from logstore.workload.parcels import Parcel, build_parcels
 from logstore.workload.spec import Spec
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 SPLITS_PER_CORE = 4
-"""So that a core which is done early finds more to do."""
+"""Several, so that cores that finish early get more work."""
 
 ARROW_BYTES = 32 << 20
-"""Bytes that the JVM hands a writing task at a time."""
+"""Bytes that the JVM passes to a writing task at a time."""
 
 _PARCELS = "partition int, block bigint, part int, entries binary, batches binary"
-_MADE = (
+_PARTITIONS = (
     "partition int, folder string, end_offset bigint, records bigint, batches bigint, "
     "markers bigint, bytes bigint, began_ms bigint"
 )
@@ -46,18 +45,19 @@ _MADE = (
 
 @dataclass(frozen=True, slots=True)
 class Generated:
-    """The topic that was made.
+    """The generated topic.
 
     Attributes
     ----------
     topic : str
+        Name of the topic.
     partitions, records, batches, markers : int
-        How many; markers are control batches, not counted among the records and batches.
+        Counts; markers are control batches, excluded from the records and batches.
     bytes : int
-        Of the `.log` files.
+        Size of the `.log` files.
     seconds : dict
-        Of each stage, in order: `records` are made and sealed, `logs` are written and committed,
-        `parquet` is read back from them.
+        Duration of each stage, in order: `records` (generation of sealed batches), `logs` (writing
+        and commit), `parquet` (reading the logs and writing Parquet).
     """
 
     topic: str
@@ -83,58 +83,59 @@ def generate(
     configs: Mapping[str, str] = {},
     overwrite: bool = False,
 ) -> Generated:
-    """Make a workload's topic, and its rows as Parquet.
+    """Generate a workload's topic, and its rows as Parquet.
 
     Parameters
     ----------
     data_dir : str
-        Gets the topic, all or nothing; made if it does not exist.
+        Data directory for the topic, created if it does not exist. The topic is written all or
+        nothing.
     parquet : str, optional
-        Directory that gets the rows as the source `logstore` shows them, aborted ones included;
+        Directory for the rows as in the data source `logstore`, including aborted ones. Written
         all or nothing, after the topic.
     splits : int, optional
-        Tasks that make records. The bytes depend on it as little as on the number of cores.
+        Tasks that generate records. Does not affect the bytes, nor does the number of cores.
     configs : mapping
-        Further configurations of the topic, laid over the workload's.
+        Additional topic configurations, which override the workload's.
     overwrite : bool
-        Put topic and Parquet in the place of what is there; else that is refused.
+        Replace an existing topic and its Parquet files instead of refusing them.
 
     Raises
     ------
     InvalidConfigurationError, InvalidTopicError
-        The configurations, the name or the Parquet directory are no good; nothing was begun.
+        The configurations, the name or the Parquet directory are invalid; nothing was written.
     TopicAlreadyExistsError, KafkaStorageError
-        The topic exists, or another process holds the data directory; nothing was begun, or,
-        if this came about meanwhile, nothing stays.
+        The topic exists, or another process holds the data directory; nothing was written or
+        everything was removed.
     PySparkException
-        A task failed; nothing stays, but for the topic where Parquet failed.
+        A task failed; everything was removed, except for the topic if writing Parquet failed.
 
     Notes
     -----
-    A task holds one block, or one parcel and a segment's state, whatever the records.
+    A task holds one block, or one parcel and the state of a segment, in memory.
     """
     spec = spec.with_configs(configs)
     validate_topic_name(spec.topic)
     data_dir = str(Path(data_dir.removeprefix("file://")).absolute())
     target = None if parquet is None else ParquetTarget(parquet, overwrite=overwrite)
-    if target is not None and target.lies_in(data_dir):
+    if target is not None and target.is_within(data_dir):
         raise InvalidConfigurationError(
-            f"{parquet} lies in the data directory {data_dir}: Parquet goes elsewhere"
+            f"{parquet} is in the data directory {data_dir}: choose another directory for Parquet"
         )
     refuse_in_use(data_dir)
     began_ms = SystemClock().now_ms()
     job = WriteJob.begin(data_dir, [spec.topic], overwrite=overwrite)
     try:
-        made = _made(spark, _parcels(spark, spec, splits), spec, job)
+        results = _write_logs(spark, _parcels(spark, spec, splits), spec, job)
         topic = Topic(spec.topic, tuple(range(spec.partitions)), spec.topic_configs)
-        written = [each.written for each, _ in made]
-        # The topic's id is of the seed and the name, so that the files are those of every run.
+        written = [each.written for each, _ in results]
+        # The topic id depends on the seed and the name only, so every run has the same files.
         rng = random_source(spec.seed + int.from_bytes(spec.topic.encode()))
         job.commit(Runtime(rng=rng), [topic], written, producer_ids=spec.producers.with_id)
     except BaseException:
         job.abort()
         raise
-    wrote_ms = min(moment for _, moment in made)
+    wrote_ms = min(start_ms for _, start_ms in results)
     seconds = {
         "records": (wrote_ms - began_ms) / 1000,
         "logs": (SystemClock().now_ms() - wrote_ms) / 1000,
@@ -142,24 +143,21 @@ def generate(
     if target is not None:
         with timed(seconds, "parquet"):
             target.write(spark, data_dir, spec.topic)
-    return _generated(spec, [each for each, _ in made], seconds)
-
-
-def parquet_dir(data_dir: str, topic: str) -> str:
-    """Return where a topic's rows go as Parquet unless somebody says otherwise."""
-    return f"{Path(data_dir).resolve()}.parquet/{topic}"
-
-
-def _generated(spec: Spec, made: list[MadePartition], seconds: dict[str, float]) -> Generated:
+    partitions = [each for each, _ in results]
     return Generated(
         spec.topic,
         spec.partitions,
-        sum(part.records for part in made),
-        sum(part.batches for part in made),
-        sum(part.markers for part in made),
-        sum(part.bytes for part in made),
+        sum(part.records for part in partitions),
+        sum(part.batches for part in partitions),
+        sum(part.markers for part in partitions),
+        sum(part.bytes for part in partitions),
         seconds,
     )
+
+
+def parquet_dir(data_dir: str, topic: str) -> str:
+    """Return the default Parquet directory of a topic."""
+    return f"{Path(data_dir).resolve()}.parquet/{topic}"
 
 
 def _parcels(spark: SparkSession, spec: Spec, splits: int | None) -> DataFrame:
@@ -175,7 +173,7 @@ def _parcels(spark: SparkSession, spec: Spec, splits: int | None) -> DataFrame:
 def _parcel_rows(spec: Spec, blocks: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for batch in blocks:
         for number in batch.column(0).to_pylist():
-            for parcel in parcels_of(spec, number):
+            for parcel in build_parcels(spec, number):
                 yield pa.RecordBatch.from_pydict(
                     {
                         "partition": pa.array([parcel.partition], pa.int32()),
@@ -187,15 +185,15 @@ def _parcel_rows(spec: Spec, blocks: Iterable[pa.RecordBatch]) -> Iterator[pa.Re
                 )
 
 
-def _made(
+def _write_logs(
     spark: SparkSession, parcels: DataFrame, spec: Spec, job: WriteJob
-) -> list[tuple[MadePartition, int]]:
-    """Write the partitions; return what they are and when each was begun."""
+) -> list[tuple[GeneratedPartition, int]]:
+    """Write the partitions; return each with the start time of its task in ms."""
     with _setting(spark, "spark.sql.execution.arrow.maxBytesPerBatch", str(ARROW_BYTES)):
-        rows = parcels.mapInArrow(partial(_made_rows, spec, job), _MADE).collect()
+        rows = parcels.mapInArrow(partial(_partition_rows, spec, job), _PARTITIONS).collect()
     return [
         (
-            MadePartition(
+            GeneratedPartition(
                 WrittenPartition(spec.topic, row.partition, row.folder, row.end_offset),
                 row.records,
                 row.batches,
@@ -208,7 +206,7 @@ def _made(
     ]
 
 
-def _made_rows(
+def _partition_rows(
     spec: Spec, job: WriteJob, parcels: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     began_ms = SystemClock().now_ms()
@@ -223,7 +221,7 @@ def _made_rows(
             "bytes": partition.bytes,
             "began_ms": began_ms,
         }
-        for partition in write_partitions(spec, _received(parcels), job.task_dir())
+        for partition in write_partitions(spec, _parcels_from(parcels), job.task_dir())
     ]
     schema = pa.schema(
         [("partition", pa.int32()), ("folder", pa.string())]
@@ -235,7 +233,7 @@ def _made_rows(
     yield pa.RecordBatch.from_pylist(rows, schema)
 
 
-def _received(rows: Iterable[pa.RecordBatch]) -> Iterator[Parcel]:
+def _parcels_from(rows: Iterable[pa.RecordBatch]) -> Iterator[Parcel]:
     for batch in rows:
         for row in range(batch.num_rows):
             yield Parcel(*(column[row].as_py() for column in batch.columns))

@@ -1,7 +1,7 @@
-"""Parcels become the files of a partition, written by the engine in the workload's own time.
+"""Writing the files of a partition from parcels, by the engine in the workload's virtual time.
 
-The log that is opened for it lives through the virtual days: segments roll by that time, files
-are dated by it, producers that fall silent are forgotten as a broker forgets them. Needs no Spark.
+Segments roll and files are dated by that time, and idle producers expire as in a broker.
+Independent of Spark.
 """
 
 from __future__ import annotations
@@ -13,23 +13,23 @@ import numpy as np
 
 from logstore.config.broker_config import BrokerConfig
 from logstore.runtime import DiskFileSystem, Runtime, VirtualClock, random_source
-from logstore.spark.datasource.commit import WrittenPartition, closed, new_log
+from logstore.spark.datasource.commit import WrittenPartition, close_log, create_log
 from logstore.types import TopicPartition
 from logstore.workload.parcels import COMMIT, DATA, ENTRY, Parcel
-from logstore.workload.placing import (
+from logstore.workload.placement import (
     GROUP_BATCHES,
-    Placed,
-    Placing,
+    BatchPlacer,
+    PlacedBatch,
+    append_batches,
     append_marker,
-    append_placed,
-    fit_the_segment,
+    fit_segment,
 )
 from logstore.workload.spec import Spec
 
 
 @dataclass(frozen=True)
-class MadePartition:
-    """A partition that was written, and how much it holds; control batches are `markers`."""
+class GeneratedPartition:
+    """A written partition with its counts; `markers` counts control batches."""
 
     written: WrittenPartition
     records: int
@@ -39,12 +39,12 @@ class MadePartition:
 
 
 class PartitionFiles:
-    """Writes one partition of a workload.
+    """The writer of one partition of a workload.
 
     Parameters
     ----------
     folder : str
-        To be made; below a directory of a job.
+        Folder to create, in the directory of a job.
     """
 
     def __init__(self, spec: Spec, partition: int, folder: str) -> None:
@@ -53,63 +53,63 @@ class PartitionFiles:
         runtime = Runtime(
             self._clock,
             DiskFileSystem(self._clock),
-            random_source(spec.seed * spec.partitions + partition),  # of the roll jitter
+            random_source(spec.seed * spec.partitions + partition),  # for the roll jitter
         )
         tp = TopicPartition(spec.topic, partition)
-        self._log = new_log(runtime, folder, tp, spec.topic_configs)
-        self._placing = Placing(spec.producers)
-        self._heard_ms: dict[int, int] = {}
-        self._pending: list[Placed] = []
+        self._log = create_log(runtime, folder, tp, spec.topic_configs)
+        self._placing = BatchPlacer(spec.producers)
+        self._last_ms: dict[int, int] = {}  # last timestamp of each known producer
+        self._pending: list[PlacedBatch] = []
         self._check_ms = BrokerConfig().producer_id_expiration_check_interval_ms
         self._next_check_ms = spec.time.start_ms + self._check_ms
         self._records = self._batches = self._markers = 0
 
     def add(self, parcel: Parcel) -> None:
-        """Append what a parcel holds; parcels come in order of block and part.
+        """Append the entries of a parcel; parcels must be in order of block and part.
 
         Raises
         ------
         RequestError
-            The engine refuses something.
+            The engine refuses an append.
         """
-        place = 0
+        position = 0
         for kind, producer, size, at_ms in np.frombuffer(parcel.entries, ENTRY).tolist():
             if at_ms >= self._next_check_ms:
-                self._forget_producers(at_ms)
+                self._expire_producers(at_ms)
             if kind == DATA:
-                self._place(producer, at_ms, parcel.batches[place : place + size])
-                place += size
+                self._place(producer, at_ms, parcel.batches[position : position + size])
+                position += size
             else:
                 self._end_transaction(producer, at_ms, commit=kind == COMMIT)
 
-    def finish(self) -> MadePartition:
-        """Close the log cleanly."""
+    def finish(self) -> GeneratedPartition:
+        """Append the pending batches and close the log cleanly."""
         self._append_pending()
         size = self._log.size_bytes
-        written = closed(self._log)
-        return MadePartition(written, self._records, self._batches, self._markers, size)
+        written = close_log(self._log)
+        return GeneratedPartition(written, self._records, self._batches, self._markers, size)
 
-    def _forget_producers(self, at_ms: int) -> None:
-        """Do what a broker does every ten minutes, as of the last time before `at_ms`."""
+    def _expire_producers(self, at_ms: int) -> None:
+        """Expire producers like a broker's periodic check, as of its last run before `at_ms`."""
         checked_ms = at_ms - (at_ms - self._next_check_ms) % self._check_ms
         self._next_check_ms = checked_ms + self._check_ms
         silent_since_ms = checked_ms - self._log.producer_state.producer_id_expiration_ms
-        if min(self._heard_ms.values(), default=checked_ms) > silent_since_ms:
+        if min(self._last_ms.values(), default=checked_ms) > silent_since_ms:
             return
         self._append_pending()
         with self._log.lock:
             self._log.producer_state.remove_expired(checked_ms)
-        # One in a transaction is still known; the next that it sends brings it back here.
-        self._heard_ms = {
+        # The log keeps a producer with an open transaction; its next batch adds it here again.
+        self._last_ms = {
             producer: last_ms
-            for producer, last_ms in self._heard_ms.items()
+            for producer, last_ms in self._last_ms.items()
             if last_ms > silent_since_ms
         }
 
     def _place(self, producer: int, at_ms: int, batch: bytes) -> None:
         placed = self._placing.place(producer, at_ms, batch)
         if producer < self._spec.producers.with_id:
-            self._heard_ms[producer] = placed.max_timestamp
+            self._last_ms[producer] = placed.max_timestamp
         self._pending.append(placed)
         self._records += placed.records
         self._batches += 1
@@ -117,19 +117,19 @@ class PartitionFiles:
             self._append_pending()
 
     def _append_pending(self) -> None:
-        """Append what was placed: at once if it goes into one segment, else one by one.
+        """Append the placed batches: together if they fit the segment, else one by one.
 
-        The files are the same either way: a batch that must roll the segment does so.
+        The files are the same either way.
         """
         if not self._pending:
             return
         pending, self._pending = self._pending, []
-        fits = fit_the_segment(self._log, [batch.data for batch in pending], pending[-1].at_ms)
+        fits = fit_segment(self._log, [batch.data for batch in pending], pending[-1].at_ms)
         for group in [pending] if fits else [[batch] for batch in pending]:
             self._clock.set_ms(group[-1].at_ms)
-            append_placed(self._log, group)
+            append_batches(self._log, group)
         assert self._log.log_end_offset == self._placing.next_offset, (
-            "all batches were whole and taken"
+            "all batches were complete and appended"
         )
 
     def _end_transaction(self, producer: int, at_ms: int, *, commit: bool) -> None:
@@ -137,14 +137,14 @@ class PartitionFiles:
         self._clock.set_ms(at_ms)
         append_marker(self._log, producer, commit=commit)
         self._placing.place_marker()
-        self._heard_ms[producer] = at_ms
+        self._last_ms[producer] = at_ms
         self._markers += 1
 
 
 def write_partitions(
     spec: Spec, parcels: Iterator[Parcel], task_dir: str
-) -> Iterator[MadePartition]:
-    """Write the parcels of a task: of any partitions, each partition's together and in order."""
+) -> Iterator[GeneratedPartition]:
+    """Write the parcels of a task, which are grouped by partition and in order."""
     files: PartitionFiles | None = None
     current = -1
     for parcel in parcels:

@@ -1,1 +1,1 @@
-"""The oracle: was a cleaning right? Written from the rules, not from the cleaner."""
+"""The oracle: verifies cleanings by rules implemented independently of the cleaner."""

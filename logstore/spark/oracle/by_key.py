@@ -1,10 +1,10 @@
-"""The first look of the oracle, at sums by key: of each key exactly that is there which must be.
+"""First pass of the oracle: compare checksums by key, expected against actual.
 
-A sound cleaning leaves of a key its winner, and the tail. So for every key the fingerprints of what
-must be there and of what is there are summed up, in one hash aggregate over both sides: no record
-meets another, nothing is sorted where only offsets count. Partitions in which some key comes out
-otherwise are looked at record by record (`verify`), which alone decides: here
-doubt is enough. A fingerprint has 64 bits, as have the sums, which are exclusive or.
+A correct cleaning leaves, for each key, the survivor and the records of the tail. One hash
+aggregate over both sides computes per-key checksums of the expected and the actual records; it
+needs no join, and no sort if records compete by offset. `verify` compares partitions with a
+differing key record by record, and only that comparison reports violations. Fingerprints have 64
+bits, and a checksum is their exclusive or.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from logstore.spark.oracle.rows import (
     FORBIDDEN,
     REQUIRED,
     Orders,
-    asks_horizon,
     competes,
-    fixed,
-    gone_early,
+    fixed_expectation,
     in_front,
     in_tail,
-    of_winner,
+    invalid_horizon,
+    needs_horizon,
     order_column,
-    strange_horizon,
+    removed_early,
+    winner_expectation,
     wrong_horizon,
     young,
 )
@@ -38,52 +38,54 @@ _KEY = ["topic", "partition", "key"]
 _AT_WINNER = ("fingerprint", "winner", "horizon")
 _COUNTED = ("is_must", "is_there", "is_old", "is_front")
 
-# Bits of `seen`: what a record says of its key and partition.
-_DOUBT, _EARLY, _DISPLACED, _OVERDUE, _NOT_OVERDUE, _STRANGE = (1 << bit for bit in range(6))
+# Bits of `seen`: facts about a record's key and partition.
+_DOUBT, _EARLY, _DISPLACED, _OVERDUE, _NOT_OVERDUE, _INVALID_HORIZON = (
+    1 << bit for bit in range(6)
+)
 
-# Bits of `winner`: what the winner says of itself.
-_MAY, _MUST, _ASKS_HORIZON = 1, 2, 4
+# Bits of `winner`: facts about the winner.
+_MAY, _MUST, _NEEDS_HORIZON = 1, 2, 4
 
 
-class Glance(NamedTuple):
-    """One partition at the first look; counts of records.
+class PartitionSummary(NamedTuple):
+    """Result of the first pass for one partition.
 
     Attributes
     ----------
     before, after : int
-        From the log start on.
+        Numbers of records from the log start on.
     doubtful : bool
-        Whether it must be looked at record by record.
+        Whether it must be compared record by record.
     gone_from_front : int
-        Below the log start.
-    gone_early : bool
-        Whether some of them were too young to go.
+        Number of records below the log start.
+    removed_early : bool
+        Whether some of those were too young to be removed.
     overdue : bool
-        Whether its tail may be one that should have been cleaned.
+        Whether the tail may have exceeded the maximum compaction lag.
     displaced : bool
-        Whether some record lies elsewhere than its offset says.
+        Whether some record is not at the position given by its offset.
     """
 
     before: int
     after: int
     doubtful: bool
     gone_from_front: int
-    gone_early: bool
+    removed_early: bool
     overdue: bool
     displaced: bool
 
 
-def glances(
+def summarize_partitions(
     old: DataFrame, new: DataFrame, orders: Orders, *, fates: bool, horizons: bool
-) -> dict[tuple[str, int], Glance]:
-    """Take the first look at all partitions.
+) -> dict[tuple[str, int], PartitionSummary]:
+    """Run the first pass over all partitions.
 
     Parameters
     ----------
     old, new : DataFrame
-        Of `old_rows` and `new_rows`.
+        Results of `old_rows` and `new_rows`.
     fates, horizons : bool
-        Whether the records after tell if they were aborted, and their horizons.
+        Whether the records after have the columns `aborted` and `deleteHorizonMs`.
     """
     rows = _old(old, orders, fates=fates, horizons=horizons).unionByName(
         _new(new, fates=fates, horizons=horizons)
@@ -95,7 +97,7 @@ def glances(
         F.bit_or("seen").alias("seen"),
         F.max("there_horizon").alias("there_horizon"),
     ]
-    found = (
+    rows_by_partition = (
         rows.groupBy(*_KEY)
         .agg(*of_key)
         .withColumn("wrong", ~_is_as_expected(horizons=horizons))
@@ -107,29 +109,29 @@ def glances(
         )
         .collect()
     )
-    return {(topic, partition): _glance(*row) for topic, partition, *row in found}
+    return {(topic, partition): _summary(*row) for topic, partition, *row in rows_by_partition}
 
 
-def _glance(before: int, after: int, front: int, wrong: bool, seen: int) -> Glance:
-    return Glance(
+def _summary(before: int, after: int, front: int, wrong: bool, seen: int) -> PartitionSummary:
+    return PartitionSummary(
         before,
         after,
         doubtful=wrong or bool(seen & _DOUBT),
         gone_from_front=front,
-        gone_early=bool(seen & _EARLY),
+        removed_early=bool(seen & _EARLY),
         overdue=bool(seen & _OVERDUE) and not seen & _NOT_OVERDUE,
         displaced=bool(seen & _DISPLACED),
     )
 
 
 def _fingerprint(*, fates: bool, horizons: bool) -> Column:
-    """Return what is summed up of a record: all that must not change of it.
+    """Return the fingerprint of everything in a record that must not change.
 
-    In the tail that includes the horizon, which elsewhere a cleaning may give.
+    The horizon is included in the tail only; elsewhere, a cleaning may set it.
     """
     names = ["offset", "tombstone", "value_digest", "headers_digest", "micros", "type"]
     more = []
-    # Hashing skips nulls; an open transaction is one.
+    # Hashing skips nulls, which mark open transactions.
     if fates:
         more.append(F.coalesce(F.col("aborted").cast("int"), F.lit(2)))
     if horizons:
@@ -143,15 +145,15 @@ def _old(old: DataFrame, orders: Orders, *, fates: bool, horizons: bool) -> Data
         old.withColumn("front", in_front())
         .withColumn("tail", ~F.col("front") & in_tail())
         .withColumn("order", F.when(competes(), order_column(orders)))
-        .withColumn("always", fixed())
+        .withColumn("always", fixed_expectation())
         .withColumn("aborted", aborted)
         .withColumn("fingerprint", _fingerprint(fates=fates, horizons=horizons))
         .withColumn("must", ~F.col("front") & F.coalesce(F.col("always") == REQUIRED, F.lit(False)))
     )
     front, tail, must, tombstone = (F.col(n) for n in ("front", "tail", "must", "tombstone"))
-    # Records below the log start are gone; those that must be there anyway are in the sum.
+    # Excludes records below the log start, and required ones, which are in the checksum.
     free = ~front & F.col("always").isNull()
-    says = of_winner()
+    expectation = winner_expectation()
     last = F.coalesce(F.col("versioned"), F.lit(False)) & (F.col("offset") == F.col("log_end") - 1)
     doubt = ~front & ~tail & (young() | F.coalesce(last & tombstone, F.lit(False)))
     overdue = F.col("micros") < F.col("overdue")
@@ -160,19 +162,19 @@ def _old(old: DataFrame, orders: Orders, *, fates: bool, horizons: bool) -> Data
         "order",
         "fingerprint",
         _bits(
-            (free & (says != FORBIDDEN), _MAY),
-            (free & (says == REQUIRED), _MUST),
-            (asks_horizon(tombstone), _ASKS_HORIZON),
+            (free & (expectation != FORBIDDEN), _MAY),
+            (free & (expectation == REQUIRED), _MUST),
+            (needs_horizon(tombstone), _NEEDS_HORIZON),
         ).alias("winner"),
         "horizon",
         F.when(must, F.col("fingerprint")).otherwise(0).alias("fingerprints"),
         must.cast("int").alias("is_must"),
         F.lit(0).alias("is_there"),
-        F.when(front, 0).otherwise(F.col("beaten") + 1).alias("is_old"),
+        F.when(front, 0).otherwise(F.col("superseded") + 1).alias("is_old"),
         front.cast("int").alias("is_front"),
         _bits(
             (doubt, _DOUBT),
-            (gone_early(), _EARLY),
+            (removed_early(), _EARLY),
             (tail & overdue, _OVERDUE),
             (tail & ~overdue, _NOT_OVERDUE),
         ).alias("seen"),
@@ -196,14 +198,14 @@ def _new(new: DataFrame, *, fates: bool, horizons: bool) -> DataFrame:
         F.lit(0).alias("is_front"),
         _bits(
             (F.col("displaced"), _DISPLACED),
-            (strange_horizon(there_horizon), _STRANGE),
+            (invalid_horizon(there_horizon), _INVALID_HORIZON),
         ).alias("seen"),
         there_horizon.alias("there_horizon"),
     )
 
 
 def _bits(*flags: tuple[Column, int]) -> Column:
-    """Return a number that has the bit of each flag that is true."""
+    """Return the bitwise or of the bits whose flags are true."""
     bits = [F.when(flag, bit).otherwise(0) for flag, bit in flags]
     return reduce(lambda number, bit: number.bitwiseOR(bit), bits)
 
@@ -213,9 +215,10 @@ def _has(name: str, bit: int) -> Column:
 
 
 def _is_as_expected(*, horizons: bool) -> Column:
-    """Tell whether of a key exactly that is there which must be, its horizons included.
+    """Return whether exactly the expected records of a key are there, with correct horizons.
 
-    Beside what must be there anyway that is the winner, which must be, may be or must not be there.
+    Expected are the required records and the winner, which is itself required, optional or
+    forbidden.
     """
     more, differing = F.col("is_there") - F.col("is_must"), F.col("fingerprints")
     without = (more == 0) & (differing == 0)
@@ -225,8 +228,8 @@ def _is_as_expected(*, horizons: bool) -> Column:
         with_winner &= ~wrong_horizon(
             F.col("horizon"),
             there_horizon,
-            _has("seen", _STRANGE),
-            _has("winner", _ASKS_HORIZON),
+            _has("seen", _INVALID_HORIZON),
+            _has("winner", _NEEDS_HORIZON),
         )
         without &= there_horizon.isNull()
     return (~_has("winner", _MUST) & without) | F.coalesce(

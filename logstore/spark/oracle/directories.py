@@ -1,7 +1,7 @@
-"""Two data directories, before and after cleaning: everything the oracle needs is found in them.
+"""Verification of a data directory after cleaning against the one before.
 
-How far each partition was cleaned is what the cleaner wrote down, in the checkpoint of the
-directory after. All else is judged from the records.
+The end of each partition's cleaned range comes from the cleaner checkpoint of the directory after.
+Everything else follows from the records and the topic configurations.
 """
 
 from __future__ import annotations
@@ -39,24 +39,25 @@ _COMPARED = (
 )
 
 TOMBSTONES, LAGS, RETENTION = "tombstones", "lags", "retention"
-"""Things that a verdict may have to leave unproven."""
+"""Rules that a verdict may report as unproven."""
 
 
 class _Partition(NamedTuple):
-    """A partition as it lies in a directory.
+    """A partition in a data directory.
 
     Attributes
     ----------
     log_start_offset, log_end_offset : int
-        The latter is exclusive.
+        Offset range of the log, the end exclusive.
     base_offset : int
-        Of the first segment. Retention lets the log start there; delete-records need not.
+        Base offset of the first segment, which retention makes the log start offset;
+        delete-records may set another one.
     first_dirty_offset : int or None
-        What the cleaner's checkpoint says; None if nothing.
+        Offset in the cleaner checkpoint, if any.
     config : LogConfig
-        In force for its topic.
+        Effective configuration of the topic.
     adopted : bool
-        The directory has no configuration for the topic.
+        Whether the directory has no configuration for the topic.
     """
 
     log_start_offset: int
@@ -68,13 +69,13 @@ class _Partition(NamedTuple):
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is no record to look at."""
+        """Whether the partition has no records."""
         return self.log_start_offset == self.log_end_offset
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Asked:
-    """The cleaning, as the caller tells of it."""
+class _Request:
+    """The caller's description of the cleaning."""
 
     strategy: str | None
     header: str | None
@@ -84,16 +85,16 @@ class _Asked:
     forced: bool
 
     @property
-    def judges_lags(self) -> bool:
-        """Whether anything is known of when which records had to go."""
+    def checks_lags(self) -> bool:
+        """Whether compaction lags can be checked."""
         return self.now_ms is not None and not self.forced
 
     def rules(self, config: LogConfig) -> Rules:
-        """Return the rules of a topic; what was said goes before what it says."""
+        """Return the rules of a topic; the caller's values override its configuration."""
         strategy = self.strategy or config.compaction_strategy or OFFSET
         header = self.header or config.compaction_strategy_header.strip()
         if strategy == HEADER and not header and self.strategy is None:
-            strategy = OFFSET  # as KIP-280 has it
+            strategy = OFFSET  # as in KIP-280
         since_ms, now_ms = self.since_ms, self.now_ms
         if now_ms is None:
             now_ms = SystemClock().now_ms()
@@ -107,8 +108,8 @@ class _Asked:
             since_ms=since_ms,
             now_ms=now_ms,
             delete_retention_ms=config.delete_retention_ms,
-            min_compaction_lag_ms=config.min_compaction_lag_ms if self.judges_lags else 0,
-            max_compaction_lag_ms=max_lag if self.judges_lags and max_lag < INT64_MAX else None,
+            min_compaction_lag_ms=config.min_compaction_lag_ms if self.checks_lags else 0,
+            max_compaction_lag_ms=max_lag if self.checks_lags and max_lag < INT64_MAX else None,
         )
 
 
@@ -129,55 +130,56 @@ def verify_directories(
     broker_config: Mapping[str, object] | BrokerConfig | None = None,
     examples: int = EXAMPLES,
 ) -> Verdict:
-    """Compare a data directory with what must follow from the one it was cleaned from.
+    """Verify a data directory after cleaning against the one before.
 
     Parameters
     ----------
     before, after : path or sequence of paths
-        The data directory, or all those of one broker. Both are opened read-only.
+        A data directory, or all data directories of one broker. Opened read-only.
     strategy, header, encoding : str, optional
-        By which records were to survive; by default what each topic says in `after`, or in
-        `before` if it is configured there only.
+        Compaction strategy and version header; by default, each topic's configuration in `after`,
+        or in `before` if it is only configured there.
     topic, partition : str, int, optional
-        Only these; everything by default.
+        Topic and partition to verify; all by default.
     since_ms, now_ms : int, optional
-        When the first and the last cleaning in between began, in Unix ms. With `now_ms` alone there
-        was one. With neither, a tombstone without a delete horizon may be there or not, one with a
-        horizon must be there until the system clock reaches it, and lags are not judged.
+        Start times of the first and last cleaning, in Unix ms. With `now_ms` only, there was one
+        cleaning. With neither, tombstones without a delete horizon are accepted either way,
+        tombstones with one must be there until the system clock reaches it, and lags are not
+        checked.
     forced : bool
-        The cleaning was told to heed no lag, so they are not judged.
+        Whether the cleaning ignored compaction lags; they are then not checked.
     require_cleaned : bool
-        Count partitions of compacted topics that no cleaning has touched as violations.
+        Report partitions of compacted topics that were never cleaned as violations.
     broker_config : mapping or BrokerConfig, optional
-        Gives topics their defaults, as it did when they were cleaned.
+        Defaults for topics, as they were during the cleaning.
     examples : int
-        Of each kind of violation, at most.
+        Most examples of each kind of violation.
 
     Returns
     -------
     Verdict
-        Its notes say what could not be judged, and `unproven` names it.
+        Rules that could not be checked are in `unproven`, with reasons in `notes`.
 
     Raises
     ------
     InvalidConfigurationError
-        A directory does not exist or `before` holds no partition; a topic's rules are
+        A directory does not exist, `before` has no partition, or the rules of a topic are
         contradictory.
     UnknownTopicOrPartitionError
-        `before` does not have it.
+        `before` does not have the topic or partition.
     KafkaStorageError, CorruptRecordError
         The disk failed, or a batch is damaged.
 
     Notes
     -----
-    A partition without an entry in the cleaner's checkpoint of `after` was not cleaned: nothing
-    may have changed. One whose entry is where it was may have been rewritten, so that expired
-    tombstones went. Of a topic whose policy has `delete`, records below the log start of either
-    side are counted, no more: retention and delete-records may take them. Where retention by age
-    alone can have moved it (the log starts with a segment, `retention.bytes` is not set) and
-    `now_ms` is given, none of them may be younger than `retention.ms`.
+    A partition without an entry in the cleaner checkpoint of `after` was not cleaned and must be
+    unchanged. If the entry is the same as before, the partition may have been rewritten to remove
+    expired tombstones. If a topic's policy includes `delete`, retention and delete-records may
+    remove records below the log start of either side, which are only counted. If `now_ms` is given
+    and only retention by age can have moved the log start (it is a segment's base offset, and
+    `retention.bytes` is not set), none of them may be younger than `retention.ms`.
     """
-    asked = _Asked(
+    request = _Request(
         strategy=strategy,
         header=header,
         encoding=encoding,
@@ -197,18 +199,18 @@ def verify_directories(
     except UnknownTopicOrPartitionError:
         new = {}
     verdicts = [_missing(old, new, examples)]
-    rules = _rules(old, new, asked)
+    rules = _rules(old, new, request)
     if (header or encoding) and rules and all(r.strategy != HEADER for r in rules.values()):
         raise InvalidConfigurationError(
-            "a version header counts for nothing: no topic is compacted by header; "
-            "strategy 'header' asks for it"
+            "header and encoding have no effect: no topic is compacted by header; set strategy "
+            "'header'"
         )
     if require_cleaned:
-        verdicts.append(_untouched(old, new, examples))
+        verdicts.append(_not_cleaned(old, new, examples))
     if rules:
         by_header = any(rule.strategy == HEADER for rule in rules.values())
         columns = (*_COMPARED, *(["headers"] if by_header else []))
-        cleaned = {tuple(tp): _cleaned(old[tp], new[tp], asked) for tp in rules}
+        cleaned = {tuple(tp): _cleaned(old[tp], new[tp], request) for tp in rules}
         by_offset = {
             tuple(tp): (cleaned[tuple(tp)].log_start_offset, cleaned[tuple(tp)].end_offset)
             for tp, rule in rules.items()
@@ -226,12 +228,12 @@ def verify_directories(
                 examples=examples,
             )
         )
-    unproven = tuple(_unproven(asked, old, new))
-    verdicts.append(Verdict({}, [], 0, 0, tuple(_notes(asked, old, new)), 0, unproven))
+    unproven = tuple(_unproven(request, old, new))
+    verdicts.append(Verdict({}, [], 0, 0, tuple(_notes(request, old, new)), 0, unproven))
     return Verdict.of(verdicts, examples=examples)
 
 
-# --- what lies there ----------------------------------------------------------------------------
+# --- partitions and rules -----------------------------------------------------------------------
 
 
 def _partitions(
@@ -240,18 +242,18 @@ def _partitions(
     topic: str | None,
     partition: int | None,
 ) -> dict[TopicPartition, _Partition]:
-    """Return the partitions that have a folder."""
+    """Return the partitions that have a folder in the data directories."""
     with Broker(list(paths), broker_config=broker_config, read_only=True) as broker:
         manager = broker.manager
         for directory in manager.directories:
             directory.check_online()
-        there = {tp for directory in manager.directories for tp in directory.partitions}
-        found = {}
+        existing = {tp for directory in manager.directories for tp in directory.partitions}
+        partitions = {}
         for tp in broker.partitions(topic, partition):
-            if tp not in there:
+            if tp not in existing:
                 continue
             log = broker.log(*tp)
-            found[tp] = _Partition(
+            partitions[tp] = _Partition(
                 log.log_start_offset,
                 log.log_end_offset,
                 log.segments.first.base_offset,
@@ -259,53 +261,53 @@ def _partitions(
                 manager.catalog.config(tp.topic),
                 broker.topic(tp.topic).adopted,
             )
-        return found
+        return partitions
 
 
 def _rules(
     old: Mapping[TopicPartition, _Partition],
     new: Mapping[TopicPartition, _Partition],
-    asked: _Asked,
+    request: _Request,
 ) -> dict[TopicPartition, Rules]:
-    """Return the rules of the partitions that are on both sides and not empty on both."""
-    found = {}
+    """Return the rules of the partitions that exist on both sides and are not empty on both."""
+    rules = {}
     of_topic: dict[str, Rules] = {}
     for tp in sorted(old.keys() & new.keys()):
         if old[tp].is_empty and new[tp].is_empty:
             continue
         if tp.topic not in of_topic:
             source = old[tp] if new[tp].adopted and not old[tp].adopted else new[tp]
-            of_topic[tp.topic] = asked.rules(source.config)
-        found[tp] = of_topic[tp.topic]
-    return found
+            of_topic[tp.topic] = request.rules(source.config)
+        rules[tp] = of_topic[tp.topic]
+    return rules
 
 
 def _begin(old: _Partition) -> Begin:
-    """Return where a cleaning had to begin; a checkpoint outside the log counts for nothing."""
+    """Return the state before the cleaning, ignoring a checkpoint outside the log."""
     dirty = old.first_dirty_offset
     if dirty is None or not old.log_start_offset <= dirty <= old.log_end_offset:
         dirty = old.log_start_offset
     return Begin(old.log_start_offset, dirty)
 
 
-def _cleaned(old: _Partition, new: _Partition, asked: _Asked) -> Cleaned:
+def _cleaned(old: _Partition, new: _Partition, request: _Request) -> Cleaned:
     start, retention_ms = _start(old, new), None
-    if start > old.log_start_offset and asked.now_ms is not None and _is_by_age(new):
+    if start > old.log_start_offset and request.now_ms is not None and _is_by_age(new):
         retention_ms = new.config.retention_ms if new.config.retention_ms >= 0 else INT64_MAX
     end = min(new.first_dirty_offset or 0, old.log_end_offset)
     return Cleaned(start, end, old.log_end_offset, retention_ms)
 
 
 def _start(old: _Partition, new: _Partition) -> int:
-    """Return from where on both sides are compared."""
+    """Return the offset from which both sides are compared."""
     if old.config.delete or new.config.delete:
-        # Retention and delete-records may take what lies at the front; nobody else.
+        # Only under this policy, retention and delete-records may move the log start.
         return max(old.log_start_offset, new.log_start_offset)
     return old.log_start_offset
 
 
 def _is_by_age(new: _Partition) -> bool:
-    """Tell whether nothing but the age of records can have moved the log start."""
+    """Return whether only retention by age can have moved the log start."""
     return new.config.retention_bytes < 0 and new.log_start_offset == new.base_offset
 
 
@@ -314,89 +316,90 @@ def _missing(
     new: Mapping[TopicPartition, _Partition],
     examples: int,
 ) -> Verdict:
-    """Tell of partitions that only one side has; those in which nothing ever was do not count."""
+    """Report partitions that exist on one side only, unless their log end offset is 0."""
     counts, shown = {}, []
-    for kind, places in (
+    for kind, partitions in (
         ("partition_lost", [tp for tp in old if tp not in new and old[tp].log_end_offset]),
         ("partition_invented", [tp for tp in new if tp not in old and new[tp].log_end_offset]),
     ):
-        if places:
-            counts[kind] = len(places)
-            shown += [example(kind, *tp, None) for tp in sorted(places)[:examples]]
+        if partitions:
+            counts[kind] = len(partitions)
+            shown += [example(kind, *tp, None) for tp in sorted(partitions)[:examples]]
     return Verdict(counts, shown, 0, 0)
 
 
-def _untouched_places(
+def _never_cleaned(
     old: Mapping[TopicPartition, _Partition], new: Mapping[TopicPartition, _Partition]
 ) -> list[TopicPartition]:
     both = [tp for tp in sorted(old) if tp in new and not old[tp].is_empty]
     return [tp for tp in both if not new[tp].first_dirty_offset]
 
 
-def _untouched(
+def _not_cleaned(
     old: Mapping[TopicPartition, _Partition],
     new: Mapping[TopicPartition, _Partition],
     examples: int,
 ) -> Verdict:
-    """Tell of partitions of compacted topics that were never cleaned."""
-    places = [
-        tp for tp in _untouched_places(old, new) if old[tp].config.compact or new[tp].config.compact
+    """Report partitions of compacted topics that were never cleaned."""
+    partitions = [
+        tp for tp in _never_cleaned(old, new) if old[tp].config.compact or new[tp].config.compact
     ]
-    counts = {"not_cleaned": len(places)} if places else {}
-    return Verdict(counts, [example("not_cleaned", *tp, None) for tp in places[:examples]], 0, 0)
+    counts = {"not_cleaned": len(partitions)} if partitions else {}
+    shown = [example("not_cleaned", *tp, None) for tp in partitions[:examples]]
+    return Verdict(counts, shown, 0, 0)
 
 
 def _unproven(
-    asked: _Asked,
+    request: _Request,
     old: Mapping[TopicPartition, _Partition],
     new: Mapping[TopicPartition, _Partition],
 ) -> Iterable[str]:
-    if asked.now_ms is None:
+    if request.now_ms is None:
         yield TOMBSTONES
     both = [new[tp].config for tp in old.keys() & new.keys()]
-    if not asked.judges_lags and any(
+    if not request.checks_lags and any(
         config.min_compaction_lag_ms > 0 or config.max_compaction_lag_ms < INT64_MAX
         for config in both
     ):
         yield LAGS
-    if any(asked.now_ms is None or not _is_by_age(new[tp]) for tp in _shortened(old, new)):
+    if any(request.now_ms is None or not _is_by_age(new[tp]) for tp in _shortened(old, new)):
         yield RETENTION
 
 
 def _shortened(
     old: Mapping[TopicPartition, _Partition], new: Mapping[TopicPartition, _Partition]
 ) -> list[TopicPartition]:
-    """Return the partitions whose log start moved, as their policy lets it."""
+    """Return the partitions whose log start moved, as their policy permits."""
     both = sorted(old.keys() & new.keys())
     return [tp for tp in both if _start(old[tp], new[tp]) > old[tp].log_start_offset]
 
 
 def _notes(
-    asked: _Asked,
+    request: _Request,
     old: Mapping[TopicPartition, _Partition],
     new: Mapping[TopicPartition, _Partition],
 ) -> Iterable[str]:
-    untouched = _untouched_places(old, new)
-    if untouched:
-        yield f"never cleaned, and so compared record by record: {_named(untouched)}"
-    if asked.now_ms is None:
+    never_cleaned = _never_cleaned(old, new)
+    if never_cleaned:
+        yield f"never cleaned, expected to be unchanged: {_listed(never_cleaned)}"
+    if request.now_ms is None:
         yield (
-            "it is not known when the cleaning ran: tombstones without a delete horizon may be"
-            " there or not, and lags are not judged"
+            "the time of the cleaning is unknown: tombstones without a delete horizon are accepted"
+            " either way, and lags are not checked"
         )
     if shortened := _shortened(old, new):
-        yield f"the log start moved, so that what lies below is only counted: {_named(shortened)}"
+        yield f"the log start moved, records below it are only counted: {_listed(shortened)}"
 
 
-def _named(places: Sequence[TopicPartition]) -> str:
-    return ", ".join(map(str, places[:10])) + (", …" if len(places) > 10 else "")
+def _listed(partitions: Sequence[TopicPartition]) -> str:
+    return ", ".join(map(str, partitions[:10])) + (", …" if len(partitions) > 10 else "")
 
 
 def _options(
-    places: Iterable[TopicPartition], columns: Iterable[str], **options: str
+    partitions: Iterable[TopicPartition], columns: Iterable[str], **options: str
 ) -> dict[str, str]:
-    """Return the data source's options for some partitions."""
+    """Return the data source's options for partitions and columns."""
     assigned = defaultdict(list)
-    for tp in places:
+    for tp in partitions:
         assigned[tp.topic].append(tp.partition)
     return {"assign": json.dumps(assigned), "columns": ",".join(columns), **options}

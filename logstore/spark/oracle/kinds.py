@@ -1,4 +1,4 @@
-"""Kinds of violation that one row cannot tell apart, told apart by the records around."""
+"""Classification of violations, by a record and the other records of its key."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from logstore.spark.oracle.violations import KINDS
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-PLACE = ["topic", "partition", "offset"]
+RECORD_ID = ["topic", "partition", "offset"]
 
 MASKED = (
     "survivor_lost",
@@ -35,22 +35,22 @@ MASKED = (
     "duplicated",
     "invented_record",
 )
-"""Those that a place shows, before and after; bit by bit in a mask."""
+"""Kinds that a record shows, compared before and after; the bits of `mask`."""
 
 
-def told_apart(
+def classify_violations(
     compared: DataFrame,
     old: DataFrame,
     new: DataFrame,
     winners: DataFrame,
     examples: int,
 ) -> tuple[dict[str, int], list[dict[str, Any]]]:
-    """Return the counts and the first examples of what single rows show.
+    """Return the counts and first examples of violations of single records.
 
     Parameters
     ----------
     compared : DataFrame
-        Each place with its `mask`.
+        Each record with its `mask`.
     """
     wrong = compared.where(F.col("mask") != 0).persist()
     try:
@@ -66,17 +66,19 @@ def told_apart(
                     )
                 )
             ),
-        ).select("kind", *PLACE, "key", "tombstone")
+        ).select("kind", *RECORD_ID, "key", "tombstone")
         refined = ("loser_kept", "invented_record")
         named = (
             plain.where(~F.col("kind").isin(*refined))
-            .unionByName(_losers(plain.where(F.col("kind") == refined[0]), new, winners))
-            .unionByName(_invented(plain.where(F.col("kind") == refined[1]), old))
+            .unionByName(
+                _classify_superseded(plain.where(F.col("kind") == refined[0]), new, winners)
+            )
+            .unionByName(_classify_invented(plain.where(F.col("kind") == refined[1]), old))
             .persist()
         )
         try:
             counts = {row["kind"]: row["count"] for row in named.groupBy("kind").count().collect()}
-            first = Window.partitionBy("kind").orderBy(*PLACE)
+            first = Window.partitionBy("kind").orderBy(*RECORD_ID)
             rows = (
                 named.withColumn("nth", F.row_number().over(first))
                 .where(F.col("nth") <= examples)
@@ -93,12 +95,12 @@ def told_apart(
     ]
 
 
-def _losers(kept: DataFrame, new: DataFrame, winners: DataFrame) -> DataFrame:
-    """Tell losers that stay beside their winner from those that stay in its place.
+def _classify_superseded(kept: DataFrame, new: DataFrame, winners: DataFrame) -> DataFrame:
+    """Classify superseded records that were kept next to their winner or instead of it.
 
-    With versions one may do so rightly: its winner, a tombstone whose horizon had come when the
-    cleanings began (`late`), went in a pass that did not reach as far as this record, which came
-    too late (cleaner §13.7).
+    With versions, the latter may be correct. The winner may be a tombstone whose horizon had
+    passed before the cleanings (`late`), and a pass may have removed it without reaching this
+    later record (docs/spec/cleaner.md §13.7).
     """
     there = new.where(F.col("copy") == 1).select(
         "topic", "partition", F.col("offset").alias("winner"), F.lit(True).alias("there")
@@ -131,12 +133,12 @@ def _losers(kept: DataFrame, new: DataFrame, winners: DataFrame) -> DataFrame:
         .join(best, ["topic", "partition", "key"], "left")
         .join(there, ["topic", "partition", "winner"], "left")
         .where(~was_late)
-        .select(kind.alias("kind"), *PLACE, "key", "tombstone")
+        .select(kind.alias("kind"), *RECORD_ID, "key", "tombstone")
     )
 
 
-def _invented(invented: DataFrame, old: DataFrame) -> DataFrame:
-    """Tell records of keys that were there, in this or another partition, from quite new ones."""
+def _classify_invented(invented: DataFrame, old: DataFrame) -> DataFrame:
+    """Classify added records by whether their key existed, in this or another partition."""
     homes = (
         old.where(F.col("key").isNotNull())
         .join(invented.select("topic", "key").distinct(), ["topic", "key"], "semi")
@@ -152,14 +154,14 @@ def _invented(invented: DataFrame, old: DataFrame) -> DataFrame:
     return (
         invented.drop("kind")
         .join(homes, ["topic", "key"], "left")
-        .select(kind.alias("kind"), *PLACE, "key", "tombstone")
+        .select(kind.alias("kind"), *RECORD_ID, "key", "tombstone")
     )
 
 
 def example(
     kind: str, topic: str, partition: int, offset: int | None, key: bytes | None = None
 ) -> dict[str, Any]:
-    """Return a violation as a verdict shows it; without an offset it is the partition's.
+    """Return an example of a violation; without an offset, it concerns the whole partition.
 
     The key is in `key`, or in `key_base64` if it is not UTF-8.
     """
@@ -173,8 +175,8 @@ def example(
     }
 
 
-def in_order(examples: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return examples kind by kind, each kind by place."""
+def sort_examples(examples: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Sort examples by kind, topic, partition and offset."""
     rank = list(KINDS).index
     return sorted(
         examples,

@@ -1,4 +1,4 @@
-"""Do a frame's rows come in the order of their offsets? A pass over the scan itself, no shuffle."""
+"""Check of the offset order of a frame's rows, in one pass over the scan without a shuffle."""
 
 from __future__ import annotations
 
@@ -17,27 +17,26 @@ SCHEMA = (
 
 INT32_SPAN = 1 << 32
 
-Place = tuple[str, int, int]
+RecordId = tuple[str, int, int]
 
 
-def records_out_of_order(frame: DataFrame, examples: int) -> tuple[int, list[Place]]:
-    """Count records with a lower offset than the record before them in their partition.
+def records_out_of_order(frame: DataFrame, examples: int) -> tuple[int, list[RecordId]]:
+    """Count records with a lower offset than the previous record of their partition.
 
     Parameters
     ----------
     frame : DataFrame
-        Straight from a scan whose tasks follow one another, as the data source's segments do:
-        after a shuffle there is no order left to look at.
+        Rows of a scan, before any shuffle; the tasks must be in order of the log's segments.
 
     Returns
     -------
-    count, places : int, list of (topic, partition, offset)
-        The first places, at most one a batch of rows and `examples` together.
+    count, records : int, list of (topic, partition, offset)
+        The first records, at most one per Arrow batch and `examples` in total.
     """
     rows = frame.select("topic", "partition", "offset").mapInArrow(_runs, SCHEMA).collect()
-    rows.sort(key=lambda row: row["task"])  # stable: a task's runs stay in order
+    rows.sort(key=lambda row: row["task"])  # stable, so the runs of a task stay in order
     count = 0
-    places: list[Place] = []
+    places: list[RecordId] = []
     last: dict[tuple[str, int], int] = {}
     for row in rows:
         where = (row["topic"], row["partition"])
@@ -52,7 +51,7 @@ def records_out_of_order(frame: DataFrame, examples: int) -> tuple[int, list[Pla
 
 
 def _runs(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Sum up each Arrow batch: a row for each partition in it, in any number of tasks."""
+    """Summarize each Arrow batch in one row per partition."""
     import pyarrow as pa
     from pyspark import TaskContext
 

@@ -1,4 +1,4 @@
-"""Rows of the oracle: what it compares of a record, in columns of fixed width, and its rules."""
+"""Rows of the oracle: fixed-width columns to compare, and the rules as column expressions."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from logstore.spark.oracle.kinds import PLACE
+from logstore.spark.oracle.kinds import RECORD_ID
 from logstore.spark.oracle.rules import Begin, Cleaned, Rules
-from logstore.spark.oracle.versions import HEADER, OFFSET, version_of
+from logstore.spark.oracle.versions import HEADER, OFFSET, parse_version
 from logstore.types import INT64_MAX
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
-Places = Mapping[tuple[str, int], Cleaned]
+CleanedRanges = Mapping[tuple[str, int], Cleaned]
 
 REQUIRED, OPTIONAL, FORBIDDEN = "required", "optional", "forbidden"
 
@@ -44,47 +44,47 @@ _SCHEMA = StructType(
         )
     ]
 )
-"""Of the broadcast ranges; `young`, `overdue` and `retained` are limits in microseconds."""
+"""Schema of the broadcast ranges; `young`, `overdue` and `retained` are limits in microseconds."""
 
 
 class Orders(NamedTuple):
-    """The ways in which records of the partitions compete, numbered as in `order_by`."""
+    """Orders by which records compete (strategy, header, encoding); indexed by `order_by`."""
 
     rules: tuple[tuple[str, str, str], ...]
 
     @classmethod
     def of(cls, rules: Mapping[tuple[str, int], Rules]) -> Orders:
-        """Return those of some rules."""
+        """Return the distinct orders of the rules."""
         return cls(tuple(dict.fromkeys(rule.order for rule in rules.values())))
 
     @property
     def versioned(self) -> bool:
-        """Whether anything but offsets counts anywhere."""
+        """Whether some partition is compacted by version."""
         return any(strategy != OFFSET for strategy, _, _ in self.rules)
 
     @property
     def needs_headers(self) -> bool:
-        """Whether some version stands in a header."""
+        """Whether some partition has versions in headers."""
         return any(strategy == HEADER for strategy, _, _ in self.rules)
 
     def versions(self) -> tuple[Column, Column]:
-        """Return whether a record states a version, and which, by the rules of its partition."""
+        """Return whether a record has a version, and the version, by its partition's rules."""
         present, version = F.lit(False), F.lit(0).cast("bigint")
         for number, order in enumerate(self.rules):
             here = F.col("order_by") == number
-            stated, number_stated = version_of(*order)
+            stated, number_stated = parse_version(*order)
             present = F.when(here, stated).otherwise(present)
             version = F.when(here & stated, number_stated).otherwise(version)
         return F.coalesce(present, F.lit(False)), F.coalesce(version, F.lit(0))
 
 
-def ranges_of(
+def build_ranges(
     frame: DataFrame,
     rules: Mapping[tuple[str, int], Rules],
-    cleaned: Places,
+    cleaned: CleanedRanges,
     begun: Mapping[tuple[str, int], Begin],
 ) -> DataFrame:
-    """Return what was cleaned of each partition, and its rules, as a table to be broadcast."""
+    """Return the cleaned range and the rules of each partition as a broadcast table."""
     orders = Orders.of(rules)
     nothing = (None, None)
     rows = []
@@ -113,10 +113,9 @@ def ranges_of(
 def small_table(
     spark: SparkSession, rows: Iterable[Sequence[object]], schema: StructType
 ) -> DataFrame:
-    """Return rows of the driver as a table to be broadcast.
+    """Return rows of the driver as a broadcast table.
 
-    As an Arrow table they go to the JVM as they are; rows of Python would be made in a job, by
-    Python workers that serve nothing else.
+    An Arrow table is passed to the JVM directly; Python rows would need a job with Python workers.
     """
     named = [dict(zip(schema.names, row, strict=True)) for row in rows]
     table = pa.Table.from_pylist(named, schema=to_arrow_schema(schema))
@@ -124,19 +123,19 @@ def small_table(
 
 
 def _limit(now_ms: int, age_ms: int | None) -> int | None:
-    """Return the time, in microseconds, of a record that is just so old."""
+    """Return the timestamp, in microseconds, of a record of the given age."""
     return None if age_ms is None else _within_int64((now_ms - age_ms) * 1000)
 
 
 def _within_int64(number: int) -> int:
-    """Return a sum or a product as near as a column can have it: durations may be endless."""
+    """Clamp a number to int64; durations may be as large as int64 itself."""
     return max(-INT64_MAX, min(number, INT64_MAX))
 
 
 def old_rows(before: DataFrame, ranges: DataFrame, orders: Orders) -> DataFrame:
-    """Return the records before, those included that were removed from the front since.
+    """Return the records before the cleaning, including those below the log start after it.
 
-    Where `scan` left some out, those that stay speak for them.
+    Records omitted by `scan_folded` are represented by the columns `FOLDED` of another record.
     """
     aborted = _column(before, "aborted", F.lit(False))
     rows = _contents(
@@ -146,29 +145,28 @@ def old_rows(before: DataFrame, ranges: DataFrame, orders: Orders) -> DataFrame:
         aborted.isNull().alias("open"),
         *(["headers"] if orders.needs_headers else []),
         "timestamp",
-        _column(before, "beaten", F.lit(0).cast("bigint")).alias("beaten"),
-        _column(before, "beatenNewest", F.lit(None).cast("bigint")).alias("beaten_newest"),
+        _column(before, "superseded", F.lit(0).cast("bigint")).alias("superseded"),
+        _column(before, "supersededNewest", F.lit(None).cast("bigint")).alias("superseded_newest"),
         start=("oldest", "start"),
     )
     present, version = orders.versions()
     return (
         rows.withColumn("present", present)
         .withColumn("version", version)
-        .withColumn("faded", F.lit(False))
+        .withColumn("uncertain", F.lit(False))
         .drop("headers", "timestamp")
     )
 
 
 def new_rows(after: DataFrame, ranges: DataFrame) -> DataFrame:
-    """Return the records after, from the log start on."""
-    # Without the columns nothing is said of it; null is an open transaction.
-    told = [F.lit(name in after.columns) for name in ("aborted", "deleteHorizonMs")]
+    """Return the records after the cleaning, from the log start on."""
+    # A null in `aborted` is an open transaction, so flags state whether the columns exist.
     return _contents(
         after,
         ranges,
         _column(after, "aborted", F.lit(None).cast("boolean")).alias("aborted"),
-        told[0].alias("told"),
-        told[1].alias("stamped"),
+        F.lit("aborted" in after.columns).alias("has_aborted"),
+        F.lit("deleteHorizonMs" in after.columns).alias("has_horizon"),
         _column(after, "displaced", F.lit(False)).alias("displaced"),
     )
 
@@ -190,12 +188,12 @@ def _contents(
         headers = F.xxhash64(
             F.transform(
                 F.coalesce(F.col("headers"), F.array()),
-                # Hashing skips nulls, so whether one was there is hashed in its place.
+                # Hashing skips nulls, so hash a flag for null too.
                 lambda each: F.struct(each["key"], each["value"].isNull(), each["value"]),
             )
         )
     picked = frame.select(
-        *PLACE,
+        *RECORD_ID,
         "key",
         value.isNull().alias("tombstone"),
         value.alias("value_digest"),
@@ -210,36 +208,36 @@ def _contents(
     )
 
 
-# --- what the rules say of a record -----------------------------------------------------------
+# --- rules for a record -----------------------------------------------------------------------
 
 
 def in_tail(prefix: str = "") -> Column:
-    """Tell whether a record lies beyond the cleaned range."""
+    """Return whether a record is beyond the cleaned range."""
     return F.col(f"{prefix}offset") >= F.coalesce(F.col(f"{prefix}end"), F.lit(0))
 
 
 def in_front() -> Column:
-    """Tell whether a record lies below the log start after."""
+    """Return whether a record is below the log start after the cleaning."""
     return F.col("offset") < F.coalesce("start", F.lit(0))
 
 
-def gone_early() -> Column:
-    """Tell whether a record lies below the log start though it was not old enough to go."""
+def removed_early() -> Column:
+    """Return whether a record is below the log start, but was too young for retention."""
     return in_front() & F.coalesce(F.col("micros") >= F.col("retained"), F.lit(False))
 
 
 def competes() -> Column:
-    """Tell whether a record can win its key."""
+    """Return whether a record can be the winner of its key."""
     return ~F.col("aborted") & F.col("key").isNotNull() & ~in_tail()
 
 
 def order_column(orders: Orders) -> Column:
-    """Return by what records compete: a number where only offsets count, which hashes faster."""
+    """Return the column by which records compete; for offsets a number, which hashes faster."""
     return F.struct("present", "version", "offset") if orders.versioned else F.col("offset")
 
 
-def fixed(prefix: str = "") -> Column:
-    """Return whether a record is required, optional or forbidden whoever wins; else null."""
+def fixed_expectation(prefix: str = "") -> Column:
+    """Return required, optional or forbidden; null if that depends on the winner of the key."""
 
     def col(name: str) -> Column:
         return F.col(prefix + name)
@@ -248,14 +246,14 @@ def fixed(prefix: str = "") -> Column:
     return (
         F.when(tail & col("aborted") & _rewritten(prefix), OPTIONAL)
         .when(tail, REQUIRED)
-        .when(col("aborted"), of_loser(prefix))
+        .when(col("aborted"), superseded_expectation(prefix))
         .when(_flag(f"{prefix}versioned") & (col("offset") == col("log_end") - 1), REQUIRED)
-        .when(col("faded"), OPTIONAL)
-        .when(col("key").isNull(), of_loser(prefix))
+        .when(col("uncertain"), OPTIONAL)
+        .when(col("key").isNull(), superseded_expectation(prefix))
     )
 
 
-def of_winner(prefix: str = "") -> Column:
+def winner_expectation(prefix: str = "") -> Column:
     """Return whether a record is required, optional or forbidden if it wins its key."""
     horizon, since = F.col(f"{prefix}horizon"), F.col(f"{prefix}since")
     earliest = F.when(since.isNull(), horizon).otherwise(
@@ -270,49 +268,50 @@ def of_winner(prefix: str = "") -> Column:
     )
 
 
-def of_loser(prefix: str = "") -> Column:
-    """Return that a record which lost is forbidden, or optional in what had been clean before."""
+def superseded_expectation(prefix: str = "") -> Column:
+    """Return whether a superseded record is forbidden; optional if its range was clean before."""
     was_clean = F.col(f"{prefix}end") <= F.col(f"{prefix}dirty")
     return F.when(F.coalesce(was_clean, F.lit(False)), OPTIONAL).otherwise(FORBIDDEN)
 
 
 def young(prefix: str = "") -> Column:
-    """Tell whether a record is so young that no cleaning may have removed it.
+    """Return whether a record is younger than the minimum compaction lag.
 
-    What was clean already was so for reasons of its own: other lags, or a forced cleaning.
+    Excludes the section that was clean before, as earlier cleanings may have had other lags.
     """
     col = F.col
     dirty = col(f"{prefix}offset") >= F.coalesce(f"{prefix}dirty", F.lit(0))
-    newest = F.greatest(f"{prefix}micros", f"{prefix}beaten_newest")
+    newest = F.greatest(f"{prefix}micros", f"{prefix}superseded_newest")
     return F.coalesce(newest > col(f"{prefix}young"), F.lit(False)) & dirty
 
 
-def wrong_horizon(old: Column, new: Column, strange: Column, asked: Column) -> Column:
-    """Tell whether a record that stays bears a horizon that no cleaning gives (KIP-534).
+def wrong_horizon(old: Column, new: Column, invalid: Column, needed: Column) -> Column:
+    """Return whether the delete horizon of a kept record is wrong (KIP-534).
 
-    A horizon that was there stays.
+    An existing horizon must not change.
 
     Parameters
     ----------
-    strange, asked : Column
-        If there was none: `strange_horizon` of what is there, and whether one must be there.
+    invalid, needed : Column
+        Without an old horizon: `invalid_horizon` of the new one, and whether one is required.
     """
-    return F.when(old.isNotNull(), ~old.eqNullSafe(new)).otherwise(strange | (new.isNull() & asked))
+    is_wrong = invalid | (new.isNull() & needed)
+    return F.when(old.isNotNull(), ~old.eqNullSafe(new)).otherwise(is_wrong)
 
 
-def strange_horizon(horizon: Column, prefix: str = "") -> Column:
-    """Tell whether a batch cannot have got its horizon in a cleaning of the range.
+def invalid_horizon(horizon: Column, prefix: str = "") -> Column:
+    """Return whether no cleaning of the range can have set a horizon.
 
-    It is `delete.retention.ms` after the cleaning began.
+    A cleaning sets the horizon to its start time plus `delete.retention.ms`.
     """
     stamped = horizon.between(F.col(f"{prefix}stamp_from"), F.col(f"{prefix}stamp_to"))
     return horizon.isNotNull() & ~(_rewritten(prefix) & F.coalesce(stamped, F.lit(True)))
 
 
-def asks_horizon(tombstone: Column, prefix: str = "") -> Column:
-    """Tell whether a record of the range must have a horizon by now.
+def needs_horizon(tombstone: Column, prefix: str = "") -> Column:
+    """Return whether a record of the cleaned range must have a horizon.
 
-    A tombstone must, unless its partition had been clean before, and so perhaps was not rewritten.
+    A tombstone must, unless the range was clean before and may not have been rewritten.
     """
     end, dirty = F.col(f"{prefix}end"), F.col(f"{prefix}dirty")
     return tombstone & F.coalesce(end > dirty, F.lit(True))

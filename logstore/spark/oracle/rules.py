@@ -1,4 +1,4 @@
-"""Rules of a cleaning: what it was asked to do and how far it came, as the oracle is told."""
+"""Parameters and extent of a cleaning, as input of the oracle."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ from logstore.spark.oracle.versions import ENCODINGS, HEADER, LONG, OFFSET, STRA
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
-    """A cleaning as it was asked for.
+    """Parameters of a cleaning.
 
     Attributes
     ----------
     strategy : str
         `offset`, `timestamp` or `header`.
     header : str
-        Name of the version header; needed by `header` only.
+        Name of the version header, for the strategy `header`.
     encoding : str
-        How that header states a number: `long`, 8 bytes, big-endian, or `varlong`.
+        Encoding of the version header: `long` (8 bytes, big-endian) or `varlong`.
     since_ms, now_ms : int
-        When the first and the last cleaning between before and after began; equal for one pass.
-        Without the former any tombstone without a horizon may have got one and seen it come.
+        Start times of the first and last cleaning; equal for a single pass. Without `since_ms`, a
+        tombstone without a horizon may have got one that has passed.
     delete_retention_ms : int
-        A tombstone is kept for so long after the first cleaning that saw it.
+        Time for which a tombstone is kept after its first cleaning.
     min_compaction_lag_ms : int
-        A record may not be removed before it is so old.
+        Minimum age of a record that may be removed.
     max_compaction_lag_ms : int or None
-        A log must have been cleaned up to what is so old; None: not looked at.
+        Maximum age of an uncleaned record; None if not checked.
     """
 
     strategy: str = OFFSET
@@ -44,13 +44,13 @@ class Rules:
     def __post_init__(self) -> None:
         if self.strategy not in STRATEGIES:
             raise InvalidConfigurationError(
-                f"compaction.strategy {self.strategy!r} is none of offset, timestamp, header"
+                f"compaction.strategy {self.strategy!r} is not one of offset, timestamp, header"
             )
         if self.strategy == HEADER and not self.header:
-            raise InvalidConfigurationError("the header strategy needs the header's name")
+            raise InvalidConfigurationError("the strategy 'header' needs the name of the header")
         if self.encoding not in ENCODINGS:
             raise InvalidConfigurationError(
-                f"a version header's encoding {self.encoding!r} is none of long, varlong"
+                f"encoding {self.encoding!r} of the version header is not one of long, varlong"
             )
         if self.since_ms is not None and self.since_ms > self.now_ms:
             raise InvalidConfigurationError(
@@ -59,7 +59,7 @@ class Rules:
 
     @property
     def order(self) -> tuple[str, str, str]:
-        """By what records compete: strategy, header and encoding, blank where they do not count."""
+        """Strategy, header and encoding, with defaults for those that have no effect."""
         if self.strategy != HEADER:
             return self.strategy, "", LONG
         return self.strategy, self.header, self.encoding
@@ -71,14 +71,15 @@ class Cleaned(NamedTuple):
     Attributes
     ----------
     log_start_offset : int
-        Records below are only counted: they were there when the cleaning began, or after it.
+        Offset from which records are compared; records below it are only counted.
     end_offset : int
-        First dirty offset after the cleaning; from here on nothing may have changed.
+        First dirty offset after the cleaning; records from here on must be unchanged.
     log_end_offset : int
-        When the cleaning began, exclusive. Versions never cost the log its last record.
+        Exclusive log end when the cleaning began. Under a version strategy, the last record is
+        always kept.
     retention_ms : int or None
-        A record below the log start may be gone only if it was older than this; None: that is not
-        judged, since something else than its age may have moved the log start.
+        Minimum age of the removed records below the log start; None if not checked, because the
+        log start may have moved for another reason than age.
     """
 
     log_start_offset: int
@@ -93,11 +94,11 @@ class Begin(NamedTuple):
     Attributes
     ----------
     log_start_offset : int
-        Then. What was removed from the front since may have beaten later records by version
-        before it went; or not.
+        Log start before the cleanings. Records removed from the log start since then may have
+        superseded later records by version.
     first_dirty_offset : int
-        What lies below had been cleaned before. If the cleaned range ends there too, the
-        partition may have been rewritten once more, so that expired tombstones went, or not.
+        End of the section that was clean before. If the cleaned range ends at the same offset,
+        the partition may have been rewritten to remove expired tombstones.
     """
 
     log_start_offset: int

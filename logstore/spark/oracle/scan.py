@@ -1,9 +1,9 @@
-"""The oracle's scans: the data source's reader, planned and reduced where the rows are made.
+"""Scans of the oracle: the data source's reader, planned by the driver and reduced in the workers.
 
-A load of the data source starts two Python processes to plan it, and every record crosses to the
-JVM. Here the driver plans, and the workers leave out what cannot change a first look: of a key the
-committed records below its last one in the same stretch. What they were counts on, in two columns
-of the one that stays. No rule is judged here but this: by offset, a later record beats an earlier.
+A load of the data source starts two Python processes for planning and passes every record to the
+JVM. Here the driver plans, and the workers omit committed records that a later record of the same
+key in the same stretch supersedes. The later record has the number of omitted records and their
+latest timestamp in two additional columns. This applies only if records compete by offset.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ if TYPE_CHECKING:
 
 STRETCH_ROWS = 1 << 20
 STRETCH_BYTES = 64 << 20
-"""So many rows, or bytes of columns, a worker looks at together."""
+"""Rows, or bytes of columns, that a worker reduces together."""
 
 FOLDED_SPLIT_BYTES = 128 << 20
-"""Of the files that a task reads which leaves records out: the longer, the more are beaten."""
+"""Bytes of the files of a reducing task; longer splits have more superseded records."""
 
-FOLDED = (StructField("beaten", LongType()), StructField("beatenNewest", LongType()))
-"""How many records were left out in favour of this one, and the largest of their microseconds."""
+FOLDED = (StructField("superseded", LongType()), StructField("supersededNewest", LongType()))
+"""Number of records omitted in favor of this one, and their latest timestamp in microseconds."""
 
 DISPLACED = StructField("displaced", BooleanType())
-"""Whether a record lies below the one before it in its split, or outside of what was planned."""
+"""Whether a record's offset is below the previous one of its split, or outside the split."""
 
 Ranges = Mapping[tuple[str, int], tuple[int, int]]
 
@@ -47,7 +47,7 @@ def scan(spark: SparkSession, paths: Sequence[str], options: Mapping[str, str]) 
     Parameters
     ----------
     options : mapping
-        Of the data source.
+        Options of the data source.
     """
     reader, tasks = _planned(paths, options)
     return _scan(spark, tasks, reader.read, reader.columns)
@@ -56,12 +56,12 @@ def scan(spark: SparkSession, paths: Sequence[str], options: Mapping[str, str]) 
 def scan_in_order(
     spark: SparkSession, paths: Sequence[str], options: Mapping[str, str]
 ) -> DataFrame:
-    """Return the rows of a load, and whether each lies where it must: `DISPLACED`.
+    """Return the rows of a load with the column `DISPLACED`.
 
     Parameters
     ----------
     options : mapping
-        Of the data source.
+        Options of the data source.
     """
     reader, tasks = _planned(paths, options)
     schema = StructType([*reader.columns, DISPLACED])
@@ -85,15 +85,16 @@ def scan_in_order(
 def scan_folded(
     spark: SparkSession, paths: Sequence[str], options: Mapping[str, str], ranges: Ranges
 ) -> DataFrame:
-    """Return the rows of a load without those that another one beats, and the columns `FOLDED`.
+    """Return the rows of a load without superseded records, with the columns `FOLDED`.
 
     Parameters
     ----------
     options : mapping
-        Of the data source; the columns have topic, partition, offset, timestamp, key and aborted.
+        Options of the data source; the columns must include topic, partition, offset, timestamp,
+        key and aborted.
     ranges : mapping
-        By (topic, partition) the offsets [start, end) in which records compete by offset. Nothing
-        is left out elsewhere.
+        Offsets [start, end) in which records compete by offset, by (topic, partition). All other
+        records are returned.
     """
     reader, tasks = _planned(paths, {"splitBytes": str(FOLDED_SPLIT_BYTES), **options})
     schema = StructType([*reader.columns, *FOLDED])
@@ -139,25 +140,25 @@ def _scan(
 def _folded(
     stretch: list[pa.RecordBatch], start: int, end: int, schema: pa.Schema
 ) -> Iterator[pa.RecordBatch]:
-    """Leave out of rows in the order of their offsets what a later row of the same key beats."""
+    """Omit rows that a later row of the same key supersedes; rows are in offset order."""
     table = pa.Table.from_batches(stretch).combine_chunks()
     offsets = table["offset"].to_numpy()
     micros = table["timestamp"].cast(pa.int64()).to_numpy()
     keys = table["key"].combine_chunks().dictionary_encode()
     codes = keys.indices.fill_null(-1).to_numpy(zero_copy_only=False)
-    aborted = table["aborted"].fill_null(True).to_numpy()  # while open it is not committed
+    aborted = table["aborted"].fill_null(True).to_numpy()  # open transactions are not committed
     compete = np.flatnonzero(~aborted & (codes >= 0) & (offsets >= start) & (offsets < end))
     own = codes[compete]
     winner = np.full(len(keys.dictionary), -1, np.int64)
     np.maximum.at(winner, own, compete)
-    beaten = compete[winner[own] != compete]
+    superseded = compete[winner[own] != compete]
     count = np.zeros(len(offsets), np.int64)
     newest = np.full(len(offsets), np.iinfo(np.int64).min)
-    by = winner[codes[beaten]]
+    by = winner[codes[superseded]]
     np.add.at(count, by, 1)
-    np.maximum.at(newest, by, micros[beaten])
+    np.maximum.at(newest, by, micros[superseded])
     stays = np.ones(len(offsets), bool)
-    stays[beaten] = False
-    table = table.append_column("beaten", pa.array(count))
-    table = table.append_column("beatenNewest", pa.array(newest, mask=count == 0))
+    stays[superseded] = False
+    table = table.append_column("superseded", pa.array(count))
+    table = table.append_column("supersededNewest", pa.array(newest, mask=count == 0))
     yield from table.filter(pa.array(stays)).cast(schema).to_batches(max_chunksize=1 << 16)

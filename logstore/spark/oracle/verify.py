@@ -1,16 +1,15 @@
-"""Was a cleaning right? An oracle over the records before and after, in DataFrame operations.
+"""Verification of a cleaning by an oracle over the records before and after, in DataFrames.
 
-It knows nothing of segments, maps or the cleaner's code: from the records that were there, the
-strategy and the range that was cleaned follow the records that must be there, may be there and
-must not. Whatever differs is named and counted. Contents are compared by 64 bits of xxhash64 a
-column, keys byte by byte. It shares the reader with the engine, not the rules. Source:
+The oracle is independent of segments, offset maps and the cleaner's code. From the records before,
+the strategy and the cleaned range, it derives which records are required, optional or forbidden
+afterwards, and counts violations by kind. Contents are compared by 64 bits of xxhash64 per column,
+keys byte by byte. The oracle shares the reader with the engine, not the rules. Source:
 docs/spec/cleaner.md §2.2, §2.4, §8 and §13.
 
-One pass over both sides with a hash aggregate by key (`by_key`) tells the
-partitions in which every key came out exactly as it must from the others; it may be given a scan
-that leaves out what later records beat (`scan`). The others are looked at record
-by record: one shuffle by key finds the winners, one by offset compares; and a third query tells
-the kinds apart and fetches examples if something is wrong.
+One hash aggregate by key over both sides (`by_key`) finds the partitions in which every key has
+the expected result; its input may omit superseded records (`scan`). The other partitions are
+compared record by record: one shuffle by key finds the winners, and one by offset compares. A third
+query classifies violations and fetches examples, if there are any.
 """
 
 from __future__ import annotations
@@ -25,28 +24,34 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import IntegerType, StringType, StructField, StructType
 from pyspark.sql.window import Window
 
-from logstore.spark.oracle.by_key import glances
-from logstore.spark.oracle.kinds import MASKED, PLACE, example, in_order, told_apart
-from logstore.spark.oracle.order import Place, records_out_of_order
+from logstore.spark.oracle.by_key import summarize_partitions
+from logstore.spark.oracle.kinds import (
+    MASKED,
+    RECORD_ID,
+    classify_violations,
+    example,
+    sort_examples,
+)
+from logstore.spark.oracle.order import RecordId, records_out_of_order
 from logstore.spark.oracle.rows import (
     FORBIDDEN,
     REQUIRED,
+    CleanedRanges,
     Orders,
-    Places,
-    asks_horizon,
+    build_ranges,
     competes,
-    fixed,
-    gone_early,
+    fixed_expectation,
     in_front,
     in_tail,
+    invalid_horizon,
+    needs_horizon,
     new_rows,
-    of_loser,
-    of_winner,
     old_rows,
     order_column,
-    ranges_of,
+    removed_early,
     small_table,
-    strange_horizon,
+    superseded_expectation,
+    winner_expectation,
     wrong_horizon,
     young,
 )
@@ -70,19 +75,19 @@ class Verdict:
     Attributes
     ----------
     violations : dict
-        Count of each kind of `KINDS` that occurred.
+        Number of violations of each kind in `KINDS` that occurred.
     examples : list of dict
-        The first of each kind by topic, partition and offset: kind, text, topic, partition,
-        offset (None if the partition is meant) and key (hexadecimal, None if null).
+        The first of each kind by topic, partition and offset, with the fields kind, text, topic,
+        partition, offset (None for a whole partition), and key or key_base64.
     records_before, records_after : int
-        From the log start offset on.
+        Numbers of records from the log start offset on.
     notes : tuple of str
-        What could not be judged, and why.
+        Reasons why something was not checked.
     gone_from_front : int
-        Records before that lie below the log start after: retention or delete-records took them,
-        so that no cleaning can be judged by them.
+        Records before the cleaning that are below the log start after it. Retention or
+        delete-records removed them, so they are not compared.
     unproven : tuple of str
-        Which of `tombstones`, `lags` and `retention` were not judged.
+        The rules among `tombstones`, `lags` and `retention` that were not checked.
     """
 
     violations: dict[str, int]
@@ -95,14 +100,14 @@ class Verdict:
 
     @classmethod
     def of(cls, verdicts: Sequence[Verdict], *, examples: int = EXAMPLES) -> Verdict:
-        """Return what verdicts on different partitions say together."""
+        """Merge verdicts on different partitions."""
         counts = Counter[str]()
         shown: list[dict[str, Any]] = []
         for one in verdicts:
             counts.update(one.violations)
         for kind in KINDS:
             rows = [e for verdict in verdicts for e in verdict.examples if e["kind"] == kind]
-            shown += in_order(rows)[:examples]
+            shown += sort_examples(rows)[:examples]
         return cls(
             {kind: counts[kind] for kind in KINDS if counts[kind]},
             shown,
@@ -115,7 +120,7 @@ class Verdict:
 
     @property
     def ok(self) -> bool:
-        """Whether nothing was found."""
+        """Whether the cleaning was correct."""
         return not self.violations
 
     def as_json(self) -> dict[str, Any]:
@@ -136,128 +141,131 @@ def verify(
     before: DataFrame,
     after: DataFrame,
     rules: Rules | Mapping[tuple[str, int], Rules],
-    cleaned: Places,
+    cleaned: CleanedRanges,
     *,
     begun: Mapping[tuple[str, int], Begin] | None = None,
     order: DataFrame | None = None,
     folded: DataFrame | None = None,
     examples: int = EXAMPLES,
 ) -> Verdict:
-    """Compare the records after a cleaning with what must follow from those before it.
+    """Compare the records after a cleaning with the expected ones.
 
     Parameters
     ----------
     before : DataFrame
-        Columns of the Kafka source: every data record, those of aborted transactions included.
-        If there, `aborted` (boolean, null where a transaction is open)
-        and `deleteHorizonMs` (bigint: horizon of the record's batch, null if it has none) are
-        taken into account; without the latter no batch has a horizon. `valueDigest` and
-        `headersDigest` stand instead of value and headers, if both sides have them; headers that
-        bear versions must be there.
+        All data records, including aborted ones, in the columns of Spark's Kafka source. Optional
+        columns are `aborted` (boolean, null while a transaction is open) and `deleteHorizonMs`
+        (bigint, horizon of the record's batch or null). `valueDigest` and `headersDigest` may
+        replace value and headers on both sides; headers with versions are needed anyway.
     after : DataFrame
-        The same, and `aborted` and `deleteHorizonMs` if these are to be compared. The order of its
-        rows must be that of the log in each partition, as the data source gives them.
+        Records after the cleaning in the same columns, with `aborted` and `deleteHorizonMs` if
+        these are to be compared. Rows must be in log order within each partition, as from the data
+        source.
     rules : Rules or mapping
-        Of all partitions, or by (topic, partition) of each that is in `cleaned`.
+        Rules for all partitions, or by (topic, partition) for those in `cleaned`.
     cleaned : mapping
-        By (topic, partition); a partition that is not named must not have changed.
+        Cleaned ranges by (topic, partition); partitions without a range must be unchanged.
     begun : mapping, optional
-        Where the cleanings began; without it everything named was cleaned for the first time.
+        States before the cleanings; without one, a partition was cleaned for the first time.
     order : DataFrame, optional
-        Topic, partition and offset of `after` once more, in the order of the log, if it can be
-        had without the rest. If `after` has `displaced` (boolean: a record lies elsewhere than its
-        offset says), it is looked at only where that is true of some record.
+        Topic, partition and offset of `after` in log order, as a cheaper scan. If `after` has
+        `displaced` (boolean, whether a record is not at the position given by its offset), it is
+        used only if that is true for some record.
     folded : DataFrame, optional
-        `before` once more, without records that others beat (`scan`): enough for
-        the first look.
+        `before` without superseded records (`scan`), for the first pass.
     examples : int
-        Of each kind, at most.
+        Most examples of each kind.
 
     Notes
     -----
-    Tombstones: one whose horizon cannot have come must be there; one with a horizon at or before
-    `since_ms` must be gone under the offset strategy; anything between may go either way, as may
-    an expired one under a version strategy, which has further reasons to keep it. Records of
-    aborted transactions beyond the cleaned range may be gone: their segment was rewritten.
+    Tombstones whose horizon cannot have passed are required. Under the offset strategy, tombstones
+    with a horizon at or before `since_ms` are forbidden. All others are optional, including expired
+    ones under a version strategy, which may be kept for other reasons. Records of aborted
+    transactions beyond the cleaned range are optional if their segment was rewritten.
     """
     begun = begun or {}
-    by_place = rules if isinstance(rules, Mapping) else dict.fromkeys(cleaned, rules)
-    orders = Orders.of(by_place)
-    ranges = ranges_of(before, by_place, cleaned, begun)
+    rules_by_partition = rules if isinstance(rules, Mapping) else dict.fromkeys(cleaned, rules)
+    orders = Orders.of(rules_by_partition)
+    ranges = build_ranges(before, rules_by_partition, cleaned, begun)
     old = old_rows(before, ranges, orders)
     first = old if folded is None else old_rows(folded, ranges, orders)
     new = new_rows(after, ranges)
     if any(
-        place in begun
-        and begun[place].log_start_offset < each.log_start_offset
-        and by_place[place].strategy != OFFSET
-        for place, each in cleaned.items()
+        partition in begun
+        and begun[partition].log_start_offset < each.log_start_offset
+        and rules_by_partition[partition].strategy != OFFSET
+        for partition, each in cleaned.items()
     ):
-        # Nothing is left out where versions count: the winners are the same.
+        # `folded` omits no records under version strategies, so the winners are the same.
         winners = _winners(first, orders)
-        old, first = _faded(old, winners), _faded(first, winners)
-    told = {"fates": "aborted" in after.columns, "horizons": "deleteHorizonMs" in after.columns}
-    found = glances(first, new, orders, **told)
+        old, first = _mark_uncertain(old, winners), _mark_uncertain(first, winners)
+    summaries = summarize_partitions(
+        first,
+        new,
+        orders,
+        fates="aborted" in after.columns,
+        horizons="deleteHorizonMs" in after.columns,
+    )
     counts: dict[str, int] = {}
     shown: list[dict[str, Any]] = []
-    doubtful = [place for place, each in found.items() if each.doubtful]
+    doubtful = [partition for partition, each in summaries.items() if each.doubtful]
     if doubtful:
-        here = _places(before, doubtful)
-        counts, shown = _record_by_record(old, new, here, orders, examples)
-    early = [place for place, each in found.items() if each.gone_early]
-    overdue = [place for place, each in found.items() if each.overdue]
-    disorder: tuple[int, list[Place]] = (0, [])
-    if "displaced" not in after.columns or any(each.displaced for each in found.values()):
+        table = _partition_table(before, doubtful)
+        counts, shown = _compare_records(old, new, table, orders, examples)
+    early = [partition for partition, each in summaries.items() if each.removed_early]
+    overdue = [partition for partition, each in summaries.items() if each.overdue]
+    disorder: tuple[int, list[RecordId]] = (0, [])
+    if "displaced" not in after.columns or any(each.displaced for each in summaries.values()):
         disorder = records_out_of_order(after if order is None else order, examples)
-    for kind, more, where in (
+    for kind, count, records in (
         ("out_of_order", *disorder),
         ("max_lag_broken", *_overdue(old, overdue)),
-        ("retention_early", *_gone_early(old, early, examples)),
+        ("retention_early", *_removed_early(old, early, examples)),
     ):
-        counts[kind] = more
-        shown += [example(kind, *place) for place in where]
+        counts[kind] = count
+        shown += [example(kind, *record) for record in records]
     return Verdict(
         violations={kind: counts[kind] for kind in KINDS if counts.get(kind)},
-        examples=in_order(shown),
-        records_before=sum(each.before for each in found.values()),
-        records_after=sum(each.after for each in found.values()),
-        gone_from_front=sum(each.gone_from_front for each in found.values()),
+        examples=sort_examples(shown),
+        records_before=sum(each.before for each in summaries.values()),
+        records_after=sum(each.after for each in summaries.values()),
+        gone_from_front=sum(each.gone_from_front for each in summaries.values()),
     )
 
 
-def _places(frame: DataFrame, places: Iterable[tuple[str, int]]) -> DataFrame:
+def _partition_table(frame: DataFrame, partitions: Iterable[tuple[str, int]]) -> DataFrame:
     schema = StructType(
         [StructField("topic", StringType()), StructField("partition", IntegerType())]
     )
-    return small_table(frame.sparkSession, places, schema)
+    return small_table(frame.sparkSession, partitions, schema)
 
 
-def _within(frame: DataFrame, places: DataFrame) -> DataFrame:
-    return frame.join(places, ["topic", "partition"], "semi")
+def _within(frame: DataFrame, partitions: DataFrame) -> DataFrame:
+    return frame.join(partitions, ["topic", "partition"], "semi")
 
 
 # --- record by record -------------------------------------------------------------------------
 
 
-def _record_by_record(
-    old: DataFrame, new: DataFrame, places: DataFrame, orders: Orders, examples: int
+def _compare_records(
+    old: DataFrame, new: DataFrame, partitions: DataFrame, orders: Orders, examples: int
 ) -> tuple[dict[str, int], list[dict[str, Any]]]:
-    """Return the counts and examples of what the records of some partitions show."""
-    here = _within(old, places)
-    by_content = Window.partitionBy(*PLACE).orderBy(
+    """Compare the records of partitions; return counts and examples of violations."""
+    before = _within(old, partitions)
+    by_content = Window.partitionBy(*RECORD_ID).orderBy(
         "value_digest", "headers_digest", "micros", "key"
     )
-    there = _within(new, places).withColumn("copy", F.row_number().over(by_content))
-    winners = _winners(here, orders)
-    compared = _compared(here.where(~in_front()), there, winners)
-    found = compared.groupBy("mask").count().collect()
-    if not any(row["mask"] for row in found):
+    after = _within(new, partitions).withColumn("copy", F.row_number().over(by_content))
+    winners = _winners(before, orders)
+    compared = _compared(before.where(~in_front()), after, winners)
+    masks = compared.groupBy("mask").count().collect()
+    if not any(row["mask"] for row in masks):
         return {}, []
-    return told_apart(compared, old.where(~in_front()), there, winners, examples)
+    return classify_violations(compared, old.where(~in_front()), after, winners, examples)
 
 
 def _winners(old: DataFrame, orders: Orders) -> DataFrame:
-    """Return of each key the record that wins among those that were compared."""
+    """Return the winning record of each key."""
     best = (
         old.where(competes())
         .groupBy("topic", "partition", F.col("key").alias("winning_key"))
@@ -266,7 +274,7 @@ def _winners(old: DataFrame, orders: Orders) -> DataFrame:
     offset = F.col("best.offset") if orders.versioned else F.col("best")
     return best.select("topic", "partition", offset.alias("offset"), "winning_key").join(
         old.select(
-            *PLACE,
+            *RECORD_ID,
             F.col("tombstone").alias("winning_tombstone"),
             F.col("horizon").alias("winning_horizon"),
             "start",
@@ -274,34 +282,39 @@ def _winners(old: DataFrame, orders: Orders) -> DataFrame:
             "versioned",
             F.coalesce("since", "now").alias("late"),
         ),
-        PLACE,
+        RECORD_ID,
     )
 
 
-def _faded(old: DataFrame, winners: DataFrame) -> DataFrame:
-    """Mark the records whose winner was removed from the front, before or after it beat them."""
+def _mark_uncertain(old: DataFrame, winners: DataFrame) -> DataFrame:
+    """Mark records whose winner was removed from the log start, perhaps before the cleaning."""
     gone = winners.where(F.col("versioned") & (F.col("offset") < F.col("start"))).select(
         "topic", "partition", F.col("winning_key").alias("key"), F.lit(True).alias("is_gone")
     )
     return (
-        old.drop("faded")
+        old.drop("uncertain")
         .join(gone, ["topic", "partition", "key"], "left")
-        .withColumn("faded", F.coalesce("is_gone", F.lit(False)))
+        .withColumn("uncertain", F.coalesce("is_gone", F.lit(False)))
         .drop("is_gone")
     )
 
 
 def _compared(old: DataFrame, new: DataFrame, winners: DataFrame) -> DataFrame:
-    """Return each place of before and after with a bit of `mask` for every kind it violates."""
+    """Return each record of both sides, with a bit in `mask` for each kind of violation."""
     wins = F.col("w.winning_key").isNotNull()
-    expected = F.coalesce(fixed("b."), F.when(wins, of_winner("b.")).otherwise(of_loser("b.")))
+    expected = F.coalesce(
+        fixed_expectation("b."),
+        F.when(wins, winner_expectation("b.")).otherwise(superseded_expectation("b.")),
+    )
     judged = (
         old.alias("b")
-        .join(winners.select(*PLACE, "winning_key").alias("w"), PLACE, "left")
+        .join(winners.select(*RECORD_ID, "winning_key").alias("w"), RECORD_ID, "left")
         .select("b.*", expected.alias("expected"), "w.winning_key")
     )
     both = judged.alias("b").join(
-        new.alias("a"), [F.col(f"b.{name}") == F.col(f"a.{name}") for name in PLACE], "full_outer"
+        new.alias("a"),
+        [F.col(f"b.{name}") == F.col(f"a.{name}") for name in RECORD_ID],
+        "full_outer",
     )
     conditions = _conditions()
     mask = reduce(
@@ -309,14 +322,14 @@ def _compared(old: DataFrame, new: DataFrame, winners: DataFrame) -> DataFrame:
         (F.when(conditions[kind], 1 << at).otherwise(0) for at, kind in enumerate(MASKED)),
     )
     return both.select(
-        *(F.coalesce(f"a.{name}", f"b.{name}").alias(name) for name in (*PLACE, "key")),
+        *(F.coalesce(f"a.{name}", f"b.{name}").alias(name) for name in (*RECORD_ID, "key")),
         F.coalesce("a.tombstone", "b.tombstone").alias("tombstone"),
         mask.alias("mask"),
     )
 
 
 def _conditions() -> dict[str, Column]:
-    """Return when a row violates each kind that one row can show."""
+    """Return the condition of each kind of violation that a single row shows."""
     tail, tombstone = in_tail("b."), F.col("b.tombstone")
     in_before, in_after = F.col("b.offset").isNotNull(), F.col("a.offset").isNotNull()
     required = F.col("b.expected") == REQUIRED
@@ -343,18 +356,18 @@ def _conditions() -> dict[str, Column]:
         "headers_altered": differs("headers_digest"),
         "timestamp_altered": differs("micros"),
         "timestamp_type_altered": differs("type"),
-        # Of an open transaction the end may have come since.
-        "fate_altered": F.col("a.told") & ~F.col("b.open") & differs("aborted"),
-        # Of what should not be there it says nothing that is not said already.
+        # An open transaction may have ended since.
+        "fate_altered": F.col("a.has_aborted") & ~F.col("b.open") & differs("aborted"),
+        # Forbidden records are already reported.
         "horizon_wrong": in_before
         & in_after
-        & F.col("a.stamped")
+        & F.col("a.has_horizon")
         & (F.col("b.expected") != FORBIDDEN)
         & wrong_horizon(
             F.col("b.horizon"),
             F.col("a.horizon"),
-            strange_horizon(F.col("a.horizon"), "b."),
-            ~tail & asks_horizon(tombstone & F.col("a.tombstone"), "b."),
+            invalid_horizon(F.col("a.horizon"), "b."),
+            ~tail & needs_horizon(tombstone & F.col("a.tombstone"), "b."),
         ),
         "duplicated": in_after & (F.col("a.copy") > 1),
         "invented_record": in_after & ~in_before & (F.col("a.copy") == 1),
@@ -363,22 +376,23 @@ def _conditions() -> dict[str, Column]:
 
 # --- lags and retention -----------------------------------------------------------------------
 
-Found = tuple[int, list[tuple[str, int, int, bytes | None]]]
+Violations = tuple[int, list[tuple[str, int, int, bytes | None]]]
+"""A count, and examples as (topic, partition, offset, key)."""
 
 
-def _overdue(old: DataFrame, places: Sequence[tuple[str, int]]) -> Found:
-    """Return how many records lie in tails all of whose records are older than the maximal lag.
+def _overdue(old: DataFrame, partitions: Sequence[tuple[str, int]]) -> Violations:
+    """Count the records in tails whose records are all older than the maximum lag.
 
-    A log is due by the largest timestamp of a segment's first batch, so a tail that has a young
-    record need not be due, and nothing is said of it; nor of one with times that are no times;
-    nor of one with a record that no commit shows, since an open transaction holds up the cleaning
-    of all that follows. A log that was not cleaned was perhaps not to be cleaned.
+    The cleaner uses the largest timestamp of a segment's first batch, so a tail with a younger
+    record need not be due. Tails with non-positive timestamps, or with aborted or open records, are
+    not reported: an open transaction delays the cleaning of everything after it. A log that was
+    not cleaned is not reported either.
     """
-    if not places:
+    if not partitions:
         return 0, []
     was_cleaned = F.col("end").isNotNull() & F.coalesce(F.col("end") > F.col("dirty"), F.lit(True))
     tails = (
-        _within(old, _places(old, places))
+        _within(old, _partition_table(old, partitions))
         .where(in_tail() & ~in_front() & was_cleaned)
         .groupBy("topic", "partition", "overdue")
         .agg(
@@ -392,17 +406,19 @@ def _overdue(old: DataFrame, places: Sequence[tuple[str, int]]) -> Found:
         .orderBy("topic", "partition")
         .collect()
     )
-    found = [
+    records = [
         (row["topic"], row["partition"], row["first"]["offset"], row["first"]["key"])
         for row in tails
     ]
-    return sum(row["records"] for row in tails), found
+    return sum(row["records"] for row in tails), records
 
 
-def _gone_early(old: DataFrame, places: Sequence[tuple[str, int]], examples: int) -> Found:
-    """Return how many records left by the front before their time had come."""
-    if not places:
+def _removed_early(
+    old: DataFrame, partitions: Sequence[tuple[str, int]], examples: int
+) -> Violations:
+    """Count the records removed from the log start before `retention.ms` had passed."""
+    if not partitions:
         return 0, []
-    gone = _within(old, _places(old, places)).where(gone_early())
-    rows = gone.select(*PLACE, "key").orderBy(*PLACE).limit(examples).collect()
+    gone = _within(old, _partition_table(old, partitions)).where(removed_early())
+    rows = gone.select(*RECORD_ID, "key").orderBy(*RECORD_ID).limit(examples).collect()
     return gone.count(), [tuple(row) for row in rows]

@@ -1,4 +1,4 @@
-"""Versions that records state (KIP-280), as columns; written from docs/spec/cleaner.md §13.2."""
+"""Versions of records (KIP-280), as columns. Source: docs/spec/cleaner.md §13.2."""
 
 from __future__ import annotations
 
@@ -23,39 +23,39 @@ _LONG_BYTES = 8
 _WORD_DIGITS = 16
 _VARLONG_BYTES = 10
 _WHOLE_VARLONG = f"^([89A-F][0-9A-F]){{0,{_VARLONG_BYTES - 1}}}[0-7][0-9A-F]$"
-"""In hexadecimal: every byte but the last says that more follow, and nothing is left over."""
+"""A complete varlong in hexadecimal: all bytes but the last have the continuation bit."""
 
 
-def version_of(strategy: str, header: str, encoding: str) -> tuple[Column, Column]:
-    """Return whether a record states a version, and which, over the source's columns.
+def parse_version(strategy: str, header: str, encoding: str) -> tuple[Column, Column]:
+    """Return whether a record has a version, and the version, from the source's columns.
 
-    The second is to be looked at only where the first is true.
+    The second column is valid only where the first is true.
     """
     if strategy == OFFSET:
         return F.lit(False), F.lit(0).cast("bigint")
     if strategy == TIMESTAMP:
         return F.lit(True), F.unix_millis("timestamp")
     named = F.filter("headers", lambda each: each["key"] == header)
-    # The last of the name decides, even if an earlier one was well-formed.
+    # The last header of the name counts, even if only an earlier one is well-formed.
     value = F.try_element_at(named, F.lit(-1))["value"]
-    return varlong(value) if encoding == VARLONG else big_endian(value)
+    return parse_varlong(value) if encoding == VARLONG else parse_long(value)
 
 
-def big_endian(value: Column) -> tuple[Column, Column]:
-    """Return whether bytes are 8, and the signed number they are."""
+def parse_long(value: Column) -> tuple[Column, Column]:
+    """Return whether a value has 8 bytes, and their signed big-endian number."""
     present = F.coalesce(F.length(value) == _LONG_BYTES, F.lit(False))
     return present, _word(F.hex(F.when(present, value)))
 
 
-def varlong(value: Column) -> tuple[Column, Column]:
-    """Return whether bytes are one whole varlong, and the signed number it is.
+def parse_varlong(value: Column) -> tuple[Column, Column]:
+    """Return whether a value is one complete varlong, and its signed number.
 
-    Seven bits a byte, the least significant first, at most 10 bytes; longer than needed is well
-    formed, and what goes beyond 64 bits falls off. Zigzag: the sign is the lowest bit.
+    A varlong has 7 bits per byte, least significant first, in at most 10 bytes. Redundant bytes
+    are well-formed, and bits beyond 64 are dropped. Zigzag-encoded: the lowest bit is the sign.
     """
     digits = F.hex(value)
     present = F.coalesce(digits.rlike(_WHOLE_VARLONG), F.lit(False))
-    # Left-aligned in two words, bytes that are missing are zeros and add nothing.
+    # Left-aligned in two words; missing bytes are zero and add nothing.
     padded = F.rpad(F.when(present, digits), 2 * _WORD_DIGITS, "0")
     words = [_word(F.substring(padded, 1 + at * _WORD_DIGITS, _WORD_DIGITS)) for at in (0, 1)]
     groups = [
@@ -68,7 +68,7 @@ def varlong(value: Column) -> tuple[Column, Column]:
 
 
 def _word(digits: Column) -> Column:
-    """Return 16 hexadecimal digits as a signed number of 64 bits."""
+    """Parse 16 hexadecimal digits as a signed 64-bit number."""
     return F.conv(digits, 16, -10).cast("bigint")
 
 

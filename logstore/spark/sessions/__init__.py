@@ -1,1 +1,1 @@
-"""Spark itself: a Java for it, its JVM, its sessions and their workers."""
+"""Starting Spark: Java, the JVM, sessions and Python workers."""

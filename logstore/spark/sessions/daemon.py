@@ -1,7 +1,7 @@
-"""Spark's Python daemon with the oracle's modules in it, so that the workers it forks have them.
+"""Spark's Python daemon with the oracle's modules preloaded for the workers that it forks.
 
-Spark starts it where the session is ours (`spark.python.daemon.module`). A worker would otherwise
-import NumPy, Arrow and numba, and load the kernels, each for itself.
+Sessions of this package set `spark.python.daemon.module` to it. Otherwise every worker would
+import NumPy, Arrow and numba and load the kernels again.
 """
 
 import sys
@@ -10,14 +10,14 @@ import numpy as np
 from pyspark import daemon
 
 WORKER = "pyspark.worker"
-"""The module of those who run tasks; others look data sources up, or plan."""
+"""Module of the workers that run tasks; other workers look up data sources or plan."""
 
 
 def prepare() -> None:
-    """Import what tasks need, and load the kernels they run."""
-    import pyspark.worker  # noqa: F401  # it is what a fork runs
+    """Import the modules and load the kernels that tasks need."""
+    import pyspark.worker  # noqa: F401  # runs in each fork
 
-    import logstore.spark.oracle.scan  # noqa: F401  # what tasks are unpickled with
+    import logstore.spark.oracle.scan  # noqa: F401  # needed to unpickle tasks
     from logstore import jit
     from logstore.record.columns import decode_section
     from logstore.spark.datasource.kernels import digest_strings

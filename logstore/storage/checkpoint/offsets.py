@@ -21,7 +21,7 @@ RECOVERY_POINTS = "recovery-point-offset-checkpoint"
 """Offset below which each partition is known to be flushed."""
 
 LOG_START_OFFSETS = "log-start-offset-checkpoint"
-"""Log start offsets, of the logs whose start lies above their first segment's base."""
+"""Log start offset of each log that starts above the base of its first segment."""
 
 REPLICATION_OFFSETS = "replication-offset-checkpoint"
 """High watermark of each partition."""
@@ -39,8 +39,8 @@ class OffsetCheckpoint:
     path : str
         The file, with its directory; one of the names at the top of this module.
     lock : context manager, optional
-        Held while reading and while writing, so that two threads cannot use the same `.tmp`
-        file at once. Give one (`Runtime.lock()`) where several threads share the object.
+        Held while reading and writing, so that two threads do not use the same `.tmp` file. Pass
+        one (`Runtime.lock()`) if several threads share the object.
     max_bytes : int, optional
         See `read_bytes`.
     """
@@ -60,15 +60,15 @@ class OffsetCheckpoint:
         self._parsed: tuple[bytes, dict[TopicPartition, int]] = (b"", {})
 
     def read(self) -> dict[TopicPartition, int]:
-        """Return the offsets; none when the file is missing or empty.
+        """Return the offsets; an empty dict if the file is missing or empty.
 
-        The file is read each time, and parsed if it differs from the last time's. Of two entries
-        for one partition the later holds.
+        The file is read on each call, and parsed if it has changed. The last of several entries
+        for a partition counts.
 
         Raises
         ------
         CorruptCheckpointError
-            See `read_rows`. Negative numbers pass, as in Kafka; the user clamps offsets anyway.
+            See `read_rows`. Negative numbers are accepted, as in Kafka; the caller clamps offsets.
         """
         with self._lock:
             try:
@@ -86,7 +86,7 @@ class OffsetCheckpoint:
         for row in rows_of(data, self.path, 3):
             if not _is_topic(row.fields[0]):
                 raise CorruptCheckpointError(
-                    f"line {row.line}: {row.fields[0]!r} is no topic",
+                    f"line {row.line}: {row.fields[0]!r} is not a topic",
                     path=self.path,
                     check="topic",
                     found=row.fields[0],
@@ -106,5 +106,5 @@ class OffsetCheckpoint:
 
 
 def _is_topic(text: str) -> bool:
-    """Tell whether a name can stand in a line: not empty, no blank of any kind."""
+    """Return whether a name is not empty and has no whitespace."""
     return bool(text) and not any(map(str.isspace, text))

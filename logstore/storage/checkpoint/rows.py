@@ -1,9 +1,9 @@
-"""A table in text: the form of every checkpoint.
+"""The text format of all checkpoints.
 
-Line 1 is the version `0`, line 2 the number of entries, then comes one entry a line, its fields
-one space apart. It is always replaced as a whole, so a reader sees an old or a new one, and it is
-allowed to lag behind what it describes.
-Source: docs/spec/storage-format.md §10; Kafka's CheckpointFile reads and writes the same.
+Line 1 is the version `0`, line 2 the number of entries; each further line is an entry with fields
+separated by one space. The file is always replaced as a whole, so a reader sees the old or the new
+one. It may be out of date.
+Source: docs/spec/storage-format.md §10; Kafka's CheckpointFile.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _FIELD_GAP = re.compile(r"[ \t\v\f]+")
 
 
 class Row(NamedTuple):
-    """An entry of a text checkpoint and the number of its line, counted from 1."""
+    """An entry of a text checkpoint and its line number, counted from 1."""
 
     line: int
     fields: Sequence[str]
@@ -40,20 +40,20 @@ def read_rows(
     fs : FileSystem
     path : str
     field_count : int
-        Fields that every entry must have.
+        Number of fields of every entry.
     max_bytes : int, optional
         See `read_bytes`.
 
     Returns
     -------
     list of Row
-        In the file's order; empty when the file is missing, is empty, or ends after its version.
+        In file order; empty if the file is missing, is empty, or ends after the version.
 
     Raises
     ------
     CorruptCheckpointError
-        The version is not 0, a number does not parse, an entry has another number of fields (a
-        blank line has none), or there are more or fewer entries than announced.
+        The version is not 0, a number cannot be parsed, an entry has another number of fields (a
+        blank line has none), or the number of entries differs from line 2.
     """
     try:
         data = read_bytes(fs, path, max_bytes)
@@ -63,7 +63,7 @@ def read_rows(
 
 
 def rows_of(data: bytes, path: str, field_count: int) -> list[Row]:
-    """Return the entries that the bytes of a checkpoint hold; raises as `read_rows` does."""
+    """Parse the bytes of a checkpoint; raises the same errors as `read_rows`."""
     try:
         lines = LINE_END.split(data.decode("utf-8"))
     except UnicodeDecodeError as error:
@@ -109,7 +109,7 @@ def rows_of(data: bytes, path: str, field_count: int) -> list[Row]:
 
 
 def write_rows(fs: FileSystem, path: str, rows: Iterable[Sequence[object]]) -> bytes:
-    """Write a text checkpoint atomically; return it. Each row is the fields of one entry."""
+    """Write a text checkpoint atomically and return its bytes. A row has the fields of an entry."""
     lines = [" ".join(map(str, row)) for row in rows]
     text = "\n".join([str(CHECKPOINT_VERSION), str(len(lines)), *lines])
     data = f"{text}\n".encode()
@@ -118,18 +118,18 @@ def write_rows(fs: FileSystem, path: str, rows: Iterable[Sequence[object]]) -> b
 
 
 def parse_number(path: str, row: Row, field: int, name: str, *, bits: int) -> int:
-    """Return a field of a checkpoint as a signed number of `bits` bits.
+    """Parse a field of a checkpoint as a signed number of `bits` bits.
 
     Raises
     ------
     CorruptCheckpointError
-        It is no decimal number or does not fit; the message has the line and `name`.
+        It is not a decimal number or does not fit; the message has the line and `name`.
     """
     text = row.fields[field]
     value = int(text) if _NUMBER.fullmatch(text) and len(text) <= 20 else None
     if value is None or not -(1 << bits - 1) <= value < 1 << bits - 1:
         raise CorruptCheckpointError(
-            f"line {row.line}: {name} {text!r} is no {bits}-bit number",
+            f"line {row.line}: {name} {text!r} is not a {bits}-bit number",
             path=path,
             check=name,
             expected=f"a {bits}-bit number",

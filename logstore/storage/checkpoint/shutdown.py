@@ -1,4 +1,4 @@
-"""The mark of a directory that was closed cleanly (storage-format §10)."""
+"""The marker of a cleanly closed directory (storage-format §10)."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ NO_BROKER_EPOCH = -1
 
 
 def is_clean_shutdown(fs: FileSystem, log_dir: str) -> bool:
-    """Tell whether the last process to use the directory closed it cleanly."""
+    """Return whether the last process to use the directory closed it cleanly."""
     return fs.exists(f"{log_dir}/{CLEAN_SHUTDOWN}")
 
 
 def mark_clean_shutdown(
     fs: FileSystem, log_dir: str, *, broker_epoch: int = NO_BROKER_EPOCH
 ) -> None:
-    """Write the marker that all in the directory is flushed; the last step of closing it.
+    """Write the marker that the directory is flushed; the last step of closing it.
 
-    The marker's existence is what counts; the epoch is for a broker that starts here later.
+    Only its existence matters here; the epoch is for a Kafka broker that opens the directory.
     """
     text = f'{{"version":0,"brokerEpoch":{broker_epoch}}}'
     write_atomically(fs, f"{log_dir}/{CLEAN_SHUTDOWN}", text.encode())
 
 
 def take_clean_shutdown(fs: FileSystem, log_dir: str) -> bool:
-    """Remove the clean-shutdown marker durably and tell whether there was one.
+    """Remove the clean-shutdown marker durably and return whether it existed.
 
-    The first step of loading a directory: a crash from here on must not look clean.
+    This is the first step of loading a directory: a crash from here on must not look clean.
     """
     if not is_clean_shutdown(fs, log_dir):
         return False

@@ -24,7 +24,7 @@ def read_partition_metadata(
     Returns
     -------
     bytes or None
-        16 bytes, never all zero; None when the partition has no `partition.metadata`.
+        16 bytes, never all zero; None if the partition has no `partition.metadata`.
 
     Raises
     ------
@@ -57,8 +57,8 @@ def read_partition_metadata(
 
 
 def write_partition_metadata(fs: FileSystem, directory: str, topic_id: bytes) -> None:
-    """Store a topic id of 16 bytes, not all zero, in a partition's directory; durable."""
-    assert any(topic_id), "the zero id stands for no topic"
+    """Store a topic id durably in a partition's directory: 16 bytes, not all zero."""
+    assert any(topic_id), "the zero id is not a topic"
     text = f"version: {CHECKPOINT_VERSION}\ntopic_id: {encode_topic_id(topic_id)}"
     write_atomically(fs, f"{directory}/{PARTITION_METADATA}", text.encode())
 

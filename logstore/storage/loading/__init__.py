@@ -1,1 +1,1 @@
-"""Opening one partition: finish or undo what a crash left, mend damage, rebuild indexes."""
+"""Opening one partition: clean up after a crash, repair damage, rebuild indexes."""

@@ -1,4 +1,4 @@
-"""Damage met while a partition is opened: what lies behind it, and a cut there would lose."""
+"""Damage found while a partition is opened: the valid batches after it that a cut would lose."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from logstore.storage.segment.segment import LogSegment
 
 _EFFORT = 1 << 30
-"""Bytes read in search of a valid batch before more is taken for granted, at most."""
+"""Most bytes to search for a valid batch; beyond them one is assumed to follow."""
 
 
 class Lost(NamedTuple):
-    """Valid batches behind a cut, and the records in them."""
+    """The valid batches after a cut, and the records in them."""
 
     batches: int
     records: int
@@ -31,14 +31,14 @@ class Lost(NamedTuple):
 
 
 def is_followed(segment: LogSegment, position: int, later: Sequence[LogSegment]) -> bool:
-    """Tell whether a valid batch lies behind a position of a segment; `later` are those above."""
+    """Return whether a valid batch follows a position of a segment, or is in a `later` segment."""
     if any(_holds_a_batch(each) for each in later):
         return True
     size, base_offset = segment.size_bytes, segment.base_offset
     try:
         at = position + 1
         return find_batch(segment.file, at, size, base_offset, effort=_EFFORT) is not None
-    except CorruptionError:  # made to look like batches: nobody can tell in time
+    except CorruptionError:  # crafted to look like batches: the search takes too long
         return True
 
 
@@ -47,7 +47,10 @@ def _holds_a_batch(segment: LogSegment) -> bool:
 
 
 def lost_behind(segment: LogSegment, position: int, later: Sequence[LogSegment]) -> Lost:
-    """Count the valid batches that a cut at a position of a segment takes, as far as one walks."""
+    """Count the valid batches that a cut at a position of a segment removes.
+
+    The batches of the `later` segments are counted too.
+    """
     batches = records = 0
     base_offset = segment.base_offset
     bounds = SegmentBounds(segment.log_path, base_offset, base_offset, None)

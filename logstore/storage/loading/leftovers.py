@@ -1,8 +1,7 @@
-"""Leftovers of a crash in a partition's directory, finished or undone from the files' names.
+"""Cleanup after a crash: finish or undo interrupted changes, judged by the names of the files.
 
-The first stages of a load (storage-format §11, steps 1 to 4), and the view of the directory that
-all stages share: what there is, what was changed, what is to be told. Running a stage twice
-changes nothing.
+These are the first stages of a load (storage-format §11, steps 1 to 4), with the listing of the
+directory that all stages share. Running a stage twice changes nothing.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ logger = logging.getLogger(__name__)
 
 
 class PartitionFiles:
-    """The directory of a partition that is being loaded."""
+    """The directory of a partition during a load: its files, changes and findings."""
 
     def __init__(
         self, fs: FileSystem, directory: str, finding_level: int = logging.WARNING
@@ -60,12 +59,12 @@ class PartitionFiles:
     def listed(
         self, *, kind: str | None = None, state: str | None = ""
     ) -> list[tuple[str, SegmentFile]]:
-        """List (path, parts) of segments' files and snapshots.
+        """List the segment files and snapshots as pairs of path and parts of the name.
 
         Parameters
         ----------
         kind, state : str or None
-            `.log` and the like, and what follows it (`.swap`); None is any.
+            A suffix such as `.log`, and a second one such as `.swap`; None matches any.
         """
         if self._listing is None:
             self._listing = self._list()
@@ -76,11 +75,11 @@ class PartitionFiles:
         ]
 
     def _list(self) -> list[tuple[str, SegmentFile]]:
-        """List what a log may have written; everything else is foreign, and left alone.
+        """List the files that a log may have written; all others are foreign and left alone.
 
-        A folder is foreign whatever its name, and so is a pipe or a device named as a `.log`; a
-        `.log` that is a link can be read. The other names are the engine's, to be removed or
-        replaced: `irregular` knows those of what is no regular file.
+        A folder is always foreign, and so is a pipe or a device named like a `.log`; a `.log` that
+        is a link can be read. The engine owns the other names and may remove or replace them, even
+        if they are not regular files (see `irregular`).
         """
         found = []
         self._irregular.clear()
@@ -96,35 +95,35 @@ class PartitionFiles:
             if kind is FileKind.DIRECTORY:
                 continue
             if kind is FileKind.SPECIAL and parts.kind == LOG_SUFFIX and not parts.state:
-                logger.warning("%s is passed over: it is no regular file", path)
+                logger.warning("%s: ignored because it is not a regular file", path)
                 continue
             found.append((path, parts))
         return found
 
     def irregular(self, path: str) -> FileKind | None:
-        """Return the kind of what has a segment file's name, if that is no regular file."""
+        """Return the kind of a file that is named like a segment file but is not regular."""
         return self._irregular.get(path)
 
     def note(self, action: str, path: str, detail: str) -> None:
-        """Tell of something, once."""
+        """Record and log a finding, once."""
         finding = Finding(action, path, detail)
         if finding not in self._findings:
             logger.log(self._finding_level, "%s: %s: %s", path, action, detail)
             self._findings[finding] = None
 
     def remove(self, path: str, action: str, detail: str) -> None:
-        """Remove a listed file, of a link the link, and note why."""
+        """Remove a listed file (the link itself if it is one) and record why."""
         self.note(action, path, detail)
         self.fs.remove(path)
         self.changed()
 
     def changed(self) -> None:
-        """Record that names in the directory changed."""
+        """Mark the directory as changed."""
         self._listing = None
         self._unsettled = True
 
     def settle(self) -> None:
-        """Make the names durable, so that what follows cannot survive without what came before.
+        """Make the names durable, so that no later change survives a crash without earlier ones.
 
         A crash between two stages must leave a state that the next start reads the same way.
         """
@@ -134,7 +133,9 @@ class PartitionFiles:
 
 
 def remove_leftovers(files: PartitionFiles, *, keeps_cleaned: bool = False) -> None:
-    """Delete `.deleted`, unfinished splits' `.swap`, and all `.cleaned` (steps 1, 2).
+    """Delete `.deleted` files, `.swap` files of unfinished splits, and `.cleaned` files.
+
+    These are steps 1 and 2.
 
     Temporary files of interrupted writes are deleted as well, without a finding.
 
@@ -147,10 +148,10 @@ def remove_leftovers(files: PartitionFiles, *, keeps_cleaned: bool = False) -> N
     if remove_temporary(files.fs, files.directory, (LEADER_EPOCHS, PARTITION_METADATA)):
         files.changed()
     for path, _ in files.listed(state=DELETED_SUFFIX):
-        files.remove(path, "removed_leftover", "its deletion had been scheduled")
+        files.remove(path, "removed_leftover", "it was scheduled for deletion")
     for path, _ in files.listed(state=SWAP_SUFFIX):
         if files.irregular(path) is not None:
-            files.remove(path, "removed_leftover", "no swap makes what is no regular file")
+            files.remove(path, "removed_leftover", "it is not a regular file, so no swap wrote it")
     cleaned = files.listed(state=CLEANED_SUFFIX)
     if keeps_cleaned and not files.listed(state=SWAP_SUFFIX):
         cleaned = []
@@ -158,15 +159,17 @@ def remove_leftovers(files: PartitionFiles, *, keeps_cleaned: bool = False) -> N
         lowest = min(parts.base_offset for _, parts in cleaned)
         for path, parts in files.listed(state=SWAP_SUFFIX):
             if parts.base_offset >= lowest:
-                files.remove(path, "removed_leftover", "its swap had not begun for all files")
-        files.settle()  # a `.swap` without any `.cleaned` would count as complete
+                files.remove(path, "removed_leftover", "its swap did not get to all files")
+        files.settle()  # a `.swap` without any `.cleaned` counts as complete
     for path, _ in cleaned:
         files.remove(path, "removed_leftover", "the cleaning that wrote it did not finish")
     files.settle()
 
 
 def finish_swaps(files: PartitionFiles) -> None:
-    """Delete what complete `.swap` segments supersede, then strip the suffix (steps 3, 4).
+    """Delete the segments that complete `.swap` segments supersede, then remove the suffix.
+
+    These are steps 3 and 4.
 
     Raises
     ------
@@ -182,13 +185,13 @@ def finish_swaps(files: PartitionFiles) -> None:
         for path, parts in files.listed():
             superseded = lowest <= parts.base_offset < highest
             if parts.kind in SEGMENT_SUFFIXES:
-                # The base itself counts even if the new segment is empty.
+                # An empty new segment replaces the old one of the same base too.
                 superseded |= parts.base_offset in swaps or parts.base_offset == original
             elif parts.kind != SNAPSHOT_SUFFIX:
                 continue
             if superseded:
-                files.remove(path, "finished_swap", "complete new segments take its place")
-        files.settle()  # what is superseded must not come back beside its successor
+                files.remove(path, "finished_swap", "complete new segments replace it")
+        files.settle()  # superseded files must not reappear next to their successor
     swapped = files.listed(state=SWAP_SUFFIX)
     for bases in from_both_ends({parts.base_offset for _, parts in swapped}):
         for path, parts in swapped:
@@ -212,10 +215,10 @@ def _next_offset(fs: FileSystem, path: str, base_offset: int) -> int:
 
 
 def _original_of_split(files: PartitionFiles, lowest: int) -> int | None:
-    """Return the base of the segment that a split replaces by one of base `lowest`, if any.
+    """Return the base offset of the segment whose split starts at `lowest`, or None.
 
-    The first new segment bears the base of the first batch, and may so lie above the old base.
-    No other segment below begins with that batch.
+    The first new segment is named after its first batch, so its base offset may be above the old
+    one. No other segment below it begins with that batch.
     """
     logs = [(parts.base_offset, path) for path, parts in files.listed(kind=LOG_SUFFIX)]
     base, path = max(((base, path) for base, path in logs if base < lowest), default=(None, ""))

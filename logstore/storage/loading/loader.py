@@ -1,7 +1,7 @@
-"""Opening a partition directory: finish or undo what a crash interrupted, then load.
+"""Opening a partition directory: clean up after a crash, then load.
 
-One function a stage, in the order of storage-format §11; running any of them twice changes
-nothing. What was done is reported as findings. Read-only callers pass a runtime whose files
+There is one function for each stage, in the order of storage-format §11; running any of them twice
+changes nothing. Each change is reported as a finding. Read-only callers pass a runtime whose files
 are an overlay, so the same code computes recovery without performing it.
 """
 
@@ -63,7 +63,7 @@ logger = logging.getLogger(__name__)
 
 
 class _Walked(NamedTuple):
-    """A walk to the end of a segment: what it found of a file of that size."""
+    """The result of a walk to the end of a segment file of that size."""
 
     segment: LogSegment
     size_bytes: int
@@ -71,7 +71,7 @@ class _Walked(NamedTuple):
 
 
 class LogLoader:
-    """Loads one partition; see `open_log`."""
+    """The stages of loading one partition; see `open_log`."""
 
     def __init__(self, runtime: Runtime, request: LoadRequest) -> None:
         self.runtime = runtime
@@ -108,7 +108,7 @@ class LogLoader:
             finish_swaps(self.files)
         self._load_segment_files()
         if not len(self.segments):
-            # A new directory lasts no longer than its own name does.
+            # Make the name of a new directory durable before its contents.
             self.fs.sync_dir(directory_of(self.directory))
             self._create_segment(self.log_start_offset)
         is_deleted = self.directory.endswith(DELETE_DIR_SUFFIX)
@@ -127,7 +127,7 @@ class LogLoader:
             end_offset if self.clean and not wiped else min(self.recovery_point, end_offset)
         )
         self.epochs.truncate_from_end(end_offset, flush=True)
-        # By the checkpoint, as Kafka does: an epoch may begin below the first segment's base.
+        # At the checkpointed start, as in Kafka: an epoch may begin below the first segment.
         self.epochs.truncate_from_start(self.log_start_offset, flush=True)
         self._rebuild_producer_state(log_start, end_offset)
         surveyed = self._surveyed
@@ -151,9 +151,9 @@ class LogLoader:
         )
 
     def _refuse_old_formats(self) -> None:
-        """Raise `UnsupportedFormatError` before anything changes if a `.log` begins with one.
+        """Raise `UnsupportedFormatError` if a `.log` begins with an old format.
 
-        Logs of old formats begin with them; recovery refuses those that stand elsewhere.
+        Nothing is changed before. Recovery refuses batches of old formats elsewhere in a file.
         """
         for path, _ in self.files.listed(kind=LOG_SUFFIX):
             self._refuse_irregular(path)
@@ -166,10 +166,10 @@ class LogLoader:
                 file.close()
 
     def _refuse_irregular(self, log_path: str) -> None:
-        """Refuse a segment that cannot be used and not be mended, before anything changes.
+        """Refuse a segment that can be neither used nor repaired, before anything changes.
 
-        That is a `.log` which is a symbolic link and would be written (one may read through it), or
-        a folder in the place of an index.
+        These are a `.log` that is a symbolic link, if it is to be written (reading through it is
+        allowed), and a folder with the name of an index.
 
         Raises
         ------
@@ -183,29 +183,30 @@ class LogLoader:
         for kind in INDEX_SUFFIXES:
             path = log_path.removesuffix(LOG_SUFFIX) + kind
             if self.files.irregular(path) is FileKind.DIRECTORY:
-                raise KafkaStorageError(f"{path} is a folder: an index belongs there")
+                raise KafkaStorageError(f"{path} is a folder; expected an index file")
 
     def _judge_overlaps(self) -> None:
-        """Look whether a segment reaches into the next one, unless done as a broker does.
+        """Check whether the offsets of a segment overlap the next one.
 
-        Nothing else would tell: a reader leaves the one for the other amid its batches. Whoever
-        passes over damage looks at every batch then; whoever writes removes what a finished swap
-        left behind, and keeps the rest.
+        No other check detects this, because a reader leaves a segment at the base of the next. With
+        `PASS_OVER` an overlap is an error, and the caller surveys every batch. With `REFUSE` the
+        leftovers of a finished swap are removed and other segments kept. A broker does not check.
 
         Raises
         ------
         CorruptRecordError
+            Two segments overlap, with `PASS_OVER`.
         """
         view = self.segments.view
         for segment, following in pairwise(view):
-            with suppress(CorruptRecordError, UnsupportedFormatError):  # found when it is read
+            with suppress(CorruptRecordError, UnsupportedFormatError):  # readers report it
                 if (end_offset := segment.read_next_offset()) > following.base_offset:
                     break
         else:
             return
         if self.request.on_damage is OnDamage.PASS_OVER:
             raise _overlap(segment, end_offset, following)
-        # What looks at every batch takes its time to load, and few logs need it.
+        # Imported here because the survey is slow to import and few logs need it.
         from logstore.storage.loading.surveyed import find_superseded, leftover_text
 
         limit = self.config.logstore_decompression_max_bytes
@@ -235,7 +236,7 @@ class LogLoader:
         for segment in self.segments:
             kinds = {kind for kind in SEGMENT_SUFFIXES if (kind, segment.base_offset) in present}
             if INDEX_SUFFIX in kinds and TIME_INDEX_SUFFIX not in kinds:
-                # As Kafka does, not rebuilt. Of no length at once: zeros would pass for entries.
+                # Created empty and not rebuilt, as in Kafka: zeros would count as entries.
                 self.fs.open(segment.time_index.path, create=True).close()
             has_index = INDEX_SUFFIX in kinds and segment.base_offset not in self._useless
             if self.clean and segment is self.segments.active and has_index:
@@ -250,15 +251,15 @@ class LogLoader:
             self._judge_overlaps()
 
     def _judge_tail(self, segment: LogSegment) -> None:
-        """Cut the end of the active segment if it is torn, and nothing but that.
+        """Truncate the end of the active segment if it is a torn batch, and only then.
 
-        Records appended behind it could not be read. The same holds of what else no walk leads to;
-        that stays, since it may hold records, and appends go into a new segment.
+        Records appended after it could not be read. The same is true of a damaged end, which is
+        kept because it may hold records; appends then go to a new segment.
 
         Raises
         ------
         CorruptRecordError
-            There is nothing else in the segment, so that no other can follow it.
+            The segment has no valid batch, so a new one would have the same base.
         """
         tail = find_tail(segment)
         if self.request.on_damage is OnDamage.PASS_OVER and (tail is None or not tail.is_sound):
@@ -279,7 +280,7 @@ class LogLoader:
                 segment.log_path, tail.position, tail.size_bytes, "the last batch is torn"
             )
             return
-        reason = f"{tail.size_bytes} bytes at position {tail.position} are no torn batch"
+        reason = f"{tail.size_bytes} bytes at position {tail.position} are not a torn batch"
         if tail.next_offset == segment.base_offset:
             raise CorruptRecordError(
                 reason, path=segment.log_path, position=tail.position, check="torn_tail"
@@ -289,16 +290,16 @@ class LogLoader:
         self.files.note("left_damaged_end", segment.log_path, f"{reason}; a new segment follows")
 
     def _walked_end(self, segment: LogSegment) -> int | None:
-        """Return the offset after a segment's last batch, if a walk over what it holds found it."""
+        """Return the offset after a segment's last batch if a walk has found it."""
         walked = self._walked
         if walked is None or walked[:2] != (segment, segment.size_bytes):
             return None
         return walked.next_offset
 
     def _remove_useless_indexes(self) -> None:
-        """Remove what bears an index's name and cannot be used as one: a link, a pipe.
+        """Remove links and pipes that are named like an index.
 
-        A link serves a reader who only looks; whoever writes would write where it leads.
+        A link is good enough for reading; writing would change its target.
         """
         for path, parts in self.files.listed():
             if parts.kind in INDEX_SUFFIXES and self.files.irregular(path) is not None:
@@ -309,50 +310,52 @@ class LogLoader:
                     self._useless.add(parts.base_offset)
 
     def _index_damage(self, segment: LogSegment, kinds: set[str]) -> str | None:
-        """Tell why a segment's indexes must be rebuilt before it is used; None if sound.
+        """Return the reason why a segment's indexes must be rebuilt; None if they are sound.
 
-        `kinds` are the files that the segment has.
+        `kinds` are the suffixes of the segment's files.
         """
         if INDEX_SUFFIX not in kinds:
             return "the offset index is missing"
         if segment.base_offset in self._useless:
-            return "an index was no file of its own"
+            return "an index was not a regular file"
         if self.clean and segment is self.segments.active:
             if self._is_end_damaged:
-                return None  # a recovery would cut what was left
+                return None  # recovery would truncate the damaged end
             next_offset = self._walked_end(segment)
             if not segment.is_index_end_sound(None if next_offset is None else next_offset - 1):
-                return f"{segment.offset_index.path}: its last entry names no batch"
+                return f"{segment.offset_index.path}: its last entry does not point to a batch"
         if TXN_INDEX_SUFFIX in kinds:
             return self._txn_index_damage(segment)
         return None
 
     def _txn_index_damage(self, segment: LogSegment) -> str | None:
-        """Tell why a transaction index must be rebuilt; None if nothing speaks against it.
+        """Return the reason why a transaction index must be rebuilt; None if it looks sound.
 
-        Entries that are missing from a file which still has some are not missed: only a walk over
-        all of the segment would tell (`logstore.inspect.check` does).
+        A file that lacks only some entries is not detected: that needs a walk over the whole
+        segment (`logstore.inspect.check` does it).
         """
         following = self.segments.higher(segment.base_offset)
         end_offset = None if following is None else following.base_offset
         try:
             segment.txn_index.sanity_check(end_offset)
             if segment.txn_index.is_empty and self.clean and has_aborted_transaction(segment):
-                return f"{segment.txn_index.path}: empty, in spite of an aborted transaction"
+                return (
+                    f"{segment.txn_index.path}: empty, but the segment has an aborted transaction"
+                )
             if self.clean and (reason := segment.txn_index_contradiction()) is not None:
                 return f"{segment.txn_index.path}: {reason}"
         except CorruptIndexError as error:
             return str(error)
         except (CorruptRecordError, UnsupportedFormatError):
-            pass  # found when it is read
+            pass  # readers report it
         return None
 
     def _rebuild_indexes(self, segment: LogSegment) -> None:
-        """Recover a segment that no recovery point may ask for again.
+        """Recover a segment to rebuild its indexes.
 
-        Its indexes are built as `.cleaned` files, which a start after a crash removes: a sparse
-        index bears no checksum, and is believed where it stands. The offset index comes back
-        last, since its absence is what leads here.
+        The indexes are built as `.cleaned` files, which the next start removes after a crash: a
+        sparse index has no checksum, so a partial one would be trusted. The offset index is renamed
+        last, because its absence triggers this rebuild.
         """
         indexes = (segment.offset_index, segment.time_index, segment.txn_index)
         for index in indexes:
@@ -377,9 +380,9 @@ class LogLoader:
         latest: Sequence[LogSegment],
         before_cut: Callable[[], None] | None = None,
     ) -> SegmentRecovery:
-        """Recover one segment, but for one that must be split first.
+        """Recover one segment, unless it must be split first.
 
-        `latest` are the last two segments of those that count as loaded by now.
+        `latest` are the last two segments loaded so far.
         """
         state = self._producer_state_at(segment.base_offset, latest)
         recovery = recover_segment(
@@ -387,7 +390,7 @@ class LogLoader:
         )
         if recovery.must_split:
             return recovery
-        # The next segment's recovery starts from here instead of replaying this one.
+        # The next segment's recovery starts from this snapshot instead of replaying the segment.
         state.take_snapshot()
         self._note_recovery(segment.log_path, recovery)
         self._verified_ends[segment.base_offset] = recovery.next_offset
@@ -407,20 +410,20 @@ class LogLoader:
         if recovery.truncated_bytes:
             reason = recovery.reason
             if (lost := self._lost.get(path)) is not None:
-                reason = f"{reason}; {lost} behind it lost"
+                reason = f"{reason}; {lost} after it lost"
             self._note_cut(path, recovery.valid_bytes, recovery.truncated_bytes, reason)
 
     def _judge_cut(
         self, segment: LogSegment, drop: Callable[[], None] | None, recovery: SegmentRecovery
     ) -> None:
-        """Judge a cut that is about to be made, by what lies behind; then drop what follows.
+        """Allow or refuse a cut by the valid batches after it; if allowed, call `drop`.
 
         Raises
         ------
         CorruptRecordError
-            Damage is to be passed over: valid batches lie behind it.
+            Valid batches follow the damage, with `PASS_OVER`.
         DataLossError
-            The cut is to be refused.
+            The cut would remove valid batches below `keep_below`.
         """
         from logstore.storage.loading.damage import (  # see `_judge_overlaps`
             is_followed,
@@ -436,8 +439,8 @@ class LogLoader:
             if lost.batches:
                 if recovery.next_offset < self.request.keep_below:
                     raise DataLossError(
-                        f"{_without_place(recovery.reason)}; opening the log for writing would cut"
-                        f" it here, and {lost} behind it would be lost",
+                        f"{_without_location(recovery.reason)}; opening the log for writing would"
+                        f" truncate it here and lose {lost} after it",
                         path=path,
                         position=position,
                         check="recovery",
@@ -456,7 +459,7 @@ class LogLoader:
         recovery: SegmentRecovery | None = None,
         before_cut: Callable[[], None] | None = None,
     ) -> list[LogSegment]:
-        """Split a segment; its former files are removed once the new ones are in place."""
+        """Split a segment; remove its files once the new ones are in place."""
         path = segment.log_path
         new = split_segment(
             self.runtime,
@@ -478,17 +481,17 @@ class LogLoader:
         return new
 
     def _split_overflowed(self, end_offset: int) -> None:
-        """Split what recovery had no reason to read (step 6).
+        """Split segments with offset overflow that recovery did not read (step 6).
 
-        Kafka does not look for such segments after a clean stop and splits them when it next
-        recovers or cleans. Here the names rule out all but those whose successor's base, or the
-        log end, is far away; of these the batches behind the last index entry are read.
+        After a clean stop Kafka does not look for them, and splits them at the next recovery or
+        cleaning. Here the file names rule out all segments but those far below the next base or the
+        log end; the batches after their last index entry are read.
         """
         view = self.segments.view
         for segment, following in zip_longest(view, view[1:]):
             if _fits(segment, end_offset if following is None else following.base_offset):
                 continue
-            with suppress(CorruptRecordError, UnsupportedFormatError):  # found when it is read
+            with suppress(CorruptRecordError, UnsupportedFormatError):  # readers report it
                 if not _fits(segment, segment.read_next_offset()):
                     self._split_if_possible(segment)
 
@@ -499,9 +502,9 @@ class LogLoader:
             self.files.note("kept_overflow", segment.log_path, str(error))
 
     def _create_segment(self, base_offset: int) -> None:
-        """Add an empty segment, whose name may be all that tells where the log starts or ends.
+        """Add an empty segment, whose name may be the only record of the log's start or end.
 
-        So it is durable at once, but for one at 0, where a log without segments starts anyway.
+        So it is made durable at once, except at 0, where a log without segments starts anyway.
         """
         self.segments.add(
             LogSegment(self.runtime, self.directory, base_offset, self.config, create=True)
@@ -512,13 +515,13 @@ class LogLoader:
     # -- steps 8 and 9: unclean stop, lost data ------------------------------------------
 
     def _judge_log_start(self) -> None:
-        """Ignore a log start that the log never reached: its checkpoint is damaged, or foreign.
+        """Ignore a log start that the log never reached: its checkpoint is damaged or foreign.
 
-        Obeyed, it would empty a sound log. Before anything is cut: what recovery cuts off was there
-        when the log start was written. Nor is it foreign after an unclean stop, or where the end
-        was torn, if the recovery point or the high watermark, which stand in other files and are
-        never below the log start, are as high: then the end was lost, or a truncation interrupted,
-        and what is left was deleted.
+        Applying it would empty a sound log. The check precedes recovery, because the bytes that
+        recovery cuts existed when the log start was written. After an unclean stop or with a torn
+        end, the log start is valid if the recovery point or the high watermark is as high: they are
+        in other files and never below the log start. Then the end of the log was lost, or a
+        truncation interrupted, and the remaining records had been deleted.
         """
         start, active = self.log_start_offset, self.segments.active
         has_lost = not self.clean or self._is_end_lost
@@ -527,7 +530,7 @@ class LogLoader:
         end_offset = self._walked_end(active)
         if end_offset is None:
             end_offset = active.base_offset
-            # Nothing is believed of the indexes of an unclean stop.
+            # After an unclean stop the indexes are not trusted.
             at = active.indexed_position(INT64_MAX) if self.clean else 0
             with suppress(CorruptRecordError, UnsupportedFormatError):
                 for batch in active.batches(at):
@@ -537,21 +540,21 @@ class LogLoader:
             self.files.note(
                 "ignored_log_start",
                 self.directory,
-                f"the log start {start} lies beyond the log end {end_offset};"
+                f"the log start {start} is beyond the log end {end_offset};"
                 f" the log starts at {self.segments.first.base_offset}",
             )
         elif has_lost:
-            # It may be durable nowhere: the start after a crash must not doubt the log start.
+            # Nothing else may prove it after a crash; the next start must accept the log start.
             self._keep_reached(start)
 
     def _keep_reached(self, offset: int) -> None:
-        """Store durably that the log once reached an offset, unless that is known."""
+        """Store durably that the log once reached an offset, unless that is stored already."""
         if self._reached_offset < offset and self.request.keep_reached_offset is not None:
             self.request.keep_reached_offset(offset)
             self._reached_offset = offset
 
     def _recover_segments(self) -> None:
-        """Verify everything from the recovery point on; after a cut, later segments go."""
+        """Verify everything from the recovery point on; after a cut, remove later segments."""
         pending = deque(self.segments.from_offset(self.recovery_point))
         logger.info(
             "%s: not closed cleanly; recovering %d segments from offset %d on",
@@ -573,8 +576,8 @@ class LogLoader:
     def _find_end(self) -> int:
         """Return the log end offset.
 
-        Where an earlier segment is known to reach beyond the active one, a new one starts above
-        both, so that no offset is given away twice; and where the end of the active one is damaged.
+        If an earlier segment reaches beyond the active one, a new segment starts above both, so
+        that no offset is assigned twice. A new one also follows a damaged end.
         """
         end_offset = self._walked_end(self.segments.active)
         if end_offset is None:
@@ -585,9 +588,9 @@ class LogLoader:
         return max(end_offset, reached)
 
     def _drop_segments(self, segments: Iterable[LogSegment], cut_base_offset: int) -> None:
-        """Drop what follows a cut, durably: the start after a crash must not find it sound.
+        """Remove the segments after a cut, durably: a later start must not find them sound.
 
-        Nor must it doubt a log start that what is dropped bears out.
+        The offset that they prove to be reached is stored first.
         """
         self._keep_reached(self.log_start_offset)
         for segment in segments:
@@ -603,7 +606,7 @@ class LogLoader:
         self.files.changed()
 
     def _reset_to_log_start(self, end_offset: int) -> int:
-        """Start anew at the log start offset when the data ends below it."""
+        """Start an empty log at the log start offset, because the data end below it."""
         detail = f"the log ends at {end_offset}, below the log start {self.log_start_offset}"
         for segment in self.segments.view:
             self._drop_segment(segment, detail)
@@ -637,11 +640,11 @@ class LogLoader:
         return state
 
     def _producer_state_at(self, offset: int, latest: Sequence[LogSegment]) -> ProducerStateManager:
-        """Return a scratch producer state that has seen everything below `offset`.
+        """Return a scratch producer state with all batches below `offset` applied.
 
-        On the way snapshots are taken at the bases of the `latest` segments.
+        Takes snapshots at the bases of the `latest` segments.
         """
-        if self._scratch_state is None:  # one for all: making it lists the directory
+        if self._scratch_state is None:  # shared, because creating it lists the directory
             self._scratch_state = self._new_producer_state()
         state = self._scratch_state
         state.map_end_offset = _NOT_LOADED
@@ -653,8 +656,8 @@ class LogLoader:
                 state.take_snapshot()
             replay_batches(segment, state, state.map_end_offset, offset)
         state.map_end_offset = offset
-        # Snapshots of a longer state are gone by now, and a cleaned segment ends below its
-        # successor's base: only this keeps the snapshot that stood at the base.
+        # Later snapshots have been removed, and a cleaned segment ends below its successor's
+        # base: only this keeps the snapshot at that base.
         state.take_snapshot()
         return state
 
@@ -675,20 +678,20 @@ class LogLoader:
         self._note_snapshots(state)
 
     def _note_snapshots(self, state: ProducerStateManager) -> None:
-        """Report the snapshots that were damaged.
+        """Report damaged snapshots.
 
-        Others that are deleted are no finding: every clean restart leaves some behind.
+        Other deleted snapshots are not reported: every clean restart leaves some behind.
         """
         for error in state.damaged_snapshots:
             self.files.note("removed_snapshot", str(error.path), error.message)
 
 
 _NOT_LOADED = -1
-"""As the map end offset of a producer state: whatever it holds, it must be loaded anew."""
+"""Map end offset of a producer state that must be loaded again."""
 
 
-def _without_place(reason: str | None) -> str:
-    """Return why a walk ended, without file and position, which its error begins with."""
+def _without_location(reason: str | None) -> str:
+    """Return the reason why a walk ended, without the file and position that precede it."""
     head, _, tail = str(reason).rpartition(": ")
     return tail if " at position " in head else str(reason)
 
@@ -703,7 +706,7 @@ def _overlap(segment: LogSegment, end_offset: int, following: LogSegment) -> Cor
 
 
 def _fits(segment: LogSegment, end_offset: int) -> bool:
-    """Tell whether a segment can hold all offsets below `end_offset`."""
+    """Return whether a segment can hold all offsets below `end_offset`."""
     return end_offset - segment.base_offset <= INT32_MAX + 1
 
 
@@ -713,14 +716,13 @@ def open_log(runtime: Runtime, request: LoadRequest) -> Log:
     Raises
     ------
     UnsupportedFormatError
-        A batch of magic 0 or 1; nothing was changed in its file.
+        A batch has magic 0 or 1; its file was not changed.
     SegmentOverflowError
-        A batch that is to be recovered jumps beyond what its segment can hold and into the next
-        one, or back afterwards: its base offset must be damaged. Its file was left as it is.
+        Offsets in a segment to be recovered exceed its range and reach into the next one or fall
+        back: a base offset must be damaged. The file was not changed.
     CorruptRecordError
-        A sound batch contradicts its producer's open transaction, or the last batches of a log
-        that was closed cleanly are damaged, and not cut short; nothing was changed in its
-        file.
+        A valid batch contradicts its producer's open transaction, or the end of a log that was
+        closed cleanly is damaged and not just torn. The file was not changed.
     KafkaStorageError, OSError
         The disk failed.
     """
@@ -728,7 +730,7 @@ def open_log(runtime: Runtime, request: LoadRequest) -> Log:
 
     def reload() -> None:
         """Recover the log from its files, after an interrupt."""
-        # Recovery relies on names that are durable, as they are after a crash.
+        # Recovery relies on durable names, as they are after a crash.
         runtime.fs.sync_dir(log.directory)
         again = replace(
             request,

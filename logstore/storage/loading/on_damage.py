@@ -1,7 +1,7 @@
-"""The ways of an opening with damage.
+"""How a log is opened if it is damaged.
 
-A broker's recovery cuts a log at the first bad byte and drops all that follows, valid or not. Who
-only reads passes over the damage instead; who writes by hand may refuse the cut.
+A broker's recovery truncates a log at the first invalid byte and drops everything after it, valid
+or not. Commands that only read skip the damage instead; commands that write may refuse the cut.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from enum import Enum
 
 
 class OnDamage(Enum):
-    """The way of an opening with damage that valid batches lie behind."""
+    """How to open a log with damage that valid batches follow."""
 
     RECOVER = "recover"
-    """As a broker: recovery cuts there, and tells how much was lost."""
+    """As a broker: recovery truncates the log there and reports how much was lost."""
 
     PASS_OVER = "pass_over"
-    """Read only: what is damaged is left out, named, and the rest is served."""
+    """Read only: damaged bytes are skipped and reported, and the rest is served."""
 
     REFUSE = "refuse"
-    """A cut below the recovery point, or without one, is refused before anything changes."""
+    """Refuse a cut below `LoadRequest.keep_below` before anything changes."""

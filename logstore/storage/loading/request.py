@@ -1,4 +1,4 @@
-"""What is opened, and what its data directory knows of it."""
+"""The request to open a partition, with the values that its data directory stores for it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class LoadRequest:
         The partition's folder, which must exist.
     clean : bool
         Whether the log was closed cleanly. If so, opening reads only the first 17 bytes of each
-        segment and the batches behind the last index entry.
+        segment and the batches after the last index entry.
     recovery_point, log_start_offset : int
         From the checkpoints of the data directory; 0 if absent.
     producer_id_expiration_ms : int
@@ -34,23 +34,23 @@ class LoadRequest:
     finding_level : int
         The level of `logging` for findings.
     small_file_max_bytes : int
-        The most bytes of a file that is read as a whole.
+        Size of the largest file that is read as a whole.
     reached_offset : int
         An offset that the log once reached, from the stored high watermark; 0 if unknown.
     keep_reached_offset : callable, optional
         Stores such an offset durably, before recovery or a crash removes the other evidence.
     high_watermark : int, optional
-        The stored high watermark of a replica, which stays until the leader moves it. By default
-        it is the log end offset, as of a log without followers.
+        The stored high watermark of a replica, which the leader advances later. By default it is
+        the log end offset, as in a log without followers.
     on_damage : OnDamage
         What to do about damage that valid batches follow.
     keep_below : int
-        `REFUSE` lets no valid batch below this offset go: what is known to have been durable.
+        `REFUSE` keeps every valid batch below this offset: they are known to have been durable.
     surveys : bool
-        Check every batch of every segment first, and leave damage out. Only over an overlay, for a
-        second opening after `PASS_OVER` refused the first.
+        Check every batch of every segment first, and skip damage. Only over an overlay, to open
+        the log again after `PASS_OVER` refused the first attempt.
     keeps_cleaned : bool
-        Leave `.cleaned` files alone: a pass of the cleaner goes on.
+        Leave `.cleaned` files alone: the cleaner is rewriting the log.
     """
 
     directory: str

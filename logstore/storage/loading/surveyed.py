@@ -1,6 +1,7 @@
-"""The files of a partition, surveyed and shown without what is damaged in them.
+"""A survey of a partition's files, which then appear without their damaged bytes.
 
-A stage of an opening that passes over damage (`logstore.storage.loading.loader`), over an overlay.
+This is a stage of `logstore.storage.loading.loader` for readers that skip damage. It works on an
+overlay of the files.
 """
 
 from __future__ import annotations
@@ -40,16 +41,16 @@ _TORN = ("torn_tail", "zero_tail")
 
 
 class Leftover(NamedTuple):
-    """A segment, or its beginning, whose records a finished swap had put into another one.
+    """A segment, or its beginning, that another segment superseded in a finished swap.
 
     Attributes
     ----------
     first_offset : int
-        Below it the records are superseded.
+        End of the superseded offsets, exclusive.
     path : str
-        The file that has them.
+        The file that supersedes them.
     is_whole : bool
-        Whether the segment holds nothing else.
+        Whether the whole segment is superseded.
     """
 
     first_offset: int
@@ -59,15 +60,16 @@ class Leftover(NamedTuple):
 
 @dataclass(slots=True)
 class SurveyedFiles:
-    """What a survey found.
+    """The result of a survey.
 
     Attributes
     ----------
     damages : list of Damage
+        Damage that valid batches follow.
     torn : list of Damage
-        What stands behind all that is valid: of a crash, or of a copy that is not whole.
+        Invalid bytes at the end of the log, from a crash or an incomplete copy.
     bounds : dict of str to SegmentBounds
-        Of the `.log` files that are not shown as they lie, by the paths they are loaded under.
+        Bounds of the `.log` files that are not shown unchanged, by the path they are loaded from.
     """
 
     damages: list[Damage] = field(default_factory=list)
@@ -76,18 +78,18 @@ class SurveyedFiles:
 
 
 def survey_files(files: PartitionFiles, config: LogConfig, clean: bool) -> SurveyedFiles:
-    """Finish swaps, look at every batch of every segment, and show the valid ones alone.
+    """Finish swaps, check every batch of every segment, and show only the valid ones.
 
-    A damaged end of the log is told as a finding, not as damage: torn, or of an unclean stop.
+    A damaged end of the log is a finding, not damage: it is torn or follows an unclean stop.
     """
     fs = files.fs
-    assert isinstance(fs, OverlayFileSystem), "nothing is passed over on a disk"
+    assert isinstance(fs, OverlayFileSystem), "damage is skipped only in an overlay"
     limit = config.logstore_decompression_max_bytes
     origins: dict[str, str] = {}
     for path, parts in files.listed(kind=LOG_SUFFIX, state=SWAP_SUFFIX):
         bounds = SegmentBounds(path, parts.base_offset, parts.base_offset, None)
         shown = _Shown(fs, bounds, limit)
-        # Whole to its end, so that the swap can be finished; looked at again below.
+        # Complete, so the swap can be finished; surveyed again below.
         shown.show()
         if shown.damages and _has_sources(files, shown, limit):
             _drop_swap(files, parts.base_offset)
@@ -102,7 +104,7 @@ def survey_files(files: PartitionFiles, config: LogConfig, clean: bool) -> Surve
         text = leftover_text(leftover.path, leftover.first_offset)
         files.note("leftover_segment", logs[base], text)
     result = SurveyedFiles()
-    behind: list[int] = []  # by damage, the records before it
+    behind: list[int] = []  # for each damage, the number of records before it
     records = 0
     last_offset: int | None = None
     for base, following in _with_following(logs, superseded):
@@ -154,7 +156,7 @@ def survey_files(files: PartitionFiles, config: LogConfig, clean: bool) -> Surve
 
 
 def _has_sources(files: PartitionFiles, shown: _Shown, limit: int) -> bool:
-    """Tell whether all that a damaged `.swap` was made of is still there, so that it is spare."""
+    """Return whether all sources of a damaged `.swap` still exist, so that it can be dropped."""
     base, last = shown.bounds.base_offset, shown.last_offset
     live = {
         parts.base_offset: path
@@ -170,17 +172,17 @@ def _has_sources(files: PartitionFiles, shown: _Shown, limit: int) -> bool:
 def _drop_swap(files: PartitionFiles, base_offset: int) -> None:
     for path, parts in files.listed(state=SWAP_SUFFIX):
         if parts.base_offset == base_offset:
-            detail = "it is damaged, and what it was made of is still there"
+            detail = "it is damaged, and its source segments still exist"
             files.remove(path, "removed_leftover", detail)
 
 
 def _show_misnamed(files: PartitionFiles) -> dict[str, str]:
-    """Show a `.log` whose name is no 20 digits under its proper one, unless that is taken.
+    """Show each `.log` whose name is not 20 digits under its proper name, unless that is taken.
 
     Returns
     -------
     dict
-        By proper path the one it has.
+        The actual path by the proper path.
     """
     fs, found = files.fs, {}
     assert isinstance(fs, OverlayFileSystem)
@@ -199,10 +201,10 @@ def _show_misnamed(files: PartitionFiles) -> dict[str, str]:
 
 
 def find_superseded(fs: FileSystem, logs: Mapping[int, str], limit: int) -> dict[int, Leftover]:
-    """Find the segments of which a finished swap put the records into another one.
+    """Find the segments that another segment superseded in a finished swap.
 
-    A copy that was made while a cleaner worked can hold the new segment and some of the old ones.
-    All that the new one holds of their offsets is in them, too.
+    A copy taken during a cleaning can hold the new segment and some of the old ones. Every record
+    of the new segment in the range of the old ones is in them, too.
 
     Parameters
     ----------
@@ -212,7 +214,7 @@ def find_superseded(fs: FileSystem, logs: Mapping[int, str], limit: int) -> dict
     Returns
     -------
     dict
-        By base of the old segment.
+        The leftovers by base offset of the old segment.
 
     Notes
     -----
@@ -238,13 +240,16 @@ def find_superseded(fs: FileSystem, logs: Mapping[int, str], limit: int) -> dict
                 break
             records += count
             overlapped[other] = Leftover(end, logs[base], other_end <= end)
-        if records:  # else it is one batch whose base offset is damaged
+        if records:  # otherwise a batch has a damaged base offset
             found |= overlapped
     return found
 
 
 def _count_among(records: Iterator[Record], others: Iterator[Record]) -> int | None:
-    """Count records that are all among `others`, rising in offset as these; None if one is not."""
+    """Count the records; return None if one of them is not among `others`.
+
+    Both are in offset order.
+    """
     count = 0
     other = next(others, None)
     for record in records:
@@ -261,7 +266,7 @@ def _below(records: Iterator[Record], end: int) -> Iterator[Record]:
 
 
 def _end_offset(fs: FileSystem, path: str, base: int, limit: int) -> int:
-    """Return the offset after the last batch that can be made out."""
+    """Return the offset after the last batch that can be found."""
     file = fs.open(path)
     try:
         try:
@@ -295,7 +300,7 @@ def _records(
 def _with_following(
     logs: Mapping[int, str], superseded: Mapping[int, Leftover]
 ) -> Iterator[tuple[int, int | None]]:
-    """Yield the bases, each with that of the next segment which holds something of its own."""
+    """Yield each base offset with the first offset of the next segment that is not superseded."""
     bases = sorted(logs)
     for slot, base in enumerate(bases):
         following: int | None = None
@@ -307,12 +312,12 @@ def _with_following(
 
 
 def leftover_text(path: str, first_offset: int) -> str:
-    """Return why a segment, or its beginning, is a leftover."""
-    return f"{path} holds what a finished swap left of its offsets below {first_offset}"
+    """Return the reason why a segment, or its beginning, is a leftover."""
+    return f"{path} supersedes its offsets below {first_offset} after a finished swap"
 
 
 def _superseded_part(bounds: SegmentBounds, shown: _Shown) -> Damage:
-    """Return the beginning of a segment that goes on above what superseded it."""
+    """Return the superseded beginning of a segment as mended damage."""
     end = shown.first_position
     return Damage(
         bounds.path,
@@ -326,7 +331,7 @@ def _superseded_part(bounds: SegmentBounds, shown: _Shown) -> Damage:
 
 
 class _Shown:
-    """One `.log`: what is valid in it, and how it is shown."""
+    """A `.log` file, its valid batches, and the way it is shown."""
 
     def __init__(self, fs: OverlayFileSystem, bounds: SegmentBounds, limit: int) -> None:
         self._fs = fs
@@ -339,7 +344,10 @@ class _Shown:
         self.last_offset: int | None = None
 
     def show(self, path: str | None = None) -> bool:
-        """Survey the file, and show it under a path if not as it lies; tell whether so."""
+        """Survey the file, show it without damage if it has any, and return whether it has.
+
+        It is shown under `path` if one is given.
+        """
         bounds = self.bounds
         splice = self._survey()
         if splice is None:

@@ -1,8 +1,8 @@
-"""The tail of a log that was closed cleanly: what stands behind its last whole batch.
+"""The tail of a log that was closed cleanly: the bytes after its last complete batch.
 
-A copy that is not whole ends inside a batch. Records appended behind its bytes would be
-acknowledged and never found again, so such an end is cut, and nothing but it. A length that is
-damaged looks alike to a walk, but sound batches follow; those are left where they are.
+An incomplete copy ends inside a batch. Records appended after those bytes would be acknowledged
+but could never be read, so such a tail is truncated, and only such a tail. A damaged length looks
+the same to a walk, but valid batches follow it; they are left in place.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ if TYPE_CHECKING:
     from logstore.storage.segment.segment import LogSegment
 
 _EFFORT = 1 << 30
-"""Bytes read in search of sound batches, at most."""
+"""Most bytes to search for valid batches."""
 
 
 class Tail(NamedTuple):
-    """The bytes at the end of a segment to which no walk leads.
+    """The bytes at the end of a segment that a walk over its batches does not reach.
 
     Attributes
     ----------
     position, size_bytes : int
-        Where they begin, and how many they are: none if the file ends with a whole batch.
+        Their position and number; 0 bytes if the file ends with a complete batch.
     is_torn : bool
-        Whether they are the beginning of a batch and nothing else, or too few to tell.
+        Whether they are only the beginning of a batch, or too few to decide.
     next_offset : int
-        The offset after the last sound batch, be it before them or among them.
+        The offset after the last valid batch, before or among these bytes.
     """
 
     position: int
@@ -44,34 +44,34 @@ class Tail(NamedTuple):
 
     @property
     def is_sound(self) -> bool:
-        """Whether there is nothing, or nothing but a torn batch."""
+        """Whether the tail is empty or a torn batch."""
         return not self.size_bytes or self.is_torn
 
 
 def find_tail(segment: LogSegment) -> Tail | None:
-    """Find what stands behind the last batch of a segment.
+    """Find the bytes after the last batch of a segment.
 
     Returns
     -------
     Tail or None
-        None if damage that a walk can tell comes first, or the index leads past the file's end.
+        None if a walk meets damage first, or the index points beyond the end of the file.
 
     Raises
     ------
     CorruptRecordError
-        The bytes are many and made to look like batches; what they hold cannot be told.
+        The tail is large and crafted to look like batches; searching it would take too long.
 
     Notes
     -----
-    Walks the headers behind the last entry of the offset index that holds; those of the whole
-    segment, and through the bytes themselves, only if the first walk does not end with the file.
+    Walks the headers from the last correct entry of the offset index on. If that walk does not
+    reach the end of the file, walks the whole segment and searches the bytes after it.
     """
     path, size = segment.log_path, segment.size_bytes
     try:
         last, end = _walk(segment, _indexed_position(segment))
         if end == size:
             return Tail(end, 0, False, last + 1)
-        # A position inside a batch may look like one; a walk from the start passes over it.
+        # Bytes inside a batch may look like one; a walk from the start skips them.
         with suppress(CorruptRecordError, UnsupportedFormatError):
             last, end = max((last, end), _walk(segment, 0), key=lambda walked: walked[1])
     except (CorruptRecordError, UnsupportedFormatError):
@@ -103,7 +103,7 @@ def find_tail(segment: LogSegment) -> Tail | None:
 
 
 def _walk(segment: LogSegment, position: int) -> tuple[int, int]:
-    """Return the last offset of the batches from a position on, and where the last one ends."""
+    """Return the last offset of the batches from a position on, and the end of the last one."""
     last, end = segment.base_offset - 1, position
     for at in segment.batches(position):
         check_place(at.header, last, segment.log_path, at.position)
@@ -112,7 +112,7 @@ def _walk(segment: LogSegment, position: int) -> tuple[int, int]:
 
 
 def _indexed_position(segment: LogSegment) -> int:
-    """Return where the last index entry leads whose batch is whole; the last may be torn."""
+    """Return the position in the last index entry whose batch is complete."""
     index = segment.offset_index
     for slot in reversed(range(index.entries)):
         entry = index.entry(slot)
@@ -124,7 +124,10 @@ def _indexed_position(segment: LogSegment) -> int:
 def _is_whole_but_for_length(
     segment: LogSegment, position: int, header: BatchHeader, head_bytes: int
 ) -> bool:
-    """Tell whether the bytes to the end of the file are one batch; no CRC covers its length."""
+    """Return whether the bytes to the end of the file are one batch with a damaged length.
+
+    The CRC does not cover the length.
+    """
     room = segment.size_bytes - position
     real = header._replace(batch_length=room - layout.LOG_OVERHEAD)
     return (

@@ -1,4 +1,4 @@
-"""A partition's log: what it is made of, how it is written, read, recovered and cut short."""
+"""A partition's log: its state, and how it is written, read, recovered and truncated."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Leader epochs: which leader's reign each stretch of a partition's log belongs to.
+"""Leader epochs: the offsets at which the leaders of a partition began.
 
-The cache is a list of `(epoch, start_offset)`, strictly rising in both, kept in the partition's
-`leader-epoch-checkpoint`. Assigning an epoch is durable before the call returns; truncations may
-stay in memory, because loading repeats them from the log's own bounds (S-108).
+The cache is a list of `(epoch, start_offset)`, strictly increasing in both, stored in the
+partition's `leader-epoch-checkpoint`. An assigned epoch is durable when the call returns;
+truncations may stay in memory, because loading repeats them from the bounds of the log (S-108).
 Source: docs/spec/storage-format.md §15; Kafka's LeaderEpochFileCache.
 """
 
@@ -32,7 +32,7 @@ class EpochEntry(NamedTuple):
 
 
 class EpochEndOffset(NamedTuple):
-    """An epoch and the offset after its last record; both -1 if the question has no answer."""
+    """An epoch and the offset after its last record; both -1 if unknown."""
 
     epoch: int
     end_offset: int
@@ -50,10 +50,10 @@ class LeaderEpochCache:
     directory : str
         The partition's directory.
     load : bool
-        Read the file; without it the cache starts empty, and the next flush replaces whatever
-        file there is (what a caller wants after `CorruptCheckpointError`).
+        Read the file. If false, the cache starts empty, and the next flush replaces the file (use
+        this after `CorruptCheckpointError`).
     max_bytes : int
-        Bytes that the file may have, to be read.
+        Size of the largest file that is read.
 
     Attributes
     ----------
@@ -63,11 +63,11 @@ class LeaderEpochCache:
     Raises
     ------
     CorruptCheckpointError
-        The file is damaged, or its entries do not rise; the caller decides what then.
+        The file is damaged, or its entries do not increase.
 
     Notes
     -----
-    Changes need the log's lock. Questions do not: they look at one immutable tuple.
+    Changes need the log's lock. Queries do not: they use one immutable tuple.
     """
 
     def __init__(
@@ -101,15 +101,15 @@ class LeaderEpochCache:
         return self.entries[0] if self.entries else None
 
     def is_latest(self, epoch: int, offset: int) -> bool:
-        """Tell whether the record at `offset`, beyond all others, continues the newest epoch."""
+        """Return whether a record appended at `offset` continues the newest epoch."""
         entries = self.entries
         return bool(entries) and entries[-1][0] == epoch and entries[-1][1] <= offset
 
     def assign(self, epoch: int, start_offset: int) -> bool:
         """Record that `epoch` begins at `start_offset`.
 
-        Entries that contradict it (of the same or a later epoch, or starting at the same offset
-        or above) give way, with a warning. The file is written, durably, if anything changed.
+        Removes the entries that contradict it (the same or a later epoch, or a start at the same
+        offset or above), with a warning. Writes the file durably if anything changed.
 
         Parameters
         ----------
@@ -121,7 +121,7 @@ class LeaderEpochCache:
         Returns
         -------
         bool
-            False if `epoch` is the newest already and begins no later: nothing changes.
+            False if nothing changed: `epoch` is already the newest and begins no later.
 
         Raises
         ------
@@ -134,7 +134,7 @@ class LeaderEpochCache:
             )
         if self.is_latest(epoch, start_offset):
             return False
-        # Both columns rise, so what contradicts the new entry is a run at the end.
+        # Both columns increase, so the entries that contradict the new one are at the end.
         kept = self.entries
         while kept and (kept[-1].epoch >= epoch or kept[-1].start_offset >= start_offset):
             kept = kept[:-1]
@@ -157,7 +157,7 @@ class LeaderEpochCache:
         end_offset : int
             New end of the log, exclusive; a negative one drops nothing.
         flush : bool
-            Write the file now; else a later `flush` or `assign` does.
+            Write the file now instead of at a later `flush` or `assign`.
         """
         if end_offset < 0:
             return
@@ -165,14 +165,14 @@ class LeaderEpochCache:
         self._replace(self.entries[:count], flush=flush)
 
     def truncate_from_start(self, start_offset: int, *, flush: bool) -> None:
-        """Drop the epochs that end below `start_offset`; the one it lies in then starts there.
+        """Drop the epochs that end below `start_offset`; the epoch that contains it starts there.
 
         Parameters
         ----------
         start_offset : int
             New start of the log, inclusive.
         flush : bool
-            Write the file now; else a later `flush` or `assign` does.
+            Write the file now instead of at a later `flush` or `assign`.
         """
         count = bisect.bisect_right(self.entries, start_offset, key=_start_offset)
         if count == 0:
@@ -181,33 +181,33 @@ class LeaderEpochCache:
         self._replace((first, *self.entries[count:]), flush=flush)
 
     def clear(self, *, flush: bool) -> None:
-        """Drop every epoch; `flush` writes the file now."""
+        """Drop all epochs; with `flush`, write the file now."""
         self._replace((), flush=flush)
 
     def flush(self) -> None:
-        """Write the file, durably, if it lags behind the memory."""
+        """Write the file durably if it is out of date."""
         if self._unwritten:
             write_rows(self._fs, self.path, self.entries)
             self._unwritten = False
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> EpochEndOffset:
-        """Return where `epoch`, or the newest epoch before it, ends.
+        """Return the end of `epoch`, or of the newest epoch before it.
 
-        The answer to Kafka's OffsetForLeaderEpoch, by which a replica or a client finds where its
-        copy of the log differs.
+        This answers Kafka's OffsetForLeaderEpoch, which a replica or a client uses to find the
+        offset at which its copy of the log diverges.
 
         Parameters
         ----------
         epoch : int
-            The epoch asked for; -1 has no answer.
+            The requested epoch; -1 is unknown.
         log_end_offset : int
-            Where the newest epoch ends, exclusive.
+            End of the newest epoch, exclusive.
 
         Returns
         -------
         EpochEndOffset
-            For an epoch older than all that are known: itself and the start of the oldest one.
-            For one newer than all, or with nothing known: `(-1, -1)`.
+            For an epoch older than all known ones: itself and the start of the oldest one. For an
+            epoch newer than all, or without known epochs: `(-1, -1)`.
         """
         entries = self.entries
         if epoch == UNDEFINED_EPOCH or not entries or epoch > entries[-1].epoch:
@@ -226,7 +226,7 @@ class LeaderEpochCache:
             self.flush()
 
     def _check(self) -> None:
-        """Assert that epochs and start offsets are not negative and strictly rise."""
+        """Assert that epochs and start offsets are not negative and strictly increase."""
         for entry in self.entries:
             assert entry.epoch >= 0, entry
             assert entry.start_offset >= 0, entry
@@ -259,7 +259,7 @@ def _read(fs: FileSystem, path: str, max_bytes: int) -> tuple[EpochEntry, ...]:
 
 
 def _first_fall(entries: tuple[EpochEntry, ...]) -> int:
-    """Return the place of the first entry that does not rise above the one before, else 0."""
+    """Return the index of the first entry that is not above the one before, 0 if none."""
     for slot in range(1, len(entries)):
         before, entry = entries[slot - 1], entries[slot]
         if entry.epoch <= before.epoch or entry.start_offset <= before.start_offset:

@@ -1,4 +1,4 @@
-"""Findings of opening a log: one for each file that it mended, removed or judged."""
+"""Findings of opening a log: one for each file that it repaired, removed or kept."""
 
 from __future__ import annotations
 
@@ -6,21 +6,22 @@ from typing import NamedTuple
 
 
 class Finding(NamedTuple):
-    """Something that opening a log found.
+    """A change or problem found while opening a log.
 
-    `action` names the stage and how it ended, `path` the file, `detail` the reason:
+    `action` names the stage and its result, `path` the file, `detail` the reason:
 
-    - `removed_leftover`, `finished_swap`: a cleaning, split or deletion that was interrupted;
-    - `rebuilt_index`: indexes missing or damaged; `reset_epochs`, `removed_snapshot`: a small file
-      that was damaged; all three are derived from the batches;
-    - `split_segment`: offsets beyond what a segment can hold; `kept_overflow`: such a segment
-      that cannot be split is served as it is;
-    - `truncated_tail`, `removed_segment`: what an unclean stop left torn, or a copy that is not
-      whole, and what came after it; `left_damaged_end`: an end that is damaged in another way;
-    - `overlapping_segments`: offsets that two segments hold; both are kept;
-    - `leftover_segment`: a segment, or its beginning, whose records a finished swap had put into
-      another one; it is passed over, and removed by commands that write;
-    - `reset_log`: the data ended below the log start; `ignored_log_start`: they never reached it.
+    - `removed_leftover`, `finished_swap`: an interrupted cleaning, split or deletion;
+    - `rebuilt_index`: missing or damaged indexes; `reset_epochs`, `removed_snapshot`: a damaged
+      small file; all three are derived from the batches;
+    - `split_segment`: a segment with offset overflow; `kept_overflow`: such a segment that cannot
+      be split and is served unchanged;
+    - `truncated_tail`, `removed_segment`: a torn batch, from an unclean stop or an incomplete copy,
+      and the segments after it; `left_damaged_end`: an end that is damaged in another way;
+    - `overlapping_segments`: two segments with the same offsets; both are kept;
+    - `leftover_segment`: a segment, or its beginning, that another one superseded in a finished
+      swap; readers skip it, and commands that write remove it;
+    - `reset_log`: the data ended below the log start; `ignored_log_start`: the data never reached
+      the log start.
     """
 
     action: str

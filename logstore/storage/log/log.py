@@ -52,17 +52,17 @@ class Log(LocalLog):
     Attributes
     ----------
     offsets : LogOffsets
-        How far readers may see.
+        The offsets that limit readers.
     writer : LogWriter
     reader : LogReader
     findings : tuple of Finding
-        What opening the log found.
+        Findings of opening the log.
     damages : tuple of Damage
-        Damage that opening the log passed over; empty unless that was requested.
+        Damage that opening the log skipped; empty unless that was requested.
     torn : tuple of Damage
-        Bytes behind the last valid batch, if opening the log read every batch.
+        Bytes after the last valid batch, if opening the log read every batch.
     surveyed : mapping of str to SegmentBounds
-        The `.log` files that are read with parts left out.
+        The `.log` files that are read with parts skipped.
     """
 
     def __init__(
@@ -226,7 +226,7 @@ class Log(LocalLog):
         data_end = self.log_end_offset
         with (
             self.guard("cannot read the end"),
-            suppress(CorruptRecordError, UnsupportedFormatError),  # found when it is read
+            suppress(CorruptRecordError, UnsupportedFormatError),  # readers report it
         ):
             data_end = active.read_next_offset()
         if data_end < self.log_start_offset:

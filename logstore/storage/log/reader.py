@@ -1,12 +1,12 @@
 """Reading a log: raw bytes from any offset, batches, records, columns, and offsets by time.
 
-Holes are normal: a read gives the batch that contains the offset or the next one after it,
+Holes are normal: a read returns the batch that contains the offset or the next one after it,
 across segments (storage-format §14).
 
-No lock is held while reading. An iterator reads a piece of one segment at a time and looks for
-the next piece in the segments of that moment. So what it holds of a segment that is removed or
-replaced meanwhile it gives to the end; then it goes on in what took the segment's place, or
-raises `OffsetOutOfRangeError` if the log start has moved beyond it.
+No lock is held while reading. An iterator reads a chunk of one segment at a time and finds the next
+chunk in the segments that exist then. If a segment is removed or replaced concurrently, the
+iterator returns the rest of its chunk. Then it continues in the segment that replaced it, or raises
+`OffsetOutOfRangeError` if the log start has moved beyond its position.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 Answer = TypeVar("Answer")
 
 FETCH_BYTES = 1 << 20
-"""Bytes that the batch iterator reads at a time."""
+"""Number of bytes that the batch iterator reads at a time."""
 
 LATEST_TIMESTAMP = -1
 EARLIEST_TIMESTAMP = -2
@@ -56,7 +56,7 @@ class Isolation(Enum):
     @classmethod
     def _missing_(cls, value: object) -> NoReturn:
         names = ", ".join(level.value for level in cls)
-        raise InvalidConfigurationError(f"isolation {value!r} is none of {names}")
+        raise InvalidConfigurationError(f"Unknown isolation {value!r}. Use one of {names}")
 
 
 class AbortedRange(NamedTuple):
@@ -67,10 +67,10 @@ class AbortedRange(NamedTuple):
 
 
 class FetchResult(NamedTuple):
-    """Raw bytes, and what a consumer needs to interpret them.
+    """Raw batches, with the values that a consumer needs to interpret them.
 
-    `data` starts with the whole batch that contains the offset asked for (or the first one
-    after it) and may end with a torn batch. `path` and `position` say where it was read.
+    `data` starts with the complete batch that contains the requested offset (or the first one after
+    it) and may end with a torn batch. `path` and `position` are its source.
     """
 
     data: bytes
@@ -80,14 +80,14 @@ class FetchResult(NamedTuple):
     position: int
 
 
-LOOKS_MAX = 16
-"""Looks at a log that changes under each of them; the last one keeps it from changing."""
+ATTEMPTS_MAX = 16
+"""Most attempts to read a log that changes each time; the last one holds the log's lock."""
 
 _NOTHING = FetchResult(b"", False, (), None, 0)
 
 
 class ListedOffset(NamedTuple):
-    """Answer to a ListOffsets query; timestamp and epoch are -1 where they mean nothing."""
+    """The result of a ListOffsets query; timestamp and epoch are -1 if they do not apply."""
 
     timestamp: int
     offset: int
@@ -95,7 +95,7 @@ class ListedOffset(NamedTuple):
 
 
 class LogReader:
-    """The reader of a log; holds no state of its own."""
+    """A stateless reader of a log."""
 
     def __init__(self, local: LocalLog, offsets: LogOffsets) -> None:
         self._local = local
@@ -116,16 +116,16 @@ class LogReader:
         start_offset : int
             In [log_start_offset, log_end_offset]; at the end the result is empty.
         max_bytes : int
-            Most bytes to return, but for `min_one_message`.
+            Most bytes to return, unless `min_one_message` applies.
         isolation : Isolation
-            Bounds the read by the high watermark, the last stable offset or the log end.
+            Limits the read to the high watermark, the last stable offset or the log end.
         min_one_message : bool
-            Give the first batch whole even if it is larger than `max_bytes`.
+            Return the complete first batch even if it is larger than `max_bytes`.
 
         Raises
         ------
         OffsetOutOfRangeError
-            With both bounds.
+            `start_offset` is outside its range; the error has both bounds.
         KafkaStorageError
             The disk failed, or the log is offline.
         """
@@ -133,27 +133,27 @@ class LogReader:
         return self.steady(lambda: self._read(start_offset, max_bytes, isolation, min_one_message))
 
     def steady(self, look: Callable[[], Answer]) -> Answer:
-        """Look something up without a lock; again if the log changed under the look.
+        """Call `look` without a lock, and repeat it if the log changed during the call.
 
-        That is, if bytes were truncated meanwhile, or it failed and segments were removed. A log
-        that changes under every look could go on so for ever, and hide what really fails: so the
-        last look holds the log's lock, changes wait for it, and what it meets is so.
+        It is repeated if the log was truncated, or if it failed while segments were removed. The
+        last attempt holds the log's lock, so the number of attempts is limited and an error of the
+        last one is real.
 
         Raises
         ------
         KafkaStorageError
             The disk failed.
         IllegalStateError, UnknownTopicOrPartitionError
-            The log was closed meanwhile, or deleted.
+            The log was closed or deleted concurrently.
         """
         local = self._local
-        for _ in range(LOOKS_MAX - 1):
+        for _ in range(ATTEMPTS_MAX - 1):
             generation = local.settled_generation()
             view = local.segments.view
             try:
                 answer = look()
-            except Exception as error:  # a file that is gone, a batch that was half cut
-                with local.lock:  # a change that is under way comes to its end
+            except Exception as error:  # a removed file, or a truncated batch
+                with local.lock:  # wait for a change in progress
                     has_changed = local.generation != generation or local.segments.view is not view
                 local.check_open()
                 if has_changed:
@@ -176,9 +176,9 @@ class LogReader:
             raise KafkaStorageError(text) from error
 
     def open_files(self, end_offset: int) -> None:
-        """Open the `.log` files of the segments below an offset, to read them all.
+        """Open the `.log` files of the segments below an offset.
 
-        So that they can be read to the end, whatever is removed meanwhile.
+        They can then be read to the end even if segments are removed.
         """
         local = self._local
         with local.lock, local.guard("cannot open segments"):
@@ -205,7 +205,7 @@ class LogReader:
         found = _NOTHING
         if start_offset < upper:
             found = self._find(start_offset, upper, max_bytes, isolation, min_one_message)
-        # Segments that went since the first look would seem to be a hole.
+        # Segments removed since the first check would look like a hole.
         self._check_range(start_offset)
         return found
 
@@ -235,7 +235,7 @@ class LogReader:
         return _NOTHING
 
     def upper_offset(self, isolation: Isolation) -> int:
-        """Return the exclusive end of what may be read: high watermark, last stable or log end."""
+        """Return the end of the readable offsets, exclusive, for an isolation level."""
         if isolation is Isolation.READ_COMMITTED:
             return self._offsets.last_stable_offset
         if isolation is Isolation.LOG_END:
@@ -243,10 +243,10 @@ class LogReader:
         return self._offsets.high_watermark
 
     def _max_position(self, segment: LogSegment, upper: int) -> int:
-        """Return the byte bound that `upper` sets in a segment.
+        """Return the position in a segment at which a read up to `upper` ends.
 
-        An append publishes its bytes first, and the offsets that let them be read last. So the
-        bytes there were once `upper` was known hold all below it, and perhaps more.
+        An append publishes its bytes first and the offsets that make them readable last. So once
+        `upper` is known, the bytes contain all records below it, and perhaps more.
         """
         size = segment.size_bytes
         end = self._local.log_end
@@ -260,13 +260,13 @@ class LogReader:
         except CorruptRecordError as error:
             if error.position is None:
                 raise
-            return error.position  # what lies before the damage can be read
+            return error.position  # the batches before the damage can be read
         return size if at is None else at.position
 
     def _aborted(
         self, segment: LogSegment, start_offset: int, position: int, size: int
     ) -> tuple[AbortedRange, ...]:
-        """Collect the aborted transactions that a reader of these bytes must drop."""
+        """Collect the aborted transactions that a reader of these bytes must skip."""
         local = self._local
         upper = segment.fetch_upper_bound_offset(OffsetPosition(start_offset, position), size)
         if upper is None:
@@ -287,21 +287,21 @@ class LogReader:
         *,
         isolation: Isolation = Isolation.READ_UNCOMMITTED,
     ) -> Iterator[RecordBatch]:
-        """Yield the whole batches that overlap [start, end); CRCs are not checked.
+        """Yield the complete batches that overlap [start, end); CRCs are not checked.
 
         Parameters
         ----------
         start_offset : int
             Inclusive; within the log.
         end_offset : int, optional
-            Exclusive; what `isolation` allows by default.
+            Exclusive. [default: the end that `isolation` allows]
 
         Raises
         ------
         OffsetOutOfRangeError
-            At the first step.
+            On the first iteration.
         CorruptRecordError, UnsupportedFormatError
-            The walk met bytes that are no batch; the message names file and position.
+            Some bytes are not a batch; the message names file and position.
         """
         for batch, _ in self._fetch(start_offset, end_offset, isolation):
             self._local.lifetime.check()
@@ -317,7 +317,7 @@ class LogReader:
         while end_offset is None or offset < end_offset:
             result = self.read(offset, FETCH_BYTES, isolation=isolation, min_one_message=True)
             if local.generation != generation:
-                # Truncated since: what stands there by now may overlap what was given.
+                # The log was truncated: new batches may overlap those already returned.
                 generation, previous = local.generation, -1
                 continue
             if not result.data:
@@ -348,20 +348,20 @@ class LogReader:
     ) -> Iterator[tuple[RecordBatch, Record]]:
         """Yield data records in [start, end) with the batch of each, in offset order.
 
-        Control records are passed over; with `READ_COMMITTED` so are those of aborted
-        transactions. Every batch's CRC is verified.
+        Control records are skipped; with `READ_COMMITTED` so are records of aborted transactions.
+        The CRC of every batch is verified.
 
         Raises
         ------
         OffsetOutOfRangeError
-            At the first step; later if the log start moved beyond what was read so far, or the log
-            was truncated below it.
+            On the first iteration; later if the log start moved beyond the current position, or
+            the log was truncated below it.
         CorruptRecordError
-            A batch is damaged; names file and position.
+            A batch is damaged; the message names file and position.
         """
         for batch, rows in self.rows(start_offset, end_offset, isolation=isolation):
             for row in rows:
-                self._local.lifetime.check()  # what was read before it was closed ends, too
+                self._local.lifetime.check()  # end the iteration when the log is closed
                 yield batch, Record._make(row)
 
     def rows(
@@ -371,14 +371,14 @@ class LogReader:
         *,
         isolation: Isolation = Isolation.READ_UNCOMMITTED,
     ) -> Iterator[tuple[RecordBatch, Sequence[RecordRow]]]:
-        """Yield the same as `records`, some hundreds at a time, as plain rows.
+        """Yield the same records as `records`, as plain rows, some hundreds at a time.
 
-        A caller that hands them out one by one asks `lifetime.check` before each.
+        A caller that returns them one by one must call `lifetime.check` before each.
         """
         next_offset = start_offset
         for batch in self._visible(start_offset, end_offset, isolation):
             header = batch.header
-            # No record lies below its batch; above it hostile bytes may put one.
+            # Record offsets are never below the batch; crafted bytes may put one above it.
             is_inside = (
                 end_offset is None and next_offset <= header.base_offset <= INT64_MAX - INT32_MAX
             )
@@ -404,8 +404,8 @@ class LogReader:
     ) -> Iterator[tuple[RecordBatch, RecordColumns]]:
         """Yield the data records in [start, end) as columns, batch by batch.
 
-        The same records as `records`, with the same checks. A batch none of whose records is in
-        the range, or visible, is passed over.
+        They are the same records as `records` yields, with the same checks. A batch without
+        visible records in the range is skipped.
 
         Raises
         ------
@@ -414,8 +414,8 @@ class LogReader:
 
         Notes
         -----
-        Memory: one batch, whose section may unfold to `logstore.decompression.max.bytes`, and 88
-        bytes a record. What was given stays valid: each batch has its own arena.
+        Memory: one batch, which may decompress to `logstore.decompression.max.bytes`, and 88 bytes
+        per record. Results stay valid: each batch has its own arena.
         """
         next_offset = start_offset
         for batch in self._visible(start_offset, end_offset, isolation):
@@ -436,11 +436,11 @@ class LogReader:
         *,
         isolation: Isolation = Isolation.READ_UNCOMMITTED,
     ) -> Iterator[tuple[RecordBatch, bool]]:
-        """Yield every batch that overlaps [start, end), and whether a reader may see its records.
+        """Yield every batch that overlaps [start, end), and whether its records are visible.
 
-        It may not see those of control batches, nor, with `READ_COMMITTED`, of aborted
-        transactions. Every batch's CRC is verified. For consumers, whose position moves over what
-        they do not see; raises as `records`.
+        Records of control batches are not visible, nor, with `READ_COMMITTED`, records of aborted
+        transactions. The CRC of every batch is verified. This is for consumers, which advance over
+        invisible batches too. Raises the same errors as `records`.
         """
         aborted_producers: set[int] = set()
         entered: set[AbortedRange] = set()
@@ -461,7 +461,7 @@ class LogReader:
     def _visible(
         self, start_offset: int, end_offset: int | None, isolation: Isolation
     ) -> Iterator[RecordBatch]:
-        """Yield the batches of data that a reader may see, their CRCs verified."""
+        """Yield the visible data batches; verify their CRCs."""
         for batch, is_visible in self.fetched(start_offset, end_offset, isolation=isolation):
             if is_visible:
                 yield batch
@@ -493,14 +493,14 @@ class LogReader:
         Returns
         -------
         ListedOffset or None
-            None when no record is at or after the time.
+            None if no record is at or after the time.
 
         Raises
         ------
         InvalidRecordError
-            A negative time without a meaning.
+            `target` is negative and not one of these.
         CorruptRecordError
-            A batch on the way is damaged.
+            A batch to be read is damaged.
         KafkaStorageError
             As `read`.
         """
@@ -545,19 +545,19 @@ class LogReader:
         Returns
         -------
         int
-            That of the first record at or after it, else the high watermark.
+            Offset of the first record at or after it, or the high watermark if there is none.
 
         Notes
         -----
-        Unlike a ListOffsets query it goes on where a segment's newest records lie below the log
-        start: what it answers is meant to be deleted up to.
+        Unlike a ListOffsets query it continues if the newest records of a segment are below the
+        log start: the result is meant as the new log start.
         """
         self._local.check_open()
         return self.steady(lambda: self._first_offset_at(timestamp))
 
     def _first_offset_at(self, timestamp: int) -> int:
         for segment in self._local.segments:
-            # Without a time index (-1) the records themselves must tell.
+            # Without a time index (-1) the records must be read.
             if 0 <= segment.max_timestamp_so_far.timestamp < timestamp:
                 continue
             found = segment.find_offset_by_timestamp(timestamp, self._offsets.log_start_offset)
@@ -587,5 +587,5 @@ class LogReader:
 
 
 def _damage(batch: RecordBatch, check: str, error: InvalidRecordError) -> CorruptRecordError:
-    """Return the error of a stored batch that breaks a read rule: damage at rest."""
+    """Return the error for a stored batch that breaks a rule of the format."""
     return CorruptRecordError(str(error), path=batch.path, position=batch.position, check=check)

@@ -1,4 +1,4 @@
-"""Recovery of one segment: verify every batch, rebuild what is derived, cut what is torn.
+"""Recovery of one segment: verify every batch, rebuild the indexes, truncate a torn end.
 
 Also replays batches into the producer state. Source: docs/spec/storage-format.md §8.5, §9.3.
 """
@@ -40,16 +40,16 @@ class SegmentRecovery(NamedTuple):
     Attributes
     ----------
     valid_bytes, truncated_bytes : int
-        Bytes kept, and bytes behind them that were cut.
+        Bytes kept, and bytes after them that were truncated.
     reason : str or None
-        Why the walk stopped, if anything was cut.
+        Reason why the walk stopped, if anything was truncated.
     next_offset : int
-        Offset after the last valid batch; the base when there is none.
+        Offset after the last valid batch; the base offset without one.
     must_split : bool
-        Offsets go beyond 2^31-1 above the base. No file was changed, cut or indexed:
-        `logstore.storage.log.split` moves the valid bytes into segments that can hold them.
+        The segment has offset overflow. No file was changed: `logstore.storage.log.split` moves
+        the valid bytes into segments that can hold the offsets.
     aborted : tuple of AbortedTxn
-        The aborted transactions whose markers the valid bytes hold.
+        The aborted transactions whose markers are in the valid bytes.
     """
 
     valid_bytes: int
@@ -66,7 +66,7 @@ def apply_to_segment(
     header: BatchHeader,
     marker: EndTxnMarker | None,
 ) -> None:
-    """Tell the producer state of a batch; a transaction it aborts enters the segment's index."""
+    """Apply a batch to the producer state, and a transaction it aborts to the segment's index."""
     if aborted := _apply(producer_state, header, marker):
         segment.txn_index.append(aborted)
 
@@ -74,7 +74,7 @@ def apply_to_segment(
 def _apply(
     producer_state: ProducerStateManager, header: BatchHeader, marker: EndTxnMarker | None
 ) -> AbortedTxn | None:
-    """Tell the producer state of a batch; return the index entry of a transaction it aborts."""
+    """Apply a batch to the producer state; return the index entry of a transaction it aborts."""
     completed = producer_state.update_from_batch(header, marker)
     if completed is None or not completed.is_aborted:
         return None
@@ -82,9 +82,9 @@ def _apply(
 
 
 def has_aborted_transaction(segment: LogSegment) -> bool:
-    """Tell whether a transaction that has data in a segment was aborted there; walks all headers.
+    """Return whether a transaction with data in a segment was aborted there; walks all headers.
 
-    The marker alone does not tell: one that ends a transaction without data leaves no entry.
+    A marker alone is not enough: a transaction without data has no index entry.
     """
     producers: set[int] = set()  # of open transactions
     for at in segment.batches():
@@ -109,41 +109,39 @@ def recover_segment(
     *,
     before_cut: Callable[[SegmentRecovery], None] | None = None,
 ) -> SegmentRecovery:
-    """Rebuild a segment's indexes from its batches and cut the file after the last valid one.
+    """Rebuild a segment's indexes from its batches and truncate it after the last valid one.
 
     Parameters
     ----------
     segment : LogSegment
-        Changed in place: all three indexes, the `.log` beyond the last valid batch, the largest
-        timestamp.
+        Changed in place: all three indexes, the end of the `.log`, the largest timestamp.
     producer_state : ProducerStateManager
-        Stands at the segment's base; follows every batch.
+        The state at the segment's base offset; every batch is applied to it.
     epochs : LeaderEpochCache
-        Learns the leader epochs that are newer than its newest.
+        Newer leader epochs are added to it.
     before_cut : callable, optional
-        Called when the file is about to be cut: once it is, nothing shows that data are missing.
-        What it raises leaves the file as it is.
+        Called before the file is truncated. If it raises an exception, the file is not changed.
 
     Returns
     -------
     SegmentRecovery
-        To be looked at: a segment that must be split was left as it is.
+        The result. Check `must_split`: such a segment was not changed.
 
     Raises
     ------
     UnsupportedFormatError
-        A sound entry of magic 0 or 1; no file was changed.
+        A valid entry has magic 0 or 1; no file was changed.
     SegmentOverflowError
-        A batch jumps to offsets that the segment cannot hold, and sound ones below follow: its
-        base offset is damaged, and splitting would believe it. No file was changed.
+        A batch overflows the segment, and valid batches with lower offsets follow: its base offset
+        is damaged, and a split would keep it. No file was changed.
     CorruptRecordError
-        A sound batch contradicts its producer's open transaction; no file was changed, as the
-        batch may be right and a snapshot wrong.
+        A valid batch contradicts its producer's open transaction. No file was changed, because a
+        snapshot may be wrong and the batch right.
 
     Notes
     -----
-    About 2 µs a small batch. Nothing is changed before the whole file was read, so what is
-    refused stays as it is.
+    About 2 µs for a small batch. The whole file is read before any change, so a file that causes an
+    error is not changed.
     """
     scan = _Scan(segment, producer_state, epochs)
     try:
@@ -160,7 +158,7 @@ def recover_segment(
     segment.txn_index.reset()
     for entry, largest in scan.entries:
         if segment.offset_index.is_full or segment.time_index.is_full:
-            break  # smaller indexes than the first writer's; reads scan the rest
+            break  # the index is full; reads scan the rest
         segment.offset_index.append(*entry)
         segment.time_index.maybe_append(*largest)
     for aborted in scan.aborted:
@@ -174,7 +172,7 @@ def recover_segment(
 
 
 class _Scan:
-    """One walk over a segment that verifies every batch and collects what follows from them."""
+    """A walk over a segment that verifies every batch and collects the recovery's result."""
 
     def __init__(
         self,
@@ -188,7 +186,7 @@ class _Scan:
         self._epoch = -1 if latest is None else latest.epoch
         self._last_index_position = 0
         self._last_offset = segment.base_offset - 1
-        # The offsets that a segment starting here may hold; beyond them another one must start.
+        # The range of offsets of one segment; a batch beyond it must start another segment.
         self._span_start = segment.base_offset
         self.valid_bytes = 0
         self.reason: str | None = None
@@ -198,7 +196,7 @@ class _Scan:
         self.epochs: list[tuple[int, int]] = []
 
     def run(self) -> None:
-        """Walk to the end of the file or to the first thing that is no valid batch."""
+        """Walk to the end of the file or to the first invalid batch."""
         segment = self._segment
         chunk_bytes = _CHUNK_BYTES
         try:
@@ -218,7 +216,7 @@ class _Scan:
             self._producer_state.map_end_offset = self._last_offset + 1
 
     def result(self) -> SegmentRecovery:
-        """Return what was found."""
+        """Return the result of the walk."""
         truncated = self._segment.size_bytes - self.valid_bytes
         return SegmentRecovery(
             self.valid_bytes,
@@ -230,7 +228,7 @@ class _Scan:
         )
 
     def _scan(self, data: bytes) -> None:
-        """Verify the whole batches of a chunk that starts where the valid bytes end."""
+        """Verify the complete batches of a chunk that starts at the end of the valid bytes."""
         unpack = layout.HEADER.unpack_from
         span_end = _span_end(self._span_start)
         interval = self._segment.config.index_interval_bytes
@@ -275,7 +273,7 @@ class _Scan:
         finally:
             self.valid_bytes = chunk_start + start
             self._last_offset = last_offset
-        # The rules of a walk say whether the rest is more to read, damage, or another format.
+        # A walk decides whether the rest is incomplete, damaged or of another format.
         path = self._segment.log_path
         for batch in walk_buffer(data[start:], path, chunk_start + start):
             batch.ensure_valid()
@@ -287,12 +285,14 @@ class _Scan:
             self.aborted.append(aborted)
 
     def _judge_jump(self, first: int, last: int, previous: int, position: int) -> int:
-        """Judge a batch out of place; the CRC does not cover a base offset, so this finds it.
+        """Accept a batch beyond the range of the segment, or raise an error if it is misplaced.
+
+        The CRC does not cover the base offset, so a damaged one is detected here.
 
         Returns
         -------
         int
-            End of the offsets, inclusive, that stand together with those of this batch.
+            Last offset that fits in the same segment as this batch.
         """
         path = self._segment.log_path
         if previous < first <= last < INT64_MAX:
@@ -314,12 +314,12 @@ def _span_end(start: int) -> int:
 def replay_batches(
     segment: LogSegment, producer_state: ProducerStateManager, start_offset: int, end_offset: int
 ) -> None:
-    """Feed the batches of a segment in [start, end) offsets to the producer state.
+    """Apply the batches of a segment with offsets in [start, end) to the producer state.
 
     Raises
     ------
     CorruptRecordError, UnsupportedFormatError
-        The segment cannot be walked, a batch stands out of place or contradicts its producer's
+        The segment cannot be walked, a batch is out of order or contradicts its producer's
         transaction, or a transaction marker cannot be read.
     """
     found = segment.translate_offset(start_offset)

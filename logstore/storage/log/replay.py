@@ -1,6 +1,6 @@
-"""Bringing a producer state to an offset of the log, from snapshots and batches.
+"""Rebuilding a producer state at an offset of the log, from snapshots and batches.
 
-After loading and after truncation (storage-format §9.3).
+It is needed after loading and after truncation (storage-format §9.3).
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ def rebuild_producer_state(
     Parameters
     ----------
     state : ProducerStateManager
-        Changed in place; snapshots are deleted and written as Kafka does.
+        Changed in place; snapshots are deleted and written as in Kafka.
     clean : bool
-        The log was closed cleanly: without any snapshot nobody wrote with a producer id.
+        The log was closed cleanly, so without snapshots no batch has a producer id.
     high_watermark : int, optional
-        Of a replica, if it lies below: a transaction whose marker stands there or above is still
-        undecided, and the marker may be cut off again. Snapshots have nothing of those that ended;
-        so the newer ones go, and what they would have told is read.
+        The high watermark of a replica. A transaction whose marker is at or above it is still
+        undecided, because the marker may be truncated. Snapshots do not contain completed
+        transactions, so newer snapshots are deleted and the batches replayed instead.
 
     Raises
     ------
@@ -49,7 +49,7 @@ def rebuild_producer_state(
             if offset > high_watermark:
                 state.delete_snapshot(offset)
     if clean and not state.snapshot_offsets:
-        # Nobody wrote with a producer id, or the snapshots would tell; spare the scan.
+        # A producer id would have left a snapshot; skip the scan.
         for offset in (*bases[-2:], end_offset):
             state.map_end_offset = offset
             state.take_snapshot()

@@ -1,7 +1,7 @@
-"""Retention: the segments that it removes, and why the others stay (storage-format §13.1).
+"""Retention: the segments that it removes, and the reasons to keep the others.
 
-Pure: from a log's state to a value that can be shown. The log executes it; `retain --dry-run`
-prints it.
+The decision is a pure function of the log's state. The log executes it; `retain --dry-run` prints
+it. Source: docs/spec/storage-format.md §13.1.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class RetentionRule(StrEnum):
-    """Why a segment goes; the order is the one in which the rules are asked."""
+    """The rule that removes a segment, in the order of evaluation."""
 
     LOG_START = "log_start_offset"
     SIZE = "retention.bytes"
@@ -39,16 +39,16 @@ class SegmentVerdict(NamedTuple):
     base_offset, end_offset : int
         Inclusive and exclusive; the end is the next segment's base or the log end.
     rule : RetentionRule or None
-        The rule that removes it; None if it stays.
+        The rule that removes it; None if it is kept.
     reasons : tuple of Reason
-        Why it is removed: one reason. Or why it stays: all that keep it.
+        The reason to remove it, or all reasons to keep it.
     expires_at_ms : int or None
-        First moment at which its age would let it go, if `retention.ms` is among what keeps it.
-        Only for the oldest segment that stays: the others wait for it.
+        First time at which its age would remove it, if `retention.ms` is a reason to keep it. Only
+        for the oldest segment that is kept: the others wait for it.
     delayed_by_merging : bool
-        Under `compact,delete`: it begins with records past `retention.ms`, and cleaning, which
-        joins segments, has been through it. What it joined goes only when the youngest of it may
-        (KIP-354's known limit).
+        Whether merging may have delayed its removal, under `compact,delete`: it has been cleaned,
+        and its first records are past `retention.ms`. A merged segment expires only with its newest
+        record (a known limit of KIP-354).
     """
 
     base_offset: int
@@ -78,14 +78,14 @@ class SegmentVerdict(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RetentionDecision:
-    """One retention run over a log, decided.
+    """The decision of one retention run over a log.
 
     Attributes
     ----------
     segments : tuple of SegmentVerdict
-        Every segment, oldest first; those removed come first.
+        All segments, oldest first; the removed ones come first.
     rolls : bool
-        Every segment goes, so that the log is rolled first and keeps an empty one at its end.
+        Whether all segments are removed, so that the log is rolled first and keeps an empty one.
     log_start_offset : int
         The log start after the run.
     """
@@ -97,17 +97,17 @@ class RetentionDecision:
 
     @property
     def removed(self) -> tuple[SegmentVerdict, ...]:
-        """The segments that go."""
+        """The segments to remove."""
         return tuple(verdict for verdict in self.segments if verdict.rule is not None)
 
     @property
     def kept(self) -> tuple[SegmentVerdict, ...]:
-        """The segments that stay."""
+        """The segments to keep."""
         return tuple(verdict for verdict in self.segments if verdict.rule is None)
 
 
 class LogBounds(NamedTuple):
-    """The offsets of a log that retention looks at."""
+    """The offsets of a log that retention uses."""
 
     log_start_offset: int
     high_watermark: int
@@ -115,14 +115,14 @@ class LogBounds(NamedTuple):
 
 
 class _Verdict(NamedTuple):
-    """The answer of one rule about one segment."""
+    """The verdict of one rule on one segment."""
 
-    goes: bool
+    removes: bool
     reason: Reason
 
 
-class _Gone(NamedTuple):
-    """A segment that a rule removes, the end of its offsets, and why."""
+class _Removed(NamedTuple):
+    """A segment that a rule removes, the end of its offsets, and the reason."""
 
     segment: LogSegment
     end_offset: int
@@ -130,7 +130,7 @@ class _Gone(NamedTuple):
 
 
 Predicate = Callable[["LogSegment", "LogSegment | None"], _Verdict]
-"""Judges a segment, given the one after it if there is one."""
+"""Judges a segment, given the next one or None."""
 
 
 def decide_retention(
@@ -143,42 +143,42 @@ def decide_retention(
     rules: Sequence[RetentionRule] = tuple(RetentionRule),
     first_dirty_offset: int = 0,
 ) -> RetentionDecision:
-    """Decide which segments of a log go.
+    """Decide which segments of a log are removed.
 
     Parameters
     ----------
     segments : sequence of LogSegment
-        All of the log, oldest first, at least one.
+        All segments of the log, oldest first, at least one.
     bounds : LogBounds
-        No segment goes that reaches beyond the high watermark.
+        Offsets of the log. A segment that reaches beyond the high watermark is kept.
     now_ms : int
         Wall time.
     rules : sequence of RetentionRule
-        Those to ask, in order. Without `delete` in the policy only the log start rule is.
+        Rules to apply, in order. Without `delete` in the policy only the log start rule applies.
     first_dirty_offset : int
         End of the cleaned section; only for the note on merging.
 
     Notes
     -----
-    Each rule walks from the oldest segment left and stops at the first that it does not remove,
-    so one future-dated record keeps its segment and everything after it from expiring. Changes and
-    creates no file. Reads no record: the time rule opens the time indexes up to where it stops, and
-    the note on merging takes one batch header.
+    Each rule starts at the oldest remaining segment and stops at the first one that it keeps, so a
+    record dated in the future protects its segment and all later ones. Changes and creates no file.
+    Reads no records: the time rule opens the time indexes of the segments that it checks, and the
+    note on merging reads one batch header.
     """
-    asked = [rule for rule in rules if rule is RetentionRule.LOG_START or config.delete]
+    applied = [rule for rule in rules if rule is RetentionRule.LOG_START or config.delete]
     left = list(segments)
     removed: list[SegmentVerdict] = []
-    for rule in asked:
-        gone, _ = _walk(left, bounds, _predicate(rule, left, config, bounds, now_ms))
-        for segment, end, reason in gone:
+    for rule in applied:
+        expired, _ = _walk(left, bounds, _predicate(rule, left, config, bounds, now_ms))
+        for segment, end, reason in expired:
             base_offset, size_bytes = segment.base_offset, segment.size_bytes
             removed.append(SegmentVerdict(base_offset, end, size_bytes, rule, (reason,)))
-        del left[: len(gone)]
+        del left[: len(expired)]
         if not left:
             return RetentionDecision(topic_partition, tuple(removed), True, bounds.log_end_offset)
-    # Applied to the remaining segments, each rule names why the first of them stays.
+    # Applied to the remaining segments, each rule gives a reason to keep the first of them.
     stops: list[Reason] = []
-    for rule in asked:
+    for rule in applied:
         _, stop = _walk(left, bounds, _predicate(rule, left, config, bounds, now_ms))
         if stop is not None and stop not in stops:
             stops.append(stop)
@@ -186,7 +186,7 @@ def decide_retention(
         policy = ",".join(config.cleanup_policy) or "(empty)"
         stops.append(Reason.of("retention.policy", policy=policy))
     kept = _kept(left, bounds.log_end_offset, tuple(stops))
-    if RetentionRule.TIME in asked:
+    if RetentionRule.TIME in applied:
         kept[0] = _with_expiry(kept[0], left, config, now_ms, first_dirty_offset)
     start = bounds.log_start_offset
     if removed:
@@ -196,24 +196,24 @@ def decide_retention(
 
 def _walk(
     segments: Sequence[LogSegment], bounds: LogBounds, predicate: Predicate
-) -> tuple[list[_Gone], Reason | None]:
-    """Return the segments that go, and why the next one stays."""
-    gone: list[_Gone] = []
+) -> tuple[list[_Removed], Reason | None]:
+    """Return the segments to remove, and the reason to keep the next one."""
+    removed: list[_Removed] = []
     for segment, following in _with_next(segments):
         end = bounds.log_end_offset if following is None else following.base_offset
         if bounds.high_watermark < end:
-            return gone, Reason.of(
+            return removed, Reason.of(
                 "retention.high_watermark",
                 high_watermark_offset=bounds.high_watermark,
                 end_offset=end,
             )
         verdict = predicate(segment, following)
-        if not verdict.goes:
-            return gone, verdict.reason
+        if not verdict.removes:
+            return removed, verdict.reason
         if following is None and segment.size_bytes == 0:
-            return gone, Reason.of("retention.active_empty")
-        gone.append(_Gone(segment, end, verdict.reason))
-    return gone, None
+            return removed, Reason.of("retention.active_empty")
+        removed.append(_Removed(segment, end, verdict.reason))
+    return removed, None
 
 
 def _with_next(
@@ -244,9 +244,9 @@ def _log_start_rule(log_start_offset: int) -> Predicate:
     def judge(_: LogSegment, following: LogSegment | None) -> _Verdict:
         if following is None:
             return _Verdict(False, Reason.of("retention.active"))
-        goes = following.base_offset <= log_start_offset
-        code = "retention.below_log_start" if goes else "retention.not_below_log_start"
-        return _Verdict(goes, Reason.of(code, log_start_offset=log_start_offset))
+        removes = following.base_offset <= log_start_offset
+        code = "retention.below_log_start" if removes else "retention.not_below_log_start"
+        return _Verdict(removes, Reason.of(code, log_start_offset=log_start_offset))
 
     return judge
 
@@ -263,24 +263,24 @@ def _size_rule(total_bytes: int, retention_bytes: int) -> Predicate:
                 "retention.size_within", total_bytes=total_bytes, limit_bytes=retention_bytes
             )
             return _Verdict(False, reason)
-        goes = excess >= segment.size_bytes
+        removes = excess >= segment.size_bytes
         reason = Reason.of(
-            "retention.size_exceeded" if goes else "retention.size_exceeded_less",
+            "retention.size_exceeded" if removes else "retention.size_exceeded_less",
             excess_bytes=excess,
             limit_bytes=retention_bytes,
             segment_bytes=segment.size_bytes,
         )
-        if goes:
+        if removes:
             excess -= segment.size_bytes
-        return _Verdict(goes, reason)
+        return _Verdict(removes, reason)
 
     return judge
 
 
 def expires_at_ms(segment: LogSegment, config: LogConfig) -> int | None:
-    """Return the first moment past `retention.ms` for a segment, Unix ms; None if there is none.
+    """Return the first time past `retention.ms` for a segment, Unix ms; None if unlimited.
 
-    Kafka's times end at 2⁶³ − 1: what would come later comes then.
+    Later times are clamped to 2⁶³ − 1, the end of Kafka's timestamps.
     """
     if config.retention_ms < 0:
         return None
@@ -300,8 +300,8 @@ def _time_rule(retention_ms: int, now_ms: int) -> Predicate:
             values = {"newest_at_ms": newest_ms, "span_ms": -age_ms}
             return _Verdict(False, Reason(f"{code}_in_future", values))
         values = {"newest_at_ms": newest_ms, "span_ms": age_ms, "limit_ms": retention_ms}
-        goes = age_ms > retention_ms
-        return _Verdict(goes, Reason(f"{code}_past" if goes else f"{code}_within", values))
+        removes = age_ms > retention_ms
+        return _Verdict(removes, Reason(f"{code}_past" if removes else f"{code}_within", values))
 
     return judge
 
@@ -312,7 +312,7 @@ def _time_rule(retention_ms: int, now_ms: int) -> Predicate:
 def _kept(
     segments: Sequence[LogSegment], log_end_offset: int, reasons: tuple[Reason, ...]
 ) -> list[SegmentVerdict]:
-    """Return the verdicts of those that stay: the first stopped the walks, the rest wait for it."""
+    """Return the verdicts on the kept segments: the first has the reasons, the rest wait for it."""
     kept: list[SegmentVerdict] = []
     waiting = (Reason.of("retention.older_stays", offset=segments[0].base_offset),)
     for segment, following in _with_next(segments):
@@ -329,7 +329,7 @@ def _with_expiry(
     now_ms: int,
     first_dirty_offset: int,
 ) -> SegmentVerdict:
-    """Return when age removes the first segment, and whether merging may have delayed that."""
+    """Add to a verdict when age removes the first segment, and whether merging delays that."""
     segment = segments[0]
     expires_at = expires_at_ms(segment, config)
     if (
@@ -339,11 +339,11 @@ def _with_expiry(
     ):
         return verdict
     verdict = verdict._replace(expires_at_ms=expires_at)
-    # A segment that no cleaning has been through was not merged.
+    # A segment that was never cleaned was not merged.
     if not config.compact or segment.base_offset >= first_dirty_offset:
         return verdict
     oldest = INT64_MAX
-    with suppress(CorruptRecordError, UnsupportedFormatError):  # only the note depends on it
+    with suppress(CorruptRecordError, UnsupportedFormatError):  # only the note needs it
         oldest = segment.first_batch_timestamp()
     if now_ms - oldest <= config.retention_ms:
         return verdict

@@ -1,7 +1,7 @@
-"""Splitting a segment whose offsets go beyond the 2^31-1 above its base that an index can hold.
+"""Splitting a segment with offset overflow: offsets more than 2^31-1 above its base.
 
-Brokers before 1.1 could write such segments (KAFKA-6264). The loader splits those that it finds,
-the cleaner those that it meets. Source: docs/spec/cleaner.md §9.2.
+An index cannot hold such offsets. Brokers before 1.1 could write them (KAFKA-6264). The loader and
+the cleaner split the segments that they find. Source: docs/spec/cleaner.md §9.2.
 """
 
 from __future__ import annotations
@@ -40,47 +40,47 @@ def split_segment(
     before_cut: Callable[[SegmentRecovery], None] | None = None,
     before_rename: Callable[[], None] | None = None,
 ) -> list[LogSegment]:
-    """Put several segments in the place of one whose offsets do not fit it.
+    """Replace a segment with offset overflow by several segments.
 
-    Each new segment is named by the first batch that goes there, and takes as many as fit; the
-    first one's base may therefore lie above that of the old segment. Batches are copied byte for
-    byte, indexes built as appends build them, and the files dated as the old `.log`.
+    Each new segment is named after its first batch and takes as many batches as fit, so the first
+    base offset may be above the old one. Batches are copied byte for byte, indexes are built as by
+    appends, and the files get the modification time of the old `.log`.
 
     Parameters
     ----------
     segments : LogSegments
-        Of the log; changed in place, under its lock if it is in use.
+        Segments of the log; changed in place, under its lock if it is in use.
     segment : LogSegment
-        One of them, to be split.
+        The segment to split.
     recovery : SegmentRecovery, optional
-        What recovering the segment found: only its valid bytes are taken, and its aborted
-        transactions. By default the whole file is, with the transactions of its own index.
+        Result of recovering the segment: only its valid bytes and aborted transactions are copied.
+        By default the whole file is copied, with the aborted transactions of its index.
     before_cut : callable, optional
-        Called before the swap if the recovery leaves bytes behind.
+        Called before the swap if the recovery drops bytes.
     before_rename : callable, optional
         See `swap_segments`.
 
     Returns
     -------
     list of LogSegment
-        The new segments, lowest base first, open and durable. The old one's files are named
-        `.deleted`; the caller removes them, and its producer snapshot if no new segment has its
-        base.
+        The new segments, lowest base first, open and durable. The old files are renamed to
+        `.deleted`; the caller removes them, and the producer snapshot of the old base if no new
+        segment has that base.
 
     Raises
     ------
     SegmentOverflowError
         The offsets reach into the next segment. No file was changed.
     CorruptRecordError, CorruptIndexError, UnsupportedFormatError
-        The batches cannot be walked to the end, their offsets do not rise, or the transaction
+        The batches cannot be walked to the end, their offsets do not increase, or the transaction
         index is damaged. No file was changed.
     ValueError
-        All offsets fit the segment.
+        The segment has no offset overflow.
 
     Notes
     -----
-    Reads headers twice and copies the data once, 1 MiB at a time; syncs every new file. A crash
-    leaves the old segment or all new ones to the next load. Over an overlay the copies are held in
+    Reads headers twice and copies the data once, 1 MiB at a time; syncs every new file. After a
+    crash the next load finds the old segment or all new ones. Over an overlay the copies are in
     memory.
     """
     end = segment.size_bytes if recovery is None else recovery.valid_bytes
@@ -101,7 +101,7 @@ def split_segment(
             each.flush()
             each.set_last_modified_ms(mtime_ms)
     except Exception:
-        with suppress(OSError):  # what stays, the next load or attempt removes
+        with suppress(OSError):  # the next load or attempt removes the rest
             for each in new:
                 each.close_handlers()
                 remove_cleaned(runtime.fs, directory, each.base_offset)
@@ -120,13 +120,13 @@ def split_segment(
 
 
 def _check_offsets(segment: LogSegment, end: int, bound: int | None) -> None:
-    """Assert that the offsets of the batches in the first `end` bytes call for a split.
+    """Check that the batches in the first `end` bytes need a split and allow it.
 
     Parameters
     ----------
     bound : int or None
-        Base of the next segment, below which they must stay: else a new segment could take the
-        place of another one.
+        Base of the next segment. All offsets must be below it, or a new segment could replace
+        another one.
     """
     path = segment.log_path
     previous = segment.base_offset - 1
@@ -137,7 +137,7 @@ def _check_offsets(segment: LogSegment, end: int, bound: int | None) -> None:
         position = at.end_position
     if position != end:
         raise CorruptRecordError(
-            f"the last {end - position} bytes are no whole batch",
+            f"the last {end - position} bytes are not a complete batch",
             path=path,
             position=position,
             check="torn_batch",
@@ -154,7 +154,7 @@ def _check_offsets(segment: LogSegment, end: int, bound: int | None) -> None:
 
 
 def _hand_over(aborted: Iterable[AbortedTxn], segments: Sequence[LogSegment]) -> None:
-    """Enter each aborted transaction where its marker stands; of none below the first base."""
+    """Add each aborted transaction to the segment of its marker; skip those below all segments."""
     bases = [segment.base_offset for segment in segments]
     for transaction in aborted:
         slot = bisect_right(bases, transaction.last_offset)

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 class SupposedLog(Log):
     """A log as if its topic had another configuration.
 
-    It shares the state of the log, now and later, and ends with it: nothing is opened or copied.
-    Decisions (`retention_decision`, `next_expiry_ms`, those of the cleaner) and dry runs use the
+    It shares the current state of the log and is closed with it; no file is opened or copied.
+    Decisions (of retention, such as `next_expiry_ms`, and of the cleaner) and dry runs use the
     supposed configuration. Do not append to it or roll it: both would use the real one.
 
     Parameters
@@ -24,7 +24,7 @@ class SupposedLog(Log):
         The supposed configuration.
     """
 
-    __slots__ = ("_supposed",)  # outside the attributes, which are those of the log
+    __slots__ = ("_supposed",)  # not in `__dict__`, which is shared with the log
 
     def __init__(self, log: Log, config: LogConfig) -> None:
         self.__dict__ = log.__dict__

@@ -79,7 +79,7 @@ def _perform(
             action = {"path": ask.address, "body": {**ask.body, "confirm": None}, "ids": ids}
             if token is None or not ask.context.change_lock.is_confirmed(token, action, loss):
                 again = ask.context.change_lock.confirmation(action, loss)
-                visible_loss = loss.told_to(partial(ask.allows, "describe", "topic"))
+                visible_loss = loss.visible_to(partial(ask.allows, "describe", "topic"))
                 return Answer(409, refusal(visible_loss, again, command))
         done = do()
     return {"done": done, "command": command, "notes": list(notes)}

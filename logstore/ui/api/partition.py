@@ -34,7 +34,7 @@ def partition(ask: Ask) -> dict[str, Any]:
     summary = inspect_partition(broker, tp, sums=ask.context.strips.sums)
     view = PartitionView(broker, tp)
     log = view.log
-    decision = view.look(partial(cleaning_decision, broker))
+    decision = view.evaluate(partial(cleaning_decision, broker))
     mark, state = cleaner_view(broker, tp)
     waiting = [
         {"base_offset": base_offset, "size_bytes": size_bytes}
@@ -99,7 +99,7 @@ def tombstones(ask: Ask) -> dict[str, Any]:
     broker, now_ms = ask.broker, ask.broker.clock.now_ms()
     view = PartitionView(broker, tp)
     live = live_tombstones(view)
-    log, decision = view.log, view.look(partial(cleaning_decision, broker))
+    log, decision = view.log, view.evaluate(partial(cleaning_decision, broker))
     found = Tombstones.of(live, now_ms, decision)
     retention_ms = log.config.delete_retention_ms
     reasons = found.reasons(decision, retention_ms)

@@ -117,7 +117,7 @@ def fates(ask: Ask) -> dict[str, Any]:
     first, count = ask.window(RECORDS_MAX)
     cleaner = ask.broker.cleaner
     view = PartitionView(ask.broker, tp)
-    page = view.look(lambda log: PartitionFates(cleaner, log).page(first, count))
+    page = view.evaluate(lambda log: PartitionFates(cleaner, log).page(first, count))
     return {
         "total": page.total,
         "first": first,

@@ -20,7 +20,7 @@ from logstore import Broker, VirtualClock
 from logstore.record.batch import build_batch
 from logstore.record.codecs import Codec
 from logstore.record.records import Record
-from logstore.workload.blocks import NO_TRANSACTION, NO_VERSION, Block, block_of
+from logstore.workload.blocks import NO_TRANSACTION, NO_VERSION, Block, build_block
 from logstore.workload.spec import Spec
 from tests.support.world.generated import preset
 from tests.support.world.segment_faults import LogBytes
@@ -102,7 +102,7 @@ def cleaned_history(
     if strategy == "header":
         configs["compaction.strategy.header"] = spec.versions.header
     after = root / "after"
-    stream = _Stream(spec, block_of(spec, 0), idle, hasty)
+    stream = _Stream(spec, build_block(spec, 0), idle, hasty)
     clock = VirtualClock(spec.time.start_ms)
     with Broker(after, clock=clock) as broker:
         broker.create_topic(TOPIC, partitions=partitions, configs=configs)

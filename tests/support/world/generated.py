@@ -12,10 +12,10 @@ import numpy as np
 from logstore.manager.topics import Topic
 from logstore.runtime import Runtime
 from logstore.spark.datasource.commit import WriteJob
-from logstore.spark.generation.log_files import MadePartition, write_partitions
+from logstore.spark.generation.log_files import GeneratedPartition, write_partitions
 from logstore.storage.checkpoint.topic_id import PARTITION_METADATA
-from logstore.workload.blocks import MALFORMED_VERSION, NO_VERSION, Block, block_of
-from logstore.workload.parcels import PARCEL_BYTES, Parcel, parcels_of
+from logstore.workload.blocks import MALFORMED_VERSION, NO_VERSION, Block, build_block
+from logstore.workload.parcels import PARCEL_BYTES, Parcel, build_parcels
 from logstore.workload.spec import Spec, from_mapping
 
 SEGMENT_FILES = (".log", ".index", ".timeindex", ".txnindex", ".snapshot")
@@ -29,16 +29,18 @@ def preset(name: str, **overrides: Any) -> Spec:
 def blocks_of(spec: Spec, numbers: range | None = None) -> Iterator[Block]:
     """Yield blocks in order; all of them without `numbers`."""
     for number in range(spec.blocks) if numbers is None else numbers:
-        yield block_of(spec, number)
+        yield build_block(spec, number)
 
 
 def all_parcels(spec: Spec, parcel_bytes: int = PARCEL_BYTES) -> list[Parcel]:
     """Return the parcels of all blocks as the writing tasks get them."""
-    made = (each for n in range(spec.blocks) for each in parcels_of(spec, n, parcel_bytes))
+    made = (each for n in range(spec.blocks) for each in build_parcels(spec, n, parcel_bytes))
     return sorted(made, key=lambda each: (each.partition, each.block, each.part))
 
 
-def make_topic(spec: Spec, path: Path, parcel_bytes: int = PARCEL_BYTES) -> list[MadePartition]:
+def make_topic(
+    spec: Spec, path: Path, parcel_bytes: int = PARCEL_BYTES
+) -> list[GeneratedPartition]:
     """Write a workload's topic into a data directory."""
     job = WriteJob.begin(str(path), [spec.topic], overwrite=False)
     made = list(write_partitions(spec, iter(all_parcels(spec, parcel_bytes)), job.task_dir()))

@@ -53,7 +53,7 @@ def test_a_quick_one_reads_no_record(broker):
 def test_more_than_may_be_read_is_left_out_and_told(broker):
     given = {"cleanup.policy": "compact"}
     told = broker.preview("t", set=given, read_bytes_max=100).partitions[0]
-    assert "more than may be read" in told.unread
+    assert "exceed the read limit" in told.unread
     assert told.after.explanation.first_pass is None
     told = broker.preview("t", set=given, partitions_max=1)
     assert (len(told.partitions), told.left_out) == (1, 1)
@@ -98,7 +98,7 @@ def test_another_limit_of_unfolding_stops_the_cleaning(broker):
 def test_an_uncleanable_partition_stays_so(broker):
     broker.alter_configs("t", {"cleanup.policy": "compact"})
     log = broker.log("t")
-    broker.cleaner.marks.mark(log.topic_partition, ValueError("damage"))
+    broker.cleaner.uncleanable_partitions.add(log.topic_partition, ValueError("damage"))
     told = broker.preview("t", 0, set={"min.cleanable.dirty.ratio": "0"}).partitions[0]
     assert told.after.explanation.binding == "uncleanable"
     assert told.after.later_pass is None

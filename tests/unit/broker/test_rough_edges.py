@@ -96,11 +96,12 @@ def test_a_partition_of_kafka_pythons_type_is_taken_too(broker):
 
 
 def test_what_is_neither_a_name_nor_a_partition_is_refused(broker):
-    with pytest.raises(TypeError, match="a TopicPartition is wanted, not 7"):
+    with pytest.raises(TypeError, match="expected a TopicPartition, not 7"):
         broker.append(7, value=b"1")
-    with pytest.raises(InvalidConfigurationError, match="users-1 is not in partition 3"):
+    conflict = "users-1 conflicts with the partition given: 3"
+    with pytest.raises(InvalidConfigurationError, match=conflict):
         broker.read(USERS, 3)
-    with pytest.raises(TypeError, match=r"partitions go to assign\(\)"):
+    with pytest.raises(TypeError, match=r"for partitions, use assign\(\)"):
         broker.consumer(USERS)
 
 

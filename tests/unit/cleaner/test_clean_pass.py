@@ -1,4 +1,4 @@
-"""One pass over one log: what survives, in which bytes, and what a pass leaves when it fails."""
+"""One pass over one log: surviving records, written bytes, and the files after a failure."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def key(number: int) -> bytes:
 def rewrite(
     log: Log, superseded: list[bytes], group: list, upper_bound: int, latest: int
 ) -> Rewriter:
-    """Rewrite a group through a prepared map that says where the given keys come later."""
+    """Rewrite a group with a prepared map that has later offsets of the given keys."""
     offset_map = OffsetMap(24 * 1000)
     for each in superseded:
         offset_map.put(each, 2**39)
@@ -71,7 +71,7 @@ def rewrite(
     return rewriter
 
 
-# --- what survives ----------------------------------------------------------------------------
+# --- survivors --------------------------------------------------------------------------------
 
 
 def test_s149_a_prepared_map_over_three_of_four_segments() -> None:
@@ -360,7 +360,7 @@ def three_apart(**settings) -> Log:
     "error", (CorruptRecordError("damage"), SegmentOverflowError("too far"), CleaningAbortedError())
 )
 def test_of_groups_that_are_swapped_together_none_is_if_one_fails(error: Exception) -> None:
-    """Nor do files stay below what a later swap writes, which would count for nothing then."""
+    """No files of lower base offsets stay that would invalidate a later swap."""
     log = three_apart()
     steps = clean_pass(log, ALL_KEYS, 0, 3)
     while next(steps).phase != "rewrite":
@@ -454,7 +454,7 @@ def test_the_clean_section_is_rewritten_for_its_expired_tombstones() -> None:
 
 
 def test_what_lies_at_the_upper_bound_is_never_touched_even_below_the_first_dirty_offset() -> None:
-    """As after an unclean leader change: the checkpoint stands inside the active segment."""
+    """As after an unclean leader election: the checkpoint is inside the active segment."""
     world = memory_world()
     log = compacted(world)
     put_each(log, (b"a", b"1"), (b"a", b"2"))
@@ -526,7 +526,7 @@ def test_a_negative_timestamp_in_a_compressed_batch_is_rebuilt() -> None:
     assert batches_in(log)[0].is_valid()
 
 
-# --- around it --------------------------------------------------------------------------------
+# --- interference -----------------------------------------------------------------------------
 
 
 def test_lookups_in_a_cleaned_and_indexed_segment() -> None:
@@ -584,7 +584,7 @@ def test_passes_of_a_map_of_one_key() -> None:
 
 @pytest.mark.parametrize("offset", (29, 31))
 def test_what_was_read_before_a_truncation_is_never_swapped_in(offset: int) -> None:
-    """KAFKA-631's generation check, for whoever truncates and asks no cleaner."""
+    """KAFKA-631's generation check, for a truncation that does not stop the cleaner."""
     world = memory_world()
     log, config, first_dirty, upper_bound = ready(world)
     put_each(log, *((b"later", b"v") for _ in range(3)))
@@ -623,7 +623,7 @@ def test_a_pass_that_fails_leaves_no_file_of_its_output_open(monkeypatch) -> Non
 
 
 def test_the_last_append_below_an_offset_is_that_of_the_last_segment_wholly_below() -> None:
-    """By it an expired tombstone may go; a segment that ends exactly there is below."""
+    """It decides when tombstones expire; a segment that ends exactly there is below."""
     log = log_of_three_groups(memory_world())
     first, second, third, *_ = log.segments
     for at, segment in enumerate(log.segments):

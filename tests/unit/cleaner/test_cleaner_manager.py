@@ -215,7 +215,7 @@ def test_s211_overdue_before_dirty(exact: bool) -> None:
 
 @pytest.mark.parametrize("exact", (False, True))
 def test_an_idle_active_segment_is_rolled_once_its_data_is_overdue(exact: bool) -> None:
-    """KIP-354; Kafka rolls on an append only, so that such data is never cleaned."""
+    """KIP-354; Kafka rolls only on an append, so it never cleans such data."""
     broker = new_broker(broker_config={"logstore.kafka.exact": exact})
     topic(broker, max_compaction_lag_ms=HOUR_MS)
     for _ in range(3):
@@ -250,7 +250,7 @@ def test_each_topic_is_cleaned_by_its_own_strategy() -> None:
 
 
 def test_a_map_too_small_for_a_strategy_stops_the_command_and_changes_nothing() -> None:
-    """One key is room enough for offsets; versions take two (cleaner §13.5.1)."""
+    """A map of offsets needs one key, a map of versions two (cleaner §13.5.1)."""
     broker = new_broker()
     topic(broker, compaction_strategy="timestamp")
     fill(broker)
@@ -298,7 +298,7 @@ def test_an_uncleanable_partition_is_left_alone_until_it_is_opened_again() -> No
     fill(broker)
     damage(broker)
     assert reasons(broker.clean("users")) == {"users": "uncleanable"}
-    damage(broker)  # a second flip of the same bit mends it
+    damage(broker)  # a second flip of the same bit repairs it
     for force in (False, True):
         assert reasons(broker.clean("users", force=force)) == {"users": "uncleanable"}
     broker.close()
@@ -351,10 +351,10 @@ def test_what_a_listener_raises_ends_the_pass_like_a_stop(error: type[BaseExcept
 
     with pytest.raises(error) as caught:
         broker.clean("users", progress=listen)
-    assert caught.tb is not None, "which keeps the pass alive, if nobody ended it"
+    assert caught.tb is not None, "the traceback keeps the pass alive unless it was ended"
     assert not [n for n in broker.runtime.fs.list_dir("/memory/users-0") if "cleaned" in n]
     assert offsets_in(broker.log("users")) == list(range(20))
-    assert cleaner_checkpoint(broker) == {USERS: 0}, "the first dirty offset, as before"
+    assert cleaner_checkpoint(broker) == {USERS: 0}, "the first dirty offset, unchanged"
     assert len(broker.clean("users").cleaned) == 1
 
 
@@ -380,7 +380,7 @@ def test_a_hundred_logs_are_measured_once_each(monkeypatch: pytest.MonkeyPatch) 
 def overflowed_broker() -> Broker:
     """Return a broker whose log has a closed segment with an offset 2^31 above its base.
 
-    Such a segment is split when a log is opened, so this one is spoilt behind the log's back.
+    Such a segment is split when a log is opened, so this one is changed on disk afterwards.
     """
     broker = new_broker()
     topic(broker)
@@ -399,7 +399,7 @@ def test_s225_a_segment_that_overflows_is_split_and_the_checkpoint_stays() -> No
     broker = overflowed_broker()
     log, manager = broker.log("users"), broker.cleaner
     result = manager.clean(log, manager.chooser.state_of(log))
-    assert result is None, "nothing was in the way, and nothing cleaned"
+    assert result is None, "no gate was closed, and nothing was cleaned"
     assert bases_of(log) == [0, 2**31, 2**40]
     assert offsets_in(log) == [0, 2**31, 2**40]
     assert cleaner_checkpoint(broker) == {USERS: 0}
@@ -468,7 +468,7 @@ def test_too_many_threads_for_the_memory_are_refused() -> None:
 
 @pytest.mark.parametrize("ends", ("well", "damaged"))
 def test_a_dry_run_stores_no_checkpoint(ends: str) -> None:
-    """Also where it could: a broker that is open for writing."""
+    """Also in a broker that is open for writing."""
     broker = new_broker()
     topic(broker)
     fill(broker)
@@ -490,7 +490,7 @@ def test_a_dry_run_stores_no_checkpoint(ends: str) -> None:
 def test_a_bound_of_passes_counts_the_entry_of_the_clean_sections_last_record(
     strategy: str, taken: int
 ) -> None:
-    """With versions it takes an entry of the map: as many keys as entries need another pass."""
+    """With versions that record takes an entry, so a full map of keys needs another pass."""
     broker = new_broker()
     topic(broker, compaction_strategy=strategy)
     cleaner = broker.cleaner

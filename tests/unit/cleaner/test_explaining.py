@@ -1,4 +1,4 @@
-"""What explains a decision: bytes that make a log dirty enough, tombstones, ways to close."""
+"""Explanations of a decision: missing dirty bytes, tombstones, ways to close a segment."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def explained(broker):
 
 
 def test_superseded_tombstones_are_not_counted(broker):
-    """Those in the open segment are superseded there, and no pass that is due reaches them."""
+    """They are superseded in the active segment, which no pass reaches."""
     put(broker, (b"a", b"1"), (b"a", b"2"))
     broker.roll("t")
     put(broker, (b"a", None), (b"a", None), (b"a", b"3"))
@@ -170,7 +170,7 @@ def test_what_is_clean_has_nothing_to_clean():
 
 
 def test_overdue_data_that_is_too_young_to_be_cleaned_opens_no_gate():
-    """A segment's first record exceeds the maximum lag, its last one is within the minimum."""
+    """A segment's first record exceeds the maximum lag; its last one is within the minimum lag."""
     with Broker(clock=VirtualClock()) as broker:
         lags = {"min.compaction.lag.ms": 30_000, "max.compaction.lag.ms": 60_000}
         broker.create_topic("t", configs={"cleanup.policy": "compact"} | lags)

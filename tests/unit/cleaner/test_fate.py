@@ -1,4 +1,4 @@
-"""What the next cleaning does to each record, told before it does."""
+"""The fate of each record in the next cleaning, computed in advance."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def append(broker: Broker, *pairs: tuple) -> None:
 
 
 def told(broker: Broker, **options: bool) -> list[tuple[int, bytes | None, str, int | None]]:
-    """(offset, key, fate, superseded by) of every record."""
+    """Return (offset, key, fate, superseded by) of every record."""
     return [tuple(each)[:4] for each in broker.fates("t", **options)]
 
 
@@ -110,7 +110,7 @@ def test_keys_below_the_checkpoint_are_superseded_by_dirty_ones() -> None:
 
 @pytest.mark.parametrize("compression", ("none", "lz4"))
 def test_with_versions_the_winner_may_lie_below_those_that_it_supersedes(compression: str) -> None:
-    """In the dirty section, and across the checkpoint; the log's last record stays as a loser."""
+    """In the dirty section, and across the checkpoint; the last record stays, superseded."""
     with new_broker() as broker:
         topic(broker, compaction_strategy="timestamp")
         now_ms = broker.clock.now_ms()
@@ -203,7 +203,7 @@ def test_a_marker_without_data_expires_at_its_horizon() -> None:
 def listing(
     log, config=ALL_KEYS, *, first_dirty: int | None = None
 ) -> list[tuple[int, str, int, int]]:
-    """(offset, fate, superseded by, control) of every record, from the log start on."""
+    """Return (offset, fate, superseded by, control) of every record from the log start on."""
     state = cleanable_state(log, first_dirty, log.runtime.clock.now_ms())
     return [
         (offset, FATES[fate], by, control)
@@ -234,7 +234,7 @@ def test_control_records_show_what_they_are_instead_of_a_key() -> None:
         ]
 
 
-# --- where no pass comes ----------------------------------------------------------------------
+# --- records outside a pass -------------------------------------------------------------------
 
 
 def test_the_active_segment_waits_for_its_roll() -> None:
@@ -269,7 +269,7 @@ def test_segments_within_the_compaction_lag_are_not_yet_cleanable() -> None:
             broker.roll("t")
             broker.clock.advance(ms=HOUR_MS // 2)
         append(broker, (b"a", b"3"))
-        # Of offset 1 a lag is over, not so of offset 2.
+        # The lag of offset 1 is over, the lag of offset 2 is not.
         assert fates(broker) == ["superseded", "retained", "not_yet_cleanable", "active"]
         assert fates(broker, force=True) == ["superseded", "superseded", "retained", "active"]
 
@@ -324,7 +324,7 @@ def test_what_is_not_due_is_told_all_the_same() -> None:
 
 
 def test_an_idle_segment_that_is_overdue_is_looked_at_as_rolled() -> None:
-    """As `clean` does it (KIP-354)."""
+    """As `clean` does (KIP-354)."""
     with new_broker() as broker:
         topic(broker, max_compaction_lag_ms=HOUR_MS)
         append(broker, (b"a", b"1"), (b"a", b"2"))
@@ -344,7 +344,7 @@ def test_beyond_the_end_of_a_full_map_this_pass_retains_everything() -> None:
         put_each(log, *((b"k%d" % number, b"v") for number in range(5)))
         log.writer.roll()
     config = map_of(4, 1.0)
-    # The map takes k0 to k3; what comes after offset 3 does not exist for this pass.
+    # The map takes k0 to k3; this pass ignores records after offset 3.
     assert [fate for _, fate, _, _ in listing(log, config)] == ["retained"] * 10
     assert drive(list_fates(log, config, cleanable_state(log, None, 0))).end_offset == 4
 
@@ -364,7 +364,7 @@ def test_the_winner_is_the_last_one_that_the_map_knows() -> None:
 
 
 def test_a_log_is_told_chunk_by_chunk() -> None:
-    """What is held at a time depends on the I/O buffer, not on the log."""
+    """Memory depends on the I/O buffer, not on the log."""
     log = compacted(memory_world())
     put_each(log, *((b"k%d" % (number % 7), b"v" * 20) for number in range(100)))
     log.writer.roll()
@@ -388,7 +388,7 @@ def test_a_partition_can_be_listed_again_and_given_up_half_way() -> None:
         assert broker.clean("t", force=True).cleaned[0].fates["superseded"] == 8
 
 
-# --- what it leaves alone ---------------------------------------------------------------------
+# --- no side effects --------------------------------------------------------------------------
 
 
 def test_nothing_is_written(tmp_path) -> None:
@@ -457,14 +457,14 @@ def test_damage_is_refused_as_a_cleaning_refuses_it(tmp_path) -> None:
 
 
 def sealed(section: bytes, offset: int, codec: Codec = Codec.NONE, **header: object) -> bytes:
-    """A batch of one record whose section is what it is: its CRC is right."""
+    """Return a batch of one record with the given section and a correct CRC."""
     facts = {"last_offset_delta": 0, "record_count": 1, "base_timestamp": 5, "max_timestamp": 5}
     data = seal_batch(section, base_offset=offset, partition_leader_epoch=0, **facts | header)
     return data[:22] + bytes([data[22] | codec]) + data[23:] if codec else data
 
 
 def damaged(offset: int, what: str) -> bytes:
-    """A batch of offset `offset` that a reader refuses."""
+    """Return a batch at `offset` that a reader refuses."""
     record = encode_records([Record(offset, 5, b"k", b"v")], offset, 5)
     match what:
         case "crc":
@@ -494,7 +494,7 @@ def damaged(offset: int, what: str) -> bytes:
 )
 @pytest.mark.parametrize("ahead", (0, 3))
 def test_what_lies_before_the_damage_is_told_first(what: str, ahead: int) -> None:
-    """All of it lies in one chunk, in a segment that no pass touches."""
+    """All records are in one chunk, in a segment that no pass rewrites."""
     log = compacted(memory_world())
     put_each(log, *((b"k", b"v%d" % at) for at in range(ahead + 2)))
     segment = log.segments.first
@@ -516,7 +516,7 @@ def test_what_lies_before_the_damage_is_told_first(what: str, ahead: int) -> Non
 
 
 def test_aborted_records_that_cannot_be_parsed_are_damage() -> None:
-    """A cleaning drops them unread; who wants to see them must read them."""
+    """A cleaning drops them without parsing; listing their fates parses them."""
     log = compacted(memory_world())
     producer = Producer(log, 1)
     producer.send((b"key", b"v"))
@@ -532,7 +532,7 @@ def test_aborted_records_that_cannot_be_parsed_are_damage() -> None:
 
 @pytest.mark.parametrize("strategy", ("timestamp", "header"))
 def test_under_versions_an_earlier_record_may_win(strategy: str) -> None:
-    """By timestamp or by header the first record of `a` is the newest."""
+    """By timestamp or by header the first record of `a` survives."""
     with new_broker() as broker:
         topic(broker, compaction_strategy=strategy, compaction_strategy_header="v")
         for key, version in ((b"a", 300), (b"b", 100), (b"a", 200), (b"b", 150), (b"c", 1)):

@@ -41,7 +41,7 @@ def test_the_pairs_are_there() -> None:
 
 
 def copy_of(case: str, where: Path) -> Path:
-    """A data directory with the case's files before cleaning, dated as Kafka had them."""
+    """Return a data directory with the files before cleaning and their original times."""
     data = where / "data"
     shutil.copytree(DATA / case / "before" / "data", data)
     for name, mtime_ms in manifest(case)["before"]["mtime_ms"].items():
@@ -50,9 +50,9 @@ def copy_of(case: str, where: Path) -> Path:
 
 
 def open_broker(case: str, data: Path, **configs: str) -> Broker:
-    """A broker over the directory, its clock, topic and cleaner set as Kafka's were, but `configs`.
+    """Return a broker on the directory with Kafka's time and settings, overridden by `configs`.
 
-    Dots of their keys are underscores here.
+    Keys have underscores instead of dots.
     """
     expected = manifest(case)
     clock = FixedWallClock(expected["cleaning_time_ms"])
@@ -72,7 +72,7 @@ def cleaner_config(case: str) -> CleanerConfig:
 
 
 def run_one_pass(case: str, data: Path, **configs: str):
-    """One pass over exactly the range that Kafka cleaned."""
+    """Run one pass over exactly the range that Kafka cleaned."""
     expected = manifest(case)
     with open_broker(case, data, **configs) as broker:
         log = broker.log("golden")
@@ -110,7 +110,7 @@ def assert_files_are_kafkas(case: str, data: Path) -> None:
 
 
 def assert_equal_unfolded(got: bytes, expected: bytes) -> None:
-    """Compressed bytes are the codec library's affair; all else in a batch is not."""
+    """Compare batches; compressed sections are compared after decompression."""
     ours, kafkas = list(walk_buffer(got)), list(walk_buffer(expected))
     for our, kafka in zip(ours, kafkas, strict=True):
         our.ensure_valid()
@@ -161,7 +161,7 @@ def test_s244_strategy_header_without_a_name_gives_kafkas_bytes(case: str, tmp_p
 
 
 def records_below(case: str, end_offset: int) -> int:
-    """Records of the segments that a pass up to `end_offset` reads, unread ones included."""
+    """Return the records of the segments below `end_offset`, including skipped batches."""
     logs = files(DATA / case / "before" / "data" / "golden-0", (".log",))
     bound = min(end_offset, manifest(case)["upper_bound_offset"])
     return sum(
@@ -183,7 +183,7 @@ def test_cleaned_segments_take_the_time_of_their_last_source(case: str, tmp_path
 
 @pytest.mark.parametrize("case", ONE_PASS)
 def test_the_cleaner_manager_finds_range_and_checkpoint_itself(case: str, tmp_path: Path) -> None:
-    """The way `logstore clean --force` goes: D from the checkpoint, U from the log."""
+    """As `logstore clean --force`: D from the checkpoint, U from the log."""
     expected = manifest(case)
     data = copy_of(case, tmp_path)
     with open_broker(case, data) as broker:
@@ -197,13 +197,13 @@ def test_the_cleaner_manager_finds_range_and_checkpoint_itself(case: str, tmp_pa
     assert_files_are_kafkas(case, data)
     checkpoint = (data / "cleaner-offset-checkpoint").read_bytes()
     assert checkpoint == f"0\n1\ngolden 0 {expected['end_offset']}\n".encode()
-    if case != "clean-dense-index-1":  # put back to 0 afterwards, for the pass after it
+    if case != "clean-dense-index-1":  # reset to 0 afterwards, for the next pass
         after = DATA / case / "after" / "data" / "cleaner-offset-checkpoint"
         assert checkpoint == after.read_bytes()
 
 
 def test_partial_passes_of_kafka_one_after_another(tmp_path: Path) -> None:
-    """Each pass of the series begins with our result of the one before, not with Kafka's."""
+    """Each pass of the series starts from our result of the preceding one, not from Kafka's."""
     series = ["clean-partial-map-1", "clean-partial-map-2", "clean-partial-map-3"]
     data = copy_of(series[0], tmp_path)
     for case in series:

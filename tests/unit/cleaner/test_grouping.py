@@ -1,4 +1,4 @@
-"""Which neighbours become one segment."""
+"""Grouping of neighbouring segments that are merged."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ CONFIG = LogConfig(segment_bytes=1024, segment_index_bytes=80)
 
 
 def segment(base: int, size: int = 100, index: int = 0, time_index: int = 12):
-    """What grouping looks at."""
+    """Return a segment with the attributes that grouping uses."""
     return SimpleNamespace(
         base_offset=base,
         size_bytes=size,
@@ -47,7 +47,7 @@ def test_used_bytes_of_either_index_are_limited() -> None:
 
 
 def test_the_span_of_offsets_is_limited_by_what_a_segment_may_hold() -> None:
-    """Up to the base of the segment after it, or the end of the round."""
+    """Up to the base of the next segment, or the end of the round."""
     assert groups([segment(5), segment(10), segment(5 + INT32_MAX + 1)]) == [
         [5, 10],
         [5 + INT32_MAX + 1],
@@ -85,7 +85,7 @@ def test_s191_sizes_are_those_before_cleaning() -> None:
 
 
 def batches(*sizes: int) -> list[list[int]]:
-    """Number groups of these sizes, and say which of them are swapped together."""
+    """Return the numbers of the groups that are swapped together, for groups of these sizes."""
     named = [[segment(number, size)] for number, size in enumerate(sizes)]
     return [[group[0].base_offset for group in batch] for batch in batch_groups(named)]
 

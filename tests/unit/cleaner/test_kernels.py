@@ -1,4 +1,4 @@
-"""Cases of the cleaner's kernels that a reader can follow; the property tests draw the others."""
+"""Readable cases of the cleaner's kernels; the property tests generate the others."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ KEY = bytes(range(16))
 K0 = int.from_bytes(KEY[:8], "little")
 K1 = int.from_bytes(KEY[8:], "little")
 
-# Of the message 00 01 02 … under the key 00 … 0f, by length. The 2-4 column is the reference
+# Hashes of the message 00 01 02 … with key 00 … 0f, by length. The 2-4 column is the reference
 # implementation's, the 1-3 column was made with OpenSSL's SIPHASH (c-rounds 1, d-rounds 3).
 SIPHASH_VECTORS = {
     0: ("a3817f04ba25a8e66df67214c7550293", "e77ebcb22788a5befd62db6add303001"),
@@ -129,7 +129,7 @@ def test_scan_batches_stops_before_a_torn_batch_and_when_the_table_is_full() -> 
 
 
 def changed(batch: bytes, **fields: int) -> bytes:
-    """The batch with header fields replaced, its CRC right."""
+    """Return the batch with header fields replaced and a correct CRC."""
     header = RecordBatch(batch).header._replace(**fields)
     whole = header.pack() + batch[61:]
     return header._replace(crc=RecordBatch(whole).computed_crc()).pack() + batch[61:]
@@ -156,7 +156,7 @@ def test_scan_batches_tells_which_batch_is_damaged(damaged: bytes) -> None:
 
 
 def test_scan_batches_takes_a_batch_that_ends_at_the_largest_offset() -> None:
-    """As the plain walk does; only beyond it there is no number."""
+    """As the plain walk does; only larger offsets cannot be represented."""
     batch = changed(TWO, base_offset=2**63 - 2, last_offset_delta=1)
     status, table, _ = scan(batch)
     assert (status, len(table)) == (OK, 1)
@@ -165,14 +165,14 @@ def test_scan_batches_takes_a_batch_that_ends_at_the_largest_offset() -> None:
 
 
 def test_scan_batches_takes_nothing_behind_the_largest_offset() -> None:
-    """The next offset would be none, so every other one is below it."""
+    """No offset can follow it."""
     last = changed(TWO, base_offset=2**63 - 1)
     status, table, position = scan(last + ONE)
     assert (status, len(table), position) == (MISPLACED, 1, len(last))
 
 
 def test_scan_batches_sums_up_what_batches_have() -> None:
-    """By which room is taken, and what need not be looked for is left."""
+    """The totals determine the size of buffers and the checks that can be skipped."""
     ours = build_batch(
         records((b"c", b"4"), base=8), producer_id=5, producer_epoch=0, is_transactional=True
     )
@@ -202,7 +202,7 @@ def test_scan_batches_may_leave_crcs_unchecked() -> None:
 
 
 def table_of(rows: int, **columns: list[int]) -> np.ndarray:
-    """A table of which only some columns say anything."""
+    """Return a table with values in some columns only."""
     table = np.full((rows, TABLE_COLUMNS), -9)
     table[:, COL_DISCARD] = DISCARD_NONE
     for name, values in columns.items():
@@ -397,7 +397,7 @@ def test_map_put_refuses_offsets_outside_its_span() -> None:
 
 
 def test_keys_that_share_a_home_slot_or_half_a_hash_stay_apart() -> None:
-    """Every key lands on the one home slot; order of hashes and tags must keep them apart."""
+    """All keys have the same home slot; order of hashes and tags must distinguish them."""
     a_map = OffsetMap(24 * 2000, 0.9, max_entries=0)
     keys = [b"%d" % number for number in range(1500)]
     for offset, key in enumerate(keys):
@@ -444,7 +444,7 @@ def test_each_form_of_a_batch() -> None:
 
 
 def test_a_control_record_without_a_value_gets_a_horizon_and_is_never_dropped() -> None:
-    """Kafka looks for tombstones among the kept records of any batch."""
+    """Kafka counts tombstones among the kept records of any batch."""
     data = control(bytes.fromhex("00000003"), value=None)
     _, table, _ = scan(data)
     _, _, codes, starts = classify(array(data), table, offset_map(), 5000, 9000)
@@ -491,7 +491,7 @@ def test_write_header_of_an_emptied_batch_clears_codec_and_horizon() -> None:
 
 
 def test_assemble_batches_hands_a_compressed_batch_back() -> None:
-    """See the property tests for what the caller makes of it."""
+    """See the property tests for the caller's part."""
     data = ONE + TWO
     _, table, _ = scan(data)
     table[:, COL_FORM] = FORM_REBUILT

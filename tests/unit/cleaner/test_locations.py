@@ -1,4 +1,4 @@
-"""A rewrite reads no batch of which nothing stays."""
+"""A rewrite does not read batches without surviving records."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ VALUE = random.Random(0).randbytes(40_000)
 
 
 class Reads(MemoryFileSystem):
-    """Notes which bytes of segments are read into a buffer, and may change them before one."""
+    """Records which bytes of segments are read, and may change them before a read."""
 
     def __init__(self, clock: VirtualClock) -> None:
         super().__init__(clock)
@@ -63,7 +63,7 @@ def log() -> Log:
 
 
 def put_keys(log: Log, keys: str, codec: Codec = Codec.NONE) -> int:
-    """Append a batch a key, then roll; return the bytes of a batch."""
+    """Append a batch for each key, then roll; return the size of a batch."""
     for key in keys:
         put(log, (key.encode(), VALUE), codec=codec)
     assert log.active_segment.size_bytes > len(keys) * skipping.LEAST_GAP_BYTES
@@ -73,14 +73,14 @@ def put_keys(log: Log, keys: str, codec: Codec = Codec.NONE) -> int:
 
 
 def ranges_of(log: Log, size: int) -> list[tuple[int, int]]:
-    """Return what was read as (first batch, batches)."""
+    """Return the reads as (first batch, number of batches)."""
     return [(position // size, count // size) for position, count in log.runtime.fs.reads]
 
 
 def test_batches_of_which_nothing_stays_are_read_once(log: Log) -> None:
     size = put_keys(log, "aaabaaaac")
     stats = run_pass(log)
-    # The first one of a chunk is read whatever it is, and then the last of each key.
+    # The first batch of a chunk is always read, and then the last one of each key.
     assert ranges_of(log, size) == [(0, 9), (0, 1), (3, 1), (7, 2)]
     assert offsets_in(log) == [3, 7, 8]
     assert stats.fates["superseded"] == 6
@@ -115,14 +115,14 @@ def test_a_chunk_stands_for_no_more_than_may_pass_before_a_pass_is_stopped(
 
 
 def test_the_batch_that_ends_the_round_keeps_its_header(log: Log) -> None:
-    """Only with versions can all its records lose to others of the round."""
+    """Only with versions can all its records be superseded within the round."""
     log.set_config(
         replace(log.config, compaction_strategy="header", compaction_strategy_header="v")
     )
     for version in (9, 1, 2, 3):
         put(log, (b"a", VALUE, None, (("v", version.to_bytes(8, "big")),)))
     log.writer.roll()
-    put(log, (b"b", VALUE))  # the last record of a log stays whatever it is
+    put(log, (b"b", VALUE))  # the last record of a log is always kept
     run_pass(log)
     assert batch_bases_in(log) == [0, 3, 4]
     assert offsets_in(log) == [0, 4]
@@ -175,7 +175,7 @@ def test_what_changed_since_it_was_mapped_is_named_by_its_place(log: Log) -> Non
     with pytest.raises(CorruptRecordError) as caught:
         run_pass(log)
     assert (caught.value.path, caught.value.position) == (path, 7 * size)
-    # What was odd was looked at whole.
+    # The damaged segment was read completely.
     assert ranges_of(log, size)[4:] == [(0, 9), (7, 2)]
 
 

@@ -1,4 +1,4 @@
-"""A pass over many small segments: each costs as much as any."""
+"""A pass over many small segments: the cost is linear in their number."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.support.world.effort import CountedCalls, lines_run
 
 
 def log_of(segments: int, *, transactions: bool) -> tuple[Log, CountedCalls]:
-    """A log of that many segments of a record each, none of which can be joined to another."""
+    """Return a log of many segments with one record each that cannot be merged."""
     world = memory_world()
     fs = CountedCalls(world.fs)
     counted = World(Runtime(world.clock, fs), world.directory, world.clock)
@@ -33,12 +33,12 @@ def log_of(segments: int, *, transactions: bool) -> tuple[Log, CountedCalls]:
 
 @pytest.mark.parametrize("transactions", (False, True))
 def test_twice_the_segments_are_twice_the_work_and_no_more(monkeypatch, transactions: bool) -> None:
-    """2,000 took half a minute: each looked for aborted transactions in all those above it."""
-    for module in (log_module, appender):  # which go through all after each change
+    """2,000 took half a minute: for each, all segments above it were searched for aborts."""
+    for module in (log_module, appender):  # they check all segments after each change
         monkeypatch.setattr(module, "VERIFY", False)
-    # What other tests of the process opened would decide which files are let go of, and when.
+    # Files opened by other tests would affect which files are closed, and when.
     monkeypatch.setattr(open_files, "OPEN_FILES_MIN", open_files.DESCRIPTORS_MAX)
-    run_pass(log_of(8, transactions=transactions)[0])  # whatever is done once only is done
+    run_pass(log_of(8, transactions=transactions)[0])  # run one-time work
     efforts = []
     for segments in (16, 32, 64):
         log, fs = log_of(segments, transactions=transactions)
@@ -51,7 +51,7 @@ def test_twice_the_segments_are_twice_the_work_and_no_more(monkeypatch, transact
 
 
 def test_each_segment_is_asked_once_for_aborted_transactions(monkeypatch) -> None:
-    """Most have no such index, and that there is no file is found out anew each time."""
+    """Most have no such index, and each query would check for the file again."""
     log, _ = log_of(8, transactions=True)
     asked = []
     open_file = MemoryFileSystem.open
@@ -68,7 +68,7 @@ def test_each_segment_is_asked_once_for_aborted_transactions(monkeypatch) -> Non
 
 @pytest.mark.parametrize("keys", (5, 1000), ids=("most end up empty", "all stay"))
 def test_many_small_segments_share_the_syncs_of_their_directory(keys: int) -> None:
-    """Each alone cost five; what is synced besides is the three files of each."""
+    """Each alone cost five; besides, the three files of each segment are synced."""
     world = memory_world()
     fs = FaultyFileSystem(world.clock, world.fs)
     log = compacted(World(Runtime(world.clock, fs), world.directory, world.clock), segment_bytes=80)
@@ -80,6 +80,6 @@ def test_many_small_segments_share_the_syncs_of_their_directory(keys: int) -> No
     stats = run_pass(log)
     assert (stats.segments_before, stats.segments_after) == (segments, segments)
     kinds = [operation.kind for operation in fs.operations[before:]]
-    # New names, `.swap`, `.deleted`, and two new segments at a time that get their names.
+    # New files, `.swap`, `.deleted`, and two new segments at a time that are renamed.
     assert kinds.count(Kind.SYNC_DIR) == 4 * (3 + BATCH_GROUPS // 2)
     assert kinds.count(Kind.SYNC) == 3 * segments

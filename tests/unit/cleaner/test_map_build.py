@@ -1,4 +1,4 @@
-"""Which keys a build maps, how far its map speaks, and where it stops when full."""
+"""The keys that a build maps, the range that its map covers, and its end if the map is full."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.support.world.cleaning import (
 
 
 def build(log, first_dirty: int, upper_bound: int, *, slots: int = 10_000, io: int = 4096):
-    """Build a map; return it with the build."""
+    """Build a map; return it and the build."""
     offset_map = OffsetMap(24 * slots, 0.75, base_offset=first_dirty)
     work = MapBuild(log, first_dirty, upper_bound, offset_map, ChunkReader(io))
     for _ in work.steps():
@@ -87,7 +87,7 @@ def test_gaps_before_and_after_segments_are_jumped() -> None:
 
 
 def test_the_map_never_speaks_beyond_the_upper_bound() -> None:
-    """Selection gives bases of segments; whoever gives another offset gets no more than it."""
+    """Selection passes base offsets of segments; other offsets work too."""
     log = compacted(memory_world())
     put_each(log, *((key(number), b"1") for number in range(4)))
     log.writer.roll()
@@ -135,7 +135,7 @@ def test_s154_holes_at_the_ends_of_segments() -> None:
 
 
 def test_a_full_map_stops_at_a_known_key_too() -> None:
-    """As Kafka does: the count is looked at before the key."""
+    """As in Kafka: the count is checked before the key."""
     log = compacted(memory_world())
     put_each(log, (b"a", b"1"), (b"b", b"1"), (b"a", b"2"), (b"c", b"1"))
     log.writer.roll()
@@ -207,7 +207,7 @@ def test_damage_is_named_with_file_position_and_check(
 
 
 def test_a_count_that_a_batch_has_no_room_for_ends_its_chunk_before_it() -> None:
-    """Nobody is asked to make room for so many, though the CRC is right."""
+    """No buffer is allocated for so many records, although the CRC is correct."""
     world, log = two_closed_segments()
     log.close()
     sound = world.files()[FIRST]

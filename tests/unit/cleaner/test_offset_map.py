@@ -1,4 +1,4 @@
-"""The map from key to offset: Kafka's capacity, our slots."""
+"""The map from key to offset: Kafka's capacity, other slots."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def key(number: int) -> bytes:
 
 
 def filled(first: int = 37) -> tuple[OffsetMap, int]:
-    """A 4096-byte map with all its 170 slots in use, and the last key put."""
+    """Return a 4096-byte map with all of its 170 slots in use, and the last key."""
     a_map = OffsetMap(4096)
     number = first
     while len(a_map) < a_map.capacity:
@@ -109,7 +109,7 @@ def test_slots_never_take_more_than_the_buffer_and_a_small_slack() -> None:
 
 
 def test_a_full_map_of_a_small_estimate_still_takes_what_the_slack_holds() -> None:
-    """A damaged batch may repeat offsets, so that more keys come than offsets could bear."""
+    """A damaged batch may repeat offsets, so that there are more keys than offsets."""
     a_map = OffsetMap(1 << 20, max_entries=0)
     taken = SLACK_SLOTS + 1
     for number in range(taken):

@@ -1,4 +1,4 @@
-"""How a pass of the manager ends: each result, and the checkpoint that it stores."""
+"""The results of a pass of the manager, and the checkpoint that each one stores."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from tests.unit.cleaner.test_cleaner_manager import (
 
 
 def dirty_broker() -> Broker:
-    """Return a broker whose log is clean up to offset 20, and dirty up to 40."""
+    """Return a broker whose log is clean below offset 20 and dirty below 40."""
     broker = new_broker()
     topic(broker)
     fill(broker)
@@ -46,14 +46,14 @@ def dirty_broker() -> Broker:
 
 
 def run(broker: Broker, *, dry_run: bool = False) -> CleanerStats | Gate | None:
-    """Run a pass over the log as it is."""
+    """Run a pass over the current log."""
     log, cleaner = broker.log("users"), broker.cleaner
     return cleaner.clean(log, cleaner.chooser.state_of(log), dry_run=dry_run)
 
 
 @pytest.fixture
 def written(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Return the list of the checkpoints that are written."""
+    """Return a list to which written checkpoints are appended."""
     offsets: list[int] = []
     write = CleanerCheckpoints.write
 
@@ -66,7 +66,7 @@ def written(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 def fail(broker: Broker, monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
-    """Let each further pass fail after its first chunk."""
+    """Make each later pass fail after its first chunk."""
 
     def check(*_: object) -> None:
         raise error

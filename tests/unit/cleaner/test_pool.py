@@ -1,4 +1,4 @@
-"""The pool: what its workers do by themselves, in virtual time and in threads."""
+"""The pool: its workers in virtual time and in threads."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def offsets(broker: Broker, name: str = "users", partition: int = 0) -> list[int
 
 
 def passes_of(broker: Broker) -> list[CleanerStats]:
-    """Return the list that the passes to come are added to."""
+    """Return a list to which later passes are appended."""
     passes: list[CleanerStats] = []
     broker.pool.pass_ended.subscribe(passes.append)
     return passes
@@ -69,7 +69,7 @@ def test_s232_nothing_found_sleeps_the_back_off_something_found_goes_on() -> Non
     for name in ("a", "b", "c"):
         fill(broker, name)
     broker.clock.advance(ms=699)
-    assert [len(offsets(broker, name)) for name in "abc"] == [5, 5, 5], "at one moment, one by one"
+    assert [len(offsets(broker, name)) for name in "abc"] == [5, 5, 5], "at the same time, in turn"
     fill(broker, "b")
     broker.clock.advance(ms=699)
     assert len(offsets(broker, "b")) == 25
@@ -111,12 +111,12 @@ def test_s226_what_is_younger_than_the_minimum_lag_stays() -> None:
     broker.clock.advance(ms=1 + BACKOFF_MS)
     first_block = [offset for offset in offsets(broker) if offset < 20]
     assert first_block == [15, 16, 17, 18, 19], "compacted by itself"
-    assert len(offsets(broker)) == 25, "the younger block is whole"
+    assert len(offsets(broker)) == 25, "the newer block is complete"
 
 
 @pytest.mark.parametrize("exact", (False, True))
 def test_s227_an_idle_active_segment_past_the_maximum_lag(exact: bool) -> None:
-    """KIP-354: rolled and cleaned; as Kafka does it only once something is appended."""
+    """KIP-354: it is rolled and cleaned; Kafka waits for an append."""
     broker = new_broker(logstore_kafka_exact=exact)
     topic(
         broker, max_compaction_lag_ms=HOUR_MS, min_cleanable_dirty_ratio=1, segment_ms=7 * HOUR_MS
@@ -195,7 +195,7 @@ def test_a_map_too_small_takes_several_passes_without_a_pause() -> None:
 
 
 def test_the_throttle_takes_virtual_time() -> None:
-    """At 1000 bytes a second the pass of a log of 20 kB reads it twice."""
+    """At 1000 bytes per second; the pass reads a log of 20 kB twice."""
     broker = new_broker(log_cleaner_io_max_bytes_per_second="1000", log_cleaner_io_buffer_size="0")
     passes = passes_of(broker)
     topic(broker, min_cleanable_dirty_ratio=0)
@@ -221,7 +221,7 @@ def test_months_of_nothing_are_no_rounds_at_all() -> None:
     broker.cleaner.chooser.select = lambda: rounds.append(broker.clock.now_ms()) or select()
     broker.clock.advance(days=60)
     assert not rounds
-    assert broker.metrics().time_since_last_run_ms < BACKOFF_MS, "as if there had been"
+    assert broker.metrics().time_since_last_run_ms < BACKOFF_MS, "as if rounds had run"
     fill(broker)
     broker.clock.advance(ms=BACKOFF_MS)
     assert len(offsets(broker)) == 5
@@ -231,7 +231,7 @@ def test_months_of_nothing_are_no_rounds_at_all() -> None:
 
 
 def spoil(broker: Broker) -> None:
-    """Break a byte of the first batch's record."""
+    """Damage a byte of the first batch's record."""
     path = "/memory/users-0/00000000000000000000.log"
     file = broker.runtime.fs.open(path, write=True)
     file.write_at([b"\xff"], 70)
@@ -269,7 +269,7 @@ def test_retry_lets_a_mended_partition_be_cleaned() -> None:
     assert broker.cleaner.uncleanable()
     file.write_at([good], 70)
     broker.clock.advance(ms=BACKOFF_MS)
-    assert broker.cleaner.checkpoints.of(USERS) == 0, "as Kafka stores it after a failure"
+    assert broker.cleaner.checkpoints.of(USERS) == 0, "stored after a failure, as in Kafka"
     assert broker.cleaner.retry(USERS)
     assert not broker.cleaner.retry(USERS)
     broker.clock.advance(ms=BACKOFF_MS)
@@ -294,7 +294,7 @@ def test_s221_which_logs_the_pool_takes_for_retention() -> None:
 
         log.delete_old_segments = watched
     fill(broker, "e")
-    broker.cleaner.marks.mark(TopicPartition("e", 0), ValueError("damaged"))
+    broker.cleaner.uncleanable_partitions.add(TopicPartition("e", 0), ValueError("damaged"))
     broker.cleaner.retain()
     assert sorted(taken) == ["b", "c"]
 
@@ -333,7 +333,7 @@ def test_s233_a_dead_worker_is_counted_and_replaced_by_a_reconfiguration() -> No
         broker.clock.advance(ms=BACKOFF_MS)
     broker.clock.advance(ms=BACKOFF_MS)
     assert broker.metrics().dead_thread_count == 1
-    assert len(offsets(broker)) == 5, "the other one works"
+    assert len(offsets(broker)) == 5, "the other worker continues"
     broker.alter_broker_configs({"log.cleaner.backoff.ms": 5})
     assert broker.metrics().dead_thread_count == 0
     assert len(broker.pool._threads) == 2
@@ -341,7 +341,7 @@ def test_s233_a_dead_worker_is_counted_and_replaced_by_a_reconfiguration() -> No
 
 @contextmanager
 def slow(broker: Broker) -> Iterator[list[int]]:
-    """Stop the pool's steps inside a pass: each takes an hour."""
+    """Make each step of a pass take an hour."""
     steps: list[int] = []
     throttles = broker.pool._throttles
     real = throttles.observe
@@ -388,7 +388,7 @@ def test_a_reconfiguration_in_mid_pass_begins_it_anew() -> None:
 
 
 def test_a_worker_that_was_stopped_is_not_scheduled_again() -> None:
-    """It may be in the middle of a step when it is told."""
+    """It may be stopped in the middle of a step."""
     broker = new_broker()
     topic(broker)
     broker.clock.advance(ms=1)
@@ -435,7 +435,7 @@ def test_s220_retention_of_a_log_that_becomes_compacted() -> None:
 
     broker.cleaner.states.begin(USERS)
     with broker.manager.services.paused_if_idle(USERS) as taken:
-        assert not taken, "in progress: retention passes it over"
+        assert not taken, "in progress: retention skips it"
     broker.cleaner.states.done(USERS)
     broker.alter_configs("users", {"cleanup.policy": "delete"})
     with broker.manager.services.paused_if_idle(USERS) as taken:
@@ -508,7 +508,7 @@ def test_threads_clean_what_gets_dirty(tmp_path) -> None:
 
 
 def test_an_abort_reaches_a_worker_that_is_asleep() -> None:
-    """The waiting caller lets time pass until the worker notices."""
+    """The waiting caller advances the time until the worker notices."""
     broker = new_broker()
     topic(broker)
     fill(broker)
@@ -532,7 +532,7 @@ def test_what_retention_takes_from_a_compacted_log_is_told(caplog) -> None:
 
 
 def test_who_follows_the_logs_hears_of_a_pass_once_the_partition_is_free() -> None:
-    """A worker that passed it over, since somebody cleaned it, looks again."""
+    """A worker that skipped the log, because it was being cleaned, checks again."""
     with Broker(clock=VirtualClock()) as broker:
         topic(broker)
         fill(broker)

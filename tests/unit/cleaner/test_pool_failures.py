@@ -1,4 +1,4 @@
-"""What fails under a cleaner's hands: the log concerned is left alone, the cleaner goes on."""
+"""Failures during cleaning: the log becomes uncleanable, the cleaner continues."""
 
 from __future__ import annotations
 
@@ -47,14 +47,14 @@ def open_broker(path: Path | None = None, **configs: object) -> Broker:
 
 @pytest.fixture(params=("virtual", "threads"))
 def broker(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Broker]:
-    """A broker with one cleaner thread, in virtual time or in a thread of its own."""
+    """Return a broker with one cleaner, in virtual time or in a thread."""
     path = tmp_path if request.param == "threads" else None
     with open_broker(path, **{"log.cleaner.backoff.ms": 10 if path else BACKOFF_MS}) as broker:
         yield broker
 
 
 def until(broker: Broker, condition: Callable[[], bool]) -> None:
-    """Let the cleaner work until something is so."""
+    """Let the cleaner work until a condition is true."""
     if isinstance(broker.clock, VirtualClock):
         broker.clock.advance(ms=3 * BACKOFF_MS)
         assert condition()
@@ -63,7 +63,7 @@ def until(broker: Broker, condition: Callable[[], bool]) -> None:
 
 
 def of_log(arguments: tuple[Any, ...]) -> Log | None:
-    """Return the log that a call is about: an argument, or what its object holds."""
+    """Return the log of a call: an argument, or an attribute of its object."""
     for each in arguments:
         if isinstance(each, Log):
             return each
@@ -73,7 +73,7 @@ def of_log(arguments: tuple[Any, ...]) -> Log | None:
 
 
 def fails_for_users(monkeypatch: Any, owner: Any, name: str, error: Exception) -> None:
-    """Let a function fail whenever it is called for one partition."""
+    """Make a function fail whenever it is called for one partition."""
     real = getattr(owner, name)
 
     def failing(*arguments: Any, **options: Any) -> Any:
@@ -101,7 +101,7 @@ STAGES: dict[str, tuple[Any, str]] = {
 
 
 def prepare(broker: Broker) -> None:
-    """Make three logs due, with a clean and a dirty section each, while nobody cleans."""
+    """Make three logs due, each with a clean and a dirty section, while no cleaner runs."""
     broker.pool.stop()
     for tp in (OTHERS, USERS, LAST):
         topic(broker, tp.topic, compaction_strategy="timestamp", min_cleanable_dirty_ratio=0)
@@ -131,7 +131,7 @@ def test_a_defect_met_with_one_log_ends_the_cleaning_of_that_log_alone(
     assert list(metrics.uncleanable_partitions_count.values()) == [1]
     assert broker.cleaner.states.of(USERS) is None
     (record,) = [each for each in caplog.records if "is not cleaned any more" in each.message]
-    assert record.exc_info is not None, "a defect is told with its trace"
+    assert record.exc_info is not None, "a defect is logged with its traceback"
     monkeypatch.undo()
     assert broker.cleaner.retry(USERS)
     until(broker, lambda: len(offsets(broker)) == 5)
@@ -139,7 +139,7 @@ def test_a_defect_met_with_one_log_ends_the_cleaning_of_that_log_alone(
 
 @pytest.mark.parametrize("path", ("cleaner-offset-checkpoint", "00000000000000000020.log"))
 def test_a_disk_that_fails_while_a_log_is_chosen_is_a_mark_and_a_gauge(path: str, caplog) -> None:
-    """As in Kafka; it is no reason to take a directory offline that still takes appends."""
+    """As in Kafka, the directory stays online, since appends still work."""
     clock = VirtualClock()
     fs = FaultyFileSystem(clock)
     broker = Broker(
@@ -153,7 +153,7 @@ def test_a_disk_that_fails_while_a_log_is_chosen_is_a_mark_and_a_gauge(path: str
     broker.pool.stop()
     fault = fs.fail("read", suffix=path)
     for segment in broker.log("users").segments:
-        segment._rolling_based_timestamp = None  # as if nobody had asked yet
+        segment._rolling_based_timestamp = None  # as if not read yet
     broker.pool.start()
     clock.advance(ms=BACKOFF_MS)
     assert fault.hits
@@ -169,7 +169,7 @@ def test_a_disk_that_fails_while_a_log_is_chosen_is_a_mark_and_a_gauge(path: str
 
 
 def test_a_log_that_is_deleted_while_it_is_looked_at_gets_no_mark(monkeypatch) -> None:
-    """Nor does one of the same name that came meanwhile."""
+    """Nor does a new log of the same name."""
     broker = open_broker()
     broker.pool.stop()
     topic(broker)
@@ -191,17 +191,17 @@ def test_a_log_that_is_deleted_while_it_is_looked_at_gets_no_mark(monkeypatch) -
 
 
 def test_what_fails_in_looking_ahead_is_a_mark_too(monkeypatch) -> None:
-    """Only in virtual time, where rounds of nothing are slept through."""
+    """Only in virtual time, where rounds without work are skipped."""
     broker = open_broker()
     prepare(broker)
-    real = choosing.next_moment_ms
+    real = choosing.next_change_ms
 
     def failing(log: Log, *arguments: Any, **options: Any) -> int | None:
         if log.topic_partition == USERS:
             raise IndexError("index 7 is out of bounds")
         return real(log, *arguments, **options)
 
-    monkeypatch.setattr(choosing, "next_moment_ms", failing)
+    monkeypatch.setattr(choosing, "next_change_ms", failing)
     broker.pool.start()
     broker.clock.advance(ms=BACKOFF_MS)
     assert [mark.topic_partition for mark in broker.cleaner.uncleanable()] == [USERS]
@@ -212,7 +212,7 @@ def test_what_fails_in_looking_ahead_is_a_mark_too(monkeypatch) -> None:
 
 
 def test_a_memory_too_small_for_a_strategy_stops_no_other_log(broker: Broker) -> None:
-    """A command is refused; the pool leaves that topic alone."""
+    """A command is refused; the pool skips that topic."""
     broker.pool.stop()
     topic(broker, compaction_strategy="timestamp")
     topic(broker, "others", min_cleanable_dirty_ratio=0)
@@ -231,7 +231,7 @@ def test_a_memory_too_small_for_a_strategy_stops_no_other_log(broker: Broker) ->
 def test_what_fails_beside_all_logs_is_tried_again_after_the_back_off(
     broker: Broker, monkeypatch, caplog
 ) -> None:
-    """Be it a listener of the user's, or the choice as a whole."""
+    """Such as a user's listener, or the whole selection."""
     prepare(broker)
     calls: list[str] = []
     order = choosing.selection_order
@@ -252,7 +252,7 @@ def test_what_fails_beside_all_logs_is_tried_again_after_the_back_off(
     monkeypatch.setattr(choosing, "selection_order", failing)
     broker.pool.start()
     until(broker, lambda: others_are_clean(broker) and len(offsets(broker)) == 5)
-    until(broker, lambda: len(passes) == 3)  # one who fails keeps no other from being told
+    until(broker, lambda: len(passes) == 3)  # a failing listener does not affect the others
     assert calls.count("listener") == 3
     assert broker.metrics().dead_thread_count == 0
     assert broker.cleaner.uncleanable() == ()
@@ -263,7 +263,7 @@ def test_what_fails_beside_all_logs_is_tried_again_after_the_back_off(
 
 
 def test_a_crash_and_an_interrupt_go_through(monkeypatch) -> None:
-    """They are no failures of a log: a simulated crash must not be survived."""
+    """They are not failures of a log: a simulated crash must end the worker."""
     broker = open_broker()
     topic(broker)
     fill(broker)
@@ -278,12 +278,12 @@ def test_a_crash_and_an_interrupt_go_through(monkeypatch) -> None:
     assert broker.cleaner.uncleanable() == ()
 
 
-# --- the checkpoint of a pass that comes to nothing -------------------------------------------
+# --- the checkpoint of a pass without a result ------------------------------------------------
 
 
 @pytest.mark.parametrize("end", ("reconfiguration", "defect", "stop"))
 def test_a_pass_that_comes_to_nothing_stores_its_first_dirty_offset(monkeypatch, end: str) -> None:
-    """Kafka's `doneCleaning` does so, whatever ended the pass but an abort."""
+    """As Kafka's `doneCleaning`, for every end of a pass except an abort."""
     broker = open_broker()
     topic(broker)
     fill(broker)

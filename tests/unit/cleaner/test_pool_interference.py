@@ -1,4 +1,4 @@
-"""What comes between a cleaner and its log: cuts, deletions, failing disks, at awkward moments."""
+"""Interference with a cleaning at any time: truncations, deletions, failing disks."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ def open_broker(fs: MemoryFileSystem | None = None, **configs: object) -> Broker
 
 
 def reopened(broker: Broker, **configs: object) -> Broker:
-    """Return a broker that has none of the files open yet."""
+    """Return a broker that has no files open yet."""
     broker.close()
     return open_broker(broker.runtime.fs, **configs)
 
 
-# --- who has a partition ----------------------------------------------------------------------
+# --- owners of a partition --------------------------------------------------------------------
 
 
 def test_two_who_want_a_partition_that_is_being_cleaned_both_get_it() -> None:
@@ -67,7 +67,7 @@ def test_a_deletion_takes_back_its_own_pause_and_no_other() -> None:
     topic(broker)
     fill(broker)
     broker.clock.advance(ms=BACKOFF_MS)
-    assert len(offsets(broker)) == 20, "still kept from being cleaned"
+    assert len(offsets(broker)) == 20, "still paused"
     broker.cleaner.resume(USERS)
     broker.clock.advance(ms=BACKOFF_MS)
     assert len(offsets(broker)) == 5
@@ -112,11 +112,11 @@ def test_a_failing_disk_at_the_end_of_a_pass_takes_the_log_offline_and_no_worker
     assert broker.cleaner.states.of(USERS) is None
 
 
-# --- what was measured does not hold any more -------------------------------------------------
+# --- outdated measurements --------------------------------------------------------------------
 
 
 def test_a_log_that_was_truncated_after_its_choice_is_measured_again() -> None:
-    """Else a pass would run into the active segment, or call clean what was appended since."""
+    """Otherwise a pass would reach the active segment, or count new records as clean."""
     broker = open_broker()
     topic(broker)
     fill(broker)
@@ -135,7 +135,7 @@ def test_a_log_that_was_truncated_after_its_choice_is_measured_again() -> None:
 
 
 def test_a_log_that_another_one_cleaned_after_its_choice_is_measured_again() -> None:
-    """Its segments may be joined by then, so that the range ends inside of one."""
+    """Its segments may have been merged, so that the range ends inside one."""
     broker = open_broker()
     topic(broker, min_cleanable_dirty_ratio=0)
     fill(broker, count=6)
@@ -153,7 +153,7 @@ def test_a_log_that_another_one_cleaned_after_its_choice_is_measured_again() -> 
 
 
 def test_a_log_whose_segments_a_stopped_pass_joined_is_measured_again(monkeypatch) -> None:
-    """The checkpoint is where it was, but the range would end inside of a segment."""
+    """The checkpoint is unchanged, but the range would end inside a segment."""
     monkeypatch.setattr(grouping, "BATCH_GROUPS", 1)  # each group is swapped at once
     broker = open_broker()
     topic(broker, min_cleanable_dirty_ratio=0)
@@ -246,7 +246,7 @@ def test_a_truncation_lowers_the_checkpoint_also_of_a_topic_that_is_not_compacte
 
 @pytest.mark.parametrize("phase", ("map", "rewrite"))
 def test_files_that_are_removed_in_mid_pass_are_read_to_the_end(phase: str) -> None:
-    """Whoever deletes records asks no cleaner, and nothing of the log is open after a start."""
+    """Deleting records does not stop a cleaning, and after a start no file is open."""
     broker = open_broker()
     topic(broker, cleanup_policy="compact,delete", segment_bytes=400)
     fill(broker, count=40)
@@ -285,7 +285,7 @@ def test_retention_of_the_others_goes_on_when_a_log_is_deleted_under_its_hands()
 
 
 def test_folders_are_removed_by_one_thread_at_a_time(monkeypatch) -> None:
-    """Two deletions may come due at once; the second must not stumble over the first."""
+    """Two deletions may be due at once; the second must not fail because of the first."""
     broker = open_broker()
     topic(broker, file_delete_delay_ms=1000)
     fill(broker)
@@ -342,11 +342,11 @@ def test_what_was_measured_of_a_deleted_partition_is_not_stored() -> None:
     assert USERS not in directory.checkpoint("recovery-point-offset-checkpoint").read()
 
 
-# --- what a check makes of it -----------------------------------------------------------------
+# --- later checks -----------------------------------------------------------------------------
 
 
 def test_a_snapshot_below_the_first_segment_is_held_to_nothing() -> None:
-    """A stop leaves one at the log's end; retention then takes what it was about."""
+    """A stop writes one at the log's end; then retention removes its batches."""
     broker = open_broker()
     topic(broker, cleanup_policy="delete", segment_ms=2**62)
     now = broker.clock.now_ms()
@@ -366,7 +366,7 @@ def test_a_snapshot_below_the_first_segment_is_held_to_nothing() -> None:
 
 
 def to_be_repaired() -> tuple[Broker, Log, CleanableState]:
-    """Return a broker, a log whose checkpoint lies beyond its end, and what was seen of it."""
+    """Return a broker, a log whose checkpoint is beyond its end, and its measurement."""
     broker = open_broker()
     topic(broker)
     fill(broker)
@@ -389,7 +389,7 @@ def test_a_repair_leaves_a_checkpoint_alone_that_somebody_is_about_to_write() ->
 
 
 def test_a_repair_measures_again_once_it_has_the_partition() -> None:
-    """A pass may have stored where its clean section ends since the checkpoint was looked at."""
+    """A pass may have stored a new checkpoint since the checkpoint was read."""
     broker, log, state = to_be_repaired()
     (directory,) = broker.manager.directories
     directory.write_cleaner_offset(USERS, 10)
@@ -398,7 +398,7 @@ def test_a_repair_measures_again_once_it_has_the_partition() -> None:
 
 
 def test_a_repair_writes_no_checkpoint_that_is_sound_by_now(monkeypatch) -> None:
-    """The log could be cut back, too, between the measure and the write."""
+    """The log may also be truncated between the measurement and the write."""
     broker, log, state = to_be_repaired()
     (directory,) = broker.manager.directories
     directory.write_cleaner_offset(USERS, 10)
@@ -422,7 +422,7 @@ def test_a_repair_for_a_log_that_was_replaced_leaves_its_successor_s_checkpoint_
 
 
 def test_a_snapshot_need_not_know_what_lies_below_the_log_start() -> None:
-    """After a truncation the producers are learnt anew, from the log start on."""
+    """After a truncation the producer state is rebuilt from the log start on."""
     broker = open_broker()
     topic(broker, cleanup_policy="delete", segment_ms=2**62)
     log = broker.log("users")

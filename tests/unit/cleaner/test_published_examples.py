@@ -1,4 +1,4 @@
-"""Worked cases of the texts that the cleaner follows: KIP-354's footnote, a guide to policies."""
+"""Published examples: the footnote of KIP-354, and a guide to cleanup policies."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SHORT = b'{name: "John Doe"}'
 
 
 def users(lag_ms: int, difference_ms: int, *, exact: bool = False) -> Broker:
-    """A broker whose topic of users is cleaned by its maximum lag alone; user 1 is clean."""
+    """Return a broker whose topic `users` is cleaned by its maximum lag only; user 1 is clean."""
     broker = Broker(clock=VirtualClock(), seed=1, broker_config={"logstore.kafka.exact": exact})
     broker.create_topic(
         "users",
@@ -39,7 +39,7 @@ def users(lag_ms: int, difference_ms: int, *, exact: bool = False) -> Broker:
 
 
 def append(broker: Broker, value: bytes | None, key: bytes, timestamp: int) -> int:
-    """Append a record to the users; return its offset."""
+    """Append a record to `users`; return its offset."""
     return broker.append("users", value=value, key=key, timestamp=timestamp).offset
 
 
@@ -54,7 +54,7 @@ def test_kip_354_a_record_waits_at_most_the_lag_and_twice_the_difference(
 ) -> None:
     """The first record of the segment is dated D ahead, the second D back.
 
-    Eligible is what is older than the lag, so one millisecond after D + now + M; idle or not.
+    Records older than the lag are eligible: one millisecond after D + now + M, idle or not.
     """
     broker = users(lag_ms, difference_ms)
     now_ms = broker.clock.now_ms()
@@ -71,7 +71,7 @@ def test_kip_354_a_record_waits_at_most_the_lag_and_twice_the_difference(
     assert explained.decision.opens_at_ms == eligible_ms + 1
     broker.clock.advance(ms=eligible_ms - now_ms)
     assert not broker.clean("users").cleaned
-    assert contents(broker.log("users"))[0] == (0, b"1", FULL), "what was to be removed is there"
+    assert contents(broker.log("users"))[0] == (0, b"1", FULL), "the old record is still there"
     broker.clock.advance(ms=1)
     (stats,) = broker.clean("users").cleaned
     assert (stats.first_dirty_offset, stats.end_offset) == (1, 3)
@@ -130,7 +130,7 @@ LAST_OF_EACH = [8, 9]
 
 
 def queue(policy: str) -> Broker:
-    """The queue, its second segment 50 minutes younger; now the first is as old as it may get."""
+    """Return the queue: the first segment is as old as allowed, the second 50 minutes newer."""
     broker = Broker(clock=VirtualClock(), seed=1)
     broker.create_topic(
         "queue",
@@ -153,11 +153,11 @@ def queue(policy: str) -> Broker:
 
 
 def test_the_guide_delete_takes_offset_5_because_of_its_age() -> None:
-    """The whole segment goes once its newest record is older than the retention."""
+    """The whole segment is removed once its newest record is older than the retention."""
     broker = queue("delete")
     log = broker.log("queue")
     broker.retain("queue")
-    assert offsets_in(log) == list(range(10)), "as old as the retention is not older"
+    assert offsets_in(log) == list(range(10)), "equal to the retention is not older"
     broker.clock.advance(ms=1)
     assert not broker.clean("queue", force=True).cleaned
     broker.retain("queue")

@@ -1,4 +1,4 @@
-"""What a pass reads of the clean section under strategies with versions, and what it learns there.
+"""The seed pass: its reads of the clean section under strategies with versions, and its effect.
 
 The bytes are counted by the file system, not by the cleaner.
 """
@@ -34,7 +34,7 @@ TIMESTAMP = {"compaction_strategy": "timestamp"}
 
 
 class CountedFile:
-    """A file that tells its file system what was read."""
+    """A file that records its reads in the file system."""
 
     def __init__(self, fs: CountingFileSystem, path: str, file: File) -> None:
         self._fs = fs
@@ -51,7 +51,7 @@ class CountedFile:
 
 
 class CountingFileSystem(MemoryFileSystem):
-    """Notes every read of a segment's batches: path, position, bytes."""
+    """Records every read of a segment's batches: path, position, bytes."""
 
     reads: list[tuple[str, int, int]]
 
@@ -75,7 +75,7 @@ def versioned(key: bytes, value: bytes | None, version: int | None) -> tuple:
 
 
 def counted(log: Log, first_dirty: int, config=ALL_KEYS) -> tuple[CleanerStats, list]:
-    """One pass, and what it read of batches: (base offset of the segment, position, bytes)."""
+    """Run a pass; return its reads of batches: (base offset of the segment, position, bytes)."""
     fs = log.runtime.fs
     assert isinstance(fs, CountingFileSystem)
     fs.reads.clear()
@@ -88,12 +88,12 @@ def counted(log: Log, first_dirty: int, config=ALL_KEYS) -> tuple[CleanerStats, 
 
 
 def clean_and_dirty(strategy: dict[str, object], segments: int = 6) -> tuple[Log, int]:
-    """A log with so many clean segments, one for ten keys of its own, and two dirty ones."""
+    """Return a log with clean segments of ten distinct keys each, and two dirty segments."""
     log = opened(segment_bytes=2000, **strategy)
     for number in range(segments):
         put_each(log, *(versioned(b"%d-%d" % (number, n), b"x" * 50, n) for n in range(10)))
         log.writer.roll()
-    assert run_pass(log).seed_bytes_read == 0, "there is no clean section yet"
+    assert run_pass(log).seed_bytes_read == 0, "no clean section yet"
     first_dirty = log.active_segment.base_offset
     for number in range(2):
         log.runtime.clock.advance(ms=1)
@@ -130,7 +130,7 @@ def test_without_versions_nothing_is_read_twice() -> None:
 
 
 def test_whatever_the_buffer_holds_the_seed_pass_ends_with_the_clean_section() -> None:
-    """The first dirty offset lies inside a segment: the map was full there."""
+    """The first dirty offset is inside a segment, because the map was full there."""
     log = opened(**HEADER)
     put_each(log, *(versioned(b"%02d" % n, b"x" * 50, n) for n in range(40)))
     log.writer.roll()
@@ -153,7 +153,7 @@ def test_nothing_is_read_when_nothing_is_mapped() -> None:
     log.writer.roll()
     put_batches(log, batch(4, key=None))
     end = run_pass(log, 0, 4).end_offset
-    assert offsets_in(log) == [0, 2, 4], "the record before the first dirty offset is gone"
+    assert offsets_in(log) == [0, 2, 4], "the record before the first dirty offset is removed"
     log.writer.roll()
     put(log, versioned(b"c", b"4", 1))
     stats, reads = counted(log, end)
@@ -161,12 +161,12 @@ def test_nothing_is_read_when_nothing_is_mapped() -> None:
     assert (stats.seed_bytes_read, stats.seed_messages_read) == (0, 0)
     assert offsets_in(log) == [0, 2, 5]
     once = Counter(base for base, _, size in reads if size)
-    assert once[0] <= 2, "for the record that is looked for, and for the rewrite"
+    assert once[0] <= 2, "for the search of the record, and for the rewrite"
 
 
 @pytest.mark.parametrize(("newer_ms", "is_read"), ((-1, False), (0, False), (1, True)))
 def test_by_timestamp_segments_too_old_to_win_are_not_read(newer_ms: int, is_read: bool) -> None:
-    """Too old is what is not above every mapped one; of equal timestamps the later wins."""
+    """Too old: no timestamp above all mapped ones; of equal timestamps the later offset wins."""
     log = opened(segment_bytes=1000, **TIMESTAMP)
     for number, timestamp in enumerate((100, 1000 + newer_ms, 1000)):
         put(log, (b"%d" % number, b"x" * 600, timestamp))
@@ -186,7 +186,7 @@ def test_by_timestamp_segments_too_old_to_win_are_not_read(newer_ms: int, is_rea
 
 
 def test_by_timestamp_nothing_is_read_when_everything_clean_is_older() -> None:
-    """As it is in a log whose records arrive in order."""
+    """As in a log whose records arrive in order."""
     log = opened(segment_bytes=1000, **TIMESTAMP)
     for number in range(5):
         put(log, (b"%d" % number, b"x" * 600, 100 + number))
@@ -219,7 +219,7 @@ def test_a_driver_is_told_of_the_seed_pass_and_of_its_bytes() -> None:
     assert [step.bytes_read for step in steps] == sorted(step.bytes_read for step in steps)
 
 
-# --- what it learns ---------------------------------------------------------------------------
+# --- its effect -------------------------------------------------------------------------------
 
 
 def test_records_below_the_log_start_do_not_compete() -> None:
@@ -255,7 +255,7 @@ def test_aborted_records_of_the_clean_section_do_not_compete() -> None:
     log.writer.roll()
     put_batches(log, batch(4, key=b"a", timestamp=5000))
     log.writer.roll()
-    # The first pass was one whose map was full: the aborted record is still there.
+    # The map of the first pass was full: the aborted record is still there.
     stats = run_pass(log, 4)
     assert stats.seed_messages_read == 4
     assert stats.fates["aborted"] == 1
@@ -263,9 +263,9 @@ def test_aborted_records_of_the_clean_section_do_not_compete() -> None:
 
 
 def test_segments_that_are_passed_over_do_not_confuse_the_transactions() -> None:
-    """A marker in a segment that is too old to be read ends its transaction all the same.
+    """A marker in a segment that is too old to be read still ends its transaction.
 
-    The data that the same producer commits afterwards compete, and win.
+    Records that the same producer commits afterwards compete, and survive.
     """
     log = opened(**TIMESTAMP)
     put_batches(log, data_batch(0, 0, 1, key=b"x", timestamp=9000))
@@ -278,13 +278,13 @@ def test_segments_that_are_passed_over_do_not_confuse_the_transactions() -> None
     put_batches(log, batch(4, key=b"a", timestamp=5000), batch(5, key=b"b", timestamp=5000))
     log.writer.roll()
     stats = run_pass(log, 4)
-    assert stats.seed_messages_read == 3, "the middle segment was passed over"
+    assert stats.seed_messages_read == 3, "the middle segment was skipped"
     assert [offset for offset, k, _ in contents(log) if k == b"a"] == [2]
     assert stats.fates["superseded"] == 1
 
 
 def test_by_timestamp_a_clean_segment_whose_times_are_unknown_is_read() -> None:
-    """After a lost time index: it may hold a winner."""
+    """After the time index was lost: it may contain a survivor."""
     world = memory_world()
     config = {**TIMESTAMP, "segment_bytes": 10_000}
     log = compacted(world, **config)
@@ -319,5 +319,5 @@ def test_the_record_before_the_dirty_ones_counts_nowhere() -> None:
     log.writer.roll()
     stats = run_pass(log, 1)
     assert stats.map_entries == 3
-    assert stats.map_messages_read == 3, "of the batches that the dirty ones were looked for in"
+    assert stats.map_messages_read == 3, "in the batches that contain the dirty records"
     assert stats.unversioned_records == 0

@@ -1,4 +1,4 @@
-"""Where a log's dirty section lies, whether it is due, and which gate says no."""
+"""The dirty section of a log, whether it is due, and which gate is closed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ HOUR_MS = 3_600_000
 
 
 def log_of(world: World, *sizes: int, **config: object) -> Log:
-    """A log of closed segments with so many records each, and an empty active one."""
+    """Return a log of closed segments with given numbers of records, and an empty active one."""
     log = compacted(world, **config)
     for size in sizes:
         for _ in range(size):
@@ -108,7 +108,7 @@ def test_an_open_transaction_limits_what_is_clean() -> None:
     assert found.uncleanable_gate == "last_stable_offset"
     assert reason(log) is None
     assert reason(log, 1) == "last_stable_offset"
-    assert reason(log, 1, force=True) is None, "the clean section is gone through"
+    assert reason(log, 1, force=True) is None, "the clean section is rewritten"
 
 
 def test_min_compaction_lag_keeps_young_segments() -> None:
@@ -167,7 +167,7 @@ def test_s213_a_checkpoint_above_the_active_base_cleans_nothing() -> None:
 
 
 def test_a_checkpoint_at_the_active_base_counts_no_active_bytes_as_clean() -> None:
-    """Not one of its records lies below: else a log that was cleaned looks cleaner than it is."""
+    """None of its records is below; otherwise a cleaned log would look cleaner than it is."""
     log = log_of(memory_world(), 2, 4)
     for _ in range(3):
         put(log, (b"k", b"v"))
@@ -220,7 +220,7 @@ def test_closed_segments_of_no_bytes_count_nothing() -> None:
 
 
 def test_min_compaction_lag_bounds_a_segment_that_is_overdue_as_well() -> None:
-    """Kafka's LogCleanerManager does so; KIP-354 would let the maximum lag decide."""
+    """As in Kafka's LogCleanerManager; in KIP-354 the maximum lag would decide."""
     world = memory_world()
     log = compacted(world, max_compaction_lag_ms=2 * HOUR_MS, min_compaction_lag_ms=HOUR_MS)
     put(log, (b"k", b"old"))
@@ -328,7 +328,7 @@ def foreseen(log: Log, checkpoint: int | None = None) -> CleaningDecision:
 
 
 def test_an_empty_segment_is_as_young_as_its_file_and_that_passes() -> None:
-    """What a replica's gap left: it holds up the old data behind it, until it is old itself."""
+    """A gap in a replica leaves one: it delays the old data after it until it is old itself."""
     world = memory_world()
     log = compacted(world, min_compaction_lag_ms=HOUR_MS, min_cleanable_dirty_ratio=0.6)
     start_ms = world.clock.now_ms()

@@ -1,4 +1,4 @@
-"""Which log of several is chosen, and from where: group R of the scenarios, through a broker."""
+"""The selection among several logs, and its range: group R of the scenarios, in a broker."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LOGS = (TopicPartition("first", 0), TopicPartition("second", 0), TopicPartition(
 
 
 def new_broker(*topics: str) -> Broker:
-    """A broker with compacted topics whose least dirty byte is enough."""
+    """Return a broker with compacted topics for which one dirty byte is enough."""
     clock = VirtualClock()
     broker = Broker(clock=clock, fs=MemoryFileSystem(clock), seed=3)
     for name in topics:
@@ -26,7 +26,7 @@ def new_broker(*topics: str) -> Broker:
 
 
 def fill(broker: Broker, name: str, count: int) -> None:
-    """Append records of equal size, one a batch."""
+    """Append records of equal size, one per batch."""
     for number in range(count):
         broker.append(name, value=b"v", key=b"%02d" % (number % 5), partition=0)
 
@@ -36,7 +36,7 @@ def checkpoint(broker: Broker):
 
 
 def chosen(broker: Broker) -> list[str]:
-    """The topics that a cleaning takes, in order."""
+    """Return the topics that a cleaning selects, in order."""
     return [stats.topic_partition.topic for stats in broker.clean().cleaned]
 
 
@@ -45,7 +45,7 @@ def chosen(broker: Broker) -> list[str]:
 
 @pytest.fixture
 def three() -> Broker:
-    """Three logs that are clean up to 20, and end at 20, 25 and 30."""
+    """Return a broker with three logs that are clean below 20 and end at 20, 25 and 30."""
     broker = new_broker("first", "second", "third")
     for tp, end in zip(LOGS, (20, 25, 30), strict=True):
         fill(broker, tp.topic, 20)
@@ -110,7 +110,7 @@ def test_s203_one_in_progress_and_the_other_uncleanable_leave_none(three: Broker
 def state_and_stored(
     broker: Broker, stored: int, log_start: int, topic: str = "first"
 ) -> tuple[CleanableState, int]:
-    """Measure a log with a stored checkpoint, clean, and return what is stored then."""
+    """Measure a log with a stored checkpoint, clean it, and return the new checkpoint."""
     tp = TopicPartition(topic, 0)
     if log_start:
         broker.delete_records({tp: log_start})
@@ -122,7 +122,7 @@ def state_and_stored(
 
 
 def deleting(broker: Broker, *topics: str) -> None:
-    """Let records be deleted, which a policy of compact alone forbids."""
+    """Allow deleting records, which the policy `compact` alone forbids."""
     for name in topics:
         broker.alter_configs(name, {"cleanup.policy": "compact,delete"})
 

@@ -1,4 +1,4 @@
-"""Who has a partition: the transitions of Kafka's table, and waiting for a cleaning's end."""
+"""Cleaning states: the transitions of Kafka's table, and waiting for the end of a cleaning."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_s217_an_abort_waits_for_another_thread():
     aborted.start()
     assert runtime.scheduler.wait_until(lambda: states.of(TP) == ABORTED, timeout_ms=60_000)
     assert aborted.is_alive()
-    assert states.is_claimed(TP), "the cleaning that is to stop still runs"
+    assert states.is_claimed(TP), "the aborted cleaning still runs"
     states.done(TP)
     assert not states.is_claimed(TP)
     aborted.join(60)
@@ -127,7 +127,7 @@ def test_s218_a_second_abort_at_the_same_time_is_illegal(states, runtime):
 
 
 def test_s219_pauses_are_counted(states):
-    """Retention of a delete log pauses it; truncation and deletion pause and resume meanwhile."""
+    """Retention pauses a log of policy `delete`; truncation and deletion pause it concurrently."""
     assert states.pause_idle([TP, OTHER]) == [TP, OTHER]
     states.abort_and_pause(TP)
     assert states.of(TP) == paused(2)

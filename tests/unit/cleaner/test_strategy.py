@@ -1,4 +1,4 @@
-"""Which record of a key wins: the strategy in force, a record's order, what KIP-280 advises."""
+"""The surviving record of a key: the strategy in force, a record's order, KIP-280's advice."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_any_other_form_than_8_bytes_is_no_version(value: bytes | None) -> None:
         (b"\x00", 0),
         (b"\x01", -1),
         (b"\x80\x01", 64),
-        (b"\x80\x00", 0),  # longer than it need be, as Kafka's own reader allows
+        (b"\x80\x00", 0),  # longer than necessary, as Kafka's reader allows
         (b"\xff" * 9 + b"\x01", LOWEST),
         (None, None),
         (b"", None),
@@ -121,7 +121,7 @@ def test_by_timestamp_the_larger_wins_and_among_equals_the_later() -> None:
     assert order(1, 10, []) > order(2, 9, [])
     assert order(1, 10, []) < order(2, 10, [])
     assert order(1, -1, []) > order(2, LOWEST, [])
-    assert order(1, -1, []) == Order(True, -1, 1), "no timestamp is a small one, not a missing one"
+    assert order(1, -1, []) == Order(True, -1, 1), "-1 is a small timestamp, not a missing one"
 
 
 def test_by_header_any_version_is_above_none() -> None:
@@ -133,7 +133,7 @@ def test_by_header_any_version_is_above_none() -> None:
     assert order(1, 0, [("v", b"x")]) < order(2, 0, []), "malformed is missing: the later wins"
 
 
-# --- what KIP-280 advises ---------------------------------------------------------------------
+# --- KIP-280's advice -------------------------------------------------------------------------
 
 
 def advice(**fields: object) -> list[str]:

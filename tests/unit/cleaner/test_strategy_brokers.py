@@ -1,4 +1,4 @@
-"""Strategies with versions through a broker: its own topics, and how many passes it foretells."""
+"""Strategies with versions in a broker: internal topics, and the predicted number of passes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.support.world.cleaning import offsets_in
 
 
 def room_for(keys: int) -> CleanerConfig:
-    """A cleaner whose map takes so many keys with versions."""
+    """Return a cleaner config whose map takes so many keys with versions."""
     return CleanerConfig(dedupe_buffer_bytes=32 * keys, load_factor=1.0)
 
 
@@ -22,7 +22,7 @@ def new_broker(**broker_config: str) -> Broker:
 
 
 def test_coordinators_topics_are_compacted_by_offset_whatever_the_brokers_are() -> None:
-    """A clock that was set back would let an older state of a transaction win otherwise."""
+    """Otherwise, after the clock was set back, an older state of a transaction would survive."""
     broker = new_broker(
         **{
             "log.cleaner.compaction.strategy": "timestamp",
@@ -45,11 +45,11 @@ def test_coordinators_topics_are_compacted_by_offset_whatever_the_brokers_are() 
     assert offsets_in(log) == [log.log_end_offset - 1]
 
 
-# --- how many passes it takes -----------------------------------------------------------------
+# --- number of passes -------------------------------------------------------------------------
 
 
 def test_a_dry_run_knows_that_a_loser_is_gone_from_the_map_of_the_next_pass() -> None:
-    """Otherwise it would take up room there, and one pass more would be told than is needed."""
+    """Otherwise it would take an entry, and the predicted number of passes would be too high."""
     broker = new_broker()
     broker.create_topic(
         "t", configs={"cleanup.policy": "compact", "compaction.strategy": "timestamp"}
@@ -68,7 +68,7 @@ def test_a_dry_run_knows_that_a_loser_is_gone_from_the_map_of_the_next_pass() ->
 def test_the_bound_of_the_passes_leaves_room_for_the_record_before_the_dirty_ones(
     keys: int,
 ) -> None:
-    """It takes an entry in each pass but the first."""
+    """It takes an entry in each pass except the first."""
     broker = new_broker()
     broker.create_topic(
         "t", configs={"cleanup.policy": "compact", "compaction.strategy": "timestamp"}

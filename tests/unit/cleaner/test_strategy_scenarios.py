@@ -1,6 +1,6 @@
 """Compaction by timestamp and by header: group V of the scenarios.
 
-S-256, the capacity, stands with the map's own tests, S-260 with the random histories.
+S-256, the capacity, is in the tests of the map, S-260 in the random histories.
 """
 
 from __future__ import annotations
@@ -41,19 +41,19 @@ LOWEST, HIGHEST = -(2**63), 2**63 - 1
 
 
 def room_for(keys: int) -> CleanerConfig:
-    """A cleaner whose map takes so many keys with versions."""
+    """Return a cleaner config whose map takes so many keys with versions."""
     return CleanerConfig(dedupe_buffer_bytes=32 * keys, load_factor=1.0)
 
 
 def fill(log: Log, *records: tuple) -> int:
-    """Append one batch a record, and close the segment; return the log's end."""
+    """Append one batch per record, and close the segment; return the log end."""
     put_each(log, *records)
     log.writer.roll()
     return log.log_end_offset
 
 
 def close_with_another(log: Log, key: bytes = b"other") -> None:
-    """Append one more record of another key to a segment of its own."""
+    """Append a record of another key in a separate segment."""
     fill(log, versioned(key, 1))
 
 
@@ -67,7 +67,7 @@ def horizon_of(log: Log, offset: int) -> int | None:
 
 
 def survivors(*records: tuple, **config: object) -> list[int]:
-    """What one pass leaves of records, an active record of another key behind them."""
+    """Return the survivors of one pass; an active record of another key follows the records."""
     _, log = opened(**HEADER | config)
     fill(log, *records)
     put(log, versioned(b"active", 1))
@@ -91,12 +91,12 @@ def survivors(*records: tuple, **config: object) -> list[int]:
 def test_s244_strategy_offset_by_any_name_gives_the_same_bytes(
     config: dict[str, object], seed: int
 ) -> None:
-    """The golden pairs are held to it in their own tests; here logs of all kinds of records."""
+    """For logs of all kinds of records; the golden pairs are checked in their own tests."""
     assert random_log(seed, **config) == random_log(seed)
 
 
 def random_log(seed: int, **config: object) -> list[object]:
-    """All files and numbers after each of some passes over a log of versions, holes and markers."""
+    """Return all files and numbers after each pass over a log of versions, holes and markers."""
     rng = random.Random(seed)
     world = memory_world()
     log = compacted(
@@ -125,7 +125,7 @@ def random_log(seed: int, **config: object) -> list[object]:
             small = CleanerConfig(dedupe_buffer_bytes=24 * slots)
             stats = run_pass(log, first_dirty, end, small)
             assert stats.strategy == "offset"
-            assert stats.map_utilization == stats.map_entries / slots, "24 bytes an entry"
+            assert stats.map_utilization == stats.map_entries / slots, "24 bytes per entry"
             first_dirty = stats.end_offset
             seen += [replace(stats, index_ms=0, clean_ms=0), snapshot(world)]
     return seen
@@ -193,7 +193,7 @@ def test_s246_the_highest_signed_version_is_kept(versions: tuple[int, ...], kept
 @pytest.mark.parametrize(
     ("first", "kept"),
     (
-        ([9, 1], 1),  # 1 counts, and loses against 5
+        ([9, 1], 1),  # 1 counts, and is below 5
         ([1, 9], 0),
         ([9, None], 1),
         ([9, b"1234"], 1),
@@ -207,7 +207,7 @@ def test_s247_the_last_of_several_headers_counts(first: list, kept: int) -> None
 
 @pytest.mark.parametrize("last", (None, b"1234"))
 def test_s247_a_bad_last_header_counts_as_missing_and_is_counted(last: bytes | None) -> None:
-    """Present beats missing, whatever the version; of two without one the later wins."""
+    """Any version wins against a missing one; of two missing ones the later offset wins."""
     bad = (b"a", b"x", None, (("v", (9).to_bytes(8, "big")), ("v", last)))
     assert survivors(versioned(b"a", LOWEST), bad) == [0]
     assert survivors(bad, versioned(b"a", None)) == [1]
@@ -265,7 +265,7 @@ def test_s250_a_winning_tombstone_outlives_its_losers_until_its_horizon() -> Non
 
 
 def test_s250_the_pass_that_drops_the_last_loser_keeps_an_expired_tombstone() -> None:
-    """A crash between two groups must not leave the loser without it (cleaner §13.6)."""
+    """After a crash between two groups the superseded record must not be alone (cleaner §13.6)."""
     world, log = opened(**HEADER)
     fill(log, versioned(b"a", 9, None), versioned(b"k", 1))
     end = run_pass(log).end_offset
@@ -277,7 +277,7 @@ def test_s250_the_pass_that_drops_the_last_loser_keeps_an_expired_tombstone() ->
     stats = run_pass(log, end)
     assert offsets_in(log) == [0, 1, 3]
     assert (stats.fates["superseded"], stats.fates["tombstone_expired"]) == (1, 0)
-    assert horizon_of(log, 0) == horizon, "it is not put off"
+    assert horizon_of(log, 0) == horizon, "the horizon does not change"
     close_with_another(log)
     stats = run_pass(log, stats.end_offset)
     assert offsets_in(log) == [1, 3, 4]
@@ -295,7 +295,7 @@ def test_s251_a_losing_tombstone_is_dropped_at_once() -> None:
 
 
 def test_s252_a_tombstone_waits_until_a_late_record_was_compared() -> None:
-    """Passes of a map of two keys: whatever is above the tail's beginning is not yet compared."""
+    """With a map of two keys: records above the start of the tail are not yet compared."""
     world, log = opened(**HEADER)
     small = room_for(2)
     put(log, versioned(b"a", 9, None))
@@ -331,9 +331,9 @@ def test_s253_a_tombstone_waits_for_a_segment_closed_at_its_horizon(
     horizon = horizon_of(log, 0)
     assert horizon is not None
     world.clock.advance(ms=1)
-    fill(log, versioned(b"b", 1))  # its last append lies before the horizon
+    fill(log, versioned(b"b", 1))  # its last append is before the horizon
     world.clock.advance(ms=horizon + 1 - world.clock.now_ms())
-    put(log, versioned(b"a", 5))  # late, and in the active segment: nobody compares it
+    put(log, versioned(b"a", 5))  # late, and in the active segment: not compared
     active = log.active_segment.base_offset
     stats = run_pass(log, end)
     assert stats.end_offset == active
@@ -345,7 +345,7 @@ def test_s253_a_tombstone_waits_for_a_segment_closed_at_its_horizon(
     closed.set_last_modified_ms(horizon + closed_ms)
     put(log, versioned(b"c", 1))
     end = run_pass(log, active).end_offset
-    assert offsets_in(log) == [0, 1, 2, 4], "a@3 has lost; its winner stays for this pass"
+    assert offsets_in(log) == [0, 1, 2, 4], "a@3 is superseded; its survivor stays for this pass"
     newest = log.active_segment
     log.writer.roll()
     newest.set_last_modified_ms(horizon + closed_ms)
@@ -387,12 +387,12 @@ def test_s254_the_logs_last_record_stays_though_it_loses() -> None:
     stats = run_pass(log, end)
     assert b"a" not in [key for offset, key, _ in contents(log) if offset >= end]
     assert stats.fates["superseded"] == 1
-    assert offsets_in(log) == [0, 1, 3, 4], "it competes again though its key is not dirty"
+    assert offsets_in(log) == [0, 1, 3, 4], "it competes again although its key is not dirty"
     assert log.log_end_offset == 5
 
 
 def test_s254_its_winner_does_not_go_before_it() -> None:
-    """An expired tombstone that wins against the log's last record, cleaned again and again."""
+    """An expired tombstone that supersedes the log's last record, in repeated cleanings."""
     world, log = opened(**HEADER)
     fill(log, versioned(b"a", 9, None), versioned(b"b", 1), versioned(b"a", 1))
     end = run_pass(log).end_offset
@@ -403,7 +403,7 @@ def test_s254_its_winner_does_not_go_before_it() -> None:
         assert offsets_in(log) == [0, 1, 2]
     fill(log, versioned(b"c", 1))
     end = run_pass(log, end).end_offset
-    assert offsets_in(log) == [0, 1, 3], "first the loser goes"
+    assert offsets_in(log) == [0, 1, 3], "the superseded record is removed first"
     fill(log, versioned(b"d", 1))
     run_pass(log, end)
     assert offsets_in(log) == [1, 3, 4], "then the winner"
@@ -453,7 +453,7 @@ def test_s255_the_logs_last_record_stays_though_it_is_an_expired_tombstone(wins:
 
 
 def append_time_batch(first: int, append_time: int, *keys: bytes) -> bytes:
-    """A batch whose records have times of their own, which do not count."""
+    """Return a batch whose records have different timestamps, which do not count."""
     records = [
         Record(first + at, 10_000 - 100 * at - first, key, b"x") for at, key in enumerate(keys)
     ]
@@ -520,7 +520,7 @@ def test_s258_a_new_strategy_takes_what_the_old_one_left() -> None:
     append(b"a", 3, b"a3")
     append(b"b", 7, b"b7")
     append(b"z", 2, b"z2")
-    assert clean() == [(b"a", b"a5"), (b"b", b"b7"), (b"z", b"z2")], "a9 is gone for good"
+    assert clean() == [(b"a", b"a5"), (b"b", b"b7"), (b"z", b"z2")], "a9 was removed"
     assert broker.table("t") == {b"a": b"a5", b"b": b"b7", b"z": b"z2"}
     broker.alter_configs("t", {}, unset=list(by_header))
     append(b"a", 1, b"a1")

@@ -1,4 +1,4 @@
-"""What merged and swapped segments are like: S-189, S-198 … S-201 of group Q of the scenarios."""
+"""Merged and swapped segments: S-189, S-198 … S-201 of group Q of the scenarios."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_s189_segments_cleaned_to_nothing_merge_whatever_their_span() -> None:
         closed = log.segments.view[:-1]
         return [[s.base_offset for s in g] for g in group_segments(closed, log.config, end)]
 
-    assert groups() == [[0], [SPAN], [2 * SPAN]], "together none would fit, small as they are"
+    assert groups() == [[0], [SPAN], [2 * SPAN]], "no two fit together, although they are small"
     stats = run_pass(log)
     assert (stats.segments_before, stats.segments_after) == (3, 3)
     assert bases_of(log) == [0, SPAN, 2 * SPAN, 3 * SPAN]
@@ -59,7 +59,7 @@ def test_s189_segments_cleaned_to_nothing_merge_whatever_their_span() -> None:
 
 
 def dated(world: World, log: Log, *ages_ms: int) -> list[int]:
-    """Set the modification times of the closed segments, so long ago; return them."""
+    """Set the modification times of the closed segments; return them."""
     now_ms = world.clock.now_ms()
     for segment, age_ms in zip(log.segments.view[:-1], ages_ms, strict=True):
         segment.set_last_modified_ms(now_ms - age_ms)
@@ -126,7 +126,7 @@ def test_s199_look_ups_through_a_cleaned_index_and_a_rebuilt_one(clean: bool) ->
     assert len(survivors) < end - 50
 
     def answers(log: Log) -> list[tuple[int, int]]:
-        """Of each offset: where its batch or the next one is, and the next record."""
+        """Return for each offset the location of its batch or the next one, and the next record."""
         segment = log.segments.first
         places = [segment.translate_offset(offset) for offset in range(end)]
         records = [next(log.reader.records(offset))[1] for offset in range(end)]
@@ -151,7 +151,7 @@ def test_s199_look_ups_through_a_cleaned_index_and_a_rebuilt_one(clean: bool) ->
 def test_s200_a_small_cleaned_segment_has_one_time_entry_and_no_offset_entry(
     interval_bytes: int, entries: list[tuple[int, int]]
 ) -> None:
-    """Small is what `index.interval.bytes` says, as in Kafka since 3.9.1; before, one chunk."""
+    """Smaller than `index.interval.bytes`, as in Kafka since 3.9.1; before, than one chunk."""
     log = compacted(memory_world(), index_interval_bytes=interval_bytes)
     for timestamp in (5000, 8000, 9000, 9000, 7000):
         put(log, (b"k%d" % timestamp, b"v", timestamp), (b"x", b"v", timestamp - 1))

@@ -1,4 +1,4 @@
-"""Bytes a second: windows of 300 ms, and sleeps that bring the rate down."""
+"""Bytes per second: windows of 300 ms, and sleeps that lower the rate."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_nothing_is_no_reason_to_sleep(clock):
 
 
 def test_many_sleepers_share_the_limit(clock, throttle):
-    """100,000 bytes of two cleaners take a hundred seconds, but for the last window."""
+    """100,000 bytes of two cleaners take a hundred seconds, except for the last window."""
     start = clock.now_ms()
     for _ in range(1000):
         for size in (60, 40):
@@ -93,7 +93,7 @@ def test_where_work_takes_no_time_bytes_alone_end_a_window(clock):
 
 
 def test_reading_and_writing_have_limits_of_their_own(clock):
-    """KAFKA-631's two beside Kafka's one; the strictest rules."""
+    """KAFKA-631's two limits in addition to Kafka's one; the strictest applies."""
     config = BrokerConfig.from_properties(
         {
             "log.cleaner.io.max.bytes.per.second": "2000",

@@ -1,4 +1,4 @@
-"""How long a deletion stays visible: group O of the scenarios, but for S-174 and S-176."""
+"""How long a deletion stays visible: group O of the scenarios, except S-174 and S-176."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def horizons(log: Log) -> list[int | None]:
 
 
 def roll_and_clean(log: Log, first_dirty: int = 0) -> int:
-    """Clean everything that was appended; return the next first dirty offset."""
+    """Roll and clean the whole log; return the next first dirty offset."""
     log.writer.roll()
     return run_pass(log, first_dirty).end_offset
 
@@ -123,7 +123,7 @@ def test_s170_a_batch_that_lost_its_tombstone_keeps_its_horizon() -> None:
     data = batch.data
     world.clock.advance(ms=RETENTION_MS)
     run_pass(log, end)
-    assert batches_in(log)[0].data == data, "it rides on the batch forever"
+    assert batches_in(log)[0].data == data, "the horizon stays on the batch forever"
 
 
 def test_s171_a_new_value_drops_the_tombstone_without_waiting_for_its_horizon() -> None:
@@ -133,7 +133,7 @@ def test_s171_a_new_value_drops_the_tombstone_without_waiting_for_its_horizon() 
     assert offsets_in(log) == [1, 2]
     put(log, (b"a", b"new"))
     stats = run_pass(log, end)
-    assert stats.fates["superseded"] == 0, "the value is not mapped, it is in the active segment"
+    assert stats.fates["superseded"] == 0, "the value is in the active segment and not mapped"
     assert offsets_in(log) == [1, 2, 3]
     log.writer.roll()
     stats = run_pass(log, end)
@@ -142,7 +142,7 @@ def test_s171_a_new_value_drops_the_tombstone_without_waiting_for_its_horizon() 
 
 
 def test_s172_a_tombstone_beyond_the_map_ages_before_it_is_mapped() -> None:
-    """It goes in the very pass that first takes the older value: both in one ascending swap."""
+    """It is removed in the pass that first reads the older value: both in one ascending swap."""
     world, log = opened()
     put_each(log, (b"a", b"v"), (b"b", b"v"), (b"c", b"v"), (b"a", None), (b"d", b"v"))
     log.writer.roll()
@@ -169,13 +169,13 @@ def test_s172_a_tombstone_beyond_the_map_stays_while_it_is_not_mapped() -> None:
     world.clock.advance(ms=RETENTION_MS)
     for first_dirty in (1, 2, 3):
         assert run_pass(log, first_dirty, config=small).end_offset == first_dirty + 1
-        assert offsets_in(log) == [0, 1, 2, 3, 4, 5], "expired, yet it shadows a value still"
+        assert offsets_in(log) == [0, 1, 2, 3, 4, 5], "expired, but it still supersedes a value"
     assert run_pass(log, 4, config=small).end_offset == 5
     assert offsets_in(log) == [1, 2, 3, 5]
 
 
 def test_s173_a_retention_without_end_keeps_tombstones_forever() -> None:
-    """Kafka's sum overflows: it writes no horizon, and such batches anew in every pass."""
+    """Kafka's sum overflows: it sets no horizon, and rewrites such batches in every pass."""
     world, log = opened(delete_retention_ms=INT64_MAX)
     put(log, (b"a", b"v"))
     put(log, (b"a", None), (b"b", b"v"))
@@ -215,7 +215,7 @@ def test_s175_an_expired_tombstone_goes_with_the_next_segment_only() -> None:
         assert not report.cleaned
         assert [each.reason for each in report.not_cleaned] == ["active_segment"]
         (explained,) = broker.explain("t").partitions
-        assert explained.decision.opens_at_ms is None, "time alone does not do it"
+        assert explained.decision.opens_at_ms is None, "time alone does not open it"
         assert offsets_in(log) == [1, 2]
     broker.append("t", value=b"v", key=b"c")
     assert not broker.clean("t").cleaned

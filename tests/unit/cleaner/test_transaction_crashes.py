@@ -1,4 +1,4 @@
-"""Crashes at every operation of a pass over transactions: none comes undone, none is forgotten."""
+"""Crashes at every operation of a pass over transactions: their outcome does not change."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ CONFIG = {"delete_retention_ms": 1000, "segment_bytes": 400}
 
 
 def several_groups(world: World) -> None:
-    """Transactions over segments too large to merge: aborted data below, markers above."""
+    """Build transactions over segments too large to merge: aborted data below, markers above."""
     log = opened(world)
     one, two = Producer(log, 1), Producer(log, 2)
     put(log, (b"a", b"old"), (b"b", b"old"))
@@ -46,7 +46,7 @@ def several_groups(world: World) -> None:
 
 
 def an_index_that_goes(world: World) -> None:
-    """The data went in an earlier pass: now the entry goes, and with it the index file."""
+    """The data were removed in an earlier pass; now the entry is, and with it the index file."""
     log = opened(world)
     one = Producer(log, 1)
     one.send((b"a", b"aborted"))
@@ -62,7 +62,7 @@ def an_index_that_goes(world: World) -> None:
 
 
 def markers_that_go(world: World) -> None:
-    """Their horizon has come."""
+    """Build markers past their delete horizon."""
     an_index_that_goes(world)
     log = opened(world)
     run_pass(log, log.active_segment.base_offset)
@@ -119,4 +119,4 @@ def test_a_crash_in_a_pass_leaves_every_transaction_as_it_ended(
         ends.add(tuple(contents(log)))
         states += 1
     assert states > 30
-    assert len(ends) == 1, "another pass comes to the same end from anywhere"
+    assert len(ends) == 1, "another pass has the same result from every state"

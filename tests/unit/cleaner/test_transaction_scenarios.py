@@ -35,7 +35,7 @@ from tests.support.world.cleaning import (
 
 
 def producers_of(log: Log, count: int) -> list[Producer]:
-    """Producers with the ids 1, 2, ..."""
+    """Return producers with the ids 1, 2, ..."""
     return [Producer(log, number + 1) for number in range(count)]
 
 
@@ -50,7 +50,7 @@ def last_sequences(log: Log, *producer_ids: int) -> list[int]:
 
 
 def roll_and_clean(log: Log, first_dirty: int = 0) -> int:
-    """Clean everything that was appended; return the next first dirty offset."""
+    """Roll and clean the whole log; return the next first dirty offset."""
     log.writer.roll()
     return run_pass(log, first_dirty).end_offset
 
@@ -274,7 +274,7 @@ def test_s181_a_marker_without_data_leaves_an_empty_control_batch(clean: bool) -
     log = reopened(world, log, clean=clean)
     assert offsets_in(log) == [1, 2]
     assert (log.last_stable_offset, [key for _, key, _ in committed(log)]) == (3, [b"2", b"3"])
-    # A snapshot knows the producer still; of an empty control batch nobody learns anything.
+    # A snapshot still has the producer; an empty control batch adds no information.
     known = log.producer_state.entry(1)
     assert (known is not None) is clean
     run_pass(log)
@@ -323,7 +323,7 @@ def test_s183_the_transaction_index_loses_an_entry_with_the_last_of_its_data() -
 
 
 def test_aborts_are_written_with_the_batches_that_they_are_of(monkeypatch) -> None:
-    """Together, however many chunks they are from; to each segment those that it holds."""
+    """Together, even from several chunks; each segment gets the entries of its batches."""
     _, log = opened()
     written = []
     extend = TransactionIndex.extend

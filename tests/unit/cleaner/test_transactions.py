@@ -1,4 +1,4 @@
-"""Which batches a walk finds aborted, which markers it finds needless, whose last batch stays."""
+"""A walk over transactions: aborted batches, unneeded markers, last batches of producers."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ NONE, MAPPED, ABORTED, EXPIRING = (
 
 
 def chunk_of(*batches: bytes) -> Chunk:
-    """A chunk as its reader hands it on."""
+    """Return a chunk as its reader yields it."""
     data = b"".join(batches)
     table = np.empty((len(batches), TABLE_COLUMNS), np.int64)
     found = Scan(*scan_batches(array(data), len(data), True, 0, INT64_MAX, table))
@@ -101,14 +101,14 @@ def test_an_aborted_transaction_ends_with_its_marker() -> None:
 
 
 def test_a_batch_counts_from_its_last_offset_on() -> None:
-    """Compaction may have taken the first records, and an index told again after a recovery."""
+    """Compaction may have removed the first records; an index may have duplicate entries."""
     state = TransactionState()
     state.add_aborted([aborted(1, 3, 6)])
     assert judged(state, data_batch(0, 1, 1), data_batch(2, 3, 1)) == [NONE, ABORTED]
 
 
 def test_an_aborted_transaction_that_begins_inside_a_run_takes_the_rest_of_it() -> None:
-    """Those before it are committed, with their marker; both kinds end in one chunk."""
+    """The batches before it are committed, with their marker; both kinds end in one chunk."""
     state = TransactionState()
     state.add_aborted([aborted(2, 0, 9), aborted(1, 5, 9)])
     run = [data_batch(2 * at, 2 * at + 1, 1, sequence=2 * at) for at in range(4)]
@@ -158,7 +158,7 @@ def test_a_second_marker_of_the_same_kind_finds_no_data() -> None:
 
 
 def test_one_producers_transactions_do_not_mix() -> None:
-    """The data of the second aborted one went in an earlier pass; those of the first did not."""
+    """The data of the second aborted transaction were removed earlier, the first one's were not."""
     state = TransactionState()
     state.add_aborted([aborted(1, 2, 6), aborted(1, 0, 1)])
     assert judged(state, data_batch(0, 0, 1), abort(1, 1), abort(6, 1)) == [
@@ -194,7 +194,7 @@ def test_a_transaction_goes_on_from_chunk_to_chunk_and_is_told_again_with_each_s
 
 
 def test_what_was_mapped_is_said_to_have_been_unless_it_was_discarded_then() -> None:
-    """Also if it is not discarded now, as the log starts above the marker of its abort."""
+    """Also if it is not discarded now because the log starts above its abort marker."""
     mapping = TransactionState()
     mapping.add_aborted([aborted(1, 0, 1)])
     data = (data_batch(0, 0, 1), abort(1, 1), data_batch(2, 3, 1, sequence=1), commit(4, 1))
@@ -205,7 +205,7 @@ def test_what_was_mapped_is_said_to_have_been_unless_it_was_discarded_then() -> 
 
 
 def test_too_many_discarded_batches_are_not_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Then nobody knows of any batch of a transaction whether it was mapped."""
+    """Then it is unknown for all batches of transactions whether they were mapped."""
     monkeypatch.setattr(transactions, "DISCARDED_MAX", 1)
     state = TransactionState()
     state.add_aborted([aborted(1, 0, 9)])
@@ -218,7 +218,7 @@ def test_too_many_discarded_batches_are_not_remembered(monkeypatch: pytest.Monke
 
 @pytest.mark.parametrize("moves", (False, True))
 def test_an_abort_that_the_log_start_passes_during_a_pass_counts_no_more(moves: bool) -> None:
-    """Its records were not mapped, so that nothing supersedes them; as in Kafka they come back."""
+    """Its records were not mapped, so they are not superseded; as in Kafka they reappear."""
     log = compacted(memory_world())
     one = Producer(log, 1)
     put(log, (b"1", b"old"), (b"2", b"v"))
@@ -268,7 +268,7 @@ def test_aborted_transactions_of_a_range_wherever_their_markers_stand() -> None:
 
 
 def test_an_abort_below_the_dirty_range_says_nothing_about_the_batches_in_it() -> None:
-    """Kafka takes the second pass's tombstone for aborted, and its key comes back in the third."""
+    """Kafka treats the tombstone as aborted in the second pass; its key reappears in the third."""
     log = compacted(memory_world(), delete_retention_ms=1000, index_interval_bytes=0)
     one = Producer(log, 1)
     put(log, (b"1", b"v"))
@@ -289,7 +289,7 @@ def test_an_abort_below_the_dirty_range_says_nothing_about_the_batches_in_it() -
 
 
 def test_a_transaction_that_ended_below_the_log_start_counts_as_none() -> None:
-    """Kafka forgets that it was aborted; its data are below the log start, too."""
+    """Kafka forgets the abort; the data are below the log start, too."""
     log = compacted(memory_world())
     one, two = (Producer(log, number) for number in (1, 2))
     one.send(1)
@@ -347,7 +347,7 @@ def test_without_data_the_markers_of_the_present_epoch_are_kept() -> None:
 def test_batches_at_both_ends_of_a_group_are_the_last_of_their_producers(
     segment_bytes: int,
 ) -> None:
-    """Each segment a group of its own, or all of them one."""
+    """With one group for each segment, and with one group for all."""
     log = compacted(memory_world(), segment_bytes=segment_bytes)
     for offset in range(3):
         producer = {"producer_id": offset, "producer_epoch": 0, "base_sequence": 0}

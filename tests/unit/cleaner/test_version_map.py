@@ -27,7 +27,7 @@ def order(offset: int, version: int | None = None) -> Order:
 
 
 def mapped(*competitors: Order, clean: tuple[Order, ...] = ()) -> VersionMap:
-    """A map with one key, for which these competed one after another."""
+    """Return a map with one key, for which these records competed in order."""
     a_map = VersionMap(3200)
     for each in competitors:
         a_map.put(b"k", each)
@@ -62,7 +62,7 @@ def test_limits(memory_bytes: int, load_factor: float, limit: int) -> None:
     ("memory_bytes", "load_factor"), ((31, 1.0), (32, 1.0), (64, 0.9), (96, 0.5))
 )
 def test_a_buffer_for_less_than_two_keys_is_refused(memory_bytes: int, load_factor: float) -> None:
-    """The record before the first dirty offset may take one (cleaner §13.5.1)."""
+    """The record before the first dirty offset may take one entry (cleaner §13.5.1)."""
     with pytest.raises(InvalidConfigurationError, match="no progress is possible") as caught:
         VersionMap(memory_bytes, load_factor)
     text = str(caught.value)
@@ -89,18 +89,18 @@ def test_a_full_map_answers_and_refuses_also_keys_that_it_knows() -> None:
     assert a_map.latest_offset == 19
     assert a_map.utilization == 1.0
     lift(a_map, key(3), order(1, 60))
-    assert a_map.get(key(3)) == (order(1, 60), True), "the seed pass needs no room"
+    assert a_map.get(key(3)) == (order(1, 60), True), "the seed pass adds no entry"
     lift(a_map, key(99), order(1, 60))
     assert a_map.get(key(99)) is None
 
 
-# --- what is kept of a key --------------------------------------------------------------------
+# --- entries ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("version", (LOWEST, -1, 0, 1, HIGHEST, None))
 @pytest.mark.parametrize("relative", (0, 1, 2**40 - 2))
 def test_every_version_is_a_legal_one(version: int | None, relative: int) -> None:
-    """Missing is no special value; the lowest offset of an absent version is no free slot."""
+    """A missing version is not a special value, and its lowest offset not a free slot."""
     a_map = VersionMap(3200, base_offset=1000)
     a_map.put(b"", order(1000 + relative, version))
     assert a_map.get(b"") == (order(1000 + relative, version), False)
@@ -119,7 +119,7 @@ def test_an_offset_too_far_from_the_base_does_not_fit(offset: int) -> None:
 
 def test_latest_offset_follows_every_put_and_no_lift() -> None:
     a_map = mapped(order(5, 9), order(6, 1))
-    assert a_map.latest_offset == 6, "also if it lost"
+    assert a_map.latest_offset == 6, "even if it is superseded"
     lift(a_map, b"k", order(2, 99))
     lift(a_map, b"unknown", order(3, 99))
     assert (a_map.latest_offset, len(a_map)) == (6, 1)
@@ -152,7 +152,7 @@ def test_an_offset_map_of_the_same_memory_takes_a_third_more() -> None:
     assert (OffsetMap(9600).limit, VersionMap(9600).limit) == (360, 270)
 
 
-# --- who wins, and what it leaves behind ------------------------------------------------------
+# --- survivors and later losers ---------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -191,7 +191,7 @@ def test_a_loser_of_a_higher_offset_is_remembered_until_a_higher_one_wins(
 def test_a_clean_record_that_wins_leaves_a_later_loser_behind(
     clean: list[Order], winner: Order, later_loser: bool
 ) -> None:
-    """Also when several do, one after another: what is mapped lies above all of them."""
+    """Also if several do, one after another: the mapped records are above all of them."""
     assert mapped(order(5, 5), clean=tuple(clean)).get(b"k") == (winner, later_loser)
 
 

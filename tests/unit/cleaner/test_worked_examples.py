@@ -33,7 +33,7 @@ def e1_log() -> tuple[World, Log]:
 
 
 def test_e1_a_tombstone_in_two_passes() -> None:
-    """`.index` as Kafka writes it since 3.9.1, an entry a batch: see `clean-dense-index`."""
+    """`.index` as in Kafka since 3.9.1, with an entry per batch: see `clean-dense-index`."""
     world, log = e1_log()
     assert files_of(log, log.segments.first) == golden.E1_INPUT[:3]
     world.clock.set_ms(T + 10)
@@ -53,7 +53,7 @@ def test_e1_a_tombstone_in_two_passes() -> None:
 
 
 def test_e2_an_aborted_transaction_in_five_passes() -> None:
-    """Indexes have an entry a batch, as in E1: so the time index stays as it was."""
+    """Indexes have an entry per batch, as in E1, so the time index does not change."""
     world = memory_world()
     log = compacted(world, delete_retention_ms=1000, index_interval_bytes=1)
 

@@ -1,4 +1,4 @@
-"""An admin client of kafka-python's shape: its results are the fields of Kafka's responses."""
+"""The admin client: its results have the fields of Kafka's responses."""
 
 import enum
 from collections import namedtuple
@@ -138,7 +138,7 @@ def test_configurations_are_described(broker, admin):
         for name in ("static", "default", "modified")
     }
     assert "retention.ms" in by_filter["static"]
-    assert "cleanup.policy" not in by_filter["static"], "a default stands in no file"
+    assert "cleanup.policy" not in by_filter["static"], "defaults are not static configs"
     assert "segment.ms" in by_filter["modified"] - by_filter["default"] - by_filter["static"]
     of_broker = admin.describe_configs([ConfigResource("broker", "0")], config_filter="all")
     assert of_broker["broker"]["0"]["offsets.topic.num.partitions"]["value"] == "1"

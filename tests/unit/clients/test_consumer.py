@@ -1,4 +1,4 @@
-"""A consumer of kafka-python's shape: subscriptions, positions, commits, groups in one thread."""
+"""The consumer: subscriptions, positions, commits, and groups in one thread."""
 
 import threading
 from collections import namedtuple
@@ -67,7 +67,7 @@ class Listener:
 
 
 def rounds(*consumers, count=6, timeout_ms=100):
-    """Let members in one thread poll in turn, and return what each got."""
+    """Poll members in one thread by turns, and return the records of each."""
     got = [[] for _ in consumers]
     for _ in range(count):
         for number, consumer in enumerate(consumers):
@@ -109,7 +109,7 @@ def test_deserializers_of_each_shape(broker):
     assert three.closed
 
 
-def test_a_poll_gives_so_many_records_and_the_next_goes_on(broker):
+def test_a_poll_is_limited_and_the_next_continues(broker):
     fill(broker, 5)
     fill(broker, 5, partition=1)
     consumer = reader(broker, T0, T1, max_poll_records=3)
@@ -149,7 +149,7 @@ def test_a_poll_moves_virtual_time_up_to_its_timeout(broker):
     assert broker.clock.now_ms() - before == 700
 
 
-def test_a_poll_gives_what_comes_while_it_waits(broker):
+def test_a_poll_returns_records_appended_while_it_waits(broker):
     consumer = reader(broker)
     producer = broker.producer(linger_ms=300)
     producer.send("t", b"late", partition=0)
@@ -159,7 +159,7 @@ def test_a_poll_gives_what_comes_while_it_waits(broker):
 
 
 @pytest.mark.parametrize("level", ("read_uncommitted", "read_committed"))
-def test_what_is_not_decided_and_what_was_aborted(level):
+def test_open_and_aborted_transactions(level):
     bench = Bench(broker_config={"offsets.topic.num.partitions": 1})
     bench.broker.create_topic("t")
     producer = bench.transactional()
@@ -185,7 +185,7 @@ def test_what_is_not_decided_and_what_was_aborted(level):
     assert consumer.highwater(T0) == 6
 
 
-def test_a_damaged_batch_is_named_and_the_position_stands_before_it():
+def test_a_damaged_batch_is_named_and_the_position_stays_before_it():
     bench = Bench(broker_config={"offsets.topic.num.partitions": 1})
     bench.broker.create_topic("t")
     producer = bench.transactional()
@@ -354,7 +354,7 @@ def test_offsets_are_committed_by_the_way(broker):
 
 @pytest.mark.parametrize("timeout_ms", (60_000, float("inf")))
 def test_offsets_are_committed_while_a_long_poll_waits(broker, timeout_ms):
-    """When they are due, and not once the poll ends: a poll without a timeout never does."""
+    """They are committed when due, not when the poll ends: a poll without timeout never does."""
     fill(broker)
     consumer = reader(broker, group_id="g", auto_commit_interval_ms=5000)
     consumer.poll()
@@ -379,10 +379,10 @@ def test_a_poll_that_nothing_can_end_is_a_deadlock_with_offsets_to_commit_too(br
     consumer.poll()
     with pytest.raises(Deadlock):
         consumer.poll(float("inf"))
-    assert broker.groups.committed("g")[T0].offset == 5, "this was due before"
+    assert broker.groups.committed("g")[T0].offset == 5, "the automatic commit was already due"
 
 
-def test_commits_that_do_not_wait_tell_a_callback(broker):
+def test_commit_async_calls_a_callback(broker):
     fill(broker)
     told = []
     consumer = reader(
@@ -456,8 +456,8 @@ def test_two_members_in_one_thread_share_a_topic(broker, strategy):
     assert second.assignment() == {T0, T1}
 
 
-def test_cooperative_members_keep_what_they_have(broker):
-    """Only what moves is revoked, and its reader goes on meanwhile (KIP-429)."""
+def test_cooperative_members_keep_their_partitions(broker):
+    """Only partitions that move are revoked; members continue to read the others (KIP-429)."""
     configs = {"group_id": "g", "partition_assignment_strategy": ["cooperative-sticky"]}
     listener, other = Listener(), Listener()
     first, second = broker.consumer(**configs), broker.consumer(**configs)
@@ -489,7 +489,7 @@ def test_a_member_that_crashed_is_missed_after_its_session(broker):
     assert second.assignment() == {T0, T1}
 
 
-def test_a_member_that_does_not_poll_is_out_and_comes_back(broker):
+def test_a_member_that_does_not_poll_is_removed_and_rejoins(broker):
     listener = Listener()
     lost = []
     listener.on_partitions_lost = lambda partitions: lost.append(sorted(partitions))
@@ -516,7 +516,7 @@ def test_a_member_that_has_to_join_again_cannot_commit(broker):
     fill(broker)
     first.poll()
     second.poll()
-    first.commit()  # what was read until now still counts
+    first.commit()  # commits of the old generation are still accepted
     first.poll()
     with pytest.raises(RebalanceInProgressError):
         second.commit({T0: OffsetAndMetadata(1)})
@@ -525,7 +525,7 @@ def test_a_member_that_has_to_join_again_cannot_commit(broker):
     assert broker.groups.committed("g")[T0].offset == 5
 
 
-def test_a_static_member_comes_back_to_what_it_had(broker):
+def test_a_static_member_returns_to_its_partitions(broker):
     configs = {"group_id": "g", "session_timeout_ms": 30_000}
     first = broker.consumer("t", **configs, group_instance_id="a")
     second = broker.consumer("t", **configs, group_instance_id="b")
@@ -559,7 +559,7 @@ def test_a_leader_sees_new_partitions_and_a_subscription_new_topics(broker):
 
 
 def test_a_consumer_in_a_transaction_is_fenced_by_its_generation(broker):
-    """Exactly once: read, process, write, and commit what was read with what was written."""
+    """Exactly-once processing: commit consumed offsets together with produced records."""
     broker.create_topic("out")
     fill(broker)
     consumer = broker.consumer(
@@ -585,7 +585,7 @@ def test_a_consumer_in_a_transaction_is_fenced_by_its_generation(broker):
 
 
 def test_members_with_threads_of_their_own(tmp_path):
-    """On the machine's clock a poll blocks, and is woken by what comes."""
+    """With the system clock, a poll blocks until a record is appended."""
     with Broker(broker_config={"offsets.topic.num.partitions": 1}) as broker:
         broker.create_topic("t", 2)
         got = []
@@ -619,7 +619,7 @@ def test_members_with_threads_of_their_own(tmp_path):
 
 @contextmanager
 def polling(consumer):
-    """Let another thread be inside a poll that only `wakeup` ends; give its errors."""
+    """Start a thread with a poll that only `wakeup` ends; yield the list of its errors."""
     errors, is_inside = [], threading.Event()
 
     def work():
@@ -662,7 +662,7 @@ USES = {
 
 
 def test_another_thread_is_refused_while_one_uses_the_consumer():
-    """As Java's consumer refuses it; only `wakeup` is for other threads."""
+    """Like Java's consumer, refuse other threads' calls except `wakeup`."""
     with Broker(broker_config={"offsets.topic.num.partitions": 1}) as broker:
         broker.create_topic("t", 2)
         consumer = reader(broker, group_id="g")
@@ -673,14 +673,14 @@ def test_another_thread_is_refused_while_one_uses_the_consumer():
                 ) as raised:
                     use(consumer)
                 assert "wakeup" in str(raised.value), name
-            assert consumer.metrics() is not None, "for whoever watches"
+            assert consumer.metrics() is not None, "any thread may read metrics"
         assert [type(error) for error in errors] == [WakeupError]
         broker.append("t", value=b"x", partition=0)
-        assert values(consumer.poll()) == [b"x"], "the consumer goes on in this thread"
+        assert values(consumer.poll()) == [b"x"], "the consumer remains usable in this thread"
 
 
 def test_records_are_given_to_one_thread_alone():
-    """Threads that share a consumer without a lock hear of it, and no record is given twice."""
+    """Threads that share a consumer without a lock get an error, and no record is read twice."""
     with Broker() as broker:
         broker.create_topic("t")
         fill(broker, 400)
@@ -723,7 +723,7 @@ def test_a_wakeup_ends_an_iteration_and_a_wait_in_virtual_time(broker):
     assert broker.clock.now_ms() - before_ms == 500
 
 
-def test_a_listener_of_rebalances_uses_the_consumer_that_tells_it(broker):
+def test_a_rebalance_listener_may_use_its_consumer(broker):
     fill(broker)
 
     class Seeking(Listener):
@@ -759,7 +759,7 @@ def test_a_broker_closes_while_another_thread_polls():
 # -- configs and other arguments --------------------------------------------------------------
 
 
-def test_names_of_kafka_python_are_taken_and_others_refused(broker):
+def test_configs_of_kafka_python_are_accepted_and_others_refused(broker):
     broker.consumer(**dict.fromkeys(WITHOUT_MEANING))
     with pytest.raises(InvalidConfigurationError, match="'groupid'; the nearest is 'group_id'"):
         broker.consumer(groupid="g")
@@ -786,12 +786,12 @@ def test_names_of_kafka_python_are_taken_and_others_refused(broker):
         {"consumer_timeout_ms": "1"},
     ),
 )
-def test_configs_that_cannot_be_obeyed(broker, configs):
+def test_unsupported_configs(broker, configs):
     with pytest.raises(InvalidConfigurationError):
         broker.consumer(**configs)
 
 
-def test_kafka_python_s_own_types_are_taken(broker):
+def test_kafka_python_s_types_are_accepted(broker):
     fill(broker)
     partition = namedtuple("TopicPartition", ("topic", "partition"))
     offset = namedtuple("OffsetAndMetadata", ("offset", "metadata", "leader_epoch"))

@@ -1,4 +1,4 @@
-"""Idempotent producers: ids, sequences, duplicates, and logs that expect other sequences."""
+"""Idempotent producers: ids, sequences, duplicates, and unexpected sequences."""
 
 import pytest
 
@@ -19,7 +19,7 @@ def broker():
 
 
 def captured(log):
-    """Return the log's batches as a client sent them."""
+    """Return the log's batches as a client sends them."""
     return [
         with_offset_and_epoch(batch.data, 0, -1)
         for batch in log.reader.batches(log.log_start_offset)
@@ -60,7 +60,7 @@ def test_a_batch_that_is_sent_again_is_answered_with_its_offsets(broker):
         assert info.is_duplicate
         assert (info.first_offset, info.last_offset) == offsets
     assert log.log_end_offset == 4
-    assert send(producer, b"after") == [4], "the producer knows nothing of it"
+    assert send(producer, b"after") == [4], "the producer continues"
 
 
 def test_an_old_batch_of_a_fenced_epoch_is_refused(broker):
@@ -76,7 +76,7 @@ def test_an_old_batch_of_a_fenced_epoch_is_refused(broker):
 
 
 def continue_at(producer, producer_id, sequence):
-    """Let a producer be one that has sent so many records to t-0."""
+    """Set a producer's sequence as if it had sent this many records to t-0."""
     producer._session._restart(ProducerIdAndEpoch(producer_id, 0))
     producer._session._sequences[T0] = sequence
 
@@ -102,8 +102,8 @@ def test_a_batch_may_span_the_wrap(broker):
     assert log.writer.append_batches(first).is_duplicate
 
 
-def test_after_a_sequence_that_was_not_expected_the_next_epoch_goes_on(broker):
-    """The log lost its end: what was lost is lost, what is sent now is stored."""
+def test_after_an_unexpected_sequence_the_epoch_is_bumped(broker):
+    """The log was truncated: the next records are stored nevertheless."""
     producer = broker.producer()
     send(producer, b"1", b"2", b"3")
     send(producer, b"4", partition=1)
@@ -115,11 +115,11 @@ def test_after_a_sequence_that_was_not_expected_the_next_epoch_goes_on(broker):
         (2, 0, 1, 1, False),
     ]
     assert send(producer, b"7", partition=1) == [1]
-    assert stamps(broker.log("t", 1))[-1] == (1, 0, 1, 0, False), "every partition begins anew"
+    assert stamps(broker.log("t", 1))[-1] == (1, 0, 1, 0, False), "all sequences restart at 0"
     assert producer.metrics(raw=True)["record-retry-total"] == 1
 
 
-def test_when_epochs_are_used_up_a_new_id_goes_on(broker):
+def test_after_the_last_epoch_a_new_id_is_used(broker):
     producer = broker.producer()
     send(producer, b"1")
     producer._session._restart(ProducerIdAndEpoch(0, INT16_MAX))
@@ -140,7 +140,7 @@ def test_an_epoch_that_the_log_knows_a_newer_one_of_makes_way_for_a_new_id(broke
     assert stamps(broker.log("t"))[-2:] == [(2, 2, 0, 0, False), (3, 2, 0, 1, False)]
 
 
-def test_what_a_log_refuses_uses_no_sequences(broker):
+def test_a_refused_batch_uses_no_sequences(broker):
     broker.alter_configs("t", {"cleanup.policy": "compact"})
     producer = broker.producer()
     for key in (b"1", None, b"2"):
@@ -148,8 +148,8 @@ def test_what_a_log_refuses_uses_no_sequences(broker):
     assert [stamp[3] for stamp in stamps(broker.log("t"))] == [0, 1]
 
 
-def test_a_producer_that_the_log_forgot_goes_on(broker):
-    """Idle for a day; the log then takes any sequence."""
+def test_a_producer_expired_in_the_log_continues(broker):
+    """After a day without records, the log accepts any sequence."""
     producer = broker.producer()
     send(producer, b"1", b"2")
     broker.clock.advance(days=1)
@@ -158,7 +158,7 @@ def test_a_producer_that_the_log_forgot_goes_on(broker):
     assert stamps(broker.log("t"))[-1] == (2, 0, 0, 2, False)
 
 
-def test_a_topic_that_was_made_anew_goes_on(broker):
+def test_a_producer_continues_in_a_recreated_topic(broker):
     producer = broker.producer()
     send(producer, b"1", b"2")
     broker.delete_topic("t")

@@ -1,4 +1,4 @@
-"""The producer's shape: sending, futures, batches, lingering, partitions, serializers, closing."""
+"""The producer: sending, futures, batches, lingering, partitions, serializers and closing."""
 
 import logging
 import threading
@@ -86,7 +86,7 @@ def test_the_logs_time_counts_on_a_topic_of_append_times(broker):
     assert producer.send("append", b"v", timestamp_ms=T - 1000).get().timestamp == T
 
 
-def test_callbacks_are_told_once_in_either_order(broker):
+def test_callbacks_are_called_once_in_either_order(broker):
     producer = broker.producer(linger_ms=1000)
     told = []
     future = producer.send("t", b"v", partition=0)
@@ -100,7 +100,7 @@ def test_callbacks_are_told_once_in_either_order(broker):
     assert told[2:] == [metadata]
 
 
-def test_errbacks_are_told_what_a_record_was_refused_with(broker):
+def test_errbacks_get_the_error_of_a_record(broker):
     broker.create_topic("compacted", configs={"cleanup.policy": "compact"})
     future = broker.producer().send("compacted", b"no key")
     told = []
@@ -114,7 +114,7 @@ def test_errbacks_are_told_what_a_record_was_refused_with(broker):
     assert "InvalidRecordError" in repr(future)
 
 
-def test_errbacks_are_told_when_a_waiting_batch_is_refused(broker):
+def test_errbacks_are_called_when_a_lingering_batch_is_refused(broker):
     broker.create_topic("compacted", configs={"cleanup.policy": "compact"})
     producer = broker.producer(linger_ms=1000)
     told = []
@@ -125,7 +125,7 @@ def test_errbacks_are_told_when_a_waiting_batch_is_refused(broker):
     assert told == [(1, 2, future.exception)]
 
 
-def test_callbacks_are_told_in_the_order_of_their_records(broker):
+def test_callbacks_are_called_in_the_order_of_their_records(broker):
     producer = broker.producer(linger_ms=1000)
     futures = [producer.send("t", b"v", partition=0) for _ in range(5)]
     told = []
@@ -135,7 +135,7 @@ def test_callbacks_are_told_in_the_order_of_their_records(broker):
     assert told == [1, 3, 4]
 
 
-def test_who_fills_a_batch_tells_of_its_records_with_no_lock_held(broker):
+def test_callbacks_of_a_full_batch_run_without_a_lock(broker):
     producer = broker.producer(linger_ms=1000, batch_size=300)
     told = []
 
@@ -169,7 +169,7 @@ def test_an_interrupted_send_fails_with_a_timeout_since_the_record_may_be_stored
         future.get()
 
 
-def test_what_a_callback_raises_is_logged_and_stops_nothing(broker, caplog):
+def test_exceptions_of_callbacks_are_logged_and_ignored(broker, caplog):
     producer = broker.producer(linger_ms=1000)
     told = []
     future = producer.send("t", b"v", partition=0)
@@ -217,7 +217,7 @@ def test_a_callback_may_use_the_producer(broker):
         ({"value": b"x" * 1_048_500}, MessageSizeTooLargeError),
     ),
 )
-def test_what_cannot_be_a_record_is_refused_by_send_itself(broker, arguments, error):
+def test_send_raises_for_invalid_arguments(broker, arguments, error):
     producer = broker.producer(linger_ms=1000)
     with pytest.raises(error):
         producer.send(**{"topic": "t", **arguments})
@@ -225,7 +225,7 @@ def test_what_cannot_be_a_record_is_refused_by_send_itself(broker, arguments, er
     assert [broker.log("t", number).log_end_offset for number in range(3)] == [0, 0, 0]
 
 
-def test_buffers_are_taken_as_bytes(broker):
+def test_buffers_are_accepted_as_bytes(broker):
     producer = broker.producer()
     buffer = bytearray(b"value")
     producer.send("t", buffer, memoryview(b"key"), partition=0)
@@ -234,7 +234,7 @@ def test_buffers_are_taken_as_bytes(broker):
     assert (record.key, record.value) == (b"key", b"value")
 
 
-def test_what_the_log_refuses_comes_through_the_future(broker):
+def test_errors_of_the_log_are_in_the_future(broker):
     broker.create_topic("small", configs={"max.message.bytes": 200})
     broker.create_topic("now", configs={"message.timestamp.after.max.ms": 1000})
     producer = broker.producer()
@@ -248,7 +248,7 @@ def test_what_the_log_refuses_comes_through_the_future(broker):
     assert producer.send("small", b"fits").get().offset == 0
 
 
-def test_each_record_of_a_refused_batch_is_told_its_own_fault(broker):
+def test_each_record_of_a_refused_batch_gets_its_own_error(broker):
     broker.create_topic("compacted", configs={"cleanup.policy": "compact"})
     producer = broker.producer(linger_ms=1000)
     futures = [producer.send("compacted", b"v", key) for key in (b"1", None, b"3", None)]
@@ -263,7 +263,7 @@ def test_each_record_of_a_refused_batch_is_told_its_own_fault(broker):
     assert producer.send("compacted", b"v", b"4").get().offset == 0
 
 
-def test_every_record_of_a_large_refused_batch_is_told_its_own_fault(broker):
+def test_each_record_of_a_large_refused_batch_gets_its_own_error(broker):
     broker.create_topic("compacted", configs={"cleanup.policy": "compact"})
     producer = broker.producer(linger_ms=1000)
     futures = [producer.send("compacted", b"v", b"k" if n % 3 else None) for n in range(90)]
@@ -274,7 +274,7 @@ def test_every_record_of_a_large_refused_batch_is_told_its_own_fault(broker):
         assert ("others of its batch" in text) == (row % 3 != 0), row
 
 
-def test_with_acks_0_nothing_is_heard(broker):
+def test_with_acks_0_futures_have_neither_offset_nor_error(broker):
     broker.create_topic("compacted", configs={"cleanup.policy": "compact"})
     producer = broker.producer(acks=0)
     assert producer.send("t", b"v", partition=0).get().offset == -1
@@ -301,7 +301,7 @@ def test_a_record_of_exactly_the_largest_request_is_sent(broker):
 
 
 def test_a_producer_that_closes_while_a_record_is_made_does_not_send_it(broker):
-    """Another thread may close it between the first look and the lock; so may a serializer."""
+    """Another thread or a serializer may close it between the first check and the lock."""
     producer = broker.producer(value_serializer=lambda value: (producer.close(), value)[1])
     with pytest.raises(IllegalStateError, match="closed"):
         producer.send("t", b"v", partition=0)
@@ -338,13 +338,13 @@ def test_lingering_records_gather_until_the_time_is_over(broker):
 
 @pytest.mark.parametrize(("linger_ms", "delay_ms"), ((0.5, 1), (1.2, 2), (3, 3)))
 def test_lingering_for_part_of_a_millisecond_ends(broker, monkeypatch, linger_ms, delay_ms):
-    """The scheduler knows whole ones: rounded down, the task would come too early for ever."""
+    """The scheduler uses whole ms: rounded down, the task would always run too early."""
     delays = []
     schedule = DeterministicScheduler.schedule
 
     def counted(self, name, *args, **options):
         delays.append(options["delay_ms"])
-        assert len(delays) < 5, "it is armed again and again"
+        assert len(delays) < 5, "the task is scheduled again and again"
         return schedule(self, name, *args, **options)
 
     monkeypatch.setattr(DeterministicScheduler, "schedule", counted)
@@ -378,14 +378,14 @@ def test_lingering_in_real_time_needs_no_background():
 
 
 @pytest.mark.parametrize("ask", ("flush", "get", "close"))
-def test_who_asks_for_it_makes_a_batch_go_at_once(broker, ask):
+def test_get_flush_and_close_send_lingering_batches(broker, ask):
     producer = broker.producer(linger_ms=1000)
     futures = [producer.send("t", b"%d" % number, partition=0) for number in range(3)]
     other = producer.send("t", b"other", partition=1)
     assert "waiting" in repr(other)
     if ask == "get":
         assert futures[1].get(timeout=0).offset == 1
-        assert not other.is_done, "another partition's batch is not asked for"
+        assert not other.is_done, "another partition's batch is not sent"
     else:
         getattr(producer, ask)()
         assert other.is_done
@@ -393,8 +393,8 @@ def test_who_asks_for_it_makes_a_batch_go_at_once(broker, ask):
     assert counts(broker) == [3]
 
 
-def test_a_batch_goes_when_it_is_full(broker):
-    """Sizes are upper bounds: 61 of the header, and 21 more than key and value a record."""
+def test_a_full_batch_is_sent(broker):
+    """Sizes are upper bounds: 61 bytes for the header, and 21 per record plus key and value."""
     producer = broker.producer(linger_ms=1000, batch_size=61 + 3 * 121)
     futures = [producer.send("t", b"x" * 100, partition=0) for _ in range(3)]
     assert [future.is_done for future in futures] == [True] * 3
@@ -413,7 +413,7 @@ def test_a_batch_size_of_0_makes_every_record_a_batch(broker):
     assert counts(broker) == [1, 1]
 
 
-def test_a_batch_stays_below_what_the_topic_takes(broker):
+def test_a_batch_stays_below_the_limits_of_the_topic(broker):
     broker.create_topic("small", configs={"max.message.bytes": 300})
     producer = broker.producer(linger_ms=1000)
     futures = [producer.send("small", b"x" * 50) for _ in range(10)]
@@ -423,7 +423,7 @@ def test_a_batch_stays_below_what_the_topic_takes(broker):
 
 
 @pytest.mark.parametrize("idempotent", (True, False))
-def test_a_batch_that_got_too_large_meanwhile_is_split(broker, idempotent):
+def test_a_batch_above_a_lowered_limit_is_split(broker, idempotent):
     producer = broker.producer(linger_ms=1000, enable_idempotence=idempotent)
     headers = [[("h", b"%d" % n)] * (n % 2) for n in range(10)]
     futures = [
@@ -445,8 +445,8 @@ def test_a_batch_that_got_too_large_meanwhile_is_split(broker, idempotent):
 
 @pytest.mark.parametrize("records", (1, 64, 65, 200))
 @pytest.mark.parametrize("name", (None, "gzip", "snappy", "lz4", "zstd"))
-def test_batches_are_compressed_as_asked_however_many_records_they_have(broker, records, name):
-    """Up to 64 in plain Python, more by a kernel."""
+def test_batches_are_compressed_regardless_of_their_size(broker, records, name):
+    """Up to 64 records are encoded in plain Python, more by a kernel."""
     producer = broker.producer(linger_ms=1000, compression_type=name, batch_size=1 << 20)
     expected = []
     for number in range(records):
@@ -462,7 +462,7 @@ def test_batches_are_compressed_as_asked_however_many_records_they_have(broker, 
     assert found == expected
 
 
-def test_each_part_of_a_batch_that_is_split_has_its_own_outcome(broker):
+def test_each_part_of_a_split_batch_has_its_own_outcome(broker):
     broker.create_topic("compacted", configs={"cleanup.policy": "compact"})
     producer = broker.producer(linger_ms=1000)
     keys = [b"0", b"1", b"2", None, None, b"5", b"6", b"7"]
@@ -474,7 +474,7 @@ def test_each_part_of_a_batch_that_is_split_has_its_own_outcome(broker):
     assert ["key" in str(future.exception) for future in futures[2:6]] == [False, True, True, False]
 
 
-# -- the rest of the shape ---------------------------------------------------------------------
+# -- other methods -----------------------------------------------------------------------------
 
 
 def test_partitions_connection_and_names(broker):

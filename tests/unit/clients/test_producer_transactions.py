@@ -1,4 +1,4 @@
-"""Transactional producers: order of calls, what readers of committed data see, errors, fencing."""
+"""Transactional producers: order of calls, visibility of records, errors and fencing."""
 
 import threading
 from collections import Counter
@@ -55,7 +55,7 @@ def test_a_producer_without_an_id_has_no_transactions(bench):
             producer.send_offsets_to_transaction({}, "g")
 
 
-def test_calls_out_of_turn_are_refused_and_change_nothing(bench):
+def test_calls_in_the_wrong_order_are_refused_and_change_nothing(bench):
     producer = bench.broker.producer(transactional_id="x")
 
     def refused(*names):
@@ -147,7 +147,7 @@ def test_transactions_of_several_producers_interleave(bench):
     assert bench.log().last_stable_offset == bench.log().log_end_offset == 12
 
 
-def test_records_that_linger_are_part_of_what_is_committed(bench):
+def test_lingering_records_are_committed(bench):
     producer = bench.transactional(linger_ms=1000)
     producer.begin_transaction()
     futures = [producer.send("t", b"%d" % number, partition=number % 2) for number in range(4)]
@@ -188,7 +188,7 @@ def test_records_that_linger_are_not_sent_when_the_transaction_is_aborted(bench)
     assert [stamp[3] for stamp in stamps(bench.log())] == [0, 1]
 
 
-def test_the_coordinator_is_asked_before_the_first_data_of_a_partition(bench, monkeypatch):
+def test_partitions_are_added_before_their_first_data(bench, monkeypatch):
     producer = bench.broker.producer(transactional_id="x", linger_ms=0)
     producer.init_transactions()
     asked = []
@@ -262,7 +262,7 @@ def test_a_refused_record_lets_the_transaction_only_be_aborted(bench):
     producer.send("t", b"next", partition=0)
     producer.commit_transaction()
     assert bench.seen() == [b"next"]
-    assert bench.coordinator.transactions()["x"].producer == (0, 0), "no other epoch was needed"
+    assert bench.coordinator.transactions()["x"].producer == (0, 0), "the epoch was not bumped"
 
 
 def test_after_a_sequence_that_was_not_expected_the_next_transaction_has_the_next_epoch(bench):
@@ -286,10 +286,12 @@ def test_after_a_sequence_that_was_not_expected_the_next_transaction_has_the_nex
         producer.begin_transaction()
         producer.send("t", value, partition=0)
         producer.commit_transaction()
-    assert bench.coordinator.transactions()["x"].producer == (0, 1), "one error, one epoch"
+    assert bench.coordinator.transactions()["x"].producer == (0, 1), (
+        "the epoch is bumped once per error"
+    )
 
 
-def test_an_unknown_topic_is_no_reason_to_abort(bench):
+def test_an_unknown_topic_does_not_require_an_abort(bench):
     producer = bench.transactional()
     producer.begin_transaction()
     with pytest.raises(UnknownTopicOrPartitionError):
@@ -299,7 +301,7 @@ def test_an_unknown_topic_is_no_reason_to_abort(bench):
     assert bench.seen() == [b"v"]
 
 
-def test_a_topic_that_is_deleted_meanwhile_takes_its_part_along(bench):
+def test_a_topic_deleted_during_a_transaction_is_left_out(bench):
     producer = bench.transactional()
     producer.begin_transaction()
     producer.send("t", b"kept", partition=0)
@@ -365,7 +367,7 @@ def test_records_that_linger_when_their_producer_is_fenced_are_refused(bench):
     assert bench.log().log_end_offset == 0
 
 
-def test_a_producer_whose_transaction_took_too_long_is_fenced(bench):
+def test_a_producer_is_fenced_by_a_transaction_timeout(bench):
     producer = bench.transactional(transaction_timeout_ms=1000)
     producer.begin_transaction()
     producer.send("t", b"late", partition=0)
@@ -386,14 +388,14 @@ def test_time_outside_a_transaction_does_not_count(bench):
     for _ in range(3):
         bench.clock.advance(days=1)
         producer.begin_transaction()
-        bench.clock.advance(hours=1)  # begun by its first record only
+        bench.clock.advance(hours=1)  # the timeout starts with the first record
         producer.send("t", b"v", partition=0)
         bench.clock.advance(ms=1000)
         producer.commit_transaction()
     assert bench.seen() == [b"v"] * 3
 
 
-def test_a_producer_whose_id_was_forgotten_ends(bench):
+def test_a_producer_ends_when_its_id_expired(bench):
     producer = bench.transactional()
     bench.clock.advance(days=7)
     bench.transactional("other")
@@ -416,7 +418,7 @@ def test_closing_aborts_an_open_transaction(bench):
     assert bench.state() == "Empty"
 
 
-def test_closing_a_producer_that_cannot_abort_is_no_error(bench, caplog):
+def test_closing_a_producer_that_cannot_abort_raises_nothing(bench, caplog):
     producer = bench.transactional()
     producer.begin_transaction()
     producer.send("t", b"v", partition=0)
@@ -429,8 +431,8 @@ def test_closing_a_producer_that_cannot_abort_is_no_error(bench, caplog):
 # -- threads -----------------------------------------------------------------------------------
 
 
-def test_producers_in_threads_keep_their_transactions_whole():
-    """Each transaction is in both partitions or in none, whatever a reader sees on the way."""
+def test_transactions_of_concurrent_producers_are_atomic():
+    """Each transaction is in both partitions or in none, even for concurrent readers."""
     broker = Broker(clock=SystemClock(), fs=MemoryFileSystem(), background=True)
     broker.create_topic("t", 2)
     committed = set()
@@ -440,7 +442,7 @@ def test_producers_in_threads_keep_their_transactions_whole():
         producer = broker.producer(
             transactional_id=f"thread {thread}",
             linger_ms=thread % 2,
-            transaction_timeout_ms=900_000,  # by the real clock: none runs out on a busy machine
+            transaction_timeout_ms=900_000,  # system clock: avoid timeouts on a busy machine
         )
         producer.init_transactions()
         for number in range(12):

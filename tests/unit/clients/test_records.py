@@ -1,4 +1,4 @@
-"""Records as users hand them in, and what is said of those that are none."""
+"""Conversion of users' records, and errors for invalid ones."""
 
 import pytest
 
@@ -37,12 +37,12 @@ def test_headers_are_pairs_or_a_mapping(broker, headers):
     ("headers", "text"),
     (
         ({1: b"x"}, "a header's name must be str, not 1"),
-        ({"v": "x"}, "a header's value must be bytes or None: 'x'"),
-        (["v"], "a header is a pair of name and value, not 'v'"),
-        ([("v", b"1", 2)], r"a header is a pair of name and value, not \('v', b'1', 2\)"),
-        ("v=1", "headers are pairs of name and value, not 'v=1'"),
-        (b"v", "headers are pairs of name and value, not b'v'"),
-        (5, "headers are pairs of name and value, not 5"),
+        ({"v": "x"}, "a header's value must be bytes or None, not 'x'"),
+        (["v"], r"a header must be a \(name, value\) pair, not 'v'"),
+        ([("v", b"1", 2)], r"a header must be a \(name, value\) pair, not \('v', b'1', 2\)"),
+        ("v=1", r"headers must be \(name, value\) pairs, not 'v=1'"),
+        (b"v", r"headers must be \(name, value\) pairs, not b'v'"),
+        (5, r"headers must be \(name, value\) pairs, not 5"),
     ),
 )
 def test_other_headers_are_refused_by_name(broker, headers, text):
@@ -63,29 +63,30 @@ def test_records_are_given_by_name(broker):
     (
         (
             {"kye": b"k", "value": b"v"},
-            "a record has no field 'kye', only key, value, timestamp, headers: {'kye'",
+            "unknown field 'kye' of a record, expected one of"
+            " key, value, timestamp, headers: {'kye'",
         ),
-        ({"key": b"k"}, "a record needs a value, None for a tombstone: {'key': b'k'}"),
-        ({"value": b"v", 3: 4}, "a record has no field 3"),
+        ({"key": b"k"}, r"a record needs a value \(None for a tombstone\): {'key': b'k'}"),
+        ({"value": b"v", 3: 4}, "unknown field 3 of a record"),
         ((b"k",), r"not a record \(key, value\[, timestamp\[, headers\]\]\): \(b'k',\)"),
         (b"kv", "not a record"),
     ),
 )
-def test_what_is_no_record_is_told_by_its_fault(broker, record, text):
+def test_invalid_records_are_refused_with_the_reason(broker, record, text):
     with pytest.raises(InvalidRecordError, match=text):
         broker.append_many("t", [record])
 
 
-def test_an_unknown_isolation_is_told_those_there_are(broker):
-    names = "isolation 'committed' is none of read_uncommitted, read_committed, log_end"
+def test_an_unknown_isolation_is_refused_with_the_valid_ones(broker):
+    names = "Unknown isolation 'committed'. Use one of read_uncommitted, read_committed, log_end"
     with pytest.raises(InvalidConfigurationError, match=names):
         broker.read("t", isolation="committed")
     with pytest.raises(ValueError, match=names):
         broker.table("t", isolation="committed")
 
 
-def test_a_new_look_gives_what_the_first_did_not():
-    """What the first gave before it failed counts."""
+def test_a_retry_continues_after_the_last_record():
+    """Records read before the failure are not read again."""
     damaged, sound = memory_world(), memory_world()
     for world in (damaged, sound):
         log = world.log()
@@ -106,7 +107,7 @@ def test_a_new_look_gives_what_the_first_did_not():
     assert looks == [1]
 
 
-def test_a_log_that_goes_in_the_midst_of_a_batch_is_gone_on_with(world):
+def test_reading_continues_after_a_log_is_replaced_within_a_batch(world):
     log = world.log()
     log.writer.append_records([NewRecord(b"k", b"%d" % row, 5) for row in range(9)])
     looks = []
@@ -123,7 +124,7 @@ def test_a_log_that_goes_in_the_midst_of_a_batch_is_gone_on_with(world):
     assert looks == [1]
 
 
-def test_as_many_records_are_read_as_are_asked_for(broker):
+def test_max_records_limits_a_read(broker):
     broker.append_many("t", [(b"k", b"%d" % row) for row in range(9)], batch_records=3)
     for most in (0, -1, 1, 3, 5, 9, 20):
         found = broker.read("t", max_records=most)

@@ -16,7 +16,7 @@ from logstore.inspect.decoders import (
     java_json,
     scala_set,
 )
-from logstore.inspect.internal_topics import decoded
+from logstore.inspect.internal_topics import decode_internal_record
 from logstore.messages import encode_versioned, types
 from logstore.messages.compiler import uvarint
 from logstore.record.records import Record
@@ -55,7 +55,7 @@ def test_what_makes_no_sense_is_named_and_passed_over(topic, key, value):
         assert said == f"unknown::version={kind}"
     else:
         assert "7, skipping." in said
-    found = decoded(topic, key, value)
+    found = decode_internal_record(topic, key, value)
     assert (found["key"], found["value"]) == (None, None)
     assert found["error"]
 
@@ -71,7 +71,10 @@ def test_damage_in_every_byte_is_survived(topic):
                 cut = bytes(damaged[: rng.choice((len(data), rng.randrange(len(data) + 1)))])
                 record = Record(1, 0, cut if data is key else key, cut if data is value else value)
                 DECODERS[topic](record)
-                assert decoded(topic, record.key, record.value).keys() >= {"key", "value"}
+                assert decode_internal_record(topic, record.key, record.value).keys() >= {
+                    "key",
+                    "value",
+                }
 
 
 # -- JSON ----------------------------------------------------------------------------------------
@@ -80,13 +83,13 @@ def test_damage_in_every_byte_is_survived(topic):
 def test_a_committed_offset():
     key = encode_versioned(types.OffsetCommitKey(group="g", topic="t", partition=5), 1)
     value = encode_versioned(types.OffsetCommitValue(offset=9, metadata="m"), 3)
-    assert decoded(OFFSETS, key, value) == {
+    assert decode_internal_record(OFFSETS, key, value) == {
         "type": "OffsetCommit",
         "version": 3,
         "key": {"group": "g", "topic": "t", "partition": 5},
         "value": {"offset": 9, "leaderEpoch": -1, "metadata": "m", "commitTimestamp": 0},
     }
-    forgotten = decoded(OFFSETS, key, None)
+    forgotten = decode_internal_record(OFFSETS, key, None)
     assert (forgotten["version"], forgotten["value"]) == (None, None)
 
 
@@ -97,11 +100,11 @@ def test_members_of_a_group_tell_what_they_read():
     )
     value = types.GroupMetadataValue(protocol_type="consumer", members=[member])
     key = encode_versioned(types.GroupMetadataKey(group="g"), 2)
-    (told,) = decoded(OFFSETS, key, encode_versioned(value, 3))["value"]["members"]
+    (told,) = decode_internal_record(OFFSETS, key, encode_versioned(value, 3))["value"]["members"]
     assert told["subscription"] == {"topics": ["t"], "userData": None, "ownedPartitions": []}
     assert told["assignment"]["assignedPartitions"] == []
     value.protocol_type = "connect"
-    (told,) = decoded(OFFSETS, key, encode_versioned(value, 3))["value"]["members"]
+    (told,) = decode_internal_record(OFFSETS, key, encode_versioned(value, 3))["value"]["members"]
     assert told["assignment"] == "AAAAAAAAAAAAAA=="
 
 
@@ -109,7 +112,7 @@ def test_metadata_of_a_cluster():
     topic = types.TopicRecord(name="orders", topic_id="AAECAwQFBgcICQoLDA0ODw")
     frame = uvarint(1) + uvarint(2) + uvarint(0)
     value = frame + b"".join((b"\7orders", bytes(range(16)), b"\0"))
-    assert decoded("__cluster_metadata", None, value) == {
+    assert decode_internal_record("__cluster_metadata", None, value) == {
         "type": "TopicRecord",
         "version": 0,
         "key": None,
@@ -119,7 +122,7 @@ def test_metadata_of_a_cluster():
 
 def test_share_groups():
     key = encode_versioned(types.ShareUpdateKey(group_id="g", partition=2), 1)
-    assert decoded("__share_group_state", key, None)["type"] == "ShareUpdate"
+    assert decode_internal_record("__share_group_state", key, None)["type"] == "ShareUpdate"
     texts = DECODERS["__share_group_state"](Record(7, 0, key, None))
     zero = "A" * 22
     key_text = f'{{"type":"1","data":{{"groupId":"g","topicId":"{zero}","partition":2}}}}'
@@ -127,7 +130,7 @@ def test_share_groups():
 
 
 def test_topics_of_others_are_not_decoded():
-    assert decoded("users", b"\0\1", b"") is None
+    assert decode_internal_record("users", b"\0\1", b"") is None
 
 
 # -- Java's and Scala's ways ---------------------------------------------------------------------
@@ -195,14 +198,14 @@ def test_a_class_decodes_as_in_kafkas_tool(name, data, text):
 def test_too_few_bytes_for_a_number_are_told_in_the_record_s_place():
     found = decoder_class("LongDecoder")
     record = Record(3, 0, b"1234567", b"12345678")
-    expected = "Error at offset 3, skipping. 7 B are too few for long"
+    expected = "Error at offset 3, skipping. 7 bytes are too few for long"
     assert class_texts(found, found, record) == (expected, None)
 
 
 @pytest.mark.parametrize(
     ("name", "why"),
     (
-        ("org.example.Mine", "known are StringDecoder, IntegerDecoder, LongDecoder"),
+        ("org.example.Mine", "supported are StringDecoder, IntegerDecoder, LongDecoder"),
         ("org.apache.kafka.tools.api.DefaultDecoder", "shows an address in memory"),
     ),
 )

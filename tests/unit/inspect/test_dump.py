@@ -347,7 +347,7 @@ def test_index_entries_without_a_batch_fail_one_by_one(world):
     world.write(name, struct.pack(">iiii", 1, 72, 2, 5000))
     dumped = dump(world, name)
     assert dumped.output[1:] == ["offset: 1 position: 72", "offset: 2 position: 5000"]
-    assert "no whole batch of at most 5242880 bytes at position 5000" in dumped.failures[0]
+    assert "no complete batch of at most 5242880 bytes at position 5000" in dumped.failures[0]
     assert (
         "of at most 60 bytes at position 72" in dump(world, name, max_message_size=60).failures[0]
     )

@@ -83,7 +83,7 @@ def test_small_work_adds_up_until_compiling_would_have_taken_as_long(room, monke
     assert answers == [False] * 5 + [True] * 3
     assert [record.getMessage() for record in caplog.records] == [
         "compiling the kernels of toy, about 5 s, once on this machine; `logstore warmup` does it"
-        " ahead"
+        " in advance"
     ]
 
 
@@ -174,7 +174,7 @@ def loads():
 def test_nothing_is_hot_before_it_is_loaded_whatever_the_work(room, loads, monkeypatch):
     monkeypatch.setattr(files.KernelFiles, "exist", lambda self: True)
     kernel, exercised = room(), []
-    jit.load_beside(kernel, lambda: exercised.append(jit.pays(kernel, 0)), loads.append)
+    jit.load_in_background(kernel, lambda: exercised.append(jit.pays(kernel, 0)), loads.append)
     assert [jit.pays(kernel, 100) for _ in range(3)] == [False] * 3
     assert kernel(np.arange(4, dtype=np.uint8)) == 5
     assert kernel.signatures == []
@@ -188,7 +188,7 @@ def test_nothing_is_hot_before_it_is_loaded_whatever_the_work(room, loads, monke
 def test_the_exercise_compiles_what_the_work_then_calls(room, loads, monkeypatch):
     monkeypatch.setattr(files.KernelFiles, "exist", lambda self: True)
     kernel, data = room(), np.arange(4, dtype=np.uint8)
-    jit.load_beside(kernel, lambda: kernel(data), loads.append)
+    jit.load_in_background(kernel, lambda: kernel(data), loads.append)
     loads.pop()()
     compiled = kernel._outer
     assert len(kernel.signatures) == 1
@@ -203,7 +203,7 @@ def test_what_was_never_compiled_is_compiled_beside_once_that_pays(
     caplog.set_level(logging.INFO, "logstore.jit")
     monkeypatch.setattr(files.KernelFiles, "exist", lambda self: False)
     kernel = room()
-    jit.load_beside(kernel, lambda: None, loads.append)
+    jit.load_in_background(kernel, lambda: None, loads.append)
     assert loads == []
     for _ in range(3):
         assert not jit.pays(kernel, 100)
@@ -214,10 +214,10 @@ def test_a_room_is_loaded_once(room, loads, monkeypatch):
     monkeypatch.setattr(files.KernelFiles, "exist", lambda self: True)
     kernel = room()
     for _ in range(2):
-        jit.load_beside(kernel, lambda: None, loads.append)
+        jit.load_in_background(kernel, lambda: None, loads.append)
     assert len(loads) == 1
     loads[0]()
-    jit.load_beside(kernel, lambda: None, loads.append)
+    jit.load_in_background(kernel, lambda: None, loads.append)
     assert len(loads) == 1
 
 
@@ -226,7 +226,7 @@ def test_kernels_that_cannot_be_loaded_stay_python_and_that_is_said(
 ):
     monkeypatch.setattr(files.KernelFiles, "exist", lambda self: True)
     kernel = room()
-    jit.load_beside(kernel, lambda: 1 // 0, loads.append)
+    jit.load_in_background(kernel, lambda: 1 // 0, loads.append)
     loads[0]()
     assert not jit.pays(kernel, 100)
     assert kernel(np.arange(4, dtype=np.uint8)) == 5
@@ -242,7 +242,7 @@ def test_without_a_thread_the_work_goes_on_as_python(room, monkeypatch, caplog):
         raise RuntimeError("can't start new thread")
 
     kernel = room()
-    jit.load_beside(kernel, lambda: None, no_more_threads)
+    jit.load_in_background(kernel, lambda: None, no_more_threads)
     assert not jit.pays(kernel, 100)
     (record,) = caplog.records
     assert "can't start new thread" in record.getMessage()
@@ -253,7 +253,7 @@ def test_nothing_is_loaded_beside_where_the_work_does_not_decide(room, loads, mo
     monkeypatch.setattr(files.KernelFiles, "exist", lambda self: True)
     kernel = room()
     monkeypatch.setattr(policy, "MODE", mode)
-    jit.load_beside(kernel, lambda: None, loads.append)
+    jit.load_in_background(kernel, lambda: None, loads.append)
     assert loads == []
 
 

@@ -399,7 +399,7 @@ def test_threads_whose_work_pays_at_the_same_time_begin_to_load_once(rooms, monk
         return bool(exist)
 
     monkeypatch.setattr(files.KernelFiles, "exist", meet)
-    jit.load_beside(kernel, lambda: None, loads.append)
+    jit.load_in_background(kernel, lambda: None, loads.append)
     exist.append(True)
     assert run_together(*[lambda: jit.pays(kernel, 1)] * THREADS) == [False] * THREADS
     assert len(loads) == 1

@@ -294,7 +294,7 @@ def test_a_tagged_structure_can_be_null():
         (types.HeartbeatRequest(group_id="\ud800"), 0, "GroupId", "text that is no Unicode"),
         (types.HeartbeatRequest(group_instance_id="x"), 0, "GroupInstanceId", "no field for it"),
         (types.DeleteTopicsRequest(topics=[]), 5, None, None),
-        (types.TopicRecord(topic_id="short"), 0, "TopicId", "no topic id"),
+        (types.TopicRecord(topic_id="short"), 0, "TopicId", "not a topic id"),
     ),
 )
 def test_values_that_do_not_fit(message, version, field, reason):

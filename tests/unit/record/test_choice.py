@@ -21,12 +21,12 @@ COUNT = SMALL_BATCH_RECORDS + 1
 @pytest.fixture
 def without_compiler(monkeypatch):
     monkeypatch.setattr(policy, "MODE", policy.PYTHON)
-    monkeypatch.setattr(kernels.encode_batches.group, "is_hot", False)
+    monkeypatch.setattr(kernels.encode_batches.group, "is_compiled", False)
 
 
 @pytest.mark.parametrize("chooses", (decodes_by_kernel, encodes_by_kernel))
 def test_small_batches_never_go_by_kernel_and_large_ones_if_it_is_compiled(chooses, monkeypatch):
-    monkeypatch.setattr(kernels.encode_batches.group, "is_hot", True)
+    monkeypatch.setattr(kernels.encode_batches.group, "is_compiled", True)
     assert [chooses(count) for count in (-1, 0, SMALL_BATCH_RECORDS, COUNT)] == [
         False,
         False,

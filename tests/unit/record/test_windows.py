@@ -163,7 +163,7 @@ def peak_of(call):
 @pytest.mark.parametrize("codec", CODECS)
 def test_the_memory_for_facts_does_not_grow_with_the_records(codec, monkeypatch):
     count = 300_000
-    monkeypatch.setattr(kernels.decode_records.group, "is_hot", True)
+    monkeypatch.setattr(kernels.decode_records.group, "is_compiled", True)
     batch = RecordBatch(large_batch(count, codec))
     batch.facts()  # what is loaded once is
     room = columns.WINDOW_RECORDS * 8 * kernels.DECODED_COLUMNS

@@ -32,7 +32,7 @@ def test_presets_bring_their_configurations():
 @pytest.mark.parametrize(
     ("text", "message"),
     (
-        ("days = ", "no TOML"),
+        ("days = ", "not TOML"),
         ("dais = 3", "unknown key dais; the nearest is 'days'"),
         ("days = -1", "days -1.0 is below 0"),
         ("days = 3", r"needs \[\[topics\]\]"),

@@ -75,7 +75,9 @@ def test_partitions_that_changed_are_told_once_a_look(page, broker):
         (lambda broker: broker.delete_topic("events"), [("events", 0), ("events", 1)]),
         (lambda broker: broker.alter_configs("users", {"retention.ms": "1"}), [("users", 0)]),
         (
-            lambda broker: broker.cleaner.marks.mark(broker.partitions("users")[0], OSError("x")),
+            lambda broker: broker.cleaner.uncleanable_partitions.add(
+                broker.partitions("users")[0], OSError("x")
+            ),
             None,  # nothing tells of it until something happens
         ),
     ),

@@ -73,7 +73,7 @@ def kernels_may_come(monkeypatch):
     may_come = threading.Event()
     group = kernels.decode_records.group
     monkeypatch.setattr(policy, "MODE", policy.AUTO)
-    monkeypatch.setattr(group, "is_hot", False)
+    monkeypatch.setattr(group, "is_compiled", False)
     monkeypatch.setattr(group, "is_loading", False)
     monkeypatch.setattr(group, "load", None)
     monkeypatch.setattr(group, "spent_seconds", 1000.0)

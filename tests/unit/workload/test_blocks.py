@@ -18,8 +18,8 @@ from logstore.workload.blocks import (
     NO_TRANSACTION,
     NO_VERSION,
     VERSION,
-    block_of,
-    rest_of,
+    build_block,
+    repartition_block,
 )
 from logstore.workload.presets import PRESETS
 from logstore.workload.spec import BLOCK_RECORDS, Spec, from_mapping
@@ -48,7 +48,7 @@ def digest(block) -> str:
 def test_blocks_know_nothing_of_those_before_them(name: str) -> None:
     spec = preset(name, records=2 * BLOCK_RECORDS + 4_000)
     in_order = [digest(block) for block in blocks_of(spec)]
-    assert in_order == [digest(block_of(spec, number)) for number in (2, 1, 0)][::-1]
+    assert in_order == [digest(build_block(spec, number)) for number in (2, 1, 0)][::-1]
     assert in_order[0] != in_order[1]
 
 
@@ -66,7 +66,7 @@ def test_any_split_of_the_blocks_gives_the_same_bytes() -> None:
 
 def test_the_bytes_of_a_seed_are_those_of_every_release() -> None:
     spec = preset("adversarial", records=3_000, seed=42)
-    assert digest(block_of(spec, 0)) == GOLDEN
+    assert digest(build_block(spec, 0)) == GOLDEN
 
 
 GOLDEN = "664b60a7d8293b448b61259a751d36b39a21129be2f7b2562210430c0e5c3629"
@@ -74,15 +74,15 @@ GOLDEN = "664b60a7d8293b448b61259a751d36b39a21129be2f7b2562210430c0e5c3629"
 
 def test_seeds_and_blocks_differ() -> None:
     one, other = (spec_of(seed=seed, records=2 * BLOCK_RECORDS) for seed in (1, 2))
-    digests = {digest(block_of(spec, number)) for spec in (one, other) for number in (0, 1)}
+    digests = {digest(build_block(spec, number)) for spec in (one, other) for number in (0, 1)}
     assert len(digests) == 4
     with pytest.raises(IndexError, match="block 2 of 2"):
-        block_of(one, 2)
+        build_block(one, 2)
 
 
 def test_one_feature_leaves_the_draws_of_the_others_alone() -> None:
-    plain = block_of(spec_of(), 0)
-    more = block_of(
+    plain = build_block(spec_of(), 0)
+    more = build_block(
         spec_of(
             deletes={"share": 0.2},
             versions={"header": "v", "late_share": 0.3},
@@ -125,7 +125,7 @@ def test_batches_and_transactions_hold_together(
         },
         batches={"min_records": low, "max_records": low + more},
     )
-    block = block_of(spec, 0)
+    block = build_block(spec, 0)
     assert sorted(block.event.tolist()) == list(range(records))
     assert (np.diff(block.appended) >= 0).all()
     keys = [murmur2(key.tobytes()) & 0x7FFFFFFF for key in block.key]
@@ -166,7 +166,7 @@ def test_batches_and_transactions_hold_together(
 def test_two_producers_race() -> None:
     """KIP-280: of two updates of a key the later version can arrive first."""
     spec = spec_of(versions={"header": "v"}, producers={"count": 2}, keys={**SMALL, "count": 50})
-    block = block_of(spec, 0)
+    block = build_block(spec, 0)
     assert np.array_equal(block.version, block.event + 1)
     newest = np.zeros(50, dtype=np.int64)
     overtaken = 0
@@ -174,14 +174,14 @@ def test_two_producers_race() -> None:
         overtaken += version < newest[number]
         newest[number] = max(newest[number], version)
     assert overtaken > 100
-    alone = block_of(
+    alone = build_block(
         spec_of(producers={"count": 1}, batches={"max_records": 1, "min_records": 1}), 0
     )
     assert np.array_equal(alone.event, alone.sequence)
 
 
 def test_zipf_follows_its_law() -> None:
-    block = block_of(
+    block = build_block(
         spec_of(
             records=BLOCK_RECORDS, keys={"count": 1_000, "distribution": "zipf", "exponent": 1.0}
         ),
@@ -195,7 +195,7 @@ def test_zipf_follows_its_law() -> None:
 
 
 def test_uniform_keys_are_even() -> None:
-    block = block_of(spec_of(records=BLOCK_RECORDS, keys={**SMALL, "count": 100}), 0)
+    block = build_block(spec_of(records=BLOCK_RECORDS, keys={**SMALL, "count": 100}), 0)
     counts = np.bincount(block.key[:, -2:].astype(np.int64) @ [10, 1] - 48 * 11)
     assert len(counts) == 100
     assert (abs(counts - BLOCK_RECORDS / 100) < 5 * (BLOCK_RECORDS / 100) ** 0.5).all()
@@ -203,23 +203,23 @@ def test_uniform_keys_are_even() -> None:
 
 def test_the_hot_set_moves_over_all_keys_and_expired_keys_are_deleted_once() -> None:
     keys = {"count": 2_000, "distribution": "moving-hot-set", "hot_keys": 100, "hot_share": 1.0}
-    block = block_of(spec_of(keys=keys, deletes={"on_expiry": True}), 0)
+    block = build_block(spec_of(keys=keys, deletes={"on_expiry": True}), 0)
     number = (block.key[:, -4:].astype(np.int64) @ [1000, 100, 10, 1]) - 48 * 1111
     start = block.event * 2_000 // 20_000
     ahead = (number - start) % 2_000
     assert (ahead[~block.tombstone] < 100).all()
     assert (ahead[block.tombstone] == 1_999).all(), "the key that just left"
     assert sorted(number[block.tombstone]) == list(range(1_999))
-    mixed = block_of(spec_of(keys={**keys, "hot_share": 0.5}), 0)
+    mixed = build_block(spec_of(keys={**keys, "hot_share": 0.5}), 0)
     number = (mixed.key[:, -4:].astype(np.int64) @ [1000, 100, 10, 1]) - 48 * 1111
     inside = ((number - mixed.event * 2_000 // 20_000) % 2_000 < 100).mean()
     assert abs(inside - (0.5 + 0.5 * 100 / 2_000)) < 0.02
 
 
 def test_deletes_come_at_their_share_and_after_their_event() -> None:
-    block = block_of(spec_of(deletes={"share": 0.1}), 0)
+    block = build_block(spec_of(deletes={"share": 0.1}), 0)
     assert abs(block.tombstone.mean() - 0.1) < 0.01
-    cdc = block_of(spec_of(deletes={"share": 0.1, "with_event": True}), 0)
+    cdc = build_block(spec_of(deletes={"share": 0.1, "with_event": True}), 0)
     order = np.argsort(cdc.event)
     gone = np.flatnonzero(cdc.tombstone[order])
     assert 0.08 < len(gone) / len(cdc) < 0.1
@@ -230,7 +230,7 @@ def test_deletes_come_at_their_share_and_after_their_event() -> None:
 @pytest.mark.parametrize(("share", "least"), ((0.1, 0.08), (0.5, 0.3), (1.0, 0.49)))
 def test_a_tombstone_never_overtakes_its_event(share: float, least: float) -> None:
     """Both come from one producer, so in one order, however many there are at work."""
-    block = block_of(
+    block = build_block(
         spec_of(deletes={"share": share, "with_event": True}, producers={"count": 5}), 0
     )
     gone = np.flatnonzero(block.tombstone)
@@ -256,14 +256,14 @@ def test_a_tombstone_never_overtakes_its_event(share: float, least: float) -> No
     ),
 )
 def test_values_have_the_sizes_asked_for(values, mean) -> None:
-    block = block_of(spec_of(values=values), 0)
+    block = build_block(spec_of(values=values), 0)
     sizes = np.diff(block.value.ends)
     assert abs(sizes.mean() - mean) <= mean * 0.02
     assert len(block.value.data) == sizes.sum()
     assert [len(block.value[row]) for row in range(10)] == sizes[:10].tolist()
     low, high = values.get("min_bytes", 0), values.get("max_bytes", 30)
     assert low <= sizes.min() <= sizes.max() <= high
-    deleted = block_of(spec_of(values=values, deletes={"share": 0.5}), 0)
+    deleted = build_block(spec_of(values=values, deletes={"share": 0.5}), 0)
     assert not np.diff(deleted.value.ends)[deleted.tombstone].any()
 
 
@@ -272,7 +272,7 @@ def test_words_compress_and_random_bytes_do_not() -> None:
 
     ratio = {}
     for content in ("words", "random"):
-        data = block_of(spec_of(values={"content": content}), 0).value.data.tobytes()
+        data = build_block(spec_of(values={"content": content}), 0).value.data.tobytes()
         ratio[content] = len(zlib.compress(data, 1)) / len(data)
     assert ratio["words"] < 0.6 < 0.99 < ratio["random"]
 
@@ -283,7 +283,7 @@ def test_timestamps_lag_and_versions_are_late_missing_and_malformed() -> None:
         versions={"header": "v", "late_share": 0.25, "late_records": 40, "missing_share": 0.1,
                   "malformed_share": 0.05},
     )  # fmt: skip
-    block = block_of(spec, 0)
+    block = build_block(spec, 0)
     lag = draws.arrival_ms(spec, block.number, block.event) - block.timestamp
     assert (lag.min(), lag.max()) <= (0, 5_000)
     assert abs((lag > 0).mean() - 0.2) < 0.02
@@ -347,7 +347,9 @@ def test_bursts_take_their_share_in_their_time():
 def test_keys_tell_their_numbers():
     spec = spec_of(keys={"count": 12_345, "prefix": "k-"})
     numbers = np.array([0, 7, 12_344])
-    assert draws.numbers_of(spec, draws.key_bytes(spec, numbers)).tolist() == numbers.tolist()
+    assert (
+        draws.parse_key_numbers(spec, draws.key_bytes(spec, numbers)).tolist() == numbers.tolist()
+    )
 
 
 @given(share=st.floats(0, 1), partitions=st.integers(3, 6), seed=st.integers(0, 99))
@@ -359,9 +361,9 @@ def test_the_rest_of_a_block_goes_to_where_its_keys_belong(share, partitions, se
         records=600, partitions=2, seed=seed, producers=producers,
         batches={"min_records": 1, "max_records": 30}, values={"sizes": "uniform"},
     )  # fmt: skip
-    block = block_of(spec, 0)
+    block = build_block(spec, 0)
     after_ms = int(np.quantile(block.appended, share))
-    rest = rest_of(block, after_ms, partitions)
+    rest = repartition_block(block, after_ms, partitions)
     left = {int(event): row for row, event in enumerate(block.event)}
     left = {event: row for event, row in left.items() if block.appended[row] > after_ms}
     assert sorted(rest.event.tolist()) == sorted(left)

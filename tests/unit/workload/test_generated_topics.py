@@ -15,13 +15,13 @@ from logstore import Broker
 from logstore.errors import InvalidTimestampError
 from logstore.inspect.check import Checker
 from logstore.runtime import DiskFileSystem, Runtime, VirtualClock, random_source
-from logstore.spark.datasource.commit import new_log
+from logstore.spark.datasource.commit import create_log
 from logstore.storage.checkpoint.topic_id import read_partition_metadata
 from logstore.storage.producers.snapshot import SnapshotFiles
 from logstore.types import TopicPartition, decode_topic_id
 from logstore.workload import blocks
 from logstore.workload import spec as specs
-from logstore.workload.parcels import COMMIT, DATA, ENTRY, parcels_of
+from logstore.workload.parcels import COMMIT, DATA, ENTRY, build_parcels
 from logstore.workload.presets import PRESETS
 from logstore.workload.spec import Spec, from_mapping
 from tests.support.world.edited_batches import with_offset_and_epoch
@@ -162,7 +162,7 @@ def test_a_broker_would_have_written_the_same_files(tmp_path, producers, configs
         rng = random_source(spec.seed * spec.partitions + number)
         runtime = Runtime(clock, DiskFileSystem(clock), rng)
         tp = TopicPartition(spec.topic, number)
-        log = new_log(runtime, f"{tmp_path}/again/{tp}", tp, spec.topic_configs)
+        log = create_log(runtime, f"{tmp_path}/again/{tp}", tp, spec.topic_configs)
         entries = [
             entry
             for parcel in all_parcels(spec)
@@ -356,7 +356,7 @@ def test_silent_producers_are_forgotten_as_a_broker_forgets_them(tmp_path) -> No
          "producers": {"count": 12}, "batches": {"min_records": 1, "max_records": 1}}
     )  # fmt: skip
     make_topic(spec, tmp_path)
-    block = blocks.block_of(spec, 0)
+    block = blocks.build_block(spec, 0)
     tp = TopicPartition(spec.topic, 0)
     files = SnapshotFiles(DiskFileSystem(), str(tmp_path / str(tp)))
     known = {entry.producer_id for entry in files.read(files.latest_offset)}
@@ -388,7 +388,7 @@ def test_where_parcels_are_cut_makes_no_difference(tmp_path, monkeypatch) -> Non
 def test_a_batch_that_the_topics_configuration_refuses_is_refused(tmp_path) -> None:
     spec = everything(configs={"message.timestamp.before.max.ms": 1_000})
     with pytest.raises(InvalidTimestampError):
-        list(parcels_of(spec, 0))
+        list(build_parcels(spec, 0))
 
 
 GOLDEN = "b404532754c9639eff4451499e17edf07ed287d84fd226cb6eb26d0a2369f168"

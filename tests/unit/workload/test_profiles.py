@@ -5,7 +5,7 @@ import pytest
 
 from logstore.errors import InvalidConfigurationError
 from logstore.types import DAY_MS
-from logstore.workload.blocks import block_of
+from logstore.workload.blocks import build_block
 from logstore.workload.profiles import even_days, profile_curve
 from logstore.workload.spec import Time, parse
 
@@ -33,7 +33,7 @@ def test_records_come_as_the_profile_says():
         'time = { start = "2024-01-03T00:00:00Z", days = 7, profile_days = 7, profile = '
         f"{list(WORK_DAYS)} }}"
     )
-    block = block_of(spec, 0)
+    block = build_block(spec, 0)
     since = np.sort(block.timestamp) - spec.time.start_ms
     counts = np.bincount(since // DAY_MS, minlength=7)
     assert counts == pytest.approx([4000, 4000, 4000, 0, 1000, 4000, 4000], abs=2)
@@ -42,7 +42,7 @@ def test_records_come_as_the_profile_says():
 @pytest.mark.parametrize(
     ("time", "told"),
     (
-        ("profile_days = 7", "time.profile_days 7 needs a time.profile"),
+        ("profile_days = 7", "time.profile_days 7 needs time.profile"),
         ("days = 36_500, profile = [1, 2], profile_days = 0.01", "time.profile has 7300000 parts"),
     ),
 )
@@ -57,5 +57,5 @@ def test_a_time_that_ends_before_the_profile_brings_anything_is_even():
         'time = { start = "2024-01-06T00:00:00Z", days = 1, profile_days = 7, profile = '
         f"{list(WORK_DAYS)} }}"
     )
-    since = np.sort(block_of(spec, 0).timestamp) - spec.time.start_ms
+    since = np.sort(build_block(spec, 0).timestamp) - spec.time.start_ms
     assert since[50] == DAY_MS // 2

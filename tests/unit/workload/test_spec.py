@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from logstore.errors import InvalidConfigurationError
-from logstore.workload.parcels import ENTRY, parcels_of
+from logstore.workload.parcels import ENTRY, build_parcels
 from logstore.workload.presets import PRESETS
 from logstore.workload.spec import BLOCK_RECORDS, Spec, parse
 from tests.support.world.generated import preset
@@ -72,24 +72,24 @@ def test_a_file_wins_over_its_preset_key_by_key() -> None:
         ("recrods = 1", "unknown key recrods; the nearest is 'records'"),
         ("[key]", "unknown key key; the nearest is 'keys'"),
         ("[keys]\ndistributon = 'zipf'", "unknown key keys.distributon; .* 'distribution'"),
-        ("[keys]\ndistribution = 'zpif'", "'zpif' is none of zipf, .*; the nearest is 'zipf'"),
+        ("[keys]\ndistribution = 'zpif'", "'zpif' is not one of zipf, .*; the nearest is 'zipf'"),
         ("preset = 'cdc'", "unknown preset 'cdc'; .*; the nearest is 'cdc-table'"),
         ("preset = 5", "unknown preset 5"),
-        ("keys = 5", "keys is a table, not 5"),
-        ("preset = 'cdc-table'\nkeys = 5", "keys is a table, not 5"),
+        ("keys = 5", "keys must be a table, not 5"),
+        ("preset = 'cdc-table'\nkeys = 5", "keys must be a table, not 5"),
         ("records = 0", "records 0 is below 1"),
-        ("records = true", "records is an integer, not True"),
-        ("records = 1.5", "records is an integer, not 1.5"),
-        ("topic = 1", "topic is a text, not 1"),
+        ("records = true", "records must be an integer, not True"),
+        ("records = 1.5", "records must be an integer, not 1.5"),
+        ("topic = 1", "topic must be a string, not 1"),
         ("topic = ''", "topic name is empty"),
         ("seed = 18446744073709551616", "seed .* is above"),
         ("[deletes]\nshare = 1.5", "deletes.share 1.5 is above 1.0"),
         ("[deletes]\nshare = nan", "deletes.share nan is not a finite number"),
-        ("[deletes]\nshare = 'x'", "deletes.share is a number, not 'x'"),
-        ("[deletes]\nwith_event = 1", "deletes.with_event is true or false, not 1"),
+        ("[deletes]\nshare = 'x'", "deletes.share must be a number, not 'x'"),
+        ("[deletes]\nwith_event = 1", "deletes.with_event must be true or false, not 1"),
         ("[deletes]\non_expiry = true", "needs keys.distribution 'moving-hot-set'"),
-        ("preset = 'session-store'\nrecords = 99_999", "more than there are records"),
-        ("[keys]\ncount = 50_000_001", "the most that zipf can have"),
+        ("preset = 'session-store'\nrecords = 99_999", "which exceeds the number of records"),
+        ("[keys]\ncount = 50_000_001", "the maximum for zipf"),
         ("[keys]\ncount = 5\ndistribution = 'moving-hot-set'", "hot_keys 1000 is above"),
         (
             "[values]\nsizes = 'uniform'\nmin_bytes = 9\nmax_bytes = 8",
@@ -100,22 +100,25 @@ def test_a_file_wins_over_its_preset_key_by_key() -> None:
         ("[versions]\nheader = 'v'\nmissing_share = 0.6\nmalformed_share = 0.6", "above 1"),
         ("[producers]\ntransactional = 2", "transactional 2 is above producers.count 1"),
         ("[producers]\nabort_share = 0.1", "abort_share 0.1 needs producers.transactional above 0"),
-        ("[keys]\ndistribution = 'uniform'\nexponent = 1", "keys.exponent 1 means nothing with"),
-        ("[keys]\nhot_keys = 9", "keys.hot_keys 9 means nothing with keys.distribution 'zipf'"),
-        ("[values]\nsigma = 2", "values.sigma 2 means nothing with values.sizes 'fixed'"),
-        ("[configs]\n'cleanup.policy' = 'delete'", "cleanup.policy 'delete' does not compact"),
+        ("[keys]\ndistribution = 'uniform'\nexponent = 1", "keys.exponent 1 has no effect with"),
+        ("[keys]\nhot_keys = 9", "keys.hot_keys 9 has no effect with keys.distribution 'zipf'"),
+        ("[values]\nsigma = 2", "values.sigma 2 has no effect with values.sizes 'fixed'"),
+        (
+            "[configs]\n'cleanup.policy' = 'delete'",
+            "cleanup.policy 'delete' does not include compact",
+        ),
         ("[batches]\nmin_records = 101", "min_records 101 is above batches.max_records 100"),
         ("[batches]\ncodec = 'zst'", "the nearest is 'zstd'"),
-        ("[time]\nstart = 'noon'", "time.start 'noon' is no ISO 8601 time"),
-        ("[time]\nstart = '1970-01-01'\nlate_share = 0.1", "lies before 1970"),
-        ("a = = b", "the workload is no TOML"),
-        ("configs = 5", "configs is a table, not 5"),
+        ("[time]\nstart = 'noon'", "time.start 'noon' is not an ISO 8601 time"),
+        ("[time]\nstart = '1970-01-01'\nlate_share = 0.1", "is before 1970"),
+        ("a = = b", "the workload is not TOML"),
+        ("configs = 5", "configs must be a table, not 5"),
         ("[configs]\n'segment.byte' = 1", "'segment.byte'; the nearest is 'segment.bytes'"),
         ("[configs]\nsegment.byte = 1", "'segment.byte'; the nearest is 'segment.bytes'"),
         ("[configs]\n'segment.bytes' = 'x'", "segment.bytes = 'x' is not allowed"),
         ("[configs]\n'max.compaction.lag.ms' = 1\n'min.compaction.lag.ms' = 2", "not be below"),
         ("[configs]\n'max.message.bytes' = 9000", "bytes, above max.message.bytes 9000"),
-        ("[configs]\n'segment.bytes' = 9000", "above segment.bytes 9000: allow more, or fewer"),
+        ("[configs]\n'segment.bytes' = 9000", "above segment.bytes 9000: raise segment.bytes, or"),
         ("[values]\nbytes = 16000\n[batches]\nmax_records = 20000\n", "decompression.max.bytes"),
     ),
 )
@@ -173,7 +176,7 @@ def test_no_batch_is_larger_than_the_largest(codec: str) -> None:
         batches = {{min_records = 500, max_records = 500, codec = "{codec}"}}
         """
     )
-    sizes = [np.frombuffer(each.entries, ENTRY)["size"].max() for each in parcels_of(spec, 0)]
+    sizes = [np.frombuffer(each.entries, ENTRY)["size"].max() for each in build_parcels(spec, 0)]
     assert 500 * 5_000 < max(sizes) < spec.largest_batch_bytes
 
 

@@ -1,4 +1,4 @@
-"""How partitions are dealt out: what Kafka's assignors give, and what sticky ones promise."""
+"""Assignors: Kafka's assignments, and the guarantees of the sticky assignors."""
 
 import random
 
@@ -26,7 +26,7 @@ from logstore.types import TopicPartition
 
 
 def tps(text):
-    """Return partitions from `t0 t1 u0`."""
+    """Parse partitions such as `t0 t1 u0`."""
     return [TopicPartition(each[0], int(each[1:])) for each in text.split()]
 
 
@@ -43,7 +43,7 @@ def shares(found):
 # -- range and round robin: the examples of Kafka's own documentation -------------------------
 
 
-def test_range_gives_runs_of_each_topic():
+def test_range_assigns_runs_of_each_topic():
     members = {"c1": wanting("t", "u"), "c0": wanting("t", "u")}
     assert shares(assign_range({"t": 3, "u": 3}, members)) == {
         "c0": "t0 t1 u0 u1",
@@ -51,7 +51,7 @@ def test_range_gives_runs_of_each_topic():
     }
 
 
-def test_round_robin_deals_over_all_topics():
+def test_round_robin_assigns_across_all_topics():
     members = {"c1": wanting("t", "u"), "c0": wanting("t", "u")}
     assert shares(assign_round_robin({"t": 3, "u": 3}, members)) == {
         "c0": "t0 t2 u1",
@@ -66,17 +66,17 @@ def test_round_robin_deals_over_all_topics():
 
 
 @pytest.mark.parametrize("name", ASSIGNORS)
-def test_topics_that_nobody_wants_and_members_that_want_none(name):
+def test_topics_without_subscribers_and_members_without_topics(name):
     members = {"c0": wanting("t"), "c1": wanting("gone"), "c2": wanting()}
     found = ASSIGNORS[name].assign({"t": 2, "u": 2}, members)
     assert shares(found) == {"c0": "t0 t1", "c1": "", "c2": ""}
     assert ASSIGNORS[name].assign({"t": 2}, {}) == {}
 
 
-# -- sticky ones ------------------------------------------------------------------------------
+# -- sticky assignors -------------------------------------------------------------------------
 
 
-def test_sticky_moves_only_what_evens_the_shares():
+def test_sticky_moves_only_partitions_that_balance_the_shares():
     members = {
         "a": wanting("t", owned="t0 t1 t2"),
         "b": wanting("t", owned="t3"),
@@ -88,7 +88,7 @@ def test_sticky_moves_only_what_evens_the_shares():
     assert set(tps("t3")) < set(found["b"])
 
 
-def test_of_two_who_had_a_partition_the_later_generation_keeps_it():
+def test_the_owner_of_the_later_generation_keeps_a_partition():
     members = {
         "old": wanting("t", owned="t0 t1", generation=3),
         "new": wanting("t", owned="t0 t1", generation=4),
@@ -99,7 +99,7 @@ def test_of_two_who_had_a_partition_the_later_generation_keeps_it():
     assert shares(assign_sticky({"t": 1}, members)) == {"old": "", "new": "t0"}
 
 
-def test_an_owner_that_no_longer_subscribes_gives_up_what_others_still_read():
+def test_an_owner_without_a_subscription_loses_its_partitions():
     members = {"a": wanting("u", owned="t0 t1 u0"), "b": wanting("t", owned="t2")}
     found = assign_sticky({"t": 3, "u": 1}, members)
     assert (found["a"], sorted(found["b"])) == (tps("u0"), tps("t0 t1 t2"))
@@ -107,8 +107,8 @@ def test_an_owner_that_no_longer_subscribes_gives_up_what_others_still_read():
 
 @pytest.mark.parametrize("name", ASSIGNORS)
 @pytest.mark.parametrize("seed", range(10))
-def test_nobody_gets_what_it_does_not_subscribe_to(name, seed):
-    """Members change their topics from one generation to the next, each in its own way."""
+def test_members_only_get_partitions_of_their_topics(name, seed):
+    """Members change their topics at random from one generation to the next."""
     rng = random.Random(seed)
     counts = {topic: rng.randrange(1, 5) for topic in "tuv"}
     owned = {f"m{number}": () for number in range(4)}
@@ -124,7 +124,7 @@ def test_nobody_gets_what_it_does_not_subscribe_to(name, seed):
         owned = found
 
 
-def test_cooperative_members_get_nothing_that_another_still_has():
+def test_cooperative_assignment_withholds_partitions_of_other_owners():
     members = {"a": wanting("t", owned="t0 t1"), "b": wanting("t")}
     first = assign_cooperatively({"t": 2}, members)
     (kept,) = first["a"]
@@ -136,8 +136,8 @@ def test_cooperative_members_get_nothing_that_another_still_has():
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_sticky_shares_are_complete_even_and_still(seed):
-    """Every partition once, to somebody who wants it; nothing moves when nothing changed."""
+def test_sticky_shares_are_complete_balanced_and_stable(seed):
+    """Each partition has one subscribed owner; nothing moves without a change."""
     rng = random.Random(seed)
     counts = {name: rng.randrange(1, 7) for name in "tuv"}
     is_alike = rng.random() < 0.5
@@ -173,11 +173,11 @@ def test_sticky_shares_are_complete_even_and_still(seed):
         assert sum(len(set(after[name]) - set(found[name])) for name in left) == len(lost)
 
 
-# -- bytes ------------------------------------------------------------------------------------
+# -- consumer protocol ------------------------------------------------------------------------
 
 
 def test_subscriptions_and_assignments_are_the_clients_bytes():
-    """As Kafka 3.9's clients write them, and as older and newer ones do."""
+    """The bytes of Kafka 3.9's clients, and of older and newer versions."""
     subscription = Subscription(("t", "u"), b"\1", tuple(tps("t0 t2 u1")), 7, "rack")
     data = encode_subscription(subscription)
     assert data.hex() == (
@@ -200,7 +200,7 @@ def test_subscriptions_and_assignments_are_the_clients_bytes():
             decode_subscription(oldest[:size])
 
 
-def test_what_sticky_members_of_other_clients_tell():
+def test_user_data_of_sticky_members_of_other_clients():
     data = sticky_user_data(tuple(tps("t0 u3")), 5)
     assert data.hex() == (
         "00000002" "000174" "00000001" "00000000" "000175" "00000001" "00000003" "00000005"

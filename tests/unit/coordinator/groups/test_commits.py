@@ -1,4 +1,4 @@
-"""Offsets that groups commit outside transactions: who may, what is remembered, what expires."""
+"""Offsets committed outside transactions: permissions, caching and expiration."""
 
 import pytest
 
@@ -30,7 +30,7 @@ def bench():
 
 
 def stay(member, ms):
-    """Let time pass while a member reports."""
+    """Let time pass while a member sends heartbeats."""
     for _ in range(-(-ms // (SESSION_MS // 2))):
         member.bench.clock.advance(ms=SESSION_MS // 2)
         assert member.beat() is None
@@ -41,10 +41,10 @@ def tombstones(bench):
     return [record.key for _, record in log.reader.records(0) if record.value is None]
 
 
-# -- who may ---------------------------------------------------------------------------------
+# -- permissions -----------------------------------------------------------------------------
 
 
-def test_whoever_assigns_itself_commits_without_a_member(bench):
+def test_a_consumer_with_assigned_partitions_commits_without_a_member(bench):
     assert bench.groups.commit("g", {T0: FIVE, T1: OffsetAndMetadata(6)}) == {T0: None, T1: None}
     assert bench.groups.committed("g") == {T0: FIVE, T1: OffsetAndMetadata(6)}
     assert bench.groups.committed("h") == {}
@@ -62,7 +62,7 @@ def test_a_member_commits_in_its_generation(bench):
     assert bench.groups.commit("g", {T0: FIVE}) == {T0: "UNKNOWN_MEMBER_ID"}
     assert second.commit({T0: FIVE}) == {T0: "UNKNOWN_MEMBER_ID"}
     second.join()
-    assert first.commit({T0: OffsetAndMetadata(6)}) == {T0: None}  # what it has read until now
+    assert first.commit({T0: OffsetAndMetadata(6)}) == {T0: None}  # still allowed
     first.join()
     assert first.commit({T0: FIVE}) == {T0: "REBALANCE_IN_PROGRESS"}
     first.generation = 1
@@ -70,19 +70,19 @@ def test_a_member_commits_in_its_generation(bench):
     assert bench.groups.committed("g") == {T0: OffsetAndMetadata(6)}
 
 
-def test_a_generation_of_a_group_that_is_not_there(bench):
+def test_a_generation_of_an_unknown_group(bench):
     assert bench.groups.commit("g", {T0: FIVE}, 1, "m") == {T0: "ILLEGAL_GENERATION"}
     assert bench.groups.list_groups() == []
 
 
-def test_a_static_member_that_was_replaced_commits_no_more(bench):
+def test_a_replaced_static_member_cannot_commit(bench):
     first = bench.member(instance="i")
     settle(first)
     bench.member(instance="i").join()
     assert first.commit({T0: FIVE}) == {T0: "FENCED_INSTANCE_ID"}
 
 
-def test_a_commit_is_a_sign_of_life(bench):
+def test_a_commit_renews_the_session(bench):
     member = bench.member()
     settle(member)
     for _ in range(3):
@@ -90,7 +90,7 @@ def test_a_commit_is_a_sign_of_life(bench):
         assert member.commit({T0: FIVE}) == {T0: None}
 
 
-def test_what_one_partition_is_refused_for_keeps_from_no_other(bench):
+def test_an_invalid_partition_does_not_affect_the_others(bench):
     too_long = OffsetAndMetadata(1, "x" * 4097)
     offsets = {T0: FIVE, T1: too_long, TopicPartition("t", 9): FIVE, TopicPartition("no", 0): FIVE}
     assert list(bench.groups.commit("g", offsets).values()) == [
@@ -111,7 +111,7 @@ def test_a_topic_that_refuses_the_record(bench):
 
 
 def test_a_member_sends_offsets_in_a_transaction(bench):
-    """With the generation of the consumer that read them, which fences others (KIP-447)."""
+    """The consumer's generation fences other members (KIP-447)."""
     member = bench.member()
     settle(member)
     producer = bench.broker.producer(transactional_id="x")
@@ -132,10 +132,10 @@ def test_a_member_sends_offsets_in_a_transaction(bench):
     producer.abort_transaction()
 
 
-# -- what is remembered ----------------------------------------------------------------------
+# -- caching ---------------------------------------------------------------------------------
 
 
-def test_what_is_committed_is_told_without_reading_again(bench, monkeypatch):
+def test_committed_offsets_are_cached(bench, monkeypatch):
     bench.groups.commit("g", {T0: FIVE})
     bench.groups.committed("g")
     log = bench.broker.log(GROUP_OFFSETS_TOPIC)
@@ -145,8 +145,8 @@ def test_what_is_committed_is_told_without_reading_again(bench, monkeypatch):
         assert bench.groups.committed("g") == {T0: OffsetAndMetadata(offset)}
 
 
-def test_what_others_wrote_is_seen(bench):
-    """And what a cleaner took out is not missed."""
+def test_records_of_other_writers_are_read(bench):
+    """Records removed by the cleaner are not needed."""
     from logstore.coordinator.groups.records import encode_key, encode_value
 
     bench.groups.commit("g", {T0: FIVE})
@@ -164,7 +164,7 @@ def test_what_others_wrote_is_seen(bench):
     assert bench.groups.committed("g") == {T0: OffsetAndMetadata(7)}
 
 
-def test_what_others_wrote_just_before_a_commit_is_seen(bench):
+def test_records_of_other_writers_just_before_a_commit_are_read(bench):
     from logstore.coordinator.groups.records import encode_key, encode_value
 
     bench.groups.commit("g", {T0: FIVE})
@@ -195,7 +195,7 @@ def test_a_damaged_group_is_refused_and_the_others_are_served(bench):
         producer.send_offsets_to_transaction({T0: FIVE}, "bad")
 
 
-def test_a_read_only_broker_tells_and_changes_nothing(bench):
+def test_a_read_only_broker_reads_groups_and_changes_nothing(bench):
     member = bench.member()
     settle(member)
     member.commit({T0: FIVE})
@@ -213,10 +213,10 @@ def test_a_read_only_broker_tells_and_changes_nothing(bench):
     bench.open()
 
 
-# -- what expires ----------------------------------------------------------------------------
+# -- expiration ------------------------------------------------------------------------------
 
 
-def test_offsets_of_nobody_expire_after_their_commit(bench):
+def test_offsets_of_groups_without_members_expire_after_their_commit(bench):
     bench.groups.commit("g", {T0: FIVE})
     bench.clock.advance(ms=DAY_MS)
     bench.groups.commit("g", {T1: FIVE})
@@ -229,11 +229,11 @@ def test_offsets_of_nobody_expire_after_their_commit(bench):
     bench.clock.advance(ms=DAY_MS)
     assert bench.groups.remove_expired() == ["g"]
     assert bench.groups.list_groups() == []
-    assert len(tombstones(bench)) == 2  # two offsets; such a group has no record of its own
+    assert len(tombstones(bench)) == 2  # two offsets; the group has no group record
 
 
 def stored_by_an_old_client(bench, partition, commit_ms, expire_ms):
-    """Write an offset with a moment of its own, as clients did before version 2 of the value."""
+    """Write an offset with an expiry time, as clients did before version 2 of the value."""
     value = OffsetCommitValue(
         offset=5, metadata="", commit_timestamp=commit_ms, expire_timestamp=expire_ms
     )
@@ -243,7 +243,7 @@ def stored_by_an_old_client(bench, partition, commit_ms, expire_ms):
 
 
 @pytest.mark.parametrize("retained_ms", (DAY_MS, 4 * WEEK_MS), ids=("sooner", "later"))
-def test_the_moment_that_an_old_client_stored_wins_over_the_retention(bench, retained_ms):
+def test_an_expiry_time_of_an_old_client_overrides_the_retention(bench, retained_ms):
     bench.groups.commit("g", {T0: FIVE})
     now_ms = bench.clock.now_ms()
     stored_by_an_old_client(bench, T1, now_ms, now_ms + retained_ms)
@@ -261,8 +261,8 @@ def test_the_moment_that_an_old_client_stored_wins_over_the_retention(bench, ret
     assert bench.groups.committed("g") == {}
 
 
-def test_a_group_stays_for_a_member_to_whom_an_id_was_given(bench):
-    """Though its last offset expires before the member joins with it."""
+def test_a_group_stays_while_a_member_id_is_pending(bench):
+    """The group's last offset expires before the member joins with its id."""
     bench.groups.commit("g", {T0: FIVE})
     bench.clock.advance(ms=WEEK_MS - 1000)
     member = bench.member(requires_member_id=True)
@@ -317,8 +317,8 @@ def test_offsets_that_a_transaction_is_about_to_replace_stay(bench):
     assert bench.groups.remove_expired() == ["g"]
 
 
-def test_expiry_is_looked_for_on_kafka_s_interval():
-    """In the background by a task; else whenever the coordinator is asked something."""
+def test_expiry_is_checked_at_kafka_s_interval():
+    """Either in a background task, or during calls of the coordinator."""
     bench = GroupBench()
     bench.broker.create_topic("t")
     bench.groups.commit("g", {T0: FIVE})
@@ -344,7 +344,7 @@ def test_years_of_expiry_in_the_background_pass_at_once():
         assert broker.groups._expiry_task.runs - runs <= 2
 
 
-def test_a_group_without_members_goes_with_the_topic_of_its_last_offset(bench):
+def test_a_group_without_members_is_deleted_with_the_topic_of_its_last_offset(bench):
     bench.groups.commit("lone", {T0: FIVE})
     bench.groups.commit("with others", {T0: FIVE, U0: FIVE})
     settle(bench.member("at work"))
@@ -357,7 +357,7 @@ def test_a_group_without_members_goes_with_the_topic_of_its_last_offset(bench):
     assert {each.group_id for each in bench.groups.list_groups()} == {"with others", "at work"}
 
 
-def test_a_group_without_members_goes_with_its_last_offset(bench):
+def test_a_group_without_members_is_deleted_with_its_last_offset(bench):
     bench.groups.commit("lone", {T0: FIVE, U0: FIVE})
     assert bench.groups.delete_offsets("lone", [T0]).error is None
     assert bench.groups.describe("lone").state == "Empty"
@@ -365,7 +365,7 @@ def test_a_group_without_members_goes_with_its_last_offset(bench):
     assert bench.groups.describe("lone").state == "Dead"
 
 
-def test_offsets_go_with_their_topic(bench):
+def test_offsets_are_deleted_with_their_topic(bench):
     bench.groups.commit("g", {T0: FIVE, U0: FIVE})
     bench.broker.delete_topic("u")
     assert set(bench.groups.committed("g")) == {T0}
@@ -425,7 +425,9 @@ def test_groups_without_members_are_deleted(bench):
     assert bench.member().join().generation_id == 1
 
 
-def test_offsets_of_a_deleted_topic_go_though_another_group_cannot_be_read(bench, monkeypatch):
+def test_offsets_of_a_deleted_topic_are_deleted_though_another_group_is_unreadable(
+    bench, monkeypatch
+):
     for group in ("bad", "g"):
         bench.groups.commit(group, {T0: FIVE})
     source_of = bench.groups._source_of
@@ -441,7 +443,7 @@ def test_offsets_of_a_deleted_topic_go_though_another_group_cannot_be_read(bench
     assert bench.groups.committed("g") == {}
 
 
-def test_offsets_are_deleted_of_topics_that_nobody_reads(bench):
+def test_offsets_of_topics_without_subscribers_are_deleted(bench):
     member = bench.member(topics=("t",))
     settle(member)
     member.commit({T0: FIVE, U0: FIVE})

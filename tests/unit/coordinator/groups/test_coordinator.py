@@ -1,6 +1,6 @@
-"""The group coordinator: the classic protocol, its states, its refusals and its clocks.
+"""The group coordinator: states, errors and timeouts of the classic protocol.
 
-What is expected is Kafka's: `GroupCoordinatorTest` and the code of GroupCoordinator, 3.9.
+Expected results are Kafka's: `GroupCoordinatorTest` and GroupCoordinator of version 3.9.
 """
 
 import threading
@@ -33,7 +33,7 @@ def bench():
 # -- joining ---------------------------------------------------------------------------------
 
 
-def test_the_first_member_leads_and_gets_what_it_assigns(bench):
+def test_the_first_member_leads_and_gets_its_assignment(bench):
     member = bench.member()
     joined = member.join()
     assert (joined.error, joined.generation_id, joined.protocol_name) == (None, 1, "range")
@@ -46,7 +46,7 @@ def test_the_first_member_leads_and_gets_what_it_assigns(bench):
     assert member.member_id.startswith("c-")
 
 
-def test_a_new_member_is_given_an_id_to_join_with(bench):
+def test_a_new_member_gets_an_id_to_join_with(bench):
     member = bench.member(requires_member_id=True)
     first = member.join()
     assert first.error == "MEMBER_ID_REQUIRED"
@@ -57,20 +57,20 @@ def test_a_new_member_is_given_an_id_to_join_with(bench):
 
 
 def test_no_member_gets_the_id_of_another(bench, monkeypatch):
-    """Two members of this broker are as good as one that an earlier broker of the seed had."""
+    """The second member simulates a member of an earlier broker with the same seed."""
     drawn = iter((7, 7, 8, 7, 9))
     monkeypatch.setattr(bench.broker.runtime.rng, "getrandbits", lambda bits: next(drawn))
     first, second = (bench.member(requires_member_id=True) for _ in range(2))
-    ids = [member.join().member_id for member in (first, second)]  # given out, not joined
+    ids = [member.join().member_id for member in (first, second)]  # pending ids
     first.join()
     third = bench.member()
-    third.join()  # of a member that has joined
+    third.join()  # has the id of a joined member
     assert len({*ids, third.member_id}) == 3
     assert next(drawn, None) is None
 
 
-def test_an_id_that_does_not_come_back_is_forgotten(bench):
-    """Until then nobody's rebalance ends without it."""
+def test_a_pending_member_id_expires(bench):
+    """Until then, no rebalance completes without it."""
     first, second = bench.member(), bench.member(requires_member_id=True)
     settle(first)
     second.join()
@@ -99,7 +99,7 @@ def test_a_second_member_makes_the_first_join_again(bench):
     assert second.synced.assignment == second.member_id.encode()
 
 
-def test_who_does_not_join_again_in_time_is_out(bench):
+def test_a_member_that_does_not_rejoin_in_time_is_removed(bench):
     first, second = bench.member(session_ms=REBALANCE_MS * 2), bench.member()
     settle(first)
     second.join()
@@ -123,7 +123,7 @@ def test_a_retry_of_a_join_is_answered_with_the_same(bench):
     second.sync()
     assert second.join().generation_id == 2
     assert bench.state() == "Stable"
-    assert first.join() is None  # a leader does so to have the group rebalanced
+    assert first.join() is None  # a leader rejoins to trigger a rebalance
     assert second.join().generation_id == 3
 
 
@@ -138,7 +138,7 @@ def test_another_subscription_rebalances(bench):
     assert first.join().members[1].metadata == wanting("t", "u")
 
 
-def test_a_second_join_of_a_member_that_waits_takes_the_place_of_the_first(bench):
+def test_a_second_join_of_a_waiting_member_replaces_the_first(bench):
     first, second, third = bench.member(), bench.member(), bench.member()
     settle(first)
     second.join()
@@ -198,20 +198,20 @@ def test_a_group_has_a_largest_size():
     assert third.join().error == "GROUP_MAX_SIZE_REACHED"
     assert bench.state() == "Stable"
     first.join()
-    assert third.join() is None  # of a rebalance the first two have it
+    assert third.join() is None  # in a rebalance, the first two to join are admitted
     assert second.join().error == "GROUP_MAX_SIZE_REACHED"
     assert first.joined.generation_id == 3
     assert third.joined.error is None
 
 
-def test_the_first_rebalance_waits_for_more_members_if_it_is_told_to():
+def test_the_first_rebalance_is_delayed_as_configured():
     bench = GroupBench(**{"group.initial.rebalance.delay.ms": 3000})
     first, second = bench.member(), bench.member()
     assert first.join() is None
     bench.clock.advance(ms=2000)
     assert second.join() is None
     bench.clock.advance(ms=1000)
-    assert first.joined is None  # who came meanwhile prolongs it
+    assert first.joined is None  # a member that joined in the meantime extends the delay
     bench.clock.advance(ms=3000)
     assert (first.joined.generation_id, second.joined.generation_id) == (1, 1)
     first.leave()
@@ -219,8 +219,8 @@ def test_the_first_rebalance_waits_for_more_members_if_it_is_told_to():
     assert bench.state() == "Empty"
 
 
-def test_a_rebalance_waits_for_as_long_as_the_most_patient_member_asks_for(bench):
-    """Members differ, and the longest of their rebalance timeouts counts."""
+def test_a_rebalance_waits_for_the_longest_rebalance_timeout(bench):
+    """The longest rebalance timeout of the members counts."""
     hasty = bench.member(rebalance_ms=5_000, session_ms=300_000)
     patient = bench.member(rebalance_ms=60_000, session_ms=300_000)
     third = bench.member(rebalance_ms=20_000, session_ms=300_000)
@@ -233,7 +233,7 @@ def test_a_rebalance_waits_for_as_long_as_the_most_patient_member_asks_for(bench
     bench.clock.advance(ms=1)
     assert third.joined.error is None
     assert [each.member_id for each in bench.groups.describe("g").members] == [third.member_id]
-    # The most patient one is out: the next wait is that of the one who is left.
+    # The member with the longest timeout is removed: the remaining member's timeout counts.
     fourth = bench.member(rebalance_ms=5_000, session_ms=300_000)
     third.sync()
     assert fourth.join() is None
@@ -259,7 +259,7 @@ def test_syncs_that_are_refused(bench):
     assert first.sync().error == "REBALANCE_IN_PROGRESS"
 
 
-def test_a_member_that_is_left_out_gets_nothing(bench):
+def test_a_member_without_an_assignment_gets_an_empty_one(bench):
     first, second = bench.member(), bench.member()
     settle(first)
     second.join()
@@ -269,7 +269,7 @@ def test_a_member_that_is_left_out_gets_nothing(bench):
     assert second.synced.assignment == b""
 
 
-def test_who_waits_for_its_assignment_is_told_of_the_next_rebalance(bench):
+def test_a_member_waiting_for_its_assignment_is_notified_of_the_next_rebalance(bench):
     first, second, third = bench.member(), bench.member(), bench.member()
     settle(first)
     second.join()
@@ -279,7 +279,7 @@ def test_who_waits_for_its_assignment_is_told_of_the_next_rebalance(bench):
     assert second.synced.error == "REBALANCE_IN_PROGRESS"
 
 
-def test_who_does_not_sync_in_time_is_out(bench):
+def test_a_member_that_does_not_sync_in_time_is_removed(bench):
     first, second = bench.member(), bench.member()
     settle(first)
     second.join()
@@ -296,7 +296,7 @@ def test_who_does_not_sync_in_time_is_out(bench):
     assert first.beat() == "REBALANCE_IN_PROGRESS"
 
 
-def test_a_silent_member_is_out_after_its_session(bench):
+def test_a_silent_member_is_removed_after_its_session_timeout(bench):
     first, second = bench.member(), bench.member()
     settle(first)
     second.join()
@@ -310,7 +310,7 @@ def test_a_silent_member_is_out_after_its_session(bench):
     assert len(first.joined.members) == 1
 
 
-def test_who_waits_in_a_join_or_a_sync_needs_not_report(bench):
+def test_a_member_waiting_in_a_join_or_sync_needs_no_heartbeats(bench):
     first, second = bench.member(session_ms=REBALANCE_MS * 3), bench.member()
     settle(first)
     second.join()
@@ -336,7 +336,7 @@ def test_a_new_member_waits_five_minutes_at_most(bench):
     assert second.joined.error == "UNKNOWN_MEMBER_ID"
 
 
-def test_heartbeats_of_others(bench):
+def test_heartbeats_of_unknown_members(bench):
     member = bench.member()
     assert member.beat() == "UNKNOWN_MEMBER_ID"
     settle(member)
@@ -349,7 +349,7 @@ def test_heartbeats_of_others(bench):
 # -- leaving ---------------------------------------------------------------------------------
 
 
-def test_the_last_one_leaves_an_empty_group_of_the_next_generation(bench):
+def test_the_last_leave_starts_an_empty_generation(bench):
     member = bench.member()
     settle(member)
     assert member.leave() is None
@@ -370,7 +370,7 @@ def test_the_others_are_rebalanced_when_one_leaves(bench):
     assert second.is_leader
 
 
-def test_who_leaves_while_it_waits_is_told_so(bench):
+def test_a_member_that_leaves_while_it_waits_gets_an_error(bench):
     first, second = bench.member(), bench.member()
     settle(first)
     second.join()
@@ -380,7 +380,7 @@ def test_who_leaves_while_it_waits_is_told_so(bench):
     assert first.join().generation_id == 2
 
 
-def test_an_administrator_takes_members_out(bench):
+def test_an_administrator_removes_members(bench):
     first, second = bench.member(instance="i"), bench.member()
     settle(first)
     second.join()
@@ -392,7 +392,7 @@ def test_an_administrator_takes_members_out(bench):
     assert bench.groups.leave("none", [LeavingMember("x")]).members[0].error == "UNKNOWN_MEMBER_ID"
 
 
-def test_an_id_that_was_only_given_out_can_leave(bench):
+def test_a_pending_member_can_leave(bench):
     member = bench.member(requires_member_id=True)
     member.join()
     assert member.leave() is None
@@ -411,7 +411,7 @@ def two_static(bench, **options):
 
 
 @pytest.mark.parametrize("can_skip", (True, False))
-def test_a_static_member_comes_back_without_a_rebalance(bench, can_skip):
+def test_a_static_member_returns_without_a_rebalance(bench, can_skip):
     first, second = two_static(bench)
     assignment = second.synced.assignment
     again = bench.member(instance="b", can_skip_assignment=can_skip)
@@ -426,7 +426,7 @@ def test_a_static_member_comes_back_without_a_rebalance(bench, can_skip):
     assert first.beat() is None
 
 
-def test_a_static_member_whose_return_cannot_be_stored_stays_who_it_was(bench, monkeypatch):
+def test_a_static_member_keeps_its_id_if_its_return_cannot_be_stored(bench, monkeypatch):
     first, second = two_static(bench)
     before = bench.groups.describe("g").members
     write = bench.groups._store.write_group
@@ -450,7 +450,7 @@ def test_a_static_member_whose_return_cannot_be_stored_stays_who_it_was(bench, m
     assert second.beat() == "FENCED_INSTANCE_ID"
 
 
-def test_a_static_leader_that_comes_back_assigns_nothing(bench):
+def test_a_returning_static_leader_assigns_nothing(bench):
     first, _ = two_static(bench)
     again = bench.member(instance="a")
     joined = again.join()
@@ -460,12 +460,12 @@ def test_a_static_leader_that_comes_back_assigns_nothing(bench):
     older = bench.member(instance="a", can_skip_assignment=False)
     joined = older.join()
     assert not joined.skip_assignment
-    assert joined.leader == again.member_id  # not its own, so that it does not assign
+    assert joined.leader == again.member_id  # not its own id, so that it does not assign
     assert joined.members == ()
     assert first.beat() == "FENCED_INSTANCE_ID"
 
 
-def test_a_static_member_that_can_something_else_rebalances(bench):
+def test_a_static_member_with_other_protocols_rebalances(bench):
     data = wanting("t")
     first, _ = two_static(bench, protocols=(("range", data), ("sticky", data)))
     again = bench.member(instance="b", protocols=(("sticky", data),))
@@ -474,7 +474,7 @@ def test_a_static_member_that_can_something_else_rebalances(bench):
     assert again.joined.error is None
 
 
-def test_a_static_member_keeps_its_place_until_its_session_ends(bench):
+def test_a_static_member_remains_until_its_session_expires(bench):
     first, second = two_static(bench)
     for _ in range(3):
         bench.clock.advance(ms=SESSION_MS // 4)
@@ -486,7 +486,7 @@ def test_a_static_member_keeps_its_place_until_its_session_ends(bench):
 
 
 def test_a_static_member_that_does_not_join_again_stays_a_member(bench):
-    """The rebalance ends without it, and its session goes on."""
+    """The rebalance completes without it, and its session continues."""
     first, second = two_static(bench, session_ms=REBALANCE_MS * 2)
     third = bench.member()
     third.join()
@@ -508,11 +508,11 @@ def test_a_second_process_under_one_instance_id_fences_the_one_that_waits(bench)
     assert other.joined.error is None
 
 
-# -- a broker that ends, and one that begins ---------------------------------------------------
+# -- restarts ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("end", (GroupBench.restart, GroupBench.reopen))
-def test_members_report_to_the_broker_that_takes_over(bench, end):
+def test_members_send_heartbeats_to_the_next_broker(bench, end):
     first, second = bench.member(), bench.member()
     settle(first)
     second.join()
@@ -528,7 +528,7 @@ def test_members_report_to_the_broker_that_takes_over(bench, end):
     assert first.join().generation_id == 3
 
 
-def test_a_broker_that_takes_over_knows_the_empty_group(bench):
+def test_the_next_broker_knows_the_empty_group(bench):
     member = bench.member()
     settle(member)
     member.leave()
@@ -562,7 +562,7 @@ def test_a_coordinator_of_a_closed_broker_is_refused(bench):
     assert bench.state() == "Empty"
 
 
-def test_the_topic_may_be_deleted_under_a_group(bench):
+def test_the_topic_may_be_deleted_while_a_group_uses_it(bench):
     first, second = bench.member(), bench.member()
     settle(first)
     second.join()
@@ -588,7 +588,7 @@ def test_the_same_seed_writes_the_same_bytes():
     assert story() == story() != []
 
 
-def test_a_group_that_everybody_left_before_its_first_rebalance_takes_others():
+def test_a_group_left_by_all_members_before_its_first_rebalance_accepts_new_ones():
     bench = GroupBench(**{"group.initial.rebalance.delay.ms": 3000})
     first, second = bench.member(), bench.member()
     first.join()
@@ -599,26 +599,26 @@ def test_a_group_that_everybody_left_before_its_first_rebalance_takes_others():
     assert second.joined.error is None
 
 
-def test_members_in_other_programs_live_in_machine_time(bench):
-    """A jump of the clock in hand expels nobody, and no wait hangs on one."""
+def test_members_in_other_programs_use_the_system_clock(bench):
+    """A jump of the virtual clock expires no session, and no wait depends on it."""
     member = bench.member()
     settle(member)
-    bench.broker.groups.live_in_machine_time()
+    bench.broker.groups.use_system_clock()
     bench.clock.advance(days=30)
     assert member.beat() is None
     assert bench.state() == "Stable"
     scheduler = bench.broker.groups.scheduler
     assert isinstance(scheduler, ThreadScheduler)
-    bench.broker.groups.live_in_machine_time()
+    bench.broker.groups.use_system_clock()
     assert bench.broker.groups.scheduler is scheduler
 
 
 LONG_MS = 20 * 60_000
-"""What nobody here waits for."""
+"""A timeout that is never reached."""
 
 
 def until(condition):
-    """Wait for what a thread of the machine's time is about to do."""
+    """Wait for a change by a thread on the system clock."""
     pause = threading.Event()
     for _ in range(6000):
         if condition():
@@ -627,29 +627,29 @@ def until(condition):
     raise TimeoutError
 
 
-def test_a_rebalance_under_way_ends_in_machine_time():
+def test_a_rebalance_in_progress_ends_on_the_system_clock():
     bench = GroupBench()
     options = {"session_ms": LONG_MS, "rebalance_ms": 50}
     silent, newcomer = bench.member(**options), bench.member(**options)
     settle(silent)
     assert newcomer.join() is None
-    bench.broker.groups.live_in_machine_time()
+    bench.broker.groups.use_system_clock()
     until(lambda: newcomer.joined)
     assert [each.member_id for each in newcomer.joined.members] == [newcomer.member_id]
-    until(lambda: bench.state() == "Empty")  # nor does a wait for its sync last for ever
+    until(lambda: bench.state() == "Empty")  # the wait for its sync ends too
     bench.broker.close()
 
 
-def test_a_first_rebalance_under_way_ends_in_machine_time():
+def test_a_first_rebalance_in_progress_ends_on_the_system_clock():
     bench = GroupBench(**{"group.initial.rebalance.delay.ms": 50})
     member = bench.member(session_ms=LONG_MS, rebalance_ms=LONG_MS)
     assert member.join() is None
-    bench.broker.groups.live_in_machine_time()
+    bench.broker.groups.use_system_clock()
     until(lambda: member.joined)
     bench.broker.close()
 
 
-def test_who_was_told_an_id_and_did_not_join_is_forgotten_in_machine_time():
+def test_a_pending_member_id_expires_on_the_system_clock():
     bench = GroupBench(**{"group.min.session.timeout.ms": 50})
     options = {"session_ms": LONG_MS, "rebalance_ms": LONG_MS}
     first, second = bench.member(**options), bench.member(**options)
@@ -657,14 +657,14 @@ def test_who_was_told_an_id_and_did_not_join_is_forgotten_in_machine_time():
     settle(first)
     pending.join()
     assert second.join() is None
-    assert first.join() is None, "one who was told an id may come yet"
-    bench.broker.groups.live_in_machine_time()
+    assert first.join() is None, "the pending member may still join"
+    bench.broker.groups.use_system_clock()
     until(lambda: first.joined and second.joined)
     bench.broker.close()
 
 
 @pytest.mark.parametrize("background", (False, True))
-def test_nothing_of_before_happens_by_the_clock_in_hand(background):
+def test_earlier_timers_do_not_run_on_the_virtual_clock(background):
     clock = VirtualClock()
     with Broker(clock=clock, background=background) as broker:
         bench = SimpleNamespace(groups=broker.groups, clock=clock)
@@ -673,7 +673,7 @@ def test_nothing_of_before_happens_by_the_clock_in_hand(background):
         )
         settle(silent)
         assert newcomer.join() is None
-        broker.groups.live_in_machine_time()
+        broker.groups.use_system_clock()
         clock.advance(days=1)
         assert newcomer.joined is None
         assert broker.groups.describe("g").state == "PreparingRebalance"

@@ -1,4 +1,4 @@
-"""A group in memory."""
+"""The in-memory state of a group."""
 
 import pytest
 

@@ -83,7 +83,7 @@ def test_keys_are_kafkas():
         assert decode_key(bytes(2) + bytes.fromhex(text)[2:]) == (group, tp)
 
 
-def test_what_tells_something_else_of_a_group_is_passed_over():
+def test_other_records_of_a_group_are_skipped():
     assert decode_key(bytes.fromhex("0002000167")) is None
 
 
@@ -97,7 +97,7 @@ def test_values_are_kafkas():
         assert decode_value(bytes.fromhex(text)).committed == value
 
 
-def test_no_part_of_a_record_passes_for_a_whole_one():
+def test_no_prefix_of_a_record_is_valid():
     for decode, texts in ((decode_value, VALUES), (decode_key, KEYS)):
         for text in texts:
             for size in range(len(text) // 2):
@@ -105,7 +105,7 @@ def test_no_part_of_a_record_passes_for_a_whole_one():
                     decode(bytes.fromhex(text)[:size])
 
 
-def test_records_that_nobody_knows():
+def test_unknown_records():
     with pytest.raises(InvalidRecordError):
         decode_key(None)
     with pytest.raises(UnsupportedFormatError):
@@ -116,7 +116,7 @@ def test_records_that_nobody_knows():
     ("group", "number"), (("g", 3), ("gé😀", 35), ("payments", 13), ("polygenelubricants", 0))
 )
 def test_a_group_has_the_partition_that_it_has_in_kafka(group, number):
-    """The hash of the last one is the smallest number, whose absolute value Java has not."""
+    """The hash of the last group is the smallest int, whose absolute value overflows in Java."""
     bench = Bench()
     partition = bench.broker.groups.partition_of(group)
     assert partition == TopicPartition("__consumer_offsets", number)
@@ -140,7 +140,7 @@ def test_offsets_are_committed_with_the_transaction(bench):
     assert markers(log) == [(1, *producer._session.producer, "COMMIT", 0)]
 
 
-def test_offsets_of_an_aborted_transaction_count_for_nothing(bench):
+def test_offsets_of_an_aborted_transaction_are_ignored(bench):
     producer = bench.transactional()
     for offset in (5, 9):
         producer.begin_transaction()
@@ -150,8 +150,8 @@ def test_offsets_of_an_aborted_transaction_count_for_nothing(bench):
     assert [marker[3] for marker in markers(offsets_log(bench))] == ["COMMIT", "ABORT"]
 
 
-def test_a_marker_counts_though_another_group_has_a_transaction_open(bench):
-    """And of two transactions of one group the later record holds, whichever is ended last."""
+def test_a_marker_takes_effect_despite_an_open_transaction_of_another_group(bench):
+    """Of a group's two transactions, the later record counts, whichever ends last."""
     first, second = bench.transactional("x"), bench.transactional("y")
     first.begin_transaction()
     first.send_offsets_to_transaction({T0: OffsetAndMetadata(1), T1: OffsetAndMetadata(2)}, "h")
@@ -167,8 +167,8 @@ def test_a_marker_counts_though_another_group_has_a_transaction_open(bench):
     assert committed(bench, "h") == {T0: OffsetAndMetadata(4), T1: OffsetAndMetadata(2)}
 
 
-def test_a_call_is_one_batch_whose_sequences_do_not_count(bench):
-    """As Kafka's group coordinator writes it: always from sequence 0."""
+def test_a_call_is_one_batch_with_unchecked_sequences(bench):
+    """Kafka's group coordinator also writes each batch with sequence 0."""
     producer = bench.transactional()
     producer.begin_transaction()
     for offset in (1, 2):
@@ -190,7 +190,7 @@ def test_the_partition_is_part_of_the_transaction_before_it_gets_offsets(bench):
     assert states[-1].partitions == {TopicPartition(GROUP_OFFSETS_TOPIC, 0)}
 
 
-def test_the_topic_is_made_as_kafka_makes_it():
+def test_the_topic_is_created_with_kafka_s_configs():
     bench = Bench()
     bench.broker.create_topic("t")
     assert GROUP_OFFSETS_TOPIC not in [topic.name for topic in bench.broker.topics()]
@@ -209,7 +209,7 @@ def test_the_topic_is_made_as_kafka_makes_it():
     assert bench.log(GROUP_OFFSETS_TOPIC, 13).log_end_offset == 2
 
 
-def test_what_the_broker_lets_one_set(bench):
+def test_group_configs_come_from_the_broker_s_configuration(bench):
     config = GroupConfig.of(bench.broker.manager.broker_config)
     assert config == replace(GroupConfig.of(BrokerConfig()), topic_num_partitions=1)
 
@@ -223,7 +223,7 @@ def test_no_offsets_change_nothing(bench):
     assert GROUP_OFFSETS_TOPIC not in [topic.name for topic in bench.broker.topics()]
 
 
-def test_an_offset_without_a_value_was_forgotten(bench):
+def test_a_null_value_deletes_an_offset(bench):
     producer = bench.transactional()
     producer.begin_transaction()
     producer.send_offsets_to_transaction({T0: OffsetAndMetadata(5)}, "g")
@@ -235,7 +235,7 @@ def test_an_offset_without_a_value_was_forgotten(bench):
     assert committed(bench) == {}
 
 
-def test_offsets_outlive_a_cleaning(bench):
+def test_offsets_survive_a_cleaning(bench):
     producer = bench.transactional()
     for offset in range(4):
         producer.begin_transaction()
@@ -251,7 +251,7 @@ def test_offsets_outlive_a_cleaning(bench):
     assert committed(bench) == {T0: OffsetAndMetadata(3), T1: OffsetAndMetadata(7)}
 
 
-# -- who ends it -----------------------------------------------------------------------------
+# -- fencing and timeouts --------------------------------------------------------------------
 
 
 def test_a_transaction_that_a_crash_left_open_is_aborted(bench):
@@ -278,8 +278,8 @@ def test_a_fenced_producer_commits_no_offsets(bench):
     assert committed(bench) == {T0: OffsetAndMetadata(6)}
 
 
-def test_a_producer_that_took_too_long_commits_no_more_offsets(bench):
-    """Its partition was taken in before, so that it is the log that refuses it."""
+def test_a_timed_out_producer_cannot_commit_offsets(bench):
+    """Its partition was added before, so the log rejects the batch."""
     producer = bench.transactional(transaction_timeout_ms=60_000)
     producer.begin_transaction()
     producer.send_offsets_to_transaction({T0: OffsetAndMetadata(5)}, "g")
@@ -293,7 +293,7 @@ def test_a_producer_that_took_too_long_commits_no_more_offsets(bench):
     assert offsets_log(bench).log_end_offset == 2
 
 
-# -- what is refused -------------------------------------------------------------------------
+# -- errors ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -333,7 +333,7 @@ def test_a_producer_that_took_too_long_commits_no_more_offsets(bench):
         ("g" * 32768, {T0: OffsetAndMetadata(5)}, InvalidRecordError, "INVALID_RECORD"),
     ),
 )
-def test_what_is_refused_leaves_only_the_abort(bench, group, offsets, error, name):
+def test_after_an_error_only_abort_is_possible(bench, group, offsets, error, name):
     producer = bench.transactional()
     producer.begin_transaction()
     producer.send_offsets_to_transaction({T0: OffsetAndMetadata(4, "😀" * 2048)}, "g")
@@ -348,7 +348,7 @@ def test_what_is_refused_leaves_only_the_abort(bench, group, offsets, error, nam
     assert committed(bench) == {}
 
 
-def test_a_topic_that_refuses_the_record_leaves_only_the_abort(bench):
+def test_after_a_refused_record_only_abort_is_possible(bench):
     bench.transactional("y")
     bench.coordinator.partition_of_group("g")
     bench.broker.alter_configs(GROUP_OFFSETS_TOPIC, {"max.message.bytes": "100"})
@@ -361,7 +361,7 @@ def test_a_topic_that_refuses_the_record_leaves_only_the_abort(bench):
     producer.abort_transaction()
 
 
-def test_out_of_turn(bench):
+def test_calls_in_the_wrong_order(bench):
     producer = bench.transactional()
     for offsets in ({}, {T0: OffsetAndMetadata(5)}):
         with pytest.raises(IllegalStateError):
@@ -400,8 +400,8 @@ def test_other_arguments_change_nothing(bench, group, offsets, error):
     assert committed(bench) == {T0: OffsetAndMetadata(5)}
 
 
-def test_what_kafka_python_hands_in(bench):
-    """Its own tuples, the older one without a leader epoch too, and None for no metadata."""
+def test_arguments_of_kafka_python(bench):
+    """kafka-python's tuples, including the older one without a leader epoch, and metadata None."""
     partition = namedtuple("TopicPartition", ("topic", "partition"))
     older = namedtuple("OffsetAndMetadata", ("offset", "metadata"))
     newer = namedtuple("OffsetAndMetadata", ("offset", "metadata", "leader_epoch"))
@@ -419,7 +419,7 @@ def test_what_kafka_python_hands_in(bench):
 
 
 def test_a_copied_topic_is_taken_over_by_the_first_offsets(bench):
-    """A copy from a broker has folders only, and perhaps not all of them."""
+    """A copy from a broker has only partition folders, and maybe not all of them."""
     producer = bench.transactional()
     producer.begin_transaction()
     producer.send_offsets_to_transaction({T0: OffsetAndMetadata(5)}, "g")

@@ -1,4 +1,4 @@
-"""A broker with its coordinator, for tests of transactions that ask for nothing else."""
+"""A fixture with a broker and its coordinator, for tests of transactions."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""The transaction coordinator: states, fencing, timeouts, and what it stores about them."""
+"""The transaction coordinator: states, fencing, timeouts, and its records."""
 
 import pytest
 
@@ -33,7 +33,7 @@ DAY_MS = 86_400_000
 
 
 def stored(bench, partition=0):
-    """Return what the records of a partition of the state topic say, oldest first."""
+    """Return the records of a partition of the state topic, oldest first."""
     log = bench.log(TRANSACTION_STATE_TOPIC, partition)
     return [
         record.value and decode_value(decode_key(record.key), record.value)
@@ -48,7 +48,7 @@ def states(bench):
 # -- topic and ids -----------------------------------------------------------------------
 
 
-def test_the_state_topic_is_made_as_kafka_makes_it_and_not_before_it_is_needed():
+def test_the_state_topic_is_created_on_first_use_with_kafka_s_configs():
     bench = Bench(state_partitions=50)
     bench.broker.create_topic("t")
     bench.broker.producer().send("t", b"v")
@@ -64,7 +64,7 @@ def test_the_state_topic_is_made_as_kafka_makes_it_and_not_before_it_is_needed()
         "segment.bytes": "104857600",
         "unclean.leader.election.enable": "false",
     }
-    assert len(stored(bench, 35)) == 1, "Java's hash of 'copy-job' names the partition"
+    assert len(stored(bench, 35)) == 1, "the partition of Java's hash of 'copy-job'"
 
 
 def test_a_new_id_gets_a_producer_id_and_epoch_0_then_the_next_epochs(bench):
@@ -101,7 +101,7 @@ def test_epochs_end_at_32766_and_a_new_producer_id_follows(bench):
 
 
 def test_a_producer_with_the_last_epoch_can_still_be_fenced(bench):
-    """Its transaction is aborted with 32767, which no producer ever gets."""
+    """Its transaction is aborted with epoch 32767, which is never assigned to a producer."""
     bench.coordinator.init_producer_id("x", MINUTE_MS)
     give_epoch(bench, LAST_EPOCH - 1)
     producer = bench.coordinator.init_producer_id("x", MINUTE_MS)
@@ -113,7 +113,7 @@ def test_a_producer_with_the_last_epoch_can_still_be_fenced(bench):
 
 
 def give_epoch(bench, epoch):
-    """Let what is stored of 'x' have an epoch, as after so many restarts."""
+    """Set the stored epoch of 'x', as after many restarts."""
     from dataclasses import replace
 
     coordinator = bench.coordinator
@@ -122,7 +122,7 @@ def give_epoch(bench, epoch):
     bench.reopen()
 
 
-# -- a transaction's way -----------------------------------------------------------------
+# -- states of a transaction -------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("commit", "name"), ((True, "Commit"), (False, "Abort")))
@@ -159,7 +159,7 @@ def test_partitions_that_are_known_are_not_stored_again(bench):
     assert states(bench) == ["Empty", "Ongoing"]
 
 
-def test_to_end_what_is_ended_is_harmless_but_only_the_same_way(bench):
+def test_repeating_an_end_is_harmless_with_the_same_outcome(bench):
     coordinator = bench.coordinator
     producer = coordinator.init_producer_id("x", MINUTE_MS)
     for commit in (True, False):
@@ -183,7 +183,7 @@ def test_markers_bear_the_leader_epoch_of_the_state_topic(bench):
     assert markers(bench.log()) == [(0, 0, 0, "COMMIT", 5)]
 
 
-def test_a_partition_that_was_deleted_meanwhile_needs_no_marker(bench):
+def test_a_deleted_partition_needs_no_marker(bench):
     bench.broker.create_topic("gone")
     producer = bench.coordinator.init_producer_id("x", MINUTE_MS)
     bench.coordinator.add_partitions("x", producer, [T0, TopicPartition("gone", 0)])
@@ -196,12 +196,12 @@ def test_a_partition_that_was_deleted_meanwhile_needs_no_marker(bench):
 
 
 def test_a_log_that_knows_a_newer_producer_needs_no_marker(bench, caplog):
-    """As somebody else would have written it; that one's end is the end of both."""
+    """Another coordinator has ended both transactions."""
     producer = bench.coordinator.init_producer_id("x", MINUTE_MS)
     bench.coordinator.add_partitions("x", producer, [T0, T1])
     bench.log().writer.append_end_txn_marker(producer.producer_id, 5, 0, commit=False)
     bench.coordinator.end_transaction("x", producer, commit=True)
-    assert "out of date" in caplog.text
+    assert "is outdated" in caplog.text
     assert bench.state() == "CompleteCommit"
     assert [kind for *_, kind, _ in markers(bench.log())] == ["ABORT"]
     assert [kind for *_, kind, _ in markers(bench.log("t", 1))] == ["COMMIT"]
@@ -210,12 +210,12 @@ def test_a_log_that_knows_a_newer_producer_needs_no_marker(bench, caplog):
 # -- fencing -------------------------------------------------------------------------------
 
 
-def test_another_producer_aborts_what_is_open_and_fences_who_opened_it(bench):
+def test_another_producer_aborts_the_open_transaction_and_fences_its_producer(bench):
     coordinator = bench.coordinator
     older = coordinator.init_producer_id("x", MINUTE_MS)
     coordinator.add_partitions("x", older, [T0])
     newer = coordinator.init_producer_id("x", MINUTE_MS)
-    assert newer == (older.producer_id, 2), "epoch 1 was for the abort, and nobody gets it"
+    assert newer == (older.producer_id, 2), "epoch 1 was only used for the abort"
     assert markers(bench.log()) == [(0, 0, 1, "ABORT", 0)]
     assert states(bench) == ["Empty", "Ongoing", "PrepareAbort", "CompleteAbort", "Empty"]
     for call in (
@@ -231,7 +231,7 @@ def test_another_producer_aborts_what_is_open_and_fences_who_opened_it(bench):
     coordinator.add_partitions("x", newer, [T0])
 
 
-def test_a_producer_may_ask_for_another_epoch_itself(bench):
+def test_a_producer_may_request_a_new_epoch(bench):
     coordinator = bench.coordinator
     producer = coordinator.init_producer_id("x", MINUTE_MS)
     assert coordinator.init_producer_id("x", MINUTE_MS, expected=producer) == (0, 1)
@@ -241,8 +241,8 @@ def test_a_producer_may_ask_for_another_epoch_itself(bench):
     assert states(bench) == ["Empty"] * 2
 
 
-def test_who_did_not_hear_of_its_next_epoch_asks_again_and_gets_the_same(bench):
-    """A retry, as long as nobody else came between (KIP-360)."""
+def test_a_retry_after_a_lost_response_gets_the_same_epoch(bench):
+    """A retry returns the same epoch, unless another producer came in between (KIP-360)."""
     coordinator = bench.coordinator
     first = coordinator.init_producer_id("x", MINUTE_MS)
     second = coordinator.init_producer_id("x", MINUTE_MS, expected=first)
@@ -259,20 +259,20 @@ def test_who_did_not_hear_of_its_next_epoch_asks_again_and_gets_the_same(bench):
             coordinator.init_producer_id("x", MINUTE_MS, expected=expected)
     fourth = coordinator.init_producer_id("x", MINUTE_MS, expected=third)
     bench.reopen()
-    with pytest.raises(ProducerFencedError):  # nothing on the disk says who asked
+    with pytest.raises(ProducerFencedError):  # the previous epoch is not stored
         bench.coordinator.init_producer_id("x", MINUTE_MS, expected=third)
     assert bench.coordinator.init_producer_id("x", MINUTE_MS, expected=fourth) == (0, 4)
 
 
-def test_who_asks_for_an_epoch_in_the_midst_of_a_transaction_loses_it_and_is_fenced(bench):
-    """As with Kafka: clients abort what is open before they ask."""
+def test_requesting_an_epoch_within_a_transaction_aborts_and_fences(bench):
+    """As in Kafka: clients end their transaction before they request a new epoch."""
     coordinator = bench.coordinator
     first = coordinator.init_producer_id("x", MINUTE_MS)
     second = coordinator.init_producer_id("x", MINUTE_MS, expected=first)
     coordinator.add_partitions("x", second, [T0])
     with pytest.raises(ProducerFencedError):
         coordinator.init_producer_id("x", MINUTE_MS, expected=ProducerIdAndEpoch(5, 1))
-    assert states(bench)[-1] == "Ongoing", "a stranger's id changes nothing"
+    assert states(bench)[-1] == "Ongoing", "an unknown producer id changes nothing"
     for expected in (second, first):
         with pytest.raises(ProducerFencedError):
             coordinator.init_producer_id("x", MINUTE_MS, expected=expected)
@@ -280,7 +280,7 @@ def test_who_asks_for_an_epoch_in_the_midst_of_a_transaction_loses_it_and_is_fen
     assert coordinator.init_producer_id("x", MINUTE_MS) == (0, 3)
 
 
-def test_a_transaction_that_took_too_long_leaves_no_retry(bench):
+def test_a_retry_after_a_transaction_timeout_is_fenced(bench):
     coordinator = bench.coordinator
     first = coordinator.init_producer_id("x", 1000)
     second = coordinator.init_producer_id("x", 1000, expected=first)
@@ -292,7 +292,7 @@ def test_a_transaction_that_took_too_long_leaves_no_retry(bench):
             coordinator.init_producer_id("x", MINUTE_MS, expected=expected)
 
 
-def test_after_the_last_epoch_a_producer_that_asks_gets_another_id_and_so_does_its_retry(bench):
+def test_after_the_last_epoch_a_producer_and_its_retry_get_a_new_id(bench):
     coordinator = bench.coordinator
     coordinator.init_producer_id("x", MINUTE_MS)
     give_epoch(bench, LAST_EPOCH)
@@ -305,7 +305,7 @@ def test_after_the_last_epoch_a_producer_that_asks_gets_another_id_and_so_does_i
         coordinator.init_producer_id("x", MINUTE_MS, expected=other)
 
 
-def test_who_has_no_or_another_producer_id_is_refused(bench):
+def test_a_missing_or_different_producer_id_is_refused(bench):
     coordinator = bench.coordinator
     coordinator.init_producer_id("x", MINUTE_MS)
     for transactional_id, producer in (
@@ -323,7 +323,7 @@ def test_who_has_no_or_another_producer_id_is_refused(bench):
 
 
 def test_a_transaction_is_aborted_at_the_next_call_after_its_timeout(bench):
-    """Not when it is exactly as old as that; counted from its first partition."""
+    """Its age counts from the first partition and must exceed the timeout."""
     coordinator = bench.coordinator
     producer = coordinator.init_producer_id("x", MINUTE_MS)
     bench.clock.advance(hours=1)
@@ -331,7 +331,7 @@ def test_a_transaction_is_aborted_at_the_next_call_after_its_timeout(bench):
     bench.clock.advance(ms=MINUTE_MS)
     coordinator.add_partitions("x", producer, [T1])
     bench.clock.advance(ms=1)
-    assert bench.state() == "Ongoing", "nothing happens by itself"
+    assert bench.state() == "Ongoing", "timeouts are only checked during calls"
     coordinator.init_producer_id("y", MINUTE_MS)
     assert bench.state() == "CompleteAbort"
     assert markers(bench.log("t", 1)) == [(0, 0, 1, "ABORT", 0)]
@@ -340,7 +340,7 @@ def test_a_transaction_is_aborted_at_the_next_call_after_its_timeout(bench):
     assert coordinator.init_producer_id("x", MINUTE_MS) == (0, 2)
 
 
-def test_in_the_background_timeouts_are_looked_for_every_ten_seconds():
+def test_the_background_task_checks_timeouts_every_ten_seconds():
     bench = Bench(background=True)
     bench.broker.create_topic("t")
     producer = bench.coordinator.init_producer_id("x", 5000)
@@ -358,8 +358,8 @@ def test_in_the_background_timeouts_are_looked_for_every_ten_seconds():
 
 
 @pytest.mark.parametrize("is_alone", (True, False))
-def test_after_an_idle_hour_a_transaction_that_nobody_ends_is_aborted(is_alone):
-    """Whether or not the coordinator had slept from the start, or since a transaction before."""
+def test_after_an_idle_hour_a_timed_out_transaction_is_aborted(is_alone):
+    """The task wakes up whether it was idle from the start or since an earlier transaction."""
     with Broker(clock=VirtualClock(), background=True) as broker:
         broker.create_topic("t")
         if not is_alone:
@@ -381,7 +381,7 @@ def test_after_an_idle_hour_a_transaction_that_nobody_ends_is_aborted(is_alone):
         assert broker.coordinator.transactions()["x"].state.kafka_name == "CompleteAbort"
 
 
-def test_a_broker_with_a_background_looks_for_timeouts():
+def test_a_broker_with_background_tasks_checks_timeouts():
     clock = VirtualClock()
     with Broker(clock=clock, background=True) as broker:
         broker.create_topic("t")
@@ -391,7 +391,7 @@ def test_a_broker_with_a_background_looks_for_timeouts():
         assert markers(broker.log("t")) == [(0, 0, 1, "ABORT", 0)]
 
 
-def test_the_brokers_configuration_is_obeyed():
+def test_the_brokers_configuration_applies():
     clock = VirtualClock()
     properties = {
         "transaction.state.log.num.partitions": 3,
@@ -425,7 +425,7 @@ def test_the_brokers_configuration_is_obeyed():
         assert broker.coordinator.transactions() == {}
 
 
-def test_an_id_is_forgotten_after_a_week_without_use(bench):
+def test_an_id_expires_after_a_week_without_use(bench):
     coordinator = bench.coordinator
     producer = coordinator.init_producer_id("x", MINUTE_MS)
     open_one = coordinator.init_producer_id("open", MINUTE_MS)
@@ -444,14 +444,14 @@ def test_an_id_is_forgotten_after_a_week_without_use(bench):
     assert bench.coordinator.init_producer_id("x", MINUTE_MS) == (1000, 0)
 
 
-def test_without_a_background_ids_are_forgotten_at_a_call(bench):
+def test_without_a_background_task_ids_expire_during_calls(bench):
     bench.coordinator.init_producer_id("x", MINUTE_MS)
     bench.clock.advance(days=7)
     bench.coordinator.init_producer_id("y", MINUTE_MS)
     assert list(bench.coordinator.transactions()) == ["y"]
 
 
-def test_in_the_background_ids_are_forgotten_hourly():
+def test_in_the_background_ids_expire_hourly():
     bench = Bench(background=True)
     bench.coordinator.init_producer_id("x", MINUTE_MS)
     bench.clock.advance(days=7, ms=-1)
@@ -461,7 +461,7 @@ def test_in_the_background_ids_are_forgotten_hourly():
     bench.broker.close()
 
 
-def test_the_background_makes_no_topic_that_nobody_needs():
+def test_background_tasks_create_no_topic():
     bench = Bench(background=True)
     bench.clock.advance(days=8)
     assert bench.coordinator.abort_timed_out() == bench.coordinator.remove_expired() == []
@@ -469,7 +469,7 @@ def test_the_background_makes_no_topic_that_nobody_needs():
     bench.broker.close()
 
 
-def test_asking_what_is_known_changes_nothing(bench):
+def test_reading_the_states_changes_nothing(bench):
     assert bench.coordinator.transactions() == {}
     assert [topic.name for topic in bench.broker.topics()] == ["t"]
     producer = bench.coordinator.init_producer_id("x", MINUTE_MS)

@@ -1,4 +1,4 @@
-"""How a transaction ended, from the states that the transaction log still has."""
+"""Outcomes of transactions, from the states in the transaction log."""
 
 import pytest
 
@@ -26,7 +26,7 @@ def state(kind, start_ms, update_ms, partitions=(MINE,), producer_id=7):
 
 
 def ended(start_ms, end_ms, *, commit):
-    """Return the states of a whole transaction."""
+    """Return the states of a complete transaction."""
     return [
         state(TransactionState.ONGOING, start_ms, start_ms),
         state(PREPARE[commit], start_ms, end_ms),
@@ -34,7 +34,7 @@ def ended(start_ms, end_ms, *, commit):
     ]
 
 
-def test_of_a_producer_that_no_state_names_every_batch_is_open():
+def test_all_batches_of_an_unknown_producer_are_open():
     history = History([state(PREPARE[True], 10, 20, producer_id=8)])
     assert history.outcome_of(7, MINE, 15, -1) is OPEN
     assert history.newest(7) is None
@@ -60,17 +60,17 @@ def test_a_batch_of_no_known_transaction_is_aborted(timestamp_ms):
     assert History(states).outcome_of(7, MINE, timestamp_ms, -1) is ABORTED
 
 
-def test_of_two_transactions_of_one_time_the_newest_counts():
+def test_the_newest_of_two_transactions_at_one_time_counts():
     states = [*ended(10, 20, commit=True), *ended(20, 30, commit=False)]
     assert History(states).outcome_of(7, MINE, 20, -1) is ABORTED
 
 
 @pytest.mark.parametrize(("marked_ms", "outcome"), ((19, COMMITTED), (20, ABORTED), (21, ABORTED)))
-def test_a_marker_ends_what_had_been_decided_by_its_time(marked_ms, outcome):
+def test_a_marker_ends_the_transactions_decided_before_it(marked_ms, outcome):
     assert History(ended(10, 20, commit=True)).outcome_of(7, MINE, 15, marked_ms) is outcome
 
 
-def test_of_a_complete_transaction_whose_decision_is_gone_the_end_counts():
+def test_the_completion_counts_if_the_decision_was_removed():
     states = [state(COMPLETE[True], 10, 20, ())]
     assert History(states).outcome_of(7, MINE, 15, -1) is COMMITTED
 
@@ -92,7 +92,7 @@ def test_completion_does_not_extend_the_time_of_a_decision():
     (
         ((MINE,), 30, OPEN),
         ((MINE,), 35, OPEN),
-        ((MINE,), 29, OPEN),  # in no other transaction; its clock may have been set back
+        ((MINE,), 29, OPEN),  # not in another transaction; the clock may have been set back
         ((MINE,), 15, COMMITTED),
         ((OTHER,), 35, ABORTED),
         ((OTHER,), 15, COMMITTED),
@@ -121,7 +121,7 @@ def test_a_decision_whose_marker_is_due_holds_for_partitions_of_the_transaction_
 @pytest.mark.parametrize(
     "kind", (TransactionState.ONGOING, COMPLETE[True], COMPLETE[False], TransactionState.EMPTY)
 )
-def test_no_marker_is_due_of_what_is_not_prepared(kind):
+def test_only_prepared_transactions_have_a_due_marker(kind):
     assert History([state(kind, 10, 20)]).prepared(7, MINE) is None
 
 

@@ -1,4 +1,4 @@
-"""What `__transaction_state` still tells of the past."""
+"""The history of producer ids in `__transaction_state`."""
 
 from logstore.coordinator.transactions.log import TransactionLog
 from logstore.coordinator.transactions.state import (
@@ -50,7 +50,7 @@ def test_all_states_of_the_producer_ids_in_order_also_across_a_deletion_of_the_i
     assert history(bench, {72}) == []
 
 
-def test_an_id_of_which_one_state_is_damaged_is_left_out_and_no_other(bench):
+def test_only_ids_with_a_damaged_state_are_omitted(bench):
     bench.transactional("other")
     log = bench.log(TRANSACTION_STATE_TOPIC)
     append(log, "x", value_of("x", 70, at_ms=1))

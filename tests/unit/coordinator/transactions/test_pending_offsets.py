@@ -29,9 +29,8 @@ TIMEOUT_MS = 60_000
 class Group:
     """Group `g`, to which producers commit offsets in transactions.
 
-    Without `with_markers` the coordinator behaves as those of clusters did: transactions are
-    completed, and their markers are written to all topics but `__consumer_offsets`. Producers named
-    in `marked` are exempt.
+    Without `with_markers`, the coordinator behaves as earlier versions did in clusters: it writes
+    no markers to `__consumer_offsets`, except for producers in `marked`.
     """
 
     def __init__(self, *, with_markers=False, marked="", fs=None):
@@ -96,7 +95,7 @@ class Group:
         self.bench.broker.groups.commit("g", _of_topic(offsets))
 
     def reopen(self):
-        """End the process, and let the coordinator of the next one take over."""
+        """Restart the process."""
         self.tick()
         self.bench.reopen()
         self.coordinator.init_producer_id("another", TIMEOUT_MS)
@@ -141,7 +140,7 @@ def test_committed_offsets_take_effect(group):
 
 
 def test_a_copied_topic_is_left_alone_until_a_group_needs_it(group):
-    """Its transactions may be those of a broker that still runs."""
+    """Its transactions may belong to a broker that is still running."""
     group.commit({0: 5})
     group.bench.kill()
     for name in group.fs.list_dir(group.bench.path):
@@ -189,13 +188,13 @@ def test_the_later_of_two_producers_counts(group):
 def test_an_epoch_that_ended_counts_too(group):
     group.commit({0: 5})
     group.send({0: 9})
-    group.init("x")  # which aborts
+    group.init("x")  # aborts the transaction
     group.commit({1: 1})
     group.reopen()
     assert group.offsets() == {0: 5, 1: 1}
 
 
-def test_a_transactional_id_that_was_forgotten_meanwhile_counts_too(group):
+def test_transactions_of_an_expired_id_count_too(group):
     group.commit({0: 5})
     group.clock.advance(days=8)
     assert group.coordinator.remove_expired() == ["x"]
@@ -225,7 +224,7 @@ def test_an_open_transaction_stays_open(group):
 
 
 def test_an_open_transaction_stays_open_though_the_clock_was_set_back():
-    """Its offsets are dated before its start, and in the time of a transaction before it."""
+    """Its offsets have timestamps before its start, during an earlier transaction."""
     group = Group(with_markers=True)
     group.send({0: 1})
     group.clock.advance(ms=100)
@@ -255,13 +254,13 @@ def test_transactions_within_one_millisecond_are_not_confused():
 
 
 def test_an_open_transaction_behind_committed_ones_is_aborted(group, caplog):
-    """Its marker would end them, too."""
+    """Its marker would end the earlier ones too."""
     group.commit({0: 5, 1: 1})
     group.send({0: 9})
     group.reopen()
     assert group.state() == "CompleteAbort"
     assert group.offsets() == {0: 5, 1: 1}
-    assert "open transaction of 'x' is aborted" in caplog.text
+    assert "aborting the open transaction of 'x'" in caplog.text
     with pytest.raises((ProducerFencedError, InvalidProducerEpochError)):
         group.send({0: 9})
     group.init("x")
@@ -324,7 +323,7 @@ def test_a_prepared_transaction_behind_others_is_completed(group, commit):
     assert group.markers() == ["COMMIT" if commit else "ABORT"]
 
 
-# -- what nobody knows -----------------------------------------------------------------------------
+# -- unknown producers -----------------------------------------------------------------------------
 
 
 def test_offsets_of_an_unknown_producer_stay_pending(group, caplog):
@@ -368,7 +367,7 @@ def test_offsets_are_settled_although_another_partition_cannot_be_opened(group, 
 def test_offsets_stay_pending_while_the_history_of_transactions_cannot_be_read(
     group, monkeypatch, caplog
 ):
-    """New transactions begin all the same, and the next process settles the offsets."""
+    """New transactions begin nevertheless, and the next process settles the offsets."""
 
     def fail(*_):
         raise KafkaStorageError("the disk has failed")
@@ -383,7 +382,7 @@ def test_offsets_stay_pending_while_the_history_of_transactions_cannot_be_read(
     assert group.offsets() == {0: 5}
 
 
-# -- crashes, and all of it ------------------------------------------------------------------------
+# -- crashes, and random histories -----------------------------------------------------------------
 
 
 def mixed(fs=None):
@@ -424,7 +423,7 @@ def test_a_crash_at_any_write_changes_nothing_in_the_end():
         assert (group.state("x"), group.state("y")) == ("CompleteAbort", "CompleteAbort")
         end_offset = group.log.log_end_offset
         group.reopen()
-        assert group.log.log_end_offset == end_offset, "nothing is left to be settled"
+        assert group.log.log_end_offset == end_offset, "a second restart writes no more"
         group.bench.broker.close()
         if is_over:
             break
@@ -469,7 +468,7 @@ ONGOING, PREPARE_COMMIT, PREPARE_ABORT, COMPLETE_COMMIT, COMPLETE_ABORT = list(T
 
 
 def history(*states, partition=HERE):
-    """Return the history of producer 7, given (state, start, last update) in order."""
+    """Return a history of producer 7 from (state, start, last update) in order."""
     return History(
         TransactionMetadata(
             "x",
@@ -507,7 +506,7 @@ COMMIT = ((PREPARE_COMMIT, 10, 20), (COMPLETE_COMMIT, 10, 30))
         ((*COMMIT, (ONGOING, 40, 40)), 39, -1, Outcome.OPEN),
     ),
 )
-def test_the_outcome_of_a_batch_is_that_of_the_transaction_at_its_time(
+def test_the_outcome_of_a_batch_follows_from_the_transaction_at_its_time(
     states, written_ms, marked_ms, expected
 ):
     assert history(*states).outcome_of(7, HERE, written_ms, marked_ms) is expected

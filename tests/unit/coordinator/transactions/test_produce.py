@@ -1,4 +1,4 @@
-"""The door of clients: a batch of a transaction is taken only if the coordinator knows of it."""
+"""Appends of clients: transactional batches are verified by the coordinator."""
 
 import threading
 
@@ -27,7 +27,7 @@ VERIFICATION = "transaction.partition.verification.enable"
 
 
 class Client:
-    """Somebody who speaks to the coordinator and sends ready-made batches."""
+    """A client that calls the coordinator and sends encoded batches."""
 
     def __init__(self, bench, transactional_id="x"):
         self.bench = bench
@@ -66,7 +66,7 @@ class Client:
 
 
 def refuses(bench, error, send, match=None):
-    """Check that a batch is refused with exactly that error, and changes nothing."""
+    """Assert that a batch is rejected with exactly this error, and nothing changes."""
     log = bench.log()
 
     def state():
@@ -80,20 +80,20 @@ def refuses(bench, error, send, match=None):
 
 
 def settled(bench):
-    """Check that no transaction is open in the log."""
+    """Assert that no transaction is open in the log."""
     log = bench.log()
     assert log.last_stable_offset == log.log_end_offset
 
 
-# -- transactions that nobody began --------------------------------------------------------
+# -- transactions that were not begun ------------------------------------------------------
 
 
-def test_a_transaction_that_nobody_began_is_refused():
-    """Nobody would ever end it: the last stable offset would stand there for ever."""
+def test_a_transaction_that_was_not_begun_is_refused():
+    """It would never end, and the last stable offset would never advance."""
     with Broker(clock=VirtualClock()) as broker:
         broker.create_topic("t")
         data = batch(0, producer_id=7, producer_epoch=0, base_sequence=0, is_transactional=True)
-        with pytest.raises(InvalidTxnStateError, match="no transactional id has producer 7") as no:
+        with pytest.raises(InvalidTxnStateError, match="producer 7 has no transactional id") as no:
             broker.append_batches("t", data)
         assert no.value.kafka_error == "INVALID_TXN_STATE"
         with pytest.raises(InvalidProducerIdMappingError, match="transactional id 'x'"):
@@ -101,8 +101,8 @@ def test_a_transaction_that_nobody_began_is_refused():
         log = broker.log("t")
         assert (log.log_end_offset, log.last_stable_offset) == (0, 0)
         assert log.producer_state.is_empty
-        assert [topic.name for topic in broker.topics()] == ["t"], "nothing is made for the answer"
-        assert log.writer.append_batches(data).first_offset == 0, "a bare log takes what it is told"
+        assert [topic.name for topic in broker.topics()] == ["t"], "the state topic is not created"
+        assert log.writer.append_batches(data).first_offset == 0, "a bare log does not verify"
         assert log.last_stable_offset == 0 < log.log_end_offset
         log.writer.append_end_txn_marker(7, 0, 0, commit=False)
 
@@ -120,14 +120,14 @@ def test_a_batch_is_refused_before_its_partition_is_part_of_the_transaction(benc
 
 
 @pytest.mark.parametrize("is_commit", (True, False))
-def test_a_batch_that_comes_after_the_end_is_refused(bench, is_commit):
+def test_a_batch_after_the_end_is_refused(bench, is_commit):
     client = Client(bench)
     client.add(T0)
     sent = client.batch()
     client.send()
     client.end(commit=is_commit)
     refuses(bench, InvalidTxnStateError, client.send)
-    # Sent again, as its answer got lost; Kafka verifies first, too.
+    # A retry after a lost response; Kafka also verifies before it checks for duplicates.
     refuses(bench, InvalidTxnStateError, lambda: bench.broker.append_batches("t", sent))
     client.add(T1)
     refuses(bench, InvalidTxnStateError, client.send)
@@ -145,8 +145,8 @@ def test_a_batch_that_is_sent_again_in_its_transaction_is_answered(bench):
     assert bench.broker.append_batches("t", sent).is_duplicate
 
 
-def test_an_older_epoch_is_told_so(bench):
-    """ProducerFencedError is the coordinator's word; a batch is answered as Kafka's brokers do."""
+def test_an_older_epoch_is_refused_as_such(bench):
+    """The coordinator raises ProducerFencedError; a batch gets the error of Kafka's brokers."""
     client = Client(bench)
     client.add(T0)
     bench.coordinator.init_producer_id("x", MINUTE_MS)
@@ -178,12 +178,12 @@ def test_a_transactional_id_must_be_the_producers(bench):
         bench,
         InvalidTxnStateError,
         lambda: client.send(producer_id=99),
-        "no transactional id has producer 99",
+        "producer 99 has no transactional id",
     )
 
 
-def test_a_producer_whose_transaction_was_ended_by_others_writes_no_more(bench):
-    """It has added its partitions, so that only the door can know."""
+def test_a_producer_cannot_write_after_others_ended_its_transaction(bench):
+    """It has added its partitions already, so only the append can detect this."""
     producer = bench.transactional()
     producer.begin_transaction()
     producer.send("t", b"1", partition=0)
@@ -211,10 +211,10 @@ def test_offsets_of_a_transaction_that_was_ended_by_others_are_refused():
     bench.broker.close()
 
 
-# -- what is not in a transaction ----------------------------------------------------------
+# -- batches outside transactions ----------------------------------------------------------
 
 
-def test_other_batches_pass_unasked(bench):
+def test_batches_outside_transactions_are_not_verified(bench):
     assert bench.broker.append_batches("t", batch(0, 2)).last_offset == 2
     idempotent = batch(0, producer_id=4, producer_epoch=0, base_sequence=0)
     assert bench.broker.append_batches("t", idempotent).first_offset == 3
@@ -223,7 +223,7 @@ def test_other_batches_pass_unasked(bench):
 
 
 def test_a_batch_outside_the_transaction_of_its_producer(bench):
-    """As in Kafka it is refused once the transaction has data here, and not verified before."""
+    """As in Kafka, it is rejected once the transaction has data here, and not verified before."""
     client = Client(bench)
     client.add(T0)
     assert client.send(is_transactional=False).first_offset == 0
@@ -247,27 +247,27 @@ def test_a_batch_outside_the_transaction_of_its_producer(bench):
     ),
     ids=("two batches", "base offset", "marker", "CRC", "magic"),
 )
-def test_the_log_judges_the_rest(bench, data, error):
+def test_the_log_validates_malformed_batches(bench, data, error):
     refuses(bench, error, lambda: bench.broker.append_batches("t", data))
 
 
-def test_the_brokers_own_topics_are_not_for_clients(bench):
+def test_clients_cannot_produce_to_internal_topics(bench):
     Client(bench)
-    with pytest.raises(InvalidTopicError, match="not for producers"):
+    with pytest.raises(InvalidTopicError, match="cannot produce to the internal topic"):
         bench.broker.append_batches(TRANSACTION_STATE_TOPIC, batch(0))
 
 
 @pytest.mark.parametrize("idempotent", (False, True))
-def test_a_producer_s_records_do_not_go_to_the_broker_s_own_topics(bench, idempotent):
+def test_producers_cannot_send_to_internal_topics(bench, idempotent):
     bench.broker.producer(transactional_id="x").init_transactions()
     producer = bench.broker.producer(enable_idempotence=idempotent)
     sent = producer.send(TRANSACTION_STATE_TOPIC, b"v", b"k", partition=0)
     producer.flush()
-    with pytest.raises(InvalidTopicError, match="not for producers"):
+    with pytest.raises(InvalidTopicError, match="cannot produce to the internal topic"):
         sent.get()
 
 
-def test_a_broker_that_only_reads_takes_nothing(tmp_path):
+def test_a_read_only_broker_refuses_appends(tmp_path):
     with Broker(tmp_path) as broker:
         broker.create_topic("t")
     with (
@@ -293,7 +293,7 @@ def test_later_batches_are_held_to_the_owner_of_the_producer_id(bench, verificat
     client.add(T0)
     refuses(bench, InvalidProducerEpochError, lambda: client.send("x", producer_epoch=0))
     client.send("x")
-    assert client.send().first_offset == 4, "in this process it need not be given"
+    assert client.send().first_offset == 4, "in this process the id may be omitted"
 
 
 def test_later_batches_do_not_wait_for_the_coordinator(bench):
@@ -311,7 +311,7 @@ def test_later_batches_do_not_wait_for_the_coordinator(bench):
 # -- restarts and races ----------------------------------------------------------------------
 
 
-def test_what_was_verified_is_verified_again_after_a_restart(bench):
+def test_transactions_are_verified_again_after_a_restart(bench):
     client = Client(bench)
     client.add(T0, T1)
     client.send(partition=1)
@@ -327,7 +327,7 @@ def test_what_was_verified_is_verified_again_after_a_restart(bench):
     settled(bench)
 
 
-def test_a_transaction_that_cannot_be_completed_yet_takes_no_more(bench, monkeypatch):
+def test_a_transaction_that_cannot_be_completed_yet_accepts_no_batches(bench, monkeypatch):
     client = Client(bench)
     client.add(T0, T1)
 
@@ -343,8 +343,8 @@ def test_a_transaction_that_cannot_be_completed_yet_takes_no_more(bench, monkeyp
 
 
 @pytest.mark.parametrize("batches_before", (0, 1))
-def test_no_marker_comes_between_the_answer_and_the_append(bench, batches_before, monkeypatch):
-    """Whoever writes a marker needs a lock that is held until the batch is written."""
+def test_no_marker_is_written_between_check_and_append(bench, batches_before, monkeypatch):
+    """Writing a marker needs a lock that is held until the batch is written."""
     client = Client(bench)
     client.add(T0)
     for _ in range(batches_before):

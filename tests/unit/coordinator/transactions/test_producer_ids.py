@@ -1,4 +1,4 @@
-"""Producer ids: unique over restarts, reserved by the thousand, above all that is known."""
+"""Producer ids: unique across restarts, reserved in blocks, above all ids in the logs."""
 
 import json
 
@@ -45,7 +45,7 @@ def test_a_block_is_a_thousand_ids(fs):
     assert stored(fs)["next_producer_id"] == 2000
 
 
-def test_what_is_left_of_a_block_is_not_used_by_the_next_process(fs):
+def test_the_rest_of_a_block_is_not_used_by_the_next_process(fs):
     open_ids(fs).take()
     assert open_ids(fs).take() == 1000
 
@@ -56,20 +56,20 @@ def test_the_reservation_survives_a_crash_right_after_the_first_id(fs):
     assert open_ids(left).take() == 1000
 
 
-def test_the_first_block_begins_above_what_the_logs_know(fs):
+def test_the_first_block_starts_above_the_ids_in_the_logs(fs):
     assert open_ids(fs, largest_known=4711).take() == 4712
     assert stored(fs)["next_producer_id"] == 5712
     assert open_ids(fs, largest_known=17).take() == 5712
 
 
-def test_the_logs_count_though_there_is_a_file(fs):
-    """An older one, as of a directory into which newer partitions were copied."""
+def test_the_logs_count_even_with_a_file(fs):
+    """The file may be older than partitions copied into the directory."""
     assert open_ids(fs).take() == 0
     assert open_ids(fs, largest_known=5000).take() == 5001
     assert stored(fs)["next_producer_id"] == 6001
 
 
-def test_the_logs_are_asked_once(fs):
+def test_the_logs_are_read_once(fs):
     asked = []
     ids = ProducerIds(
         fs, "/data", Runtime(VirtualClock(), fs).lock(), lambda: asked.append(1) or -1
@@ -93,7 +93,7 @@ def test_the_logs_are_asked_once(fs):
         "[" * 5000,
     ),
 )
-def test_a_file_that_cannot_be_understood_is_refused_and_kept(fs, text):
+def test_a_malformed_file_is_refused_and_kept(fs, text):
     file = fs.open(PATH, create=True)
     file.append([text.encode()])
     file.close()
@@ -103,7 +103,7 @@ def test_a_file_that_cannot_be_understood_is_refused_and_kept(fs, text):
     assert read_bytes(fs, PATH).decode() == text
 
 
-def test_an_id_that_cannot_be_reserved_is_not_given(fs):
+def test_an_id_that_cannot_be_reserved_is_not_returned(fs):
     ids = open_ids(fs)
     fs.fail("write", error="ENOSPC", nth=1)
     with pytest.raises(KafkaStorageError, match="producer ids"):

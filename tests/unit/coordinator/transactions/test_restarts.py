@@ -41,12 +41,12 @@ def open_transaction(bench, transactional_id="x"):
 # -- kills ---------------------------------------------------------------------------------
 
 
-def test_an_open_transaction_outlives_a_kill_and_goes_when_its_id_comes_back(bench):
+def test_an_open_transaction_outlives_a_kill_until_its_id_is_initialized(bench):
     open_transaction(bench)
     bench.broker.append("t", value=b"plain", partition=0)
     bench.reopen()
     assert bench.state() == "Ongoing"
-    assert bench.seen() == [], "what lies behind an open transaction is not decided"
+    assert bench.seen() == [], "records after an open transaction are not visible"
     producer = bench.transactional()
     assert bench.seen() == [b"plain"]
     assert bench.seen(partition=1) == []
@@ -58,7 +58,7 @@ def test_an_open_transaction_outlives_a_kill_and_goes_when_its_id_comes_back(ben
     assert stamps(bench.log())[-1][1:] == (0, 2, 0, True)
 
 
-def test_an_open_transaction_of_a_dead_process_takes_no_longer_than_its_timeout(bench):
+def test_an_open_transaction_of_a_dead_process_times_out(bench):
     open_transaction(bench)
     bench.clock.advance(ms=MINUTE_MS - 1)
     bench.reopen()
@@ -70,7 +70,7 @@ def test_an_open_transaction_of_a_dead_process_takes_no_longer_than_its_timeout(
     assert [kind for *_, kind, _ in markers(bench.log())] == ["ABORT"]
 
 
-def test_in_the_background_the_timeout_is_looked_for_after_a_restart_too():
+def test_the_background_task_checks_timeouts_after_a_restart_too():
     bench = Bench(background=True)
     bench.broker.create_topic("t", 2)
     open_transaction(bench)
@@ -82,8 +82,8 @@ def test_in_the_background_the_timeout_is_looked_for_after_a_restart_too():
     bench.broker.close()
 
 
-def test_a_producer_of_before_a_restart_is_fenced_by_one_of_after(bench):
-    """Its session, as a client in another process would have it."""
+def test_a_producer_from_before_a_restart_is_fenced_by_a_later_one(bench):
+    """The session of the old producer survives, as in a client of another process."""
     older = open_transaction(bench)._session
     bench.reopen()
     bench.transactional()
@@ -92,7 +92,7 @@ def test_a_producer_of_before_a_restart_is_fenced_by_one_of_after(bench):
         older.commit()
 
 
-def test_what_was_committed_stays_and_sequences_go_on_after_a_kill(bench):
+def test_committed_records_stay_and_sequences_continue_after_a_kill(bench):
     producer = open_transaction(bench)
     producer.commit_transaction()
     bench.reopen()
@@ -102,7 +102,7 @@ def test_what_was_committed_stays_and_sequences_go_on_after_a_kill(bench):
     assert bench.coordinator.transactions()["x"].producer == (0, 1)
 
 
-def test_closing_the_broker_aborts_what_is_open(bench):
+def test_closing_the_broker_aborts_open_transactions(bench):
     open_transaction(bench)
     bench.broker.close()
     bench.open()
@@ -115,7 +115,7 @@ def test_closing_the_broker_aborts_what_is_open(bench):
 
 
 def crash_in(bench, suffix):
-    """Let the process end at the next change of a file; what it wrote by then is kept."""
+    """End the process at the next change of a file; earlier writes are kept."""
 
     def rule(operation, path):
         if path.endswith(suffix) and operation == "write":
@@ -128,7 +128,7 @@ def crash_in(bench, suffix):
 @pytest.mark.parametrize("commit", (True, False))
 @pytest.mark.parametrize("background", (True, False))
 def test_a_prepared_transaction_is_completed_by_the_next_process(commit, background):
-    """The process ends between the two markers; the first one is written again."""
+    """The process ends between the two markers; the first is written again."""
     clock = VirtualClock()
     fs = FaultyFileSystem(MemoryFileSystem(clock))
     bench = Bench(fs, clock=clock, background=background)
@@ -141,7 +141,7 @@ def test_a_prepared_transaction_is_completed_by_the_next_process(commit, backgro
     bench.reopen()
     name = "Commit" if commit else "Abort"
     if not background:
-        assert bench.state() == f"Prepare{name}", "nothing happens that was not asked for"
+        assert bench.state() == f"Prepare{name}", "reading does not complete it"
         assert bench.seen(partition=1) == []
         bench.transactional("other")
     assert bench.state() == f"Complete{name}"
@@ -175,7 +175,7 @@ def test_a_crash_before_the_decision_leaves_an_open_transaction():
 
 
 class TwoDisks:
-    """A broker with partitions on two disks, of which the second can fail."""
+    """A broker with partitions on two disks; the second can fail."""
 
     def __init__(self):
         clock = VirtualClock()
@@ -198,8 +198,8 @@ class TwoDisks:
         self.bench.reopen()
 
 
-def test_a_marker_that_a_failed_disk_did_not_take_follows_after_the_restart():
-    """The decision stands, and the other partition has it; the id waits."""
+def test_a_marker_missed_by_a_failed_disk_follows_after_the_restart():
+    """The decision is final and the other partition has its marker; the id must wait."""
     disks = TwoDisks()
     bench = disks.bench
     producer = open_transaction(bench)
@@ -213,7 +213,7 @@ def test_a_marker_that_a_failed_disk_did_not_take_follows_after_the_restart():
     with pytest.raises(KafkaStorageError, match="PrepareCommit"):
         bench.transactional()
     bench.coordinator.end_transaction("x", producer._session.producer, commit=True)
-    assert bench.state() == "PrepareCommit", "to ask for it again is harmless"
+    assert bench.state() == "PrepareCommit", "repeating the commit is harmless"
     disks.heal()
     assert bench.seen(partition=0) == []
     bench.transactional()
@@ -224,7 +224,7 @@ def test_a_marker_that_a_failed_disk_did_not_take_follows_after_the_restart():
 
 
 def test_a_marker_that_a_topic_refused_follows_with_the_next_transaction(bench):
-    """A marker has 78 bytes; also Kafka holds it to `max.message.bytes`."""
+    """A marker has 78 bytes; `max.message.bytes` applies to it, as in Kafka."""
     producer = bench.transactional()
     producer.begin_transaction()
     producer.send("t", b"v", partition=0)
@@ -242,8 +242,8 @@ def test_a_marker_that_a_topic_refused_follows_with_the_next_transaction(bench):
 
 @pytest.mark.parametrize("background", (False, True), ids=("calls", "background"))
 @pytest.mark.parametrize("commit", (True, False), ids=("commit", "abort"))
-def test_a_marker_that_was_refused_follows_although_its_producer_is_gone(background, commit):
-    """Without a background at the next call of any producer."""
+def test_a_refused_marker_follows_without_its_producer(background, commit):
+    """Without background tasks, this happens at the next call of any producer."""
     bench = Bench(background=background)
     bench.broker.create_topic("t")
     producer = bench.transactional()
@@ -264,7 +264,7 @@ def test_a_marker_that_was_refused_follows_although_its_producer_is_gone(backgro
     bench.broker.close()
 
 
-def test_an_end_that_is_not_noted_is_an_end_all_the_same():
+def test_a_transaction_ends_even_if_its_completion_is_not_stored():
     """The disk of the state topic fails after the decision and the markers."""
     disks = TwoDisks()
     bench = disks.bench
@@ -327,7 +327,7 @@ def test_a_record_for_an_offline_partition_is_refused_through_its_future():
     bench.broker.close()
 
 
-def test_what_cannot_be_made_durable_is_not_committed():
+def test_data_that_cannot_be_flushed_is_not_committed():
     disks = TwoDisks()
     bench = disks.bench
     producer = open_transaction(bench)
@@ -336,7 +336,7 @@ def test_what_cannot_be_made_durable_is_not_committed():
         producer.commit_transaction()
     assert bench.state() == "Ongoing"
     producer.abort_transaction()
-    assert bench.state() == "PrepareAbort", "the offline partition cannot have its marker yet"
+    assert bench.state() == "PrepareAbort", "the offline partition has no marker yet"
     assert bench.seen(partition=1) == []
     disks.heal()
     bench.transactional()
@@ -344,7 +344,7 @@ def test_what_cannot_be_made_durable_is_not_committed():
     bench.broker.close()
 
 
-def test_a_timed_out_transaction_that_cannot_be_aborted_keeps_nobody_else_waiting():
+def test_a_timed_out_transaction_that_cannot_be_aborted_blocks_no_other():
     disks = TwoDisks()
     bench = disks.bench
     open_transaction(bench)
@@ -377,7 +377,7 @@ def test_ids_whose_partition_of_the_state_topic_is_offline_are_refused_and_other
     fs.rule = lambda _, path: path.startswith(f"/two/{TRANSACTION_STATE_TOPIC}")
     bench.open()
     assert [partition_for(name, 2) for name in ("a", "b")] == [1, 0]
-    with pytest.raises(KafkaStorageError, match=f"{TRANSACTION_STATE_TOPIC}-1 keeps"):
+    with pytest.raises(KafkaStorageError, match=f"in {TRANSACTION_STATE_TOPIC}-1: "):
         bench.transactional("a")
     bench.transactional("b")
     fs.rule = never
@@ -387,8 +387,8 @@ def test_ids_whose_partition_of_the_state_topic_is_offline_are_refused_and_other
 # -- copied directories --------------------------------------------------------------------------
 
 
-def test_a_copied_state_topic_is_taken_over_when_the_first_transactional_producer_comes(bench):
-    """Its folder of 50, with an id that hashes there; the markers go on at its leader epoch."""
+def test_a_copied_state_topic_is_taken_over_by_the_first_transactional_producer(bench):
+    """One folder of 50, with an id that hashes to it; markers continue with its leader epoch."""
     bench.kill()
     copied = Bench(bench.fs, f"{bench.path}-2", clock=bench.clock, state_partitions=50)
     producer = copied.transactional("copy-job")
@@ -412,7 +412,7 @@ def test_a_copied_state_topic_is_taken_over_when_the_first_transactional_produce
 
 
 def forget_topics(bench):
-    """Leave what a copy from a broker has: the partitions' folders."""
+    """Keep only partition folders, as in a copy from a broker."""
     for name in bench.fs.list_dir(bench.path):
         if name.endswith(".json"):
             bench.fs.remove(f"{bench.path}/{name}")
@@ -435,7 +435,7 @@ def test_new_producer_ids_begin_above_those_of_copied_logs(bench):
 
 
 def test_new_producer_ids_begin_above_those_of_the_state_topic(bench):
-    """An id that has no data anywhere, as after its transactions were deleted from the logs."""
+    """The id has no data in any log, as after its transactions were deleted."""
     bench.transactional()
     bench.fs.remove(f"{bench.path}/{PRODUCER_IDS_FILE}")
     bench.reopen()
@@ -443,12 +443,12 @@ def test_new_producer_ids_begin_above_those_of_the_state_topic(bench):
     assert stamps(bench.log())[-1][1] == 1
 
 
-def test_a_state_that_makes_no_sense_stops_its_id_and_no_other(bench):
+def test_a_malformed_state_only_affects_its_id(bench):
     bench.transactional()
     log = bench.log(TRANSACTION_STATE_TOPIC)
     log.writer.append_records([NewRecord(encode_key("x"), b"\0\0 damaged")])
     bench.reopen()
-    with pytest.raises(KafkaStorageError, match="'x' cannot be read"):
+    with pytest.raises(KafkaStorageError, match="cannot read the state of transactional id 'x'"):
         bench.transactional()
     bench.transactional("other")
     bench.log(TRANSACTION_STATE_TOPIC).writer.append_records([NewRecord(encode_key("x"), None)])
@@ -456,17 +456,17 @@ def test_a_state_that_makes_no_sense_stops_its_id_and_no_other(bench):
     bench.transactional()
 
 
-def test_a_key_that_makes_no_sense_stops_every_id_of_its_partition(bench):
+def test_a_malformed_key_affects_all_ids_of_its_partition(bench):
     bench.transactional()
     bench.log(TRANSACTION_STATE_TOPIC).writer.append_records([NewRecord(b"\0", b"v")])
     bench.reopen()
     for transactional_id in ("x", "other"):
-        with pytest.raises(KafkaStorageError, match="cannot be read"):
+        with pytest.raises(KafkaStorageError, match=f"cannot read .* '{transactional_id}'"):
             bench.transactional(transactional_id)
     assert bench.broker.producer().send("t", b"v").get().offset == 0
 
 
-def test_keys_of_a_later_version_are_passed_over(bench):
+def test_keys_of_a_later_version_are_skipped(bench):
     bench.transactional()
     bench.log(TRANSACTION_STATE_TOPIC).writer.append_records([NewRecord(b"\0\7later", b"v")])
     bench.reopen()

@@ -82,7 +82,7 @@ FLEXIBLE = {
     "0000018bcfe56b150000018bcfe569c800": 2,
     "0001000000000000000000000000000105010000018bcfe56be70000018bcfe569c800": 3,
 }
-"""The same four values in version 1, by their place in `VALUES`."""
+"""The same four values in version 1, by their index in `VALUES`."""
 
 
 @pytest.mark.parametrize(("transactional_id", "expected"), KEYS.items())
@@ -102,7 +102,7 @@ def test_values_of_version_1_are_read(value, place):
     assert decode_value("x", bytes.fromhex(value)) == list(VALUES.values())[place]
 
 
-def test_tagged_fields_are_passed_over():
+def test_tagged_fields_are_skipped():
     """Kafka 4.4 with previous and next producer id, next epoch, and the client's version."""
     value = bytes.fromhex(
         "000100000000000000057fff0000ea6002020261020000000100000000000000000a0000000000000009"
@@ -136,7 +136,7 @@ def test_the_partition_of_an_id_is_kafkas(text, hashed, partition):
     assert partition_for(text, 50) == partition
 
 
-def test_a_later_key_is_told_apart_and_a_later_value_refused():
+def test_a_later_key_is_skipped_and_a_later_value_refused():
     assert decode_key(bytes.fromhex("00010001")) is None
     with pytest.raises(UnsupportedFormatError, match="version 2"):
         decode_value("x", bytes.fromhex("0002") + b"\0" * 40)
@@ -144,7 +144,7 @@ def test_a_later_key_is_told_apart_and_a_later_value_refused():
 
 @pytest.mark.parametrize("version", (0, 1))
 def test_damaged_values_are_refused_and_nothing_else_happens(version):
-    """Every prefix, and bytes turned at random: an error that says so, or another value."""
+    """Every prefix and random corruption yields an error for malformed bytes, or another value."""
     values = VALUES if version == 0 else FLEXIBLE
     rng = random.Random(version)
     for text in values:

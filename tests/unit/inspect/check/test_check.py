@@ -634,7 +634,7 @@ def test_single_transaction_index_knows_earlier_transactions_by_the_snapshot():
 def test_file_that_is_none_of_ours_cannot_be_verified():
     directory = kafka("segments")
     directory.write("golden-0/x.txt")
-    with pytest.raises(ValueError, match="is no file of a log"):
+    with pytest.raises(ValueError, match="is not a log file that can be verified"):
         directory.check("golden-0/x.txt")
 
 

@@ -184,7 +184,7 @@ def test_json_schema_holds_values_against_it_and_fetches_nothing():
     ),
 )
 def test_what_is_no_schema_is_refused(make, wrong):
-    with pytest.raises(InvalidConfigurationError, match=r"no .*(Avro|JSON|Protobuf)"):
+    with pytest.raises(InvalidConfigurationError, match=r"not an? .*(Avro|JSON|Protobuf)"):
         make(wrong)
 
 
@@ -213,7 +213,7 @@ def test_what_cannot_be_decoded_says_why_and_hides_nothing_else():
     decoder = Decoder(DataFormat.JSON, DataFormat.CONFLUENT)
     found = decoder.decode(b"[1]", framed(9, b""))
     assert found["key"] == [1]
-    assert found["error"] == "value: no file of schema 9 was given (--schema 9=FILE)"
+    assert found["error"] == "value: schema 9 is unknown (add --schema 9=FILE)"
     both = decoder.decode(b"[NaN]", b"x")["error"]
     assert "key: not JSON" in both
     assert "; value: too short (1 B)" in both

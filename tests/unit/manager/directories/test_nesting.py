@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from logstore import Broker, Cluster, TopicPartition, VirtualClock
-from logstore.analysis.places import place_of
+from logstore.analysis.locations import locate
 from logstore.errors import InvalidConfigurationError
 from logstore.inspect.check import Checker
 from logstore.runtime import DiskFileSystem, MemoryFileSystem
@@ -156,15 +156,15 @@ def test_a_path_of_a_cluster_is_refused_and_of_one_of_its_brokers_is_not(tmp_pat
     make_cluster(tmp_path, 3, topics=False)
     fs = DiskFileSystem()
     with pytest.raises(InvalidConfigurationError, match=CLUSTER.format(3)):
-        place_of(fs, str(tmp_path))
-    place = place_of(fs, str(tmp_path / "broker-0"))
+        locate(fs, str(tmp_path))
+    place = locate(fs, str(tmp_path / "broker-0"))
     assert place == ((str(tmp_path / "broker-0"),), None)
 
 
 def test_a_path_of_mounted_data_directories_is_all_of_them(tmp_path):
     for number in range(2):
         make_broker(tmp_path / f"data-{number}", f"users{number}")
-    place = place_of(DiskFileSystem(), str(tmp_path))
+    place = locate(DiskFileSystem(), str(tmp_path))
     assert place.directories == tuple(str(tmp_path / f"data-{number}") for number in range(2))
 
 

@@ -88,7 +88,7 @@ def test_entries_are_written_in_order_and_survive_a_round_trip(fs):
     ),
 )
 def test_lenient_forms_are_read(fs, text):
-    """S-123: extra spaces, and what Kafka's reader tolerates besides."""
+    """S-123: extra spaces, and other forms that Kafka's reader tolerates."""
     write_file(fs, PATH, text)
     assert OffsetCheckpoint(fs, PATH).read() == {TopicPartition("foo", 0): 5}
 
@@ -147,7 +147,7 @@ def test_a_topic_that_would_break_its_line_is_never_written(fs):
 
 
 def test_a_leftover_tmp_file_is_ignored_and_overwritten(fs):
-    """S-124: it is longer than what replaces it."""
+    """S-124: it is longer than the new contents."""
     checkpoint = OffsetCheckpoint(fs, PATH)
     checkpoint.write({TopicPartition("foo", 0): 5})
     write_file(fs, PATH + ".tmp", "0\n1\nfoo 0 6\n" + "x" * 100)
@@ -159,7 +159,7 @@ def test_a_leftover_tmp_file_is_ignored_and_overwritten(fs):
 
 @pytest.mark.parametrize("mode", (CrashMode(), CrashMode(Contents.KEPT, Names.KEPT)), ids=str)
 def test_a_crash_anywhere_leaves_the_old_content_or_the_new(mode):
-    """S-124: before the rename the old; a leftover X.tmp hinders nobody afterwards."""
+    """S-124: before the rename the old one; a leftover X.tmp has no effect afterwards."""
     old, new = {TopicPartition("foo", 0): 5}, {TopicPartition("foo", 0): 6}
     before = MemoryFileSystem()
     before.make_dirs("data")
@@ -185,7 +185,7 @@ def test_a_crash_anywhere_leaves_the_old_content_or_the_new(mode):
     assert [offsets for kind, offsets in found if kind not in (Kind.RENAME, Kind.SYNC_DIR)] == [
         old
     ] * (len(found) - 2)
-    # The rename had begun: it is the disk's choice whether the name it gives outlives the crash.
+    # The rename had begun: the new name may or may not survive the crash.
     kept = mode.names is Names.KEPT
     assert [offsets for _, offsets in found[-2:]] == [new if kept else old] * 2
 
@@ -232,7 +232,7 @@ def test_the_old_content_stays_until_the_rename():
 
 
 def test_what_another_hand_wrote_is_seen_and_the_answer_is_the_callers_own():
-    """It is parsed once, and read each time."""
+    """The file is read each time, and parsed once."""
     fs = Tracing()
     fs.make_dirs("data")
     foo = TopicPartition("foo", 0)
@@ -300,9 +300,9 @@ def test_partition_metadata_round_trip(fs):
         ("", "line 1: 'version' and its value"),
         ("version:0\ntopic_id: AAAAAAAAAAEAAAAAAAAAAg", "line 1"),
         ("version: x\ntopic_id: AAAAAAAAAAEAAAAAAAAAAg", "line 1: version 'x'"),
-        ("version: 0\ntopic_id: AAAAAAAAAAEAAAAAAAAA", "is no topic id"),
-        ("version: 0\ntopic_id: AAAAAAAAAAEAAAAAAAAAA+", "is no topic id"),
-        ("version: 0\ntopic_id: AAAAAAAAAAEAAAAAAAAAAgAA", "is no topic id"),
+        ("version: 0\ntopic_id: AAAAAAAAAAEAAAAAAAAA", "is not a topic id"),
+        ("version: 0\ntopic_id: AAAAAAAAAAEAAAAAAAAAA+", "is not a topic id"),
+        ("version: 0\ntopic_id: AAAAAAAAAAEAAAAAAAAAAgAA", "is not a topic id"),
     ),
 )
 def test_damaged_partition_metadata_is_refused(fs, text, complaint):

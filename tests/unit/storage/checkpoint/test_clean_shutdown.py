@@ -35,7 +35,7 @@ def was_clean(broker):
 
 
 def stopped(clock):
-    """Return files of two directories, a partition in each, after an orderly stop."""
+    """Return the files of two directories with a partition each, after a clean stop."""
     fs = FaultyFileSystem(clock)
     with start(fs, clock) as broker:
         broker.create_topic("t", partitions=2)
@@ -52,7 +52,7 @@ def test_s128_the_file_is_there_from_an_orderly_stop_to_the_next_start(mode):
     for path in DIRS:
         assert read_bytes(fs, f"{path}/{CLEAN_SHUTDOWN}") == b'{"version":0,"brokerEpoch":-1}'
 
-    # What lay on the disk at the stop survives a power failure right after it.
+    # All files on disk at the stop survive a power failure right after it.
     fs = FaultyFileSystem(clock, fs.crash(mode))
     assert markers(fs) == [True, True]
     broker = start(fs, clock)
@@ -60,7 +60,7 @@ def test_s128_the_file_is_there_from_an_orderly_stop_to_the_next_start(mode):
     assert markers(fs) == [False, False]
     assert list(broker.manager.registry.open_logs()) == [], "a clean start reads no log"
 
-    # Killed without a word, whatever the disk had written: the second start sees none.
+    # After a kill, whatever had reached the disk, the second start finds no marker.
     broker.append("t", value=b"w", partition=1)
     fs = FaultyFileSystem(clock, fs.crash(mode))
     assert markers(fs) == [False, False]
@@ -77,7 +77,7 @@ def test_s128_the_file_is_there_from_an_orderly_stop_to_the_next_start(mode):
 
 @pytest.mark.parametrize("mode", (DROPPED, KEPT), ids=str)
 def test_s128_nothing_is_changed_while_the_file_still_speaks_for_it(mode):
-    """A start that stops at any operation: with the file there, all is as it was closed."""
+    """A start that stops at any operation: as long as the file exists, all others are unchanged."""
     clock = VirtualClock()
     image = stopped(clock).crash(KEPT)
     seen = set()
@@ -102,6 +102,6 @@ def test_s128_nothing_is_changed_while_the_file_still_speaks_for_it(mode):
         restarted = start(after, clock)
         assert was_clean(restarted) == left
         assert [record.value for record in restarted.read("t", 0)][:1] == [b"v"]
-    # The very first change is the removal: the disk may have done it, or not.
+    # The first change is the removal: it may or may not have reached the disk.
     assert ((True, True) in seen) == (mode is DROPPED)
     assert (False, False) in seen

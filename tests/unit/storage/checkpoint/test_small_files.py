@@ -1,4 +1,4 @@
-"""Files that are read as a whole: how large they may be, and how often they are read."""
+"""Small files, which are read as a whole: their size limit, and the number of reads."""
 
 from collections import Counter
 from pathlib import Path
@@ -32,7 +32,7 @@ def home(tmp_path):
 
 
 def grow(home, name, size=LIMIT + 1):
-    """Make a file that large without taking the room; return how it is told of."""
+    """Create a large sparse file; return the message about it."""
     path = Path(home.path, name)
     path.touch()
     with path.open("r+b") as file:
@@ -97,7 +97,7 @@ def test_files_of_just_the_limit_are_read(home):
 
 
 class Counting(MemoryFileSystem):
-    """Counts how often each file is opened."""
+    """Counts the opens of each file."""
 
     def __init__(self, clock):
         super().__init__(clock)

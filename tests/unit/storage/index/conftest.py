@@ -1,4 +1,4 @@
-"""A place for index files: in memory and on the disk."""
+"""A folder for index files, in memory and on disk."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MakePlace = Callable[[], tuple[FileSystem, str]]
 
 @pytest.fixture(scope="module", params=("memory", "disk"))
 def make_place(request, tmp_path_factory) -> MakePlace:
-    """Return a function that gives a file system and a new, empty directory in it."""
+    """Return a function that returns a file system and a new empty directory in it."""
     numbers = itertools.count()
 
     def make() -> tuple[FileSystem, str]:

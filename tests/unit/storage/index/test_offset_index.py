@@ -40,7 +40,7 @@ def read_file(fs, path: str) -> bytes:
 
 
 def test_s028_lookup_below_exact_between_and_above(place):
-    """S-028: lookup gives the base below the first entry, else the floor entry."""
+    """S-028: lookup returns the floor entry; below the first entry, the base."""
     index = make_index(place)
     entries = [OffsetPosition(46 + 3 * i, 100 * i + 7) for i in range(30)]
     for offset, position in entries:
@@ -415,7 +415,7 @@ def test_search_in_a_large_index(place):
 
 
 def test_readers_see_only_whole_entries_while_one_writer_appends_and_cuts(place):
-    """Every answer is an entry that was written; entries below the cuts are never missed."""
+    """Every result is an entry that was written; entries below the cuts are always found."""
     index = make_index(place, max_index_bytes=8 * 4000)
     kept = 500
     for i in range(kept):
@@ -457,7 +457,7 @@ def test_readers_see_only_whole_entries_while_one_writer_appends_and_cuts(place)
 
 @pytest.mark.parametrize("moment", ("before the fences", "before the page", "after the page"))
 def test_lookup_overtaken_by_a_cut_finds_what_is_left(place, monkeypatch, moment):
-    """Cut at each step of a lookup of the last entry: the answer is an entry that was there."""
+    """Truncate at each step of a lookup of the last entry: the result is an existing entry."""
     for kept in (0, 1, 63, 64, 65, 150, 191, 192, 193, 199):
         index = make_index(place, max_index_bytes=8 * 200, name=str(kept))
         entries = [OffsetPosition(BASE + 2 * i, 10 * i) for i in range(200)]
@@ -470,7 +470,7 @@ def test_lookup_overtaken_by_a_cut_finds_what_is_left(place, monkeypatch, moment
                 index.truncate_to(BASE + 2 * kept)
                 return fences_for(*args)
 
-            # Only the first search is overtaken; the one inside the cut is not.
+            # Only during the first search, not during the one inside the truncation.
             calls = iter((cut_then_fences,))
             monkeypatch.setattr(
                 index,
@@ -501,7 +501,7 @@ def test_lookup_overtaken_by_a_cut_finds_what_is_left(place, monkeypatch, moment
 
 
 def test_readers_racing_to_create_agree(place):
-    """The one that comes second must not take the new file's zeros for entries."""
+    """The second one must not read the zeros of the new file as entries."""
     fs, directory = place
     for attempt in range(20):
         index = make_index((fs, directory), name=str(attempt))

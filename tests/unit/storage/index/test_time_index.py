@@ -48,7 +48,7 @@ def test_s029_preallocates_whole_entries_and_trims(place):
 
 
 def test_s033_lookup_and_order(place):
-    """S-033: floor lookup, equal timestamps skipped, falling time or offset refused."""
+    """S-033: floor lookup, equal timestamps skipped, decreasing time or offset refused."""
     index = filled(place)
     assert index.lookup(399) == TimestampOffset(-1, BASE)
     for offset in range(BASE, BASE + 10):
@@ -87,7 +87,7 @@ def test_s034_last_slot_is_reserved(place):
 
 
 def test_s035_truncate_to_and_truncate(place):
-    """S-035: entries at or above the offset go; without any the last entry is (-1, base)."""
+    """S-035: entries at or above the offset are removed; of none the last entry is (-1, base)."""
     fs, _ = place
     index = filled(place)
     index.truncate_to(BASE + 5)

@@ -32,7 +32,7 @@ def filled(place) -> TransactionIndex:
 
 
 def test_s037_truncate_to_and_reset(place):
-    """S-037: entries ending at or above the offset go; the file is as long as the rest."""
+    """S-037: entries that end at or above the offset are removed, and the file shrinks."""
     fs, _ = place
     index = filled(place)
     index.truncate_to(51)
@@ -49,7 +49,7 @@ def test_s037_truncate_to_and_reset(place):
 
 
 def test_s037_nothing_but_an_append_creates_the_file(place):
-    """S-037: a directory without .txnindex stays without."""
+    """S-037: other operations create no .txnindex."""
     fs, directory = place
     index = make_index(place)
     assert index.is_empty
@@ -96,7 +96,7 @@ def test_s038_sanity_check_last_offset_below_base(place):
     ),
 )
 def test_sanity_check_of_what_no_log_says(place, txn, check):
-    """One entry more than a sound index has; the segment ends at 40."""
+    """An invalid entry after valid ones; the segment ends at 40."""
     fs, _ = place
     index = make_index(place)
     index.append(AbortedTxn(7, 20, 30, 31))
@@ -148,7 +148,7 @@ def test_golden_f2_bytes(place):
 
 
 def test_several_are_added_as_one_after_another(place):
-    """In one write; of those that do not rise none is added, and no file is made for none."""
+    """In one write; out-of-order entries add nothing, and no entries create no file."""
     fs, _ = place
     index = make_index(place)
     index.extend([])
@@ -237,7 +237,7 @@ def test_rename_and_delete(place):
 
 @st.composite
 def aborted_txns(draw) -> list[AbortedTxn]:
-    """Transactions as a partition has them: no more than the marker is stable after it."""
+    """Return transactions as in a partition: at most the marker is stable after it."""
     txns = []
     last_offset = BASE
     for step in draw(st.lists(st.integers(1, 6), max_size=200)):
@@ -286,7 +286,7 @@ def test_equals_a_list(make_place, txns, ranges, cut):
 
 
 def test_what_was_flushed_outlives_a_crash():
-    """Nothing else tells that data below the recovery point were aborted."""
+    """Only the index records that data below the recovery point were aborted."""
     fs = FaultyFileSystem()
     fs.make_dirs("/d")
     index = filled((fs, "/d"))

@@ -1,4 +1,4 @@
-"""Links, pipes and sockets in a data directory: nothing leads out of it, and nothing hangs."""
+"""Links, pipes and sockets in a data directory: no write outside of it, and no hang."""
 
 import os
 from pathlib import Path
@@ -35,12 +35,12 @@ def home(tmp_path):
 
 @pytest.fixture
 def outside(tmp_path):
-    """A folder that no data directory has anything to do with."""
+    """Return a folder outside of all data directories."""
     return make_precious(tmp_path / "precious")
 
 
 def closed(home, *topics, count=3):
-    """Make topics of one partition with some records, and close them."""
+    """Create topics with one partition and some records, and close them."""
     manager = home.open()
     for topic in topics:
         manager.topics.create(topic, 1, {"file.delete.delay.ms": "0"})
@@ -83,12 +83,12 @@ def test_a_link_named_as_a_folder_that_awaits_deletion_goes_alone(home, outside,
     fill(manager.log(A0), 1)
     manager.close()
     assert files_below(outside) == PRECIOUS
-    # Where it leads to no folder it is a foreign file.
+    # If its target is not a folder, it is a foreign file.
     assert data(home, name).is_symlink() == (target != "folder")
 
 
 def test_a_partition_folder_that_is_a_link_is_used_and_only_the_link_deleted(home, tmp_path):
-    """Operators put a partition on another disk so; Kafka takes it too."""
+    """Operators use links to put a partition on another disk; Kafka accepts them too."""
     closed(home, "a", "b")
     elsewhere = tmp_path / "elsewhere"
     data(home, "a-0").rename(elsewhere)
@@ -141,7 +141,7 @@ def test_a_data_directory_may_be_a_link(home, tmp_path):
 
 
 def test_small_files_are_replaced_where_links_stand(home, outside):
-    """A checkpoint that is a link is read, and replaced by a file of its own."""
+    """A checkpoint that is a link is read, and replaced by a regular file."""
     closed(home, "a")
     for name in REPLACED_FILES:
         data(home, name + TMP_SUFFIX).symlink_to(outside / "one")
@@ -208,7 +208,7 @@ def test_leftovers_that_are_links_or_pipes_go_alone(home, outside, state, sort):
 
 
 def test_a_log_file_that_is_a_link_is_read_and_not_written(home, outside, tmp_path):
-    """A farm of links to a directory, as `cp -rs` makes it, can be looked at."""
+    """A tree of links to a directory, as `cp -rs` creates it, can be read."""
     closed(home, "a", "b")
     target = tmp_path / "real.log"
     path = data(home, "a-0", log_name(0))
@@ -222,7 +222,7 @@ def test_a_log_file_that_is_a_link_is_read_and_not_written(home, outside, tmp_pa
     manager = home.open()
     with pytest.raises(KafkaStorageError, match=f"{log_name(0)} is a symbolic link"):
         manager.log(A0)
-    fill(manager.log(B0), 1)  # nothing else is the worse for it
+    fill(manager.log(B0), 1)  # other partitions still work
     manager.close()
     assert target.read_bytes() == before
     assert path.is_symlink()
@@ -254,7 +254,7 @@ def test_a_pipe_named_as_a_log_is_foreign(home):
     manager.close()
 
 
-# -- small files that are none -------------------------------------------------------------------
+# -- irregular small files -----------------------------------------------------------------------
 
 
 def put_pipe(home, *parts):
@@ -272,7 +272,7 @@ def test_a_pipe_as_a_checkpoint_is_damage(home, caplog, name):
         caplog.clear()
         manager = home.open(read_only=read_only)
         manager.directories[0].cleaner_offset(A0)
-        if name not in CHECKPOINTS[2:3]:  # nobody reads the high watermarks
+        if name not in CHECKPOINTS[2:3]:  # the high watermarks are not read
             assert f"{path}: is no regular file; it is taken as empty" in caplog.text
         assert offsets(manager.log(A0)) == [0, 1, 2]
         manager.close()
@@ -319,11 +319,11 @@ def test_moving_and_copying_pass_over_what_is_no_file(home, outside, tmp_path):
     assert not {"pipe", "link"} & {path.name for path in Path(other, "a-0").iterdir()}
 
 
-# -- what an interrupted write left --------------------------------------------------------------
+# -- interrupted writes --------------------------------------------------------------------------
 
 
 def test_what_an_interrupted_write_left_goes_at_the_next_start(home):
-    """Of the engine's own files only, and if it is a file."""
+    """Only for the engine's own names, and only regular files."""
     closed(home, "a")
     own = [name + TMP_SUFFIX for name in REPLACED_FILES]
     foreign = ["notes.tmp", "meta.properties.tmp", ".tmp"]

@@ -77,7 +77,7 @@ def test_a_clean_restart_changes_nothing(world):
 
 
 def test_a_clean_restart_walks_the_end_of_the_log_once(world, monkeypatch):
-    """To see that it is whole; the end offset and the last index entry go by the same walk."""
+    """To check that it is complete; the same walk yields the end offset and the last entry."""
     log = world.log(**SMALL)
     fill(log, 20)
     log.close()
@@ -95,7 +95,7 @@ def test_a_clean_restart_walks_the_end_of_the_log_once(world, monkeypatch):
 
 
 def test_what_a_rebuilt_index_cuts_off_is_not_the_end_that_was_walked(world):
-    """The walk goes by headers; recovery, which a damaged index asks for, by the bytes."""
+    """The walk reads headers; recovery, which a damaged index requires, reads all bytes."""
     log = world.log(index_interval_bytes=60)
     fill(log, 5)
     path = log.active_segment.log_path
@@ -114,7 +114,7 @@ def test_what_a_rebuilt_index_cuts_off_is_not_the_end_that_was_walked(world):
 
 
 def test_appends_go_on_in_the_segment_they_left(world):
-    """Indexes have room again; the roll clock starts at the first batch's time."""
+    """Indexes can grow again; the roll clock starts at the time of the first batch."""
     log = world.log(segment_ms=1000)
     log.writer.append_records([NewRecord(b"k", b"v", 5000)])
     log.close()
@@ -127,7 +127,7 @@ def test_appends_go_on_in_the_segment_they_left(world):
 
 
 def test_data_that_ends_below_the_log_start_gives_way_to_an_empty_log(world):
-    """An end that was lost: the recovery point, in another file, says that the log was there."""
+    """The end was lost: the recovery point, in another file, proves that the log reached it."""
     log = world.log(**SMALL)
     fill(log, 9)
     log.close()
@@ -152,7 +152,7 @@ def test_a_log_start_that_the_log_never_reached_is_ignored(world, clean, recover
     before = {n: data for n, data in world.files().items() if n.endswith(".log")}
     log = world.log(clean=clean, recovery_point=recovery_point, log_start_offset=20, **SMALL)
     assert actions_of(log).count("ignored_log_start") == 1
-    assert "20 lies beyond the log end 9" in log.findings[-1].detail
+    assert "20 is beyond the log end 9" in log.findings[-1].detail
     first = log.segments.first.base_offset
     assert (log.log_start_offset, log.log_end_offset) == (first, 9)
     assert offsets_in(log) == list(range(first, 9))
@@ -162,7 +162,7 @@ def test_a_log_start_that_the_log_never_reached_is_ignored(world, clean, recover
 
 @pytest.mark.parametrize("clean", (True, False))
 def test_what_was_deleted_below_a_log_start_in_a_hole_stays_away(world, clean):
-    """A truncation to an offset that no batch has leaves the log's end above the last batch."""
+    """A truncation to an offset in a hole leaves the log end above the last batch."""
     log = world.log(**SMALL)
     fill(log, 5)
     log.writer.append_batches(data_batch(12, 12, 7), AppendOrigin.REPLICATION)
@@ -178,7 +178,7 @@ def test_what_was_deleted_below_a_log_start_in_a_hole_stays_away(world, clean):
 
 @pytest.mark.parametrize("clean", (True, False))
 def test_an_epoch_between_the_log_start_and_the_first_segment_keeps_its_start(world, clean):
-    """Epochs are cut at the log start checkpoint, as Kafka does, not at the first base offset."""
+    """Epochs are truncated at the checkpointed log start, as in Kafka, not at the first base."""
     world.put({log_name(8): batch(8, 9, leader_epoch=3)})
     world.write("leader-epoch-checkpoint", b"0\n1\n3 5\n")
     log = world.log(clean=clean, recovery_point=10, log_start_offset=5)
@@ -187,7 +187,7 @@ def test_an_epoch_between_the_log_start_and_the_first_segment_keeps_its_start(wo
 
 
 def test_transactions_of_a_log_whose_start_is_ignored_are_recovered(world):
-    """Decided before recovery: producers are followed from the first batch on."""
+    """This is decided before recovery, so producers are replayed from the first batch on."""
     log = world.log()
     log.writer.append_batches(data_batch(0, 0, 1))
     log.writer.append_end_txn_marker(1, 0, 0, commit=False)
@@ -200,7 +200,7 @@ def test_transactions_of_a_log_whose_start_is_ignored_are_recovered(world):
 
 @pytest.mark.parametrize("records", (0, 9))
 def test_an_empty_log_that_starts_above_0_outlives_a_crash(records):
-    """The segment's name alone tells the start: a checkpoint leaves out what it says too."""
+    """Only the segment's name has the start: the checkpoint omits it if they agree."""
     world = memory_world()
     if records:
         log = world.log()
@@ -219,7 +219,7 @@ def test_an_empty_log_that_starts_above_0_outlives_a_crash(records):
 
 
 def old_log(magic):
-    """Return three messages of an old format, as Kafka wrote them before 0.11."""
+    """Return three messages of an old format, as in Kafka before 0.11."""
     messages = []
     for offset in range(3):
         body = bytes([magic, 0]) + (1000).to_bytes(8, "big") * magic
@@ -232,7 +232,7 @@ def old_log(magic):
 @pytest.mark.parametrize("damage", ("crc", "value", "key length", "size", "torn"))
 @pytest.mark.parametrize("magic", (0, 1))
 def test_a_damaged_log_of_an_old_format_is_left_as_it_is(world, magic, damage):
-    """Recovery would cut it off as any damage; what stands in other segments stays as well."""
+    """Recovery would truncate it like any damage; other segments stay as well."""
     first, *rest = old_log(magic)
     at = {"crc": 13, "value": -1, "key length": 18 + 8 * magic, "size": 9}.get(damage, 0)
     data = bytearray(first + b"".join(rest))
@@ -252,7 +252,7 @@ def test_a_damaged_log_of_an_old_format_is_left_as_it_is(world, magic, damage):
 
 
 def test_a_missing_offset_index_has_its_segment_rebuilt(world):
-    """Only that segment is touched, and comes out as it was."""
+    """Only that segment is rebuilt, with the same indexes as before."""
     log = world.log(**SMALL)
     fill(log, 20)
     log.close()
@@ -293,7 +293,7 @@ def test_a_damaged_transaction_index_has_its_segment_rebuilt(world):
 
 
 def check_cut(world, data, kept, **config):
-    """Open a damaged `.log` three times: to look, to mend, and mended."""
+    """Open a damaged `.log` three times: read-only, for repair, and repaired."""
     world.put({log_name(0): data, file_name(0, ".index"): b"", file_name(0, ".timeindex"): b""})
     before = world.files()
     looked = world.log(clean=False, runtime=world.read_only(), **config)
@@ -316,7 +316,7 @@ def check_cut(world, data, kept, **config):
 
 
 def test_every_cut_of_the_last_batches_ends_at_a_whole_one():
-    """Files cut at each byte of the last two batches; looking changes nothing."""
+    """Files truncated at each byte of the last two batches; reading changes nothing."""
     world = memory_world()
     first, second, third = batch(0, 2), batch(3, 4), batch(5)
     whole = first + second + third
@@ -333,7 +333,7 @@ def test_every_cut_of_the_last_batches_ends_at_a_whole_one():
 
 
 def test_every_flipped_byte_under_the_crc_cuts_there():
-    """Each byte of the middle batch from its magic on, and those that hold its length."""
+    """Each byte of the middle batch from its magic on, and the bytes of its length."""
     world = memory_world()
     first, second, third = batch(0, 2), batch(3, 4), batch(5)
     for position in (*range(8, 12), *range(16, len(second))):
@@ -370,7 +370,7 @@ def test_random_damage_never_loses_what_stands_before_it(seed):
     assert world.files() == before
     log = world.log(clean=False, **SMALL)
     assert looked.findings == log.findings
-    # A hole of whole batches cannot be told from what compaction leaves, so later ones may stay.
+    # A hole of whole batches looks like compaction, so later batches may stay.
     survivors = offsets_in(log)
     assert survivors == sorted(set(survivors)) == offsets_in(looked)
     base = int(victim[:20])
@@ -387,7 +387,7 @@ def test_random_damage_never_loses_what_stands_before_it(seed):
 
 
 def test_later_segments_go_with_what_was_cut(world):
-    """A log has no gap made by recovery; snapshots and epochs beyond the cut go as well."""
+    """Recovery leaves no gap; snapshots and epochs beyond the cut are removed as well."""
     log = world.log(**SMALL)
     for epoch in range(20):
         log.writer.append_batches(batch(epoch, leader_epoch=epoch), REPLICA)
@@ -431,7 +431,7 @@ def test_a_cut_is_the_end_whatever_was_verified_behind_it(world):
 
 
 def test_only_what_lies_beyond_the_recovery_point_is_verified(world):
-    """Damage below the recovery point is nobody's concern."""
+    """Damage below the recovery point is ignored."""
     log = world.log(**SMALL)
     fill(log, 20)
     log.close()
@@ -449,7 +449,7 @@ def test_only_what_lies_beyond_the_recovery_point_is_verified(world):
 
 
 def test_a_log_that_was_just_dropped_comes_back_whole(world):
-    """No close, indexes full of zeros, nothing synced but what a roll did."""
+    """Not closed, indexes full of zeros, only rolls synced."""
     log = world.log(**SMALL)
     fill(log, 26)
     files = world.files()
@@ -477,14 +477,14 @@ def test_preallocated_zeros_are_cut(world):
     assert offsets_in(world.log(**config)) == list(range(5))
 
 
-# -- what is refused -------------------------------------------------------------------------
+# -- refusals --------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("magic", (0, 1))
 @pytest.mark.parametrize("clean", (True, False))
 @pytest.mark.parametrize("base", (0, 50))
 def test_old_formats_are_refused_and_left_untouched(world, magic, clean, base):
-    """In whichever segment, beside leftovers and stale files, not a byte changes."""
+    """In any segment, with leftovers and stale files, not a byte changes."""
     files = {
         log_name(0): batch(0),
         file_name(0, ".index"): bytes(16),
@@ -532,7 +532,7 @@ def test_leader_epochs_survive_and_are_rebuilt(world):
 
 
 def test_epochs_are_bounded_by_the_log(world):
-    """Those beyond the end go; those below the log start checkpoint end there."""
+    """Epochs beyond the end are removed; an earlier one starts at the checkpointed log start."""
     log = world.log()
     for epoch in range(6):
         log.writer.append_batches(batch(epoch, leader_epoch=epoch), REPLICA)
@@ -547,7 +547,7 @@ def test_epochs_are_bounded_by_the_log(world):
 
 
 def test_producers_survive_with_and_without_snapshots(world):
-    """From the snapshot after a clean stop, by replay otherwise, also when one is damaged."""
+    """From the snapshot after a clean stop; otherwise, or if it is damaged, by replay."""
     log = world.log()
     now = {"timestamp": world.clock.now_ms()}
     log.writer.append_batches(data_batch(0, 2, 7, epoch=2, sequence=5, **now), REPLICA)
@@ -574,7 +574,7 @@ def test_producers_survive_with_and_without_snapshots(world):
 
 @pytest.mark.parametrize("clean", (True, False))
 def test_a_damaged_snapshot_is_told_where_it_is_needed(world, clean):
-    """At the start of what is verified, or at the end of a log closed cleanly."""
+    """At the start of the verified range, or at the end of a cleanly closed log."""
     log = world.log()
     now = {"timestamp": world.clock.now_ms()}
     for offset in (0, 3):
@@ -593,7 +593,7 @@ def test_a_damaged_snapshot_is_told_where_it_is_needed(world, clean):
 
 
 def test_producers_that_expired_are_forgotten_from_segment_to_segment(world):
-    """Each segment's recovery begins with the snapshot that the one before ended with."""
+    """The recovery of each segment starts from the snapshot at the end of the preceding one."""
     log = world.log()
     log.writer.append_batches(
         data_batch(0, 0, 7, timestamp=1000) + commit(1, 7, timestamp=1000), REPLICA
@@ -611,7 +611,7 @@ def test_producers_that_expired_are_forgotten_from_segment_to_segment(world):
 
 
 def test_without_any_snapshot_a_clean_start_spares_the_scan(world):
-    """Nobody wrote with a producer id then; empty snapshots say so from now on."""
+    """Then no batch has a producer id; empty snapshots record this from now on."""
     log = world.log()
     for _ in range(3):
         fill(log, 2, log.log_end_offset)
@@ -653,9 +653,9 @@ def test_a_batch_whose_records_compaction_removed_still_tells_its_producer(world
 
 
 def test_an_index_that_is_built_anew_is_never_believed_half_built():
-    """A disk that keeps bytes and loses names: the sound sparse indexes stand aside first.
+    """On a disk that keeps bytes and loses names, the sound sparse indexes are renamed first.
 
-    They are rebuilt since the transaction index beside them is damaged.
+    They are rebuilt because the transaction index is damaged.
     """
     world = memory_world()
     log = world.log(index_interval_bytes=0, segment_index_bytes=4000)

@@ -1,4 +1,4 @@
-"""Opening a partition that a cleaning or a split left halfway, and files that are not its own."""
+"""Opening a partition after an interrupted cleaning or split, and with foreign files."""
 
 from logstore.names import file_name
 from logstore.types import AppendOrigin
@@ -16,7 +16,7 @@ REPLICA = AppendOrigin.REPLICATION
 
 
 def cleaned_log(world):
-    """Fill three segments and write what a cleaner makes of the first two: offsets 1 and 4."""
+    """Fill three segments and write the result of cleaning the first two: offsets 1 and 4."""
     log = world.log()
     for _ in range(3):
         fill(log, 3, log.log_end_offset)
@@ -48,7 +48,7 @@ def test_deleted_and_cleaned_files_are_removed(world):
 
 
 def test_each_stage_of_a_swap_ends_before_or_after_it(world):
-    """Two segments merged into one, interrupted at each rename that `replace_segments` makes."""
+    """Two segments merged into one, interrupted at each rename of `replace_segments`."""
     originals, cleaned = cleaned_log(world)
     old = {n: d for n, d in originals.items() if n.startswith((f"{0:020d}", f"{3:020d}"))}
     rest = {n: d for n, d in originals.items() if n not in old}

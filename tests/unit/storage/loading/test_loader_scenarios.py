@@ -22,7 +22,7 @@ REPLICA = AppendOrigin.REPLICATION
 
 
 def put(world, name):
-    """Put the directory of a scenario in place."""
+    """Copy the directory of a scenario."""
     crafted = CRAFTED[name]()
     crafted.put(world)
     return crafted
@@ -36,7 +36,7 @@ def mtimes(world):
 
 
 def test_s129_indexes_without_a_log_are_removed(world):
-    """Those of 5 for good; that of 0 comes back at its full size when it is used."""
+    """The indexes of 5 stay removed; the one of 0 is recreated at full size when it is used."""
     crafted = put(world, "S-129")
     log = crafted.open(world, segment_index_bytes=4000)
     assert [(f.action, f.path) for f in log.findings] == [
@@ -71,7 +71,7 @@ def test_s130_lost_indexes_are_built_again(world):
 
 
 def test_s131_lost_time_indexes_stay_empty_after_a_clean_stop(world):
-    """No recovery: the files' own times stand in for what the indexes knew."""
+    """Without recovery: the times of the files replace the lost timestamps."""
     crafted = put(world, "S-131")
     for base in bases_of(crafted.files):
         world.fs.set_mtime(world.path(log_name(base)), 77_000 + base)
@@ -88,7 +88,7 @@ def test_s131_lost_time_indexes_stay_empty_after_a_clean_stop(world):
 
 
 def test_s132_only_the_segment_without_an_index_is_rebuilt(world):
-    """Of the others nothing is written but the active one's indexes, which get room again."""
+    """In other segments only the active one's indexes are written, to let them grow."""
     crafted = put(world, "S-132")
     victim = bases_of(crafted.files)[1]
     before = mtimes(world)
@@ -100,7 +100,7 @@ def test_s132_only_the_segment_without_an_index_is_rebuilt(world):
     active = log.active_segment.base_offset
     after = mtimes(world)
     touched = {name for name in after if after[name] != before.get(name)}
-    # Snapshots follow from the batches that were read, and are not the segments'.
+    # Snapshots depend on the batches that were read, not on the segments.
     assert {name for name in touched if not name.endswith(".snapshot")} == {
         file_name(base, kind) for base in (victim, active) for kind in (".index", ".timeindex")
     }
@@ -221,7 +221,7 @@ def test_s136_deleted_and_cleaned_files_are_removed(world):
 
 
 def test_s141_followers_gaps_make_segments(world):
-    """One at 0, one at 2^31+1 with two records, one at 2^32+2; as before after any restart."""
+    """One at 0, one at 2^31+1 with two records, one at 2^32+2; unchanged after any restart."""
     offsets = [0, FAR + 1, FAR + 2, 2 * FAR + 2]
     log = world.log()
     for offset in offsets:
@@ -244,7 +244,7 @@ def test_s141_followers_gaps_make_segments(world):
 
 
 def test_s145_a_directory_that_is_being_deleted_is_not_recovered(tmp_path):
-    """Damage stays, whatever the recovery point."""
+    """Damage stays, regardless of the recovery point."""
     memory = memory_world()
     directory = f"/data/t-0.{'0f' * 16}-delete"
     memory.fs.make_dirs(directory)
@@ -260,7 +260,7 @@ def test_s145_a_directory_that_is_being_deleted_is_not_recovered(tmp_path):
     assert [s.base_offset for s in world.log(clean=False).segments] == [0]
 
 
-# -- what is derived from the batches ----------------------------------------------------------
+# -- derived state -----------------------------------------------------------------------------
 
 
 def test_s142_a_coordinator_epoch_may_go_back_in_what_is_stored(world):

@@ -1,4 +1,4 @@
-"""Segments whose offsets go beyond what they can hold: S-137 to S-140, and what is refused."""
+"""Segments with offset overflow: S-137 to S-140, and refusals."""
 
 import pytest
 
@@ -23,7 +23,7 @@ WHOLE = {"index_interval_bytes": 0}
 
 
 def check_split(world, log, bases, offsets):
-    """Assert that the log is in these segments, whole, and that nothing is left over."""
+    """Assert that the log is complete and has exactly these segments."""
     assert [segment.base_offset for segment in log.segments] == bases
     assert offsets_in(log) == offsets
     for offset in offsets:
@@ -37,7 +37,7 @@ def check_split(world, log, bases, offsets):
 
 
 def check_stays(world, bases, offsets):
-    """Close and open again, in every way: nothing is found, nothing changes."""
+    """Close and reopen in every way: there are no findings and no changes."""
     before = world.files(".log", ".txnindex")
     for clean in (True, False, True):
         log = world.log(clean=clean, **WHOLE)
@@ -61,14 +61,14 @@ def check_stays(world, bases, offsets):
     ids=("all", "from the middle", "nothing to verify", "clean"),
 )
 def test_s139_an_overflowed_segment_is_split_when_it_is_loaded(world, circumstances):
-    """Every record, transaction and index is there, dated as before, whatever is verified."""
+    """Records, transactions and indexes are complete, with the old times, in all circumstances."""
     files = overflowed(aborted=True)
     world.put(files)
     world.fs.set_mtime(world.path(log_name(0)), 55_000)
     log = world.log(**circumstances, **WHOLE)
     assert actions_of(log) == ["split_segment"]
     assert log.findings[0].path == world.path(log_name(0))
-    data = [offset for offset in SPLIT_OFFSETS if offset != FAR + 9]  # a marker is no record
+    data = [offset for offset in SPLIT_OFFSETS if offset != FAR + 9]  # a marker is not a record
     assert len(log.segments) > len(bases_of(files))
     check_split(world, log, SPLIT_BASES, [*data[:3], 6, *data[3:]])
     assert b"".join(world.files(".log").values()) == b"".join(
@@ -78,7 +78,7 @@ def test_s139_an_overflowed_segment_is_split_when_it_is_loaded(world, circumstan
         assert segment.last_modified_ms == 55_000
     committed = log.reader.records(0, isolation=Isolation.READ_COMMITTED)
     assert [r.offset for _, r in committed] == [0, 1, FAR + 5, FAR + 6, *data[-3:]]
-    # What lies below the recovery point is as the split made it, durably.
+    # Segments below the recovery point are durable results of the split.
     is_verified = circumstances == {"clean": False}
     first_index = world.fs.stat(log.segments.first.offset_index.path)
     assert (first_index.mtime_ms == 55_000) != is_verified
@@ -114,7 +114,7 @@ def test_each_of_several_overflowed_segments_is_split(world):
 
 
 def test_an_overflowed_segment_without_an_offset_index_is_split(world):
-    """And one whose transaction index is damaged: its entries are found in the batches."""
+    """And one whose transaction index is damaged: its entries are rebuilt from the batches."""
     index, txn_index = file_name(0, ".index"), file_name(0, ".txnindex")
     expected = overflowed(aborted=True)[txn_index]
     for lost, damage in ((index, None), (txn_index, b"\x09" * 34), (index, b"\x09" * 34)):
@@ -157,7 +157,7 @@ def test_damage_before_the_overflow_is_cut_as_in_any_segment(world):
 
 
 def test_s137_and_s138_each_phase_of_a_split_ends_with_the_segments_split(world):
-    """The original is there while a `.cleaned` is; later the new ones are, one and all."""
+    """The original exists as long as a `.cleaned` does; later all new ones exist."""
     phases = phases_of_split(overflowed())
     assert [sorted({name.rpartition(".")[2] for name in phase}) for phase in phases] == [
         ["cleaned", "index", "log", "timeindex"],  # S-137: phase 1
@@ -181,7 +181,7 @@ def test_s137_and_s138_each_phase_of_a_split_ends_with_the_segments_split(world)
 
 
 def test_each_phase_of_a_split_to_a_higher_base_ends_with_the_new_segment(world):
-    """The original's name lies below those of the new files, so its contents must tell."""
+    """The original's name is below the new names, so it is recognized by its contents."""
     offsets = [3, 4, 10 + FAR, 11 + FAR, 14 + FAR]
     original = segment_files(10, *map(batch, offsets[2:]))
     for phase in phases_of_split(segment_files(0, batch(3), batch(4)) | original, base=10):
@@ -192,11 +192,11 @@ def test_each_phase_of_a_split_to_a_higher_base_ends_with_the_new_segment(world)
         check_stays(world, [0, 10 + FAR], offsets)
 
 
-# -- what is refused ---------------------------------------------------------------------------
+# -- refusals ----------------------------------------------------------------------------------
 
 
 def test_a_jump_that_sound_offsets_contradict_is_refused(world):
-    """Kafka refuses to load it too; a clean start does not look."""
+    """Kafka refuses to load it too; a clean start does not check."""
     files = segment_files(0, batch(0), batch(1), batch(2 + 2**40), batch(3), batch(4))
     world.put(files)
     with pytest.raises(SegmentOverflowError, match="left as it is"):
@@ -205,7 +205,7 @@ def test_a_jump_that_sound_offsets_contradict_is_refused(world):
 
 
 def test_an_overflow_into_the_next_segment_is_kept(world):
-    """Splitting would put one segment in the place of another, and lose what only that holds."""
+    """Splitting would replace another segment and lose its records."""
     crafted = CRAFTED["an overflow into the next segment"]()
     crafted.put(world)
     log = crafted.open(world)

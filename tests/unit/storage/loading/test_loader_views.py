@@ -1,6 +1,6 @@
-"""Every crafted directory: looked at without a change, mended the same way, mended once.
+"""Every crafted directory: read without a change, repaired with the same result, repaired once.
 
-And what a start costs when there is nothing to mend.
+Also the cost of a start without repairs.
 """
 
 import re
@@ -24,7 +24,7 @@ every_directory = pytest.mark.parametrize("name", CRAFTED)
 BROKER = {"log.index.size.max.bytes": "4000", "log.index.interval.bytes": "0"}
 
 STAYS = {"kept_overflow", "overlapping_segments", "ignored_log_start"}
-"""Told by every start, since nothing is done about it, or not by what opens a partition."""
+"""Findings of every start: they are not repaired, or not by opening a partition."""
 
 DAMAGED = {"S-148", "a damaged length in a clean log"}
 """Directories whose records cannot all be read."""
@@ -47,7 +47,7 @@ def batches_in(log):
 
 
 def view_of(log):
-    """Return all that a user can see of a log."""
+    """Return everything that a user can see of a log."""
     return {
         "findings": log.findings,
         "bounds": (log.log_start_offset, log.log_end_offset, log.recovery_point),
@@ -81,7 +81,7 @@ def test_looking_finds_what_opening_does_and_changes_nothing(name, world):
 
 @every_directory
 def test_a_read_only_broker_sees_what_a_writing_one_makes(name):
-    """With the checkpoints and the marker of a data directory; not a byte, name or date changes."""
+    """With the checkpoints and the marker of a data directory; no byte, name or time changes."""
     world = memory_world()
     crafted = CRAFTED[name]()
     crafted.put(world)
@@ -113,7 +113,7 @@ def test_a_read_only_broker_sees_what_a_writing_one_makes(name):
 
 @every_directory
 def test_a_second_start_has_nothing_left_to_do(name, world):
-    """After a crash of the first and after a clean stop; nor has a third."""
+    """After a crash or a clean stop of the first; nor does a third start."""
     crafted = CRAFTED[name]()
     crafted.put(world)
     first = crafted.open(world)
@@ -138,7 +138,7 @@ def test_a_second_start_has_nothing_left_to_do(name, world):
 
 
 def test_every_kind_of_finding_is_met_and_logged(caplog):
-    """Those that `Finding` explains, each with its path and a reason, as a value and in the log."""
+    """The findings that `Finding` lists, each with path and reason, as a value and in the log."""
     met = set()
     for craft in CRAFTED.values():
         world = memory_world()
@@ -202,7 +202,7 @@ def test_foreign_files_and_directories_are_left_alone(world, clean):
         assert world.fs.list_dir(world.path(name)) == ["inside"]
         world.fs.remove(world.path(f"{name}/inside"))
         world.fs.remove_dir(world.path(name))
-    # What the engine itself removes is a half-written file of its own.
+    # The engine removes its own partly written file.
     left = FOREIGN.keys() - {"leader-epoch-checkpoint.tmp", "partition.metadata.tmp"}
     assert {n: d for n, d in world.files().items() if n in left} == dict.fromkeys(left, b"?")
 
@@ -211,7 +211,7 @@ def test_foreign_files_and_directories_are_left_alone(world, clean):
 
 
 def test_overlapping_segments_are_kept_and_no_offset_is_served_twice(world):
-    """As Kafka does: a reader leaves a segment at its end, or meets the next one's base first."""
+    """As in Kafka: a reader leaves a segment at its end or at the base of the next one."""
     crafted = CRAFTED["overlapping segments"]()
     for clean in (True, False):
         crafted.put(world)
@@ -228,7 +228,7 @@ def test_overlapping_segments_are_kept_and_no_offset_is_served_twice(world):
 
 
 def test_no_offset_is_given_away_twice_where_a_segment_reaches_beyond_the_active_one(world):
-    """Kafka's end would be 7, and the next record the second one of that offset."""
+    """Kafka's log end would be 7, and the next record would be the second with that offset."""
     crafted = CRAFTED["a segment that reaches beyond the active one"]()
     crafted.put(world)
     log = crafted.open(world)
@@ -243,11 +243,11 @@ def test_no_offset_is_given_away_twice_where_a_segment_reaches_beyond_the_active
         log.close()
 
 
-# -- what a start costs ------------------------------------------------------------------------
+# -- the cost of a start -----------------------------------------------------------------------
 
 
 class CountingFiles:
-    """Passes everything on; counts operations by name and the bytes read of each file."""
+    """A file system that counts operations by name and the bytes read from each file."""
 
     def __init__(self, base):
         self._base = base
@@ -285,7 +285,7 @@ class CountingFile:
 
 
 def test_a_clean_start_reads_no_contents():
-    """Five operations a segment; 17 bytes of each `.log`, and the end of the active one."""
+    """Five operations per segment; 17 bytes of each `.log`, and the end of the active one."""
     world = memory_world()
     segments = 1000
     log = world.log(segment_index_bytes=48)
@@ -317,7 +317,7 @@ def test_a_clean_start_reads_no_contents():
 
 
 def test_names_tell_which_segments_cannot_hold_too_much(world):
-    """Of a segment far below its successor the end is read, of no other anything."""
+    """Only of a segment far below its successor the end is read."""
     bases = [0, 5, 2**31 + 5, 2**32 + 6, 2**32 + 9]
     files = [segment_files(base, batch(base)) for base in bases]
     world.put({name: data for each in files for name, data in each.items()})

@@ -1,4 +1,4 @@
-"""Indexes of a log that was closed cleanly, and are wrong all the same: nobody believes them."""
+"""Wrong indexes of a log that was closed cleanly: they are not trusted."""
 
 import logging
 import struct
@@ -19,7 +19,7 @@ RECORDS = 60
 
 
 def written(world):
-    """A log of several segments with an entry for nearly every batch; return its files."""
+    """Write a log of several segments with an entry for nearly every batch; return its files."""
     log = world.log(**SMALL)
     fill(log, RECORDS)
     log.close()
@@ -37,7 +37,7 @@ def entries_of(data):
 
 
 def each_entry(change):
-    """Return a change of an index that changes every entry."""
+    """Return a function that changes every entry of an index."""
     return lambda data: b"".join(struct.pack(">ii", *change(*e)) for e in entries_of(data))
 
 
@@ -75,7 +75,7 @@ def test_every_read_is_right_and_the_index_is_built_anew(world, caplog, lie):
     read_everywhere(log, RECORDS + 3)
     log.writer.roll()
     log.close()
-    # Reversed, each entry holds still: what is found is right, if it takes a longer walk.
+    # Reversed, each entry is still correct: results are right, but take a longer walk.
     told = any(".index" in record.getMessage() for record in caplog.records)
     assert told == (lie != "reversed")
     caplog.clear()
@@ -123,7 +123,7 @@ def test_readers_that_meet_a_wrong_entry_at_once_build_one_index(world, caplog):
         found.append(segment.translate_offset(9).position)
 
     def batches(*bounds):
-        if not others:  # another reader comes while the first one builds
+        if not others:  # another reader arrives while the first one rebuilds
             others.append(threading.Thread(target=look, daemon=True))
             others[0].start()
             others[0].join(0.05)
@@ -140,7 +140,7 @@ def test_readers_that_meet_a_wrong_entry_at_once_build_one_index(world, caplog):
 
 
 def test_what_lies_behind_a_damaged_batch_is_still_found(world):
-    """The walk that builds an index ends at damage; entries behind it that hold are kept."""
+    """The walk that rebuilds an index ends at damage; correct entries after it are kept."""
     log = world.log(index_interval_bytes=0)
     fill(log, 20)
     log.writer.roll()
@@ -149,7 +149,7 @@ def test_what_lies_behind_a_damaged_batch_is_still_found(world):
     index = entries_of(files[file_name(0, ".index")])
     position = dict(index)[10]
     data = bytearray(files[log_name(0)])
-    data[position + 16] = 77  # no such magic
+    data[position + 16] = 77  # an unknown magic
     stored = b"".join(struct.pack(">ii", o, p + 1 if o == 3 else p) for o, p in index)
     world.put(files | {log_name(0): bytes(data), file_name(0, ".index"): stored})
     log = world.log(index_interval_bytes=0)
@@ -158,7 +158,7 @@ def test_what_lies_behind_a_damaged_batch_is_still_found(world):
 
 
 def test_a_chunk_under_its_last_offset_is_sound(world, caplog):
-    """As Kafka wrote it up to 3.9.0: the position of the chunk's first batch."""
+    """As in Kafka up to 3.9.0: the position of the chunk's first batch."""
     log = world.log()
     fill(log, 20)
     log.writer.roll()
@@ -197,7 +197,7 @@ def test_what_holds_at_an_index_entry(world):
     for position in (-1, starts[1] + 1, segment.size_bytes - 1, segment.size_bytes, 10**9):
         assert not segment.holds(OffsetPosition(5, position))
     torn = segment.size_bytes - 1
-    segment.size_bytes = torn  # what a reader may see while bytes are cut
+    segment.size_bytes = torn  # as a reader may see it during a truncation
     assert not segment.holds(OffsetPosition(2, starts[2]))
 
 
@@ -205,7 +205,7 @@ def test_what_holds_at_an_index_entry(world):
 
 
 def with_transactions(world):
-    """Records of nobody in particular, and an aborted transaction in every second segment."""
+    """Write records without a producer, and an aborted transaction in every second segment."""
     log = world.log(**SMALL)
     for round_ in range(6):
         log.writer.append_batches(
@@ -259,7 +259,7 @@ def test_a_transaction_index_that_lies_is_built_anew(world, lie):
 
 
 def test_an_empty_transaction_index_without_an_aborted_transaction_is_sound(world):
-    """A truncation leaves one; neither one that was committed nor one without data has an entry."""
+    """A truncation leaves one; committed transactions and those without data have no entry."""
     log = world.log()
     log.writer.append_batches(
         batch(0, producer_id=7, producer_epoch=0, base_sequence=0, is_transactional=True)

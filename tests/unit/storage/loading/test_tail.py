@@ -1,6 +1,6 @@
-"""A log that was closed cleanly and ends in the middle of a batch: a copy that is not whole.
+"""A log that was closed cleanly and ends in the middle of a batch: an incomplete copy.
 
-Only what is torn goes. Whatever else no walk leads to stays, and what is appended can be read.
+Only a torn batch is removed. Other unreadable bytes stay, and appended records can be read.
 """
 
 import pytest
@@ -56,7 +56,7 @@ def closed(world, records=20, **options):
 
 
 def check_appends(world, log, end_offset, *, restarts=(True, False), **options):
-    """Append and read, with the log as it is, closed cleanly in between, and recovered."""
+    """Append and read: in the open log, after a clean restart, and after recovery."""
     assert log.log_end_offset == end_offset
     for restart in (None, *restarts):
         if restart is not None:
@@ -99,7 +99,7 @@ def test_a_torn_end_is_cut_and_told(world, options, torn):
 
 @with_and_without_index
 def test_a_damaged_batch_before_a_torn_end_stays(world, options):
-    """What the CRC of a batch says is for its reader to find; sound batches follow it."""
+    """A wrong CRC is left to the reader of the batch; valid batches follow it."""
     name, data, positions = closed(world, **options)
     data[positions[2] + 66] ^= 1
     world.write(name, bytes(data[:-5]))
@@ -114,13 +114,13 @@ def test_a_damaged_batch_before_a_torn_end_stays(world, options):
 @with_and_without_index
 @pytest.mark.parametrize("batches", (1, 2, 4))
 def test_a_damaged_length_is_no_torn_end(world, options, batches):
-    """What follows it was acknowledged; a segment of its own takes what is appended."""
+    """The batches after it were acknowledged; appends go to a new segment."""
     name, data, positions = closed(world, **options)
     at = positions[-batches]
     data[at + 8 : at + 12] = (1 << 20).to_bytes(4)
     world.write(name, bytes(data))
     log = world.log(**options)
-    is_passed_over = options is INDEXED and batches > 1  # by the entries behind it
+    is_passed_over = options is INDEXED and batches > 1  # by the entries after it
     assert actions_of(log) == ([] if is_passed_over else ["left_damaged_end"])
     assert world.files()[name] == data
     check_appends(world, log, 20, restarts=(True,), **options)
@@ -129,7 +129,7 @@ def test_a_damaged_length_is_no_torn_end(world, options, batches):
 
 @with_and_without_index
 def test_a_damaged_length_before_a_torn_end(world, options):
-    """The torn end alone goes if the index leads to it; else all stays."""
+    """Only the torn end is removed if the index points to it; otherwise everything stays."""
     name, data, positions = closed(world, **options)
     data[positions[-4] + 8 : positions[-4] + 12] = (1 << 20).to_bytes(4)
     left = bytes(data[:-5])
@@ -145,7 +145,7 @@ def test_a_damaged_length_before_a_torn_end(world, options):
 
 
 def test_what_only_looks_like_the_end_of_a_batch_stays(world):
-    """Bytes of something else, an old message: nothing that a torn batch of this log could be."""
+    """Foreign bytes, or an old message, cannot be a torn batch of this log."""
     name, data, _ = closed(world)
     for foreign in (b"\0" * 10 + b"\xff" * 50, old_message(1, 20)[:-5], batch(5)[:-5]):
         world.put({file_name(0, ".index"): b"", name: bytes(data) + foreign})
@@ -159,10 +159,10 @@ def test_what_only_looks_like_the_end_of_a_batch_stays(world):
 
 
 def test_a_damaged_end_that_is_all_there_is_is_refused(world):
-    """No segment can follow one of which nothing is sound."""
+    """No segment can follow one without a valid batch."""
     left = {file_name(7, ".index"): b"", file_name(7, ".log"): batch(3)[:-5]}
     world.put(left)
-    with pytest.raises(CorruptRecordError, match="no torn batch") as caught:
+    with pytest.raises(CorruptRecordError, match="not a torn batch") as caught:
         world.log()
     assert (caught.value.path, caught.value.position) == (world.path(file_name(7, ".log")), 0)
     assert {n: d for n, d in world.files().items() if n in left} == left
@@ -176,7 +176,7 @@ def test_a_log_of_nothing_but_a_torn_batch_is_empty_then(world):
 
 
 def test_a_batch_inside_a_torn_one_stays(world):
-    """A mirror's record holds a batch: it cannot be told from one that was acknowledged."""
+    """A record may contain a batch, which looks like an acknowledged one."""
     log = world.log()
     fill(log, 20)
     log.writer.append_records([NewRecord(b"k", batch(24, 25) + b"more", 1)])
@@ -191,7 +191,7 @@ def test_a_batch_inside_a_torn_one_stays(world):
 
 
 def test_an_index_entry_inside_a_batch_cuts_nothing(world):
-    """A walk from there would end in the middle of a record, as if the batch were torn."""
+    """A walk from there would end inside a record, as if the batch were torn."""
     log = world.log(index_interval_bytes=60)
     fill(log, 4)
     log.writer.append_records([NewRecord(b"k", batch(4) + batch(5)[:-5], 1)])
@@ -207,7 +207,7 @@ def test_an_index_entry_inside_a_batch_cuts_nothing(world):
 
 
 def test_bytes_made_to_look_like_many_batches_are_given_up(world, monkeypatch):
-    """The time to look at each would grow with the square of their number."""
+    """The time to check each would grow with the square of their number."""
     monkeypatch.setattr(tail, "_EFFORT", 1000)
     name, data, _ = closed(world)
     long = bytearray(batch(30))
@@ -223,7 +223,7 @@ def test_bytes_made_to_look_like_many_batches_are_given_up(world, monkeypatch):
     assert world.files()[name] == left
 
 
-# -- what other files say of the batch that is gone --------------------------------------------
+# -- other files that know the torn batch ------------------------------------------------------
 
 
 def sent(sequence):
@@ -232,7 +232,7 @@ def sent(sequence):
 
 
 def test_producers_are_as_before_the_torn_batch(world):
-    """The snapshot of the stop is ahead of the log: what is sent again must not pass for known."""
+    """The snapshot of the stop is ahead of the log: a retry must not count as a duplicate."""
     log = world.log()
     for sequence in range(3):
         log.writer.append_batches(sent(sequence))
@@ -275,7 +275,7 @@ def test_an_epoch_that_began_with_the_torn_batch_is_forgotten(world):
 
 @pytest.mark.parametrize("reached", (0, 20))
 def test_a_log_start_in_the_torn_batch_is_obeyed_if_the_log_reached_it(world, reached):
-    """Records below it were deleted, and must not show again; a foreign one hides nothing."""
+    """Records below it were deleted and must not reappear; a foreign log start hides nothing."""
     name, data, _ = closed(world)
     world.write(name, bytes(data[:-5]))
     log = world.log(log_start_offset=20, recovery_point=reached)
@@ -298,7 +298,7 @@ def test_no_time_index_beside_a_torn_end(world):
 
 
 def test_a_crash_while_the_end_is_cut_changes_nothing():
-    """The next start recovers: the mark of the clean stop goes before a log is opened."""
+    """The next start recovers: the clean-shutdown marker is removed before a log is opened."""
     world = memory_world()
     name, data, positions = closed(world, **INDEXED)
     world.write(name, bytes(data[:-5]))
@@ -332,7 +332,7 @@ def test_a_crash_while_the_end_is_cut_changes_nothing():
 
 
 def test_a_segment_whose_end_is_damaged_is_not_cleaned(world):
-    """Cleaning would drop the sound batches that no walk leads to."""
+    """Cleaning would drop the valid batches after the damage."""
     log = compacted(world)
     fill(log, 20)
     log.close()

@@ -1,4 +1,4 @@
-"""Appending: three doors to the same bytes, and refusals that change nothing."""
+"""Appending: three entry points to the same bytes, and refusals that change nothing."""
 
 import numpy as np
 import pytest
@@ -81,13 +81,13 @@ def through_batches(log, records, codec):
 DOORS = (through_records, through_columns, through_batches)
 
 
-# -- the three doors -------------------------------------------------------------------------
+# -- the three entry points ------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("timestamp_type", tuple(TimestampType))
 @pytest.mark.parametrize("codec", CODECS)
 def test_every_door_writes_the_same_bytes(codec, timestamp_type):
-    """One record to several hundred, and what a log tells of it."""
+    """From one record to several hundred, and the results that a log returns."""
     written = []
     for door in DOORS:
         world = memory_world()
@@ -210,7 +210,7 @@ def test_the_clock_dates_records_without_a_time(world):
 
 
 def test_appending_nothing_changes_nothing(world):
-    """S-066: not even a roll that is due."""
+    """S-066: not even a due roll."""
     log = world.log(segment_ms=1000)
     log.writer.append_records([NewRecord(b"a", b"1", -1)])
     world.clock.advance(ms=5000)
@@ -248,7 +248,7 @@ def test_a_leader_stamps_offset_and_epoch_outside_the_crc(world):
         log.writer.append_batches(batch(0), leader_epoch=-1)
     log.writer.append_batches(batch(0), leader_epoch=0)
     (*_, last) = batches_of(world.files()[log_name(0)])
-    assert last.header.partition_leader_epoch == 0, "what was asked for, not the newest"
+    assert last.header.partition_leader_epoch == 0, "the given epoch, not the newest"
 
 
 # -- times -----------------------------------------------------------------------------------
@@ -281,7 +281,7 @@ def test_a_marker_is_stamped_and_never_recompressed(world):
 
 
 def test_a_producers_own_append_time_is_cleared_or_refused(world):
-    """On a CreateTime topic the bit goes; a batch whose records have no time is refused."""
+    """On a CreateTime topic the bit is cleared; a batch whose records have no time is refused."""
     log = world.log()
     log.writer.append_batches(batch(0, timestamp_type=LOG_APPEND_TIME, append_time=77))
     stored = RecordBatch(world.files()[log_name(0)])
@@ -359,7 +359,7 @@ def test_a_producers_compressed_bytes_are_kept(world, codec):
 
 
 def test_compressed_records_with_other_offsets_are_made_dense(world):
-    """Uncompressed ones are stored as they are, which Kafka does not look at either."""
+    """Uncompressed ones are stored unchanged; Kafka does not check them either."""
     records = [Record(0, 5, b"a", b"1"), Record(3, 6, b"b", b"2"), Record(5, 7, b"c", b"3")]
     section = encode_records(records, 0, 5)
     fields = {"last_offset_delta": 2, "record_count": 3, "base_timestamp": 5, "max_timestamp": 7}
@@ -373,7 +373,7 @@ def test_compressed_records_with_other_offsets_are_made_dense(world):
     log.writer.append_batches(plain)
     kept = batches_of(world.files()[log_name(0)])[-1]
     assert kept.data == with_offset_and_epoch(plain, 3, 0), "not looked at"
-    fields["last_offset_delta"] = 5  # which a client may not send
+    fields["last_offset_delta"] = 5  # not allowed for clients
     log.writer.append_batches(seal_batch(section, codec=Codec.GZIP, **fields), COORDINATOR)
     assert offsets_in(log)[-3:] == [6, 7, 8]
     assert log.log_end_offset == 9
@@ -383,7 +383,7 @@ def test_compressed_records_with_other_offsets_are_made_dense(world):
 
 
 def test_one_append_may_end_a_transaction_and_go_on(world):
-    """What the batches of the append itself open and close counts."""
+    """Transactions opened and closed by batches of the same append count."""
     log = world.log()
     plain = batch(3, producer_id=1, producer_epoch=0, base_sequence=2)
     log.writer.append_batches(data_batch(0, 1, 1) + abort(2, 1) + plain, REPLICA)
@@ -427,7 +427,7 @@ def faulty_log(world, **config):
 
 @pytest.mark.parametrize("door", DOORS)
 def test_a_failed_write_takes_the_log_offline_s067(world, door):
-    """Nothing of it is appended, all further use is refused, a restart serves what was there."""
+    """Nothing is appended, all further use is refused, and a restart serves the old records."""
     fs, log = faulty_log(world)
     log.writer.append_records([NewRecord(b"a", b"1", 5)])
     before = world.files(".log")
@@ -447,7 +447,7 @@ def test_a_failed_write_takes_the_log_offline_s067(world, door):
 
 
 def test_a_failure_behind_the_write_takes_the_log_offline(world):
-    """The record is in the log, but what it implies could not be stored: recovery will."""
+    """The record is in the log, but derived state could not be stored: recovery does it."""
     fs, log = faulty_log(world)
     log.writer.append_batches(data_batch(0, 1, 1), REPLICA)
     fs.rule = lambda operation, path: operation == "open" and path.endswith(".txnindex")
@@ -466,7 +466,7 @@ def test_a_failure_behind_the_write_takes_the_log_offline(world):
 
 
 def test_a_failed_sync_takes_the_log_offline(world):
-    """What a failed fsync left on the disk nobody knows."""
+    """The state of the disk after a failed fsync is unknown."""
     fs, log = faulty_log(world)
     log.writer.append_records([NewRecord(b"a", b"1")])
     fs.rule = lambda operation, _: operation == "sync"
@@ -497,7 +497,7 @@ def test_replicating_kafkas_batches_gives_kafkas_files(world, case):
     """Batch by batch into an empty log: the same segments, indexes, epochs and snapshots.
 
     Kafka rolled by `segment.bytes` where a case sets it, by command elsewhere; `holes` also by
-    appends of several batches, whose borders the files do not tell.
+    appends of several batches, whose boundaries are not in the files.
     """
     facts = manifest(case)
     config = {
@@ -541,7 +541,7 @@ def test_replicating_kafkas_batches_gives_kafkas_files(world, case):
 )
 def test_a_header_that_was_packed_is_not_parsed_again(append, parsed, monkeypatch):
     log = memory_world().log(message_timestamp_type=LOG_APPEND_TIME)
-    append(log)  # what is done once only is done
+    append(log)  # run one-time work
     unpack = BatchHeader.unpack_from
     count = 0
 

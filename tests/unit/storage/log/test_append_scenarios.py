@@ -1,6 +1,6 @@
 """Appending and validation, scenario by scenario (group F of the scenarios).
 
-S-059, S-060, S-061, S-066 and S-067 stand in `test_append.py`.
+S-059, S-060, S-061, S-066 and S-067 are in `test_append.py`.
 """
 
 import random
@@ -27,7 +27,7 @@ COORDINATOR = AppendOrigin.COORDINATOR
 
 
 def stored(world):
-    """Return the one batch in the log's first segment."""
+    """Return the only batch in the log's first segment."""
     [only] = batches_of(world.files()[log_name(0)])
     return only
 
@@ -53,7 +53,7 @@ def test_s054_first_append_to_an_empty_log(world):
 
 @pytest.mark.parametrize("log_end", (0, 4, 5))
 def test_s055_a_base_offset_is_for_followers_only(world, log_end):
-    """A client gives 0; a follower any that is not below the log's end."""
+    """A client passes 0; a follower any offset that is not below the log end."""
     log = world.log()
     if log_end:
         log.writer.append_batches(batch(0, log_end - 1), REPLICA)
@@ -69,7 +69,7 @@ def test_s055_a_base_offset_is_for_followers_only(world, log_end):
 
 
 def test_s056_max_message_bytes_binds_clients(world):
-    """The whole batch counts, header and all; nothing of a larger one is written."""
+    """The whole batch counts, including its header; a larger one is not written."""
     fits, exceeds = batch(0, value=b"v" * 500), batch(0, value=b"v" * 501)
     log = world.log(max_message_bytes=len(fits))
     assert len(exceeds) == len(fits) + 1
@@ -83,7 +83,7 @@ def test_s056_max_message_bytes_binds_clients(world):
 
 
 def test_s057_a_set_must_fit_a_segment_whoever_sends_it(world):
-    """A follower's set is all its batches together."""
+    """The set of a follower is all its batches together."""
     one = batch(0, value=b"v" * 100)
     two = one + batch(1, value=b"v" * 100)
     log = world.log(segment_bytes=len(two) - 1)
@@ -104,7 +104,7 @@ def test_s057_a_set_must_fit_a_segment_whoever_sends_it(world):
 
 @pytest.mark.parametrize("origin", (AppendOrigin.CLIENT, COORDINATOR))
 def test_s058_the_topics_codec_overrules_the_producers(world, origin):
-    """Records and, where the origin may have them, the producer's fields are the same."""
+    """Records and, if the origin allows them, the producer fields are the same."""
     producer = {"producer_id": 7, "producer_epoch": 3, "base_sequence": 11}
     fields = {**producer, "is_transactional": True} if origin is COORDINATOR else {}
     records = [
@@ -125,7 +125,7 @@ def test_s058_the_topics_codec_overrules_the_producers(world, origin):
 
 
 def test_s058_compression_type_producer_keeps_the_bytes(world):
-    """All behind the header, and in the header what is not the log's to set."""
+    """All bytes after the header, and the header fields that the log does not set."""
     data = batch(0, 9, codec=Codec.ZSTD)
     log = world.log()
     log.writer.append_batches(batch(0))
@@ -146,7 +146,7 @@ def test_s058_compression_type_uncompressed_unpacks(world):
 
 
 def test_s062_a_follower_never_goes_back(world):
-    """The error says what came, so that a caller may start the log anew there."""
+    """The error has the offsets, so that the caller can restart the log there."""
     log = world.log()
     log.writer.append_batches(batch(0, 2), REPLICA)
     with pytest.raises(UnexpectedAppendOffsetError) as caught:
@@ -184,7 +184,7 @@ def test_s063_a_followers_gaps_are_kept_and_read_across(world, codec, segment_by
 
 
 def test_s064_a_wrong_crc_is_refused_and_a_torn_tail_dropped(world):
-    """A bit of each byte is flipped that the CRC covers, and of the CRC itself."""
+    """A bit is flipped in each byte that the CRC covers, and in the CRC itself."""
     whole = batch(0, 1)
     log = world.log()
     before = world.files()
@@ -202,7 +202,7 @@ def test_s064_a_wrong_crc_is_refused_and_a_torn_tail_dropped(world):
 
 
 def test_s065_a_null_value_is_a_tombstone(world):
-    """Its size on the disk is the varint of -1, and it is no empty value."""
+    """Its stored size is the varint of -1; it is not an empty value."""
     log = world.log(cleanup_policy=("compact",))
     log.writer.append_records([NewRecord(b"k", None, 1000)])
     log.writer.append_records([NewRecord(b"k", b"", 1000)])
@@ -220,7 +220,7 @@ def test_s065_a_null_value_is_a_tombstone(world):
 
 
 def test_s060_many_records_are_named_each_by_its_index(world):
-    """All of them, with their bounds; the message names one and counts the others."""
+    """All records with their bounds; the message names one and counts the others."""
     log = world.log(message_timestamp_before_max_ms=1000, message_timestamp_after_max_ms=1000)
     now_ms = world.clock.now_ms()
     times = [now_ms, now_ms - 1001, NO_TIMESTAMP, now_ms + 1001, now_ms + 1000]

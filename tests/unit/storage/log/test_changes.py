@@ -16,7 +16,7 @@ from tests.support.world.builders import append, batch, offsets_in
 
 
 class Interrupt(BaseException):
-    """Raised as a signal handler would, in the middle of a change."""
+    """Raised in the middle of a change, as by a signal handler."""
 
 
 @pytest.fixture
@@ -29,7 +29,7 @@ def log(world):
 
 @pytest.fixture
 def reloads(log, monkeypatch):
-    """The number of recoveries of the log so far, as a list."""
+    """Return a list with the number of recoveries of the log so far."""
     found = []
     reload = log.reload
 
@@ -88,7 +88,7 @@ def test_a_refused_question_inside_a_change_leaves_the_lock_free(log):
 
 
 def test_what_was_recovered_is_durable(log):
-    """Else a crash could bring back what was cut, next to what is appended afterwards."""
+    """Otherwise a crash could restore truncated records next to later appends."""
     assert log.recovery_point < 3
     interrupt(log)
     assert log.recovery_point == log.log_end_offset == 3

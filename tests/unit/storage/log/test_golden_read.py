@@ -35,13 +35,13 @@ CLEAN_SIDES = tuple(f"{case}/{side}" for case in CLEAN_CASES for side in ("befor
 
 
 def clock_of(case):
-    """Return a clock at the moment Kafka wrote the directory, so that no producer expired."""
+    """Return a clock at the time of Kafka's writes, so that no producer expired."""
     facts = manifest(case.partition("/")[0])
     return VirtualClock(facts["cleaning_time_ms" if "/" in case else "closed_at_ms"])
 
 
 def check_log(log, case):
-    """Compare everything a reader can see with what Kafka saw."""
+    """Compare everything that a reader can see with Kafka's results."""
     facts = manifest(case)
     assert log.log_start_offset == facts["log_start_offset"]
     assert log.log_end_offset == log.high_watermark == facts["log_end_offset"]
@@ -71,7 +71,7 @@ def check_log(log, case):
 
 
 def check_starts(log, offsets):
-    """Reading from any offset, stored or not, gives what stands at or after it."""
+    """Check reads from any offset, stored or not: they start at or after it."""
     span = range(log.log_start_offset, log.log_end_offset + 1)
     for start in span:
         first = next((record.offset for _, record in log.reader.records(start)), None)
@@ -79,7 +79,7 @@ def check_starts(log, offsets):
 
 
 def check_times(log, data):
-    """Lookups of each stored time, and of the special ones."""
+    """Check lookups of each stored time and of the special ones."""
     assert log.reader.offset_for_timestamp(EARLIEST_TIMESTAMP).offset == log.log_start_offset
     assert log.reader.offset_for_timestamp(LATEST_TIMESTAMP).offset == log.log_end_offset
     largest = log.reader.offset_for_timestamp(MAX_TIMESTAMP)
@@ -95,7 +95,7 @@ def check_times(log, data):
 
 @pytest.mark.parametrize("case", READ_CASES)
 def test_reading_gives_what_kafka_read(case):
-    """Without a write: the view below refuses every one."""
+    """Without a write: the file system below refuses every one."""
     manager, log = open_read_only(ROOT / case / "data", clock_of(case))
     assert log.findings == ()
     check_log(log, case)
@@ -137,7 +137,7 @@ def test_an_unclean_start_recovers_everything(case):
 def removable_snapshots(names, log_start, log_end):
     """Return the snapshots that loading deletes, as Kafka does (storage-format §9.3).
 
-    Those at or below the log start, and those that belong to no segment, but for the newest.
+    These are at or below the log start, or belong to no segment, except for the newest.
     """
     parsed = [(name, parse_segment_file(name.rpartition("/")[2])) for name in names]
     bases = {parts.base_offset for _, parts in parsed if parts and parts.kind == ".log"}
@@ -156,9 +156,9 @@ def removable_snapshots(names, log_start, log_end):
 @pytest.mark.parametrize("case", (*READ_CASES, *CLEAN_SIDES))
 @pytest.mark.parametrize("place", ("memory", "disk"))
 def test_opening_and_closing_changes_no_byte(case, place, tmp_path):
-    """Checkpoints and the marker are written anew, to the same bytes.
+    """Checkpoints and the marker are rewritten with the same bytes.
 
-    The only files that may go are producer snapshots that Kafka's next start removes as well; the
+    Only producer snapshots may be removed that Kafka's next start removes as well; the
     lock file stays, as Kafka's does.
     """
     clock = clock_of(case)
@@ -199,7 +199,7 @@ def test_both_sides_of_a_cleaning_open_without_findings(case):
 
 
 def test_the_transaction_indexes_name_what_the_markers_say():
-    """The golden `.txnindex` files against the aborts found by reading the log."""
+    """The golden `.txnindex` files are compared with the aborts in the log."""
     manager, log = open_read_only(ROOT / "transactions" / "data", clock_of("transactions"))
     aborts = []
     open_from = {}

@@ -1,4 +1,4 @@
-"""Batches of very many records: bounded before they are looked into, judged outside the lock."""
+"""Batches of very many records: limited before decoding, validated outside the lock."""
 
 import random
 import threading
@@ -141,7 +141,7 @@ def test_a_follower_takes_what_its_leader_took(log):
 
 @pytest.mark.parametrize("on_disk", (False, True), ids=("memory", "disk"))
 def test_a_batch_above_the_bound_that_is_in_a_log_is_read_checked_and_cleaned(tmp_path, on_disk):
-    """One of another broker, or of before the setting was changed."""
+    """From another broker, or from before the setting was changed."""
     settings = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01"}
     with Broker(tmp_path if on_disk else None, clock=VirtualClock()) as broker:
         broker.create_topic("t", configs=settings)
@@ -169,7 +169,7 @@ def test_the_bound_of_a_broker_holds_for_its_topics_and_may_change():
         broker.append_batches("t", batch(0, 3))
 
 
-# -- what is judged, and where -----------------------------------------------------------------
+# -- validation --------------------------------------------------------------------------------
 
 
 def test_others_append_while_a_batch_is_judged(log, monkeypatch):
@@ -204,7 +204,7 @@ def test_a_batch_is_judged_again_if_the_rules_change_meanwhile(log, monkeypatch)
 
 @pytest.fixture(params=("python", "kernel"))
 def way(request, monkeypatch):
-    """Judge and rebuild batches in each of the two ways."""
+    """Validate and rebuild batches in each of the two ways."""
     by_kernel = request.param == "kernel"
     monkeypatch.setattr(batches, "decodes_by_kernel", lambda count: by_kernel)
     monkeypatch.setattr(validate, "encodes_by_kernel", lambda count: by_kernel)
@@ -231,7 +231,7 @@ def test_offsets_with_gaps_are_made_dense_and_nothing_else_is_changed(way, codec
     records = any_records(30, random.Random(codec))
     dense = [each._replace(offset=row) for row, each in enumerate(records)]
     sent = build_batch(records, codec=codec)
-    # The header spans as many offsets as there are records, as that of a client must.
+    # The header spans as many offsets as there are records, as required of clients.
     sent = batches.pack_batch(
         sent[61:], 0, 0, codec, 29, records[0].timestamp, max(r.timestamp for r in records),
         5, 1, 7, 30,
@@ -283,13 +283,13 @@ def test_errors_name_the_first_records_and_count_all_of_them(way):
 @pytest.mark.skipif(policy.MODE == policy.PYTHON, reason="nothing is compiled")
 @pytest.mark.parametrize("codec", CODECS)
 def test_a_record_takes_some_tens_of_bytes_while_its_batch_is_appended(codec, monkeypatch):
-    """Its offsets are all the same, which asks for another batch."""
-    monkeypatch.setattr(kernels.decode_records.group, "is_hot", True)
-    monkeypatch.setattr(kernels.encode_batches.group, "is_hot", True)
+    """All its offsets are equal, so the batch is rebuilt."""
+    monkeypatch.setattr(kernels.decode_records.group, "is_compiled", True)
+    monkeypatch.setattr(kernels.encode_batches.group, "is_compiled", True)
     count = 200_000
     data = large_batch(count, codec)
     log = memory_world().log(max_message_bytes=8 * MIB)
-    log.writer.append_batches(data)  # what is loaded once is
+    log.writer.append_batches(data)  # load one-time data
     tracemalloc.start()
     try:
         before = tracemalloc.get_traced_memory()[0]
@@ -299,7 +299,7 @@ def test_a_record_takes_some_tens_of_bytes_while_its_batch_is_appended(codec, mo
         tracemalloc.stop()
     assert peak < 200 * count
     assert log.log_end_offset == 2 * count
-    if codec is not Codec.NONE:  # uncompressed batches are stored as they are, as Kafka does
+    if codec is not Codec.NONE:  # uncompressed batches are stored unchanged, as in Kafka
         offsets = np.concatenate([each.offsets for _, each in log.reader.columns(0)])
         assert np.array_equal(offsets, np.arange(2 * count))
     assert count > columns.WINDOW_RECORDS

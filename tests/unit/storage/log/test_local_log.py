@@ -1,4 +1,4 @@
-"""Files of a log: removal after a delay, readers of what is removed, flushing, swapping."""
+"""Files of a log: delayed removal, readers of removed files, flushing, swapping."""
 
 import gc
 from pathlib import Path
@@ -30,7 +30,7 @@ LARGE = b"x" * 3000
 
 
 def in_segments(log, count=15, each=5, value=b"v"):
-    """Append one-record batches, so many in a segment."""
+    """Append one-record batches, a given number per segment."""
     for offset in range(log.log_end_offset, count):
         if offset % each == 0 and log.active_segment.size_bytes:
             log.writer.roll()
@@ -55,7 +55,7 @@ def open_files(world):
 
 
 def test_s094_files_go_after_the_delay(world):
-    """S-094: named .deleted at once, gone after file.delete.delay.ms, their snapshots too."""
+    """S-094: renamed .deleted at once, removed after file.delete.delay.ms, with their snapshots."""
     log = in_segments(world.log(file_delete_delay_ms=1000))
     before = set(world.files())
     log.delete_old_segments()
@@ -89,13 +89,15 @@ def test_s094_readers_that_hold_a_segment_go_on(world):
     assert rest[-1].header.base_offset == 99
     assert held.read_batch(rest[-1]).ensure_valid() is None
     assert offsets_of(held.read(98, 100_000).data) == [98, 99]
-    assert [next(records)[1].offset for _ in range(99)] == list(range(1, 100)), "what it had read"
+    assert [next(records)[1].offset for _ in range(99)] == list(range(1, 100)), (
+        "the rest of its chunk"
+    )
     with pytest.raises(OffsetOutOfRangeError):
         next(records)
 
 
 def test_s094_descriptors_close_with_the_last_reader(tmp_path):
-    """S-094: none stays open for a segment that is gone, and none is closed too early."""
+    """S-094: none stays open for a removed segment, and none is closed too early."""
     world = disk_world(tmp_path)
     log = in_segments(world.log(file_delete_delay_ms=1000), 300, 100, LARGE)
     log.close()
@@ -114,7 +116,7 @@ def test_s094_descriptors_close_with_the_last_reader(tmp_path):
     ]
     assert [at.header.base_offset for at in walk] == list(range(1, 100))
     del walk
-    gc.disable()  # nothing may depend on the collector of cycles
+    gc.disable()  # must not depend on the garbage collector
     try:
         assert all(name.startswith(f"{300:020d}") for name in open_files(world))
         log.close()
@@ -169,7 +171,7 @@ def test_the_same_base_can_be_removed_twice_within_the_delay(world):
     assert offsets_in(log) == list(range(15))
 
 
-# -- what a crash may leave ------------------------------------------------------------------
+# -- crashes ---------------------------------------------------------------------------------
 
 
 def prepare(world):
@@ -204,13 +206,13 @@ CHANGES = {
 @pytest.mark.parametrize("has_epochs", (True, False))
 @pytest.mark.parametrize("name", CHANGES)
 def test_a_crash_during_removal_leaves_no_hole(name, has_epochs):
-    """What is left is always a tail of the log: an old value never outlives a newer one."""
+    """The rest is always a tail of the log: an old value never outlives a newer one."""
     prepare, change, config, start = CHANGES[name]
     states = 0
 
     def prepare_with_or_without_epochs(world):
         prepare(world)
-        if not has_epochs:  # writing them makes names durable by the way
+        if not has_epochs:  # writing them also makes names durable
             world.fs.remove(world.path(LEADER_EPOCHS))
 
     for what, world in crashes_of(prepare_with_or_without_epochs, change, **config):
@@ -227,7 +229,7 @@ def test_a_crash_during_removal_leaves_no_hole(name, has_epochs):
 
 
 def test_s105_the_recovery_point(world):
-    """S-105: it follows each append with flush.messages 1; else rolls and flushes move it."""
+    """S-105: with flush.messages 1 it follows each append; otherwise rolls and flushes move it."""
     log = world.log(flush_messages=1)
     for offset in range(3):
         fill(log, 1, offset)
@@ -246,7 +248,7 @@ def test_s105_the_recovery_point(world):
 
 
 def test_the_recovery_point_is_not_below_the_log_start(world):
-    """What is gone need not be made durable; as in Kafka."""
+    """Removed records need not be durable; as in Kafka."""
     log = world.log()
     fill(log, 5)
     log.delete_records(3)
@@ -257,7 +259,7 @@ def test_the_recovery_point_is_not_below_the_log_start(world):
 
 
 def test_s106_flushing_an_empty_active_segment(world):
-    """S-106: its indexes appear only if it is forced."""
+    """S-106: its index files appear only if forced."""
     log = world.log()
     fill(log, 2)
     log.writer.roll()
@@ -283,7 +285,7 @@ def test_a_flush_beyond_what_is_known_to_be_durable_syncs_no_more_than_that(worl
 
 
 def test_other_settings_hold_from_the_next_segment_on(world):
-    """As in Kafka an existing one keeps what its indexes were made with, even if truncated."""
+    """As in Kafka, an existing one keeps the settings of its indexes, even if truncated."""
     log = world.log(index_interval_bytes=0, segment_index_bytes=800)
     fill(log, 3)
     log.set_config(LogConfig(index_interval_bytes=4096, segment_index_bytes=160))
@@ -325,7 +327,7 @@ def test_an_offline_log_refuses_all_and_tells_its_owner_once(world):
 
 
 def cleaned(world, base, *batches):
-    """Write a segment as a cleaner leaves it."""
+    """Write a segment as a cleaner does."""
     segment = LogSegment(
         world.runtime,
         world.directory,
@@ -341,7 +343,7 @@ def cleaned(world, base, *batches):
 
 
 def test_several_segments_take_the_place_of_one_without_a_gap_for_readers(world):
-    """A reader that comes in between finds all offsets, in the old segment or in the new ones."""
+    """A concurrent reader finds all offsets, in the old segment or in the new ones."""
     log = world.log()
     fill(log, 4)
     log.writer.roll()
@@ -360,7 +362,7 @@ def test_several_segments_take_the_place_of_one_without_a_gap_for_readers(world)
 
 
 def test_what_was_merged_does_not_come_back_if_all_of_it_was_deleted_meanwhile(world):
-    """Retention was quicker than the cleaner."""
+    """Retention was faster than the cleaner."""
     log = in_segments(world.log())
     old = list(log.segments.view[:2])
     new = cleaned(world, 0, batch(0), batch(9))
@@ -372,7 +374,7 @@ def test_what_was_merged_does_not_come_back_if_all_of_it_was_deleted_meanwhile(w
 
 
 def test_what_was_merged_takes_the_place_of_what_is_left(world):
-    """Some of it was deleted meanwhile: it stays hidden below the log start."""
+    """Some records were deleted in the meantime: they stay hidden below the log start."""
     log = in_segments(world.log())
     old = list(log.segments.view[:2])
     new = cleaned(world, 0, batch(0), batch(9))

@@ -53,7 +53,7 @@ def aborted_entries(log):
 
 
 def refused(log, error, *call, **fields):
-    """Assert that a call is refused by name and leaves everything as it was."""
+    """Assert that a call raises a given error and changes nothing."""
     before = (log.log_end_offset, log.size_bytes, len(log.segments), log.producer_state.entries())
     with pytest.raises(error):
         call[0](log, *call[1:], **fields)
@@ -138,9 +138,9 @@ def test_s114_and_s115_what_compaction_thinned_is_still_known_after_a_reload(wor
 
 
 def test_s116_s117_the_last_stable_offset_follows_the_oldest_open_transaction(world):
-    """At the log's own pace: its high watermark is the log end, so that a marker decides at once.
+    """Without replicas the high watermark is the log end, so that a marker decides at once.
 
-    What a lower high watermark does is shown on the producer state itself.
+    The effect of a lower high watermark is tested with the producer state.
     """
     log = world.log()
     send(log, 1, 0, 3, txn=True)
@@ -205,7 +205,7 @@ def test_s119_an_old_coordinator_is_fenced(world):
     offset = log.log_end_offset
     now = world.clock.now_ms()
     log.writer.append_batches(commit(offset, 1, coordinator_epoch=1, timestamp=now), REPLICA)
-    assert log.producer_state.entry(1).coordinator_epoch == 1, "what a replica has is a fact"
+    assert log.producer_state.entry(1).coordinator_epoch == 1, "replicated batches are accepted"
     log.close()
     assert world.log(clean=False).producer_state.entry(1).coordinator_epoch == 1
 
@@ -252,7 +252,7 @@ def test_s122_a_roll_takes_a_snapshot_and_a_flush_none(world):
     ]
 
 
-# -- beyond the numbered ones ----------------------------------------------------------------
+# -- other cases -----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("codec", (Codec.NONE, Codec.GZIP, Codec.ZSTD))
@@ -285,7 +285,7 @@ def test_a_duplicate_of_an_older_epoch_is_fenced(world):
 
 @pytest.mark.parametrize("clean", (True, False))
 def test_only_the_last_batch_is_known_again_after_a_restart(world, clean):
-    """A snapshot keeps one batch a producer; a replay of the log knows five."""
+    """A snapshot keeps one batch per producer; a replay of the log keeps five."""
     log = world.log()
     for sequence in range(4):
         send(log, 1, sequence)
@@ -305,7 +305,7 @@ def test_a_forgotten_producer_may_go_on_with_any_sequence(world):
 
 
 def test_truncation_replays_even_where_all_producers_were_forgotten(world):
-    """Kafka spares itself the replay; but a marker that was cut off leaves a transaction open."""
+    """Kafka skips the replay, but a truncated marker leaves a transaction open."""
     log = world.log()
     send(log, 1, 0, txn=True)
     end(log, 1)
@@ -332,7 +332,7 @@ def test_truncation_replays_where_a_producer_is_still_known(world):
 
 @pytest.mark.parametrize("compact", (True, False))
 def test_of_a_batch_without_keys_and_with_a_bad_time_the_time_names_the_error(world, compact):
-    """On a compacted topic a record without a key is not asked for its time."""
+    """On a compacted topic the time of a record without a key is not checked."""
     log = world.log(
         cleanup_policy=("compact" if compact else "delete",), message_timestamp_after_max_ms=10
     )
@@ -372,7 +372,7 @@ def test_coordinators_write_markers_only_where_they_may(world):
 
 
 def test_a_transaction_survives_retention_of_its_first_records(world):
-    """S-116 at the log start: what is unstable below it counts from there."""
+    """S-116 at the log start: a transaction that began below it counts from there."""
     log = world.log(segment_bytes=300)
     send(log, 1, 0, txn=True)
     for _ in range(6):
@@ -385,7 +385,7 @@ def test_a_transaction_survives_retention_of_its_first_records(world):
 
 
 def test_a_lost_marker_opens_a_transaction_again_of_which_only_the_snapshot_tells():
-    """Its data are gone, so the last stable offset is the log start until it ends."""
+    """Its data were removed, so the last stable offset is the log start until it ends."""
     world = memory_world()
     fs = CrashingFileSystem(world.clock, world.fs)
     log = world.log(runtime=Runtime(world.clock, fs, random.Random(0)), segment_bytes=300)
@@ -436,7 +436,7 @@ def known_of(log):
 
 
 def test_another_epoch_ends_what_was_known_however_it_is_learnt(world):
-    """Batch by batch, in one append, or replayed from a snapshot of before: always the same."""
+    """Batch by batch, in one append, or replayed from an older snapshot, with the same result."""
     now_ms = world.clock.now_ms()
     now = {"timestamp": now_ms}
     before = data_batch(0, 1, 5, **now)
@@ -461,7 +461,7 @@ def test_another_epoch_ends_what_was_known_however_it_is_learnt(world):
 
 
 def test_a_marker_may_bring_the_epoch_of_the_next_transaction(world):
-    """As from a broker with transactions of version 2 (KIP-890)."""
+    """As from a broker with transaction version 2 (KIP-890)."""
     log = world.log()
     now = {"timestamp": world.clock.now_ms()}
     parts = (

@@ -1,4 +1,4 @@
-"""Readers in threads beside one that appends, rolls, retains, truncates and removes files."""
+"""Concurrent readers while a thread appends, rolls, retains, truncates and removes files."""
 
 import random
 import sys
@@ -31,7 +31,7 @@ STEPS = {"memory": 600, "disk": 100}
 
 
 class Reader(threading.Thread):
-    """Reads all the time, and keeps the first thing that went wrong."""
+    """A thread that reads repeatedly and keeps its first error."""
 
     def __init__(self, log, seed):
         super().__init__(daemon=True)
@@ -56,7 +56,7 @@ class Reader(threading.Thread):
         return self.rng.randint(self.log.log_start_offset, self.log.log_end_offset)
 
     def walk(self):
-        """Nothing was compacted, so that records follow each other without a hole."""
+        """Read records; without compaction they have no holes."""
         isolation = self.rng.choice(list(Isolation))
         expected = start = self.start_offset()
         for _, record in self.log.reader.records(start, isolation=isolation):
@@ -84,7 +84,7 @@ class Reader(threading.Thread):
 
 
 class Writer:
-    """Changes the log by chance; `value` tells the offset and how often it was written."""
+    """Random changes of the log; `value` contains the offset and the number of its writes."""
 
     def __init__(self, world: World, log, seed):
         self.world = world
@@ -121,7 +121,7 @@ class Writer:
         self.log.delete_old_segments()
 
     def truncate(self):
-        """At the start of a batch, as a hole would be left before any other offset."""
+        """Truncate at the start of a batch; at any other offset there would be a hole."""
         kept = [each for each in self.starts if each >= self.log.log_start_offset]
         if kept:
             offset = self.rng.choice(kept[-5:])
@@ -150,7 +150,7 @@ def test_readers_see_only_what_is_right_or_out_of_range(world):
     for _ in range(40):
         writer.append()
     log.close()
-    # Opened again, so that files are opened lazily, by readers too.
+    # Reopened, so that files are opened lazily, also by readers.
     writer.log = log = world.log(**config)
     readers = [Reader(log, seed) for seed in range(2)]
     interval = sys.getswitchinterval()
@@ -178,7 +178,7 @@ def test_readers_see_only_what_is_right_or_out_of_range(world):
 
 @pytest.mark.parametrize("kind", ("index", "timeindex"))
 def test_a_late_reader_brings_no_index_of_a_removed_segment_back(world, kind):
-    """The index was never opened; a reader that still holds the segment looks something up."""
+    """The index was never opened; a reader that still has the segment queries it."""
     log = world.log(file_delete_delay_ms=0)
     for offset in range(3):
         log.writer.append_records([NewRecord(b"k", b"%d" % offset, 1000)])
@@ -199,7 +199,7 @@ def test_a_late_reader_brings_no_index_of_a_removed_segment_back(world, kind):
 
 
 def test_a_reader_in_an_empty_segment_survives_its_recreation(world):
-    """A roll at the active segment's own base gives it new files; the old object goes on."""
+    """A roll at the base of the active segment creates new files; the old object still works."""
     log = world.log()
     held = log.active_segment
     assert held.read(0, 100) is None
@@ -213,7 +213,7 @@ def test_a_reader_in_an_empty_segment_survives_its_recreation(world):
 
 
 class Peeping:
-    """Calls `look` inside an append, between the write and the moment when readers may see it."""
+    """Calls `look` during an append, between the write and its publication."""
 
     def __init__(self, log, look):
         self.seen = []
@@ -258,7 +258,7 @@ def test_who_waited_while_the_log_was_closed_writes_nothing(world, count):
 
 
 def test_the_last_stable_offset_is_published_whole(world):
-    """Readers hold no lock: they must not look at producers while an append changes them."""
+    """Readers hold no lock: they must not read producers while an append changes them."""
     log = world.log()
     log.writer.append_batches(data_batch(0, 1, 7), AppendOrigin.REPLICATION)
     state = log.producer_state
@@ -277,7 +277,7 @@ def test_the_last_stable_offset_is_published_whole(world):
 
 
 def test_an_iterator_goes_on_after_a_truncation(world):
-    """It gives what it holds already, then what stands there by now, each offset once."""
+    """It returns the rest of its chunk, then the new records, each offset once."""
     log = world.log()
     for offset in (0, 2, 4):
         log.writer.append_batches(batch(offset, offset + 1, value=b"old"), AppendOrigin.REPLICATION)
@@ -297,7 +297,7 @@ def test_an_iterator_goes_on_after_a_truncation(world):
 
 @pytest.mark.parametrize("look", ("file", "last_modified_ms"))
 def test_a_file_is_opened_and_dated_under_the_name_it_has(world, look):
-    """A reader who comes while it is renamed waits, and finds it under the new name."""
+    """A reader during a rename waits, and finds the file under the new name."""
     append(world.segment(0), batch(0))
     fs = FaultyFileSystem(world.fs)
     runtime = Runtime(world.clock, fs, random.Random(0))
@@ -318,7 +318,7 @@ def test_a_file_is_opened_and_dated_under_the_name_it_has(world, look):
 
 
 def test_a_read_that_a_truncation_overtakes_is_made_again(world):
-    """Some of its bytes may be of before, some of what was appended since."""
+    """Its bytes may be a mixture of old and new records."""
     log = world.log()
     log.writer.append_batches(batch(0, value=b"old"), AppendOrigin.REPLICATION)
     find = log.reader._find
@@ -336,7 +336,7 @@ def test_a_read_that_a_truncation_overtakes_is_made_again(world):
 
 
 def test_the_record_of_the_largest_timestamp_is_to_be_found_at_any_moment(world):
-    """A reader looks in after each step of an append's publication."""
+    """A reader checks after each step of an append's publication."""
     log = world.log()
     log.writer.append_batches(batch(0, timestamp=5), AppendOrigin.REPLICATION)
     seen = []
@@ -353,7 +353,7 @@ def test_the_record_of_the_largest_timestamp_is_to_be_found_at_any_moment(world)
 
 
 def test_readers_wait_for_a_truncation_that_is_under_way(world):
-    """Inside one bytes and offsets contradict each other."""
+    """During a truncation bytes and offsets are inconsistent."""
     log = world.log()
     for offset in range(3):
         log.writer.append_batches(batch(offset), AppendOrigin.REPLICATION)
@@ -378,11 +378,11 @@ def test_readers_wait_for_a_truncation_that_is_under_way(world):
     assert found == [0]
 
 
-# -- a log that changes under every look -------------------------------------------------------
+# -- a log that changes at every attempt -------------------------------------------------------
 
 
 def test_what_fails_in_a_log_that_always_changes_is_told_in_the_end(world):
-    """A defect, or a disk that really fails, must not be looked for ever."""
+    """A defect or a disk failure must not be retried forever."""
     log = world.log()
     looks = []
 
@@ -394,7 +394,7 @@ def test_what_fails_in_a_log_that_always_changes_is_told_in_the_end(world):
 
     with pytest.raises(IndexError, match="a defect"):
         log.reader.steady(look)
-    assert len(looks) == fetch.LOOKS_MAX
+    assert len(looks) == fetch.ATTEMPTS_MAX
 
     def fail():
         fill(log, 1)
@@ -407,7 +407,7 @@ def test_what_fails_in_a_log_that_always_changes_is_told_in_the_end(world):
 
 @pytest.mark.parametrize("how", ("truncated", "replaced"))
 def test_a_log_that_others_change_all_the_time_is_read_in_the_end(world, how):
-    """The last look holds the lock, so that they wait."""
+    """The last attempt holds the lock, so that writers wait."""
     log = world.log()
     fill(log, 5)
     waiting = []
@@ -423,7 +423,7 @@ def test_a_log_that_others_change_all_the_time_is_read_in_the_end(world, how):
     def look():
         thread = threading.Thread(target=change)
         thread.start()
-        thread.join(60 if len(looks) < fetch.LOOKS_MAX - 1 else 0.1)
+        thread.join(60 if len(looks) < fetch.ATTEMPTS_MAX - 1 else 0.1)
         looks.append(thread.is_alive())
         if thread.is_alive():
             waiting.append(thread)
@@ -434,13 +434,13 @@ def test_a_log_that_others_change_all_the_time_is_read_in_the_end(world, how):
 
     looks = []
     assert log.reader.steady(look) == "found"
-    assert looks == [False] * (fetch.LOOKS_MAX - 1) + [True]
+    assert looks == [False] * (fetch.ATTEMPTS_MAX - 1) + [True]
     waiting[0].join(60)
-    assert log.log_end_offset == (5 if how == "truncated" else 5 + fetch.LOOKS_MAX)
+    assert log.log_end_offset == (5 if how == "truncated" else 5 + fetch.ATTEMPTS_MAX)
 
 
 @pytest.mark.parametrize("how", ("failed", "answered"))
-def test_a_log_that_is_closed_before_the_last_look_says_so(world, how):
+def test_a_log_that_is_closed_before_the_last_attempt_raises_an_error(world, how):
     log = world.log()
     looks = []
 
@@ -448,7 +448,7 @@ def test_a_log_that_is_closed_before_the_last_look_says_so(world, how):
         looks.append(1)
         fill(log, 1)
         log.truncate_to(0)
-        if len(looks) == fetch.LOOKS_MAX - 1:
+        if len(looks) == fetch.ATTEMPTS_MAX - 1:
             log.close()
         if how == "failed":
             raise OSError(5, "closed")
@@ -456,4 +456,4 @@ def test_a_log_that_is_closed_before_the_last_look_says_so(world, how):
 
     with pytest.raises(IllegalStateError, match="closed"):
         log.reader.steady(look)
-    assert len(looks) == fetch.LOOKS_MAX - 1
+    assert len(looks) == fetch.ATTEMPTS_MAX - 1

@@ -50,7 +50,7 @@ def follow(log, *batches):
 
 
 def test_s076_sizes_below_one_batch(world):
-    """S-076: one whole message at least if asked for, else a flagged piece, else nothing."""
+    """S-076: one complete batch if requested, otherwise a flagged piece, otherwise nothing."""
     log = world.log()
     first, second = batch(0, 4), batch(5, 9)
     follow(log, first, second)
@@ -63,7 +63,7 @@ def test_s076_sizes_below_one_batch(world):
 
 
 def test_s077_a_segment_without_its_tail_is_passed_over(world):
-    """S-077: the first segment lost everything from offset 1 on; read(1) goes on in the next."""
+    """S-077: the first segment lost everything from offset 1 on; read(1) continues in the next."""
     log = world.log(segment_bytes=400)
     for _ in range(15):
         send(log, 1000)
@@ -76,7 +76,7 @@ def test_s077_a_segment_without_its_tail_is_passed_over(world):
 
 
 def test_s078_a_read_begins_with_the_batch_that_holds_the_offset(world):
-    """S-078: the bytes start at the batch; who decodes skips the records below."""
+    """S-078: the bytes start at the batch; the decoder skips earlier records."""
     log = world.log()
     follow(log, batch(0, 2), batch(3, 5))
     for offset in (0, 1, 2):
@@ -159,7 +159,7 @@ def test_s082_a_segment_that_matches_only_below_the_log_start_ends_the_search(wo
 
 
 def test_s083_the_record_within_a_batch(world):
-    """S-083: both lookups give the record itself, not the batch."""
+    """S-083: both lookups return the record itself, not the batch."""
     log = world.log()
     send(log, 5, 9, 7)
     assert log.reader.offset_for_timestamp(8) == ListedOffset(9, 1, 0)
@@ -184,7 +184,7 @@ def test_offsets_outside_the_log_are_refused_with_both_bounds(world):
 
 
 def test_the_high_watermark_bounds_a_read(world):
-    """At any high watermark: whole batches below it and nothing else."""
+    """At any high watermark a read returns exactly the complete batches below it."""
     log = world.log(segment_bytes=250)
     for _ in range(8):
         send(log, 1000)
@@ -200,7 +200,7 @@ def test_the_high_watermark_bounds_a_read(world):
 
 
 def test_an_append_moves_the_high_watermark_as_far_as_the_strategy_lets_it(world):
-    """As a leader does that waits for its replicas: they lag, catch up, and lag again."""
+    """As a leader that waits for its replicas: they lag, catch up, and lag again."""
     log = world.log()
     send(log, 1000)
     assert log.high_watermark == log.log_end_offset == 1
@@ -304,7 +304,7 @@ COMMITTED = [
 
 @pytest.mark.parametrize("segment_bytes", (400, 1000, 100_000))
 def test_committed_reads_drop_aborted_data(world, segment_bytes):
-    """From every offset on, whatever the segments; markers are never given."""
+    """From every offset on, for any segments; markers are never returned."""
     log = world.log(segment_bytes=segment_bytes, index_interval_bytes=100)
     lts(log)
     assert log.last_stable_offset == 90
@@ -392,7 +392,7 @@ def damaged_log(world, position, data=b"\xff"):
 
 
 def test_a_damaged_batch_is_named_when_it_is_read(world):
-    """A clean load does not look; reading does, and gives what stands before."""
+    """A clean load does not check; reading does, and returns the records before the damage."""
     size = len(batch(0))
     log = damaged_log(world, size + 65)
     records = log.reader.records(0)
@@ -406,7 +406,7 @@ def test_a_damaged_batch_is_named_when_it_is_read(world):
 
 
 def test_what_lies_before_the_damage_is_read_up_to_a_bound_behind_it(world):
-    """The last stable offset lies inside the segment, and the way to it leads over the damage."""
+    """The last stable offset is inside the segment, after the damage."""
     log = world.log()
     follow(log, batch(0), batch(1), batch(2), data_batch(3, 3, 7), batch(4))
     segment = log.segments.first
@@ -453,7 +453,7 @@ def test_a_closed_log_is_not_read(world):
 
 
 def test_the_first_offset_at_a_time_is_found_where_a_time_index_is_lost(world):
-    """An index that was lost starts empty: of such a segment only the records tell."""
+    """A lost index starts empty: the records of such a segment must be read."""
     log = world.log(segment_bytes=300)
     for number in range(12):
         log.writer.append_records([NewRecord(b"k", b"v", 1000 + number)])

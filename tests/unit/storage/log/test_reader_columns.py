@@ -1,4 +1,4 @@
-"""Columns of a log: the same records as `records` gives, batch by batch, without an object each."""
+"""Columns of a log: the same records as from `records`, by batch, without an object for each."""
 
 import numpy as np
 import pytest
@@ -30,12 +30,12 @@ def follow(log, *batches):
 
 
 def by_batch(records):
-    """Return records with the base offset of their batch, as `records` gives them."""
+    """Return records with the base offset of their batch, from `records`."""
     return [(each.header.base_offset, record) for each, record in records]
 
 
 def from_columns(pairs):
-    """Return the same of columns, each record put together from its columns alone."""
+    """Return the same from `columns`, with each record built from its columns."""
     found = []
     for each, columns in pairs:
         assert len(columns) > 0
@@ -88,7 +88,7 @@ def test_columns_of_any_number_of_records(world, codec, count):
 
 
 def test_what_was_given_stays_valid(world):
-    """Each batch has its own arena: a consumer may keep columns while it reads on."""
+    """Each batch has its own arena: a consumer may keep columns while it continues to read."""
     log = world.log()
     for number in range(5):
         follow(log, batch(number * 3, number * 3 + 2, codec=Codec(number)))
@@ -99,7 +99,7 @@ def test_what_was_given_stays_valid(world):
 
 
 def test_columns_can_be_appended_again(world):
-    """What is read is what the fast door of `append` takes."""
+    """The columns have the form that the fast path of `append` takes."""
     log = world.log()
     log.writer.append_records(
         [NewRecord(b"k%d" % row, None, 1000 - row, (("h", b"%d" % row),)) for row in range(70)]
@@ -141,7 +141,7 @@ def test_offsets_outside_the_log_are_refused_with_both_bounds(world):
 
 
 def test_rows_whose_offsets_do_not_rise_are_chosen_one_by_one(world):
-    """A batch of a mistaken producer: as in `records`, each offset is judged for itself."""
+    """A batch of a faulty producer: as in `records`, each offset is checked separately."""
     log = world.log()
     parts = [RecordBatch(batch(at)).data[61:] for at in (0, 0)]
     data = seal_batch(
@@ -158,7 +158,7 @@ def test_rows_whose_offsets_do_not_rise_are_chosen_one_by_one(world):
     assert list(log.reader.columns(1)) == []
 
 
-# -- what is not shown -----------------------------------------------------------------------
+# -- invisible records -----------------------------------------------------------------------
 
 
 def test_markers_empty_batches_and_aborted_data_are_passed_over(world):
@@ -206,7 +206,7 @@ def test_a_section_that_unfolds_beyond_the_limit_is_damage(world, count):
 
 @pytest.mark.parametrize("method", ("records", "columns"))
 def test_damage_is_met_where_records_meet_it(world, method):
-    """A flipped bit, and a section whose CRC is right but whose records are not."""
+    """A flipped bit, and a section with a correct CRC but invalid records."""
     log = world.log()
     follow(log, batch(0), batch(1))
     broken = seal_batch(

@@ -1,6 +1,6 @@
-"""Readers on their way while segments go: removed, replaced, truncated, the log closed.
+"""Readers while segments are removed, replaced or truncated, or the log is closed.
 
-What an iterator holds of a segment it gives to the end; then it looks at the log as it is now.
+An iterator returns the rest of its chunk; then it continues in the current log.
 """
 
 import pytest
@@ -16,7 +16,7 @@ COUNT = 30
 
 
 def filled(world, **config):
-    """A log of some segments, opened anew: no file of it is open yet."""
+    """Return a reopened log of several segments: no file of it is open yet."""
     settings = {"segment_bytes": 300, "index_interval_bytes": 0, **config}
     log = world.log(**settings)
     fill(log, COUNT)
@@ -35,7 +35,7 @@ def row_offsets(columns):
 
 
 def drain(iterator):
-    """Return what an iterator still gives, and the error that ends it."""
+    """Return the rest of an iterator, and the error that ends it."""
     given = []
     try:
         given.extend(iterator)
@@ -58,7 +58,7 @@ def test_an_iterator_ends_its_segment_and_then_misses_what_was_deleted(world, me
     if unlinked:
         log.delete_expired_files(force=True)
     given, error = drain(iterator)
-    assert len(given) == following - 1, "a batch a record"
+    assert len(given) == following - 1, "a batch per record"
     assert (error.offset, error.log_start_offset, error.log_end_offset) == (following, 20, COUNT)
 
 
@@ -92,7 +92,7 @@ def test_retention_is_met_like_a_deletion(world):
 
 
 def test_a_log_start_inside_the_segment_is_met_at_the_next_piece(world, monkeypatch):
-    """A piece is one read; here a read gives one batch."""
+    """A chunk is one read; here a read returns one batch."""
     monkeypatch.setattr("logstore.storage.log.reader.FETCH_BYTES", 1)
     log = filled(world)
     iterator = log.reader.records(0)
@@ -103,11 +103,11 @@ def test_a_log_start_inside_the_segment_is_met_at_the_next_piece(world, monkeypa
     assert (error.offset, error.log_start_offset) == (1, 2)
 
 
-# -- between two looks of one read -----------------------------------------------------------
+# -- changes during one read -----------------------------------------------------------------
 
 
 def interrupted(monkeypatch, name, interrupt):
-    """Do something else first, the next time that a method of a segment is called."""
+    """Call an action before the next call of a segment's method."""
     original = getattr(LogSegment, name)
     pending = [interrupt]
 
@@ -123,7 +123,7 @@ def interrupted(monkeypatch, name, interrupt):
 @pytest.mark.parametrize("closed", (False, True))
 @pytest.mark.parametrize("name", ("read", "translate_offset"))
 def test_a_segment_that_goes_during_a_read_is_missed_not_skipped(world, monkeypatch, name, closed):
-    """Neither an error of the disk nor, as if it were a hole, the records after it."""
+    """The read neither reports a disk error nor continues after the segment as after a hole."""
     log = filled(world)
     first = log.segments.first
 
@@ -183,7 +183,7 @@ def test_what_fails_in_a_segment_that_stays_is_an_error_of_the_disk(world, monke
 
 
 class _LockOfAChange:
-    """A log's lock while somebody changes the log: who gets it finds the change done."""
+    """A log's lock during a change: the change is complete when the lock is acquired."""
 
     def __init__(self, log, change):
         self._lock = log.lock
@@ -198,7 +198,7 @@ class _LockOfAChange:
 
 
 def test_a_look_that_fails_during_a_change_waits_for_its_end_and_looks_again(world):
-    """The error alone does not tell: the view and the generation follow at the change's end."""
+    """The error is not enough: the view and the generation change at the end of the change."""
     log = filled(world)
     gone = []
 
@@ -246,7 +246,7 @@ def test_late_readers_of_a_removed_segment_bring_no_file_back(world):
 
 @pytest.mark.parametrize("method", ("records", "columns"))
 def test_s202_an_iterator_reads_on_through_a_cleaning(world, method):
-    """S-202: of the segment it is in all old records, after it what the cleaning left."""
+    """S-202: all old records of its segment, then the cleaned records."""
     log = compacted(world, segment_bytes=300)
     for number in range(COUNT):
         put(log, (b"k%d" % (number % 3), b"v%d" % number))
@@ -283,7 +283,7 @@ def test_a_read_begins_again_in_what_replaced_its_segment(world, monkeypatch):
 
 
 def test_an_iterator_ends_its_piece_when_the_log_is_truncated(world):
-    """What it holds of the part that went is no damage; beyond it there is no log any more."""
+    """The removed part of its chunk is not reported as damage; then the iteration ends."""
     log = filled(world)
     following = bases_of(log)[1]
     iterator = log.reader.records(0)

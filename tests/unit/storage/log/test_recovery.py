@@ -1,4 +1,4 @@
-"""Recovery of one segment: what is rebuilt, what is cut, and what is refused untouched."""
+"""Recovery of one segment: rebuilt indexes, truncations, and refusals without changes."""
 
 import random
 
@@ -32,7 +32,7 @@ TOO_FAR = 2**31
 
 
 def test_recovery_keeps_what_is_sound(world):
-    """Nothing is cut, the indexes are those of the appends, a second run changes nothing."""
+    """Nothing is truncated, the indexes are as after the appends, a second run changes nothing."""
     segment = world.segment(0, index_interval_bytes=100)
     for offset in range(0, 90, 3):
         append(segment, batch(offset, offset + 2, timestamp=1000 - offset % 7))
@@ -53,7 +53,7 @@ def test_recovery_keeps_what_is_sound(world):
 
 
 def test_recovery_crosses_the_pieces_it_reads(world):
-    """Batches of 100 bytes to 3 MiB, so that pieces of 1 MiB end everywhere."""
+    """Batches of 100 bytes to 3 MiB, so that chunks of 1 MiB end everywhere."""
     rng = random.Random(3)
     segment = world.segment(0, segment_index_bytes=BIG_INDEX, index_interval_bytes=4096)
     offset = 0
@@ -111,7 +111,7 @@ def test_recovery_cuts_a_malformed_marker(world):
     ),
 )
 def test_recovery_leaves_offsets_beyond_the_segment_to_a_split(world, batches, next_offset):
-    """All is verified, up to what is torn, and nothing is changed."""
+    """Everything up to the torn batch is verified, without a change."""
     torn = batch(next_offset)[:-1]
     world.put({log_name(0): b"".join(batches) + torn, f"{0:020d}.index": bytes(8)})
     before = world.files()
@@ -132,7 +132,7 @@ def test_the_last_offset_of_a_segment_is_no_reason_to_split_it(world):
 
 
 def test_aborted_transactions_of_a_segment_to_be_split_are_told(world):
-    """With the last stable offset after each, as the transaction index holds them."""
+    """With the last stable offset after each, as in the transaction index."""
     data = data_batch(0, 1, 5) + data_batch(2, 2, 6) + abort(TOO_FAR, 5) + abort(TOO_FAR + 1, 6)
     world.put({log_name(0): data})
     recovery = world.recover(world.segment(0, create=False))
@@ -144,7 +144,7 @@ def test_aborted_transactions_of_a_segment_to_be_split_are_told(world):
 
 @pytest.mark.parametrize("ends", (False, True))
 def test_a_marker_that_cannot_be_read_tells_of_no_aborted_transaction(world, ends):
-    """It ends nothing either: the sound one behind it finds its transaction gone."""
+    """It ends its transaction nevertheless: the valid marker after it has none to end."""
     unreadable = batch(2, key=b"xy", producer_id=5, producer_epoch=0, is_transactional=True,
                        is_control=True)  # fmt: skip
     more = data_batch(3, 3, 5) if ends else b""
@@ -153,7 +153,7 @@ def test_a_marker_that_cannot_be_read_tells_of_no_aborted_transaction(world, end
 
 
 def test_recovery_refuses_a_jump_that_sound_offsets_contradict(world):
-    """No CRC covers a base offset: one that is damaged must not make a segment of its own."""
+    """No CRC covers a base offset: a damaged one must not start a new segment."""
     for jump in (2 + 2**40, 2**62):
         data = batch(0) + batch(1) + batch(jump) + batch(3) + batch(4)
         world.put({log_name(0): data, f"{0:020d}.index": bytes(8)})
@@ -180,7 +180,7 @@ def test_a_jump_that_is_itself_cut_needs_no_split(world):
 
 
 def test_recovery_cuts_a_batch_that_ends_where_no_offset_can(world):
-    """After 2^63-1 no next offset could be told."""
+    """2^63-1 has no next offset."""
     last = batch(2**63 - 2, 2**63 - 2)
     for base in (0, 2**63 - 10):
         for damaged in (batch(3, 4), batch(3)):
@@ -196,7 +196,7 @@ def test_recovery_cuts_a_batch_that_ends_where_no_offset_can(world):
 
 @pytest.mark.parametrize("magic", (0, 1))
 def test_recovery_refuses_old_messages_and_changes_nothing(world, magic):
-    """Also behind sound batches; a damaged one is an ordinary torn tail."""
+    """Also after valid batches; a damaged one is an ordinary torn tail."""
     message = old_message(magic, offset=1)
     world.put({log_name(0): batch(0) + message + batch(2), f"{0:020d}.index": bytes(8)})
     before = world.files()

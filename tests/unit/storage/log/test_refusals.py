@@ -1,4 +1,4 @@
-"""Appends that are refused: each for its reason, and none leaves a trace."""
+"""Refused appends: the error of each, and no change by any."""
 
 import random
 
@@ -61,14 +61,14 @@ def miscounted(count, last_delta, records=3):
 
 
 def from_producer(**fields):
-    """A batch whose producer fields no builder accepts."""
+    """Return a batch with producer fields that the builder does not accept."""
     section = encode_records([Record(0, NOW, b"k", b"v")], 0, NOW)
     facts = {"record_count": 1, "base_timestamp": NOW, "max_timestamp": NOW, "producer_id": 7}
     return seal_batch(section, last_offset_delta=0, **facts | fields)
 
 
 def with_codec(data, codec):
-    """Return the batch claiming a codec, its CRC made right again."""
+    """Return the batch with another codec in its header and a correct CRC."""
     header = RecordBatch(data).header
     header = header._replace(attributes=header.attributes | int(codec))
     changed = header.pack() + data[61:]
@@ -200,7 +200,7 @@ CLIENT_REFUSALS = {
 
 @pytest.mark.parametrize("name", CLIENT_REFUSALS)
 def test_a_refusal_changes_nothing(world, name):
-    """Log, offsets and every byte on the disk stay as they were, though a roll was due."""
+    """Log, offsets and all bytes on disk are unchanged, although a roll was due."""
     log = world.log(
         cleanup_policy=("compact",),
         max_message_bytes=1000,
@@ -224,7 +224,7 @@ def test_a_refusal_changes_nothing(world, name):
 
 
 def test_a_log_that_takes_no_appends_refuses_them_before_it_judges_a_batch(world):
-    """As in Kafka, the producer of a wrong batch learns first that another broker leads."""
+    """As in Kafka, the producer of an invalid batch first learns that another broker leads."""
 
     def refuse():
         raise NotLeaderForPartitionError("another broker leads")
@@ -256,7 +256,7 @@ def test_a_set_larger_than_a_segment_is_refused_for_leader_and_follower(world):
 
 
 def test_uncompressed_batches_may_grow_too_large_by_recompression(world):
-    """The limit holds for what would be stored as well."""
+    """The limit also applies to the stored batch."""
     value = random.Random(1).randbytes(900)
     size = len(batch(0, value=value))
     log = world.log(max_message_bytes=size, compression_type="gzip")
@@ -380,7 +380,7 @@ def test_a_log_that_is_full_is_read_rolled_and_opened_as_any_other(world):
     log.writer.append_end_txn_marker(7, 0, 0, commit=False)
     with pytest.raises(InvalidRecordError, match=f"offsets {INT64_MAX} to {INT64_MAX} go beyond"):
         log.writer.append_end_txn_marker(7, 0, 0, commit=True)
-    assert log.writer.append_batches(sent).is_duplicate, "what is there already asks for no offset"
+    assert log.writer.append_batches(sent).is_duplicate, "a duplicate needs no offset"
     assert (
         log.writer.roll().base_offset == log.log_end_offset == log.last_stable_offset == INT64_MAX
     )
@@ -407,7 +407,7 @@ def test_no_segment_begins_beyond_64_bits(world):
     assert (log.log_end_offset, len(log.segments)) == (0, 1)
 
 
-# -- what is said of the records ---------------------------------------------------------------
+# -- errors of single records ------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("count", (3, 90))
@@ -433,7 +433,7 @@ def test_records_without_a_key_are_counted_and_each_is_named(world, count):
 @pytest.mark.parametrize("count", (3, 90))
 @pytest.mark.parametrize("timestamp", (2**63, -2, 2**80))
 def test_timestamps_that_are_no_64_bit_numbers_are_each_named(world, count, timestamp):
-    """By default there is no bound but that of the format."""
+    """By default the format is the only limit."""
     log = world.log(cleanup_policy=("compact",))
     times = [timestamp if row % 2 else 5 for row in range(count)]
     keys = [None if row == 2 else b"k" for row in range(count)]
@@ -448,7 +448,7 @@ def test_timestamps_that_are_no_64_bit_numbers_are_each_named(world, count, time
 
 
 def test_a_record_obeys_the_settings_of_now(world):
-    """Rules that were made for the settings of before are not asked any more."""
+    """Rules that were built for older settings are not used any more."""
     log = world.log()
     keyless = NewRecord(None, b"v")
     log.writer.append_record(keyless)

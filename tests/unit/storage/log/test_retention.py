@@ -26,7 +26,7 @@ LOG_START, SIZE, TIME = RetentionRule
 
 
 def build(world, *counts, timestamp=1000, log=None, **config):
-    """Return a log with so many one-record batches in each segment; 0 leaves the last empty."""
+    """Return a log with given numbers of one-record batches per segment; 0 is an empty last one."""
     log = log or world.log(**config)
     for number, count in enumerate(counts):
         if number:
@@ -52,7 +52,7 @@ def removed(decision):
 
 
 def test_s084_the_oldest_segment_stays_if_less_than_it_is_too_much(world):
-    """S-084: 14 units, limit 10, oldest 5: kept although over the limit; with 15 it goes."""
+    """S-084: 14 units, limit 10, oldest 5: kept although over the limit; with 15 it is removed."""
     log = build(world, 5, 5, 4, retention_bytes=10 * UNIT, retention_ms=-1)
     decision = log.delete_old_segments()
     assert removed(decision) == []
@@ -66,7 +66,7 @@ def test_s084_the_oldest_segment_stays_if_less_than_it_is_too_much(world):
 
 
 def test_s085_an_expired_log_keeps_its_end(world):
-    """S-085: one empty segment at the log end, which is the log start; appends go on there."""
+    """S-085: one empty segment at the log end, which is the log start; appends continue there."""
     log = build(world, 5, 5, 5, timestamp=10, retention_ms=10_000)
     decision = log.delete_old_segments()
     assert decision.rolls
@@ -97,13 +97,13 @@ def test_s087_unlimited_and_zero_retention(world):
     log.set_config(LogConfig(retention_ms=0, segment_index_bytes=4000))
     build(world, 1, timestamp=world.clock.now_ms(), log=log)
     assert removed(log.delete_old_segments()) == [(0, TIME), (3, TIME)]
-    assert offsets_in(log) == [6], "written at this very moment"
+    assert offsets_in(log) == [6], "written at the current time"
     world.clock.advance(ms=1)
     assert removed(log.delete_old_segments()) == [(6, TIME)]
 
 
 def test_s088_without_delete_only_the_log_start_counts(world):
-    """S-088: expired segments stay; one that lies below the log start goes."""
+    """S-088: expired segments stay; one below the log start is removed."""
     log = build(world, 5, 5, 5, cleanup_policy=("compact",), retention_ms=0, retention_bytes=0)
     decision = log.delete_old_segments()
     assert removed(decision) == []
@@ -121,7 +121,7 @@ def test_s088_without_delete_only_the_log_start_counts(world):
 
 
 def test_s089_nothing_goes_that_the_high_watermark_has_not_passed(world):
-    """S-089: a segment goes once the high watermark reaches its successor's base."""
+    """S-089: a segment is removed once the high watermark reaches its successor's base."""
     log = build(world, *[5] * 8)
     log.offsets.set_high_watermark(0)
     decision = log.delete_old_segments()
@@ -172,7 +172,7 @@ def test_s095_the_walk(world):
 
 @pytest.mark.parametrize("active_is_empty", (True, False))
 def test_s096_the_snapshot_at_the_log_end_remains(world, active_is_empty):
-    """S-096: those of the removed segments go with them, after the delay."""
+    """S-096: the snapshots of removed segments are removed with them, after the delay."""
     log = world.log(file_delete_delay_ms=1000)
     for sequence in range(3):
         if sequence:
@@ -194,7 +194,7 @@ def test_s096_the_snapshot_at_the_log_end_remains(world, active_is_empty):
     (((0, 5, 10), ((1, 5), (2, 10))), ((0, 7, 10), ((0, 5), (1, 7), (2, 10)))),
 )
 def test_s097_leader_epochs_follow_the_log_start(world, starts, left):
-    """S-097: the epoch that the log start lies in begins there from then on."""
+    """S-097: the epoch that contains the log start begins there from then on."""
     log = world.log()
     for offset in range(15):
         if offset in (5, 10):
@@ -290,7 +290,7 @@ def test_an_expiry_that_the_high_watermark_delays_has_no_moment(world):
 
 
 def test_deciding_touches_no_file(world):
-    """Not even the time index of a segment that has none; a removed one becomes no new one."""
+    """Not even a missing time index is created, and a removed one is not recreated."""
     build(world, 2, 2, 1, timestamp=-1).close()
     for base in (0, 2):
         world.fs.remove(world.path(f"{base:020d}.timeindex"))
@@ -311,7 +311,7 @@ def test_deciding_touches_no_file(world):
 
 
 def test_a_damaged_first_batch_does_not_stop_retention(world):
-    """Only the note on merging looks at it."""
+    """Only the note on merging reads it."""
     now = world.clock.now_ms()
     build(world, 1, 1, 1, timestamp=now).close()
     data = bytearray(world.files()[log_name(0)])
@@ -329,7 +329,7 @@ def test_a_damaged_first_batch_does_not_stop_retention(world):
 
 
 def merging_broker(segment_ms=7 * DAY):
-    """Return a broker and a topic whose three segments hold one day each, and an active one."""
+    """Return a broker and a topic with three segments of one day each, and an active one."""
     broker = Broker(clock=VirtualClock())
     configs = {"cleanup.policy": "compact,delete", "retention.ms": str(2 * DAY)}
     broker.create_topic("t", configs=configs | {"segment.ms": str(segment_ms)})
@@ -342,7 +342,7 @@ def merging_broker(segment_ms=7 * DAY):
 
 
 def test_what_is_old_but_spans_less_than_a_segment_may_not_have_been_merged():
-    """The span of its records tells, not their age."""
+    """The time span of its records matters, not their age."""
     broker = merging_broker()
     start = broker.clock.now_ms() - 3 * DAY
     broker.clean("t", force=True)
@@ -355,7 +355,7 @@ def test_what_is_old_but_spans_less_than_a_segment_may_not_have_been_merged():
 
 @pytest.mark.parametrize(("segment_ms", "code"), ((7 * DAY, "maybe_merged"), (DAY, "merged")))
 def test_merging_delays_expiry_and_the_decision_says_so(segment_ms, code):
-    """KIP-354's known limit: what cleaning has merged expires with its youngest record."""
+    """A known limit of KIP-354: a merged segment expires with its newest record."""
     broker = merging_broker(segment_ms)
     start = broker.clock.now_ms() - 3 * DAY
     broker.clean("t", force=True)
@@ -374,7 +374,7 @@ def test_merging_delays_expiry_and_the_decision_says_so(segment_ms, code):
 
 
 def test_the_cleaners_own_retention_tells_of_merging_too():
-    """It removes segments of compacted topics by itself, up to where it has cleaned."""
+    """It removes segments of compacted topics itself, in the cleaned section."""
     broker = Broker(clock=VirtualClock())
     configs = {"cleanup.policy": "compact,delete", "retention.ms": str(2 * DAY)}
     broker.create_topic("t", configs=configs)
@@ -393,7 +393,7 @@ def test_the_cleaners_own_retention_tells_of_merging_too():
 
 
 def test_a_log_that_was_never_cleaned_was_not_merged():
-    """Even with all its days in one segment, longer than segment.ms by now is."""
+    """Even with all days in one segment, longer than the current segment.ms."""
     broker = Broker(clock=VirtualClock())
     broker.create_topic("t", configs={"cleanup.policy": "compact,delete", "retention.ms": "100"})
     for _ in range(3):
@@ -407,7 +407,7 @@ def test_a_log_that_was_never_cleaned_was_not_merged():
 
 
 def test_segments_that_cleaning_has_left_apart_expire_one_by_one():
-    """Each is larger than half of segment.bytes, so that no two make one."""
+    """Each is larger than half of segment.bytes, so that no two are merged."""
     broker = merging_broker()
     broker.override_configs("t", {"segment.bytes": "100"})
     broker.clean("t", force=True)
@@ -422,7 +422,7 @@ def test_segments_that_cleaning_has_left_apart_expire_one_by_one():
 
 @dataclass
 class KafkaLog:
-    """Kafka's three walks, each of which deletes before the next one looks."""
+    """A model of Kafka's three walks, each of which deletes before the next one starts."""
 
     segments: list  # [base, size, largest timestamp]
     high_watermark: int
@@ -499,7 +499,7 @@ def test_the_decision_is_kafkas_and_is_what_happens(
     for number, stamps in enumerate(times):
         if number and log.active_segment.size_bytes:
             log.writer.roll()
-        # Relative to a moment 100 ms before the run, so that -1 and the clock can be told apart.
+        # Relative to a time 100 ms before the run, to distinguish -1 from the clock.
         for stamp in stamps:
             timestamp = stamp if stamp < 0 else now + stamp
             log.writer.append_batches(unit(log.log_end_offset, timestamp), AppendOrigin.REPLICATION)
@@ -533,7 +533,7 @@ def test_the_decision_is_kafkas_and_is_what_happens(
 
 
 def thousand_segments(world):
-    """Write a log of 1000 segments with one record each, a ms apart, without an engine."""
+    """Write a log of 1000 segments with one record each, a ms apart, without the engine."""
     for base in range(1000):
         world.write(log_name(base), batch(base, timestamp=base))
         world.write(f"{base:020d}.index", b"")
@@ -542,7 +542,7 @@ def thousand_segments(world):
 
 
 def test_a_run_opens_no_file_twice():
-    """1000 segments: a run looks at the time index of those it removes and of the next one."""
+    """1000 segments: a run reads the time indexes of the removed segments and of the next one."""
     world = memory_world()
     thousand_segments(world)
     fs = FaultyFileSystem(world.fs)
@@ -550,7 +550,7 @@ def test_a_run_opens_no_file_twice():
     log = world.log(runtime=runtime, retention_ms=world.clock.now_ms() - 500)
 
     def operations():
-        """Run retention, and count what it does to files."""
+        """Run retention, and count its file operations."""
         before = len(fs.operations)
         log.delete_old_segments()
         return Counter(operation for operation, _ in fs.operations[before:])
@@ -579,7 +579,7 @@ def test_a_decision_that_cannot_read_takes_the_log_offline(world):
 
 
 def test_expiry_has_no_moment_beyond_the_last_one(world):
-    """Who waits for it would sleep until a time that no clock has."""
+    """A caller that waits for it would sleep until a time that no clock has."""
     last = 2**63 - 1
     log = build(world, 2, 2, timestamp=last - 10, retention_ms=5)
     decision = log.retention_decision()

@@ -1,4 +1,4 @@
-"""Rolling: the behaviour scenarios of group G, and what happens on the disk when it fails."""
+"""Rolling: the behaviour scenarios of group G, and failures of the disk."""
 
 import logging
 import random
@@ -37,7 +37,7 @@ def test_s068_records_without_time_roll_by_the_wall_clock(world):
 
 
 def test_s069_the_wall_clock_decides_when_the_first_record_has_no_time(world):
-    """S-069: the time of later records does not count for such a segment."""
+    """S-069: the times of later records do not count for such a segment."""
     log = world.log(segment_ms=HOUR)
     send(log, -1)
     send(log, world.clock.now_ms() + HOUR + 1)
@@ -61,7 +61,7 @@ def test_s070_record_times_decide_when_the_first_record_has_one(world):
 
 
 def test_s071_jitter_is_drawn_once_a_segment(world):
-    """S-071: no roll at H - J; beyond H - the drawn value there is one; each segment draws."""
+    """S-071: no roll at H - J, a roll after H - jitter; each segment draws a new jitter."""
     jitter = 20 * 60_000
     log = world.log(segment_ms=HOUR, segment_jitter_ms=jitter)
     first = world.clock.now_ms()
@@ -112,7 +112,7 @@ def test_a_follower_rolls_when_the_last_of_several_batches_leaves_31_bits(world)
 
 
 def test_s073_an_empty_active_segment_is_recreated(world):
-    """S-073: its files are new and appends work, also when its index was full of nothing."""
+    """S-073: its files are new and appends work, even if its empty index counted as full."""
     log = world.log()
     first = log.active_segment
     log.writer.roll()
@@ -135,7 +135,7 @@ def test_s073_an_empty_active_segment_is_recreated(world):
 
 
 def test_s074_stale_files_of_the_new_base_are_deleted(world, caplog):
-    """S-074: whatever has the new segment's name goes, with a warning."""
+    """S-074: any file with the new segment's name is deleted, with a warning."""
     log = world.log()
     send(log)
     stale = [f"{1:020d}{kind}" for kind in (".log", ".index", ".timeindex", ".txnindex")]
@@ -157,7 +157,7 @@ def test_s074_stale_files_of_the_new_base_are_deleted(world, caplog):
     ("policy", "segments"), ((("compact",), 2), (("compact", "delete"), 2), (("delete",), 1))
 )
 def test_s075_the_maximum_compaction_lag_rolls_compacted_logs(world, policy, segments):
-    """S-075: 1001 ms of waiting roll under max.compaction.lag.ms 1000 where policy compacts."""
+    """S-075: with policy compact and max.compaction.lag.ms 1000 the log rolls after 1001 ms."""
     log = world.log(max_compaction_lag_ms=1000, segment_ms=DAY, cleanup_policy=policy)
     first = world.clock.now_ms()
     send(log, first)
@@ -177,7 +177,7 @@ def test_the_size_rolls_and_a_larger_batch_than_fits_goes_to_the_new_segment(wor
 
 
 def test_a_roll_finishes_the_segment_and_flushes_it(world):
-    """The closed segment's files are trimmed and durable, the producers' snapshot is there."""
+    """The closed segment's files are trimmed and durable, and the producer snapshot exists."""
     fs = FaultyFileSystem(world.fs)
     log = world.log(runtime=Runtime(world.clock, fs, world.runtime.rng))
     for _ in range(3):
@@ -212,7 +212,7 @@ def test_preallocated_segments_are_trimmed_when_rolled(world):
 
 
 def test_any_failure_of_the_disk_during_a_roll_leaves_a_log_that_reopens():
-    """Each operation of a roll fails once; after a restart nothing appended is missing."""
+    """Each operation of a roll fails once; after a restart no appended record is missing."""
     number = 0
     while True:
         world = memory_world()

@@ -1,4 +1,4 @@
-"""Splitting one segment: what the new ones hold, and what a failure leaves."""
+"""Splitting one segment: the new segments, and failures."""
 
 import errno
 
@@ -19,7 +19,7 @@ CONFIG = LogConfig(segment_index_bytes=1000, index_interval_bytes=0)
 
 
 def opened(world, *bases, runtime=None):
-    """Return the segments of these bases, opened."""
+    """Open the segments with these base offsets."""
     segments = LogSegments()
     for base in bases:
         segments.add(LogSegment(runtime or world.runtime, world.directory, base, CONFIG))
@@ -41,7 +41,7 @@ def split(world, segments, base=0, **options):
 
 
 def test_new_segments_are_as_if_the_batches_had_been_appended_to_them(world):
-    """Indexes and all; the old one waits as `.deleted`."""
+    """Including indexes; the old one is renamed to `.deleted`."""
     batches = [batch(3, 4), batch(9), batch(FAR + 2), batch(FAR + 3), batch(FAR + 7, FAR + 8)]
     for base, own in ((3, batches[:3]), (FAR + 3, batches[3:])):
         segment = world.segment(base, segment_index_bytes=1000, index_interval_bytes=0)
@@ -77,7 +77,7 @@ def test_a_batch_larger_than_a_piece_that_is_copied_at_once(world):
 
 
 def test_aborted_transactions_go_where_their_markers_stand(world):
-    """One below the first batch has neither data nor marker any more."""
+    """A transaction below the first batch has neither data nor marker any more."""
     world.put(segment_files(0, batch(5), batch(6), batch(FAR + 9)))
     segments = opened(world, 0)
     txns = [AbortedTxn(1, 0, 3, 4), AbortedTxn(2, 4, 6, 7), AbortedTxn(3, 5, FAR + 9, FAR + 10)]
@@ -137,7 +137,7 @@ def test_an_old_format_behind_the_first_batch_is_refused(world):
 
 @pytest.mark.parametrize("operation", ("open", "write", "truncate", "sync", "set_mtime"))
 def test_a_split_that_fails_leaves_the_segment_and_nothing_else(world, operation):
-    """As the new files are written; the swap is finished or undone by the next load."""
+    """For failures while the new files are written; the next load finishes or undoes a swap."""
     files = segment_files(0, batch(0), batch(1), batch(FAR), batch(FAR + 1))
     world.put(files)
     failed = []

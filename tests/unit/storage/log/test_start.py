@@ -30,7 +30,7 @@ from tests.support.world.faulty import FaultyFileSystem
 
 
 def in_segments(world, count=15, each=5, **config):
-    """Return a log of one-record batches, so many in a segment, that keeps what it is given."""
+    """Return a log of one-record batches, a given number per segment, without retention."""
     config.setdefault("retention_ms", -1)
     log = world.log(**config)
     for start in range(0, count, each):
@@ -44,7 +44,7 @@ def in_segments(world, count=15, each=5, **config):
 
 
 def test_s091_the_log_start_moves_up_to_the_high_watermark(world):
-    """S-091: beyond it is out of range, back is no change."""
+    """S-091: beyond it is out of range; a lower offset changes nothing."""
     log = in_segments(world, 30)
     log.offsets.set_high_watermark(25)
     with pytest.raises(OffsetOutOfRangeError, match="26 of t-0 is above the high watermark") as e:
@@ -58,7 +58,7 @@ def test_s091_the_log_start_moves_up_to_the_high_watermark(world):
 
 
 def test_s092_requests_to_delete_records(world):
-    """S-092: -1 is the high watermark; what is out of range or against the policy is refused."""
+    """S-092: -1 is the high watermark; offsets out of range and other policies are refused."""
     log = in_segments(world)
     log.offsets.set_high_watermark(12)
     for offset in (-5, -2, 13, 15, 2**62):
@@ -138,7 +138,7 @@ def test_a_batch_is_cut_by_the_log_start_only_for_readers(world):
 
 
 def test_deleting_to_where_the_log_starts_already_finishes_what_was_left(world):
-    """As after a crash between the two steps: the log start had moved, no segment was removed."""
+    """As after a crash between the two steps: the log start moved, but no segment was removed."""
     in_segments(world).close()
     log = world.log(log_start_offset=12)
     assert bases_of(log) == [0, 5, 10]
@@ -232,7 +232,7 @@ def test_any_failure_while_deleting_leaves_a_log_that_reopens():
                 log.reader.read(17, 100)
             with pytest.raises(KafkaStorageError, match="offline"):
                 log.delete_records(17)
-            assert log.delete_expired_files(force=True) == 0, "a failed disk is left alone"
+            assert log.delete_expired_files(force=True) == 0, "a failed disk is not used"
         else:
             break
         finally:
@@ -250,7 +250,7 @@ def test_any_failure_while_deleting_leaves_a_log_that_reopens():
 
 
 def test_the_leader_epoch_survives_the_deletion_of_all_records(world):
-    """The epoch file is empty then, as Kafka's is; the batches below the log start remember."""
+    """The epoch file is then empty, as in Kafka; the batches below the log start have the epoch."""
     log = world.log()
     log.writer.append_batches(batch(0, 4, leader_epoch=5), AppendOrigin.REPLICATION)
     log.delete_records(-1)

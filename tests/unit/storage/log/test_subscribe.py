@@ -1,4 +1,4 @@
-"""Subscribers of a log: what they are told of, in which state they find it, and who is lost."""
+"""Subscribers of a log: the events, the state of the log during them, and dropped subscribers."""
 
 import pytest
 
@@ -78,7 +78,7 @@ def test_who_waits_at_a_log_learns_of_its_end_by_asking_it(world, end, error):
 
     def look():
         try:
-            log.high_watermark  # noqa: B018  # what a waiting fetch would ask
+            log.high_watermark  # noqa: B018  # as a waiting fetch does
         except (IllegalStateError, UnknownTopicOrPartitionError) as failure:
             met.append(type(failure))
 

@@ -1,4 +1,4 @@
-"""Truncation: the behaviour scenarios of group J, against logs that never had the rest."""
+"""Truncation: the behaviour scenarios of group J, and comparisons with shorter logs."""
 
 import random
 
@@ -37,7 +37,7 @@ def replicate(log, *batches):
 
 
 def in_segments(log, count=20, each=5):
-    """Append one-record batches, so many in a segment."""
+    """Append one-record batches, a given number per segment."""
     for start in range(log.log_end_offset, count, each):
         if log.active_segment.size_bytes:
             log.writer.roll()
@@ -49,7 +49,7 @@ def in_segments(log, count=20, each=5):
 
 
 def test_s098_truncation_to_an_offset(world):
-    """S-098: at the end or beyond nothing happens; else the rest goes, and can be written again."""
+    """S-098: at or beyond the end nothing changes; otherwise the rest can be written again."""
     log = world.log()
     fill(log, 10)
     size, before = log.size_bytes, world.files(".log")
@@ -70,7 +70,7 @@ def test_s098_truncation_to_an_offset(world):
 
 
 def test_s099_a_batch_goes_whole(world):
-    """S-099: it leaves a hole below the new end, where the next append goes."""
+    """S-099: it leaves a hole below the new end, at which the next append starts."""
     log = world.log()
     replicate(log, batch(0, 3), batch(4, 7))
     log.truncate_to(6)
@@ -134,7 +134,7 @@ def test_s102_an_epoch_without_records_is_removed(world, offset):
 
 
 def test_s103_the_high_watermark_and_the_log_start_follow(world):
-    """S-103: the watermark comes down; the log start only where all lies above the new end."""
+    """S-103: the watermark is lowered; the log start only if it is above the new end."""
     log = world.log()
     fill(log, 10)
     log.offsets.set_high_watermark(8)
@@ -168,7 +168,7 @@ def test_s104_open_transactions(world):
 
 @pytest.mark.parametrize("clean", (True, False))
 def test_s108_a_lost_truncation_of_the_epochs_is_repeated(world, clean):
-    """S-108: the file of before comes back; loading cuts it at the log start of the checkpoint."""
+    """S-108: the old file reappears; loading truncates it at the checkpointed log start."""
     log = world.log()
     for offset in range(12):
         replicate(log, batch(offset, leader_epoch=(offset >= 5) + (offset >= 10)))
@@ -183,7 +183,7 @@ def test_s108_a_lost_truncation_of_the_epochs_is_repeated(world, clean):
 
 
 def test_s108_wherever_the_crash_comes():
-    """S-108, on a disk that forgets: the log start was stored, the epochs were on their way."""
+    """S-108, on a disk that loses writes: the log start was stored, the epochs were not yet."""
 
     def prepare(world):
         log = world.log()
@@ -201,13 +201,13 @@ def test_s108_wherever_the_crash_comes():
     assert states > 10
 
 
-# -- against a log that never had the rest ---------------------------------------------------
+# -- comparisons with a shorter log ----------------------------------------------------------
 
 PRODUCERS = (1, 2, 3)
 
 
 class Historian:
-    """Draws a history: data, transactions, markers, gaps, epochs, rolls."""
+    """A random history: data, transactions, markers, gaps, epochs, rolls."""
 
     def __init__(self, seed):
         rng = random.Random(seed)
@@ -239,7 +239,7 @@ class Historian:
         self.end = offset
 
     def write(self, log, end):
-        """Write all batches that lie below `end`."""
+        """Write all batches below `end`."""
         for first, last, data in self.batches:
             if first <= end and first in self.rolls and log.active_segment.size_bytes:
                 log.writer.roll(first)
@@ -250,7 +250,7 @@ class Historian:
 
 
 def everything_in(log):
-    """Return all that a reader, a producer or a leader can learn of a log."""
+    """Return everything that a reader, a producer or a leader can see of a log."""
     start = log.log_start_offset
     producers = {
         entry.producer_id: (
@@ -306,9 +306,9 @@ def test_a_truncated_log_is_one_that_never_had_the_rest(
     assert log.generation == truncated
     reference = history.write(other.log(**config), offset)
     for first, last, data in history.batches:
-        if first < offset <= last:  # of a batch that is cut away as a whole the epoch stays
+        if first < offset <= last:  # the epoch of a removed batch stays
             reference.epochs.assign(batches_of(data)[0].header.partition_leader_epoch, first)
-    # What was open is written on, and whatever hole there is comes to lie inside the log.
+    # Open transactions continue, and a hole at the end is now inside the log.
     for each in (log, reference):
         for first, last in ((offset, offset), (offset + 1, offset + 2)):
             replicate(each, batch(first, last, leader_epoch=99, timestamp=7))
@@ -322,7 +322,7 @@ def test_a_truncated_log_is_one_that_never_had_the_rest(
     log._check()
 
 
-# -- where it cuts ---------------------------------------------------------------------------
+# -- positions -------------------------------------------------------------------------------
 
 
 def test_segments_above_go_and_the_cut_one_is_active(world):
@@ -391,7 +391,7 @@ def test_a_gap_that_compaction_left_may_hold_the_new_end(world):
 
 
 def test_the_largest_timestamp_is_that_of_the_data_even_after_a_restart(world):
-    """The last entry of the time index goes with what is cut; the data below it are later."""
+    """The last entry of the time index is removed; earlier data have a later timestamp."""
     log = world.log()
     for offset, timestamp in enumerate((100, 900, 200, 1000)):
         replicate(log, batch(offset, timestamp=timestamp))
@@ -406,7 +406,7 @@ def test_the_largest_timestamp_is_that_of_the_data_even_after_a_restart(world):
 
 
 def test_a_fresh_start_at_any_offset(world):
-    """Before, inside, at and behind what there was; nothing of it comes back."""
+    """Before, inside, at and after the old log; no old record reappears."""
     for offset in (0, 3, 5, 7, 10, 12, 20, 100):
         world.put({})
         log = in_segments(world.log())
@@ -431,7 +431,7 @@ def test_a_fresh_start_at_any_offset(world):
 
 
 def test_a_fresh_start_above_its_log_start(world):
-    """As a replica begins that has yet to fetch what lies between."""
+    """As in a replica that has yet to fetch the records between."""
     log = in_segments(world.log())
     log.truncate_fully_and_start_at(50, log_start_offset=30)
     assert (log.log_start_offset, log.log_end_offset, log.high_watermark) == (30, 50, 50)
@@ -483,7 +483,7 @@ def test_a_segment_that_cannot_be_walked_is_not_cut(world):
 
 
 def test_a_producer_state_that_cannot_be_rebuilt_takes_the_log_offline(world):
-    """Else what follows would be judged by half a state."""
+    """Otherwise later batches would be checked against an incomplete state."""
     in_segments(world.log()).close()
     for name in world.files(".snapshot"):
         world.fs.remove(world.path(name))
@@ -531,7 +531,7 @@ def prepare(world, each=5):
 @pytest.mark.parametrize("each", (5, 100))
 @pytest.mark.parametrize("name", CHANGES)
 def test_a_crash_leaves_a_log_that_ends_between_the_old_end_and_the_new(name, each):
-    """In whatever order a disk makes names and bytes durable; and once done it is done."""
+    """In any order of durable names and bytes; a completed truncation is durable."""
     change, end = CHANGES[name]
     is_kept = name.startswith("to")
     states = 0
@@ -555,7 +555,7 @@ def test_a_crash_leaves_a_log_that_ends_between_the_old_end_and_the_new(name, ea
 
 @pytest.mark.parametrize("name", CHANGES)
 def test_any_failure_leaves_a_log_that_reopens(name):
-    """Each operation fails once: the log is offline, and a restart brings a sound one."""
+    """Each operation fails once: the log is offline, and a restart opens a sound log."""
     change, end = CHANGES[name]
     number = 0
     while True:

@@ -115,7 +115,7 @@ def test_another_epoch_clears_the_batches(state, caplog):
     put(state, 1, 1, 1, epoch=6, sequence=0)
     assert [b.last_offset for b in state.entry(1).batches] == [1]
     assert not caplog.records
-    # What is in the log has happened: an epoch that goes back is followed, and logged.
+    # Batches in the log are facts: a lower epoch is applied, and logged.
     put(state, 2, 2, 1, epoch=4, sequence=9)
     assert state.active_producers() == {1: (4, 2)}
     assert "epoch 4, below 6" in caplog.text
@@ -157,7 +157,7 @@ def test_a_transaction_opens_at_its_first_batch_and_ends_at_its_marker(state):
     entry = state.entry(1)
     assert entry.current_txn_first_offset is None
     assert (entry.coordinator_epoch, entry.last_timestamp) == (3, NOW + 1)
-    assert state.last_data_offset(1) == 9, "a marker is no data"
+    assert state.last_data_offset(1) == 9, "a marker is not data"
 
 
 def test_first_unstable_offset_over_two_transactions(state):
@@ -224,7 +224,7 @@ def test_last_stable_offset_without_another_open_transaction(state):
 
 
 def test_a_marker_without_data_completes_nothing(state):
-    """Scenarios 112 and 119, in part: it only tells the epochs; no batch is known."""
+    """Scenarios 112 and 119, in part: it only sets the epochs, and is not a known batch."""
     assert abort(state, 0, 1, epoch=3, coordinator_epoch=2) is None
     assert state.active_producers() == {1: LastRecord(3, -1)}
     assert state.entry(1).last_sequence == -1
@@ -240,7 +240,7 @@ def test_a_marker_of_a_higher_epoch_clears_the_batches(state):
 
 
 def test_coordinator_epochs_that_go_back_are_followed(state, caplog):
-    """Scenarios 119 and 142, in part: in replication and recovery the last marker's values win."""
+    """Scenarios 119 and 142, in part: in replication and recovery the last marker counts."""
     caplog.set_level("INFO")
     end(state, 0, 1, coordinator_epoch=2)
     end(state, 1, 1, coordinator_epoch=1)
@@ -409,7 +409,7 @@ def test_truncation_goes_back_to_the_newest_snapshot_in_range(fs):
 
 
 def test_truncation_below_an_open_transaction_forgets_it(fs, state):
-    """Scenario 104, in part: open from 3; truncated to 2 it is gone, to 4 it stays."""
+    """Scenario 104, in part: open from 3; removed by truncation to 2, kept by truncation to 4."""
     put(state, 0, 1, 2)
     state.take_snapshot()
     put(state, 2, 2, 2)
@@ -498,7 +498,7 @@ def test_without_a_readable_snapshot_the_state_is_empty_at_the_log_start(fs):
     state = new_state(fs)
     state.truncate_and_reload(4, 9, NOW)
     assert (state.map_end_offset, state.is_empty, on_disk(fs)) == (4, True, [])
-    assert state.take_snapshot() is None, "nothing was learned since the log start"
+    assert state.take_snapshot() is None, "nothing changed since the log start"
 
 
 def test_snapshots_out_of_the_logs_bounds_are_deleted(fs):
@@ -562,7 +562,7 @@ def test_deleting_and_marking_snapshots(fs, state):
     ),
 )
 def test_straggler_snapshots_go_but_the_one_above_all_segments(fs, state, bases, kept):
-    """storage-format §9.3; the directory is read anew."""
+    """storage-format §9.3; the directory is read again."""
     for offset in (1, 3, 5, 6, 8, 9):
         write(fs, offset)
     state.remove_straggler_snapshots(bases)

@@ -1,4 +1,4 @@
-"""Segments: the behaviour scenarios of group E, and what they leave open."""
+"""Segments: the behaviour scenarios of group E, and other cases."""
 
 import random
 
@@ -37,7 +37,7 @@ BIG_INDEX = 10 << 20
 
 
 def test_s039_an_empty_segment(world):
-    """S-039: reads give nothing, the next offset is the base."""
+    """S-039: reads return nothing, and the next offset is the base."""
     segment = world.segment(BASE)
     assert segment.read(40, 300) is None
     assert segment.read_next_offset() == 40
@@ -55,7 +55,7 @@ def test_s040_reads_in_gaps_and_behind_the_end(world):
 
 @pytest.mark.parametrize("min_one_message", (False, True))
 def test_s041_an_unknown_maximum_position_reads_nothing(world, min_one_message):
-    """S-041: what stays are the metadata: start offset, segment base, position."""
+    """S-041: only the metadata are returned: start offset, segment base, position."""
     segment = world.segment(BASE)
     append(segment, batch(50, 51))
     for start in (48, 50, 51):
@@ -83,11 +83,11 @@ def test_s042_truncation_at_the_second_of_two_records(world):
 
 
 def test_s043_truncation_reloads_the_largest_timestamp(world):
-    """S-043: the entries are those of Kafka 3.9.2.
+    """S-043: the entries are the same as in Kafka 3.9.2.
 
     It counts bytes batch by batch and adds an entry when *more* than the interval went before:
-    with an interval of two batches less a byte, every second batch from the third on, 14 of 30.
-    As each batch is its own append here, that is also the number per append chunk.
+    with an interval of two batches minus a byte, every second batch from the third on, 14 of 30.
+    Each batch is a separate append here, so the number per append chunk is the same.
     """
     size = len(batch(40, timestamp=400))
     segment = world.segment(BASE, index_interval_bytes=2 * size - 1)
@@ -106,7 +106,7 @@ def test_s043_truncation_reloads_the_largest_timestamp(world):
 
 
 def test_s044_a_full_truncation_starts_the_segment_anew(world):
-    """S-044: the roll clock restarts, the indexes have room, and appending works again."""
+    """S-044: the roll clock restarts, the indexes can grow, and appending works again."""
     segment = world.segment(BASE)
     append(segment, batch(40, 41, timestamp=-1))
     world.clock.advance(ms=500)
@@ -123,7 +123,7 @@ def test_s044_a_full_truncation_starts_the_segment_anew(world):
 
 
 def test_s045_next_offset(world):
-    """S-045: after a batch 50-52 comes 53."""
+    """S-045: 53 after a batch 50-52."""
     segment = world.segment(BASE)
     append(segment, batch(50, 52))
     assert segment.read_next_offset() == 53
@@ -224,7 +224,7 @@ def test_s050_recovery_cuts_at_the_first_damaged_batch(world, damaged):
 
 
 def test_s051_preallocation(world):
-    """S-051: the file has its full length while open, and that of its data once closed."""
+    """S-051: the file has its full length while open, and the length of its data once closed."""
     size = 512 * MIB
     options = {"preallocate": True, "segment_bytes": size}
     segment = world.segment(BASE, **options)
@@ -334,7 +334,7 @@ def test_an_offset_outside_31_bits_is_refused_before_the_write(world, offset):
 
 
 def test_an_index_that_fills_up_within_one_append_takes_no_more(world):
-    """The roll that is due comes with the next append; what is there stays readable."""
+    """The next append rolls; existing entries stay readable."""
     segment = world.segment(0, index_interval_bytes=0, segment_index_bytes=48)
     append(segment, *[batch(offset, timestamp=offset) for offset in range(50)])
     assert segment.time_index.is_full
@@ -477,7 +477,7 @@ def test_closing_trims_and_notes_the_last_time(world):
     assert world.fs.stat(segment.time_index.path).size == 996
     segment.close()
     files = world.files()
-    assert files[f"{0:020d}.index"] == b"", "made with the first append, as Kafka's is"
+    assert files[f"{0:020d}.index"] == b"", "created by the first append, as in Kafka"
     assert files[f"{0:020d}.timeindex"] == (50).to_bytes(8, "big") + (4).to_bytes(4, "big")
     segment = world.segment(0, create=False)
     assert segment.max_timestamp_so_far == TimestampOffset(50, 4)
@@ -515,7 +515,7 @@ def test_each_reason_to_roll(world, arguments, reason):
 
 
 def test_truncation_leaves_the_rest_as_it_was(world):
-    """Every offset of a segment with holes, against a twin that never had more."""
+    """Every offset of a segment with holes, compared with a segment that was never longer."""
     spans = [(0, 2), (3, 3), (10, 14), (15, 15), (30, 31)]
     for target in range(34):
         segment = world.segment(0, index_interval_bytes=0)
@@ -540,7 +540,7 @@ def test_extents_come_from_headers():
 
 
 def test_after_a_truncation_the_bytes_up_to_the_next_entry_count_anew(world):
-    """As in Kafka; what went before the cut brings no entry any more."""
+    """As in Kafka; bytes before the cut do not count towards the next entry."""
     segment = world.segment(0, index_interval_bytes=100)
     for offset in range(2):
         append(segment, batch(offset))
@@ -552,11 +552,11 @@ def test_after_a_truncation_the_bytes_up_to_the_next_entry_count_anew(world):
     assert [entry.offset for entry in segment.offset_index] == [3]
 
 
-# -- what comes next -------------------------------------------------------------------------
+# -- the next append -------------------------------------------------------------------------
 
 
 def begun(world, *timestamps, **config):
-    """Return a segment of batches of one record, and how to append the next one, if that goes."""
+    """Return a segment of one-record batches, and a function that tries to append another one."""
     segment = world.segment(BASE, **config)
     for offset, timestamp in enumerate(timestamps, BASE):
         append(segment, batch(offset, timestamp=timestamp))
@@ -586,14 +586,14 @@ def test_nothing_comes_next_once_a_batch_may_be_too_late(world):
 
 def test_nothing_comes_next_as_long_as_the_first_batch_has_no_time(world):
     _, goes_on = begun(world, -1)
-    assert not goes_on(-1), "its age counts, by the clock"
+    assert not goes_on(-1), "its age by the clock counts"
 
 
 def test_nothing_comes_next_in_a_segment_that_was_opened_until_something_was_appended(world):
     begun(world, 1000)[0].close()
     segment = world.segment(BASE, create=False)
     segment.resize_indexes()
-    segment.rolls_from_ms(10)  # asks when its first batch was
+    segment.rolls_from_ms(10)  # reads the time of its first batch
     assert not segment.append_next(batch(BASE + 1), BASE + 1, 1000)
     append(segment, batch(BASE + 1))
     assert segment.append_next(batch(BASE + 2), BASE + 2, 1000)
@@ -620,7 +620,7 @@ def test_nothing_comes_next_where_indexes_are_trimmed_or_settings_are_others(wor
     segment.on_become_inactive()
     assert not goes_on()
     segment.resize_indexes()
-    assert not goes_on(), "as long as nothing was appended"
+    assert not goes_on(), "until something is appended"
     append(segment, batch(BASE + 2))
     assert goes_on()
     segment.set_config(LogConfig(segment_bytes=segment.size_bytes))

@@ -258,10 +258,10 @@ def test_a_dry_run_tells_what_would_be_done_and_changes_nothing(steered, action)
 
 def test_an_uncleanable_partition_is_tried_again(steered):
     broker = steered.context.broker
-    broker.cleaner.marks.mark(TopicPartition("users", 0), ValueError("damage"))
+    broker.cleaner.uncleanable_partitions.add(TopicPartition("users", 0), ValueError("damage"))
     assert steered.post(f"{USERS}/retry", {}).json["done"]["was_uncleanable"] is True
     assert steered.post(f"{USERS}/retry", {}).json["done"]["was_uncleanable"] is False
-    assert broker.cleaner.marks.all() == ()
+    assert broker.cleaner.uncleanable_partitions.all() == ()
 
 
 def test_damage_is_lost_with_its_topic_and_told_so(tmp_path):
@@ -468,7 +468,7 @@ def test_a_loss_names_no_topic_that_may_not_be_seen(broker):
         authorizer.add(Acl("User:ann", "describe", "topic", "open"))
         refused = page.post("/api/broker/configs", body)
         assert b"hidden" not in refused.body
-        assert "of open-0, more of 1 other partition;" in refused.json["error"]["message"]
+        assert "of open-0 and 1 more partition;" in refused.json["error"]["message"]
         # Its yes is to all that goes.
         done = page.post("/api/broker/configs", {**body, "confirm": refused.json["confirm"]})
         assert done.status == 200, done.body

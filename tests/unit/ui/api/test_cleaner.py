@@ -30,7 +30,7 @@ def test_threads_limits_and_cleanings_of_a_running_broker():
 
 def test_an_uncleanable_partition_is_told_with_what_waits_in_it(page, broker):
     tp = broker.partitions("users")[0]
-    broker.cleaner.marks.mark(tp, OSError("the disk is on fire"))
+    broker.cleaner.uncleanable_partitions.add(tp, OSError("the disk is on fire"))
     (mark,) = page.get("/api/cleaner")["uncleanable"]
     assert (mark["topic"], mark["reason"], mark["bytes"]) == ("users", "the disk is on fire", 707)
     (row,) = page.get("/api/partitions?sort=uncleanable&count=1")["partitions"]
@@ -39,7 +39,7 @@ def test_an_uncleanable_partition_is_told_with_what_waits_in_it(page, broker):
 
 
 def test_who_may_not_know_of_a_topic_hears_nothing_of_its_cleaning(broker):
-    broker.cleaner.marks.mark(broker.partitions("users")[0], OSError("x"))
+    broker.cleaner.uncleanable_partitions.add(broker.partitions("users")[0], OSError("x"))
     with Asked(
         broker, Authorizer([Acl("User:ann", "describe", "topic", "events")]), "User:ann"
     ) as page:

@@ -51,7 +51,7 @@ def test_a_large_log_is_read_when_it_is_asked_for(page, broker, monkeypatch):
     given = {"topic": "users", "set": {"min.cleanable.dirty.ratio": "0.1"}}
     told = asked(page, **given)["partitions"][0]
     assert (told["after"]["will_clean"], told["after"]["first_pass"]) == (True, None)
-    assert "more than may be read" in told["unread"]
+    assert "exceed the read limit" in told["unread"]
     told = asked(page, deep=True, **given)["partitions"][0]
     assert told["unread"] is None
     assert told["after"]["first_pass"]["fates"]["superseded"] > 0

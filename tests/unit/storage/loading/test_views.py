@@ -1,4 +1,4 @@
-"""Read-only views beside a process that writes: it acts between any two looks of the reader."""
+"""Read-only views while another process writes: it acts between any two reads of the reader."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TP = TopicPartition("t", 0)
 
 
 class BusyFileSystem(MemoryFileSystem):
-    """Memory in which somebody acts before the reader's look of a chosen number."""
+    """Files in memory; an action runs before the n-th read access."""
 
     def __init__(self, clock: VirtualClock) -> None:
         super().__init__(clock)
@@ -28,7 +28,7 @@ class BusyFileSystem(MemoryFileSystem):
         self._period = 0
 
     def before_look(self, number: int, act: Callable[[], object], *, period: int = 0) -> None:
-        """Call `act` before the look of that number from now on, and then once in a period."""
+        """Call `act` before the n-th access from now on, and then once a period."""
         self.looks, self._at, self.act, self._period = 0, number, act, period
 
     def _look(self) -> None:
@@ -54,7 +54,7 @@ class BusyFileSystem(MemoryFileSystem):
 
 
 class Scene:
-    """A broker that writes, and the same files for those who only look."""
+    """A broker that writes, and the same files for read-only brokers."""
 
     def __init__(self) -> None:
         self.clock = VirtualClock()
@@ -69,7 +69,7 @@ class Scene:
             self.append(number)
 
     def note_state(self) -> None:
-        """Note the latest value of each key."""
+        """Append the latest value of each key to `states`."""
         looks, act = self.fs.looks, self.fs.act
         self.fs.act = None
         self.states.append(latest(list(self.writer.read("t"))))
@@ -104,7 +104,7 @@ class Scene:
         self.append(102)
 
     def half_an_append(self) -> None:
-        """Leave the first half of a batch, as it is seen while it is being written."""
+        """Write the first half of a batch, as a reader sees it during an append."""
         segment = self.writer.log("t").active_segment
         file = self.fs.open(segment.log_path, write=True)
         file.append([file.read(0, 90)])
@@ -128,7 +128,7 @@ def latest(records: list) -> dict[bytes, bytes]:
 
 
 def looks_of(look: Callable[[Broker], object]) -> int:
-    """Count the looks at files of something that a reader does while nobody acts."""
+    """Count the file accesses of a reader's operation without concurrent changes."""
     scene = Scene()
     scene.fs.before_look(0, lambda: None)
     with scene.reader() as reader:
@@ -141,7 +141,7 @@ def read(reader: Broker) -> list:
 
 
 @pytest.mark.parametrize("act", ACTS)
-def test_a_reader_sees_what_was_there_before_or_after_whatever_is_done_when(act, warnings):
+def test_a_reader_sees_the_state_before_or_after_a_concurrent_change(act, warnings):
     for number in range(1, looks_of(read) + 1, 2):
         scene = Scene()
         scene.note_state()
@@ -156,7 +156,7 @@ def test_a_reader_sees_what_was_there_before_or_after_whatever_is_done_when(act,
 
 
 @pytest.mark.parametrize("act", ACTS)
-def test_a_summary_finds_nothing_wrong_whatever_is_done_when(act, warnings):
+def test_a_summary_has_no_findings_during_a_concurrent_change(act, warnings):
     def look(reader: Broker) -> None:
         summary = inspect_partition(reader, TP, deep=True)
         assert summary.recovery == ()
@@ -170,8 +170,8 @@ def test_a_summary_finds_nothing_wrong_whatever_is_done_when(act, warnings):
         assert warnings.messages == [], f"{act} before look {number}"
 
 
-def test_what_fails_in_the_middle_of_a_read_goes_on_in_a_new_view():
-    """Files of a view are held open, but a cut and what is written then go into the same file."""
+def test_a_read_that_fails_midway_continues_in_a_new_view():
+    """Files of a view are held open, but a truncation and later appends change the same file."""
     scene = Scene()
     segment = scene.writer.log("t").segments.first
     with scene.reader() as reader:
@@ -184,8 +184,8 @@ def test_what_fails_in_the_middle_of_a_read_goes_on_in_a_new_view():
     assert scene.fs.looks > 20
 
 
-def test_a_view_keeps_its_files_whatever_becomes_of_their_names():
-    """Also once the segments let go of them, as they do where many are open."""
+def test_a_view_can_read_its_files_after_they_were_removed():
+    """Also after the segments closed them, as they do if many are open."""
     scene = Scene()
     with scene.reader() as reader:
         log = reader.log("t")
@@ -199,7 +199,7 @@ def test_a_view_keeps_its_files_whatever_becomes_of_their_names():
         assert [record for _, record in log.reader.records(0)] == before
 
 
-def test_a_further_look_hears_that_the_writer_has_closed():
+def test_a_further_attempt_sees_that_the_writer_has_closed():
     scene = Scene()
     with scene.reader() as reader:
         directory = reader.manager.directories[0]
@@ -209,7 +209,7 @@ def test_a_further_look_hears_that_the_writer_has_closed():
         assert directory.clean
 
 
-def test_a_further_look_reads_a_checkpoint_that_was_damaged_before():
+def test_a_further_attempt_reads_a_checkpoint_that_was_damaged_before():
     scene = Scene()
     scene.writer.manager.checkpoint_recovery_points()
     path = f"{DATA}/recovery-point-offset-checkpoint"
@@ -230,8 +230,8 @@ def test_a_further_look_reads_a_checkpoint_that_was_damaged_before():
         assert directory.recovery_points == {TP: 6}
 
 
-def test_a_roll_between_two_looks_is_no_change():
-    """The segments that a reader found closed are still the same; it takes the first view."""
+def test_a_roll_during_a_load_does_not_cause_another_attempt():
+    """The segments that were finished before are unchanged, so the first view is accepted."""
     scene = Scene()
     with scene.reader() as reader:
         assert len(read(reader)) == 8
@@ -244,7 +244,7 @@ def test_a_roll_between_two_looks_is_no_change():
         assert scene.clock.now_ms() == before_ms, at
 
 
-def test_half_an_append_is_no_damage_once_it_is_whole(warnings):
+def test_a_partial_append_is_not_reported_once_it_is_complete(warnings):
     scene = Scene()
     segment = scene.writer.log("t").active_segment
     size = segment.size_bytes
@@ -263,7 +263,7 @@ def test_half_an_append_is_no_damage_once_it_is_whole(warnings):
     assert warnings.messages == []
 
 
-def test_what_stays_damaged_is_told_after_some_looks():
+def test_lasting_damage_is_reported_after_the_last_attempt():
     scene = Scene()
     scene.writer.manager.checkpoint_recovery_points()
     first = scene.writer.log("t").segments.first
@@ -276,7 +276,7 @@ def test_what_stays_damaged_is_told_after_some_looks():
     assert 500 < scene.clock.now_ms() - before_ms < 5000
 
 
-def test_a_writer_that_never_rests_is_looked_at_some_times_only():
+def test_the_attempts_are_limited_if_the_writer_never_pauses():
     scene = Scene()
     before_ms = scene.clock.now_ms()
     scene.fs.before_look(1, scene.append_and_roll, period=60)
@@ -285,7 +285,7 @@ def test_a_writer_that_never_rests_is_looked_at_some_times_only():
     assert scene.clock.now_ms() - before_ms < 10_000
 
 
-def test_a_partition_that_never_stands_still_is_no_disk_that_failed():
+def test_a_partition_that_always_changes_is_not_reported_as_a_disk_failure():
     scene = Scene()
 
     def load(_):
@@ -293,14 +293,14 @@ def test_a_partition_that_never_stands_still_is_no_disk_that_failed():
 
     with scene.reader() as reader:
         views = reader.manager.directories[0]._views
-        with pytest.raises(KafkaStorageError, match="another process changed it under each of 9"):
+        with pytest.raises(KafkaStorageError, match="another process changed it during each of 9"):
             views.take(f"{DATA}/t-0", load)
         scene.writer.close()
         with pytest.raises(FileNotFoundError):
             views.take(f"{DATA}/t-0", load)
 
 
-def test_a_partition_that_is_deleted_meanwhile_is_called_gone():
+def test_a_partition_that_is_deleted_during_a_load_is_reported_as_deleted():
     scene = Scene()
     with scene.reader() as reader:
         scene.writer.delete_topic("t")
@@ -308,7 +308,7 @@ def test_a_partition_that_is_deleted_meanwhile_is_called_gone():
             reader.read("t")
 
 
-def test_without_a_writer_there_is_one_look_and_what_is_odd_is_told(warnings):
+def test_without_a_writer_the_first_attempt_counts_and_reports_findings(warnings):
     scene = Scene()
     scene.half_an_append()
     scene.writer.manager.directories[0].close(clean=False)

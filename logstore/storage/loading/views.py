@@ -1,13 +1,13 @@
-"""Views of a partition that another process writes: taken again until they hold together.
+"""Consistent read-only views of partitions that another process writes.
 
-A reader takes no lock, so names and bytes may change between two looks: a swap of cleaned
-segments, a roll, retention, an append that is half written. What such a view calls missing or
-damaged may be neither. Therefore a view counts only if the finished files were the same before
-and after it was taken and nothing in it is odd; otherwise it is taken anew, some times, since a
-process that writes without a pause may never stand still. The files of a view are then held
-open: whatever becomes of their names, their bytes stay.
+A reader takes no lock, so names and bytes may change while it loads a partition: by a swap of
+cleaned segments, a roll, retention or a partly written append. Files may then seem to be missing or
+damaged. So a view is accepted only if it has no findings and the finished files were the same
+before and after it was loaded. Otherwise it is loaded again, a limited number of times, since a
+busy writer may never pause. The files of an accepted view are held open, so that their bytes stay
+readable after they are renamed or removed.
 
-A directory that nobody writes is looked at once, and what is odd in it is so.
+A directory without a writer is loaded once, and its findings are reported.
 """
 
 from __future__ import annotations
@@ -26,26 +26,26 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-LOOKS_MAX = 9
-"""Looks at one thing; with the pauses between them they take a second and a quarter at most."""
+ATTEMPTS_MAX = 9
+"""Most attempts to load a view; the pauses between them take 1.25 s at most."""
 
 FIRST_PAUSE_MS = 5
-"""Before the second look; each further pause is twice as long."""
+"""Pause before the second attempt; each further pause is twice as long."""
 
 HELD_FILES_MAX = 512
-"""Files of views that are held open; half of the descriptors that a process is mostly given."""
+"""Most files of views that are held open; half of the usual limit of file descriptors."""
 
 IN_PROGRESS = frozenset({"removed_leftover", "rebuilt_index"})
-"""Findings that are no news beside a process at work: segments on their way in or out, and the
-index that the active one has not begun yet."""
+"""Findings that are normal while another process writes: segments that are being added or removed,
+and an active segment without an index yet."""
 
 TRANSIENT = (CorruptionError, KafkaStorageError, OSError)
-"""Errors by which changes of another process show."""
+"""Errors that a change by another process can cause."""
 
 
-def pause_after(look: int, clock: Clock) -> None:
-    """Wait after the look of that number, the first being 1."""
-    clock.sleep(FIRST_PAUSE_MS * 2 ** (look - 1) / 1000)
+def pause_after(attempt: int, clock: Clock) -> None:
+    """Wait after a failed attempt; the first is number 1."""
+    clock.sleep(FIRST_PAUSE_MS * 2 ** (attempt - 1) / 1000)
 
 
 class Views:
@@ -54,11 +54,11 @@ class Views:
     Parameters
     ----------
     fs : OverlayFileSystem
-        Over the files as they are.
+        An overlay over the files on disk.
     writer : callable
-        Returns the process that has the directory for writing, None if none has.
+        Returns the id of the process that writes the directory, None if there is none.
     read_again : callable
-        Reads anew what the directory says of its partitions.
+        Reads the directory's checkpoints again.
     """
 
     def __init__(
@@ -75,68 +75,68 @@ class Views:
         self._held: deque[str] = deque()
 
     def take(
-        self, folder: str, load: Callable[[int], Log], insist: Callable[[int], Log] | None = None
+        self, folder: str, load: Callable[[int], Log], load_last: Callable[[int], Log] | None = None
     ) -> Log:
-        """Load a partition, and again while it changes.
+        """Load a partition; repeat while it changes.
 
         Parameters
         ----------
         folder : str
-            The partition's, which was there when its directory was listed.
+            Folder of the partition, which existed when its directory was listed.
         load : callable
-            Opens the log, and tells what it finds at the level (of `logging`) that it is given.
-        insist : callable, optional
-            Opens it in the end, whatever is odd in it is so; as `load` by default.
+            Opens the log and reports its findings at the given level of `logging`.
+        load_last : callable, optional
+            Makes the last attempt, whose result counts in any case. [default: `load`]
 
         Raises
         ------
         UnknownTopicOrPartitionError
-            The folder is gone: the partition was deleted, or moved.
+            The folder does not exist: the partition was deleted or moved.
         CorruptionError, KafkaStorageError
-            Every look gave one, or nobody writes here.
+            Every attempt failed, or one failed while no process writes the directory.
         OSError
-            The disk failed, and nobody writes here.
+            The disk failed while no process writes the directory.
         """
-        look = 1
-        while look < LOOKS_MAX and self._writer() is not None:
+        attempt = 1
+        while attempt < ATTEMPTS_MAX and self._writer() is not None:
             self._fs.refresh(folder)
             before = self._finished(folder)
             try:
                 log = load(logging.INFO)
                 if all(finding.action in IN_PROGRESS for finding in log.findings):
                     self._hold(log)
-                    if before.is_still(self._finished(folder)):
+                    if before.is_unchanged(self._finished(folder)):
                         log.findings = ()
                         return log
                 log.close()
             except TRANSIENT as error:
-                logger.info("%s: look %d: %s", folder, look, error)
-            self.look_again(folder, look)
-            look += 1
+                logger.info("%s: attempt %d: %s", folder, attempt, error)
+            self.refresh(folder, attempt)
+            attempt += 1
         try:
-            return (insist or load)(logging.WARNING)
+            return (load_last or load)(logging.WARNING)
         except OSError as error:
-            if look < LOOKS_MAX:
+            if attempt < ATTEMPTS_MAX:
                 raise
-            # The disk did not fail: what was listed had another name by the time it was opened.
+            # The disk did not fail: a listed file was renamed before it was opened.
             raise KafkaStorageError(
-                f"{folder} never stood still: another process changed it under each of"
-                f" {LOOKS_MAX} looks; try again ({error})"
+                f"{folder}: another process changed it during each of {ATTEMPTS_MAX} attempts to"
+                f" read it; try again ({error})"
             ) from error
 
-    def look_again(self, folder: str, look: int) -> None:
-        """Wait after the look of that number, and let the next one see the files as they are."""
-        pause_after(look, self._clock)
+    def refresh(self, folder: str, attempt: int) -> None:
+        """Wait after a failed attempt, and let the next one read the current files."""
+        pause_after(attempt, self._clock)
         self._fs.refresh(folder)
         self._read_again()
 
     def _finished(self, folder: str) -> _Finished:
-        """Return the files that nothing but a replacement changes."""
+        """Return the files that only a replacement changes."""
         base = self._fs.base
         try:
             parts = {name: parse_segment_file(name) for name in base.list_dir(folder)}
         except FileNotFoundError:
-            raise UnknownTopicOrPartitionError(f"{folder} is gone") from None
+            raise UnknownTopicOrPartitionError(f"{folder} was deleted or moved") from None
         logs = [part.base_offset for part in parts.values() if part and part.kind == LOG_SUFFIX]
         last = max(logs, default=0)
         found: dict[str, tuple[int, FileStat | None]] = {}
@@ -150,7 +150,7 @@ class Views:
         return _Finished(last, found)
 
     def _hold(self, log: Log) -> None:
-        """Keep the files of a view open, and the oldest ones of other views no longer."""
+        """Hold the files of a view open; above the limit, close the oldest files held."""
         for segment in log.segments:
             indexes = (segment.offset_index, segment.time_index, segment.txn_index)
             for path in (segment.log_path, *(index.path for index in indexes)):
@@ -162,12 +162,12 @@ class Views:
 
 
 class _Finished(NamedTuple):
-    """The files of all segments but the last: name → base offset, size and time if it is there."""
+    """The files of all segments but the last: by name, the base offset and the file's status."""
 
     last_base_offset: int
     files: dict[str, tuple[int, FileStat | None]]
 
-    def is_still(self, later: _Finished) -> bool:
-        """Tell whether a later look finds the same, but for segments that began since."""
+    def is_unchanged(self, later: _Finished) -> bool:
+        """Return whether `later` has the same files, ignoring segments started since."""
         last = self.last_base_offset
         return self.files == {name: at for name, at in later.files.items() if at[0] < last}

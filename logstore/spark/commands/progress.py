@@ -1,4 +1,4 @@
-"""Progress of a Spark command: how many tasks of its stages are done, on a terminal."""
+"""Progress of a Spark command on a terminal: completed tasks of its stages."""
 
 from __future__ import annotations
 
@@ -15,40 +15,40 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 PERIOD_S = 0.3
-"""Time between two looks at what Spark does."""
+"""Time between two updates of the bar."""
 
 JOIN_S = 5
-"""How long the end waits for a last look: a JVM that hangs must not keep the command."""
+"""Time to wait for the last update; a JVM that hangs must not block the command."""
 
 
 class StageInfo(Protocol):
-    """A stage as Spark's status tracker shows it."""
+    """A stage as reported by Spark's status tracker."""
 
     numTasks: int
     numCompletedTasks: int
 
 
 class Tracker(Protocol):
-    """Spark's status tracker, as far as it is used here."""
+    """The used part of Spark's status tracker."""
 
     def getActiveStageIds(self) -> Sequence[int]:
-        """Return the stages that run."""
+        """Return the ids of the active stages."""
 
     def getStageInfo(self, stageId: int) -> StageInfo | None:
-        """Return a stage; None once Spark has forgotten it."""
+        """Return a stage, or None if Spark no longer keeps it."""
 
 
 class SparkProgress:
-    """The project's progress bar, fed from Spark's status tracker by a thread.
+    """A progress bar that a thread updates from Spark's status tracker.
 
     Parameters
     ----------
     name : str
-        What the command does, for the bar.
+        Label of the bar.
     tracker : Tracker
-        Of the session.
+        Status tracker of the session.
     bar : ProgressBar, optional
-        By default one that is shown where standard error is a terminal.
+        The bar; by default one on standard error, if that is a terminal.
     """
 
     def __init__(self, name: str, tracker: Tracker, bar: ProgressBar | None = None) -> None:
@@ -77,13 +77,13 @@ class SparkProgress:
         self._bar.__exit__(kind, error, trace)
 
     def _watch(self) -> None:
-        # A JVM that died is the command's to report.
+        # The command reports the death of the JVM.
         with suppress(Py4JError, OSError):
             while not self._is_over.wait(PERIOD_S):
-                self.look()
+                self.refresh()
 
-    def look(self) -> None:
-        """Show how many tasks are done of the stages that have begun."""
+    def refresh(self) -> None:
+        """Update the bar with the completed tasks of the stages that have started."""
         active = set(self._tracker.getActiveStageIds())
         for stage in active:
             info = self._tracker.getStageInfo(stage)

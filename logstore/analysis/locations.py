@@ -1,4 +1,4 @@
-"""Places: which data directories, and which folder in them, a path stands for."""
+"""Resolution of paths to data directories or partition folders."""
 
 from __future__ import annotations
 
@@ -24,74 +24,75 @@ _RENAMED = re.compile(r"([a-zA-Z0-9._-]+)-([0-9]{1,10})[^0-9a-zA-Z]", re.ASCII)
 _ILLEGAL = re.compile(r"[^a-zA-Z0-9._-]")
 
 
-class Place(NamedTuple):
-    """A place that can be opened to be read.
+class Location(NamedTuple):
+    """Data directories to open for reading, or one folder in them.
 
     Attributes
     ----------
     directories : tuple of str
         The data directories.
     shown : ShownFolder or None
-        The only folder in them that is meant, whatever its name.
+        The only folder to show, whatever its name; None for all.
     """
 
     directories: tuple[str, ...]
     shown: ShownFolder | None = None
 
 
-def place_of(fs: FileSystem, path: str, called: str | None = None) -> Place:
-    """Return what an absolute path of a directory stands for.
+def locate(fs: FileSystem, path: str, display_name: str | None = None) -> Location:
+    """Resolve the absolute path of a directory.
 
-    A data directory, one that holds some, or a partition's folder under whatever name.
+    It may be a data directory, a directory of data directories, or a partition's folder under any
+    name.
 
     Parameters
     ----------
-    called : str, optional
-        What messages call it.
+    display_name : str, optional
+        Name of the path in messages.
 
     Raises
     ------
     InvalidConfigurationError
-        There is no such directory, nothing of that kind in it, or it is a cluster's.
+        The directory does not exist, holds no partitions, or is a cluster's.
     """
-    called = path if called is None else called
+    display_name = path if display_name is None else display_name
     if not fs.is_dir(path):
-        raise InvalidConfigurationError(f"there is no directory {called}")
+        raise InvalidConfigurationError(f"directory {display_name} does not exist")
     parent, _, name = path.rpartition("/")
     named = partition_of_folder(name)
-    folder = Place((parent or "/",), ShownFolder(named, name))
+    folder = Location((parent or "/",), ShownFolder(named, name))
     if _has_segments(fs, path):
         return folder
     nested = find_nested(fs, path)
     check_no_cluster(fs, path, nested)
     if nested:
-        return Place(tuple(f"{path}/{child}" for child in nested))
+        return Location(tuple(f"{path}/{child}" for child in nested))
     if _holds_partitions(fs, path) or is_data_directory(fs, path):
-        return Place((path,))
+        return Location((path,))
     below = [f"{path}/{child}" for child in fs.list_dir(path) if fs.is_dir(f"{path}/{child}")]
     if below := [child for child in below if _is_data_directory(fs, child)]:
-        return Place(tuple(below))
+        return Location(tuple(below))
     if name != str(named):
         raise InvalidConfigurationError(
-            f"{called} is neither a partition directory (TOPIC-NUMBER) nor holds any"
+            f"{display_name} is not a partition directory (TOPIC-NUMBER) and contains none"
         )
     return folder
 
 
 def partition_of_folder(name: str) -> TopicPartition:
-    """Return the partition that a folder holds, as far as its name tells.
+    """Return the partition in a folder, according to its name.
 
-    That of a copy may have been changed: `users-3.bak` is partition 3 of users, `orders.bak` the
-    only one of a topic of that name.
+    A copy may have another name: `users-3.bak` is partition 3 of users, `orders.bak` partition 0
+    of a topic of that name.
     """
     named = parse_log_dir(name)
     if named is not None and not named.state:
         return named.topic_partition
     if name == METADATA_LOG_DIR:
         return METADATA_LOG
-    found = _RENAMED.match(name)
-    if found is not None and int(found[2]) <= INT32_MAX:
-        return TopicPartition(found[1], int(found[2]))
+    renamed = _RENAMED.match(name)
+    if renamed is not None and int(renamed[2]) <= INT32_MAX:
+        return TopicPartition(renamed[1], int(renamed[2]))
     return TopicPartition(_ILLEGAL.sub("_", name)[:MAX_TOPIC_LENGTH], 0)
 
 
@@ -103,7 +104,7 @@ def _holds_partitions(fs: FileSystem, path: str) -> bool:
 
 
 def _is_data_directory(fs: FileSystem, path: str) -> bool:
-    """Tell whether a folder below the one that was named holds partitions, and says so itself."""
+    """Return whether a subdirectory is recognizable as a data directory with partitions."""
     try:
         return fs.exists(f"{path}/meta.properties") or any(
             parse_log_dir(child) is not None
@@ -111,7 +112,7 @@ def _is_data_directory(fs: FileSystem, path: str) -> bool:
             and _has_segments(fs, f"{path}/{child}")
             for child in fs.list_dir(path)
         )
-    except OSError:  # it is not ours to look into
+    except OSError:  # not readable
         return False
 
 

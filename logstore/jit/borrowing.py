@@ -1,4 +1,4 @@
-"""Array arguments of kernels that Python calls: lent for the call, so that nothing counts them."""
+"""Borrowed arrays: array arguments of kernels without reference counting."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from numba.core.pythonapi import NativeValue
 from numba.extending import lower_cast, models, register_model, unbox
 
 
-class LentArray(types.Array):
-    """An array argument that the caller keeps alive.
+class BorrowedArray(types.Array):
+    """The type of an array argument that the caller keeps alive.
 
-    numba makes an object that counts references to each array argument, which takes as long as to
-    encode some records. Here a kernel has none, so it must not return an array.
+    numba creates an object with a reference count for each array argument, which takes as long as
+    encoding some records. A borrowed array has none, so a kernel must not return an array.
     """
 
     def __init__(self, array: types.Array) -> None:
@@ -23,17 +23,17 @@ class LentArray(types.Array):
             array.ndim,
             array.layout,
             readonly=not array.mutable,
-            name=f"lent {array}",
+            name=f"borrowed {array}",
             aligned=array.aligned,
         )
 
 
-register_model(LentArray)(models.ArrayModel)
+register_model(BorrowedArray)(models.ArrayModel)
 
 
-@unbox(LentArray)
+@unbox(BorrowedArray)
 def _take(kind: Any, array: Any, c: Any) -> Any:
-    """Emit the look at a NumPy array: the dispatcher saw that it is one, and of which kind."""
+    """Emit the access to a NumPy array; the dispatcher has checked its type."""
     struct = c.context.make_array(kind)(c.context, c.builder)
     place = c.builder.bitcast(struct._getpointer(), c.pyapi.voidptr)
     function = c.pyapi._get_function(
@@ -43,23 +43,23 @@ def _take(kind: Any, array: Any, c: Any) -> Any:
     return NativeValue(struct._getvalue())
 
 
-@lower_cast(LentArray, types.Array)
+@lower_cast(BorrowedArray, types.Array)
 def _pass_on(context: Any, builder: Any, given: Any, wanted: Any, value: Any) -> Any:
-    """Emit nothing: both are laid out alike."""
+    """Emit nothing: both types have the same layout."""
     return value
 
 
-def lent(kind: Any) -> Any:
-    """Return the type of an argument as that of a kernel that Python calls."""
-    return LentArray(kind) if isinstance(kind, types.Array) else kind
+def outer_type(kind: Any) -> Any:
+    """Return the type of an argument in a call from Python: arrays are borrowed."""
+    return BorrowedArray(kind) if isinstance(kind, types.Array) else kind
 
 
-def passed_on(kind: Any) -> Any:
-    """Return the type of an argument as that of a kernel that another one calls."""
-    return kind.copy() if isinstance(kind, LentArray) else kind
+def inner_type(kind: Any) -> Any:
+    """Return the type of an argument in a call from another kernel."""
+    return kind.copy() if isinstance(kind, BorrowedArray) else kind
 
 
 def has_array(kind: Any) -> bool:
-    """Tell whether a type is that of an array, or of a tuple with one."""
+    """Return whether a type is an array or a tuple that contains one."""
     parts: Any = kind if isinstance(kind, types.BaseTuple) else ()
     return isinstance(kind, types.Array) or any(map(has_array, parts))

@@ -1,4 +1,4 @@
-"""Loading beside the work: kernels that come while Python does what they will do."""
+"""Loading kernels in the background while Python does their work."""
 
 from __future__ import annotations
 
@@ -9,41 +9,41 @@ from typing import Any, cast
 from logstore.jit import policy
 
 
-def load_beside(
+def load_in_background(
     function: Callable[..., Any],
     exercise: Callable[[], object],
     start: Callable[[Callable[[], None]], object],
 ) -> None:
-    """Let nobody wait for the kernels of a room: Python does their work until they are there.
+    """Load the kernels of a package in the background; until then Python does their work.
 
-    If they were compiled before they are loaded from now on, else compiled once that pays. Only
-    the first call for a room counts, and none where the work does not decide (`policy.MODE`).
+    Loading starts at once if they were compiled before, otherwise when compiling pays. Only the
+    first call for a package has an effect, and none unless `policy.MODE` is `auto`.
 
     Parameters
     ----------
     function : kernel
-        It stands for all kernels of its room.
+        Any kernel of the package.
     exercise : callable
-        Calls all kernels of the room that Python calls, with arguments of the types that the work
-        has; in the thread that calls it they run compiled.
+        Calls all kernels that Python calls, with the types of arguments that occur. In the thread
+        that runs it the kernels are compiled.
     start : callable
-        Runs what it is given in another thread.
+        Runs a function in another thread.
     """
     entry = cast("policy.Entry", function)
     group = entry.group
     if policy.MODE != policy.AUTO:
         return
     if group.load_by(partial(start, partial(_load, group, exercise))) and entry.files.exist():
-        group.heat()
+        group.compile()
 
 
 def _load(group: policy.Group, exercise: Callable[[], object]) -> None:
     token = policy.loading_here.set(group)
     try:
         exercise()
-    except Exception as error:  # the work goes on as Python, which is as exact
+    except Exception as error:  # Python continues to do the work
         policy.logger.warning("the kernels of %s cannot be loaded: %r", group.name, error)
     else:
-        group.is_hot = True
+        group.is_compiled = True
     finally:
         policy.loading_here.reset(token)

@@ -26,9 +26,9 @@ class KeyRecord(NamedTuple):
     Attributes
     ----------
     section : str
-        Of its segment: `clean`, `dirty`, `uncleanable`, `active`.
+        Section of its segment: `clean`, `dirty`, `uncleanable`, `active`.
     delete_horizon_ms : int or None
-        Of its batch.
+        Delete horizon of its batch.
     """
 
     offset: int
@@ -76,31 +76,31 @@ def explain_key(
 ) -> KeyExplanation:
     """Explain a key of a partition; decision and remedies belong to the partition."""
     report = erasure(broker, topic_partition.topic, key, topic_partition.partition)
-    places = {
-        place.offset: place
-        for place in report.places
-        if place.offset is not None and place.state != SWAP
+    locations = {
+        location.offset: location
+        for location in report.places
+        if location.offset is not None and location.state != SWAP
     }
     view = PartitionView(broker, topic_partition)
     records: list[KeyRecord] = []
-    for offset, place in sorted(places.items()):
+    for offset, location in sorted(locations.items()):
         at = view.at(offset)
         log = view.log
         segment = log.segments.floor(offset)
-        if at is None or segment is None or segment.log_path != place.path:
+        if at is None or segment is None or segment.log_path != location.path:
             continue
         batch, record = at
         records.append(
             KeyRecord(
                 offset,
                 record.timestamp,
-                place.state,
+                location.state,
                 segment.base_offset,
                 section_of(log, segment, decision.state if log.config.compact else None),
                 batch.header.delete_horizon_ms,
-                place.earliest_ms,
-                place.latest_ms,
-                place.reasons,
+                location.earliest_ms,
+                location.latest_ms,
+                location.reasons,
             )
         )
     retention_ms = view.log.config.delete_retention_ms

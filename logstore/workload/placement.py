@@ -1,4 +1,4 @@
-"""Sealed batches get their places: offsets, their producers' sequences, and a moment to arrive."""
+"""Placement of sealed batches in a log: offsets, producer sequences and times of the append."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 PRODUCER_EPOCH = COORDINATOR_EPOCH = 0
 
 GROUP_BATCHES = 64
-"""Most batches that one append takes; less than that, and each costs twice as much."""
+"""Most batches of one append; in smaller groups, each batch costs up to twice as much."""
 
 
-class Placed(NamedTuple):
-    """A batch as it will stand in the log, when it arrives, and its largest timestamp, in ms."""
+class PlacedBatch(NamedTuple):
+    """A batch as it will be in the log, with its time of arrival and largest timestamp, in ms."""
 
     data: bytes
     at_ms: int
@@ -29,13 +29,13 @@ class Placed(NamedTuple):
     records: int
 
 
-class Placing:
+class BatchPlacer:
     """The next offset of a partition, and the next sequence of each producer in it.
 
     Parameters
     ----------
     first_id : int
-        The id of the first producer; the others follow.
+        Id of the first producer; the ids of the others follow.
     """
 
     def __init__(self, producers: Producers, first_id: int = 0) -> None:
@@ -44,15 +44,15 @@ class Placing:
         self._sequences: dict[int, int] = {}
         self.next_offset = 0
 
-    def copy(self) -> Placing:
-        """Return another one that goes on from here, for an append that may be refused."""
-        twin = Placing(self._producers, self._first_id)
+    def copy(self) -> BatchPlacer:
+        """Return a copy, for an append that may be refused."""
+        twin = BatchPlacer(self._producers, self._first_id)
         twin._sequences = dict(self._sequences)
         twin.next_offset = self.next_offset
         return twin
 
-    def place(self, producer: int, at_ms: int, batch: bytes) -> Placed:
-        """Give a sealed batch its offset and what its producer puts into the header."""
+    def place(self, producer: int, at_ms: int, batch: bytes) -> PlacedBatch:
+        """Assign offset, producer id and sequence to a sealed batch."""
         header = BatchHeader.unpack_from(batch)._replace(base_offset=self.next_offset)
         if producer < self._producers.with_id:
             sequence = self._sequences.get(producer, 0)
@@ -68,34 +68,34 @@ class Placing:
         crc = crc32c(body, crc32c(header.pack()[layout.ATTRIBUTES_POSITION :]))
         self.next_offset = header.next_offset
         data = header._replace(crc=crc).pack() + body
-        return Placed(data, at_ms, header.max_timestamp, header.record_count)
+        return PlacedBatch(data, at_ms, header.max_timestamp, header.record_count)
 
     def place_marker(self) -> None:
-        """Give a transaction's marker its offset."""
+        """Assign an offset to a transaction's marker."""
         self.next_offset += 1
 
 
-def append_placed(log: Log, placed: Sequence[Placed]) -> None:
-    """Append placed batches that follow one another, at the moment that it is."""
+def append_batches(log: Log, placed: Sequence[PlacedBatch]) -> None:
+    """Append consecutive placed batches at the current time."""
     data = b"".join([batch.data for batch in placed])
     log.writer.append_batches(data, AppendOrigin.REPLICATION)
 
 
 def append_marker(log: Log, producer: int, *, commit: bool) -> None:
-    """Append a transaction's end, at the moment that it is."""
+    """Append a transaction's end marker at the current time."""
     log.writer.append_end_txn_marker(producer, PRODUCER_EPOCH, COORDINATOR_EPOCH, commit=commit)
 
 
-def fit_the_segment(log: Log, batches: Sequence[bytes], at_ms: int) -> bool:
-    """Tell whether none of some sealed batches begins a new segment.
+def fit_segment(log: Log, batches: Sequence[bytes], at_ms: int) -> bool:
+    """Return whether the active segment takes all sealed batches without rolling.
 
-    What the last and the largest of them do not bring about, none of them does; an empty segment
-    knows too little for that.
+    Checks them as one append with their total size, largest timestamp and last offset. Returns
+    False if the segment is empty.
 
     Parameters
     ----------
     at_ms : int
-        When the last of them arrives.
+        Time of arrival of the last batch.
     """
     segment = log.active_segment
     if not segment.size_bytes:

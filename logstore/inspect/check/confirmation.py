@@ -1,0 +1,76 @@
+"""Verification while another process writes: only repeated findings count.
+
+Files change during a pass: a swap is half done, a batch half written, a checkpoint older than its
+log. None of that lasts until the next pass, so a finding is reported if two passes in a row have
+it. Passes are repeated until one has no new finding, or up to a limit, because a busy process
+always leaves something new.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from logstore.inspect.check.findings import INFO, CheckFinding
+from logstore.inspect.check.segment import CheckCounts
+from logstore.runtime import Clock
+
+MAX_PASSES = 5
+"""Largest number of passes; two are enough unless files change during each."""
+
+PAUSE_SECONDS = 0.05
+"""Pause between two passes; longer than the time between the steps of a swap."""
+
+IN_PROGRESS = frozenset({"leftover_cleaned", "leftover_swap", "leftover_deleted", "leftover_tmp"})
+"""Checks for files that a running process leaves temporarily: reported, but not as warnings."""
+
+
+def confirm_findings(
+    run_pass: Callable[[], Iterator[CheckFinding]],
+    counts: CheckCounts,
+    is_written: Callable[[], bool],
+    clock: Clock,
+) -> Iterator[CheckFinding]:
+    """Yield the findings of `run_pass`; while another process writes, only repeated ones.
+
+    Parameters
+    ----------
+    run_pass : callable
+        Runs one pass from the start.
+    counts : CheckCounts
+        Incremented by `run_pass`; holds the numbers of the last pass in the end.
+    is_written : callable
+        Returns whether another process has a directory open for writing.
+    """
+    if not is_written():
+        yield from run_pass()
+        return
+    before: set[CheckFinding] = set()
+    for number in range(1, MAX_PASSES + 1):
+        counts.restart()
+        findings = [_downgrade(row, counts) for row in run_pass()]
+        odd = {row for row in findings if row.severity != INFO}
+        if number == MAX_PASSES or not odd or (number > 1 and odd <= before):
+            break
+        before = odd
+        clock.sleep(PAUSE_SECONDS)
+    for each in findings:
+        if each.severity == INFO or each in before:
+            yield each
+        else:
+            _count(each, counts, -1)
+
+
+def _downgrade(row: CheckFinding, counts: CheckCounts) -> CheckFinding:
+    if row.severity == INFO or row.check not in IN_PROGRESS:
+        return row
+    _count(row, counts, -1)
+    downgraded = row._replace(severity=INFO)
+    _count(downgraded, counts, 1)
+    return downgraded
+
+
+def _count(row: CheckFinding, counts: CheckCounts, change: int) -> None:
+    kind = row.severity, row.check
+    counts.findings[kind] = counts.findings.get(kind, 0) + change
+    if not counts.findings[kind]:
+        del counts.findings[kind]
