@@ -47,7 +47,7 @@ _HELP = {
     "ui": "Show a log directory in a browser.",
     "serve": "Serve Kafka clients in any language.",
     "completion": "Print or install a completion script for a shell.",
-    "warmup": "Compile the kernels before their first use.",
+    "warmup": "Compile the kernels, so that no command waits for it.",
     "demo": "Compact a small topic and verify the result.",
 }
 
