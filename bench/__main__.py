@@ -15,7 +15,7 @@ from logstore.bench.report.page import page
 from logstore.bench.report.result import Result, read_result
 from logstore.bench.report.terminal import table_lines
 from logstore.bench.suite import all_jobs, run, select_jobs
-from logstore.cli.show.output import emit_lines, tell
+from logstore.cli.show.output import emit_lines, print_stderr
 from logstore.jit import compile_always
 
 RESULTS = Path(__file__).with_name("results")
@@ -33,7 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         jobs = select_jobs(options.only, full=options.full)
     except LookupError as error:
-        tell(f"error: {error.args[0]}")
+        print_stderr(f"error: {error.args[0]}")
         return 2
     compile_always()  # measure compiled code, however small the work is
     kind = "part" if options.only else "full" if options.full else "quick"
@@ -44,7 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             repeats=options.repeats,
             warmups=options.warmups,
             has_peers=not options.no_peers,
-            report=tell,
+            report=print_stderr,
         )
         try:
             result = run(jobs, setting, kind=kind)

@@ -36,9 +36,7 @@ def main() -> None:
             page.set_viewport_size({"width": 1280, "height": 900})
             go(page, "#/t/users/settings")
             page.get_by_role("textbox", name="min.cleanable.dirty.ratio").fill("0.9")
-            page.get_by_role("region", name="What it would do").get_by_text(
-                "users-0"
-            ).first.wait_for()
+            page.get_by_role("region", name="Preview").get_by_text("users-0").first.wait_for()
             settled(page)
             page.emulate_media(color_scheme="dark")
             written += photograph(page, DIRECTORY, "settings", widths=(1280,))

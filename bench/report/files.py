@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from logstore.bench.report.result import Run
-from logstore.cli.show.output import tell
+from logstore.cli.show.output import print_stderr
 
 
 def add_file_options(parser: argparse.ArgumentParser, default: str) -> None:
@@ -30,7 +30,7 @@ def add_file_options(parser: argparse.ArgumentParser, default: str) -> None:
 def keep(result: Run, out: Path, page: Callable[[Path], str], suffix: str) -> None:
     """Write a result and its page."""
     result.write(out)
-    tell(f"written: {out}")
+    print_stderr(f"written: {out}")
     write_page(out, page, suffix)
 
 
@@ -40,8 +40,8 @@ def write_page(result: Path, page: Callable[[Path], str], suffix: str) -> None:
         text = page(result)
     except ImportError as error:
         remedy = f"pip install 'kafka-logstore[bench]', then use --page {result}"
-        tell(f"page not written: {error}; {remedy}")
+        print_stderr(f"page not written: {error}; {remedy}")
         return
     target = result.with_suffix(suffix)
     target.write_text(text, encoding="utf-8")
-    tell(f"written: {target}")
+    print_stderr(f"written: {target}")

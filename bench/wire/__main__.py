@@ -16,7 +16,7 @@ from logstore.bench.rivals.kafka import Unavailable
 from logstore.bench.wire.conformance import check_conformance
 from logstore.bench.wire.measuring import Runner, Shape
 from logstore.bench.wire.result import Result, Side, lines, read_result
-from logstore.cli.show.output import emit_lines, tell
+from logstore.cli.show.output import emit_lines, print_stderr
 
 RESULTS = Path(__file__).parents[1] / "results" / "wire"
 PATIENCE_S = 30
@@ -30,9 +30,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     shape = Shape(options.messages, options.message_bytes, options.rounds)
     try:
-        result = measure(shape, options.only, options.patience, tell, options.scratch)
+        result = measure(shape, options.only, options.patience, print_stderr, options.scratch)
     except (Unavailable, LookupError) as error:
-        tell(f"error: {error.args[0]}")
+        print_stderr(f"error: {error.args[0]}")
         return 2
     emit_lines(lines(result))
     out = options.out or (None if options.only else RESULTS / f"{result.made_at[:10]}.json")

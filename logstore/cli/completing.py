@@ -1,4 +1,4 @@
-"""Completion of names in shells: commands without importing them, topics of the data directory."""
+"""Shell completion of topic names and paths."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _EITHER = ("target",)
 
 
 class Name(click.types.StringParamType):
-    """Text that a shell completes: as a topic, as a path, or as either."""
+    """A text parameter that the shell completes as a topic, a path, or either."""
 
     def __init__(self, *, topics: bool, paths: bool) -> None:
         self._topics = topics
@@ -28,7 +28,7 @@ class Name(click.types.StringParamType):
     def shell_complete(
         self, ctx: click.Context, param: click.Parameter, incomplete: str
     ) -> list[CompletionItem]:
-        """Return the topics that begin so; files where none does, or a path is being typed."""
+        """Return the topics that start with `incomplete`; files if none does or it has a slash."""
         from click.shell_completion import CompletionItem
 
         found = []
@@ -42,7 +42,7 @@ class Name(click.types.StringParamType):
 
 
 def complete_names(params: list[click.Parameter]) -> None:
-    """Let the arguments of a command be completed, by their names."""
+    """Enable completion for a command's arguments, chosen by their names."""
     for param in params:
         if isinstance(param, click.Argument) and param.type is click.STRING:
             name = param.name
@@ -52,7 +52,7 @@ def complete_names(params: list[click.Parameter]) -> None:
 
 
 def _topics_of(ctx: click.Context) -> list[str]:
-    """Return the topics whose folders lie in the data directories that the line names."""
+    """Return the topics with folders in the data directories of the command line."""
     from logstore.names import parse_partition_dir
     from logstore.runtime import DiskFileSystem
 

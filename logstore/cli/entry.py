@@ -1,11 +1,11 @@
-"""The entry of the program: nothing but this is imported before Ctrl-C is taken care of.
+"""The program's entry point; installs Ctrl-C handling before importing anything else.
 
-While the program loads, Ctrl-C ends it as it ends a program of the shell: by the signal (130 for a
-shell), without a traceback. From then on it is an exception, and commands clean up after
-themselves. A process that was told to ignore it, in the background of a script, still does.
+While the program loads, Ctrl-C terminates it by the signal (exit code 130 in a shell), without a
+traceback. After that, Ctrl-C raises an exception, so that commands clean up. If the parent process
+set SIGINT to be ignored, it stays ignored.
 """
 
-import _signal  # type: ignore[import-not-found]  # `signal` itself takes longer to load than this
+import _signal  # type: ignore[import-not-found]  # faster to import than `signal`
 import gc
 
 _HEEDS_INTERRUPTS = _signal.getsignal(_signal.SIGINT) is _signal.default_int_handler
@@ -14,9 +14,9 @@ if _HEEDS_INTERRUPTS:
     _signal.signal(_signal.SIGINT, _signal.SIG_DFL)
 
 _YOUNG_OBJECTS_MAX = 50_000
-"""New objects at which cycles among them are looked for: more than a command that looks makes.
+"""Garbage collection threshold, above the number of objects that a read-only command allocates.
 
-With Python's 700, loading the program would be one search after another, all for nothing.
+With Python's default of 700, importing the program would trigger many useless collections.
 """
 
 
@@ -33,8 +33,8 @@ def main() -> None:
     try:
         program()
     finally:
-        # Only the interpreter's own end is left, which would search all that was loaded for
-        # cycles, and would tell of an interrupt at length.
+        # Only interpreter shutdown is left, which would run a full garbage collection and print
+        # a traceback on an interrupt.
         gc.freeze()
         if _HEEDS_INTERRUPTS:
             _signal.signal(_signal.SIGINT, _signal.SIG_DFL)

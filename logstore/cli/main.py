@@ -1,4 +1,4 @@
-"""The entry point: finds a command, runs it, turns what goes wrong into a message and a code."""
+"""The program `logstore`: runs a command and turns errors into messages and exit codes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from logstore.cli.options import Group
-from logstore.cli.show.output import one_line, tell
+from logstore.cli.show.output import one_line, print_stderr
 from logstore.cli.streams import forget_output
 
 if TYPE_CHECKING:
@@ -32,23 +32,23 @@ _HELP = {
     "roll": "Start a new active segment.",
     "clean": "Compact partitions by key.",
     "explain": "Explain why partitions are cleaned, or not.",
-    "retain": "Remove old segments as retention says.",
-    "delete-records": "Delete what lies below an offset.",
-    "offsets": "Find offsets by time, or the ends of a log.",
-    "inspect": "Show what is in a log directory.",
-    "stats": "Count records, keys and bytes, and what of them lives.",
-    "diff": "Tell what became of each record between two copies.",
-    "erasure": "Find where a key's bytes lie, and when they vanish.",
-    "check": "Verify files and their relations.",
-    "salvage": "Save all that is valid in a new data directory.",
-    "dump": "Show files as kafka-dump-log does.",
+    "retain": "Delete old segments according to retention.",
+    "delete-records": "Delete records below an offset.",
+    "offsets": "Find offsets by time, or the bounds of a log.",
+    "inspect": "Show the content of a log directory.",
+    "stats": "Count records, keys and bytes, live and dead.",
+    "diff": "Explain each record's fate between two copies.",
+    "erasure": "Find all bytes of a key and when they are deleted.",
+    "check": "Verify files and their consistency.",
+    "salvage": "Save all valid data to a new data directory.",
+    "dump": "Print files in the format of kafka-dump-log.",
     "export": "Write records to Parquet, Arrow, CSV or JSON lines.",
-    "simulate": "Live through months of a topic in seconds.",
+    "simulate": "Simulate a scenario in virtual time.",
     "ui": "Show a log directory in a browser.",
-    "serve": "Serve Kafka's wire protocol to clients.",
-    "completion": "Let a shell complete commands, options and topics.",
-    "warmup": "Compile the kernels ahead of their first use.",
-    "demo": "Run the main job on a small real story.",
+    "serve": "Serve Kafka clients in any language.",
+    "completion": "Print or install a completion script for a shell.",
+    "warmup": "Compile the kernels, so that no command waits for it.",
+    "demo": "Compact a small topic and verify the result.",
 }
 
 COMMANDS = {
@@ -56,24 +56,24 @@ COMMANDS = {
     for name, text in _HELP.items()
     for word in [name.replace("-", "_")]
 }
-"""Where each command is, and its line of help."""
+"""Import path and one-line help of each command."""
 
 REGISTERED = {
     "bench": "Measure the speed of this machine on a log, or on a copy of yours.",
     "workload": "Generate keyed workloads and verify cleanings, on Spark.",
 }
-"""Commands of this distribution that live outside the engine, and so come as entry points."""
+"""Commands of this distribution that are registered as entry points."""
 
 
 class Root(Group):
-    """The program: its own commands, and those that other packages register."""
+    """The root group: built-in commands, and commands that other packages register."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return own commands, then registered ones."""
+        """Return the built-in commands, then the registered ones."""
         return [name for name, _ in self.short_helps(ctx)]
 
     def short_helps(self, ctx: click.Context) -> list[tuple[str, str]]:
-        """Return (name, one-line help); registered commands are not imported for it."""
+        """Return (name, one-line help) without importing registered commands."""
         listed = [(name, text) for name, (_, text) in self.lazy.items()]
         others = [
             (name, REGISTERED.get(name, f"From {package}."))
@@ -83,7 +83,7 @@ class Root(Group):
         return listed + others
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import a command, own or registered."""
+        """Import a built-in or registered command."""
         if cmd_name in self.lazy:
             return super().get_command(ctx, cmd_name)
         if cmd_name in dict(registered()):
@@ -98,7 +98,7 @@ class Root(Group):
         standalone_mode: bool = True,
         **extra: Any,
     ) -> Any:  # noqa: ANN401  # as click has it
-        """Run the command and exit with a code of docs/CLI.md."""
+        """Run the command and exit with a code listed in docs/CLI.md."""
         args = list(sys.argv[1:] if args is None else args)
         if not standalone_mode:
             return super().main(args, prog_name, complete_var, standalone_mode=False, **extra)
@@ -111,7 +111,7 @@ class Root(Group):
         parent: click.Context | None = None,
         **extra: Any,
     ) -> click.Context:
-        """Understand the arguments; whoever asked for help and left has seen enough."""
+        """Parse the arguments; exit with 0 if the reader of the help closed the pipe."""
         try:
             return super().make_context(info_name, args, parent, **extra)
         except BrokenPipeError:
@@ -119,7 +119,7 @@ class Root(Group):
             raise click.exceptions.Exit(0) from None
 
     def invoke(self, ctx: click.Context) -> object:
-        """Run the command; a reader that closed its end of the pipe has seen enough."""
+        """Run the command; exit with 0 if the reader of the output closed the pipe."""
         try:
             result = super().invoke(ctx)
             sys.stdout.flush()
@@ -172,7 +172,7 @@ def _report(error: Exception) -> int:
         name = error.kafka_error
         hint = "" if name == LogStoreError.kafka_error else f" ({name})"
         if isinstance(error, DataLossError):
-            hint += "; salvage DIR --out DIR keeps them, --accept-data-loss lets them go"
+            hint += "; salvage DIR --out DIR keeps them, --accept-data-loss deletes them"
         return _failure(f"{error}{hint}", error.exit_code)
     if isinstance(error, OSError):
         if error.errno == errno.EBADF and error.filename is None:  # a standard stream
@@ -181,22 +181,22 @@ def _report(error: Exception) -> int:
         return _failure(str(error), EXIT_IO)
     kind = type(error).__name__
     return _failure(
-        f"unexpected {kind}: {error}; this is a defect, --debug shows where", EXIT_REFUSED
+        f"unexpected {kind}: {error}; this is a bug, --debug shows the traceback", EXIT_REFUSED
     )
 
 
 def _failure(message: str, code: int) -> int:
-    tell(f"error: {one_line(message)}")
+    print_stderr(f"error: {one_line(message)}")
     return code
 
 
 def registered() -> list[tuple[str, str]]:
     """Return (name, distribution) of the commands that installed packages register.
 
-    Reads their metadata as it lies beside them: `importlib.metadata`, which takes longer to
-    load than all of this program's help, comes in when one of them is called.
+    Reads `entry_points.txt` directly, because importing `importlib.metadata` takes longer than
+    printing the help. It is imported only when a registered command is called.
     """
-    found: dict[str, str] = {}
+    commands: dict[str, str] = {}
     for folder in dict.fromkeys(sys.path):
         for metadata in _metadata_dirs(folder):
             try:
@@ -206,8 +206,8 @@ def registered() -> list[tuple[str, str]]:
                 continue
             if f"[{ENTRY_POINTS}]" in text:
                 for name in _names_in_section(text):
-                    found.setdefault(name, metadata.partition("-")[0])
-    return sorted(found.items())
+                    commands.setdefault(name, metadata.partition("-")[0])
+    return sorted(commands.items())
 
 
 def _metadata_dirs(folder: str) -> list[str]:
@@ -233,20 +233,20 @@ def _load_registered(name: str) -> click.Command:
 
     for point in entry_points(group=ENTRY_POINTS, name=name):
         return _load(point)
-    raise click.ClickException(f"command '{name}' is registered, but cannot be found")
+    raise click.ClickException(f"command '{name}' is registered, but its package is missing")
 
 
 def _load(point: EntryPoint) -> click.Command:
     try:
-        found = point.load()
+        command = point.load()
     except Exception as error:
         raise click.ClickException(
             f"command '{point.name}' ({point.value}) cannot be loaded: "
             f"{type(error).__name__}: {error}"
         ) from error
-    if not isinstance(found, click.Command):
-        raise click.ClickException(f"command '{point.name}' ({point.value}) is no click command")
-    return found
+    if not isinstance(command, click.Command):
+        raise click.ClickException(f"command '{point.name}' ({point.value}) is not a click command")
+    return command
 
 
 @click.command(
@@ -263,7 +263,7 @@ def _load(point: EntryPoint) -> click.Command:
 )
 @click.version_option(package_name="kafka-logstore", prog_name="logstore")
 def main() -> None:
-    """Work on Kafka log directories: a partition log and log cleaner whose files are Kafka's.
+    """Read, write and compact Kafka log directories, with file formats identical to Kafka's.
 
-    A directory may be a broker's or this program's own. Commands that read never write.
+    A directory may come from a Kafka broker or from this program. Commands that read never write.
     """

@@ -1,4 +1,4 @@
-"""Options that every command shares, the settings they make, the look of the help."""
+"""The options shared by all commands, the `Settings` built from them, and the help layout."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 FORMATS = ("table", "json", "jsonl", "csv")
 
 REPLICAS = 3
-"""Of a topic of several brokers, if nobody says otherwise and there are as many."""
+"""Default replication factor of a cluster with at least this many brokers."""
 
 _SHARED_KEY = "logstore.shared"
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -49,7 +49,7 @@ def to_time(ctx: click.Context, param: click.Parameter, value: str | None) -> in
 
 
 def now_of(ctx: click.Context) -> int:
-    """Return the Unix ms that relative times of this call count from: `--now`, or the clock's."""
+    """Return the Unix ms that relative times are based on: `--now`, else the system clock."""
     from logstore.runtime import SystemClock
 
     fixed_ms: int | None = ctx.params.get("now_ms")
@@ -62,7 +62,7 @@ def now_of(ctx: click.Context) -> int:
 def to_pairs(
     ctx: click.Context, param: click.Parameter, values: Sequence[str]
 ) -> tuple[tuple[str, str], ...]:
-    """Return the pairs of a repeated KEY=VALUE."""
+    """Parse a repeated KEY=VALUE option."""
     pairs = []
     for pair in values:
         key, sign, text = pair.partition("=")
@@ -76,7 +76,7 @@ def to_pairs(
 def to_address(
     ctx: click.Context, param: click.Parameter, value: str | None
 ) -> tuple[str, int] | None:
-    """Return host and port of HOST:PORT; an IPv6 address stands in brackets."""
+    """Parse HOST:PORT; an IPv6 address is in brackets."""
     if value is None:
         return None
     host, colon, port = value.rpartition(":")
@@ -89,28 +89,28 @@ def to_address(
 
 
 class Settings(NamedTuple):
-    """The shared options of one call.
+    """The shared options of one invocation.
 
     Attributes
     ----------
     data_dirs : tuple of str
-        As given or found in the environment; empty if neither.
+        From the command line or the environment; empty if neither is set.
     config_file : str or None
-        A Kafka `server.properties`.
+        Path of a Kafka `server.properties`.
     now_ms : int or None
-        Fixed wall time in Unix ms.
+        Fixed wall-clock time in Unix ms.
     output : str
         One of `FORMATS`.
     full : bool
-        Whether tables may be wider than the terminal.
+        Allow tables wider than the terminal.
     escape_formulas : bool
-        Whether cells of CSV that a spreadsheet would compute get an apostrophe before them.
+        Prefix CSV cells that a spreadsheet would evaluate with an apostrophe.
     debug : bool
         Show tracebacks.
     as_recovered : bool
-        Read what a broker's recovery would leave, not all that is on the disk.
+        Read only data that a broker's recovery would keep, not every valid batch.
     accept_data_loss : bool
-        Let opening for writing cut off valid batches that follow damage.
+        Allow recovery to truncate valid batches that follow damage.
     """
 
     data_dirs: tuple[str, ...] = ()
@@ -125,22 +125,22 @@ class Settings(NamedTuple):
 
     @property
     def as_table(self) -> bool:
-        """Whether a human reads the output."""
+        """Whether the output is for humans."""
         return self.output == "table"
 
     @property
     def as_items(self) -> bool:
-        """Whether items are wanted one by one, and no document around them."""
+        """Whether the output is one item per line, without an enclosing document."""
         return self.output in ("jsonl", "csv")
 
     def clock(self) -> Clock:
-        """Return the machine's clock, or one whose wall time stands still."""
+        """Return the system clock, or a clock with a fixed wall time."""
         from logstore.runtime import FixedWallClock, SystemClock
 
         return SystemClock() if self.now_ms is None else FixedWallClock(self.now_ms)
 
     def broker_config(self) -> BrokerConfig:
-        """Read the broker's properties; what has no effect is told once."""
+        """Read the broker's properties and print a note for each one without effect."""
         from logstore.cli.show.output import note
         from logstore.config.broker_config import BrokerConfig, read_properties
 
@@ -152,7 +152,7 @@ class Settings(NamedTuple):
         return config
 
     def directories(self, config: BrokerConfig) -> tuple[str, ...]:
-        """Return the data directories: given, else `log.dirs`, else `./logstore-data`."""
+        """Return the data directories: `--data-dir`, else `log.dirs`, else `./logstore-data`."""
         return self.data_dirs or config.log_dirs or (DEFAULT_DATA_DIR,)
 
     def open_broker(
@@ -169,30 +169,30 @@ class Settings(NamedTuple):
     ) -> Broker:
         """Open the data directories.
 
-        Those that were not closed cleanly are recovered, with a bar where a terminal
-        watches; what recovery finds is told on standard error.
+        Directories that were not shut down cleanly are recovered, with a progress bar on a
+        terminal. Recovery reports its findings on standard error.
 
         Parameters
         ----------
         read_only : bool
-            Change nothing, and serve all that is valid unless `as_recovered`.
+            Change nothing, and serve every valid batch unless `as_recovered`.
         dry_run : bool
-            Change nothing, and see what a command that writes sees.
+            Change nothing, and show the partitions as a writing command would see them.
         create : bool
-            Make those that are missing; a slip of the pen should not.
+            Create missing directories. Off by default, so that a typo creates nothing.
         background : bool
-            Clean and expire in the background.
+            Run the cleaner and retention in the background.
         in_memory : bool
-            Open none, and keep everything in memory.
+            Open no directory; keep everything in memory.
         shown : ShownFolder, optional
-            The only folder of the directory that is looked at.
+            The only folder of the directory to load.
         metadata_log : bool
-            Have the log of a KRaft node among the partitions, if nothing is changed.
+            Include the log of a KRaft node among the partitions. Needs `read_only` or `dry_run`.
 
         Raises
         ------
         InvalidConfigurationError
-            The configuration is wrong, or a directory is missing.
+            The configuration is invalid, or a directory is missing.
         """
         from logstore.broker import Broker
         from logstore.cli.show.messages import Recovery, show_messages
@@ -229,14 +229,14 @@ class Settings(NamedTuple):
         return broker
 
     def topics(self) -> list[Topic]:
-        """Return the topics of the data directories by name, adopted ones included.
+        """Return the topics of the data directories by name, including adopted ones.
 
-        As a read-only broker has them, without the modules of one: no record is asked for.
+        Gives the same topics as a read-only broker, without importing the broker's modules.
 
         Raises
         ------
         InvalidConfigurationError
-            The configuration is wrong, or a directory is missing.
+            The configuration is invalid, or a directory is missing.
         """
         from logstore.broker.topics import read_topics
         from logstore.cli.show.messages import Recovery, show_messages
@@ -245,17 +245,17 @@ class Settings(NamedTuple):
         config = self.broker_config()
         directories = self.directories(config)
         _check_there(directories)
-        found = read_topics(directories, self.clock(), config, self._on_damage(read_only=True))
+        topics = read_topics(directories, self.clock(), config, self._on_damage(read_only=True))
         note_writers(directories)
-        return found
+        return topics
 
     def open_cluster(self, brokers: int, *, in_memory: bool) -> Cluster[Clock]:
-        """Open a cluster with background work, on one data directory or none.
+        """Open a cluster with background work, in memory or on one data directory.
 
         Raises
         ------
         InvalidConfigurationError
-            The configuration is wrong, or there are several data directories.
+            The configuration is invalid, or there are several data directories.
         """
         from logstore.cli.show.messages import Recovery, show_messages
         from logstore.cluster import Cluster
@@ -270,7 +270,7 @@ class Settings(NamedTuple):
         directories = self.directories(config)
         if len(directories) != 1 and not in_memory:
             raise InvalidConfigurationError(
-                f"the brokers of a cluster share one data directory, and not {len(directories)}"
+                f"the brokers of a cluster share one data directory; {len(directories)} are given"
             )
         return Cluster(
             brokers,
@@ -295,21 +295,21 @@ def _check_there(directories: Iterable[str]) -> None:
     for path in directories:
         if not fs.exists(path):
             raise InvalidConfigurationError(
-                f"data directory {path} does not exist; --data-dir names another"
+                f"data directory {path} does not exist; use --data-dir to name another"
             )
 
 
 def note_writers(directories: Iterable[str]) -> None:
-    """Print which data directories another process writes, as they may change at any moment."""
+    """Print a note for each data directory that another process is writing to."""
     from logstore.cli.show.output import note
 
     for path, process_id in writers_of(directories).items():
-        who = f"process {process_id}" if process_id else "another process"
-        note(f"{who} is writing in {path}: this is what it has written so far")
+        writer = f"process {process_id}" if process_id else "another process"
+        note(f"{writer} is writing to {path}: the output may miss its latest changes")
 
 
 def writers_of(directories: Iterable[str]) -> dict[str, int]:
-    """Return the other processes that have data directories for writing; 0 where unknown."""
+    """Return the other processes that have data directories locked; 0 if the id is unknown."""
     from logstore.names import LOCK_FILE
     from logstore.runtime import DiskFileSystem
 
@@ -318,17 +318,17 @@ def writers_of(directories: Iterable[str]) -> dict[str, int]:
 
 
 def _show_load(bar: ProgressBar, step: LoadProgress) -> None:
-    if step.total > 1:  # a bar for one thing would come when it is done
+    if step.total > 1:  # a single step reports only when it is finished
         bar.update("recovering", step.done, step.total, str(step.topic_partition))
 
 
 def checked_partition(broker: Broker, topic: str, partition: int | None) -> list[int]:
-    """Return the partition numbers meant by TOPIC and --partition.
+    """Return the partition numbers selected by TOPIC and --partition.
 
     Raises
     ------
     UnknownTopicOrPartitionError
-        The message names the nearest topics.
+        The message suggests similar names.
     """
     from logstore.errors import UnknownTopicOrPartitionError
 
@@ -348,16 +348,16 @@ def unknown_topic(topic: str, names: Sequence[str]) -> str:
     if not names:
         return f"unknown topic '{topic}'; the data directory has no topics"
     shown = ", ".join(names[:5]) + (" …" if len(names) > 5 else "")
-    return f"unknown topic '{topic}'; there are: {shown}"
+    return f"unknown topic '{topic}'; the topics are: {shown}"
 
 
 def topic_overrides(pairs: Sequence[tuple[str, str]]) -> Mapping[str, str]:
-    """Check topic keys given as KEY=VALUE; old names are translated with a note.
+    """Validate topic configurations given as KEY=VALUE; deprecated names are translated.
 
     Raises
     ------
     InvalidConfigurationError
-        A key is unknown (the message names the nearest), or a value is not allowed.
+        A key is unknown (the message suggests a similar one), or a value is not allowed.
     """
     if not pairs:
         return {}
@@ -374,7 +374,7 @@ def topic_overrides(pairs: Sequence[tuple[str, str]]) -> Mapping[str, str]:
 
 
 class SharedOption(click.Option):
-    """An option of every command; listed apart in its help."""
+    """An option of every command, listed in a separate section of the help."""
 
 
 def _shared_options() -> list[click.Parameter]:
@@ -383,44 +383,46 @@ def _shared_options() -> list[click.Parameter]:
             ["--data-dir", "data_dirs"],
             multiple=True,
             metavar="DIR",
-            help="Kafka log directory; repeatable. Default: "
-            f"${DATA_DIR_VARIABLE}, log.dirs of the config file, ./{DEFAULT_DATA_DIR}.",
+            help="Kafka log directory; repeatable. [default: "
+            f"${DATA_DIR_VARIABLE}, log.dirs of the config file, or ./{DEFAULT_DATA_DIR}]",
         ),
         SharedOption(
-            ["--config-file"], metavar="FILE", help="A Kafka server.properties with defaults."
+            ["--config-file"],
+            metavar="FILE",
+            help="Kafka server.properties with the broker's settings.",
         ),
         SharedOption(
             ["--now", "now_ms"],
             callback=to_time,
-            is_eager=True,  # relative times of other options count from it
+            is_eager=True,  # relative times of other options are based on it
             metavar="TIME",
-            help=f"Fix wall time: {TIME_HELP}.",
+            help=f"Use a fixed wall-clock time: {TIME_HELP}.",
         ),
         SharedOption(
             ["--format", "output"],
             type=click.Choice(FORMATS),
             default="table",
-            help="Output. jsonl, csv: one item a line.  [default: table]",
+            help="Output format. jsonl, csv: one item per line.  [default: table]",
         ),
         SharedOption(
-            ["--full"], is_flag=True, help="Do not cut long values to the width of the terminal."
+            ["--full"], is_flag=True, help="Do not truncate long values to the terminal width."
         ),
         SharedOption(
             ["--escape-formulas"],
             is_flag=True,
-            help="In CSV, put an apostrophe before text that a spreadsheet would compute: "
-            "what begins with =, +, -, @, a tab or a line end.",
+            help="In CSV, prefix text that a spreadsheet would evaluate (starting with =, +, -, @, "
+            "a tab or a line end) with an apostrophe.",
         ),
         SharedOption(["--debug"], is_flag=True, help="Show the traceback of an error."),
     ]
 
 
 def _settings(ctx: click.Context, values: Mapping[str, Any]) -> Settings:
-    """Lay this level's options over those given to the groups above it."""
+    """Override the settings of the parent groups with this level's options."""
     above = ctx.parent.meta.get(_SHARED_KEY) if ctx.parent is not None else None
     if above is None:
-        found = os.environ.get(DATA_DIR_VARIABLE, "")
-        above = Settings(tuple(path for path in found.split(os.pathsep) if path))
+        variable = os.environ.get(DATA_DIR_VARIABLE, "")
+        above = Settings(tuple(path for path in variable.split(os.pathsep) if path))
     options = {
         name: value
         for name, value in values.items()
@@ -437,12 +439,12 @@ def _take_shared(ctx: click.Context, params: Iterable[click.Parameter]) -> Setti
 
 
 class Command(click.Command):
-    """A command with the shared options and examples in its help.
+    """A command with the shared options, and examples in its help.
 
     Parameters
     ----------
     examples : sequence of str
-        Whole command lines.
+        Complete command lines.
     """
 
     def __init__(self, *args: Any, examples: Sequence[str] = (), **kwargs: Any) -> None:
@@ -452,7 +454,7 @@ class Command(click.Command):
         self.params.extend(_shared_options())
 
     def invoke(self, ctx: click.Context) -> object:
-        """Call the function with `Settings` as the context's object."""
+        """Call the command's function with `Settings` as the context's object."""
         from logstore.cli.show.tables import cut_cells
 
         ctx.obj = _take_shared(ctx, self.params)
@@ -464,7 +466,7 @@ class Command(click.Command):
         return super().invoke(ctx)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write examples, the command's own options, then the shared ones."""
+        """Write examples, the command's own options and the shared options."""
         write_examples(formatter, self.examples)
         write_options(self, ctx, formatter)
 
@@ -480,7 +482,7 @@ def write_examples(formatter: click.HelpFormatter, examples: Sequence[str]) -> N
 def write_options(
     command: click.Command, ctx: click.Context, formatter: click.HelpFormatter
 ) -> None:
-    """Write the sections of own and shared options of a help text."""
+    """Write the sections with the command's own and the shared options."""
     specific: list[tuple[str, str]] = []
     shared: list[tuple[str, str]] = []
     for param in command.get_params(ctx):
@@ -494,7 +496,7 @@ def write_options(
 
 
 def command(name: str, *, examples: Sequence[str]) -> Callable[[Callable[..., Any]], Command]:
-    """Make a function a command; it gets the `Settings` first, then its parameters."""
+    """Turn a function into a command; its first argument is the `Settings`."""
 
     def decorate(function: Callable[..., Any]) -> Command:
         return click.command(name, cls=Command, examples=examples)(click.pass_obj(function))
@@ -503,14 +505,14 @@ def command(name: str, *, examples: Sequence[str]) -> Callable[[Callable[..., An
 
 
 def config_option(help_text: str) -> Callable[[_F], _F]:
-    """Return the repeatable `--config KEY=VALUE` of commands that take topic keys."""
+    """Return a decorator that adds the repeatable `--config KEY=VALUE`."""
     return click.option(
         "--config", "configs", callback=to_pairs, multiple=True, metavar="K=V", help=help_text
     )
 
 
 def listen_option(default: str) -> Callable[[_F], _F]:
-    """Return what adds `--listen` to a command that serves, as its `address`."""
+    """Return a decorator that adds `--listen` as parameter `address`."""
     return click.option(
         "--listen",
         "address",
@@ -518,7 +520,7 @@ def listen_option(default: str) -> Callable[[_F], _F]:
         default=default,
         show_default=True,
         metavar="HOST:PORT",
-        help="Where; port 0 takes one that is free.",
+        help="Address to listen on; port 0 picks a free port.",
     )
 
 
@@ -527,17 +529,17 @@ def as_recovered_option(function: _F) -> _F:
     return click.option(
         "--as-recovered",
         is_flag=True,
-        help="Show what a broker's recovery would leave, not every valid batch on the disk.",
+        help="Show only data that a broker's recovery would keep, not every valid batch.",
     )(function)
 
 
 def accept_data_loss_option(function: _F) -> _F:
-    """Add `--accept-data-loss` to a command that writes; it is put into the `Settings`."""
+    """Add `--accept-data-loss` to a command that writes, as a field of `Settings`."""
 
     @click.option(
         "--accept-data-loss",
         is_flag=True,
-        help="Let recovery cut off valid batches that lie behind damage.",
+        help="Allow recovery to truncate valid batches that follow damage.",
     )
     @wraps(function)
     def call(settings: Settings, *args: Any, accept_data_loss: bool, **kwargs: Any) -> object:
@@ -549,8 +551,8 @@ def accept_data_loss_option(function: _F) -> _F:
 def key_options(function: _F) -> _F:
     """Add `--key` and `--key-base64`."""
     for option in (
-        click.option("--key-base64", metavar="B64", help="A key that is no text."),
-        click.option("--key", metavar="K", help="The key, as text."),
+        click.option("--key-base64", metavar="B64", help="The key in base64, if it is not text."),
+        click.option("--key", metavar="K", help="The key as text."),
     ):
         function = option(function)
     return function
@@ -562,10 +564,10 @@ def key_of(key: str | None, key_base64: str | None) -> bytes | None:
     Raises
     ------
     click.UsageError
-        Both are given, or the base64 is none.
+        Both are given, or the base64 is invalid.
     """
     if key is not None and key_base64 is not None:
-        raise click.UsageError("--key and --key-base64 exclude each other")
+        raise click.UsageError("--key and --key-base64 are mutually exclusive")
     if key is not None:
         return key.encode("utf-8", "surrogateescape")
     if key_base64 is None:
@@ -576,11 +578,11 @@ def key_of(key: str | None, key_base64: str | None) -> bytes | None:
     try:
         return base64.b64decode(key_base64, validate=True)
     except binascii.Error as error:
-        raise click.UsageError(f"--key-base64 {key_base64!r} is no base64: {error}") from error
+        raise click.UsageError(f"--key-base64 {key_base64!r} is not base64: {error}") from error
 
 
 def partition_option(help_text: str, *, required: bool = False) -> Callable[[_F], _F]:
-    """Return `--partition N`."""
+    """Return a decorator that adds `--partition N`."""
     return click.option(
         "--partition",
         type=click.IntRange(0),
@@ -594,7 +596,7 @@ def partition_option(help_text: str, *, required: bool = False) -> Callable[[_F]
 
 
 class Group(click.Group):
-    """A group that imports a command's module only when that command is used.
+    """A command group that imports a command's module on first use.
 
     Parameters
     ----------
@@ -615,12 +617,12 @@ class Group(click.Group):
         self.params.extend(_shared_options())
 
     def invoke(self, ctx: click.Context) -> object:
-        """Keep the shared options given before the command for it."""
+        """Pass shared options that precede the command's name on to the command."""
         _take_shared(ctx, self.params)
         return super().invoke(ctx)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return the names in the order of the table."""
+        """Return the command names in the order of `lazy`."""
         return list(self.lazy)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
@@ -630,12 +632,12 @@ class Group(click.Group):
         import importlib
 
         module, _, attribute = self.lazy[cmd_name][0].partition(":")
-        found = getattr(importlib.import_module(module), attribute)
-        assert isinstance(found, click.Command)
-        return found
+        imported = getattr(importlib.import_module(module), attribute)
+        assert isinstance(imported, click.Command)
+        return imported
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """Return the commands that begin so, importing none; then options."""
+        """Return the commands and options that start with `incomplete`, importing no command."""
         from click.shell_completion import CompletionItem
 
         commands = [
@@ -665,24 +667,24 @@ class Group(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Refuse an unknown command with the nearest ones."""
+        """Return the command; suggest similar names for an unknown one."""
         name = args[0]
-        found = self.get_command(ctx, name)
-        if found is not None:
-            return name, found, args[1:]
+        command = self.get_command(ctx, name)
+        if command is not None:
+            return name, command, args[1:]
         if not name.startswith("-"):
             import difflib
 
             near = difflib.get_close_matches(name, self.list_commands(ctx), n=2)
             hint = f"; did you mean {' or '.join(near)}?" if near else ""
-            ctx.fail(f"no such command '{name}'{hint}")
+            ctx.fail(f"unknown command '{name}'{hint}")
         return super().resolve_command(ctx, args)
 
 
 def choose(
     broker: Broker, topic: str | None, partition: int | None, overrides: Mapping[str, str]
 ) -> None:
-    """Check which partitions are meant, and lay a run's configurations over their topics' own."""
+    """Check that the partitions exist, and override the configurations of their topics."""
     if topic is not None:
         checked_partition(broker, topic, partition)
     if overrides:
@@ -691,7 +693,7 @@ def choose(
 
 
 def warn_of_strategy(broker: Broker, *topics: str) -> None:
-    """Say what KIP-280 advises against in the configurations of topics."""
+    """Print notes about topic configurations that KIP-280 advises against."""
     from logstore.analysis.broker_state import topic_config
     from logstore.cleaner.strategy import recommendations
     from logstore.cli.show.output import note

@@ -1,4 +1,4 @@
-"""Commands that go on until they are told to stop."""
+"""Shutdown of long-running commands on SIGTERM."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any, NoReturn, Self
 
 
 class _Stopped(BaseException):
-    """SIGTERM came: no `Exception`, so that nothing on the way takes it for a failure."""
+    """Raised on SIGTERM; not an `Exception`, so that no handler treats it as a failure."""
 
 
 class Stopping:
-    """Ends its `with` at SIGTERM as if it had come to its end; Ctrl-C is an interrupt as ever."""
+    """A context manager that ends its block normally on SIGTERM. Ctrl-C still interrupts."""
 
     def __enter__(self) -> Self:
         self._previous = signal.signal(signal.SIGTERM, _stop)
@@ -24,11 +24,11 @@ class Stopping:
         return kind is not None and issubclass(kind, _Stopped)
 
     def wait(self) -> NoReturn:
-        """Wait until the handler of a signal raises.
+        """Wait until a signal handler raises.
 
-        The system may give a signal to another thread, or while this one is about to fall asleep.
-        Its handler in Python runs here only once something wakes this thread: the byte that is
-        written for each signal does.
+        The system may deliver a signal to another thread, or just before this thread sleeps. The
+        Python handler runs only when this thread wakes up, so it waits for the byte that
+        `signal.set_wakeup_fd` writes for each signal.
         """
         reader, writer = socket.socketpair()
         with reader, writer:

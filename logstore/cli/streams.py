@@ -1,4 +1,4 @@
-"""Standard streams that the caller closed (`<&-`, `>&-`), or whose other end went away."""
+"""Standard streams that the caller closed (`<&-`, `>&-`), or whose reader closed the pipe."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ NAMES = ("input", "output", "error")
 
 
 class _Closed(io.RawIOBase):
-    """A stream whose use is an error that names it, until it is forgotten."""
+    """A replacement for a closed stream; using it raises an error that names the stream."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -37,16 +37,16 @@ class _Closed(io.RawIOBase):
 
 
 def replace_closed_streams() -> None:
-    """Put something in the place of standard streams that are closed.
+    """Replace closed standard streams.
 
-    Their descriptors are taken first: else the next file that is opened would get one, and what
-    a library says on standard error would go into a segment. Reading and writing then fail with
-    an error that names the stream; what is said on a closed standard error is lost.
+    Their descriptors are reserved first. Otherwise the next file opened would get one of them, and
+    messages on standard error could be written to a segment. Reading and writing fail with an error
+    that names the stream; output to a closed standard error is discarded.
     """
     streams = (sys.stdin, sys.stdout, sys.stderr)
     for descriptor, stream in enumerate(streams):
         if stream is None:
-            # Opened the wrong way round, so that whoever uses the descriptor itself fails too.
+            # Opened in the opposite mode, so that direct use of the descriptor fails too.
             taken = os.open(os.devnull, os.O_WRONLY if descriptor == 0 else os.O_RDONLY)
             if taken != descriptor:
                 os.dup2(taken, descriptor)
@@ -60,13 +60,13 @@ def replace_closed_streams() -> None:
 
 
 def forget_output() -> None:
-    """Send what is still buffered nowhere, so that leaving does not fail again."""
+    """Discard buffered output, so that flushing it at exit does not fail again."""
     try:
         descriptor = sys.stdout.fileno()
     except (OSError, ValueError):
         closed = getattr(getattr(sys.stdout, "buffer", None), "raw", None)
         if isinstance(closed, _Closed):
-            # Since Python 3.13 a stream that cannot be flushed at its end is reported.
+            # Python 3.13 and later report a stream that cannot be flushed at exit.
             closed.is_forgotten = True
         sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115, PTH123  # for good
         return

@@ -1,7 +1,4 @@
-"""Names and paths, resolved: the partitions or the file that TOPIC_OR_PATH stands for.
-
-Every command that reads takes its target through here, so that all understand the same names.
-"""
+"""Resolve TOPIC_OR_PATH to partitions or a file, in the same way for all commands that read."""
 
 from __future__ import annotations
 
@@ -26,14 +23,14 @@ if TYPE_CHECKING:
 
 @dataclass
 class Target:
-    """The target: partitions of an open broker, or one file. Closes what it has open.
+    """A resolved target: partitions of an open broker, or one file. Closing it closes both.
 
     Attributes
     ----------
     broker : Broker or None
-        None of a file, until it is opened as a log of its own.
+        None for a file until `opened` is called.
     is_one, is_topic, is_folder : bool
-        Whether a single partition was asked for, a topic, and a partition by its folder's path.
+        Whether the target is a single partition, a topic, or the path of a partition's folder.
     """
 
     broker: Broker | None
@@ -54,7 +51,7 @@ class Target:
             self.file.file.close()
 
     def opened(self) -> Broker:
-        """Return the broker that holds the partitions; a file is opened as a log of one segment."""
+        """Return the broker of the partitions; a file is opened as a log of one segment."""
         if self.broker is None:
             assert self.open_file is not None
             self.broker = self.open_file()
@@ -63,13 +60,13 @@ class Target:
 
     @property
     def chosen(self) -> tuple[str | None, int | None]:
-        """Topic and partition of the target, for calls that take these; None stands for all."""
+        """The topic and the partition of the target; None means all."""
         if self.is_one:
             return self.partitions[0]
         return (self.partitions[0].topic if self.is_topic else None), None
 
     def override(self, configs: Mapping[str, str]) -> None:
-        """Lay configurations over those of the topics that are looked at."""
+        """Override the configurations of the target's topics."""
         if configs:
             if self.file is not None:
                 raise click.UsageError("--config needs a topic or a directory, not a file")
@@ -78,7 +75,7 @@ class Target:
                 broker.override_configs(topic, configs)
 
     def views(self) -> Iterator[PartitionView]:
-        """Yield the partitions, to be read batch by batch."""
+        """Yield a view of each partition."""
         from logstore.analysis.view import PartitionView
 
         broker = self.opened()
@@ -86,7 +83,7 @@ class Target:
             yield PartitionView(broker, tp)
 
     def sources(self) -> Iterator[tuple[BatchSource, int]]:
-        """Yield the `.log` files, and the first offset that readers may see in each."""
+        """Yield the `.log` files, each with the first offset visible to readers."""
         if self.file is not None:
             yield self.file, 0
             return
@@ -103,19 +100,19 @@ def open_target(
     metadata_log: bool = False,
     dry_run: bool = False,
 ) -> Target:
-    """Open what TOPIC_OR_PATH stands for, only to be read.
+    """Open TOPIC_OR_PATH for reading.
 
-    A topic of the data directory wins over a path; with a slash it is a path. Without either all
-    partitions of the data directory are meant.
+    A topic of the data directory takes precedence over a path, unless the target contains a
+    slash. Without a target, all partitions of the data directory are opened.
 
     Parameters
     ----------
     as_recovered : bool
-        Show what a broker's recovery would leave; by default every valid batch.
+        Show only data that a broker's recovery would keep; by default every valid batch.
     metadata_log : bool
-        Have the log of a KRaft node, `__cluster_metadata-0`, among the partitions of a directory.
+        Include the log of a KRaft node, `__cluster_metadata-0`.
     dry_run : bool
-        Show what a command that writes sees.
+        Show the partitions as a writing command would see them.
     """
     settings = settings._replace(as_recovered=as_recovered)
     opening = _Opening(metadata_log=metadata_log, dry_run=dry_run)
@@ -132,8 +129,8 @@ def open_target(
     names = [topic.name for topic in broker.topics()]
     if target in names:
         checked_partition(broker, target, partition)
-        found = tuple(broker.partitions(target, partition))
-        return Target(broker, found, is_one=partition is not None, is_topic=partition is None)
+        partitions = tuple(broker.partitions(target, partition))
+        return Target(broker, partitions, is_one=partition is not None, is_topic=partition is None)
     named = _named_partition(broker, target)
     if named is not None:
         return Target(broker, (named,), is_one=True)
@@ -142,7 +139,7 @@ def open_target(
         return _open_path(settings, target, partition, opening)
     from logstore.errors import UnknownTopicOrPartitionError
 
-    raise UnknownTopicOrPartitionError(unknown_topic(target, names) + " (nor is it a path)")
+    raise UnknownTopicOrPartitionError(unknown_topic(target, names) + " (and no such path)")
 
 
 def _has_data_dir(settings: Settings) -> bool:
@@ -163,17 +160,17 @@ def _files() -> FileSystem:
 
 
 def refuse_path(target: str | None, remedy: str) -> None:
-    """Raise a usage error if a command that writes was given a path.
+    """Raise a usage error if the target of a command that writes is a path.
 
     Parameters
     ----------
     remedy : str
-        The options with which it takes one.
+        The options with which the command accepts a path.
     """
     if target is not None and _is_path(target):
         raise click.UsageError(
-            f"{target} is a path, and only topics of the data directory (--data-dir) are changed;"
-            f" a path can be given with {remedy}"
+            f"{target} is a path, but this command changes topics of the data directory"
+            f" (--data-dir); a path is accepted with {remedy}"
         )
 
 
@@ -182,7 +179,7 @@ def _is_path(target: str) -> bool:
 
 
 class _Opening(NamedTuple):
-    """How the broker of a target is opened: to be read, or to see what a writer sees."""
+    """How to open the broker of a target."""
 
     metadata_log: bool
     dry_run: bool
@@ -203,16 +200,16 @@ class _Opening(NamedTuple):
 
 
 def _open_path(settings: Settings, target: str, partition: int | None, opening: _Opening) -> Target:
-    """Open a data directory, a partition's folder under whatever name, or one file."""
+    """Open a data directory, a partition's folder (of any name), or one file."""
     from logstore.analysis.locations import locate
     from logstore.errors import InvalidConfigurationError
 
     if partition is not None:
         raise click.UsageError("--partition needs a topic, not a path")
     fs = _files()
-    path = os.path.abspath(target)  # noqa: PTH100  # resolve() would lose a link's name
+    path = os.path.abspath(target)  # noqa: PTH100  # resolve() would follow links
     if not fs.exists(path):
-        raise click.UsageError(f"there is no file or directory {target}")
+        raise click.UsageError(f"{target}: no such file or directory")
     if not fs.is_dir(path):
         return _file_target(settings, fs, target, path, opening)
     try:
@@ -237,7 +234,7 @@ def _file_target(
 
     folder, _, name = path.rpartition("/")
     if LOG_SUFFIX not in name and not is_raft_snapshot(name):
-        raise click.UsageError(f"{target} is no .log file, nor a snapshot of a Raft log")
+        raise click.UsageError(f"{target} is neither a .log file nor a Raft snapshot")
     limits = ReadLimits.of(settings.broker_config())
 
     def open_file() -> Broker:

@@ -1,16 +1,16 @@
-"""Times and durations as users write and read them."""
+"""Parse and format times and durations."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 TIME_HELP = (
-    "Unix ms, ISO 8601 such as 2024-01-31 or 2024-01-31T12:00:00Z (no zone: UTC), from now as -1h, "
-    "-7d or +30m, or now, today, yesterday, tomorrow"
+    "Unix ms; ISO 8601 such as 2024-01-31 or 2024-01-31T12:00:00Z (default zone: UTC); relative "
+    "to now (-1h, -7d, +30m); or now, today, yesterday, tomorrow"
 )
 
 _DAYS = {"today": 0, "yesterday": -1, "tomorrow": 1}
-"""Days whose first moment, by UTC, the words mean."""
+"""Words for a day, as days from today (UTC)."""
 
 
 def parse_time(text: str, now_ms: Callable[[], int]) -> int:
@@ -19,11 +19,11 @@ def parse_time(text: str, now_ms: Callable[[], int]) -> int:
     Parameters
     ----------
     text : str
-        Milliseconds, or ISO 8601: a date, or date and time with `Z`, an offset or nothing,
-        which is UTC. Digits below a millisecond are cut off. Or a duration with its unit and a
-        sign, as in `-1h`, or a word: `now`, or a day, which is its first moment.
+        Milliseconds; or ISO 8601: a date, or date and time with `Z`, an offset or no zone
+        (UTC), truncated to milliseconds; or a signed duration with a unit, such as `-1h`; or
+        `now`; or `today`, `yesterday`, `tomorrow`, meaning midnight UTC.
     now_ms : callable
-        Returns the Unix milliseconds that durations and words count from.
+        Returns the Unix milliseconds that relative times are based on.
 
     Raises
     ------
@@ -46,9 +46,9 @@ def parse_time(text: str, now_ms: Callable[[], int]) -> int:
         if text[:1] in ("-", "+"):
             span_ms = parse_duration(text[1:])
             return now_ms() + (-span_ms if text[0] == "-" else span_ms)
-        moment = datetime.fromisoformat(text)
+        time = datetime.fromisoformat(text)
     except ValueError as error:
-        raise ValueError(f"{text!r} is no time: give {TIME_HELP}") from error
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=UTC)
-    return (moment - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)
+        raise ValueError(f"{text!r} is not a time: give {TIME_HELP}") from error
+    if time.tzinfo is None:
+        time = time.replace(tzinfo=UTC)
+    return (time - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)

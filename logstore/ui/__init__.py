@@ -1,20 +1,20 @@
-"""The page: a broker's logs shown in a browser, a setting tried before it is set, time in hand.
+"""The web page of a broker: inspect logs, preview settings, operate the cleaner and the clock.
 
-| module | what it is |
+| module | content |
 |---|---|
 | `server` | `Ui`: a thread with an event loop, a socket, an address with a token |
-| `access` | who may ask at all: token, host, origin |
-| `app`, `static` | the routes, and the files of `front` beside them |
-| `asking` | a request as the functions of `api` see it; how errors are told |
-| `site` | what requests share: the broker, and the threads that call it |
-| `turns` | deeds one at a time, and the yes to a loss |
-| `settings`, `lines` | settings as a body brings them; lines of the command line that do the same |
-| `api/…` | the answers, one module a subject; each exports `ROUTES` |
-| `front/…` | the page itself: HTML, ES modules, a style sheet, without a build step |
+| `access` | access control: token, host, origin |
+| `app`, `static` | the application: routes of `api` and files of `front` |
+| `asking` | a request as the functions of `api` see it, and error responses |
+| `context` | shared state of all requests: the broker, and the threads that call it |
+| `locks` | serialization of operations, and confirmation of data loss |
+| `settings`, `lines` | settings in a request's body; equivalent command lines |
+| `api/…` | the JSON API, one module per subject; each exports `ROUTES` |
+| `front/…` | the page itself: HTML, ES modules and a style sheet, without a build step |
 
-A function of `api` takes an `Ask`, may block (it never runs in the loop), and returns what becomes
-JSON. Its shapes are those of the command line's `--format json`, which stand with the values.
-A broker finds its way up here by the entry point `logstore.doors`.
+A function of `api` takes an `Ask`, may block (it never runs in the event loop), and returns a value
+to serialize as JSON, in the same shape as the command line's `--format json`. The broker loads this
+package through the entry point `logstore.doors`.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ __all__ = ["open_ui"]
 
 
 def open_ui(broker: Broker, host: str = "127.0.0.1", port: int = 0, **options: Any) -> Ui:
-    """Serve a broker's page; see `Ui`, whose options are taken.
+    """Serve a broker's page; takes the options of `Ui`.
 
     Raises
     ------
     InvalidConfigurationError
-        As `Ui`; or what it needs is not installed.
+        As for `Ui`, or a required package is not installed.
     """
     try:
         from logstore.ui.server import Ui

@@ -1,9 +1,8 @@
-"""Access to the page: who has the token, from no other origin, under an address of this machine.
+"""Access control of the page: token, `Host` and origin.
 
-Three things keep strangers out. The token, without which nothing is answered, static files
-included. The name in `Host`, which a page of somebody else whose name was made to point here
-(DNS rebinding) cannot have. And for what changes something the origin and the type of the content,
-neither of which a form or script of another page can give.
+Every request needs the token, including static files. The `Host` header must be an address of this
+listener, which prevents DNS rebinding. Requests that change something are also checked for origin
+and content type, which a form or script of another site cannot forge.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 """Methods that change nothing."""
 
 OWN_FETCHES = frozenset({"same-origin", "none"})
-"""What browsers say in `Sec-Fetch-Site` of requests that our page, or its reader, makes."""
+"""Values of `Sec-Fetch-Site` for requests by this page or by the user."""
 
 POLICY = (
     "default-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none';"
@@ -41,25 +40,25 @@ _HEADERS = (
     ("Referrer-Policy", "no-referrer"),
     ("X-Content-Type-Options", "nosniff"),
 )
-"""Of each answer, refusals among them."""
+"""Headers of every response, including errors."""
 
 _NO_TOKEN = (
-    "This page is for whoever started it: open the address with the token that it printed on its"
-    " first line, or send the token as `Authorization: Bearer TOKEN`.\n"
+    "This page requires a token: open the address printed when it was started, or send the token as"
+    " `Authorization: Bearer TOKEN`.\n"
 )
 
 
 class Access:
-    """Lets through to an application what may pass.
+    """ASGI middleware that rejects requests without access.
 
     Parameters
     ----------
     app : ASGI application
     token : str
     host : str
-        What was asked to be listened at; a name may be called by itself.
+        The host name or address given to listen on; also accepted in `Host`.
     port : int
-        For the name of the cookie: cookies are shared by all ports of a host.
+        Part of the cookie's name, because cookies are shared by all ports of a host.
     """
 
     def __init__(self, app: ASGIApp, *, token: str, host: str, port: int) -> None:
@@ -69,8 +68,8 @@ class Access:
         self._cookie = f"logstore_{port}"
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request, or hand it on."""
-        assert scope["type"] == "http", "the server takes no other kind"
+        """Reject one request, or pass it on."""
+        assert scope["type"] == "http", "the server accepts HTTP only"
 
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
@@ -82,7 +81,7 @@ class Access:
             await send(message)
 
         refusal = self._refusal(scope)
-        if refusal is not None:  # who is a stranger keeps no connection: there are not many
+        if refusal is not None:  # connections are limited
             refusal.headers["Connection"] = "close"
         answer = refusal or self._entrance(scope) or self._app
         await answer(scope, receive, send_with_headers)
@@ -90,25 +89,25 @@ class Access:
     # -- refusals ------------------------------------------------------------------------
 
     def _refusal(self, scope: Scope) -> Response | None:
-        """Return what a request is refused with; None if it may pass, or asks to be let in."""
+        """Return the response that rejects a request; None if it has access or the token."""
         headers = Headers(scope=scope)
         hosts = headers.getlist("host")
         if len(hosts) != 1 or not self._is_ours(hosts[0], scope):
-            return PlainTextResponse("This address is not the one that is listened at.\n", 421)
+            return PlainTextResponse("The Host header is not an address of this server.\n", 421)
         if not (self._has_token(headers) or self._brings_token(scope)):
             return PlainTextResponse(_NO_TOKEN, 401, {"WWW-Authenticate": "Bearer"})
         if scope["method"] in SAFE:
             return None
         if not _is_same_origin(headers, hosts[0]):
-            return PlainTextResponse("Another origin may change nothing here.\n", 403)
+            return PlainTextResponse("Cross-origin requests must not change anything.\n", 403)
         if headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
-            return PlainTextResponse("A request that changes something is application/json.\n", 415)
+            return PlainTextResponse("The content type must be application/json.\n", 415)
         return None
 
     def _is_ours(self, host: str, scope: Scope) -> bool:
-        """Tell whether a Host is an address of this listener, which no other name becomes.
+        """Return whether a Host header is an address of this listener.
 
-        Its port may be another one, as at the near end of a tunnel.
+        The port may differ, as at the local end of a tunnel.
         """
         name = _name_of(host)
         if name is None:
@@ -129,10 +128,10 @@ class Access:
         return any(map(self._is_token, self._cookies(headers)))
 
     def _cookies(self, headers: Headers) -> Iterator[str]:
-        """Yield what cookies of our name say.
+        """Yield the values of cookies with our name.
 
-        Other ports of this host have theirs in the same header: whatever those say, in no form
-        that any rule knows perhaps, and under our name, too, they shut nobody out.
+        The header also has cookies of other ports of this host, possibly malformed or with the same
+        name; these must not deny access.
         """
         for line in headers.getlist("cookie"):
             for each in line.split(";"):
@@ -144,15 +143,15 @@ class Access:
         return any(map(self._is_token, _tokens(scope)))
 
     def _is_token(self, given: str) -> bool:
-        """Compare in a time that tells nothing of where a guess goes wrong."""
+        """Return whether a token is right, in constant time."""
         return hmac.compare_digest(given.encode("utf-8", "surrogateescape"), self._token)
 
     # -- the way in ----------------------------------------------------------------------
 
     def _entrance(self, scope: Scope) -> Response | None:
-        """Return the answer to the address that was printed: a cookie, and the way to the page.
+        """Return the response to the printed address: set the cookie, and redirect to the page.
 
-        So the token leaves the address bar, and what is remembered and sent on from there.
+        The redirect keeps the token out of the address bar, the history and the Referer header.
         """
         if not _tokens(scope):
             return None
@@ -165,7 +164,7 @@ class Access:
 
 
 def _tokens(scope: Scope) -> list[str]:
-    """Return the token of the one address that takes it there, as a list of one, or none."""
+    """Return the token in the query of `/`, as a list of at most one."""
     if scope["path"] != "/" or scope["method"] not in ("GET", "HEAD"):
         return []
     query = scope["query_string"].decode("latin-1")
@@ -176,7 +175,7 @@ def _tokens(scope: Scope) -> list[str]:
 
 
 def _name_of(host: str) -> str | None:
-    """Return the host of `HOST[:PORT]` in lower case; None if it is none."""
+    """Return the host of `HOST[:PORT]` in lower case; None if it is invalid."""
     if host.startswith("["):
         name, bracket, port = host[1:].partition("]")
         if not bracket or (port and not port.startswith(":")):
@@ -190,7 +189,7 @@ def _name_of(host: str) -> str | None:
 
 
 def _is_same_origin(headers: Headers, host: str) -> bool:
-    """Tell whether a request comes from our page, or from no page at all."""
+    """Return whether a request comes from this page, or from no page."""
     site = headers.get("sec-fetch-site")
     if site is not None and site not in OWN_FETCHES:
         return False

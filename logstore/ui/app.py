@@ -1,6 +1,6 @@
-"""The application behind the page: the routes of `api/`, and the static files beside them.
+"""The ASGI application of the page: the routes of `api`, and static files.
 
-A module of `api/` exports its routes as `ROUTES`; one more is one more line in `_MODULES`.
+Each module of `api` exports its routes as `ROUTES` and is listed in `_MODULES`.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from starlette.applications import Starlette
 from logstore.config.suggest import and_nearest, nearest
 from logstore.ui.access import Access
 from logstore.ui.api import (
+    actions,
     cleaner,
     clock,
     configs,
-    deeds,
     erasure,
     groups,
     live,
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from starlette.responses import Response
     from starlette.types import ASGIApp
 
-    from logstore.ui.site import Site
+    from logstore.ui.context import Context
 
 _MODULES = (
     overview,
@@ -43,18 +43,18 @@ _MODULES = (
     live,
     configs,
     preview,
-    deeds,
+    actions,
     clock,
     groups,
     erasure,
 )
 
 ROUTES: tuple[ApiRoute, ...] = tuple(route for module in _MODULES for route in module.ROUTES)
-"""Everything that can be asked."""
+"""All routes of the API."""
 
 
-def application(site: Site, *, token: str, host: str, port: int) -> ASGIApp:
-    """Return what answers the requests of one page, behind its access rules."""
+def application(context: Context, *, token: str, host: str, port: int) -> ASGIApp:
+    """Return the application of one page, with access control."""
     front = Front()
     addresses = sorted({route.path for route in ROUTES})
 
@@ -64,7 +64,7 @@ def application(site: Site, *, token: str, host: str, port: int) -> ASGIApp:
             return file
         known = addresses if path.startswith("/api/") else front.addresses()
         near = nearest(path, known)
-        message = f"there is no {path}{and_nearest(path, known)}"
+        message = f"unknown address {path}{and_nearest(path, known)}"
         return failure(UnknownPlaceError(message, suggestion=near), 404)
 
     async def wrong_method(request: Request, error: Exception) -> Response:
@@ -76,13 +76,13 @@ def application(site: Site, *, token: str, host: str, port: int) -> ASGIApp:
                 for method in route.methods
             }
         )
-        message = f"{request.url.path} takes {', '.join(allowed)}, not {request.method}"
+        message = f"{request.url.path} allows {', '.join(allowed)}, not {request.method}"
         answer = failure(InvalidRequestError(message), 405)
         answer.headers["Allow"] = ", ".join(allowed)
         return answer
 
     app = Starlette(routes=ROUTES, exception_handlers={404: not_found, 405: wrong_method})
     app.router.redirect_slashes = False
-    app.state.site = site
-    site.deeds = tuple(route.deed for route in ROUTES if route.deed is not None)
+    app.state.context = context
+    context.actions = tuple(route.action for route in ROUTES if route.action is not None)
     return Access(app, token=token, host=host, port=port)

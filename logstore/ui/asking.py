@@ -1,7 +1,7 @@
-"""Requests of the page, as the functions that answer them see them, and the routes that lead there.
+"""Requests as the functions of `api` see them, routes, and error responses.
 
-A function of `api/` takes an `Ask` and returns what becomes JSON; it may block. A route names the
-parameters that it knows: any other is refused by name. What is raised becomes an answer, too.
+A function of `api` takes an `Ask` and returns a value to serialize as JSON; it may block. A route
+declares its parameters and rejects any other. Exceptions become error responses.
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ if TYPE_CHECKING:
     from starlette.requests import Request
 
     from logstore.broker import Broker
-    from logstore.ui.site import Deed, Site
+    from logstore.ui.context import Action, Context
 
 logger = logging.getLogger(__name__)
 
 BODY_BYTES_MAX = 1024 * 1024
-"""Of a request; what says that it is larger is refused before it is read."""
+"""Largest body of a request; a larger Content-Length is rejected before reading."""
 
 _STATUSES: tuple[tuple[type[Exception], int], ...] = (
     (errors.UnknownTopicOrPartitionError, 404),
@@ -72,7 +72,7 @@ _STATUSES: tuple[tuple[type[Exception], int], ...] = (
     (KafkaStorageError, 503),
     (IllegalStateError, 503),
 )
-"""Of an error; the first class that it belongs to. Any other is 500."""
+"""Status of each error class; the first match applies, other errors are 500."""
 
 _FORBIDDEN: Mapping[ResourceType, type[LogStoreError]] = {
     ResourceType.TOPIC: TopicAuthorizationFailedError,
@@ -81,7 +81,7 @@ _FORBIDDEN: Mapping[ResourceType, type[LogStoreError]] = {
 
 
 class Answer(NamedTuple):
-    """An answer that is not simply 200."""
+    """A JSON response with a status other than 200."""
 
     status: int
     value: object
@@ -92,27 +92,27 @@ class Ask:
 
     Parameters
     ----------
-    site : Site
-        What is asked.
+    context : Context
+        The shared state of the page.
     path, query, body : mapping
-        The parts of the address, its parameters and the members of the body, the names of the
-        last two known to the route.
+        Path parameters, query parameters and members of the body. The names of the last two are
+        checked by the route.
     host : str
-        Where it comes from.
+        The client's host.
     address : str
-        Method and path as they were asked.
+        Method and path of the request.
     """
 
     def __init__(
         self,
-        site: Site,
+        context: Context,
         path: Mapping[str, str],
         query: Mapping[str, str],
         body: Mapping[str, Any],
         host: str,
         address: str = "",
     ) -> None:
-        self.site = site
+        self.context = context
         self.path = path
         self.query = query
         self.body = body
@@ -120,19 +120,19 @@ class Ask:
         self.address = address
 
     @classmethod
-    def without_parts(cls, site: Site, request: Request) -> Ask:
-        """Return a request of which nothing matters but who asks."""
-        return cls(site, {}, {}, {}, _host(request))
+    def without_parts(cls, context: Context, request: Request) -> Ask:
+        """Return a request without parameters, for checking permissions."""
+        return cls(context, {}, {}, {}, _host(request))
 
     @property
     def broker(self) -> Broker:
-        """The broker that is asked about."""
-        return self.site.broker
+        """The page's broker."""
+        return self.context.broker
 
     # -- parts of the address --------------------------------------------------------------
 
     def topic(self, *operations: str) -> str:
-        """Return the topic of the address, once it is allowed to do these to it, and it is there.
+        """Return the topic in the path, after checking permissions and existence.
 
         Raises
         ------
@@ -141,7 +141,7 @@ class Ask:
         return self.known_topic(self.path["topic"], *operations)
 
     def known_topic(self, name: str, *operations: str) -> str:
-        """Return a topic's name; as `topic`."""
+        """Return a topic's name after the same checks as `topic`."""
         for operation in operations or ("describe",):
             self.require(operation, "topic", name)
         known = [topic.name for topic in self.broker.topics()]
@@ -150,46 +150,46 @@ class Ask:
         return name
 
     def visible(self, topics: Iterable[str]) -> list[str]:
-        """Return those of some topics that the principal may know of."""
+        """Return the topics that the principal may describe."""
         return [each for each in topics if self.allows("describe", "topic", each)]
 
     def topic_partition(self, *operations: str) -> TopicPartition:
-        """Return the partition of the address; as `topic`."""
+        """Return the partition in the path after the same checks as `topic`."""
         topic = self.topic(*operations)
         number = _whole("partition", self.path["partition"], 0, INT32_MAX)
         return self.broker.partitions(topic, number)[0]
 
     def place(self, name: str) -> int:
-        """Return an offset that is part of the address."""
+        """Return an offset in the path."""
         return _whole(name, self.path[name], 0, INT64_MAX)
 
     # -- parameters ------------------------------------------------------------------------
 
     def number(self, name: str, default: int, *, least: int = 0, most: int = INT64_MAX) -> int:
-        """Return a parameter that is a whole number, both bounds among those allowed."""
+        """Return an integer parameter within inclusive bounds."""
         text = self.query.get(name)
         return default if text is None else _whole(name, text, least, most)
 
     def window(self, most: int) -> tuple[int, int]:
-        """Return with which item of a list an answer begins, and how many it has at most."""
+        """Return the index of the first item of a page, and the maximum number of items."""
         return self.number("first", 0), self.number("count", 100, most=most)
 
     def text(self, name: str, default: str = "") -> str:
-        """Return a parameter that may be anything."""
+        """Return a text parameter."""
         return self.query.get(name, default)
 
     def choice(self, name: str, choices: Collection[str], default: str) -> str:
-        """Return a parameter that is one of a few words."""
+        """Return a parameter that is one of several words."""
         return self._chosen(name, self.query.get(name, default), choices)
 
     def flag(self, name: str, *, default: bool = False) -> bool:
-        """Return a parameter that is yes or no: `1`, `true`, `0`, `false`."""
+        """Return a boolean parameter: `1`, `true`, `0` or `false`."""
         return _yes_or_no(name, self.query[name]) if name in self.query else default
 
     # -- members of the body ---------------------------------------------------------------
 
     def member(self, name: str, kind: type | tuple[type, ...], default: Any = ...) -> Any:  # noqa: ANN401  # of that kind
-        """Return a member of the body of a kind; without a default it has to be there."""
+        """Return a member of the body of a type; required if it has no default."""
         if name not in self.body:
             if default is ...:
                 raise InvalidRequestError(f"the request lacks {name!r}", field=name)
@@ -199,13 +199,13 @@ class Ask:
         if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
             wanted = " or ".join(each.__name__ for each in kinds)
             raise InvalidRequestError(
-                f"{name}: {wanted} is wanted, not {json.dumps(value)[:80]}", field=name
+                f"{name}: expected {wanted}, not {json.dumps(value)[:80]}", field=name
             )
         return value
 
     @staticmethod
     def check_number(name: str, value: int, least: int, most: int) -> int:
-        """Return a member that is a number, if it is within both bounds.
+        """Return a number after checking its inclusive bounds.
 
         Raises
         ------
@@ -213,14 +213,15 @@ class Ask:
         """
         if least <= value <= most:
             return value
-        bounds = f"from {least} on" if most == INT64_MAX else f"{least} to {most}"
-        raise InvalidRequestError(f"{name}: a whole number {bounds}, not {value}", field=name)
+        bounds = f"at least {least}" if most == INT64_MAX else f"from {least} to {most}"
+        raise InvalidRequestError(f"{name}: expected an integer {bounds}, not {value}", field=name)
 
     @staticmethod
     def _chosen(name: str, value: str, choices: Collection[str]) -> str:
         if value not in choices:
             raise InvalidRequestError(
-                f"{name}: no {value!r}{and_nearest(value, choices)}, of {', '.join(choices)}",
+                f"{name}: unknown {value!r}{and_nearest(value, choices)}; one of"
+                f" {', '.join(choices)}",
                 field=name,
                 suggestion=nearest(value, choices),
             )
@@ -229,16 +230,16 @@ class Ask:
     # -- permissions -----------------------------------------------------------------------
 
     def allows(self, operation: str, resource_type: str, name: str = CLUSTER_NAME) -> bool:
-        """Tell whether the principal may do something to something, both in Kafka's words."""
-        authorizer = self.site.authorizer
+        """Return whether the principal may perform an operation on a resource."""
+        authorizer = self.context.authorizer
         if authorizer is None:
             return True
         return authorizer.authorize(
-            self.site.principal, self.host, operation, resource_type, name
+            self.context.principal, self.host, operation, resource_type, name
         ).allowed
 
     def require(self, operation: str, resource_type: str, name: str = CLUSTER_NAME) -> None:
-        """Refuse unless it may; as `allows`.
+        """Raise an error unless `allows` is true.
 
         Raises
         ------
@@ -251,32 +252,32 @@ class Ask:
                 "the cluster" if kind is ResourceType.CLUSTER else f"{kind.name.lower()} '{name}'"
             )
             raise _FORBIDDEN.get(kind, ClusterAuthorizationFailedError)(
-                f"{self.site.principal} may not {operation.upper()} {what}"
+                f"{self.context.principal} may not {operation.upper()} {what}"
             )
 
-    def may(self, deed: Deed) -> bool:
-        """Tell whether there can be anything to which a deed may be done."""
-        if self.site.read_only_because is not None:
+    def may(self, action: Action) -> bool:
+        """Return whether the principal may perform an operation on some resource."""
+        if self.context.read_only_because is not None:
             return False
-        authorizer = self.site.authorizer
+        authorizer = self.context.authorizer
         if authorizer is None:
             return True
         kind, what = (
-            word_of(ResourceType, deed.resource_type),
-            word_of(AclOperation, deed.operation),
+            word_of(ResourceType, action.resource_type),
+            word_of(AclOperation, action.operation),
         )
         return authorizer.authorize_by_resource_type(
-            self.site.principal, self.host, what, kind
+            self.context.principal, self.host, what, kind
         ).allowed
 
 
-_TOLD = (
+_ERROR_MEMBERS = (
     ("field", "field"),
     ("suggestion", "suggestion"),
-    ("field", "key"),  # of a wrong setting
+    ("field", "key"),  # of an invalid setting
     ("suggestion", "nearest"),
 )
-"""Members of an error in the answer, and attributes of the error that they come from."""
+"""Members of an error in the response, and the attributes of the exception that provide them."""
 
 Call = Callable[[Ask], object]
 
@@ -289,15 +290,15 @@ class ApiRoute(Route):
 
     Attributes
     ----------
-    deed : Deed or None
-        What it changes.
+    action : Action or None
+        The operation, if it changes something.
     """
 
-    deed: Deed | None = None
+    action: Action | None = None
 
 
 def get(path: str, call: Call, *query: str) -> ApiRoute:
-    """Return the route of a question, with the parameters that it knows."""
+    """Return a GET route with its query parameters."""
     return ApiRoute(path, partial(_answer, call, query, None, None), methods=["GET"])
 
 
@@ -305,26 +306,26 @@ def post(
     path: str,
     call: Call,
     *members: str,
-    deed: Deed | None = None,
+    action: Action | None = None,
     method: str = "POST",
     query: Iterable[str] = (),
     rehearsable: bool = False,
 ) -> ApiRoute:
-    """Return the route of a request with a body, and the members that this may have.
+    """Return a route with a JSON body, and the members that the body may have.
 
     Parameters
     ----------
-    deed : Deed, optional
-        What it changes: refused where all is only looked at. The function asks for the permission
-        of the very thing itself.
+    action : Action, optional
+        The operation, if it changes something: rejected if the page is read-only. The function
+        checks the permission on the resource itself.
     rehearsable : bool
-        Whether it may be asked to change nothing, which the function sees to: then it also refuses
-        where all is only looked at.
+        Whether the request may ask for a dry run. The function then checks by itself whether the
+        page is read-only.
     """
     known = tuple(query)
-    refused = None if rehearsable else deed
+    refused = None if rehearsable else action
     route = ApiRoute(path, partial(_answer, call, known, members, refused), methods=[method])
-    route.deed = deed
+    route.action = action
     return route
 
 
@@ -332,26 +333,26 @@ async def _answer(
     call: Call,
     query: tuple[str, ...],
     members: tuple[str, ...] | None,
-    deed: Deed | None,
+    action: Action | None,
     request: Request,
 ) -> Response:
-    site: Site = request.app.state.site
+    context: Context = request.app.state.context
     try:
-        if deed is not None:
-            site.check_writable()
+        if action is not None:
+            context.check_writable()
         given = _parameters(request, query)
         body = {} if members is None else _members(await _body(request), members)
         address = f"{request.method} {request.url.path}"
-        ask = Ask(site, request.path_params, given, body, _host(request), address)
-        return await site.run(partial(_answered, call, ask))
+        ask = Ask(context, request.path_params, given, body, _host(request), address)
+        return await context.run(partial(_answered, call, ask))
     except ClientDisconnect:
-        return Response(status_code=400)  # to nobody
+        return Response(status_code=400)  # the client has disconnected
     except Exception as error:
         return failure(error)
 
 
 def _answered(call: Call, ask: Ask) -> Response:
-    """Answer in a thread that may block, the writing of the JSON among what takes its time."""
+    """Call the function and serialize its result, in a thread that may block."""
     value = call(ask)
     if isinstance(value, Answer):
         return as_json(value.value, value.status)
@@ -359,32 +360,32 @@ def _answered(call: Call, ask: Ask) -> Response:
 
 
 def as_json(value: object, status: int = 200) -> Response:
-    """Return an answer in JSON."""
+    """Return a JSON response."""
     text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     return Response(text.encode("utf-8", "surrogatepass"), status, media_type="application/json")
 
 
 def failure(error: Exception, status: int | None = None) -> Response:
-    """Return the answer that an error makes; one that is none of ours is logged with its trace."""
+    """Return the response for an error; unexpected errors are logged with their traceback."""
     if isinstance(error, LogStoreError):
         text = str(error)
     else:
         logger.error("a request of the page failed", exc_info=error)
-        text = f"unexpected {type(error).__name__}: {error}; this is a defect"
+        text = f"unexpected {type(error).__name__}: {error}; this is a bug"
     if status is None:
         status = next((number for kind, number in _STATUSES if isinstance(error, kind)), 500)
-    told: dict[str, Any] = {"type": type(error).__name__, "message": text}
-    for name, attribute in _TOLD:
-        if isinstance(said := getattr(error, attribute, None), str):
-            told[name] = said
-    return as_json({"error": told}, status)
+    members: dict[str, Any] = {"type": type(error).__name__, "message": text}
+    for name, attribute in _ERROR_MEMBERS:
+        if isinstance(value := getattr(error, attribute, None), str):
+            members[name] = value
+    return as_json({"error": members}, status)
 
 
-# -- reading what was sent -----------------------------------------------------------------------
+# -- reading a request --------------------------------------------------------------------------
 
 
 def refuse_parameters(request: Request) -> None:
-    """Refuse a request that has a parameter, where there are none."""
+    """Raise an error if the request has any parameter."""
     _parameters(request, ())
 
 
@@ -412,7 +413,7 @@ def _check_known(what: str, name: str, known: tuple[str, ...]) -> None:
     if name in known:
         return
     if not known:
-        raise InvalidRequestError(f"unknown {what} {name!r}; there are none here", field=name)
+        raise InvalidRequestError(f"unknown {what} {name!r}; none is accepted", field=name)
     raise InvalidRequestError(
         f"unknown {what} {name!r}{and_nearest(name, known)}",
         field=name,
@@ -437,9 +438,9 @@ async def _body(request: Request) -> Mapping[str, Any]:
     try:
         body = json.loads(found)
     except (ValueError, RecursionError) as error:
-        raise InvalidRequestError(f"the request is no JSON: {error}") from error
+        raise InvalidRequestError(f"the request is not JSON: {error}") from error
     if not isinstance(body, dict):
-        raise InvalidRequestError("the request is no JSON object")
+        raise InvalidRequestError("the request is not a JSON object")
     return body
 
 
@@ -447,20 +448,20 @@ def _whole(name: str, text: str, least: int, most: int) -> int:
     digits = text.removeprefix("-")
     if digits.isascii() and digits.isdigit() and len(digits) < 20 and least <= int(text) <= most:
         return int(text)
-    bounds = f"from {least} on" if most == INT64_MAX else f"{least} to {most}"
-    raise InvalidRequestError(f"{name}: a whole number {bounds}, not {text!r}", field=name)
+    bounds = f"at least {least}" if most == INT64_MAX else f"from {least} to {most}"
+    raise InvalidRequestError(f"{name}: expected an integer {bounds}, not {text!r}", field=name)
 
 
 def _yes_or_no(name: str, text: str) -> bool:
     if text.lower() not in ("1", "true", "0", "false"):
-        raise InvalidRequestError(f"{name}: 1, true, 0 or false, not {text!r}", field=name)
+        raise InvalidRequestError(f"{name}: expected 1, true, 0 or false, not {text!r}", field=name)
     return text.lower() in ("1", "true")
 
 
 def unknown_topic(name: str, known: Collection[str]) -> UnknownTopicOrPartitionError:
-    """Return the refusal of a topic that is not there, with the nearest of those that are."""
+    """Return the error for an unknown topic, with a similar name as suggestion."""
     if not known:
-        return UnknownTopicOrPartitionError(f"unknown topic '{name}'; there are none")
+        return UnknownTopicOrPartitionError(f"unknown topic '{name}'; there are no topics")
     return UnknownTopicOrPartitionError(
         f"unknown topic '{name}'{and_nearest(name, known)}", suggestion=nearest(name, known)
     )

@@ -1,4 +1,4 @@
-"""Connections of the page's server: one that asks nothing, or never to the end, is not kept."""
+"""Connections of the page's server, with a time limit for request heads."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ if TYPE_CHECKING:
     from typing import Any
 
 HEAD_S = 20.0
-"""For how long a connection may be at the head of a request."""
+"""Time limit for receiving the head of a request."""
 
 
 class Connection(H11Protocol):
-    """A connection whose requests begin with a whole head soon.
+    """A connection with a time limit for request heads.
 
-    Connections are few, and a client without the token can open them, too. One that sends nothing,
-    or a head without an end, is closed after a while, and before that as soon as another client
-    needs its place: otherwise it could take all places, and nobody would be answered.
+    The number of connections is limited, and clients without the token can open them. A connection
+    that sends nothing or an incomplete head is closed after `HEAD_S`, or as soon as another client
+    needs a connection. Otherwise such clients could use up all connections.
     """
 
     _giving_up: asyncio.TimerHandle | None = None
@@ -28,8 +28,8 @@ class Connection(H11Protocol):
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
-        # Whatever another server in this process made of their common logger: it would have the
-        # address with the token.
+        # Even if another server in this process enabled the shared logger: the log would contain
+        # the token.
         self.access_log = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -42,22 +42,22 @@ class Connection(H11Protocol):
             idle = [each for each in self.connections if isinstance(each, Connection)]
             idle = [each for each in idle if each is not self and each.is_idle]
             if not idle:
-                return  # the server tells the client to come back later
-            # First those that never asked: a connection without the token ends with its answer.
+                return  # the server responds with 503
+            # Prefer connections without a request so far; these may be clients without the token.
             min(idle, key=lambda each: (each.cycle is not None, each._idle_since)).make_room()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Wait for nothing any more."""
+        """Cancel the time limit."""
         super().connection_lost(exc)
         self._unwatch()
 
     @property
     def is_idle(self) -> bool:
-        """Whether no request is under way."""
+        """Whether no request is in progress."""
         return self.conn.their_state is h11.IDLE
 
     def make_room(self) -> None:
-        """Close the connection at once; it counts no longer."""
+        """Close the connection at once and stop counting it."""
         self.connections.discard(self)
         self.transport.abort()
 
@@ -67,7 +67,7 @@ class Connection(H11Protocol):
         self._idle_since = self.loop.time()
 
     def handle_events(self) -> None:
-        """Wait for the rest of a head, which does not have more time with each of its bytes."""
+        """Start the time limit at the first byte of a head; further bytes do not extend it."""
         super().handle_events()
         if self.conn.their_state is not h11.IDLE:
             self._unwatch()

@@ -1,4 +1,4 @@
-"""What requests of the page are refused with, besides the errors of the engine."""
+"""Errors of the page's requests, in addition to the engine's errors."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from logstore.errors import LogStoreError, RequestError
 
 
 class InvalidRequestError(RequestError):
-    """A parameter or a member of a request that nobody can obey.
+    """A request has an invalid parameter or member.
 
     Attributes
     ----------
     field : str or None
-        Its name.
+        Name of the parameter or member.
     suggestion : str or None
-        The name or value that was meant, perhaps.
+        A similar name or value that is valid.
     """
 
     kafka_error = "INVALID_REQUEST"
@@ -28,16 +28,16 @@ class InvalidRequestError(RequestError):
 
 
 class RequestTooLargeError(InvalidRequestError):
-    """A request that is longer than any that could be meant."""
+    """The body of a request is too large."""
 
 
 class UnknownTopicOrPartitionError(errors.UnknownTopicOrPartitionError):
-    """The engine's error of that name, and the topic that was meant.
+    """The engine's error of the same name, with a suggestion.
 
     Attributes
     ----------
     suggestion : str or None
-        Of the topics that the principal may see the one most alike.
+        The most similar topic among those that the principal may describe.
     """
 
     def __init__(self, message: str, *, suggestion: str | None = None) -> None:
@@ -46,12 +46,12 @@ class UnknownTopicOrPartitionError(errors.UnknownTopicOrPartitionError):
 
 
 class UnknownPlaceError(RequestError):
-    """Nothing is at an address, or not there any more.
+    """The requested resource does not exist.
 
     Attributes
     ----------
     suggestion : str or None
-        The address that was meant, perhaps.
+        A similar address that exists.
     """
 
     kafka_error = "RESOURCE_NOT_FOUND"
@@ -61,31 +61,31 @@ class UnknownPlaceError(RequestError):
         self.suggestion = suggestion
 
 
-class TooManyReadersError(LogStoreError):
-    """As many as can be told what happens are told it."""
+class TooManyClientsError(LogStoreError):
+    """Too many clients read the event stream."""
 
     kafka_error = "THROTTLING_QUOTA_EXCEEDED"
 
 
 class ClusterAuthorizationFailedError(RequestError):
-    """The principal may not do this to the broker."""
+    """The principal may not perform this operation on the broker."""
 
     kafka_error = "CLUSTER_AUTHORIZATION_FAILED"
 
 
 class ReadOnlyError(LogStoreError):
-    """What this page shows is only looked at."""
+    """The page is read-only."""
 
     kafka_error = "POLICY_VIOLATION"
 
 
 class ClockError(LogStoreError):
-    """A clock that moves by itself, and not because somebody asks."""
+    """The clock cannot be moved, because it is not a manual clock."""
 
     kafka_error = "INVALID_REQUEST"
 
 
 class BusyError(LogStoreError):
-    """Another deed of the page takes its time."""
+    """Another operation of the page is in progress."""
 
     kafka_error = "REQUEST_TIMED_OUT"

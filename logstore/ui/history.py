@@ -1,4 +1,4 @@
-"""What was: the gauges of the last hours as curves, and the last cleanings, in bounded rings."""
+"""History of the broker: gauges over time, and the last cleanings, in bounded memory."""
 
 from __future__ import annotations
 
@@ -17,30 +17,30 @@ if TYPE_CHECKING:
     from logstore.types import TopicPartition
 
 POINTS_MAX = 720
-"""Of a curve; with more every second one is dropped, so that it reaches back ever further."""
+"""Maximum number of points of a curve; then every second point is dropped."""
 
 CLEANINGS_MAX = 500
 PARTITIONS_MAX = 256
-"""Partitions that have curves: those that were asked about last."""
+"""Maximum number of partitions with curves; the least recently requested is dropped."""
 
 
 class Gauge(NamedTuple):
-    """A number that a curve is made of."""
+    """Name and unit of a curve."""
 
     name: str
     unit: str
 
 
 class Curve:
-    """A number over time; of a stretch in which it stays the same, its two ends."""
+    """A number over time; a constant interval takes two points."""
 
     def __init__(self) -> None:
         self._points: list[tuple[int, float]] = []
 
     def note(self, at_ms: int, value: float) -> None:
-        """Take a point."""
+        """Add a point."""
         points = self._points
-        while points and points[-1][0] >= at_ms:  # of the same moment, or the clock was put back
+        while points and points[-1][0] >= at_ms:  # same time, or the clock was set back
             points.pop()
         if [each[1] for each in points[-2:]] == [value, value]:
             points.pop()
@@ -49,17 +49,12 @@ class Curve:
             self._points = points[::2]
 
     def points(self) -> list[tuple[int, float]]:
-        """Return its points in order."""
+        """Return the points in order of time."""
         return list(self._points)
 
 
 class History:
-    """The curves and the cleanings of one broker, from when the page was opened.
-
-    Notes
-    -----
-    Any thread may call.
-    """
+    """The curves and the cleanings of a broker since the page was opened. Thread-safe."""
 
     cleanings_max = CLEANINGS_MAX
 
@@ -72,16 +67,16 @@ class History:
         self._read_bytes = self._written_bytes = 0
 
     def note_pass(self, stats: CleanerStats, at_ms: int) -> dict[str, Any]:
-        """Take the numbers of a pass that ended then; return how it is told."""
-        told = {**stats.to_json(), "at_ms": at_ms}
+        """Record a completed pass and return it as JSON."""
+        cleaning = {**stats.to_json(), "at_ms": at_ms}
         with self._lock:
             self._read_bytes += stats.bytes_read + stats.map_bytes_read + stats.seed_bytes_read
             self._written_bytes += stats.bytes_written
-            self._cleanings.append(told)
-        return told
+            self._cleanings.append(cleaning)
+        return cleaning
 
     def sample(self) -> None:
-        """Take a point of each curve, from memory."""
+        """Add a point to each curve, without reading files."""
         now_ms = self._broker.clock.now_ms()
         gauges = dict(_gauges(self._broker))
         with self._lock:
@@ -102,18 +97,18 @@ class History:
                     curves.setdefault(gauge, Curve()).note(now_ms, value)
 
     def cleanings(self, wanted: Callable[[dict[str, Any]], bool]) -> list[dict[str, Any]]:
-        """Return the last passes, the newest first."""
+        """Return the last matching passes, newest first."""
         with self._lock:
             return [each for each in reversed(self._cleanings) if wanted(each)]
 
     def curves(self) -> dict[str, Any]:
-        """Return the curves of the broker as a whole."""
+        """Return the curves of the broker."""
         self.sample()
         with self._lock:
-            return _told(self._gauges)
+            return _curves_json(self._gauges)
 
     def curves_of(self, topic_partition: TopicPartition) -> dict[str, Any]:
-        """Return the curves of a partition, which begin when it is first asked for."""
+        """Return the curves of a partition, which start at the first request for it."""
         with self._lock:
             self._of_partitions.setdefault(topic_partition, {})
             self._of_partitions.move_to_end(topic_partition)
@@ -121,10 +116,10 @@ class History:
                 self._of_partitions.popitem(last=False)
         self._sample_partition(topic_partition, self._broker.clock.now_ms())
         with self._lock:
-            return _told(self._of_partitions.get(topic_partition, {}))
+            return _curves_json(self._of_partitions.get(topic_partition, {}))
 
 
-def _told(curves: dict[Gauge, Curve]) -> dict[str, Any]:
+def _curves_json(curves: dict[Gauge, Curve]) -> dict[str, Any]:
     return {
         gauge.name: {"unit": gauge.unit, "points": curve.points()}
         for gauge, curve in curves.items()
@@ -155,5 +150,5 @@ def _gauges_of(
             state = steady_state(log, cleaner_offset(broker, topic_partition), now_ms)
             yield Gauge("dirty-ratio", "ratio"), state.cleanable_ratio
             yield Gauge("max-compaction-delay", "ms"), state.max_compaction_delay_ms
-    except LogStoreError:  # deleted, or it cannot be read: its curves end
+    except LogStoreError:  # deleted or unreadable: its curves end
         return

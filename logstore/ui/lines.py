@@ -1,4 +1,4 @@
-"""Lines of the command line that do what the page does, to be copied into a shell."""
+"""Equivalent command lines for the page's operations, to be copied into a shell."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ def command_line(
     flags: Iterable[str] = (),
     timed: bool = False,
 ) -> str:
-    """Return a line for a shell, quoted.
+    """Return a quoted command line.
 
     Parameters
     ----------
     broker : Broker
-        Whose data directories are named, unless they are in memory.
+        The broker whose data directories are named, unless they are in memory.
     *words : str
-        The command, as `topic` and `create`.
+        The command, such as `topic` and `create`.
     names : iterable of str
-        Arguments; one may begin like an option.
+        Arguments; they may look like options.
     options, flags : iterable
-        Options with a value, and without one.
+        Options with and without a value.
     timed : bool
-        What it does depends on the time, which is fixed to the broker's if that is not the
-        machine's.
+        Whether the result depends on the time; then the line has --now if the broker's clock is
+        not the system clock.
     """
     parts = ["logstore", *words]
     for name, value in options:
@@ -65,7 +65,7 @@ def of_partition(
     flags: Iterable[str] = (),
     timed: bool = False,
 ) -> str:
-    """Return the line of a command for one partition."""
+    """Return the command line for one partition."""
     topic, number = topic_partition
     return command_line(
         broker,
@@ -78,7 +78,7 @@ def of_partition(
 
 
 def creation(broker: Broker, name: str, partitions: int, configs: Mapping[str, object]) -> str:
-    """Return the line that creates a topic."""
+    """Return the command line that creates a topic."""
     options = [("--config", f"{key}={to_text(value)}") for key, value in configs.items()]
     if partitions != 1:
         options.insert(0, ("--partitions", str(partitions)))
@@ -88,7 +88,7 @@ def creation(broker: Broker, name: str, partitions: int, configs: Mapping[str, o
 def alteration(
     broker: Broker, topic: str, given: Mapping[str, object], unset: Iterable[str]
 ) -> str | None:
-    """Return the line that alters a topic; None if nothing is to be altered."""
+    """Return the command line that alters a topic; None without changes."""
     options = [("--set", f"{key}={to_text(value)}") for key, value in given.items()]
     options += [("--unset", key) for key in unset]
     if not options:
@@ -99,7 +99,7 @@ def alteration(
 def broker_alteration(
     broker: Broker, given: Mapping[str, object], unset: Iterable[str], *, cluster_wide: bool
 ) -> str | None:
-    """Return the line that alters the broker; None if nothing is to be altered."""
+    """Return the command line that alters the broker; None without changes."""
     options = [("--set", f"{key}={to_text(value)}") for key, value in given.items()]
     options += [("--unset", key) for key in unset]
     if not options:
@@ -108,9 +108,9 @@ def broker_alteration(
     return command_line(broker, "broker", "alter", options=options, flags=flags)
 
 
-def rehearsals(broker: Broker, told: Preview, topic: str, partition: int | None) -> list[str]:
-    """Return the lines that tell what a preview of a topic tells."""
-    options = [("--config", f"{each.key}={each.after.value}") for each in told.changed]
+def rehearsals(broker: Broker, preview: Preview, topic: str, partition: int | None) -> list[str]:
+    """Return the command lines that show the same as a preview of a topic."""
+    options = [("--config", f"{each.key}={each.after.value}") for each in preview.changed]
     if partition is not None:
         options.insert(0, ("--partition", str(partition)))
     return [

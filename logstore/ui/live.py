@@ -1,9 +1,10 @@
-"""What happens, told as it happens: to readers of the event stream, and to the rings of history.
+"""Live events of the broker, for clients of the event stream and for the history.
 
-A ticker of the loop looks four times a second, while anybody reads along: at a flag that signals
-of the engine set, at what passes say of themselves, at the clock. So an append or a chunk of a
-cleaning costs setting a flag at most, however many read along; whoever reads slowly gets the last
-state, and loses what was between. All of this is machine time: the broker's clock may stand still.
+While there are clients, a timer in the event loop polls four times a second: a flag set by the
+engine's signals, the progress of passes, and the clock. An append or a chunk of a cleaning
+therefore costs at most setting a flag, however many clients there are. Slow clients receive the
+latest state and miss intermediate ones. The timer uses real time, because the broker's clock may
+be manual.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from logstore.analysis.broker_state import cleaner_view, open_logs, subscribe_to_changes
 from logstore.errors import LogStoreError
 from logstore.ui.history import History
-from logstore.ui.marks import Mark, mark_of
+from logstore.ui.versions import LogVersion, version_of
 
 if TYPE_CHECKING:
     from logstore.broker import Broker
@@ -30,21 +31,21 @@ if TYPE_CHECKING:
 
 TICK_S = 0.25
 SAMPLE_S = 5.0
-"""Between two looks while somebody reads along, and between two points of a curve."""
+"""Interval of polling while there are clients, and interval between two points of a curve."""
 
 BEAT_S = 15.0
-"""After which a reader to whom nothing is told gets a comment, lest the connection seem dead."""
+"""Interval of comments that keep an idle connection alive."""
 
 READERS_MAX = 64
 CLEANED_MAX = 64
-"""Ends of passes that wait for one slow reader; older ones are lost to it."""
+"""Maximum number of completed passes queued per client; older ones are dropped."""
 
 Visible = Callable[[str], bool]
-"""Whether a reader may know of a topic."""
+"""Returns whether a client may describe a topic."""
 
 
 class Reader:
-    """One who reads along. Only the loop uses it."""
+    """A client of the event stream. Used only in the event loop."""
 
     def __init__(self, sees: Visible) -> None:
         self._sees = sees
@@ -54,35 +55,35 @@ class Reader:
         self._woken = asyncio.Event()
         self._is_ended = False
 
-    def tell_partitions(self, partitions: Iterable[TopicPartition]) -> None:
-        """Tell of partitions that changed."""
+    def add_partitions(self, partitions: Iterable[TopicPartition]) -> None:
+        """Queue an event with changed partitions."""
         self._partitions.update((tp, None) for tp in partitions if self._sees(tp.topic))
         if self._partitions:
             self._woken.set()
 
-    def tell_cleaned(self, stats: dict[str, Any]) -> None:
-        """Tell of a pass that ended."""
+    def add_cleaned(self, stats: dict[str, Any]) -> None:
+        """Queue an event for a completed pass."""
         if self._sees(stats["topic"]):
             self._cleaned.append(stats)
             self._woken.set()
 
-    def tell_cleaning(self, under_way: list[dict[str, Any]]) -> None:
-        """Tell how far passes are; of several times the last."""
+    def set_cleaning(self, under_way: list[dict[str, Any]]) -> None:
+        """Set the progress of passes to send."""
         seen = [each for each in under_way if self._sees(each["topic"])]
-        self.tell_state("cleaning", {"under_way": seen})
+        self.set_state("cleaning", {"under_way": seen})
 
-    def tell_state(self, event: str, state: dict[str, Any]) -> None:
-        """Tell how something is now; of several times the last."""
+    def set_state(self, event: str, state: dict[str, Any]) -> None:
+        """Set a state to send; it replaces one that is not sent yet."""
         self._states[event] = state
         self._woken.set()
 
     def end(self) -> None:
-        """Tell nothing more, and let the stream come to its end."""
+        """End the stream."""
         self._is_ended = True
         self._woken.set()
 
     async def texts(self) -> AsyncIterator[bytes]:
-        """Yield what there is to tell, as server-sent events, until the end."""
+        """Yield server-sent events until the stream ends."""
         yield b"retry: 1000\n\n"
         while not self._is_ended:
             try:
@@ -110,15 +111,15 @@ def _event(name: str, value: object) -> str:
 
 
 class Live:
-    """Looks at a broker, and tells readers what is new.
+    """Polls a broker and sends events to clients.
 
     Parameters
     ----------
     broker : Broker
     loops : LoopThread
-        Of the page.
+        The page's event loop and threads.
     clock_json : callable
-        Returns how the clock is now.
+        Returns the state of the clock.
 
     Attributes
     ----------
@@ -134,11 +135,11 @@ class Live:
         self.history = History(broker)
         self._readers: set[Reader] = set()
         self._has_changed = True
-        self._known: dict[TopicPartition, Mark] | None = None
+        self._known: dict[TopicPartition, LogVersion] | None = None
         self._measured: deque[TopicPartition] = deque()
         self._ended: deque[tuple[CleanerStats, int]] = deque(maxlen=self.history.cleanings_max)
         self._under_way: list[dict[str, Any]] = []
-        self._clock_told: dict[str, Any] = {}
+        self._sent_clock: dict[str, Any] = {}
         self._sampled_s = 0.0
         self._ticking: asyncio.Task[None] | None = None
         self._subscriptions: tuple[Unsubscribe, ...] = ()
@@ -152,24 +153,24 @@ class Live:
         )
 
     def _note_end(self, stats: CleanerStats) -> None:
-        # With its time: until the next look a virtual clock may have gone on by days.
+        # With its time: a virtual clock may advance by days before the next poll.
         self._ended.append((stats, self._broker.clock.now_ms()))
 
     def _note_change(self, *_: object) -> None:
         self._has_changed = True
 
     def note_measured(self, topic_partition: TopicPartition) -> None:
-        """Tell of a partition that was measured, which changed nothing but what is known of it."""
+        """Queue an event for a partition that was measured in the background."""
         self._measured.append(topic_partition)
 
     # -- in the loop ---------------------------------------------------------------------
 
     def start(self) -> None:
-        """Begin to look."""
+        """Start polling."""
         self._ticking = asyncio.get_running_loop().create_task(self._tick_on())
 
     def close(self) -> None:
-        """End all streams, and look no more."""
+        """Stop polling and end all streams."""
         for unsubscribe in self._subscriptions:
             unsubscribe()
         if self._ticking is not None:
@@ -177,20 +178,20 @@ class Live:
         for reader in list(self._readers):
             reader.end()
 
-    def read_along(self, sees: Visible) -> Reader | None:
-        """Return a new reader, who begins with how things are; None if there are too many."""
+    def connect(self, sees: Visible) -> Reader | None:
+        """Return a new client, which starts with the current state; None if there are too many."""
         if len(self._readers) >= READERS_MAX:
             return None
         reader = Reader(sees)
         if not self._readers:
-            self._known = None  # what changed while nobody read along is no news
+            self._known = None  # changes while there were no clients are not sent
         self._readers.add(reader)
-        reader.tell_state("clock", self._clock_json())
-        reader.tell_cleaning(self._passes())
+        reader.set_state("clock", self._clock_json())
+        reader.set_cleaning(self._passes())
         return reader
 
-    def leave(self, reader: Reader) -> None:
-        """Tell a reader nothing more."""
+    def disconnect(self, reader: Reader) -> None:
+        """Remove a client."""
         self._readers.discard(reader)
 
     async def _tick_on(self) -> None:
@@ -199,74 +200,76 @@ class Live:
             await asyncio.sleep(TICK_S)
 
     async def tick(self) -> None:
-        """Look once, and tell what is new."""
+        """Poll once and send events."""
         while self._ended:
-            told = self.history.note_pass(*self._ended.popleft())
+            cleaning = self.history.note_pass(*self._ended.popleft())
             for reader in self._readers:
-                reader.tell_cleaned(told)
+                reader.add_cleaned(cleaning)
         now_s = asyncio.get_running_loop().time()
         if not self._broker.read_only and now_s - self._sampled_s >= SAMPLE_S:
             self._sampled_s = now_s
-            await self._asked(self.history.sample)
+            await self._query(self.history.sample)
         if self._readers:
-            self._tell_states()
-            await self._tell_partitions()
+            self._send_states()
+            await self._send_partitions()
         else:
             self._measured.clear()
 
-    def _tell_states(self) -> None:
+    def _send_states(self) -> None:
         clock = self._clock_json()
         if clock["kind"] == "system":
-            clock = {}  # it needs nobody to tell that it goes on
-        if clock != self._clock_told:
-            self._clock_told = clock
+            clock = {}  # advances by itself
+        if clock != self._sent_clock:
+            self._sent_clock = clock
             for reader in self._readers:
-                reader.tell_state("clock", clock)
+                reader.set_state("clock", clock)
         under_way = self._passes()
         if under_way != self._under_way:
             self._under_way = under_way
             for reader in self._readers:
-                reader.tell_cleaning(under_way)
+                reader.set_cleaning(under_way)
 
     def _passes(self) -> list[dict[str, Any]]:
         return [] if self._broker.read_only else passes_under_way(self._broker)
 
-    async def _tell_partitions(self) -> None:
+    async def _send_partitions(self) -> None:
         changed = dict.fromkeys(self._measured)
         self._measured.clear()
         if self._has_changed or self._known is None:
-            self._has_changed = False  # first: what changes from here on is for the next look
-            looks = await self._asked(partial(_looks, self._broker))
-            if looks is not None:
-                known, self._known = self._known, looks
+            self._has_changed = False  # before reading: later changes are for the next poll
+            versions = await self._query(partial(_versions, self._broker))
+            if versions is not None:
+                known, self._known = self._known, versions
                 if known is not None:
                     changed |= dict.fromkeys(
-                        tp for tp in looks.keys() | known.keys() if looks.get(tp) != known.get(tp)
+                        tp
+                        for tp in versions.keys() | known.keys()
+                        if versions.get(tp) != known.get(tp)
                     )
         if changed:
             for reader in self._readers:
-                reader.tell_partitions(sorted(changed))
+                reader.add_partitions(sorted(changed))
 
-    async def _asked(self, question: Callable[[], Any]) -> Any:  # noqa: ANN401  # what it returns
-        """Ask the broker something in a thread that may wait; None if it has nothing to say."""
+    async def _query(self, question: Callable[[], Any]) -> Any:  # noqa: ANN401  # what it returns
+        """Query the broker in a thread that may block; None on an error."""
         try:
             return await self._loops.blocking(question)
-        except (LogStoreError, OSError):  # it is about to close, or a disk fails: others tell
+        except (LogStoreError, OSError):  # closing, or a failed disk, which is reported elsewhere
             return None
 
 
 def passes_under_way(broker: Broker) -> list[dict[str, Any]]:
-    """Return how far the passes are that run now; takes no lock."""
+    """Return the progress of running passes; takes no lock."""
     steps: dict[TopicPartition, PassProgress] = broker.cleaner.under_way.copy()
     return [{**tp._asdict(), **step._asdict()} for tp, step in sorted(steps.items())]
 
 
-def _looks(broker: Broker) -> dict[TopicPartition, Mark]:
-    """Return of each partition what differs after whatever a list or a strip shows of it."""
+def _versions(broker: Broker) -> dict[TopicPartition, LogVersion]:
+    """Return the version of each partition, which changes with anything that the page shows."""
     logs = open_logs(broker)
-    looks: dict[TopicPartition, Mark] = {}
+    versions: dict[TopicPartition, LogVersion] = {}
     for tp in broker.partitions():
         log = logs.get(tp)
-        mark = () if log is None else mark_of(log)
-        looks[tp] = (*mark, *cleaner_view(broker, tp))
-    return looks
+        version = () if log is None else version_of(log)
+        versions[tp] = (*version, *cleaner_view(broker, tp))
+    return versions

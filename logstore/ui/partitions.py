@@ -1,8 +1,8 @@
-"""The list of partitions: names and sizes at once, ratios as fast as logs can be measured.
+"""The list of partitions, with dirty ratios computed in the background.
 
-A log that is open is measured from memory when it is asked for. One that is not has its size from
-the names in its folder, and is opened and measured beside, rows that were asked for first. The
-measure is that of the cleaner's own choice (`LogChooser`); there is no second rule.
+An open log is measured on request, without reading files. A closed log is listed with the size of
+its folder's files, and is opened and measured in the background, visible rows first. The ratios are
+computed by the cleaner itself (`LogChooser`).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from logstore.analysis.view import PartitionView
 from logstore.errors import LogStoreError, UnknownTopicOrPartitionError
 from logstore.runtime import SystemClock
 from logstore.types import TopicPartition
-from logstore.ui.marks import Mark, mark_of
+from logstore.ui.versions import LogVersion, version_of
 
 if TYPE_CHECKING:
     from logstore.broker import Broker
@@ -35,34 +35,34 @@ if TYPE_CHECKING:
     from logstore.storage.log.log import Log
 
 FRESH_MS = 1_000
-"""For how long what was measured is shown again though time, which it depends on, went on."""
+"""Age up to which cached rows of unchanged logs are reused, although ratios depend on the time."""
 
 FOLDER_FRESH_MS = 10_000
-"""The same of folders whose logs are not open; these are measured meanwhile."""
+"""The same for rows of closed logs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """What the list tells of one partition; None where that was not measured.
+    """A row of the list; fields that were not measured are None.
 
     Attributes
     ----------
     path : str or None
-        Its folder; None of one that was not made yet.
+        The partition's folder; None if it is not created yet.
     measured : bool
-        Whether the log was looked at, and not only its folder.
+        Whether the log was measured, not only its folder.
     cleanable_ratio, dirty_bytes : float or None, int or None
-        As the cleaner's choice has them; None of a topic that is not compacted.
+        As computed by the cleaner; None if the topic is not compacted.
     max_compaction_delay_ms : int or None
-        By how much the oldest dirty data exceeds `max.compaction.lag.ms`.
+        Time by which the oldest dirty data exceeds `max.compaction.lag.ms`.
     lag_ms : int or None
-        For how long the oldest data that is not clean has waited, as far as it tells.
+        Age of the oldest uncleaned data, if known.
     must_clean : bool
-        Whether it does, so that the ratio does not matter.
+        Whether `max.compaction.lag.ms` is exceeded, so that the ratio does not matter.
     uncleanable : UncleanablePartition or None
-        Why the cleaner leaves it alone, and since when.
+        Reason and time since when the cleaner skips the partition.
     error : str or None
-        Why it cannot be opened.
+        Reason why the log cannot be opened.
     """
 
     topic_partition: TopicPartition
@@ -86,7 +86,7 @@ class Row:
     error: str | None = None
 
     def to_json(self, deleted_bytes: int) -> dict[str, Any]:
-        """Return the row as the page has it."""
+        """Return the row as JSON."""
         return {
             "topic": self.topic_partition.topic,
             "partition": self.topic_partition.partition,
@@ -125,54 +125,50 @@ SORTS: dict[str, Callable[[Row], Any]] = {
     "segments": lambda row: row.segments,
     "name": lambda row: row.topic_partition,
 }
-"""What the list can be sorted by; equals follow each other by name."""
+"""Sort keys of the list; ties are ordered by name."""
 
 
 class PartitionList:
-    """The rows of all partitions of a broker, kept from one question to the next.
+    """The rows of all partitions of a broker, cached between requests. Thread-safe.
 
     Parameters
     ----------
     broker : Broker
-    beside : callable
-        Makes a call in another thread, and does not wait.
+    run_in_background : callable
+        Runs a function in another thread and returns at once.
     on_measured : callable
-        Told of partitions that were measured beside, in that thread.
-
-    Notes
-    -----
-    Any thread may call.
+        Called in that thread for each partition measured in the background.
     """
 
     def __init__(
         self,
         broker: Broker,
-        beside: Callable[[Callable[[], object]], object],
+        run_in_background: Callable[[Callable[[], object]], object],
         on_measured: Callable[[TopicPartition], object],
     ) -> None:
         self._broker = broker
-        self._beside = beside
+        self._run_in_background = run_in_background
         self._on_measured = on_measured
         self._clock = SystemClock()
         self._lock = threading.Lock()
         self._known: dict[TopicPartition, _Known] = {}
-        self._wanted: dict[TopicPartition, None] = {}  # in the order in which they are measured
+        self._wanted: dict[TopicPartition, None] = {}  # in the order of measuring
         self._is_measuring = False
         self._is_closed = False
 
     def close(self) -> None:
-        """Measure nothing more beside."""
+        """Stop measuring in the background."""
         self._is_closed = True
 
     # -- rows ----------------------------------------------------------------------------
 
     def rows(self, topics: Iterable[Topic]) -> list[Row]:
-        """Return a row for each partition of some topics, in their order."""
+        """Return the rows of all partitions of the topics, in order."""
         logs = open_logs(self._broker)
         return [
             self._row(tp, logs.get(tp), config)
             for topic in topics
-            # Once a topic: that of thousands of partitions is asked for its own.
+            # Once per topic, which may have thousands of partitions.
             for config in [topic_config(self._broker, topic.name)]
             for number in topic.partitions
             for tp in [TopicPartition(topic.name, number)]
@@ -180,12 +176,16 @@ class PartitionList:
 
     def _row(self, topic_partition: TopicPartition, log: Log | None, config: LogConfig) -> Row:
         now_ms = self._clock.monotonic_ms()
-        # Its clock may be moved by days between two questions.
+        # A manual clock may advance by days between two requests.
         wall_ms = self._broker.clock.now_ms()
         known = self._known.get(topic_partition)
-        mark = None if log is None else mark_of(log)
+        version = None if log is None else version_of(log)
         fresh_ms = FOLDER_FRESH_MS if log is None else FRESH_MS
-        if known is not None and known.mark == mark and known.is_fresh(now_ms, wall_ms, fresh_ms):
+        if (
+            known is not None
+            and known.version == version
+            and known.is_fresh(now_ms, wall_ms, fresh_ms)
+        ):
             return known.row
         if log is None:
             if known is not None and known.row.error is not None:
@@ -193,11 +193,11 @@ class PartitionList:
             row = self._of_folder(topic_partition, config)
         else:
             row = self._of_log(log)
-        self._known[topic_partition] = _Known(row, mark, now_ms, wall_ms)
+        self._known[topic_partition] = _Known(row, version, now_ms, wall_ms)
         return row
 
     def _of_folder(self, topic_partition: TopicPartition, config: LogConfig) -> Row:
-        """Return what the names in a folder tell, and the sizes of its files."""
+        """Return a row from the names and sizes of the files in a folder."""
         policy = ",".join(config.cleanup_policy)
         lag_ms, ratio = config.max_compaction_lag_ms, config.min_cleanable_dirty_ratio
         path = partition_folder(self._broker, topic_partition)
@@ -206,14 +206,14 @@ class PartitionList:
         return Row(topic_partition, path, sum(sizes), len(sizes), policy, lag_ms, ratio)
 
     def deleted_bytes(self, row: Row) -> int:
-        """Return how much waits in a partition's folder for its removal."""
+        """Return the size of files in a partition's folder that await deletion."""
         if row.path is None:
             return 0
         files = deleted_files(PartitionView(self._broker, row.topic_partition).files, row.path)
         return sum(size for _, size in files)
 
     def _of_log(self, log: Log) -> Row:
-        """Measure a log as the cleaner's choice does."""
+        """Measure a log with the cleaner's own rules."""
         tp, config = log.topic_partition, log.config
         row = Row(
             topic_partition=tp,
@@ -227,10 +227,10 @@ class PartitionList:
             log_start_offset=log.log_start_offset,
             log_end_offset=log.log_end_offset,
         )
-        mark, state = cleaner_view(self._broker, tp)
+        version, state = cleaner_view(self._broker, tp)
         row = replace(
             row,
-            uncleanable=mark,
+            uncleanable=version,
             in_progress=None if state is None else str(state),
         )
         if not config.compact:
@@ -251,20 +251,20 @@ class PartitionList:
             lag_ms=None if since_ms is None else max(0, self._broker.clock.now_ms() - since_ms),
         )
 
-    # -- measuring beside ----------------------------------------------------------------
+    # -- measuring in the background -------------------------------------------------------
 
     def measure(self, rows: Sequence[Row], first: Iterable[Row]) -> None:
-        """See to it that rows which lack numbers get them, some before all others."""
+        """Start measuring rows in the background, those in `first` before the others."""
         lacking = {row.topic_partition: None for row in rows if not row.measured and not row.error}
         if not lacking:
             return
-        asked = {tp: None for row in first if (tp := row.topic_partition) in lacking}
+        visible = {tp: None for row in first if (tp := row.topic_partition) in lacking}
         with self._lock:
-            self._wanted = asked | lacking
+            self._wanted = visible | lacking
             if self._is_measuring or self._is_closed:
                 return
             self._is_measuring = True
-        self._beside(self._measure_all)
+        self._run_in_background(self._measure_all)
 
     def _measure_all(self) -> None:
         while True:
@@ -282,7 +282,7 @@ class PartitionList:
         try:
             log = self._broker.log(topic_partition)
             self._row(topic_partition, log, log.config)
-        except UnknownTopicOrPartitionError:  # deleted meanwhile
+        except UnknownTopicOrPartitionError:  # deleted concurrently
             self._known.pop(topic_partition, None)
         except (LogStoreError, OSError) as error:
             known = self._known.get(topic_partition)
@@ -294,13 +294,13 @@ class PartitionList:
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """A row, what of its log can have changed, and when it was made: machine's, broker's time."""
+    """A cached row, the version of its log, and its time by the system and broker clocks."""
 
     row: Row
-    mark: Mark | None
+    version: LogVersion | None
     at_ms: int
     wall_ms: int
 
     def is_fresh(self, now_ms: int, wall_ms: int, fresh_ms: int) -> bool:
-        """Tell whether neither time went on by so much."""
+        """Return whether the row is younger than `fresh_ms` by both clocks."""
         return now_ms - self.at_ms < fresh_ms and abs(wall_ms - self.wall_ms) < fresh_ms

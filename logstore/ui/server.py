@@ -1,4 +1,4 @@
-"""The page's server: one event loop in one thread, at an address of this machine."""
+"""The page's HTTP server: an event loop in its own thread."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from logstore.runtime.sockets import host_and_port, is_loopback, opened_socket
 from logstore.security.acls import ANONYMOUS
 from logstore.ui.app import application
 from logstore.ui.connections import Connection
-from logstore.ui.site import Site
+from logstore.ui.context import Context
 
 if TYPE_CHECKING:
     from socket import socket
@@ -28,36 +28,36 @@ logger = logging.getLogger(__name__)
 
 TOKEN_BYTES = 32
 CONNECTIONS_MAX = 256
-"""More are told to come later."""
+"""Maximum number of connections; further requests get 503."""
 
 IDLE_S = 60
-"""For how long a connection is kept that asks nothing."""
+"""Time to keep an idle connection."""
 
 FAREWELL_S = 2.0
-"""How long answers may take to reach their readers once the page closes; then they are cut off."""
+"""Time limit for sending pending responses when the page closes."""
 
 
 class Ui:
-    """The page of a broker; made by `Broker.ui`, closed with the broker.
+    """The web page of a broker; created by `Broker.ui`, closed with the broker.
 
     Parameters
     ----------
     broker : Broker
     host : str
-        To bind to.
+        Address to bind to.
     port : int
-        0 lets the system choose.
+        Port to bind to; 0 picks a free port.
     token : str, optional
-        What a reader has to know; by default a new one that nobody can guess.
+        Secret required for access. [default: random]
     authorizer : Authorizer, optional
-        Decides what the page may do; everything by default.
+        Authorizes the page's operations; by default all are allowed.
     principal : str
-        As whom.
+        Principal of the page's operations.
 
     Raises
     ------
     InvalidConfigurationError
-        Nobody can listen at this address, or the token cannot stand in one.
+        The address cannot be bound, or the token has invalid characters.
     """
 
     def __init__(
@@ -70,20 +70,20 @@ class Ui:
         authorizer: Authorizer | None = None,
         principal: str = ANONYMOUS,
     ) -> None:
-        # Not the broker's randomness: with a seed others could repeat it.
+        # Not the broker's random source, which may be seeded and thus predictable.
         self._token = (
             f"{random_source().getrandbits(8 * TOKEN_BYTES):x}" if token is None else token
         )
         if not (self._token.isascii() and self._token.replace("-", "").replace("_", "").isalnum()):
             raise InvalidConfigurationError(
-                "a token has letters, digits, - and _, and one at least"
+                "the token must consist of letters, digits, - and _, and must not be empty"
             )
         opened = opened_socket(host, port)
         self._host, self._port = host, opened.getsockname()[1]
         if not is_loopback(opened.getsockname()[0]):
             logger.warning(
-                "the page is served on %s without encryption: whoever can listen on the way has"
-                " its token",
+                "the page is served on %s without encryption: its token can be intercepted on the"
+                " network",
                 host_and_port(*self.address),
             )
         self._is_closed = False
@@ -99,8 +99,8 @@ class Ui:
     def _open(
         self, broker: Broker, opened: socket, authorizer: Authorizer | None, principal: str
     ) -> asyncio.Task[None]:
-        self._site = Site(broker, self._loops, authorizer, principal)
-        app = application(self._site, token=self._token, host=self._host, port=self._port)
+        self._context = Context(broker, self._loops, authorizer, principal)
+        app = application(self._context, token=self._token, host=self._host, port=self._port)
         self._server = uvicorn.Server(
             uvicorn.Config(
                 app,
@@ -129,13 +129,13 @@ class Ui:
     @property
     @lasting
     def address(self) -> tuple[str, int]:
-        """Host and port that it listens at."""
+        """Host and port of the server."""
         return self._host, self._port
 
     @property
     @lasting
     def token(self) -> str:
-        """What a reader has to know."""
+        """The secret required for access."""
         return self._token
 
     @property
@@ -147,11 +147,11 @@ class Ui:
     @property
     @lasting
     def is_closed(self) -> bool:
-        """Whether it was closed."""
+        """Whether the page is closed."""
         return self._is_closed
 
     def close(self) -> None:
-        """Answer what was asked, end what is told as it happens; closing twice is allowed."""
+        """Complete pending responses, end event streams and stop; idempotent."""
         if self._is_closed:
             return
         self._is_closed = True
@@ -165,13 +165,13 @@ class Ui:
         serving = asyncio.get_running_loop().create_task(self._server.serve(sockets=[opened]))
         while not (self._server.started or serving.done()):
             await asyncio.sleep(0)
-        if serving.done():  # it cannot serve, and says why
+        if serving.done():  # failed to start; raises the error
             await serving
-        self._site.live.start()
+        self._context.live.start()
         return serving
 
     async def _end(self) -> None:
-        self._site.close()
+        self._context.close()
         self._server.should_exit = True
         await asyncio.wait([self._serving], timeout=FAREWELL_S)
         for connection in list(self._server.server_state.connections):

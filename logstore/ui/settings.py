@@ -1,4 +1,4 @@
-"""Settings as requests bring them, checked before the engine reads them."""
+"""Validate the settings in requests before the engine reads them."""
 
 from __future__ import annotations
 
@@ -12,32 +12,32 @@ if TYPE_CHECKING:
     from logstore.ui.asking import Ask
 
 KEYS_MAX = 1_000
-"""Of one request."""
+"""Maximum number of keys in a request."""
 
 
 def given_settings(ask: Ask, name: str) -> dict[str, object]:
-    """Return the member that has keys and values: texts, numbers, booleans or lists of texts.
+    """Return a member with keys and values: texts, numbers, booleans or lists of texts.
 
     Raises
     ------
     InvalidRequestError
-        Its field is the key, if one is wrong.
+        A value is invalid; the error's field is its key.
     """
-    found = ask.member(name, dict, {})
-    _check_count(name, len(found))
-    return {_text(name, key): _value(key, value) for key, value in found.items()}
+    member = ask.member(name, dict, {})
+    _check_count(name, len(member))
+    return {_text(name, key): _value(key, value) for key, value in member.items()}
 
 
 def given_keys(ask: Ask, name: str) -> list[str]:
-    """Return the member that is a list of keys."""
-    found = ask.member(name, list, [])
-    _check_count(name, len(found))
-    return [_text(name, key) for key in found]
+    """Return a member that is a list of keys."""
+    member = ask.member(name, list, [])
+    _check_count(name, len(member))
+    return [_text(name, key) for key in member]
 
 
 def _check_count(name: str, count: int) -> None:
     if count > KEYS_MAX:
-        raise InvalidRequestError(f"{name} has {count} keys, more than {KEYS_MAX}", field=name)
+        raise InvalidRequestError(f"{name}: {count} keys exceed the limit {KEYS_MAX}", field=name)
 
 
 def _value(key: str, value: Any) -> object:  # noqa: ANN401  # any JSON
@@ -50,19 +50,19 @@ def _value(key: str, value: Any) -> object:  # noqa: ANN401  # any JSON
     if isinstance(value, list) and all(isinstance(each, str) for each in value):
         return [_text(key, each) for each in value]
     raise InvalidRequestError(
-        f"{key}: a text, a number, true or false, or a list of texts is wanted, not"
+        f"{key}: expected a string, a number, a boolean or a list of strings, not"
         f" {json.dumps(value)[:80]}",
         field=key,
     )
 
 
 def _text(field: str, value: Any) -> str:  # noqa: ANN401  # any JSON
-    """Return a text that can be stored, and stand in a line of a shell."""
+    """Return a text after checking that it can be stored and used in a command line."""
     if not isinstance(value, str):
         shown = json.dumps(value)[:80]
-        raise InvalidRequestError(f"{field}: a text is wanted, not {shown}", field=field)
+        raise InvalidRequestError(f"{field}: expected a string, not {shown}", field=field)
     if any(ord(each) < 0x20 or 0xD800 <= ord(each) < 0xE000 for each in value):
         raise InvalidRequestError(
-            f"{field}: {json.dumps(value)[:80]} has a character that no setting has", field=field
+            f"{field}: {json.dumps(value)[:80]} has a control character or surrogate", field=field
         )
     return value

@@ -1,4 +1,4 @@
-"""The files of the page, as they lie in the package: read once, served from memory."""
+"""The page's static files, read once from the package and served from memory."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ KINDS = {
     ".txt": "text/plain; charset=utf-8",
     ".woff2": "font/woff2",
 }
-"""The types of what may lie there; any other file is not served."""
+"""Content types by suffix; other files are not served."""
 
 INDEX = "/index.html"
 
@@ -36,25 +36,25 @@ class _File(NamedTuple):
 
 
 class Front:
-    """The static files of the page by their addresses; `/` is its index."""
+    """The static files by their addresses; `/` is the index."""
 
     def __init__(self) -> None:
         self._files = dict(_found(files("logstore.ui") / "front", ""))
         self._files["/"] = self._files[INDEX]
 
     def addresses(self) -> list[str]:
-        """Return what there is."""
+        """Return the addresses of all files."""
         return sorted(self._files)
 
     async def answer(self, request: Request) -> Response | None:
-        """Answer with a file, or that the reader has it already; None if there is none."""
-        found = self._files.get(request.url.path)
-        if found is None:
+        """Respond with a file, or 304 if the client has it; None if the file does not exist."""
+        file = self._files.get(request.url.path)
+        if file is None:
             return None
-        headers = {"ETag": found.tag, "Cache-Control": "no-cache"}
-        if request.headers.get("if-none-match") == found.tag:
+        headers = {"ETag": file.tag, "Cache-Control": "no-cache"}
+        if request.headers.get("if-none-match") == file.tag:
             return Response(status_code=304, headers=headers)
-        return Response(found.content, headers=headers, media_type=found.kind)
+        return Response(file.content, headers=headers, media_type=file.kind)
 
 
 def _found(folder: Traversable, above: str) -> Iterator[tuple[str, _File]]:

@@ -1,4 +1,4 @@
-"""Settings, deeds and the clock in the page: what a hand at the keyboard meets on the way."""
+"""Settings, operations and the clock of the page, by keyboard."""
 
 import json
 import re
@@ -30,12 +30,12 @@ def field(page, key):
 
 
 def changes(page):
-    return page.get_by_role("region", name="Changes not yet set")
+    return page.get_by_role("region", name="Pending changes")
 
 
 def previewed(page):
     """The panel, once it has an answer."""
-    panel = page.get_by_role("region", name="What it would do")
+    panel = page.get_by_role("region", name="Preview")
     expect(panel.locator("table").first).to_be_visible()
     expect(panel).to_have_attribute("aria-busy", "false")
     return panel
@@ -51,7 +51,7 @@ def test_a_setting_shows_its_exact_number_origin_and_default(open_page, users):
     expect(retention).to_have_value("30d")
     expect(retention).to_have_accessible_description(re.compile("= 2,592,000,000 ms"))
     expect(retention).to_have_accessible_description(
-        re.compile("It is set for this topic; unset it would be the default, 7d")
+        re.compile("This is set for this topic. When unset: the default, 7d")
     )
     expect(field(page, "segment.bytes")).to_have_value("1GiB")
 
@@ -101,7 +101,7 @@ def test_what_is_typed_back_or_undone_is_no_change(open_page, users):
 def test_a_retention_that_loses_records_is_told_before_and_asked_once(open_page, visitor, users):
     page = open_page(users.ui(), "#/t/users/settings")
     field(page, "retention.ms").fill("90m")
-    expect(previewed(page)).to_contain_text("It would lose data.")
+    expect(previewed(page)).to_contain_text("The change would lose data.")
 
     changes(page).get_by_role("button", name="Set 1 change").click()
     dialog = page.get_by_role("dialog", name="Set 1 change?")
@@ -109,10 +109,10 @@ def test_a_retention_that_loses_records_is_told_before_and_asked_once(open_page,
     expect(dialog).to_contain_text(re.compile(r"Records\s*10"))
     assert breaches(page) == []
     assert users.topic("users").configs["retention.ms"] == "2592000000"
-    dialog.get_by_role("button", name="Set all the same").click()
+    dialog.get_by_role("button", name="Set anyway").click()
     expect(dialog).to_have_count(0)
     expect(changes(page)).to_contain_text("None.")
-    done = page.get_by_role("log", name="What was done to users")
+    done = page.get_by_role("log", name="Completed operations on users")
     expect(done).to_contain_text("retention.ms set to 90m")
     expect(done).to_contain_text("logstore topic alter --set retention.ms=90m")
     assert users.topic("users").configs["retention.ms"] == "5400000"
@@ -131,11 +131,11 @@ def test_a_broker_setting_is_changed_for_one_or_for_all(open_page, users):
     )
     found = users.describe_broker_configs()["log.cleaner.threads"]
     assert (found.value, found.origin) == ("2", "dynamic default")
-    # What stands in the broker's file is told, not offered.
+    # A setting of the configuration file is not a field.
     expect(field(page, "log.cleaner.enable")).to_have_count(0)
 
 
-# -- deeds ---------------------------------------------------------------------------------
+# -- operations ----------------------------------------------------------------------------
 
 DIALOGS = {
     "Roll …": "Roll users-0",
@@ -177,7 +177,7 @@ def test_a_cleaning_is_rehearsed_as_its_boxes_are_ticked(open_page, users):
     expect(dialog).to_contain_text("--roll")
     dialog.get_by_role("button", name="Clean", exact=True).click()
     expect(dialog).to_have_count(0)
-    expect(page.get_by_role("log")).to_contain_text("11 records went")
+    expect(page.get_by_role("log")).to_contain_text("11 records removed")
     expect(page.get_by_role("button", name="Clean …")).to_be_focused()
     values = [record.value for record in users.read("users", 0, offset=0)]
     assert values == [b"anne", b"anne", b"anne", b"anne", b"last"]
@@ -187,15 +187,15 @@ def test_records_are_deleted_up_to_the_first_of_a_time(open_page, visitor, users
     page = open_page(users.ui(), "#/t/users/0")
     page.get_by_role("button", name="Delete records …").click()
     dialog = page.get_by_role("dialog")
-    dialog.get_by_role("radio", name="the first record of a time").check()
+    dialog.get_by_role("radio", name="the first record at or after a time").check()
     expect(dialog.get_by_role("button", name="Delete", exact=True)).to_be_disabled()
     dialog.get_by_label("Time (UTC)").fill("2024-01-01T01:00:00")
 
-    expect(dialog).to_contain_text("The first record that stays has offset 5")
+    expect(dialog).to_contain_text("The first remaining record has offset 5")
     expect(dialog).to_contain_text("anna")
     dialog.get_by_role("button", name="Delete", exact=True).click()
     expect(dialog.get_by_role("alert")).to_contain_text("5 records")
-    dialog.get_by_role("button", name="Yes, lose them for good").click()
+    dialog.get_by_role("button", name="Delete permanently").click()
     expect(dialog).to_have_count(0)
     assert users.log("users", 0).log_start_offset == 5
     visitor.watch_of(page).expect(ASKED)
@@ -209,11 +209,11 @@ def test_a_loss_that_is_another_one_meanwhile_is_asked_about_again(open_page, vi
     dialog.get_by_role("button", name="Delete", exact=True).click()
     expect(dialog.get_by_role("alert")).to_contain_text("10 records")
     users.delete_records({TopicPartition("users", 0): 4})
-    dialog.get_by_role("button", name="Yes, lose them for good").click()
+    dialog.get_by_role("button", name="Delete permanently").click()
 
     expect(dialog.get_by_role("alert")).to_contain_text("6 records")
     assert users.log("users", 0).log_start_offset == 4
-    dialog.get_by_role("button", name="Yes, lose them for good").click()
+    dialog.get_by_role("button", name="Delete permanently").click()
     expect(dialog).to_have_count(0)
     assert users.log("users", 0).log_start_offset == 10
     visitor.watch_of(page).expect(ASKED)
@@ -228,9 +228,11 @@ def test_a_topic_goes_once_its_name_is_typed_and_its_loss_confirmed(open_page, v
     dialog.get_by_role("textbox").fill("users")
     delete.click()
     expect(dialog.get_by_role("alert")).to_contain_text("15 records")
-    dialog.get_by_role("button", name="Yes, lose them for good").click()
+    dialog.get_by_role("button", name="Delete permanently").click()
     expect(page.get_by_role("heading", level=1)).to_have_text("Partitions")
-    expect(page.get_by_role("log", name="What was done")).to_contain_text("Deleted topic users")
+    expect(page.get_by_role("log", name="Completed operations")).to_contain_text(
+        "Deleted topic users"
+    )
     assert users.topics() == []
     visitor.watch_of(page).expect(ASKED)
 
@@ -284,10 +286,10 @@ def test_a_long_move_shows_how_far_it_is_and_can_be_stopped(open_page, logstore_
 
     page.route("**/api/clock", halfway)
     clock = page.get_by_role("region", name="Virtual clock")
-    clock.get_by_text("Move the time").click()
+    clock.get_by_text("Advance the clock").click()
     clock.get_by_role("textbox", name="Duration").fill("2s")
     clock.get_by_role("button", name="Move forward").click()
-    expect(clock.get_by_role("progressbar", name="Moving the time")).to_have_attribute(
+    expect(clock.get_by_role("progressbar", name="Advancing the clock")).to_have_attribute(
         "value", "0.5"
     )
     clock.get_by_role("button", name="Stop").click()
@@ -300,7 +302,7 @@ def test_a_long_move_shows_how_far_it_is_and_can_be_stopped(open_page, logstore_
 def test_the_slider_speaks_in_durations(open_page, logstore_broker):
     page = open_page(logstore_broker.ui())
     clock = page.get_by_role("region", name="Virtual clock")
-    clock.get_by_text("Move the time").click()
+    clock.get_by_text("Advance the clock").click()
     slider = clock.get_by_role("slider", name="Forward by")
     slider.focus()
     page.keyboard.press("End")

@@ -89,8 +89,8 @@ def test_from_the_list_to_a_cleaned_partition_without_a_mouse(page, logstore_bro
     page.keyboard.press("Enter")
     expect(page.get_by_role("heading", name="users-0", level=1)).to_be_visible()
 
-    # A segment of the strip, opened and left again.
-    strip = page.locator(".strip [tabindex='0']").first
+    # A segment of the segment map, opened and left again.
+    strip = page.locator(".segment-map [tabindex='0']").first
     strip.focus()
     page.keyboard.press("ArrowRight")
     page.keyboard.press("ArrowLeft")

@@ -1,4 +1,4 @@
-"""The list of partitions and the strip of segments, with more of them than a screen holds."""
+"""The list of partitions and the segment map, with more of them than a screen holds."""
 
 import re
 
@@ -84,7 +84,7 @@ def test_a_filter_and_an_order_are_part_of_the_address(page):
     expect(page.get_by_label("Filter")).to_have_value("small")
     expect(grid).to_have_attribute("aria-rowcount", "2")
     page.get_by_label("Filter").fill("nothing is called so")
-    expect(page.get_by_text("No partition's name holds")).to_be_visible()
+    expect(page.get_by_text("No partition name contains")).to_be_visible()
 
 
 def test_a_strip_of_many_segments_is_summed_up_and_opens_down_to_records(page):

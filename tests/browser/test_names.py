@@ -70,5 +70,5 @@ def test_a_key_is_looked_for_whatever_it_says(page, name):
     page.get_by_role("main").get_by_role("textbox").first.fill(name)
     page.keyboard.press("Enter")
     expect(page.get_by_role("main").get_by_role("status")).to_contain_text("of this key")
-    expect(page.get_by_role("region", name="Places of this key")).to_contain_text(".log")
+    expect(page.get_by_role("region", name="Locations of this key")).to_contain_text(".log")
     nothing_struck(page)

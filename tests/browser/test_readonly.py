@@ -42,7 +42,7 @@ def test_no_page_and_no_route_touches_a_copied_directory(browser, directory):
         # A setting can be tried all the same.
         go(page, "#/t/users/settings")
         page.get_by_role("textbox", name="min.cleanable.dirty.ratio").fill("0.9")
-        preview = page.get_by_role("region", name="What it would do")
+        preview = page.get_by_role("region", name="Preview")
         expect(preview).to_contain_text("users-0")
         expect(page.get_by_role("button", name="Set 1 change")).to_have_count(0)
 

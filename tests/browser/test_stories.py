@@ -14,7 +14,7 @@ running = pytest.mark.logstore(background=True)
 
 
 def deed(page, button, title):
-    """Open the dialog of a deed."""
+    """Open the dialog of an operation."""
     page.get_by_role("button", name=button).click()
     dialog = page.get_by_role("dialog", name=title)
     expect(dialog).to_be_visible()
@@ -25,7 +25,7 @@ def move(page, duration):
     """Move the virtual clock forward."""
     clock = page.get_by_role("region", name="Virtual clock")
     if not clock.get_by_role("textbox", name="Duration").is_visible():
-        clock.get_by_text("Move the time").click()
+        clock.get_by_text("Advance the clock").click()
     clock.get_by_role("textbox", name="Duration").fill(duration)
     clock.get_by_role("button", name="Move forward").click()
     expect(clock.get_by_role("progressbar")).to_have_count(0)
@@ -34,7 +34,7 @@ def move(page, duration):
 
 def show(page, title):
     """Show one of the parts of a partition's page."""
-    parts = page.get_by_role("navigation", name="More of this partition")
+    parts = page.get_by_role("navigation", name="Details of this partition")
     parts.get_by_role("link", name=title).click()
 
 
@@ -54,8 +54,8 @@ def test_the_operators_guide_from_a_new_topic_to_the_end_of_a_tombstone(open_pag
     page.get_by_role("group", name="cleanup.policy").get_by_label("compact").check()
     for key, value in (("segment.ms", "1h"), ("delete.retention.ms", "2h")):
         page.get_by_role("textbox", name=key, exact=True).fill(value)
-    changes = page.get_by_role("region", name="Changes not yet set")
-    preview = page.get_by_role("region", name="What it would do")
+    changes = page.get_by_role("region", name="Pending changes")
+    preview = page.get_by_role("region", name="Preview")
     expect(preview).to_contain_text("logstore topic alter --set cleanup.policy=compact,delete")
     expect(preview).to_contain_text("users-0")
     changes.get_by_role("button", name="Set 3 changes").click()
@@ -95,7 +95,7 @@ def test_the_operators_guide_from_a_new_topic_to_the_end_of_a_tombstone(open_pag
     move(page, "61m")
     logstore_broker.append("users", key=b"4", value=b"joe")
     move(page, "1m")
-    expect(main).to_contain_text("There is no tombstone in this partition")
+    expect(main).to_contain_text("No tombstone in this partition")
     keys = [it.key for it in logstore_broker.read("users", 0, offset=0)]
     assert b"2" not in keys
 
@@ -161,12 +161,12 @@ def test_a_partition_that_cannot_be_cleaned_is_found_and_tried_again(
         expect(dialog).to_have_count(0)
 
     retry()
-    expect(marked).to_contain_text("None: no cleaning failed.")
+    expect(marked).to_contain_text("None.")
     move(page, "1m")
     expect(marked.get_by_role("listitem")).to_contain_text("CRC")
     segment.write_bytes(sound)
     retry()
-    expect(marked).to_contain_text("None: no cleaning failed.")
+    expect(marked).to_contain_text("None.")
     move(page, "1m")
     assert [it.value for it in logstore_broker.read("users", 0, offset=0)] == [b"anna", b"bob"]
 
@@ -181,9 +181,9 @@ def test_what_loses_data_names_it_and_asks_once(open_page, visitor, logstore_bro
     dialog.get_by_role("radio", name="an offset").check()
     dialog.get_by_role("textbox", name="Offset").fill("4")
     expect(dialog).to_contain_text("logstore delete-records")
-    expect(dialog).to_contain_text("Offsets 0 to 3 would go")
+    expect(dialog).to_contain_text("Offsets 0 to 3 would be deleted")
     dialog.get_by_role("button", name="Delete", exact=True).click()
-    dialog.get_by_role("button", name="Yes, lose them for good").click()
+    dialog.get_by_role("button", name="Delete permanently").click()
     expect(dialog).to_have_count(0)
     expect(page.get_by_role("main")).to_contain_text(re.compile(r"Log start offset\s*4"))
     assert logstore_broker.log(USERS).log_start_offset == 4

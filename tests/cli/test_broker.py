@@ -17,7 +17,7 @@ def test_settings_are_kept_and_taken_back(run):
     assert described["log.retention.ms"] == {"value": "2592000000", "origin": "dynamic broker"}
     topic = run("topic", "describe", "users", "--format", "json").json
     assert topic["configs"]["retention.ms"]["origin"] == "dynamic broker"
-    assert "nothing changes" in run("broker", "alter", "--set", "log.retention.ms=30d").stdout
+    assert "nothing to change" in run("broker", "alter", "--set", "log.retention.ms=30d").stdout
     shown = run("broker", "alter", "--unset", "log.retention.ms").stdout
     assert "2592000000 (dynamic broker)" in shown
     lines = run("broker", "describe", "--format", "jsonl").jsonl

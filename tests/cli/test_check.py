@@ -165,7 +165,7 @@ def test_nothing_to_check_is_wrong_usage(run, tmp_path, names):
     for name in names:
         (directory / name).parent.mkdir(parents=True, exist_ok=True)
         (directory / name).mkdir() if name.endswith("/") else (directory / name).touch()
-    message = f"there is nothing to check in {directory}"
+    message = f"nothing to check in {directory}"
     assert message in run("check", directory, code=2).stderr
     assert message in run("check", "--data-dir", directory, code=2).stderr
 
@@ -185,7 +185,7 @@ def test_folders_without_segments_are_named_in_the_refusal(run, tmp_path):
     for number in range(5):
         (tmp_path / "place" / f"users{number}").mkdir(parents=True)
     expected = (
-        "A partition's folder is named TOPIC-NUMBER; here are 'users0', 'users1', 'users2',"
+        "Partition folders are named TOPIC-NUMBER; the folders are 'users0', 'users1', 'users2',"
         " 'users3', 'users4'"
     )
     assert f"{expected} (see: " in run("check", tmp_path / "place", code=2).stderr
@@ -207,7 +207,7 @@ def test_a_directory_without_a_segment_may_be_one_of_a_log(run, tmp_path, name):
 @pytest.mark.parametrize(
     ("target", "message"),
     (
-        ("none", "there is no file or directory"),
+        ("none", "no such file or directory"),
         ("golden-0/notes.txt", "is not a log file that can be verified"),
     ),
 )

@@ -79,7 +79,7 @@ def test_roll_starts_a_segment_at_the_log_end(run, users):
 
 def test_roll_needs_a_partition_where_there_are_several(run):
     run("topic", "create", "t", "--partitions", 2)
-    assert "say which with --partition" in run("roll", "t", code=2).stderr
+    assert "choose one with --partition" in run("roll", "t", code=2).stderr
     assert run("roll", "t", "--partition", 1, "--format", "json").json["partition"] == 1
     assert "has no partition 2" in run("roll", "t", "--partition", 2, code=2).stderr
 

@@ -63,7 +63,7 @@ def test_one_partition_alone(run, users, data_dir, out):
 def test_table_shows_the_copys_location(run, users, out):
     text = run("clean", users, "--force", "--out", out).stdout
     assert "30 → 10" in text
-    assert text.endswith(f"\nthe cleaned copy is in {out}; the original was not touched\n")
+    assert text.endswith(f"\nthe cleaned copy is in {out}; the original was not changed\n")
 
 
 def test_config_and_now_hold_for_the_copy(run, users, data_dir, out):
@@ -123,10 +123,10 @@ def test_a_partition_that_cannot_be_cleaned_exits_with_1(run, golden, out):
     (
         (("--out", "{full}"), "is not empty; a copy needs a new or empty directory"),
         (("--out", "{file}"), "is not a directory"),
-        (("--out", "{data}"), "lies in the data directory"),
-        (("--out", "{data}/copy"), "lies in the data directory"),
-        (("--out", "{link}/copy"), "lies in the data directory"),
-        (("--out", "{out}", "--dry-run"), "--dry-run and --out exclude each other"),
+        (("--out", "{data}"), "is inside the data directory"),
+        (("--out", "{data}/copy"), "is inside the data directory"),
+        (("--out", "{link}/copy"), "is inside the data directory"),
+        (("--out", "{out}", "--dry-run"), "--dry-run and --out are mutually exclusive"),
         (("userz", "--out", "{out}"), "did you mean users?"),
         (("users", "--partition", "7", "--out", "{out}"), "has no partition 7"),
         (("--out", "{out}", "--config", "segment.byte=1"), "nearest is 'segment.bytes'"),
@@ -237,8 +237,10 @@ def test_writing_commands_refuse_a_path_and_name_the_option(run, copied):
     before = tree_hash(copied)
     for command, remedy in (("clean", "--dry-run or --out"), ("retain", "--dry-run")):
         error = run(command, f"{copied}/users-0", code=2).stderr
-        assert "is a path, and only topics of the data directory (--data-dir) are changed" in error
-        assert f"a path can be given with {remedy}" in " ".join(error.split())
+        assert (
+            "is a path, but this command changes topics of the data directory (--data-dir)" in error
+        )
+        assert f"a path is accepted with {remedy}" in " ".join(error.split())
     assert tree_hash(copied) == before
 
 

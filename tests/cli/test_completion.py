@@ -87,7 +87,7 @@ def test_scripts(run, shell, monkeypatch, tmp_path):
 
 def test_an_unknown_shell_must_be_named(run, monkeypatch):
     monkeypatch.setenv("SHELL", "/bin/tcsh")
-    assert "say which shell: bash, zsh, fish" in run("completion", code=2).stderr
+    assert "name a shell: bash, zsh, fish" in run("completion", code=2).stderr
 
 
 def test_bash_takes_the_script(run, topics, tmp_path):

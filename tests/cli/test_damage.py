@@ -146,11 +146,11 @@ def test_salvage_saves_intact_batches_and_lists_lost_ones(run, copied, tmp_path)
     kept = run("read", tmp_path / "saved" / "golden-0", "--format", "jsonl").jsonl
     assert [r["offset"] for r in kept] == [*range(83), *range(86, 300)]
     run("append", "golden", "--data-dir", tmp_path / "saved", input=lines({"value": "x"}))
-    assert "1 stretch could not be saved" in run("salvage", copied, "--out", tmp_path / "b").stdout
+    assert "1 range could not be saved" in run("salvage", copied, "--out", tmp_path / "b").stdout
 
 
 def test_salvage_refuses_a_place_that_is_taken(run, copied, tmp_path):
-    assert "lies in" in run("salvage", copied, "--out", copied.parent / "x", code=2).stderr
+    assert "is inside" in run("salvage", copied, "--out", copied.parent / "x", code=2).stderr
     (tmp_path / "taken").mkdir()
     (tmp_path / "taken" / "file").touch()
     assert "not empty" in run("salvage", copied, "--out", tmp_path / "taken", code=2).stderr

@@ -113,13 +113,13 @@ def test_table_shows_removed_segments_and_records_still_on_disk(run, events):
     assert heading.split() == ["partition", "low", "watermark", "freed", "result"]
     assert row.split(maxsplit=6) == [
         *("events-0", "0", "→", "6", "472", "B"),
-        "1 segment removed; 4..5 are invisible, and on disk until segment 4 goes",
+        "1 segment deleted; 4..5 are invisible, but on disk until segment 4 is deleted",
     ]
     row = run("delete-records", events, "--before-offset", 7).stdout.splitlines()[2]
     assert row.split(maxsplit=5)[:5] == ["events-0", "6", "→", "7", "-"]
-    assert "no whole segment lies below; 4..6 are invisible" in row
+    assert "no segment is entirely below; 4..6 are invisible" in row
     row = run("delete-records", events, "--before-offset", 9).stdout.splitlines()[2]
-    assert row.endswith("1 segment removed; 8 is invisible, and on disk until segment 8 goes")
+    assert row.endswith("1 segment deleted; 8 is invisible, but on disk until segment 8 is deleted")
     row = run("delete-records", events, "--before-offset", 2).stdout.splitlines()[2]
     assert row.split(maxsplit=3)[1:3] == ["9", "-"]
     assert "nothing to delete; 8 is invisible" in row
@@ -128,7 +128,7 @@ def test_table_shows_removed_segments_and_records_still_on_disk(run, events):
 def test_one_of_several_partitions_must_be_named(run):
     run("topic", "create", "t", "--partitions", 2)
     refused = run("delete-records", "t", "--before-offset", -1, code=2)
-    assert "say which with --partition" in refused.stderr
+    assert "choose one with --partition" in refused.stderr
     run("append", "t", "--partition", 1, input=lines({"value": "v"}))
     [item] = run(
         *("delete-records", "t", "--partition", 1, "--before-offset", -1, "--format", "jsonl")
@@ -179,40 +179,40 @@ def test_file_from_standard_input(run, events):
 
 def test_file_that_names_nothing(run, events):
     done = run("delete-records", "--offset-json-file", "-", input=request())
-    assert done.stdout == "the request names no partition\n"
+    assert done.stdout == "the request lists no partitions\n"
 
 
 BAD_FILES = (
     ("", "not JSON"),
     ("[" * 100_000, "not JSON"),
     (b"\xff\xff\xff", "not JSON"),
-    ("[]", "an object is expected, not []"),
+    ("[]", "expected an object, not []"),
     ("{}", "partitions is missing"),
-    (request(version=2), "version: 1 is expected, not 2"),
-    (request(version="1"), 'version: 1 is expected, not "1"'),
-    (request(version=True), "version: 1 is expected, not true"),
-    ('{"partitions": {}}', "partitions: a list is expected, not {}"),
-    ('{"partitions": [3]}', "partitions[0]: an object is expected, not 3"),
+    (request(version=2), "version: expected 1, not 2"),
+    (request(version="1"), 'version: expected 1, not "1"'),
+    (request(version=True), "version: expected 1, not true"),
+    ('{"partitions": {}}', "partitions: expected a list, not {}"),
+    ('{"partitions": [3]}', "partitions[0]: expected an object, not 3"),
     ('{"partitions": [{"partition": 0, "offset": 1}]}', "partitions[0].topic is missing"),
     ('{"partitions": [{"topic": "events", "offset": 1}]}', "partitions[0].partition is missing"),
-    (request(("events", 0, 4), (7, 0, 4)), "partitions[1].topic: a name is expected, not 7"),
+    (request(("events", 0, 4), (7, 0, 4)), "partitions[1].topic: expected a name, not 7"),
     (
         request(("events", 0, 4), ("events", "0", 4)),
-        'partitions[1].partition: a whole number is expected, not "0"',
+        'partitions[1].partition: expected an integer, not "0"',
     ),
     (
         request(("events", 0, 4.0)),
-        "partitions[0].offset: a whole number is expected, not 4.0",
+        "partitions[0].offset: expected an integer, not 4.0",
     ),
-    (request(("events", 0, None)), "partitions[0].offset: a whole number is expected, not null"),
-    (request(("events", 0, 1 << 63)), f"partitions[0].offset: {1 << 63} is no number of 64 bits"),
+    (request(("events", 0, None)), "partitions[0].offset: expected an integer, not null"),
+    (request(("events", 0, 1 << 63)), f"partitions[0].offset: {1 << 63} does not fit in 64 bits"),
     (
         request(("events", -(1 << 31) - 1, 4)),
-        "partitions[0].partition: -2147483649 is no number of 32 bits",
+        "partitions[0].partition: -2147483649 does not fit in 32 bits",
     ),
     (
         request(("events", 0, 4), ("other", 0, 4), ("events", 0, 5)),
-        "partitions[2]: events-0 is listed before, as partitions[0]",
+        "partitions[2]: events-0 is already listed as partitions[0]",
     ),
 )
 
@@ -247,9 +247,9 @@ def test_order_and_extremes_of_a_file_are_kept():
         ((), "give TOPIC and --before-offset, or --offset-json-file"),
         (("events",), "give TOPIC and --before-offset"),
         (("--before-offset", "3"), "give TOPIC and --before-offset"),
-        (("events", "--offset-json-file", "-"), "do not go with it"),
-        (("--partition", "0", "--offset-json-file", "-"), "do not go with it"),
-        (("--before-offset", "0", "--offset-json-file", "-"), "do not go with it"),
+        (("events", "--offset-json-file", "-"), "--offset-json-file excludes TOPIC"),
+        (("--partition", "0", "--offset-json-file", "-"), "--offset-json-file excludes TOPIC"),
+        (("--before-offset", "0", "--offset-json-file", "-"), "--offset-json-file excludes TOPIC"),
         (("--offset-json-file", "none.json"), "none.json"),
         (("events", "--before-offset", "all"), "is not an offset, -1 or @TIME"),
         (("events", "--before-offset", "@soon"), "is not an offset, -1 or @TIME"),

@@ -17,7 +17,7 @@ import pytest
 from click.testing import CliRunner
 
 from logstore.cli.demo import kafka as demo_kafka
-from logstore.cli.demo import tell as demo_tell
+from logstore.cli.demo import presenter as demo_presenter
 from logstore.cli.demo.accounts import Accounts
 from logstore.cli.demo.verify import expected_offsets
 from logstore.cli.main import main
@@ -172,14 +172,14 @@ def test_refuses_a_foreign_directory(tmp_path: Path, marker: str | None) -> None
         (out / "logstore-demo.json").write_text(marker)
     before = sorted(out.rglob("*"))
     result = demo(out, code=2)
-    assert "no earlier demo made it" in result.stderr
+    assert "not from an earlier demo" in result.stderr
     assert sorted(out.rglob("*")) == before
 
 
 def test_refuses_a_file(tmp_path: Path) -> None:
     out = tmp_path / "file"
     out.write_text("data")
-    assert "is no directory" in demo(out, code=2).stderr
+    assert "is not a directory" in demo(out, code=2).stderr
 
 
 def test_replaces_its_own_files_and_keeps_others(tmp_path: Path) -> None:
@@ -268,20 +268,20 @@ def leave_a_trace(directory: Path) -> None:
         (flip_a_byte, "CRC"),
         (change_a_value, "is not"),
         (drop_the_last_batch, "expected offset"),
-        (bring_back_an_old_batch, "which must be gone"),
-        (leave_a_trace, "can still be found"),
+        (bring_back_an_old_batch, "unexpected record at offset"),
+        (leave_a_trace, "still found"),
     ),
 )
 def test_detects_tampering(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tamper: Tamper, says: str
 ) -> None:
-    verify = demo_tell.Teller._verify
+    verify = demo_presenter.Presenter._verify
 
-    def tampered(teller: demo_tell.Teller) -> None:
+    def tampered(teller: demo_presenter.Presenter) -> None:
         tamper(teller.out / "accounts")
         verify(teller)
 
-    monkeypatch.setattr(demo_tell.Teller, "_verify", tampered)
+    monkeypatch.setattr(demo_presenter.Presenter, "_verify", tampered)
     result = demo(tmp_path / "out", code=1)
     assert "✗" in result.stdout
     assert "Failed: " in result.stdout
@@ -305,7 +305,10 @@ def test_finds_a_difference_from_kafkas_cleaner(
     result = demo(tmp_path / "out", "--format", "json", code=1)
     found = json.loads(result.stdout)
     assert found["kafka"]["identical"] is False
-    assert "00000000000000002774.timeindex: its bytes differ" in found["problems"][0]
+    assert (
+        "00000000000000002774.timeindex: differs from the output of Kafka's cleaner"
+        in found["problems"][0]
+    )
 
 
 def test_names_files_too_many_and_missing(tmp_path: Path) -> None:
@@ -315,7 +318,7 @@ def test_names_files_too_many_and_missing(tmp_path: Path) -> None:
     assert case.problem(tmp_path / "kafka", stats) is None
     extra = tmp_path / "kafka" / "golden-0" / "00000000000000000001.log"
     extra.write_bytes(b"")
-    assert "no such file" in (case.problem(tmp_path / "kafka", stats) or "")
+    assert "not in the output of" in (case.problem(tmp_path / "kafka", stats) or "")
     extra.unlink()
     (tmp_path / "kafka" / "golden-0" / "00000000000000006686.index").unlink()
     assert "missing" in (case.problem(tmp_path / "kafka", stats) or "")

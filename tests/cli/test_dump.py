@@ -55,7 +55,7 @@ def test_a_file_that_cannot_be_dumped_is_an_error_and_the_rest_follows(run, gold
     ("arguments", "message"),
     (
         ((), "Missing argument 'FILE...'"),
-        (("none.log",), "there is no file none.log"),
+        (("none.log",), "none.log: no such file"),
         (("{dir}",), "is a directory"),
     ),
 )
@@ -70,7 +70,7 @@ def test_other_formats_are_declined_with_a_note(run, golden):
     path = golden("idempotent") / f"{FIRST}.log"
     shown = run("dump", path, "--format", "json")
     assert shown.stdout == run("dump", path).stdout
-    assert shown.stderr.startswith("note: dump has one format")
+    assert shown.stderr.startswith("note: dump prints only kafka-dump-log's format")
 
 
 def test_decoders_by_class(run, data_dir):

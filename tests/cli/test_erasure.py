@@ -205,7 +205,7 @@ def test_all_partitions_are_searched(run, erasure):
     [place] = erasure()["places"]
     assert "/t-2/" in place["path"]
     assert erasure("--partition", 1, code=0)["gone"]
-    assert run("erasure", "t-2", "--key", "ann", code=1).stdout.startswith("ann found: 1 place")
+    assert run("erasure", "t-2", "--key", "ann", code=1).stdout.startswith("ann found: 1 location")
 
 
 def test_a_key_that_is_not_text(run, create, erasure):
@@ -239,9 +239,9 @@ def test_the_table_has_verdict_places_and_rules(run, create, put):
     put("ann", "v")
     put("ann", None)
     text = run("erasure", "t", "--key", "ann", "--now", JAN_1, code=1).stdout
-    assert text.startswith("ann found: 2 places in 1 file")
-    assert "all of it can be gone from 2024-01-02 00:00:00.000Z on, in 1d" in text
-    assert "nothing removes all of it by itself" in text
+    assert text.startswith("ann found: 2 locations in 1 file")
+    assert "earliest deletion of all: 2024-01-02 00:00:00.000Z, in 1d" in text
+    assert "nothing deletes all of it by itself" in text
     assert "delete.retention.ms 1d after the first pass" in " ".join(text.split())
 
 

@@ -69,7 +69,9 @@ def test_the_table_says_when_and_why(run, users):
     assert "events-0 never: its cleanup.policy does not compact\n" in text
     assert "min.compaction.lag.ms 1h" in text
     text = run("explain", users, "--now", JAN_1 + HOUR_MS).stdout
-    assert "users-0 will be cleaned with the next pass\n  offsets 0..7, 5 of 8 records go" in text
+    assert (
+        "users-0 will be cleaned with the next pass\n  offsets 0..7, 5 of 8 records removed" in text
+    )
 
 
 def explained(run, *arguments, code=0):

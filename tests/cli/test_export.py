@@ -255,7 +255,7 @@ def test_damage_is_passed_over_and_fates_are_told_beyond_it(run, data_dir, tmp_p
 def test_a_file_that_exists_is_not_replaced_unasked(run, topic, tmp_path):
     out = tmp_path / "t.csv"
     out.write_text("mine")
-    assert "--overwrite replaces it" in run("export", "t", "--out", out, code=2).stderr
+    assert "use --overwrite to replace it" in run("export", "t", "--out", out, code=2).stderr
     assert out.read_text() == "mine"
     run("export", "t", "--out", out, "--overwrite")
     assert out.read_text().startswith("topic,partition,offset")
@@ -273,13 +273,13 @@ def test_a_failed_export_leaves_no_file(run, topic, tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("arguments", "text"),
     (
-        (("--out", "t.xlsx"), "ends in none of .parquet, .arrow, .csv, .jsonl"),
-        (("--out", "{data}/t.csv"), "itself, which is only read"),
-        (("--out", "{data}/t-0/t.csv"), "itself, which is only read"),
+        (("--out", "t.xlsx"), "must end in .parquet, .arrow, .csv, .jsonl"),
+        (("--out", "{data}/t.csv"), "which is only read"),
+        (("--out", "{data}/t-0/t.csv"), "which is only read"),
         (("--out", "{tmp}/missing/t.csv"), "missing"),
-        (("--out", "t.csv", "--schema", "1=x.avsc"), "there is no file x.avsc"),
+        (("--out", "t.csv", "--schema", "1=x.avsc"), "x.avsc: no such file"),
         (("--out", "t.csv", "--schema", "x.avsc"), "is not ID=FILE"),
-        (("--out", "t.csv", "--schema", "1={tmp}/a.txt"), "ends in none of .avsc"),
+        (("--out", "t.csv", "--schema", "1={tmp}/a.txt"), "must end in .avsc"),
         (("--out", "t.csv", "--schema", "1={tmp}/a.avsc"), "needs --key-format or --value-format"),
         (
             ("--out", "t.csv", "--value-format", "confluent", "--schema", "1={tmp}/a.avsc"),

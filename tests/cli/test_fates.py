@@ -94,7 +94,7 @@ def test_table_names_the_gate_that_delays_the_cleaning(run, users):
     assert "8 superseded" in text
     run("topic", "alter", users, "--set", "min.cleanable.dirty.ratio=0.5")
     run("clean", users)
-    assert "nothing dirty that could be cleaned from offset 12 on" in (
+    assert "no cleanable dirty records from offset 12 on" in (
         run("inspect", users, "--fate").stdout
     )
 
@@ -178,8 +178,8 @@ def test_damage_hides_no_record_that_is_intact_and_no_other_partition(run, golde
 @pytest.mark.parametrize(
     ("arguments", "message"),
     (
-        (("users", "--fate", "--records"), "--records and --fate exclude each other"),
-        (("users", "--fate", "--batches"), "--batches and --fate exclude each other"),
+        (("users", "--fate", "--records"), "--records and --fate are mutually exclusive"),
+        (("users", "--fate", "--batches"), "--batches and --fate are mutually exclusive"),
         (("users", "--fate", "--config", "segment.byte=1"), "nearest is 'segment.bytes'"),
         (("{file}", "--fate"), "--fate needs a topic or a partition directory"),
         (("{file}", *COMPACT), "--config needs a topic or a directory"),

@@ -91,10 +91,10 @@ def test_version(run):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     (
-        (("apend", "t"), "no such command 'apend'; did you mean append?"),
+        (("apend", "t"), "unknown command 'apend'; did you mean append?"),
         (("inspect", "--depe"), "--depe"),
         (("inspect", "--format", "xml"), "'xml' is not one of"),
-        (("inspect", "--now", "soon"), "'soon' is no time"),
+        (("inspect", "--now", "soon"), "'soon' is not a time"),
         (
             ("inspect", "--config-file", "none.properties"),
             "file none.properties does not exist",
@@ -166,7 +166,7 @@ def test_an_internal_error_is_reported_as_such(run, monkeypatch):
     monkeypatch.setattr("logstore.cli.options.Settings.open_broker", fail)
     broken = run("inspect", code=1)
     assert broken.stderr == (
-        "error: unexpected RuntimeError: two lines; this is a defect, --debug shows where\n"
+        "error: unexpected RuntimeError: two lines; this is a bug, --debug shows the traceback\n"
     )
 
 
@@ -209,5 +209,5 @@ def test_other_packages_register_commands(run, tmp_path, monkeypatch):
     assert run("hello").stdout == "hello\n"
     broken = run("broken", code=1)
     assert "command 'broken' (no_such_module:main) cannot be loaded" in broken.stderr
-    assert "is no click command" in run("number", code=1).stderr
+    assert "is not a click command" in run("number", code=1).stderr
     assert "Missing argument 'TOPIC_OR_PATH'" in run("read", code=2).stderr

@@ -159,7 +159,8 @@ def test_topic_wins_over_path_and_path_over_nothing(run, data_dir, tmp_path, mon
     monkeypatch.chdir(tmp_path / "t-0")
     assert run("inspect", ".", "--format", "json").json["records"] == 300
     for command, place in itertools.product(("clean", "retain"), (".", "..", "../t-0")):
-        assert f"{place} is a path, and only topics" in run(command, place, code=2).stderr
+        refused = run(command, place, code=2).stderr
+        assert f"{place} is a path, but this command changes topics" in refused
     monkeypatch.chdir(GOLDEN / "segments" / "data")
     assert run("inspect", "golden-0", "--format", "json").json["records"] == 300
 
@@ -270,7 +271,7 @@ def test_recovery_is_reported_and_not_performed(run, golden):
     assert found.stderr == ""
     assert found.json["log_end_offset"] == 300
     text = run("inspect", partition).stdout
-    assert "Recovery: what opening for writing would do" in text
+    assert "Recovery: repairs on opening for writing" in text
     assert "truncated_tail" in text
 
 
@@ -300,20 +301,20 @@ def test_empty_partition(run):
         "section": "active",
     }
     assert "no data" in run("inspect", "t").stdout
-    assert run("inspect", "t", "--batches").stdout == "nothing there\n"
+    assert run("inspect", "t", "--batches").stdout == "nothing to show\n"
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     (
         (("userz",), "unknown topic 'userz'"),
-        (("./none",), "there is no file or directory"),
+        (("./none",), "no such file or directory"),
         (("t", "--partition", "3"), "has no partition 3"),
         (("--partition", "0"), "--partition needs a topic"),
         (("./", "--partition", "0"), "--partition needs a topic"),
-        (("t", "--batches", "--records"), "exclude each other"),
+        (("t", "--batches", "--records"), "are mutually exclusive"),
         (("/",), "neither a partition directory"),
-        ((__file__,), "no .log file"),
+        ((__file__,), "neither a .log file nor a Raft snapshot"),
     ),
 )
 def test_wrong_usage(run, arguments, message):

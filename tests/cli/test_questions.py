@@ -57,7 +57,7 @@ def test_dots_stand_for_anything():
 
 def test_exit_codes_are_shown(tmp_path):
     shell = Shell(tmp_path)
-    assert re.match("error: no such command", shell.run("logstore nonsense"))
+    assert re.match("error: unknown command", shell.run("logstore nonsense"))
     assert shell.run("echo $?") == "2\n"
     assert shell.run("true") == ""
     assert shell.run("echo $?") == "0\n"

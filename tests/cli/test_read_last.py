@@ -62,4 +62,6 @@ def test_last_records_of_each_partition(run, topic, options, expected):
 
 
 def test_last_of_the_latest_is_refused(run, topic):
-    assert "exclude each other" in run("read", "t", "--last", 1, "--latest-per-key", code=2).stderr
+    assert (
+        "are mutually exclusive" in run("read", "t", "--last", 1, "--latest-per-key", code=2).stderr
+    )

@@ -32,4 +32,4 @@ def test_command_line_tour(tmp_path):
     assert '"value": "anna"' in done.stdout
     assert "superseded 2" in done.stdout
     assert "0 → 3" in done.stdout
-    assert "1 segment would go" in done.stdout
+    assert "1 segment would be deleted" in done.stdout

@@ -40,7 +40,7 @@ def test_reading_counts_computed_repairs(run, data_dir, torn, command):
     found = run(*command)
     opens_the_log = command[0] != "topic"
     assert found.stderr == opens_the_log * (
-        "note: recovery: 1 finding, nothing was changed; logstore inspect shows them\n"
+        "note: recovery: 1 finding, nothing was changed; see logstore inspect\n"
     )
     assert tree_hash(data_dir) == before
 

@@ -100,17 +100,17 @@ def test_table_of_a_dry_run(run, events):
     heading, _, first, second, third, blank, total = text.splitlines()
     assert heading.split() == ["partition", "offsets", "size", "fate", "why"]
     assert first == (
-        "events-0   0..1     220 B  would go  retention.ms: its newest record (2024-01-02"
+        "events-0   0..1     220 B  delete  retention.ms: its newest record (2024-01-02"
         " 00:00:00.000Z) is 8d 6h old, past retention.ms 7d"
     )
-    assert second.startswith("events-0   2..3     220 B  stays     ")
+    assert second.startswith("events-0   2..3     220 B  keep    ")
     assert second.endswith(
         "its newest record (2024-01-04 00:00:00.000Z) is 6d 6h old, within retention.ms 7d;"
         " expires at 2024-01-11 00:00:00.001Z, in 18h 1ms"
     )
     assert third.endswith("the older segment 2 stays")
     assert blank == ""
-    assert total == "1 segment would go, 220 B freed; 2 left, 440 B (nothing was changed)"
+    assert total == "1 segment would be deleted, 220 B freed; 2 left, 440 B (nothing was changed)"
 
 
 def test_table_of_a_run_that_removes_everything(run, data_dir, events):
@@ -118,11 +118,11 @@ def test_table_of_a_run_that_removes_everything(run, data_dir, events):
     text = run("retain", "events", "--now", day(31)).stdout
     *_, new, _, total = text.splitlines()
     assert new.split()[:5] == ["events-0", "6", "0", "B", "new"]
-    assert total == "3 segments removed, 660 B freed; 1 left, 0 B"
+    assert total == "3 segments deleted, 660 B freed; 1 left, 0 B"
     assert bases(data_dir) == [6]
     again = run("retain", "events", "--now", day(31)).stdout.splitlines()
-    assert again[2].startswith("events-0   6         0 B  stays")
-    assert again[-1] == "nothing to remove: 1 segment left, 0 B"
+    assert again[2].startswith("events-0   6         0 B  kept")
+    assert again[-1] == "nothing to delete: 1 segment left, 0 B"
     append(run, "events", 31)
     assert run("offsets", "events", "--format", "json").json["offsets"][0]["offset"] == 7
 
@@ -191,7 +191,8 @@ def test_adopted_topic_is_retained_when_a_command_asks(run, golden):
     directory = golden("segments")
     before = bases(directory, "golden-0")
     asked = ("retain", "golden", "--data-dir", directory, "--now", "2035-01-01")
-    assert run(*asked, "--dry-run").stdout.count("would go") == len(before) + 1
+    table = run(*asked, "--dry-run").stdout
+    assert (table.count("  delete  "), table.count("would be deleted")) == (len(before), 1)
     assert bases(directory, "golden-0") == before
     run(*asked)
     assert len(bases(directory, "golden-0")) == 1
@@ -208,7 +209,7 @@ def test_partition_that_cannot_be_opened_hides_no_other(run, data_dir, events):
     assert len(report.json["removed"]) == 3
     assert report.stderr.startswith("error: ")
     assert "bad-0" in report.stderr
-    assert run("retain", "--now", day(31), code=1).stdout.count("removed") == 4
+    assert run("retain", "--now", day(31), code=1).stdout.count("deleted") == 4
 
 
 def test_lines_of_jsonl_are_the_removed_segments(run, events):

@@ -30,7 +30,7 @@ def test_it_shows_the_fit_and_its_quality(run, copied, tmp_path):
     arguments = ("--topic", "users", "--days", "3", "--samples", "9", "--out", str(out))
     done = run("simulate", "--from", str(copied), *arguments)
     assert re.search(r"^users +1\d\d +50 ", done.stdout, re.MULTILINE)
-    assert "last third of what came" in done.stdout
+    assert "last third of the log" in done.stdout
     assert "What if: users: 3 days from 2024-01-07 23:00:00.000Z, seed 1" in done.stdout
     assert "Errors of the fit" in (out / "report.html").read_text()
     text = (out / "scenario.toml").read_text()
@@ -103,9 +103,9 @@ def test_damage_is_reported_as_by_read(run, copied):
     ("arguments", "told"),
     (
         (("--from", "nowhere", "--print"), "directory nowhere does not exist"),
-        (("--from", "{copied}"), "--out DIR says where the results go"),
+        (("--from", "{copied}"), "give --out DIR for the results"),
         (("--from", "{copied}", "--print", "--topic", "user"), "unknown topic 'user'"),
-        (("kip-354", "--topic", "users", "--print"), "--topic chooses from what is fitted"),
+        (("kip-354", "--topic", "users", "--print"), "--topic selects topics to fit"),
         (
             ("--from", "{copied}", "--print", "--config", "segment.m=1h"),
             "unknown broker configuration",

@@ -94,8 +94,8 @@ def test_description_shows_dynamic_broker_settings(run, data_dir, tmp_path):
         ("168", "default"),
     ]
     table = run("topic", "describe", "t", "--config-file", properties).stdout
-    assert "topic, over dynamic default 4000, over default 168" in table
-    covered = "over dynamic default 3000, over broker 1, over default 168"
+    assert "topic, overrides dynamic default 4000, overrides default 168" in table
+    covered = "overrides dynamic default 3000, overrides broker 1, overrides default 168"
     assert f"dynamic broker: log.retention.ms, {covered}" in table
 
 
@@ -182,7 +182,7 @@ def test_empty_directory_has_no_topics(run, data_dir):
         (("describe", "usres"), 2, "did you mean users?"),
         (("describe",), 2, "Missing argument"),
         (("create", "users"), 1, "TOPIC_ALREADY_EXISTS"),
-        (("delte", "users"), 2, "no such command 'delte'"),
+        (("delte", "users"), 2, "unknown command 'delte'"),
         (("lst",), 2, "did you mean list?"),
     ),
 )
@@ -256,7 +256,7 @@ def test_alteration_without_a_change_says_so(run):
     run("topic", "create", "t", "--config", "segment.ms=1d")
     for given in (("--set", "segment.ms=86400000"), ("--unset", "retention.ms")):
         assert run("topic", "alter", "t", *given).stdout == (
-            "nothing changes for topic t: all of it is in force already\n"
+            "nothing to change for topic t: all values are already set\n"
         )
         assert run("topic", "alter", "t", *given, "--format", "json").json["changed"] == []
 

@@ -136,7 +136,7 @@ def test_the_page_of_a_served_broker_obeys_its_acls():
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     (
-        (("ui", "nix"), 2, "no file or directory"),
+        (("ui", "nix"), 2, "no such file or directory"),
         (("ui", "--listen", "127.0.0.1"), 2, "is not HOST:PORT"),
         (("ui", "{dir}", "--listen", "127.0.0.1:70000"), 2, "no such port"),
         (("serve", "--memory", "--listen", "127.0.0.1:0", "--ui", "x"), 2, "is not HOST:PORT"),
@@ -208,7 +208,7 @@ def test_no_request_changes_the_tree(golden, harm):
                     else page.ask(method, target)
                 )
                 statuses.setdefault((method, target), answer.status)
-        page.call(page.site.live.tick())
+        page.call(page.context.live.tick())
     assert tree_hash(directory) == before
     assert sorted(directory.parent.iterdir()) == names
     if harm is sound:

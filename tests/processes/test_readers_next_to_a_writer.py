@@ -81,7 +81,7 @@ def run_next_to_writer(
         if home in line and MOVED.search(err):
             tally["moved away"] += 1
             continue
-        assert f"process {worker.pid} is writing in" in err
+        assert f"process {worker.pid} is writing to" in err
         if (
             "CORRUPT" in out + err
             or "warning" in out + err

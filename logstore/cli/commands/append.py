@@ -1,4 +1,4 @@
-"""`logstore append`: records from a file or standard input into a topic."""
+"""`logstore append`: append records from a file or standard input to a topic."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from logstore.storage.log.drafts import NewRecord
 
 CREATED_PARTITIONS_MAX = 1000
-"""Partitions that a line's number may bring about with --create; a typo should not cost more."""
+"""Limit of the partitions that --create adds for a line's partition number, in case of a typo."""
 
 _PROGRESS_LINES = 4096
 
@@ -52,7 +52,7 @@ _PROGRESS_LINES = 4096
 )
 @click.argument("topic")
 @click.argument("file", type=click.File("rb"), default="-")
-@partition_option("Where records go whose line names none. Default: by the key's hash.")
+@partition_option("Partition of lines without one. [default: by hash of the key]")
 @click.option(
     "--input-format",
     type=click.Choice(("jsonl", "tsv")),
@@ -65,18 +65,18 @@ _PROGRESS_LINES = 4096
     type=click.Choice(("none", "gzip", "snappy", "lz4", "zstd")),
     default="none",
     show_default=True,
-    help="Codec of the batches; the topic's compression.type may overrule it.",
+    help="Codec of the batches; overridden by the topic's compression.type.",
 )
 @click.option(
     "--batch-records",
     type=click.IntRange(1),
     metavar="N",
-    help="Records a batch. Default: as many as fit 16 KiB.",
+    help="Records per batch. [default: as many as fit in 16 KiB]",
 )
-@click.option("--create", is_flag=True, help="Create the topic, with the partitions it needs.")
-@click.option("--skip-invalid", is_flag=True, help="Pass over lines that cannot be appended.")
-@click.option("--json-values", is_flag=True, help="Store numbers, objects … as their JSON text.")
-@config_option("A topic configuration for this run (with --create: to keep); repeatable.")
+@click.option("--create", is_flag=True, help="Create the topic if missing, with its partitions.")
+@click.option("--skip-invalid", is_flag=True, help="Skip lines that cannot be appended.")
+@click.option("--json-values", is_flag=True, help="Store numbers, objects etc. as JSON text.")
+@config_option("Topic configuration for this run (stored with --create); repeatable.")
 @accept_data_loss_option
 def append(
     settings: Settings,
@@ -93,12 +93,12 @@ def append(
 ) -> int:
     """Append records to TOPIC from FILE, or from standard input.
 
-    A record goes to the partition its line names, else to --partition, else to the one that
-    Kafka's default partitioner chooses for its key. A line without a timestamp gets the
-    clock's. In jsonl, `value` must be there (null is a tombstone); a missing `key` is null.
+    A record is appended to the partition that its line names, else to --partition, else to the
+    partition that Kafka's default partitioner selects. A line without a timestamp gets the current
+    time. In jsonl, `value` is required (null is a tombstone); a missing `key` is null.
 
-    The first line that cannot be appended ends the run with its number, after the lines before
-    it were appended; --skip-invalid counts such lines and goes on.
+    The first line that cannot be appended ends the run with an error that names it; the lines
+    before it are appended. --skip-invalid skips and counts such lines.
     """
     from logstore.cli.commands.append_lines import parser
 
@@ -132,7 +132,7 @@ def append(
 def _create(
     broker: Broker, topic: str, partition: int | None, overrides: Mapping[str, str]
 ) -> bool:
-    """Create the topic unless it is there; tell whether it was created."""
+    """Create the topic if it does not exist; return whether it was created."""
     if any(known.name == topic for known in broker.topics()):
         return False
     broker.create_topic(topic, 1 if partition is None else partition + 1, overrides)
@@ -162,7 +162,7 @@ class _Run:
         self._check = _record_check(broker, writer.topic)
 
     def append_lines(self, parser: Parser, file: IO[bytes]) -> None:
-        """Append line after line, up to the first bad one unless those are skipped."""
+        """Append the lines, stopping at the first invalid one unless these are skipped."""
         from logstore.cli.commands.append_lines import MalformedLineError, numbered_lines
         from logstore.errors import RequestError
 
@@ -190,13 +190,13 @@ class _Run:
                     self.taken += 1
 
     def finish(self) -> list[AppendedRange]:
-        """Append what is pending; return what was stored."""
+        """Append pending records; return the ranges appended."""
         from logstore.errors import RequestError
 
         try:
             return self.writer.finish()
         except RequestError as error:
-            self.failure = self.failure or f"the last batch was refused: {error}"
+            self.failure = self.failure or f"the last batch was rejected: {error}"
             return self.writer.appended
 
     def _may_skip(self, number: int, error: Exception) -> bool:
@@ -207,7 +207,7 @@ class _Run:
         return False
 
     def _grow(self, partition: int) -> set[int]:
-        """Let a topic that this run created have a partition that a line names."""
+        """Add partitions to a topic created in this run, up to the one that a line names."""
         from logstore.errors import UnknownTopicOrPartitionError
 
         topic = self.writer.topic
@@ -219,7 +219,7 @@ class _Run:
 
 
 def _watched(file: IO[bytes], bar: ProgressBar, run: _Run) -> Iterator[bytes]:
-    """Yield the lines of a file and show how far they are."""
+    """Yield the lines of a file, updating the progress bar."""
     total = _size_of(file)
     done = 0
     for number, line in enumerate(file):
@@ -230,7 +230,7 @@ def _watched(file: IO[bytes], bar: ProgressBar, run: _Run) -> Iterator[bytes]:
 
 
 def _size_of(file: IO[bytes]) -> int | None:
-    """Return the bytes of a regular file; None for a pipe or a terminal."""
+    """Return the size of a regular file in bytes; None for a pipe or a terminal."""
     try:
         status = os.fstat(file.fileno())
     except (OSError, ValueError):
@@ -239,9 +239,9 @@ def _size_of(file: IO[bytes]) -> int | None:
 
 
 def _record_check(broker: Broker, topic: str) -> Callable[[NewRecord], None] | None:
-    """Return what refuses a record before it enters a batch; None if nothing can.
+    """Return a check that rejects a record before it is batched; None if none is needed.
 
-    The log would refuse the same, but the whole batch, and could not name the line.
+    The log applies the same rules, but rejects the whole batch and cannot name the line.
     """
     from logstore.analysis.broker_state import topic_config
     from logstore.storage.log.validate import check_keys, check_timestamps
@@ -265,7 +265,7 @@ def _record_check(broker: Broker, topic: str) -> Callable[[NewRecord], None] | N
 
 
 def _reason(error: Exception) -> str:
-    """Return why one record was refused, without its place in a batch of one."""
+    """Return the reason why a record was rejected, without its index in the batch."""
     from logstore.errors import InvalidRecordError, LogStoreError
 
     text = str(error)
@@ -287,7 +287,7 @@ def _report(settings: Settings, appended: list[AppendedRange], skipped: int) -> 
 
 
 def _show(appended: list[AppendedRange], skipped: int) -> None:
-    # A handful of lines needs no table, and rich takes longer to load than they take to append.
+    # A few lines need no table, and importing rich takes longer than appending them.
     for stored in appended:
         span = (
             f"offset {stored.first_offset}"

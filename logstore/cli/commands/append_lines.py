@@ -1,4 +1,4 @@
-"""Lines of `append`'s input as records: jsonl and tsv."""
+"""Parse the input lines of `append`: jsonl and tsv."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ _TSV_NULL = b"\\N"
 
 
 class MalformedLineError(ValueError):
-    """A line that is no record; the message says why."""
+    """A line that cannot be parsed as a record."""
 
 
 def _no_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no JSON number")
+    raise ValueError(f"{name} is not a JSON number")
 
 
-# Made once: `json.loads` with an argument makes a decoder a call, and looks for blanks twice.
+# `json.loads` with arguments creates a decoder per call and skips whitespace twice.
 _raw_decode = json.JSONDecoder(parse_constant=_no_constant).raw_decode
 
 
 class Parser(NamedTuple):
-    """How lines become records.
+    """The functions that parse lines of one format. Both take a line without its line ending.
 
-    `parse` gives record and partition or raises `MalformedLineError`; `is_blank` tells lines to
-    pass over. Both get the line without its end.
+    `parse` returns the record and its partition, or raises `MalformedLineError`; `is_blank`
+    returns whether to skip the line.
     """
 
     parse: Callable[[bytes], tuple[NewRecord, int | None]]
@@ -52,7 +52,7 @@ def parser(input_format: str, *, json_values: bool = False) -> Parser:
 
 
 def numbered_lines(stream: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
-    """Yield (number from 1, line without its end), a byte order mark taken off."""
+    """Yield (number from 1, line without its line ending); a byte order mark is removed."""
     for number, line in enumerate(stream, 1):
         if number == 1:
             line = line.removeprefix(_BOM)
@@ -60,7 +60,7 @@ def numbered_lines(stream: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
 
 
 def parse_tsv(line: bytes) -> tuple[NewRecord, int | None]:
-    r"""Parse `key<TAB>value`; `\N` is null, further tabs belong to the value."""
+    r"""Parse `key<TAB>value`; `\N` is null, and further tabs are part of the value."""
     key, tab, value = line.partition(b"\t")
     if not tab:
         raise MalformedLineError("no tab between key and value")
@@ -74,7 +74,7 @@ def parse_tsv(line: bytes) -> tuple[NewRecord, int | None]:
 
 
 class _JsonParser:
-    """Parses a JSON object with the names that `read` writes."""
+    """Parser of JSON objects in the format that `read` prints."""
 
     def __init__(self, json_values: bool) -> None:
         self._json_values = json_values
@@ -88,9 +88,9 @@ class _JsonParser:
         except (ValueError, RecursionError) as error:
             raise MalformedLineError(f"not JSON: {error}") from error
         if end != len(text):
-            raise MalformedLineError(f"not JSON: more text after it at column {end + 1}")
+            raise MalformedLineError(f"not JSON: extra text at column {end + 1}")
         if type(item) is not dict:
-            raise MalformedLineError(f"a JSON object is needed, not {_kind(item)}")
+            raise MalformedLineError(f"expected a JSON object, not {_kind(item)}")
         try:
             key = self._bytes(item["key"], "key") if "key" in item else _of_base64(item, "key")
             value = (
@@ -124,7 +124,7 @@ class _JsonParser:
         if self._json_values:
             return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
         raise MalformedLineError(
-            f"{name} must be a string or null, not {_kind(value)}; --json-values takes it as JSON"
+            f"{name} must be a string or null, not {_kind(value)}; --json-values stores JSON text"
         )
 
 
@@ -152,7 +152,7 @@ def _decode_base64(text: object, name: str) -> bytes:
     try:
         return base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError) as error:
-        raise MalformedLineError(f"{name} is no base64: {error}") from error
+        raise MalformedLineError(f"{name} is not base64: {error}") from error
 
 
 def _no_headers(listed: object) -> tuple[Header, ...]:

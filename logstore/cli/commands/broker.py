@@ -1,4 +1,4 @@
-"""`logstore broker`: describe and alter the settings that a data directory keeps of its broker."""
+"""`logstore broker`: describe and alter the broker settings stored in a data directory."""
 
 from __future__ import annotations
 
@@ -13,8 +13,11 @@ from logstore.cli.show.settings import emit_changes, emit_settings
     "broker",
     cls=Group,
     lazy={
-        "describe": ("logstore.cli.commands.broker:describe", "Show every setting in force."),
-        "alter": ("logstore.cli.commands.broker:alter", "Change settings, from the next start on."),
+        "describe": ("logstore.cli.commands.broker:describe", "Show the effective settings."),
+        "alter": (
+            "logstore.cli.commands.broker:alter",
+            "Change settings; effective at the next start.",
+        ),
     },
     examples=[
         "logstore broker describe",
@@ -22,18 +25,17 @@ from logstore.cli.show.settings import emit_changes, emit_settings
     ],
 )
 def broker() -> None:
-    """Describe and alter the settings of a broker that its data directory keeps."""
+    """Describe and alter the broker settings stored in a data directory."""
 
 
 @command(
     "describe", examples=["logstore broker describe", "logstore broker describe --format json"]
 )
 def describe(settings: Settings) -> None:
-    """Show every setting of the broker in force: its value, its origin, its meaning.
+    """Show the effective broker settings: value, origin and description.
 
-    The origin is `dynamic broker` (set for it while it ran, or by broker alter), `dynamic default`
-    (set so for all brokers), `broker` (from the config file) or `default`. Where one layer lies
-    over others, they follow it.
+    The origin is `dynamic broker` (set at run time or by broker alter), `dynamic default` (set
+    cluster-wide), `broker` (from the config file) or `default`. Values that it overrides follow.
     """
     with settings.open_broker(read_only=True) as opened:
         configs = opened.describe_broker_configs()
@@ -59,19 +61,19 @@ def describe(settings: Settings) -> None:
     callback=to_pairs,
     multiple=True,
     metavar="K=V",
-    help="Give a broker key a value; repeatable. Times may be 7d or 12h, sizes 1GiB.",
+    help="Set a broker configuration; repeatable. Units such as 7d, 12h or 1GiB are accepted.",
 )
 @click.option(
     "--unset",
     "keys",
     multiple=True,
     metavar="K",
-    help="Take back what was set this way; repeatable.",
+    help="Remove a value set by --set; repeatable.",
 )
 @click.option(
     "--cluster-wide",
     is_flag=True,
-    help="Set what holds for every broker of the cluster that says nothing of its own.",
+    help="Change the cluster-wide default, which applies to brokers without a value of their own.",
 )
 def alter(
     settings: Settings,
@@ -79,11 +81,11 @@ def alter(
     keys: tuple[str, ...],
     cluster_wide: bool,  # as click gives it
 ) -> None:
-    """Change settings of the broker whose data directory it is; it must not run meanwhile.
+    """Change dynamic settings of the broker that owns the data directory. It must not be running.
 
-    They are kept in the directory and go before the config file, from the next start on: the
-    settings that may also change while a broker runs, which are the cleaner's and the topics'
-    defaults. All are checked together and take effect together, or not at all.
+    Dynamic settings are the cleaner's settings and the topic defaults. They are stored in the
+    directory, override the config file and take effect at the next start. Either all changes are
+    valid and stored, or none.
     """
     if not values and not keys:
         raise click.UsageError("nothing to change: give --set K=V or --unset K")
@@ -103,4 +105,4 @@ def alter(
     elif changed:
         emit_changes(changed)
     else:
-        emit("nothing changes: all of it is in force already")
+        emit("nothing to change: all values are already set")

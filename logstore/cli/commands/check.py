@@ -1,4 +1,4 @@
-"""`logstore check`: verify files and their relations."""
+"""`logstore check`: verify files and their consistency."""
 
 from __future__ import annotations
 
@@ -41,16 +41,16 @@ _FOLDERS_MAX = 5
 )
 @click.argument("path", required=False)
 def check(settings: Settings, path: str | None) -> int:
-    """Verify a data directory, a partition's directory or a single file, offline.
+    """Verify the files of a data directory or a partition, or a single file, and their consistency.
 
-    Reads every byte and changes nothing. Without PATH all data directories are verified.
-    First comes how often each check found something, then every finding, the gravest first.
-    Where there is nothing to check the program exits with 2.
+    Reads every byte and changes nothing. Without PATH, all data directories are verified. Prints
+    the number of findings per check, then all findings, most severe first. The exit code is 2 if
+    there is nothing to check.
 
     \b
-    error    data, or finding it, is wrong: the program exits with 1
-    warning  unusual, and perhaps a trace of damage
-    info     harmless, or repaired by the next opening
+    error    data is wrong or cannot be found: the exit code is 1
+    warning  unusual, possibly a trace of damage
+    info     harmless, or repaired on opening
 
     docs/CHECKS.md lists the checks by name.
     """  # noqa: D301  # click's marker is the backspace itself
@@ -64,22 +64,24 @@ def check(settings: Settings, path: str | None) -> int:
     paths = [path] if path is not None else list(settings.directories(config))
     for each in paths:
         if not Path(each).exists():
-            raise click.UsageError(f"there is no file or directory {each}")
+            raise click.UsageError(f"{each}: no such file or directory")
     if not any(Path(each).is_file() or checker.has_anything(_absolute(each)) for each in paths):
         raise click.UsageError(_nothing_in(paths, checker))
-    # Absolute, since the kind of a directory shows in its name and in its parent's.
+    # Absolute, because the kind of a directory depends on its name and its parent's name.
     absolute = None if path is None else _absolute(path)
 
-    def look() -> Iterator[CheckFinding]:
+    def check_again() -> Iterator[CheckFinding]:
         return checker.data_dirs(paths) if absolute is None else checker.path(absolute)
 
     try:
-        look()
+        check_again()
     except ValueError as error:
         raise click.UsageError(str(error)) from error
     around = paths if absolute is None else _directories_around(absolute)
     note_writers(around)
-    findings = confirm_findings(look, counts, lambda: bool(writers_of(around)), settings.clock())
+    findings = confirm_findings(
+        check_again, counts, lambda: bool(writers_of(around)), settings.clock()
+    )
     if path is not None:
         findings = (finding._replace(path=_as_given(finding.path, path)) for finding in findings)
     with ProgressBar() as bar:
@@ -93,29 +95,28 @@ def check(settings: Settings, path: str | None) -> int:
 
 
 def _nothing_in(paths: Sequence[str], checker: Checker) -> str:
-    """Return the message for directories without a partition; it names the folders they have."""
-    text = f"there is nothing to check in {', '.join(paths)}: no folder of a partition, no file"
-    text += " of a log"
+    """Return the message for directories without a partition, which lists their folders."""
+    text = f"nothing to check in {', '.join(paths)}: no partition folders and no log files"
     folders = [name for path in paths for name in checker.folders(_absolute(path))]
     if not folders:
         return text
     names = ", ".join(map(repr, folders[:_FOLDERS_MAX]))
     more = f" and {len(folders) - _FOLDERS_MAX} more" if len(folders) > _FOLDERS_MAX else ""
-    return f"{text}. A partition's folder is named TOPIC-NUMBER; here are {names}{more}"
+    return f"{text}. Partition folders are named TOPIC-NUMBER; the folders are {names}{more}"
 
 
 def _directories_around(path: str) -> list[str]:
-    """Return the possible data directories of a path: itself and the two above it."""
+    """Return the possible data directories of a path: the path and its two parents."""
     above = [path, *map(str, Path(path).parents)]
     return above[:3]
 
 
 def _absolute(path: str) -> str:
-    return os.path.abspath(path)  # noqa: PTH100  # resolve() would lose a link's name
+    return os.path.abspath(path)  # noqa: PTH100  # resolve() would follow links
 
 
 def _as_given(found: str, path: str) -> str:
-    """Return an absolute path in the user's spelling, if it is below the given path."""
+    """Return an absolute path relative to the path as given, if it is below it."""
     absolute = _absolute(path)
     if found == absolute or found.startswith(f"{absolute.rstrip('/')}/"):
         return f"{path.rstrip('/') or '/'}{found[len(absolute.rstrip('/')) :]}"
@@ -123,7 +124,7 @@ def _as_given(found: str, path: str) -> str:
 
 
 def _print(settings: Settings, findings: list[CheckFinding], counts: CheckCounts) -> int:
-    """Print how often each check found something, then the findings, the gravest first."""
+    """Print the number of findings per check, then the findings, most severe first."""
     from logstore.inspect.check.findings import SEVERITIES
 
     findings.sort(key=lambda finding: SEVERITIES.index(finding.severity))

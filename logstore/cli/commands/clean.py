@@ -62,33 +62,36 @@ UNCLEANABLE = "uncleanable"
     ],
 )
 @click.argument("target", required=False, metavar="[TOPIC_OR_PATH]")
-@partition_option("Which one of the topic's. Default: all.")
+@partition_option("Partition of the topic. [default: all]")
 @click.option(
     "--force",
     is_flag=True,
-    help="Whatever can be cleaned, whether due or not: dirty ratio and compaction lags are "
-    "ignored, and with nothing dirty the clean section is rewritten once.",
+    help="Also clean partitions that are not due: ignore dirty ratio and compaction lags, and "
+    "rewrite the clean section once if nothing is dirty.",
 )
-@click.option("--roll", is_flag=True, help="Roll the active segments first.")
+@click.option(
+    "--roll", is_flag=True, help="Roll the active segments first, so that they are cleaned too."
+)
 @click.option(
     "--dry-run",
     is_flag=True,
-    help="Change nothing: show the first pass to the last record, and count the further ones.",
+    help="Show the result of the first pass and the number of further passes, without changing "
+    "anything.",
 )
 @click.option(
     "--threads",
     type=click.IntRange(min=1),
     metavar="N",
-    help="Clean so many partitions side by side; they share the memory for offset maps. "
-    "Default: 1, with the share of one of log.cleaner.threads.",
+    help="Clean N partitions in parallel, sharing the memory for offset maps. [default: 1, with "
+    "the memory of one of log.cleaner.threads]",
 )
 @click.option(
     "--out",
     metavar="DIR",
-    help="Leave the data directory untouched: copy the partitions into DIR, a new or empty "
-    "directory, and clean there.",
+    help="Copy the partitions to DIR, a new or empty directory, and clean the copy, without "
+    "changing the original.",
 )
-@config_option("A topic configuration for this run; repeatable.")
+@config_option("Topic configuration for this run; repeatable.")
 @accept_data_loss_option
 def clean(
     settings: Settings,
@@ -103,22 +106,22 @@ def clean(
 ) -> int:
     """Compact a topic, or all topics: keep the latest record of each key.
 
-    With --dry-run or --out, TOPIC_OR_PATH may be a path, as for explain: a partition directory or a
-    data directory, which stays as it is.
+    With --dry-run or --out, TOPIC_OR_PATH may be the path of a partition directory or a data
+    directory, which is not changed.
 
     Without --force, partitions that are due are cleaned, the most urgent first, until none is
     due. A cleaning never touches the active segment, nor records from the last stable offset on.
     Partitions that were not cleaned are listed with the reason.
 
-    With --out the copy is a data directory of its own: the partitions with their checkpoints and
-    configurations. If the original was not closed cleanly, the copy is recovered, and the
-    original stays as it is. A run that is interrupted removes its copy; the next run with the same
-    --out removes the copy of a killed one.
+    With --out, the copy is a separate data directory: the partitions with their checkpoints and
+    configurations. If the original was not closed cleanly, the copy is recovered, but the original
+    is not. An interrupted run removes its copy; the copy of a killed run is removed by the next run
+    with the same --out.
     """
     if partition is not None and target is None:
         raise click.UsageError("--partition needs a topic")
     if dry_run and out is not None:
-        raise click.UsageError("--dry-run and --out exclude each other")
+        raise click.UsageError("--dry-run and --out are mutually exclusive")
     overrides = topic_overrides(configs)
     topic = target
     with ExitStack() as copying:
@@ -139,9 +142,9 @@ def clean(
         chosen = broker.partitions(topic, partition)
         if settings.as_table and dry_run and len(chosen) > 1:
             emit(f"{plural(len(chosen), 'partition')}; a dry run changes nothing\n")
-            sys.stdout.flush()  # all are looked at before the next line
+            sys.stdout.flush()  # all partitions are examined before the next line
         for tp in watched(chosen, "opening"):
-            broker.log(*tp)  # thousands take their time
+            broker.log(*tp)  # opening thousands takes long
         with ProgressBar() as bar:
             report = broker.clean(
                 topic,
@@ -154,7 +157,7 @@ def clean(
             )
     _print(settings, report)
     if settings.as_table and out is not None:
-        emit(f"\nthe cleaned copy is in {out}; the original was not touched")
+        emit(f"\nthe cleaned copy is in {out}; the original was not changed")
     reasons = {obstacle.reason for obstacle in report.not_cleaned}
     return 1 if UNCLEANABLE in reasons else 0
 
@@ -167,29 +170,27 @@ def _copy(
     out: str,
     copying: ExitStack,
 ) -> tuple[str, str | None, int | None]:
-    """Copy the partitions to be cleaned, once they are known to be right.
+    """Copy the partitions to clean, after checking the arguments.
 
     Returns
     -------
     str, str or None, int or None
-        The new data directory, which counts as unfinished until `copying` ends; and topic and
-        partition of the target.
+        The new data directory, which is marked as unfinished until `copying` ends; the topic and
+        the partition of the target.
     """
     from logstore.analysis.copies import copy_into, unfinished
     from logstore.cli.show.messages import Recovery, show_messages
     from logstore.runtime import DiskFileSystem
 
-    show_messages(Recovery.MENDED)  # by the copy's opening; the original is not recovered
-    copy = os.path.abspath(out)  # noqa: PTH100  # strings are the paths of the engine
+    show_messages(Recovery.MENDED)  # opening the copy recovers it, but not the original
+    copy = os.path.abspath(out)  # noqa: PTH100  # the engine's paths are strings
     with open_target(settings, target, partition) as found:
         source = found.opened()
         for directory in source.manager.directories:
             if is_within(copy, directory.path) and not (
-                found.is_folder and _is_beside_the_folder(copy, directory, found.partitions[0])
+                found.is_folder and _is_next_to_folder(copy, directory, found.partitions[0])
             ):
-                raise click.UsageError(
-                    f"--out {out} lies in the data directory {directory.path} itself"
-                )
+                raise click.UsageError(f"--out {out} is inside the data directory {directory.path}")
         found.override(overrides)
         fs = DiskFileSystem(source.clock)
         copying.enter_context(unfinished(fs, copy))
@@ -204,7 +205,7 @@ def _copy(
         return copy, *found.chosen
 
 
-def _is_beside_the_folder(path: str, directory: LogDirectory, tp: TopicPartition) -> bool:
+def _is_next_to_folder(path: str, directory: LogDirectory, tp: TopicPartition) -> bool:
     """Return whether a path is next to a partition's folder, outside any broker's directory."""
     fs = directory.runtime.fs
     is_of_broker = any(
@@ -214,7 +215,7 @@ def _is_beside_the_folder(path: str, directory: LogDirectory, tp: TopicPartition
 
 
 def is_within(path: str, directory: str) -> bool:
-    """Return whether a path is a directory or is inside it, links followed."""
+    """Return whether a path is a directory or inside it, after resolving links."""
     resolved = os.path.realpath(path)
     above = os.path.realpath(directory)
     return os.path.commonpath([resolved, above]) == above
@@ -225,7 +226,7 @@ def _show_copy(bar: ProgressBar, step: CopyProgress) -> None:
 
 
 class CleaningBars:
-    """Turns the cleaner's progress into bars, one a phase of each partition."""
+    """Shows the cleaner's progress as one bar per phase and partition."""
 
     def __init__(self, bar: ProgressBar) -> None:
         self._bar = bar
@@ -275,7 +276,9 @@ def _show(report: CleanReport) -> None:
         emit_lines(_versions_missing(passes))
         for tp, count in report.passes_needed.items():
             if report.dry_run and count > 1:
-                emit(f"{tp} takes {count} passes: its keys do not fit the map; the first is shown")
+                emit(
+                    f"{tp} needs {count} passes: its keys do not fit in the map; showing the first"
+                )
     else:
         emit("nothing was cleaned")
     if report.not_cleaned:
@@ -310,7 +313,7 @@ def _pass_row(item: dict[str, Any], *, has_passes: bool) -> tuple[str, ...]:
 
 
 def _versions_missing(passes: list[dict[str, Any]]) -> Iterator[str]:
-    """Yield how many records had no version under a strategy by header: versions supersede them."""
+    """Yield the number of records without a version header, under the header strategy."""
     for item in passes:
         if item["unversioned_records"]:
             malformed = item["malformed_versions"]
@@ -326,4 +329,4 @@ def _total(passes: list[dict[str, Any]]) -> str:
     after = sum(item["bytes_written"] for item in passes)
     share = f"{1 - after / before:.1%}" if before else "0%"
     freed = paint(f"{format_size(before - after)} freed", "bold green")
-    return f"\n{plural(len(passes), 'pass', 'passes')}: {freed} ({share} of what was read)"
+    return f"\n{plural(len(passes), 'pass', 'passes')}: {freed} ({share} of the bytes read)"

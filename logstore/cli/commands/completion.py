@@ -1,4 +1,4 @@
-"""`logstore completion`: the script by which a shell completes commands, options and topics."""
+"""`logstore completion`: print or install a shell completion script."""
 
 from __future__ import annotations
 
@@ -24,13 +24,11 @@ PROGRAM = "logstore"
     ],
 )
 @click.argument("shell", type=click.Choice(SHELLS), required=False)
-@click.option(
-    "--install", is_flag=True, help="Write the script where the shell looks for it, for this user."
-)
+@click.option("--install", is_flag=True, help="Install the script for the current user.")
 def completion(settings: Settings, shell: str | None, install: bool) -> None:
-    """Let SHELL complete commands, options and topics: print the script for it, or install it.
+    """Print or install the script with which SHELL completes commands, options and topics.
 
-    SHELL is bash (4.4 or newer), zsh or fish; that of $SHELL by default.
+    SHELL is bash (4.4 or newer), zsh or fish. [default: from $SHELL]
     """
     shell = shell or _shell_of_user()
     script = _script(shell)
@@ -42,15 +40,15 @@ def completion(settings: Settings, shell: str | None, install: bool) -> None:
     path.write_text(f"{script}\n", encoding="utf-8")
     emit(f"{path} written; new shells complete {PROGRAM}")
     if shell == "bash":
-        note("it needs the package bash-completion, which most systems have")
+        note("requires the package bash-completion, which most systems have")
     elif shell == "zsh":
-        note(f"unless ~/.zshrc has it: fpath+={path.parent}; autoload -Uz compinit && compinit")
+        note(f"add to ~/.zshrc if missing: fpath+={path.parent}; autoload -Uz compinit && compinit")
 
 
 def _shell_of_user() -> str:
     name = os.environ.get("SHELL", "").rpartition("/")[2]
     if name not in SHELLS:
-        raise click.UsageError(f"say which shell: {', '.join(SHELLS)}")
+        raise click.UsageError(f"name a shell: {', '.join(SHELLS)}")
     return name
 
 
@@ -62,12 +60,12 @@ def _script(shell: str) -> str:
     kind = get_completion_class(shell)
     assert kind is not None
     complete = kind(main, {}, PROGRAM, VARIABLE)
-    # Not `source`, which asks bash for its version first: the script may be for another machine.
+    # `source` would run bash to check its version; the script may be for another machine.
     return (complete.source_template % complete.source_vars()).strip()
 
 
 def _place(shell: str) -> Path:
-    """Return where the shell looks for scripts of the user's."""
+    """Return the path from which the shell loads the user's completion script."""
     home = Path.home()
     if shell == "bash":
         data = Path(os.environ.get("XDG_DATA_HOME") or home / ".local/share")

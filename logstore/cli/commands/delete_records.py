@@ -1,4 +1,4 @@
-"""`logstore delete-records`: delete what lies below an offset (KIP-107)."""
+"""`logstore delete-records`: delete records below an offset (KIP-107)."""
 
 from __future__ import annotations
 
@@ -34,21 +34,21 @@ if TYPE_CHECKING:
 
 
 class Before(NamedTuple):
-    """Where deletion ends, exclusive: an offset (-1 is the high watermark) or a time in Unix ms."""
+    """The exclusive end of the deletion: an offset (-1: high watermark) or a time in Unix ms."""
 
     offset: int = -1
     time_ms: int | None = None
 
 
 class State(NamedTuple):
-    """A partition at one moment.
+    """A snapshot of a partition.
 
     Attributes
     ----------
     log_start_offset : int
-        The first offset that readers see.
+        The first offset visible to readers.
     first_base_offset, first_end_offset : int
-        Of the first segment; inclusive and exclusive.
+        Bounds of the first segment, inclusive and exclusive.
     """
 
     log_start_offset: int
@@ -59,7 +59,7 @@ class State(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """A partition before and after; None of what cannot be opened."""
+    """The result for a partition, with its states; None if it cannot be opened."""
 
     topic_partition: TopicPartition
     result: DeleteRecordsResult
@@ -68,7 +68,7 @@ class Outcome(NamedTuple):
 
 
 def to_before(ctx: click.Context, param: click.Parameter, value: str | None) -> Before | None:
-    """Understand `--before-offset`."""
+    """Parse `--before-offset`."""
     if value is None:
         return None
     try:
@@ -92,14 +92,14 @@ def to_before(ctx: click.Context, param: click.Parameter, value: str | None) -> 
     ],
 )
 @click.argument("topic", required=False)
-@partition_option("Which one; needed if the topic has several.")
+@partition_option("Partition number; required if the topic has several.")
 @click.option(
     "--before-offset",
     "before",
     callback=to_before,
     metavar="WHERE",
-    help="What lies below goes: an offset; -1, the high watermark, so all there is; or @TIME, the "
-    "first record of that time or later (the high watermark if there is none).",
+    help="Delete records below this offset; -1 means the high watermark, which deletes all; @TIME "
+    "means the first record at or after a time (the high watermark if there is none).",
 )
 @click.option(
     "--offset-json-file",
@@ -107,7 +107,8 @@ def to_before(ctx: click.Context, param: click.Parameter, value: str | None) -> 
     "file",
     type=click.File("rb"),
     metavar="FILE",
-    help="kafka-delete-records' JSON instead, for any number of partitions; - is standard input.",
+    help="Read partitions and offsets from a JSON file as for kafka-delete-records; - is standard "
+    "input.",
 )
 @accept_data_loss_option
 def delete_records(
@@ -117,24 +118,21 @@ def delete_records(
     before: Before | None,
     file: IO[bytes] | None,
 ) -> int:
-    """Delete the records of a partition below an offset, or those that a file names.
+    """Delete the records below an offset, in one partition or in those listed in a file.
 
     \b
     The file:  {"partitions": [{"topic": "users", "partition": 0, "offset": 1000}],
                 "version": 1}
 
-    The log start moves to the offset, durably, and segments that lie wholly below it go at once.
-    Records below it in the first segment that stays are invisible, but on disk until all of that
-    segment goes. The topic's cleanup.policy must include delete.
+    The log start offset is advanced durably, and segments entirely below it are deleted at once.
+    Records below it in the first remaining segment are invisible to readers, but stay on disk until
+    that segment is deleted. The topic's cleanup.policy must include delete.
 
-    Each partition has its own result; an error of one (then the exit code is 1) keeps no other
-    from being done. A file that is malformed or names a partition twice deletes nothing.
+    Each partition has its own result: an error in one (exit code 1) does not affect the others. A
+    file that is malformed or lists a partition twice is rejected as a whole.
     """  # noqa: D301  # click's marker is the backspace itself
     if file is not None and (topic is not None or partition is not None or before is not None):
-        raise click.UsageError(
-            "--offset-json-file says everything: TOPIC, --partition and --before-offset "
-            "do not go with it"
-        )
+        raise click.UsageError("--offset-json-file excludes TOPIC, --partition and --before-offset")
     offsets = None if file is None else _read_request(file)
     if offsets is None and (topic is None or before is None):
         raise click.UsageError("give TOPIC and --before-offset, or --offset-json-file")
@@ -161,14 +159,14 @@ def _read_request(file: IO[bytes]) -> Mapping[TopicPartition, int]:
 def _offset_of(
     broker: Broker, topic: str, partition: int | None, before: Before
 ) -> Mapping[TopicPartition, int]:
-    """Return the one partition meant by the arguments, and its offset."""
+    """Return the selected partition and its offset."""
     from logstore.types import TopicPartition
 
     numbers = checked_partition(broker, topic, partition)
     if len(numbers) > 1:
         raise click.UsageError(
             f"topic '{topic}' has the partitions {', '.join(map(str, numbers))}: "
-            "say which with --partition"
+            "choose one with --partition"
         )
     offset = before.offset
     if before.time_ms is not None:
@@ -191,7 +189,7 @@ def _state(broker: Broker, tp: TopicPartition) -> State | None:
     try:
         log = broker.log(tp.topic, tp.partition)
     except LogStoreError:
-        return None  # the request will say so, with the reason
+        return None  # the request reports the reason
     first, following = log.segments.first, log.segments.higher(log.segments.first.base_offset)
     return State(
         log.log_start_offset,
@@ -222,7 +220,7 @@ def _print(settings: Settings, outcomes: Sequence[Outcome]) -> None:
 def _show(outcomes: Iterable[Outcome]) -> None:
     rows = [_row(outcome) for outcome in outcomes]
     if not rows:
-        emit("the request names no partition")
+        emit("the request lists no partitions")
         return
     table = Table(
         ("partition", "low watermark", "freed", "result"),
@@ -241,19 +239,19 @@ def _row(outcome: Outcome) -> Sequence[Cell]:
         return (name, str(after.log_start_offset), "-", f"nothing to delete{_unseen(after)}")
     arrow = "→" if can_print("→") else "->"
     removed = before.segments - after.segments
-    told = f"{plural(removed, 'segment')} removed" if removed else "no whole segment lies below"
+    summary = f"{plural(removed, 'segment')} deleted" if removed else "no segment is entirely below"
     return (
         name,
         f"{before.log_start_offset} {arrow} {after.log_start_offset}",
         format_size(before.size_bytes - after.size_bytes) if removed else "-",
-        f"{told}{_unseen(after)}",
+        f"{summary}{_unseen(after)}",
     )
 
 
 def _unseen(state: State) -> str:
-    """Tell of what was deleted for readers and is still on disk."""
+    """Return the offsets that are invisible to readers but still on disk, as text."""
     base, end = state.first_base_offset, min(state.log_start_offset, state.first_end_offset)
     if end <= base:
         return ""
     offsets = f"{base} is" if end == base + 1 else f"{base}..{end - 1} are"
-    return f"; {offsets} invisible, and on disk until segment {base} goes"
+    return f"; {offsets} invisible, but on disk until segment {base} is deleted"

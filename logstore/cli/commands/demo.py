@@ -1,4 +1,4 @@
-"""`logstore demo`: KIP-354's story at a real size, told, checked and left to explore."""
+"""`logstore demo`: run KIP-354's use case on generated data and verify the result."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MADE_BY = "logstore demo"
     default="logstore-demo",
     show_default=True,
     metavar="DIR",
-    help="Where the data directories are left; an earlier demo's are replaced.",
+    help="Directory for the data directories; an earlier demo is replaced.",
 )
 @click.option(
     "--records",
@@ -34,7 +34,7 @@ MADE_BY = "logstore demo"
     default=1_000_000,
     show_default=True,
     metavar="N",
-    help="Updates of user accounts to write.",
+    help="Number of account updates to write.",
 )
 @click.option(
     "--seed",
@@ -42,21 +42,21 @@ MADE_BY = "logstore demo"
     default=354,
     show_default=True,
     metavar="N",
-    help="The same seed on the same day (or with the same --now) gives the same bytes.",
+    help="Seed of the generated data; the same seed and day (or --now) give the same bytes.",
 )
 def demo(settings: Settings, out: Path, records: int, seed: int) -> int:
-    """Run the main job on a small real story, and check the result record by record.
+    """Compact a small topic and verify the result record by record.
 
-    A topic of user accounts is written, inspected and cleaned while days pass on a clock of
-    the story's own. Accounts are closed, and max.compaction.lag.ms (KIP-354) sees to it that
-    their data are gone in time. Then a directory that Apache Kafka wrote is cleaned and
-    compared with what Kafka's own cleaner made of it. Exit code 1 if anything disagrees.
+    Writes, inspects and cleans a topic of user accounts over several days of virtual time.
+    Accounts are closed, and max.compaction.lag.ms (KIP-354) bounds the time until their data is
+    deleted. Then cleans a directory written by Apache Kafka and compares the result with the
+    output of Kafka's own cleaner. The exit code is 1 if anything differs.
 
-    The story ends where today begins (UTC), or at --now. --data-dir and --config-file have no
-    part in it.
+    The virtual time ends at midnight UTC today, or at --now. --data-dir and --config-file have no
+    effect.
     """
     from logstore.cli.demo.accounts import DAYS
-    from logstore.cli.demo.tell import DIRECTORIES, Teller
+    from logstore.cli.demo.presenter import DIRECTORIES, Presenter
     from logstore.types import DAY_MS
 
     end_ms = settings.clock().now_ms()
@@ -64,36 +64,36 @@ def demo(settings: Settings, out: Path, records: int, seed: int) -> int:
         end_ms -= end_ms % DAY_MS
     start_ms = end_ms - DAYS * DAY_MS
     if start_ms < 0:
-        raise click.UsageError(f"--now leaves no room for the {DAYS} days of the story since 1970")
+        raise click.UsageError(f"--now must be at least {DAYS} days after 1970-01-01")
     _take(out, DIRECTORIES)
-    teller = Teller(out, records, seed, start_ms, quiet=not settings.as_table)
-    summary = teller.tell()
+    presenter = Presenter(out, records, seed, start_ms, quiet=not settings.as_table)
+    summary = presenter.present()
     _mark(out, summary)
     if not settings.as_table:
         emit_json(summary, settings.output)
     if summary["ok"]:
         return 0
-    print(f"error: {'; '.join(teller.problems)}", file=sys.stderr)
+    print(f"error: {'; '.join(presenter.problems)}", file=sys.stderr)
     return 1
 
 
 def _take(out: Path, names: tuple[str, ...]) -> None:
-    """Make an empty place, or empty the one that an earlier demo left.
+    """Create the output directory, or empty the one of an earlier demo.
 
     Raises
     ------
     click.UsageError
-        It is not ours to empty.
+        The directory was not created by an earlier demo and is not empty.
     """
     if out.exists():
         if not out.is_dir():
-            raise click.UsageError(f"{out} is no directory")
+            raise click.UsageError(f"{out} is not a directory")
         if any(out.iterdir()) and not _is_ours(out):
             raise click.UsageError(
-                f"{out} is not empty and no earlier demo made it: choose another --out"
+                f"{out} is not empty and not from an earlier demo: choose another --out"
             )
     out.mkdir(parents=True, exist_ok=True)
-    # Marked first: what an interrupted run leaves is replaced by the next one.
+    # Marked first, so that the next run can replace the files of an interrupted run.
     _mark(out, {"ok": None})
     for name in names:
         if (out / name).exists():

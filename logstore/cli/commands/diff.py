@@ -1,4 +1,4 @@
-"""`logstore diff`: what became of each record between two copies of a partition."""
+"""`logstore diff`: explain the fate of each record between two copies of a partition."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ _NUMBERS = ("offset", "superseded by")
 )
 @click.argument("before", metavar="BEFORE")
 @click.argument("after", metavar="AFTER")
-@click.option("--all", "show_all", is_flag=True, help="List the retained records, too.")
-@click.option("--summary", is_flag=True, help="List no record, only how many there are of each.")
-@config_option("A topic configuration to judge by, such as a strategy; repeatable.")
+@click.option("--all", "show_all", is_flag=True, help="Also list retained records.")
+@click.option("--summary", is_flag=True, help="Show only the number of records of each fate.")
+@config_option("Topic configuration to assume, such as compaction.strategy; repeatable.")
 @as_recovered_option
 def diff(
     settings: Settings,
@@ -55,28 +55,28 @@ def diff(
     configs: tuple[tuple[str, str], ...],
     as_recovered: bool,
 ) -> int:
-    """Tell what became of each record of a partition directory in another copy of it.
+    """Explain the fate of each record of partition directory BEFORE in AFTER, a later copy.
 
-    The fates are those of inspect --fate and of a cleaning's report, told from the two copies
-    alone, by the rules and without the cleaner. What neither cleaning nor retention nor an append
-    explains is lost, changed or foreign, and the exit code is 1. Nothing is changed. Memory: about
-    200 bytes a key.
+    The fates are the same as in inspect --fate, but derived from the two copies by the rules of
+    compaction, independently of the cleaner. Differences that no cleaning, retention or append
+    explains are reported as lost, changed or foreign, and the exit code is 1. Nothing is changed.
+    Uses about 200 bytes of memory per key.
 
     \b
-    Fates:    retained           in both
-              superseded         gone; another record of its key wins
-              tombstone_expired  gone; it had no value and won its key
-              aborted            gone; of an aborted transaction
-              control_expired    gone; a marker
-              null_key           gone; without a key
-              below_log_start    deleted for readers
+    Fates:    retained           in both copies
+              superseded         removed; a later record of its key survives
+              tombstone_expired  removed; the surviving tombstone of its key
+              aborted            removed; part of an aborted transaction
+              control_expired    removed; a transaction marker
+              null_key           removed; a record without a key
+              below_log_start    below the log start offset
               added              beyond the end of BEFORE
-              lost               gone, though it wins its key
-              changed            of another content
+              lost               removed, but should survive
+              changed            different content
               foreign            only in AFTER, below the end of BEFORE
     """  # noqa: D301  # click's marker is the backspace itself
     if show_all and summary:
-        raise click.UsageError("--all and --summary exclude each other")
+        raise click.UsageError("--all and --summary are mutually exclusive")
     overrides = topic_overrides(configs)
     with (
         open_target(settings, before, as_recovered=as_recovered) as first,
@@ -105,18 +105,17 @@ def diff(
 
 
 def _only(target: Target, name: str) -> TopicPartition:
-    """Return the one partition that a target is."""
+    """Return the only partition of a target."""
     target.opened()
     if len(target.partitions) != 1:
         raise click.UsageError(
-            f"{name} holds {plural(len(target.partitions), 'partition')}, and one is compared:"
-            " give its directory"
+            f"{name} holds {plural(len(target.partitions), 'partition')}: give the directory of one"
         )
     return target.partitions[0]
 
 
 def _emit_document(tp: TopicPartition, found: PartitionDiff, *, summary: bool) -> None:
-    """Write `{"fates": [...], "counts": {...}, …}`, the fates as they come."""
+    """Write `{"fates": [...], "counts": {...}, …}`, streaming the fates."""
     if summary:
         for _ in found:
             pass

@@ -1,4 +1,4 @@
-"""`logstore dump`: the text of kafka-dump-log."""
+"""`logstore dump`: print files in the format of kafka-dump-log."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _PENDING_LINES = 512
 def to_decoder(
     ctx: click.Context, param: click.Parameter, value: str | None
 ) -> DecoderClass | None:
-    """Understand the name of a decoder's class."""
+    """Parse the class name of a decoder."""
     from logstore.errors import UnsupportedFormatError
     from logstore.inspect.decoders import decoder_class
 
@@ -61,14 +61,12 @@ def _classes(
     "listed",
     multiple=True,
     metavar="FILE,FILE",
-    help="More files, separated by commas, as kafka-dump-log takes them.",
+    help="More files, separated by commas, as in kafka-dump-log.",
 )
 @click.option(
-    "--deep-iteration", is_flag=True, help="Show records too; set by --print-data-log as well."
+    "--deep-iteration", is_flag=True, help="Also show records; implied by --print-data-log."
 )
-@click.option(
-    "--print-data-log", is_flag=True, help="Show keys and values, decoded as UTF-8, unescaped."
-)
+@click.option("--print-data-log", is_flag=True, help="Show keys and values as unescaped UTF-8.")
 @click.option("--offsets-decoder", is_flag=True, help="Decode records of __consumer_offsets.")
 @click.option(
     "--transaction-log-decoder", is_flag=True, help="Decode records of __transaction_state."
@@ -86,36 +84,36 @@ def _classes(
     "--key-decoder-class",
     callback=to_decoder,
     metavar="CLASS",
-    help="Decode keys by one of Kafka's decoders, as IntegerDecoder, LongDecoder; sets "
+    help="Decoder class for keys, such as IntegerDecoder or LongDecoder; implies "
     "--print-data-log.  [default: StringDecoder]",
 )
 @click.option(
     "--value-decoder-class",
     callback=to_decoder,
     metavar="CLASS",
-    help="The same for values.",
+    help="Decoder class for values, likewise.",
 )
 @click.option(
     "--verify-index-only", is_flag=True, help="Verify indexes without showing their entries."
 )
 @click.option(
-    "--index-sanity-check", is_flag=True, help="Check of indexes what needs no look at the log."
+    "--index-sanity-check", is_flag=True, help="Check the indexes without reading the log."
 )
 @click.option(
     "--max-message-size",
     type=click.IntRange(0),
     metavar="BYTES",
     default=5 * 1024 * 1024,
-    help="Bytes read to find the batch an index entry points at.  [default: 5242880]",
+    help="Bytes to read when verifying an index entry.  [default: 5242880]",
 )
 @click.option(
     "--max-bytes",
     type=click.IntRange(0),
     metavar="BYTES",
     default=2**31 - 1,
-    help="Bytes read of each .log file.  [default: all]",
+    help="Bytes to read from each .log file.  [default: all]",
 )
-@click.option("--skip-record-metadata", is_flag=True, help="Of records show keys and values only.")
+@click.option("--skip-record-metadata", is_flag=True, help="Show only keys and values of records.")
 def dump(
     settings: Settings,
     paths: tuple[str, ...],
@@ -135,12 +133,11 @@ def dump(
     max_bytes: int,
     skip_record_metadata: bool,
 ) -> int:
-    """Show .log, .checkpoint, index and .snapshot files as kafka-dump-log does.
+    """Print .log, .checkpoint, index and .snapshot files in the format of kafka-dump-log.
 
-    The text is Kafka's to the letter, for people and scripts that know it; what it finds
-    wrong with indexes and offsets comes on standard error, after all files. An index that was
-    written by appends of several batches is reported there although it is sound. `check`
-    judges; `inspect --batches` gives JSON.
+    The output matches Kafka's tool character for character. Problems with indexes and offsets are
+    printed on standard error after all files; as in Kafka, a valid index written by appends of
+    several batches is reported too. Use `check` to verify files, and `inspect --batches` for JSON.
     """
     from logstore.config.overrides import ReadLimits
     from logstore.inspect.decoders import DECODERS
@@ -154,18 +151,18 @@ def dump(
         remote_log_metadata_decoder,
         share_group_state_decoder,
     )
-    # Of several, the first counts, as in Kafka's tool.
+    # If several are given, the first takes precedence, as in Kafka's tool.
     decoder = next((topic for topic, wanted in zip(DECODERS, chosen, strict=True) if wanted), None)
     files = [*paths, *(name for names in listed for name in names.split(",") if name)]
     if not files:
         raise click.UsageError("Missing argument 'FILE...'")
     for name in files:
         if not Path(name).exists():
-            raise click.UsageError(f"there is no file {name}")
+            raise click.UsageError(f"{name}: no such file")
         if Path(name).is_dir():
-            raise click.UsageError(f"{name} is a directory; dump takes its files")
+            raise click.UsageError(f"{name} is a directory; name its files")
     if not settings.as_table:
-        note("dump has one format, kafka-dump-log's text; inspect --batches gives JSON")
+        note("dump prints only kafka-dump-log's format; use inspect --batches for JSON")
     options = DumpOptions(
         deep_iteration=deep_iteration,
         print_data_log=print_data_log,
@@ -183,10 +180,10 @@ def dump(
 
 
 def _print(lines: Iterable[DumpLine]) -> int:
-    """Print each line on its stream, in order where both are a terminal."""
+    """Print each line on its stream, in order if both streams are a terminal."""
     from logstore.inspect.dump import Stream
 
-    # As Java's print streams do: what the encoding lacks becomes a question mark.
+    # Like Java's PrintStream, replace characters that the encoding lacks with question marks.
     reconfigure = getattr(sys.stdout, "reconfigure", None)
     if reconfigure is not None:
         reconfigure(errors="replace")

@@ -1,4 +1,4 @@
-"""`logstore erasure`: the places that hold bytes of a key, and when each can be removed."""
+"""`logstore erasure`: find all bytes of a key, and when they are deleted."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from logstore.cli.show.output import (
     plural,
 )
 from logstore.cli.show.progress import ProgressBar
-from logstore.cli.show.prose import said, wrapped
+from logstore.cli.show.prose import bullet_list, wrapped
 from logstore.cli.show.tables import Cell, Styled, Table, paint
 from logstore.cli.targets import open_target
 from logstore.reasons.formats import format_span, format_time
@@ -47,8 +47,8 @@ _COLOURS = {"live": "bold red", "tombstone": "yellow", "unreadable": "bold red"}
 )
 @click.argument("target", metavar="TOPIC_OR_PATH")
 @key_options
-@partition_option("Look in this partition only. Default: all of the topic's.")
-@config_option("A topic configuration to suppose; repeatable.")
+@partition_option("Search only this partition. [default: all of the topic]")
+@config_option("Topic configuration to assume; repeatable.")
 def erasure(
     settings: Settings,
     target: str,
@@ -57,31 +57,31 @@ def erasure(
     partition: int | None,
     configs: tuple[tuple[str, str], ...],
 ) -> int:
-    """Find every place that holds bytes of a key, and when each can be removed, by which rule.
+    """Find all bytes of a key, and when and by which rule they are deleted.
 
-    All files of the partitions are read as they are: the log, records below its start, files that
-    wait for their removal (.deleted), files that an unfinished cleaning left (.cleaned, .swap),
-    torn ends, and compressed batches. The exit code is 0 if the key is in none of them, 1 if it was
-    found.
+    All files of the partitions are searched: the log, records below the log start offset, files
+    pending deletion (.deleted), files of an unfinished cleaning (.cleaned, .swap), incomplete
+    batches at the end, and compressed batches. The exit code is 0 if the key is not found, 1 if it
+    is found.
 
-    The earliest time is the first at which a record can be removed: until then it is kept, whatever
-    is appended for other keys. By the latest time it has been removed if a broker with this
-    configuration runs from now on and nothing is appended, however late its checks run; there is
-    no latest time if nothing removes the record by itself. An open transaction ends after its
-    timeout if the directory has its state (__transaction_state), otherwise never. Both times come
-    from a rehearsal of cleanings and retention in memory, which holds as much as a cleaning keeps
-    of a partition that has the key. Changes nothing.
+    The earliest time is the first time at which a record can be deleted, whatever is appended for
+    other keys. By the latest time, the record is deleted if a broker with this configuration runs
+    from now on and nothing is appended, however late its checks run; there is no latest time if
+    nothing deletes the record by itself. An open transaction ends after its timeout if the
+    directory has its state (__transaction_state), otherwise never. Both times come from simulating
+    cleanings and retention in memory, which needs as much memory as the records that a cleaning
+    keeps in a partition with the key. Nothing is changed.
     """
     wanted = key_of(key, key_base64)
     if wanted is None:
-        raise click.UsageError("missing option --key")
+        raise click.UsageError("give --key or --key-base64")
     overrides = topic_overrides(configs)
     with open_target(settings, target, partition) as found, ProgressBar() as bar:
         broker = found.opened()
         found.override(overrides)
         topics = {tp.topic for tp in found.partitions}
         if len(topics) != 1:
-            raise click.UsageError(f"{target} holds {plural(len(topics), 'topic')}: name one")
+            raise click.UsageError(f"{target} has {plural(len(topics), 'topic')}: name one")
         from logstore.analysis.erasure import erasure as find
 
         number = found.partitions[0].partition if found.is_one else None
@@ -101,37 +101,38 @@ def _lines(report: ErasureReport) -> Iterator[str]:
     scanned = f"{plural(report.files, 'file')}, {format_size(report.bytes)}"
     if report.gone:
         verdict = paint("gone", "bold green")
-        yield f"{name} {verdict}: its bytes are in none of {scanned} of {report.topic}"
-        yield from said("assumed", report.assumed, "dim")
+        yield f"{name} {verdict}: no bytes in {scanned} of {report.topic}"
+        yield from bullet_list("assumed", report.assumed, "dim")
         return
     verdict = paint("found", "bold yellow")
-    yield f"{name} {verdict}: {plural(len(report.places), 'place')} in {scanned} of {report.topic}"
+    count = plural(len(report.places), "location")
+    yield f"{name} {verdict}: {count} in {scanned} of {report.topic}"
     yield from _outlook(report)
     yield ""
     rows = [_row(place) for place in report.places]
     table = Table(("state", "offset", "earliest", "latest", "where"), right=("offset",), wrap=True)
     yield from table.lines(rows)
     rules = dict.fromkeys(f"{_words(each.state)}: {each.rule}" for each in report.places)
-    yield from said("rules", list(rules), "bold")
-    yield from said("assumed", report.assumed, "dim")
+    yield from bullet_list("rules", list(rules), "bold")
+    yield from bullet_list("assumed", report.assumed, "dim")
 
 
 def _outlook(report: ErasureReport) -> Iterator[str]:
-    """Yield when all of it is gone, at the earliest and at the latest."""
+    """Yield the earliest and the latest time at which all of it is deleted."""
     earliest = [place.earliest_ms for place in report.places]
     latest = [place.latest_ms for place in report.places]
     if None in earliest:
         yield from wrapped(
-            "not all of it can be removed before something else happens: see the rules", "  "
+            "some of it cannot be deleted until another event happens: see the rules", "  "
         )
     else:
         moment = max(each for each in earliest if each is not None)
-        yield f"  all of it can be gone from {format_time(moment)} on{_in(moment, report.now_ms)}"
+        yield f"  earliest deletion of all: {format_time(moment)}{_in(moment, report.now_ms)}"
     if None in latest:
-        yield from wrapped("nothing removes all of it by itself", "  ")
+        yield from wrapped("nothing deletes all of it by itself", "  ")
     else:
         moment = max(each for each in latest if each is not None)
-        yield f"  it is gone by {format_time(moment)} at the latest{_in(moment, report.now_ms)}"
+        yield f"  latest deletion of all: {format_time(moment)}{_in(moment, report.now_ms)}"
 
 
 def _in(moment: int, now_ms: int) -> str:

@@ -1,4 +1,4 @@
-"""`logstore explain`: every gate between a partition and its cleaning, and when it opens."""
+"""`logstore explain`: the conditions of a partition's cleaning, and when they are met."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from logstore.cli.show.output import (
     plural,
 )
 from logstore.cli.show.progress import watched
-from logstore.cli.show.prose import said, sentence, sentences, words, wrapped
+from logstore.cli.show.prose import bullet_list, sentence, sentences, words, wrapped
 from logstore.cli.show.tables import Styled, Table, can_print, output_width, paint
 from logstore.cli.targets import Target, open_target
 from logstore.reasons.formats import format_span, format_time
@@ -46,10 +46,10 @@ if TYPE_CHECKING:
     Failures = list[tuple[TopicPartition, LogStoreError]]
 
 _ROOMY = 110
-"""Width in columns from which on a table has room for times next to spans."""
+"""Minimum terminal width for showing times next to durations."""
 
 EITHER = ("dirty_ratio", "max_compaction_lag")
-"""Of these gates one is enough."""
+"""Gates of which one open gate is sufficient."""
 
 
 @command(
@@ -64,12 +64,12 @@ EITHER = ("dirty_ratio", "max_compaction_lag")
     ],
 )
 @click.argument("target", required=False, metavar="[TOPIC_OR_PATH]")
-@partition_option("Which one of the topic's. Default: all.")
-@config_option("A topic configuration to suppose; repeatable.")
+@partition_option("Partition of the topic. [default: all]")
+@config_option("Topic configuration to assume; repeatable.")
 @click.option(
     "--quick",
     is_flag=True,
-    help="Read batch headers only: no tombstones are counted, and damage is not met.",
+    help="Read only batch headers: do not count tombstones, and do not detect damage.",
 )
 @key_options
 @as_recovered_option
@@ -85,12 +85,12 @@ def explain(
 ) -> int:
     """Explain why partitions are due for cleaning now, or why not, and what helps.
 
-    A cleaning has to pass every gate; of the dirty ratio and the maximum lag one is enough. A
-    closed gate that time alone opens shows when: one millisecond earlier nothing is cleaned.
-    Each closed gate is listed with its cause and what opens it. Tombstones are counted, with
-    whether a pass is due that removes them. Partitions that are due are cleaned in a dry run, so
-    damage is found now. With --key the records of a key are listed: when each can be removed, and
-    what must happen first. Changes nothing.
+    A cleaning requires all gates to be open, except that either the dirty ratio or the maximum lag
+    is sufficient. For a closed gate that opens by time alone, the exact time is shown. Each closed
+    gate is listed with its cause and its remedies. Tombstones are counted, with whether a pass is
+    due that removes them. Partitions that are due are cleaned in a dry run, so damage is found now.
+    With --key, the records of a key are listed: when each can be removed, and what must happen
+    first. Nothing is changed.
     """
     from logstore.analysis.broker_state import topic_config
 
@@ -131,10 +131,10 @@ def _clock(broker: Broker) -> str:
 def _explained(
     target: Target, failures: Failures, *, quick: bool, key: bytes | None
 ) -> Iterator[PartitionExplanation]:
-    """Look at one partition after another; one that cannot be opened hides no other."""
+    """Yield the explanation of each partition; collect the errors of others in `failures`."""
     from logstore.errors import LogStoreError
 
-    for tp in watched(target.partitions, "explaining", beside_output=True):
+    for tp in watched(target.partitions, "explaining", with_output=True):
         try:
             report = target.opened().explain(tp.topic, tp.partition, quick=quick, key=key)
         except LogStoreError as error:
@@ -148,7 +148,7 @@ def _explained(
 def _items(
     found: Iterable[PartitionExplanation], failures: Failures, assumed: Sequence[str]
 ) -> Iterator[dict[str, Any]]:
-    """Yield the partitions, then those that could not be opened, which are known by then."""
+    """Yield the partitions, then the failures, which are complete by then."""
     for partition in found:
         item = partition.to_json()
         yield item | {"assumed": [*item["assumed"], *assumed]}
@@ -162,9 +162,9 @@ def _items(
 def _lines(
     found: Iterable[PartitionExplanation], now_ms: int, assumed: Sequence[str]
 ) -> Iterator[str]:
-    """Yield the lines of one partition after another, as they are looked at.
+    """Yield the lines of each partition, streaming.
 
-    Each assumption is listed once, with the first partition that it concerns.
+    Each assumption is listed once, with the first partition that it affects.
     """
     listed: dict[str, None] = {}
     is_first = True
@@ -179,7 +179,7 @@ def _lines(
         )
         yield from _notes(partition)
         texts = (*partition.assumed, *(assumed if is_first else ()))
-        yield from said("assumed", [text for text in texts if text not in listed], "dim")
+        yield from bullet_list("assumed", [text for text in texts if text not in listed], "dim")
         listed |= dict.fromkeys(texts)
         is_first = False
     if is_first:
@@ -196,7 +196,7 @@ def _headline(each: PartitionExplanation, now_ms: int) -> Iterator[str]:
         if (stats := each.first_pass) is not None:
             gone = stats.fates_total - stats.fates["retained"]
             saved = stats.bytes_read - stats.bytes_written
-            parts.append(f"{format_count(gone)} of {plural(stats.fates_total, 'record')} go")
+            parts.append(f"{format_count(gone)} of {plural(stats.fates_total, 'record')} removed")
             parts.append(f"{format_size(max(saved, 0))} less")
         if each.passes_needed > 1:
             at_most = "" if each.first_pass is not None else "at most "
@@ -210,7 +210,7 @@ def _headline(each: PartitionExplanation, now_ms: int) -> Iterator[str]:
 
 
 def _notes(each: PartitionExplanation) -> Iterator[str]:
-    """Yield remedies, and the events that the active segment and the tombstones wait for."""
+    """Yield remedies, and the pending events of the active segment and the tombstones."""
     for remedy in _pressing(each):
         yield ""
         name = words("condition", remedy.gate)
@@ -220,13 +220,13 @@ def _notes(each: PartitionExplanation) -> Iterator[str]:
     ways = [sentence(closing.reason) for closing in active.closings]
     if ways and not any(remedy.gate == "active_segment" for remedy in each.remedies):
         name = f"active segment {active.base_offset} ({format_size(active.size_bytes)}) closes with"
-        yield from said(name, ways)
+        yield from bullet_list(name, ways)
     if each.tombstones is not None and each.tombstones.records:
         name = plural(each.tombstones.records, "tombstone")
-        yield from said(name, [sentence(reason) for reason in each.tombstone_reasons])
+        yield from bullet_list(name, [sentence(reason) for reason in each.tombstone_reasons])
     if each.key is not None:
         yield from _key(each.key)
-    yield from said("damage", each.damages, "red")
+    yield from bullet_list("damage", each.damages, "red")
 
 
 def _when(moment_ms: int | None, now_ms: int, none: str) -> str:
@@ -236,7 +236,7 @@ def _when(moment_ms: int | None, now_ms: int, none: str) -> str:
 
 
 def _key(story: KeyExplanation) -> Iterator[str]:
-    """Yield the records of a key, and the steps until it is removed."""
+    """Yield the records of a key, and the steps to its removal."""
     name = display_bytes(story.key)
     yield ""
     yield paint(f"key {name}: {plural(len(story.records), 'record')} in the log", "bold")
@@ -254,11 +254,11 @@ def _key(story: KeyExplanation) -> Iterator[str]:
         )
         columns = ("offset", "state", "section", "horizon", "earliest", "latest")
         yield from Table(columns, right=("offset",)).lines(rows)
-    yield from said(f"until {name} is gone", [sentence(step) for step in story.steps])
+    yield from bullet_list(f"until {name} is gone", [sentence(step) for step in story.steps])
 
 
 def _pressing(each: PartitionExplanation) -> list[Remedy]:
-    """Return what helps where waiting for the gate that binds does not."""
+    """Return the remedies for gates that do not open by the time of the binding gate."""
     opens = {gate.gate: gate.opens_at_ms for gate in each.gates}
     binding = None if each.binding is None else opens[each.binding]
     return [

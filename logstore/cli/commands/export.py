@@ -1,4 +1,4 @@
-"""`logstore export`: records, their fates and what they say, in a file for other programs."""
+"""`logstore export`: write records, fates and decoded values to a file."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from logstore.cli.options import (
     partition_option,
     topic_overrides,
 )
-from logstore.cli.show.damage import MetDamages, found_json, tell_damages
+from logstore.cli.show.damage import MetDamages, found_json, report_damages
 from logstore.cli.show.decoded import decoded_member, raw_option
 from logstore.cli.show.output import (
     emit,
@@ -50,9 +50,9 @@ class Writer(Protocol):
 
 
 def to_out(ctx: click.Context, param: click.Parameter, value: str) -> str:
-    """Check that the name of the file tells a format."""
+    """Check that the suffix of the file name is a known format."""
     if not value.endswith(SUFFIXES):
-        raise click.BadParameter(f"{value!r} ends in none of {', '.join(SUFFIXES)}", ctx, param)
+        raise click.BadParameter(f"{value!r} must end in {', '.join(SUFFIXES)}", ctx, param)
     return value
 
 
@@ -72,22 +72,22 @@ def to_out(ctx: click.Context, param: click.Parameter, value: str) -> str:
     callback=to_out,
     required=True,
     metavar="FILE",
-    help="The file to write; its name ends in .parquet, .arrow, .csv or .jsonl.",
+    help="File to write; the suffix .parquet, .arrow, .csv or .jsonl selects the format.",
 )
-@click.option("--overwrite", is_flag=True, help="Replace FILE if there is one.")
-@partition_option("Which one of the topic's. Default: all.")
+@click.option("--overwrite", is_flag=True, help="Replace FILE if it exists.")
+@partition_option("Partition of the topic. [default: all]")
 @click.option(
     "--key-format",
     type=click.Choice(DATA_FORMATS),
     default="bytes",
-    help="Decode keys.  [default: bytes, which are not]",
+    help="How to decode keys.  [default: bytes (not decoded)]",
 )
 @click.option(
     "--value-format",
     type=click.Choice(DATA_FORMATS),
     default="bytes",
-    help="Decode values. confluent: as the serializers of a schema registry write them, in Avro, "
-    "Protobuf or JSON Schema.  [default: bytes, which are not]",
+    help="How to decode values. confluent: the schema registry's wire format with Avro, Protobuf "
+    "or JSON Schema.  [default: bytes (not decoded)]",
 )
 @click.option(
     "--schema",
@@ -95,18 +95,18 @@ def to_out(ctx: click.Context, param: click.Parameter, value: str) -> str:
     callback=to_schema,
     multiple=True,
     metavar="ID=FILE",
-    help="The schema of a number: .avsc, .proto, .desc (of protoc) or .json; repeatable. Files "
-    "that it refers to stand before it: ID=FILE,FILE.",
+    help="File with the schema of an id: .avsc, .proto, .desc (from protoc) or .json; repeatable. "
+    "Files that it references precede it: ID=FILE,FILE.",
 )
 @click.option(
     "--roll",
     is_flag=True,
-    help="Tell fates as if the active segment were rolled first, so that of its records, too.",
+    help="Compute fates as if the active segment were rolled first, so that it is included.",
 )
-@click.option("--no-fates", is_flag=True, help="Leave fates out: the log is read once, not twice.")
+@click.option("--no-fates", is_flag=True, help="Omit fates; the log is then read only once.")
 @raw_option
 @as_recovered_option
-@config_option("A topic configuration to tell fates with; repeatable.")
+@config_option("Topic configuration to assume for the fates; repeatable.")
 def export(
     settings: Settings,
     target: str | None,
@@ -122,17 +122,18 @@ def export(
     as_recovered: bool,
     configs: tuple[tuple[str, str], ...],
 ) -> int:
-    """Write the records of TOPIC_OR_PATH to a file that other programs read.
+    """Write the records of TOPIC_OR_PATH to a Parquet, Arrow, CSV or JSON lines file.
 
-    A topic, a partition's folder, a data directory or a .log file; without it the whole data
-    directory. Memory does not grow with the data. Each record comes with its place and, as
-    `inspect --fate` tells it, its fate in the next cleaning; markers of transactions are among
-    them, with `control`. Parquet and Arrow need pyarrow.
+    TOPIC_OR_PATH is a topic, a partition's folder, a data directory or a .log file. [default: the
+    whole data directory] Each row has the record's location and its fate in the next cleaning, as
+    in `inspect --fate`. Transaction markers are included, with `control` set. Memory use does not
+    depend on the size of the data. Parquet and Arrow require pyarrow.
 
-    Decoded keys and values are columns beside the bytes, as JSON; a record that cannot be decoded
-    says why in its own, and ends nothing. Records of Kafka's own topics are decoded unless --raw.
+    Decoded keys and values are additional JSON columns; decode_error holds the reason if a record
+    cannot be decoded. Records of Kafka's internal topics are decoded unless --raw is given.
 
-    FILE appears when it is whole. Damage is passed over, named, and the exit code is 1.
+    FILE is created only when it is complete. Damaged batches are skipped and reported, and the exit
+    code is 1.
     """
     from logstore.cli.show.messages import Recovery, show_messages
     from logstore.export.files import ExportFile
@@ -141,7 +142,7 @@ def export(
     overrides = topic_overrides(configs)
     show_messages(Recovery.COMPUTED)
     decoder = _decoder(key_format, value_format, schemas)
-    path = os.path.abspath(out)  # noqa: PTH100  # strings are the paths of the engine
+    path = os.path.abspath(out)  # noqa: PTH100  # the engine's paths are strings
     with open_target(settings, target, partition, as_recovered=as_recovered) as found:
         _check_place(found, out, path)
         if found.broker is None and overrides:
@@ -153,7 +154,7 @@ def export(
         try:
             file = ExportFile(DiskFileSystem(), path, overwrite=overwrite)
         except FileExistsError:
-            raise click.UsageError(f"{out} is there already; --overwrite replaces it") from None
+            raise click.UsageError(f"{out} already exists; use --overwrite to replace it") from None
         with file, ProgressBar() as bar:
             writer = _writer(
                 file.stream,
@@ -180,7 +181,7 @@ def _decoder(
 
 
 def _check_place(target: Target, out: str, path: str) -> None:
-    """Refuse a file in the directory that is read."""
+    """Reject an output file inside the directory being read."""
     from logstore.analysis.broker_state import data_dirs
 
     folders = [] if target.broker is None else data_dirs(target.broker)
@@ -188,7 +189,7 @@ def _check_place(target: Target, out: str, path: str) -> None:
         folders = [target.file.path.rpartition("/")[0]]
     for folder in folders:
         if is_within(path, folder):
-            raise click.UsageError(f"--out {out} lies in {folder} itself, which is only read")
+            raise click.UsageError(f"--out {out} is inside {folder}, which is only read")
 
 
 def _writer(
@@ -210,7 +211,7 @@ def _writer(
 
 
 class _Run:
-    """The rows of one export, and what is to be told about them."""
+    """The rows of an export, with counts for its report."""
 
     def __init__(
         self, target: Target, decoder: Decoder, *, fates: bool, roll: bool, raw: bool
@@ -282,10 +283,10 @@ class _Run:
             yield row_of(view.topic_partition, stored.batch, stored.position, record, fate)
         bar.finish(f"exporting {name}")
         if fates is not None and fates.failure is not None:
-            note(f"{name}: fates are unknown from there on: {fates.failure}")
+            note(f"{name}: no fates from there on: {fates.failure}")
 
     def met_json(self) -> dict[str, Any]:
-        """Return for JSON what was passed over and what was assumed, each if there is any."""
+        """Return skipped damage and assumptions for JSON, each if there is any."""
         if self._target.broker is None:
             return self.damages_of_file.to_json()
         return found_json(self._target.broker, self._target.partitions)
@@ -300,7 +301,7 @@ class _Run:
 def _report(settings: Settings, target: Target, out: str, run: _Run, size_bytes: int) -> int:
     if run.undecoded:
         records = plural(run.undecoded, "record")
-        note(f"{records} could not be decoded; decode_error says why of each")
+        note(f"{records} could not be decoded; see the column decode_error")
     if settings.as_table:
         emit(f"{out}: {plural(run.records, 'record')}, {format_size(size_bytes)}")
     else:
@@ -308,5 +309,5 @@ def _report(settings: Settings, target: Target, out: str, run: _Run, size_bytes:
         report["undecoded"] = run.undecoded
         emit_json(report | run.met_json(), settings.output)
     if target.broker is None:
-        return run.damages_of_file.tell()
-    return tell_damages(target.broker, target.partitions)
+        return run.damages_of_file.report()
+    return report_damages(target.broker, target.partitions)

@@ -1,4 +1,4 @@
-"""Files of schemas, as `--schema ID=FILE` names them."""
+"""Load the schema files given by `--schema ID=FILE`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from logstore.inspect.schemas.kinds import Schema
 
 SchemaFiles = tuple[int, tuple[str, ...]]
-"""The number of a schema, and its files: it is in the last one, which may refer to the others."""
+"""The id of a schema, and its files: the last one holds it and may reference the others."""
 
 SCHEMA_ID_MAX = 2**31 - 1
 _KINDS = (".avsc", ".proto", ".desc", ".json")
@@ -23,35 +23,33 @@ _KINDS = (".avsc", ".proto", ".desc", ".json")
 def to_schema(
     ctx: click.Context, param: click.Parameter, values: Sequence[str]
 ) -> tuple[SchemaFiles, ...]:
-    """Understand each `--schema ID=FILE[,FILE]`."""
+    """Parse each `--schema ID=FILE[,FILE]`."""
     found: dict[int, tuple[str, ...]] = {}
     for text in values:
         number, sign, names = text.partition("=")
         paths = tuple(name for name in names.split(",") if name)
         if not (sign and number.isascii() and number.isdigit() and paths):
-            raise click.BadParameter(f"{text!r} is not ID=FILE, as 7=order.avsc", ctx, param)
+            raise click.BadParameter(f"{text!r} is not ID=FILE, such as 7=order.avsc", ctx, param)
         schema_id = int(number)
         if schema_id > SCHEMA_ID_MAX or schema_id in found:
             wrong = "too large" if schema_id > SCHEMA_ID_MAX else "given twice"
             raise click.BadParameter(f"the schema {schema_id} is {wrong}", ctx, param)
         for path in paths:
             if not Path(path).is_file():
-                raise click.BadParameter(f"there is no file {path}", ctx, param)
+                raise click.BadParameter(f"{path}: no such file", ctx, param)
         if not paths[-1].endswith(_KINDS):
-            raise click.BadParameter(
-                f"{paths[-1]!r} ends in none of {', '.join(_KINDS)}", ctx, param
-            )
+            raise click.BadParameter(f"{paths[-1]!r} must end in {', '.join(_KINDS)}", ctx, param)
         found[schema_id] = paths
     return tuple(found.items())
 
 
 def load_schemas(files: Sequence[SchemaFiles]) -> dict[int, Schema]:
-    """Make the schemas of files.
+    """Load the schemas from their files.
 
     Raises
     ------
     InvalidConfigurationError
-        A file is no schema, or a library is missing; names the file.
+        A file is not a valid schema, or a library is missing. The message names the file.
     """
     from logstore.errors import InvalidConfigurationError
 
@@ -77,7 +75,7 @@ def _load(paths: Sequence[str]) -> Schema:
 
 
 def _compiled(paths: Sequence[str]) -> bytes:
-    """Return the descriptors of .proto files; imports are looked for beside each of them."""
+    """Compile .proto files to descriptors; imports are searched in the folder of each file."""
     from logstore.errors import InvalidConfigurationError
     from logstore.inspect.schemas.kinds import library
 
@@ -94,8 +92,6 @@ def _compiled(paths: Sequence[str]) -> bytes:
         cwd=Path(paths[-1]).resolve().parent,
     )
     if done.returncode:
-        said = (
-            done.stderr.decode(errors="replace").strip() or f"protoc ended with {done.returncode}"
-        )
-        raise InvalidConfigurationError(said)
+        message = done.stderr.decode(errors="replace").strip()
+        raise InvalidConfigurationError(message or f"protoc exited with {done.returncode}")
     return done.stdout

@@ -1,4 +1,4 @@
-"""`logstore inspect`: what is in a data directory, a topic, a partition or a file."""
+"""`logstore inspect`: show the content of a data directory, topic, partition or file."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ SORTS: Mapping[str, Callable[[PartitionSummary], float]] = {
     "ratio": lambda summary: summary.cleanable_ratio,
     "lag": lambda summary: -1 if summary.lag_ms is None else summary.lag_ms,
 }
-"""What `--sort` goes by."""
+"""Sort keys of `--sort`."""
 
 
 @command(
@@ -59,32 +59,32 @@ SORTS: Mapping[str, Callable[[PartitionSummary], float]] = {
     ],
 )
 @click.argument("target", required=False, metavar="[TOPIC_OR_PATH]")
-@partition_option("Which one of the topic's. Default: all.")
+@partition_option("Partition of the topic. [default: all]")
 @click.option(
     "--deep",
     is_flag=True,
-    help="Decode and verify every record: live keys (whose latest record has a value), "
-    "tombstones (records without a value); of the committed records.",
+    help="Decode and verify every record, and count live keys (latest committed record has a "
+    "value) and tombstones (records without a value).",
 )
-@click.option(
-    "--summary", is_flag=True, help="A line a partition, even of one; in JSON without segments."
-)
+@click.option("--summary", is_flag=True, help="One line per partition; in JSON without segments.")
 @click.option(
     "--sort",
     type=click.Choice(tuple(SORTS)),
-    help="Order of --summary, the largest first: bytes, dirty ratio, or how long the oldest "
-    "data that is not clean has waited.  [default: by name]",
+    help="Sort --summary in descending order of bytes, dirty ratio or age of the oldest uncleaned "
+    "data.  [default: by name]",
 )
-@click.option("--batches", is_flag=True, help="List the batches, with kafka-dump-log's names.")
-@click.option("--records", is_flag=True, help="List the records, control records included.")
+@click.option(
+    "--batches", is_flag=True, help="List the batches, with kafka-dump-log's field names."
+)
+@click.option("--records", is_flag=True, help="List the records, including control records.")
 @click.option(
     "--fate",
     is_flag=True,
-    help="List what the next cleaning does to each record, and which one supersedes it.",
+    help="List each record's fate in the next cleaning, and the record that supersedes it.",
 )
 @raw_option
 @as_recovered_option
-@config_option("A topic configuration to look with; repeatable.")
+@config_option("Topic configuration to assume; repeatable.")
 def inspect(
     settings: Settings,
     target: str | None,
@@ -99,31 +99,30 @@ def inspect(
     as_recovered: bool,
     configs: tuple[tuple[str, str], ...],
 ) -> int:
-    """Show what is in a data directory, a topic, a partition directory or a .log file.
+    """Show the content of a data directory, a topic, a partition directory or a .log file.
 
-    TOPIC_OR_PATH is a topic of the data directory, else a path; `./x` is always a path.
-    Without it the whole data directory is shown, with the log of a KRaft node
-    (__cluster_metadata-0) if it has one. Nothing is changed: what opening for writing
-    would mend is reported under recovery. Only batch headers are read, unless --deep.
+    TOPIC_OR_PATH is a topic of the data directory, else a path; `./x` is always a path. Without it,
+    the whole data directory is shown, including the log of a KRaft node (__cluster_metadata-0).
+    Nothing is changed: repairs that opening for writing would make are reported under recovery.
+    Only batch headers are read, unless --deep is given.
 
     \b
     Sections: clean        below the first dirty offset
-              dirty        what the next cleaning compacts
+              dirty        compacted by the next cleaning
               uncleanable  at or above the first uncleanable offset
-              active       the segment that takes appends
+              active       the segment that appends are written to
 
-    --fate runs the cleaner over the partition without letting it write, whether a cleaning is
-    due or not. A folder copied from a broker does not tell its topic's configuration; --config
-    can.
+    --fate does a dry run of the cleaner, whether or not a cleaning is due. A folder copied from a
+    broker does not contain its topic's configuration; pass it with --config.
 
     \b
-    Fates:    retained           stays
-              superseded         another record of its key wins
-              tombstone_expired  a tombstone that was kept for delete.retention.ms
-              aborted            of an aborted transaction
-              control_expired    a marker whose transaction is gone
+    Fates:    retained           kept
+              superseded         another record of its key survives
+              tombstone_expired  a tombstone kept for delete.retention.ms
+              aborted            part of an aborted transaction
+              control_expired    a marker whose transaction is removed
               null_key           without a key
-              below_log_start    deleted for readers already
+              below_log_start    below the log start offset
               active             in the active segment
               not_yet_cleanable  at or above the first uncleanable offset
     """  # noqa: D301  # click's marker is the backspace itself
@@ -138,14 +137,16 @@ def inspect(
     }
     chosen = [name for name, is_chosen in listings.items() if is_chosen]
     if len(chosen) > 1:
-        raise click.UsageError(f"{chosen[0]} and {chosen[1]} exclude each other")
+        raise click.UsageError(f"{chosen[0]} and {chosen[1]} are mutually exclusive")
     overrides = topic_overrides(configs)
     show_messages(Recovery.PART_OF_RESULT)
     opened = open_target(settings, target, partition, as_recovered=as_recovered, metadata_log=True)
     with opened as found:
         found.override(overrides)
         if summary and found.file is not None:
-            raise click.UsageError(f"--summary is of partitions, and {target} is not a directory")
+            raise click.UsageError(
+                f"--summary needs a topic or a directory, but {target} is a file"
+            )
         if summary:
             found.opened()
         if fate:
@@ -163,7 +164,7 @@ def inspect(
 def _print_partitions(
     settings: Settings, target: Target, *, deep: bool, is_summary: bool, sort: str | None
 ) -> int:
-    """Print summaries; a partition that cannot be opened hides no other."""
+    """Print summaries; partitions that cannot be opened are reported after the others."""
     from logstore.analysis.summary import inspect_partition
     from logstore.errors import LogStoreError
 
@@ -174,8 +175,8 @@ def _print_partitions(
 
     def summaries() -> Iterator[PartitionSummary]:
         nonlocal is_damaged
-        # Nothing is shown before the last was looked at, if they are sorted: then there is a bar.
-        for tp in watched(target.partitions, "inspecting", beside_output=sort is None):
+        # Sorting delays the output until all are inspected, so show a progress bar.
+        for tp in watched(target.partitions, "inspecting", with_output=sort is None):
             try:
                 summary = inspect_partition(broker, tp, deep=deep)
             except LogStoreError as error:
@@ -214,7 +215,7 @@ def _items(
     *,
     is_summary: bool = False,
 ) -> Iterator[dict[str, Any]]:
-    """Yield the partitions, then those that could not be opened, which are known by then."""
+    """Yield the partitions, then the failures, which are complete by then."""
     for summary in summaries:
         yield summary.to_line_json() if is_summary else summary.to_json()
     for tp, error in failures:
@@ -225,7 +226,7 @@ def _print_json(settings: Settings, target: Target, items: Iterator[dict[str, An
     if settings.output == "json" and target.is_one:
         emit_json(next(items))
     elif settings.output == "json" and target.is_topic and len(target.partitions) == 1:
-        # The only partition of a topic can be meant either way, so both ways lead to it.
+        # The only partition of a topic is available both as an object and in the list.
         item = next(items)
         emit_json({**item, "partitions": [item]})
     else:
@@ -251,7 +252,7 @@ def _print_batches(settings: Settings, target: Target) -> int:
     else:
         texts = (json.dumps(item) for item in items())
         emit_items(texts, output=settings.output, name="batches", more=met.to_json)
-    return met.tell()
+    return met.report()
 
 
 def _place(source: BatchSource) -> dict[str, Any]:
@@ -333,7 +334,7 @@ def _print_records(settings: Settings, target: Target, *, raw: bool) -> int:
             ("offset", "batch", "position"),
             rows,
         )
-        return met.tell()
+        return met.report()
     emit_items(
         (
             stored_record_json(source.topic_partition, *stored, raw=raw)
@@ -343,7 +344,7 @@ def _print_records(settings: Settings, target: Target, *, raw: bool) -> int:
         name="records",
         more=met.to_json,
     )
-    return met.tell()
+    return met.report()
 
 
 def _displayed(source: BatchSource, stored: StoredRecord, *, raw: bool) -> tuple[str, str]:
@@ -369,7 +370,7 @@ def _emit_table(
     rows = iter(rows)
     first = next(rows, None)
     if first is None:
-        emit("nothing there")
+        emit("nothing to show")
         return
     table = Table(columns, right=numbers, whole=("offsets", "timestamp", "max timestamp"))
     emit_lines(table.lines(itertools.chain((first,), rows)))

@@ -1,4 +1,4 @@
-"""`logstore offsets`: which offset answers to a time, or to an end of the log."""
+"""`logstore offsets`: find offsets by time, or the bounds of a log."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from logstore.cli.options import (
     now_of,
     partition_option,
 )
-from logstore.cli.show.damage import found_json, tell_damages
+from logstore.cli.show.damage import found_json, report_damages
 from logstore.cli.show.output import emit_failure, emit_items, emit_lines
 from logstore.cli.show.tables import Cell, Styled, Table
 from logstore.cli.targets import open_target
@@ -30,47 +30,44 @@ if TYPE_CHECKING:
     from logstore.types import TopicPartition
 
 WORDS = {"latest": -1, "earliest": -2, "max-timestamp": -3}
-"""Kafka's targets of ListOffsets; as numbers they are what kafka-get-offsets takes as well."""
+"""Special timestamps of ListOffsets, by name; kafka-get-offsets accepts the numbers too."""
 
 NONE = -1
-"""Offset and timestamp of an answer where no record answers, as in Kafka's protocol."""
+"""Offset and timestamp in JSON if no record matches, as in Kafka's protocol."""
 
 
-class Asked(NamedTuple):
-    """The question: a number of ListOffsets, and how the user said it.
-
-    `time` is one of `WORDS`, or Unix ms.
-    """
+class TimeQuery(NamedTuple):
+    """The value of `--time`: a timestamp of ListOffsets, and `time`: one of `WORDS` or Unix ms."""
 
     number: int
     time: str | int
 
     @property
     def heading(self) -> str:
-        """The heading of the answer's column."""
+        """The heading of the offset column."""
         if isinstance(self.time, int):
             return f"first offset since {format_time(self.time)}"
         return "offset of max timestamp" if self.leads_to_a_record else f"{self.time} offset"
 
     @property
     def leads_to_a_record(self) -> bool:
-        """Whether a record answers, so that there is a timestamp; else an end of the log does."""
+        """Whether the result is a record, which has a timestamp, and not a bound of the log."""
         return self.time not in ("latest", "earliest")
 
 
 class Answer(NamedTuple):
-    """One partition's answer: an offset, none (both None), or why there is none to give."""
+    """The result for a partition: an offset, no offset (both None), or an error."""
 
     topic_partition: TopicPartition
     listed: ListedOffset | None
     error: LogStoreError | None = None
 
 
-def to_asked(ctx: click.Context, param: click.Parameter, value: str) -> Asked:
-    """Understand `--time`."""
+def to_time_query(ctx: click.Context, param: click.Parameter, value: str) -> TimeQuery:
+    """Parse `--time`."""
     for word, number in WORDS.items():
         if value in (word, str(number)):
-            return Asked(number, word)
+            return TimeQuery(number, word)
     try:
         time_ms = parse_time(value.removeprefix("@"), bound(now_of, ctx))
     except ValueError as error:
@@ -78,8 +75,8 @@ def to_asked(ctx: click.Context, param: click.Parameter, value: str) -> Asked:
             f"{value!r} is not {', '.join(WORDS)} or a time ({TIME_HELP})", ctx, param
         ) from error
     if time_ms < 0:
-        raise click.BadParameter(f"{value!r} is before 1970, where no record is", ctx, param)
-    return Asked(time_ms, time_ms)
+        raise click.BadParameter(f"{value!r} is before 1970", ctx, param)
+    return TimeQuery(time_ms, time_ms)
 
 
 @command(
@@ -92,48 +89,48 @@ def to_asked(ctx: click.Context, param: click.Parameter, value: str) -> Asked:
     ],
 )
 @click.argument("target", metavar="TOPIC_OR_PATH")
-@partition_option("Which one of the topic's. Default: all.")
+@partition_option("Partition of the topic. [default: all]")
 @click.option(
     "--time",
-    "asked",
-    callback=to_asked,
+    "query",
+    callback=to_time_query,
     default="latest",
     metavar="WHEN",
-    help="latest: what the next record gets. earliest: the log start. max-timestamp: the first "
-    "record of the largest timestamp. A time: the first record of that time or later. Kafka's "
-    "-1, -2 and -3 mean the same.  [default: latest]",
+    help="latest: the log end offset. earliest: the log start offset. max-timestamp: the first "
+    "record with the largest timestamp. TIME: the first record at or after TIME. Kafka's -1, -2 "
+    "and -3 mean the first three.  [default: latest]",
 )
 @as_recovered_option
 def offsets(
-    settings: Settings, target: str, partition: int | None, asked: Asked, as_recovered: bool
+    settings: Settings, target: str, partition: int | None, query: TimeQuery, as_recovered: bool
 ) -> int:
-    """Find offsets in TOPIC_OR_PATH: the ends of the log, or the record that a time leads to.
+    """Find offsets in TOPIC_OR_PATH: by time, or the bounds of the log.
 
-    What ListOffsets answers: offset and timestamp are -1 in JSON where no record answers, and
-    the timestamp is -1 of an end of the log. Nothing is changed.
+    The results equal ListOffsets: in JSON, offset and timestamp are -1 if no record matches, and
+    the timestamp of a bound of the log is -1. Nothing is changed.
     """
     with open_target(settings, target, partition, as_recovered=as_recovered) as found:
         failures: list[Answer] = []
 
         def answers() -> Iterator[Answer]:
             for view in found.views():
-                answer = _answer(view, asked)
+                answer = _answer(view, query)
                 if answer.error is not None:
                     failures.append(answer)
                 yield answer
 
         if settings.as_table:
-            columns = ("partition", asked.heading, *(["timestamp"] * asked.leads_to_a_record))
-            table = Table(columns, right=(asked.heading,))
+            columns = ("partition", query.heading, *(["timestamp"] * query.leads_to_a_record))
+            table = Table(columns, right=(query.heading,))
             emit_lines(table.lines(_row(each)[: len(columns)] for each in answers()))
         else:
             emit_items(
-                (_item(asked, each) for each in answers()),
+                (_item(query, each) for each in answers()),
                 output=settings.output,
                 name="offsets",
                 more=lambda: found_json(found.opened(), found.partitions),
             )
-        code = tell_damages(found.opened(), found.partitions)
+        code = report_damages(found.opened(), found.partitions)
     for each in failures:
         assert each.error is not None
         emit_failure(each.topic_partition, str(each.error), each.error.kafka_error)
@@ -141,23 +138,23 @@ def offsets(
     return code
 
 
-def _answer(view: PartitionView, asked: Asked) -> Answer:
-    """Ask one partition; one that cannot be read hides no other."""
+def _answer(view: PartitionView, query: TimeQuery) -> Answer:
+    """Return the offset of a partition, or the error if it cannot be read."""
     from logstore.errors import LogStoreError
 
     tp = view.topic_partition
     try:
-        return Answer(tp, view.evaluate(lambda log: log.reader.offset_for_timestamp(asked.number)))
+        return Answer(tp, view.evaluate(lambda log: log.reader.offset_for_timestamp(query.number)))
     except LogStoreError as error:
         return Answer(tp, None, error)
 
 
-def _item(asked: Asked, answer: Answer) -> str:
+def _item(query: TimeQuery, answer: Answer) -> str:
     listed = answer.listed
     item = {
         "topic": answer.topic_partition.topic,
         "partition": answer.topic_partition.partition,
-        "time": asked.time,
+        "time": query.time,
         "offset": NONE if listed is None else listed.offset,
         "timestamp": NONE if listed is None else listed.timestamp,
     }

@@ -1,4 +1,4 @@
-"""`logstore read`: records in offset order."""
+"""`logstore read`: read records in offset order."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from logstore.cli.options import (
     now_of,
     partition_option,
 )
-from logstore.cli.show.damage import found_json, tell_damages
+from logstore.cli.show.damage import found_json, report_damages
 from logstore.cli.show.decoded import decoded_member, displayed, raw_option
 from logstore.cli.show.output import (
     display_bytes,
@@ -46,7 +46,7 @@ _BASE64 = "base64:"
 
 
 class Start(NamedTuple):
-    """Where to begin: at an offset, at a time in Unix ms, or at an end of the log."""
+    """The position to start at: an offset, a time in Unix ms, or a bound of the log."""
 
     offset: int | None = None
     time_ms: int | None = None
@@ -54,7 +54,7 @@ class Start(NamedTuple):
 
 
 def to_start(ctx: click.Context, param: click.Parameter, value: str) -> Start:
-    """Understand `--from`."""
+    """Parse `--from`."""
     if value == EARLIEST:
         return Start()
     if value == LATEST:
@@ -70,7 +70,7 @@ def to_start(ctx: click.Context, param: click.Parameter, value: str) -> Start:
 
 
 def to_key(ctx: click.Context, param: click.Parameter, value: str | None) -> bytes | None:
-    """Understand `--key`: text, or `base64:…`."""
+    """Parse `--key`: text, or `base64:…`."""
     if value is None:
         return None
     if not value.startswith(_BASE64):
@@ -93,14 +93,14 @@ def to_key(ctx: click.Context, param: click.Parameter, value: str | None) -> byt
     ],
 )
 @click.argument("target", metavar="TOPIC_OR_PATH")
-@partition_option("Which one of the topic's. Default: all, one after another.")
+@partition_option("Partition of the topic. [default: all, one after another]")
 @click.option(
     "--from",
     "start",
     callback=to_start,
     default=EARLIEST,
     metavar="WHERE",
-    help="earliest, latest, an offset, or @TIME: the first record of that time or later."
+    help="Start at earliest, latest, an offset, or @TIME (the first record at or after a time)."
     "  [default: earliest]",
 )
 @click.option("--until", type=int, metavar="OFFSET", help="Stop before this offset.")
@@ -109,22 +109,22 @@ def to_key(ctx: click.Context, param: click.Parameter, value: str | None) -> byt
     "--last",
     type=click.IntRange(0),
     metavar="N",
-    help="Of what would be shown, the last N records of each partition.",
+    help="Show only the last N matching records of each partition.",
 )
 @click.option(
     "--isolation",
     type=click.Choice(("read_uncommitted", "read_committed")),
-    help="Whether records of aborted and open transactions are shown."
-    "  [default: read_uncommitted; with --latest-per-key read_committed]",
+    help="Include (read_uncommitted) or exclude (read_committed) records of aborted and open "
+    "transactions.  [default: read_uncommitted; with --latest-per-key read_committed]",
 )
 @click.option(
-    "--key", callback=to_key, metavar="K", help="Only records of this key: text, or base64:…"
+    "--key", callback=to_key, metavar="K", help="Show only records with this key: text, or base64:…"
 )
 @click.option(
     "--latest-per-key",
     is_flag=True,
-    help="Only the winning record of each key, as compaction chooses it among committed records; "
-    "deleted keys and records without a key are left out. Holds one record a key in memory.",
+    help="Show only the record of each key that compaction keeps, among committed records; deleted "
+    "keys and records without a key are omitted. Keeps one record per key in memory.",
 )
 @raw_option
 @as_recovered_option
@@ -144,15 +144,15 @@ def read(
 ) -> int:
     """Read records of TOPIC_OR_PATH in offset order.
 
-    A topic, a partition's folder, a folder that holds some, or a .log file. Damage is passed over
-    batch by batch and named on standard error, and the program exits with 1; what a crash left
-    torn at the end is no damage. Offsets that compaction removed are passed over; an offset
-    outside the log is an error that names both its bounds. Control records are not shown (see:
-    inspect --records). Records of Kafka's own topics are decoded: in tables in the place of their
-    bytes, in JSON beside them.
+    TOPIC_OR_PATH is a topic, a partition's folder, a folder with partitions, or a .log file.
+    Damaged batches are skipped and reported on standard error, and the exit code is 1; a batch that
+    a crash left incomplete at the end of the log does not count as damage. Offsets removed by
+    compaction are skipped; an offset outside the log is an error. Control records are not shown
+    (see inspect --records). Records of Kafka's internal topics are decoded: tables show them
+    instead of the bytes, JSON has both.
     """
     if last is not None and latest_per_key:
-        raise click.UsageError("--last and --latest-per-key exclude each other")
+        raise click.UsageError("--last and --latest-per-key are mutually exclusive")
     if isolation is None:
         isolation = "read_committed" if latest_per_key else "read_uncommitted"
     with open_target(settings, target, partition, as_recovered=as_recovered) as found:
@@ -177,7 +177,7 @@ def read(
 
         chosen = records() if max_records is None else itertools.islice(records(), max_records)
         _print(settings, found, chosen, raw=raw)
-        return tell_damages(broker, found.partitions)
+        return report_damages(broker, found.partitions)
 
 
 def _latest(

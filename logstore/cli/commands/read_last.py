@@ -1,4 +1,4 @@
-"""The last records of a log, found from its end."""
+"""Read the last records of a log."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ _GROWTH = 4
 def last_of(
     read: Callable[[int], Iterable[T]], start_offset: int, end_offset: int, count: int
 ) -> Iterator[T]:
-    """Yield the last `count` things that a read yields.
+    """Yield the last `count` items of a read.
 
     Parameters
     ----------
     read : callable
-        Yields what there is from an offset on, in order.
+        Yields the items from an offset on, in order.
     start_offset, end_offset : int
-        Where a read may begin at the earliest, and where it ends, exclusive.
+        Bounds of the log, the end exclusive.
 
     Notes
     -----
-    Begins `count` offsets before the end, and further back each time that too little is there:
-    of a log with holes, or if few are wanted, all may be read, and a third more. Memory: what is
-    yielded.
+    Starts `count` offsets before the end, and further back each time that there are too few items.
+    If the log has many gaps, or few items match, up to 4/3 of the log is read. Only the items
+    yielded are kept in memory.
     """
     span = count
     found: deque[T] = deque(maxlen=count)

@@ -1,4 +1,4 @@
-"""`logstore retain`: one retention pass, each segment with the rule and the reason."""
+"""`logstore retain`: run retention once, with the rule and reason for each segment."""
 
 from __future__ import annotations
 
@@ -52,14 +52,14 @@ Failures = list[tuple["TopicPartition", "LogStoreError"]]
     ],
 )
 @click.argument("target", required=False, metavar="[TOPIC_OR_PATH]")
-@partition_option("Which one of the topic's. Default: all.")
+@partition_option("Partition of the topic. [default: all]")
 @click.option(
     "--dry-run",
     is_flag=True,
-    help="Change nothing: only show which segments would be removed, and why.",
+    help="Show which segments would be deleted and why, without changing anything.",
 )
 @config_option(
-    "A topic configuration for this run; repeatable. Times may be 7d or 12h, sizes 1GiB."
+    "Topic configuration for this run; repeatable. Units such as 7d, 12h or 1GiB are accepted."
 )
 @accept_data_loss_option
 def retain(
@@ -69,19 +69,18 @@ def retain(
     dry_run: bool,
     configs: tuple[tuple[str, str], ...],
 ) -> int:
-    """Remove the old segments of a topic, or of all topics, by its retention rules.
+    """Delete old segments of a topic, or of all topics, according to retention.
 
-    With --dry-run, TOPIC_OR_PATH may be a path, as for explain: a partition directory or a data
-    directory.
+    With --dry-run, TOPIC_OR_PATH may be the path of a partition directory or a data directory.
 
     The rules apply in Kafka's order, each from the oldest segment up to the first that it keeps:
-    the log start, then retention.bytes, then retention.ms. The last two apply only if
-    cleanup.policy includes delete. Segments are removed as a whole. If the active one is removed
-    too, the log is rolled first.
+    the log start offset, then retention.bytes, then retention.ms. The last two apply only if
+    cleanup.policy includes delete. Only whole segments are deleted. If the active segment is
+    deleted too, the log is rolled first.
 
-    Every segment is listed, those that stay with the reason, and with the time at which their age
-    alone lets retention remove them. Under compact,delete that time moves when a cleaning merges
-    old records with younger ones (KIP-354); the reason shows where that happened.
+    Every segment is listed with the reason. Segments that are kept show the time at which they
+    expire by age. Under compact,delete, that time moves when a cleaning merges old records with
+    younger ones (KIP-354); the reason then says so.
     """
     if partition is not None and target is None:
         raise click.UsageError("--partition needs a topic")
@@ -113,7 +112,7 @@ def _run(
 def _retain(
     broker: Broker, partitions: Sequence[TopicPartition], *, dry_run: bool
 ) -> tuple[RetainReport, Failures]:
-    """Run over one partition after another; one that fails stops no other."""
+    """Run retention on each partition; an error in one does not affect the others."""
     from logstore.analysis.reports import RetainReport
     from logstore.errors import LogStoreError
 
@@ -160,10 +159,10 @@ def _rows(decision: RetentionDecision, now_ms: int, *, dry_run: bool) -> Iterato
     name = str(decision.topic_partition)
     for verdict in decision.segments:
         if verdict.rule is not None:
-            fate = Styled("would go" if dry_run else "removed", "yellow")
+            fate = Styled("delete" if dry_run else "deleted", "yellow")
             why = f"{verdict.rule}: {verdict.reason}"
         else:
-            fate = Styled("stays", "green")
+            fate = Styled("keep" if dry_run else "kept", "green")
             why = f"{verdict.reason}{_expiry(verdict, now_ms)}"
         yield (name, _offsets(verdict), format_size(verdict.size_bytes), fate, why)
     if decision.rolls:
@@ -172,14 +171,14 @@ def _rows(decision: RetentionDecision, now_ms: int, *, dry_run: bool) -> Iterato
 
 
 def _offsets(verdict: SegmentVerdict) -> str:
-    """Return `0..9`; `10` of a segment in which there is nothing yet."""
+    """Return `0..9`; `10` for an empty segment."""
     if verdict.end_offset == verdict.base_offset:
         return str(verdict.base_offset)
     return f"{verdict.base_offset}..{verdict.end_offset - 1}"
 
 
 def _expiry(verdict: SegmentVerdict, now_ms: int) -> str:
-    """Return when a segment's age lets retention remove it, if that is in the future."""
+    """Return the time at which a segment expires by age, if it is in the future."""
     from logstore.types import INT64_MAX
 
     at_ms = verdict.expires_at_ms
@@ -196,12 +195,13 @@ def _totals(report: RetainReport) -> str:
     kept = [verdict for decision in report.decisions for verdict in decision.kept]
     left = len(kept) + sum(decision.rolls for decision in report.decisions)
     if not gone:
-        return f"nothing to remove: {plural(left, 'segment')} left, {_size(kept)}"
+        return f"nothing to delete: {plural(left, 'segment')} left, {_size(kept)}"
     what = f"{plural(len(gone), 'segment')} {{}}, {_size(gone)} freed"
     rest = f"{format_count(left)} left, {_size(kept)}"
     if report.dry_run:
-        return f"{paint(what.format('would go'), 'bold yellow')}; {rest} (nothing was changed)"
-    return f"{paint(what.format('removed'), 'bold green')}; {rest}"
+        what = what.format("would be deleted")
+        return f"{paint(what, 'bold yellow')}; {rest} (nothing was changed)"
+    return f"{paint(what.format('deleted'), 'bold green')}; {rest}"
 
 
 def _size(verdicts: Sequence[SegmentVerdict]) -> str:

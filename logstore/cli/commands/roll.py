@@ -18,19 +18,19 @@ from logstore.cli.show.output import emit_json
     "roll", examples=["logstore roll users", "logstore roll users --partition 2 --format json"]
 )
 @click.argument("topic")
-@partition_option("Which one; needed if the topic has several.")
+@partition_option("Partition number; required if the topic has several.")
 @accept_data_loss_option
 def roll(settings: Settings, topic: str, partition: int | None) -> None:
     """Start a new active segment in a partition of TOPIC.
 
-    Only closed segments are cleaned, so this makes everything appended so far cleanable.
+    The cleaner never touches the active segment, so rolling makes all records so far cleanable.
     """
     with settings.open_broker() as broker:
         numbers = checked_partition(broker, topic, partition)
         if len(numbers) > 1:
             raise click.UsageError(
                 f"topic '{topic}' has the partitions {', '.join(map(str, numbers))}: "
-                "say which with --partition"
+                "choose one with --partition"
             )
         base_offset = broker.roll(topic, numbers[0])
     if settings.as_table:

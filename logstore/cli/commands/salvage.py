@@ -1,4 +1,4 @@
-"""`logstore salvage`: a new data directory with all that is valid."""
+"""`logstore salvage`: save all valid data to a new data directory."""
 
 from __future__ import annotations
 
@@ -33,33 +33,31 @@ if TYPE_CHECKING:
     "--out",
     required=True,
     metavar="DIR",
-    help="The new data directory; missing or empty. It is not there, or as it was, until all is"
+    help="New data directory; must be missing or empty. Created only after everything has been"
     " saved.",
 )
-@partition_option("Which one of the topic's. Default: all.")
+@partition_option("Partition of the topic. [default: all]")
 def salvage(settings: Settings, target: str | None, out: str, partition: int | None) -> int:
-    """Save every valid batch of DIR_OR_TOPIC in a new data directory, and say what is lost.
+    """Save every valid batch of DIR_OR_TOPIC to a new data directory, and list the losses.
 
-    Partitions keep the names of their folders, segments their bases, and records their offsets.
-    What no checksum covers and the batches around tell (a length, a magic, a base offset, a leader
-    epoch) is put right. Indexes, snapshots, leader epochs and checkpoints are made anew, topics and
-    `meta.properties` taken along. The original is not touched.
+    Folder names, segment base offsets and record offsets are kept. Damaged header fields that no
+    checksum covers (length, magic, base offset, leader epoch) are restored from adjacent batches.
+    Indexes, snapshots, leader epochs and checkpoints are rebuilt; topics and `meta.properties` are
+    copied. The original is not changed.
 
-    \b
-    The result is closed in good order: check accepts it, and a broker that is stopped takes the
-    folders in the place of its own. The program exits with 0 if something was lost, too: the list
-    says so.
-    """  # noqa: D301  # click's marker is the backspace itself
+    The result is a cleanly closed data directory: it passes `check`, and its folders can replace
+    the folders of a stopped broker. The exit code is 0 even if data was lost: see the output.
+    """
     from logstore.analysis.broker_state import data_dirs
     from logstore.analysis.salvage import salvage as save
     from logstore.runtime import DiskFileSystem
 
-    path = os.path.abspath(out)  # noqa: PTH100  # strings are the paths of the engine
+    path = os.path.abspath(out)  # noqa: PTH100  # the engine's paths are strings
     with open_target(settings, target, partition) as found:
         broker = found.opened()
         for data_dir in data_dirs(broker):
             if is_within(path, data_dir):
-                raise click.UsageError(f"--out {out} lies in the data directory {data_dir} itself")
+                raise click.UsageError(f"--out {out} is inside the data directory {data_dir}")
         with ProgressBar("partitions") as bar:
             report = save(
                 broker,
@@ -86,7 +84,7 @@ def _print(settings: Settings, report: SalvageReport, out: str) -> None:
     saved = f"{plural(report.records, 'record')} in {plural(report.batches, 'batch', 'batches')}"
     emit(f"{out}: {saved} of {plural(len(report.partitions), 'partition')} saved")
     if report.mended:
-        emit(f"{plural(report.mended, 'batch', 'batches')} put right, as the bytes around tell")
+        emit(f"{plural(report.mended, 'batch', 'batches')} repaired from adjacent batches")
     if not report.lost:
         emit("nothing was lost")
         return
@@ -103,7 +101,7 @@ def _print(settings: Settings, report: SalvageReport, out: str) -> None:
             for lost in report.lost
         )
     )
-    emit(f"\n{plural(len(report.lost), 'stretch', 'stretches')} could not be saved")
+    emit(f"\n{plural(len(report.lost), 'range')} could not be saved")
 
 
 def _row(lost: Lost) -> tuple[str, ...]:

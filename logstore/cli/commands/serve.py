@@ -1,4 +1,4 @@
-"""`logstore serve`: Kafka's wire protocol in front of a data directory, until told to stop."""
+"""`logstore serve`: serve clients over Kafka's wire protocol."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from logstore.cli.doors import Door, door_options
+from logstore.cli.listener_options import ListenerOptions, listener_options
 from logstore.cli.options import (
     Settings,
     accept_data_loss_option,
@@ -30,7 +30,7 @@ DEFAULT_ADDRESS = "127.0.0.1:9092"
 
 
 class WantedTopic(NamedTuple):
-    """A topic that is there when the first client comes."""
+    """A topic to create before the first client connects."""
 
     name: str
     partitions: int
@@ -40,7 +40,7 @@ class WantedTopic(NamedTuple):
 def to_topics(
     ctx: click.Context, param: click.Parameter, values: tuple[str, ...]
 ) -> tuple[WantedTopic, ...]:
-    """Return the topics of a repeated NAME[:PARTITIONS[:K=V]…]."""
+    """Parse a repeated NAME[:PARTITIONS[:K=V]…]."""
     topics = []
     for value in values:
         name, _, rest = value.partition(":")
@@ -68,40 +68,40 @@ def to_topics(
     default=1,
     show_default=True,
     metavar="N",
-    help="Serve a cluster of so many brokers that replicate, each at a port of its own: that of "
-    "--listen and those after it. Each has a folder of its own in the data directory.",
+    help="Serve a cluster of N brokers with replication, on the port of --listen and the ports "
+    "after it. Each broker has its own folder in the data directory.",
 )
-@click.option("--memory", is_flag=True, help="Keep everything in memory, nothing on the disk.")
+@click.option("--memory", is_flag=True, help="Keep everything in memory; write nothing to disk.")
 @click.option(
     "--topic",
     "topics",
     callback=to_topics,
     multiple=True,
     metavar="NAME:PARTITIONS:K=V",
-    help="A topic to create if it is not there, with its configuration; repeatable.",
+    help="Create a topic if it does not exist, with its configuration; repeatable.",
 )
 @click.option(
     "--no-auto-create",
     is_flag=True,
-    help="Do not create the topics that clients ask for.",
+    help="Do not create topics that clients refer to.",
 )
 @click.option(
     "--ui",
     "page_address",
     callback=to_address,
     metavar="HOST:PORT",
-    help="Serve a page, too, that shows the broker in a browser and steers it; port 0 takes one "
-    "that is free. Of several brokers each has one, at this port and those after it.",
+    help="Also serve a web page to inspect and operate the broker; port 0 picks a free port. "
+    "With several brokers, each has a page, on this port and the ports after it.",
 )
 @click.option(
     "--ui-principal",
     default=ANONYMOUS,
     show_default=True,
     metavar="PRINCIPAL",
-    help="As whom the page acts, where there are ACLs.",
+    help="Principal of the page's operations, if there are ACLs.",
 )
 @accept_data_loss_option
-@door_options
+@listener_options
 def serve(
     settings: Settings,
     address: tuple[str, int],
@@ -111,19 +111,20 @@ def serve(
     no_auto_create: bool,  # as click gives it
     page_address: tuple[str, int] | None,
     ui_principal: str,
-    **door: Any,  # the fields of `Door`
+    **listener: Any,  # the fields of `ListenerOptions`
 ) -> None:
-    """Serve Kafka's clients, in any language, until SIGTERM or Ctrl-C.
+    """Serve Kafka clients in any language until SIGTERM or Ctrl-C.
 
-    The first line on standard output is the address for clients, or of several brokers their
-    addresses, and nothing else; with --ui the next ones are the addresses of the pages, which end
-    with a token. Topics are cleaned and expire in the background, as a broker's;
-    those of several brokers have a replica on each, up to three, unless default.replication.factor
-    or a client says otherwise. Without users everybody who can reach the
-    address may come in, and without ACLs everybody who came in may do everything.
+    The first line on standard output is the bootstrap address (with several brokers, all
+    addresses, separated by commas). With --ui, the next lines are the addresses of the pages, which
+    end in a token. The cleaner and retention run in the background. With several brokers, topics
+    have up to three replicas, unless default.replication.factor or a client sets another number.
+
+    Without users, every client that can reach the address may connect. Without ACLs, every client
+    may perform every operation.
     """
     with Stopping() as stopping:
-        opened = _opened(Door(**door), address[0])
+        opened = _opened(ListenerOptions(**listener), address[0])
         opened["auto_create"] = not no_auto_create
         served: Broker | Cluster[Clock]
         if count == 1:
@@ -147,7 +148,7 @@ def _pages(
     authorizer: Authorizer | None,
     principal: str,
 ) -> list[str]:
-    """Open the page of each broker, which closes with it, and return their addresses."""
+    """Start the page of each broker and return their addresses; it is closed with the broker."""
     from logstore.broker import Broker
 
     host, port = address
@@ -159,12 +160,12 @@ def _pages(
     ]
 
 
-def _opened(door: Door, host: str) -> dict[str, Any]:
-    """Return what the options make of a listener, before anything is opened."""
-    sasl, authorizer = door.sasl(), door.authorizer()
+def _opened(options: ListenerOptions, host: str) -> dict[str, Any]:
+    """Check the listener's options and return them as arguments of `listen`."""
+    sasl, authorizer = options.sasl(), options.authorizer()
     if authorizer is not None and sasl is None:
-        note("nobody has to say who he is: the ACLs of User:ANONYMOUS and User:* are for all")
-    return {"sasl": sasl, "authorizer": authorizer, "tls": door.tls(host)}
+        note("no authentication: every client is User:ANONYMOUS")
+    return {"sasl": sasl, "authorizer": authorizer, "tls": options.tls(host)}
 
 
 def _create(served: Broker | Cluster[Clock], wanted: WantedTopic) -> None:
@@ -172,5 +173,5 @@ def _create(served: Broker | Cluster[Clock], wanted: WantedTopic) -> None:
     if wanted.name not in known:
         served.create_topic(wanted.name, wanted.partitions, topic_overrides(wanted.configs))
         return
-    found = plural(len(known[wanted.name].partitions), "partition")
-    note(f"topic {wanted.name} is there already, with {found}: it stays as it is")
+    partitions = plural(len(known[wanted.name].partitions), "partition")
+    note(f"topic {wanted.name} already exists with {partitions}; it is not changed")

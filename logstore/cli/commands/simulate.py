@@ -1,4 +1,4 @@
-"""`logstore simulate`: months of a topic in seconds, as series and as a report."""
+"""`logstore simulate`: simulate months of a topic, with time series and a report."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 CURVE_WIDTH = 48
 _SAMPLES = 8
-"""Values for each character of a curve."""
+"""Values per character of a curve."""
 
 _AXIS = re.compile(r"(?P<name>[^=]+)=(?P<values>.+)")
 
@@ -50,7 +50,7 @@ COSTS = {
     "passes": "passes",
     "live_share": "live records",
 }
-"""Costs that are shown, with their headings."""
+"""The costs shown, with their headings."""
 
 
 SHORT_HEADINGS = {
@@ -63,13 +63,13 @@ SHORT_HEADINGS = {
     "passes": "passes",
     "live_share": "live",
 }
-"""The same for the columns of a sweep, which share a line."""
+"""Shorter headings for the columns of a sweep."""
 
 
 def to_axes(
     ctx: click.Context, param: click.Parameter, values: Sequence[str]
 ) -> dict[str, list[str]]:
-    """Return the axes of a repeated KEY=VALUE,VALUE."""
+    """Parse a repeated KEY=VALUE,VALUE."""
     axes: dict[str, list[str]] = {}
     for text in values:
         found = _AXIS.fullmatch(text)
@@ -93,31 +93,29 @@ def to_axes(
     ],
 )
 @click.argument("scenario", required=False, metavar="[SCENARIO]")
-@click.option("--out", metavar="DIR", help="Where the series and the report go; made if missing.")
+@click.option("--out", metavar="DIR", help="Directory for the series and the report.")
 @click.option(
     "--from",
     "origin",
     metavar="DIR",
-    help="Begin with what lies in this data directory, or partition's folder, and go on as it "
-    "was written; nothing in it changes.",
+    help="Start from the data in this data directory or partition's folder, and continue with a "
+    "workload fitted to it; nothing in it is changed.",
 )
 @click.option(
     "--topic",
     "topics",
     multiple=True,
     metavar="NAME",
-    help="A topic of --from; repeatable. Default: all but Kafka's own.",
+    help="Topic of --from to simulate; repeatable. [default: all but Kafka's internal topics]",
 )
 @click.option(
     "--days",
     type=click.FloatRange(0, 36_500),
     metavar="N",
-    help="Another length than the scenario's.  [default with --from: 30]",
+    help="Days to simulate.  [default: the scenario's; with --from: 30]",
 )
-@click.option("--seed", type=click.IntRange(0), help="Another seed than the scenario's.")
-@config_option(
-    "A configuration of the topics or of the broker, laid over the scenario's; repeatable."
-)
+@click.option("--seed", type=click.IntRange(0), help="Random seed.  [default: the scenario's]")
+@config_option("Topic or broker configuration that overrides the scenario's; repeatable.")
 @click.option(
     "--sweep",
     "axes",
@@ -126,17 +124,17 @@ def to_axes(
     metavar="KEY=VALUE,VALUE",
     help="Run every combination of these values; repeatable.",
 )
-@click.option("--jobs", type=click.IntRange(1), help="Processes of a sweep.  [default: one a core]")
+@click.option("--jobs", type=click.IntRange(1), help="Processes for a sweep.  [default: CPU cores]")
 @click.option(
     "--samples",
     type=click.IntRange(1, 2_000),
     default=2_000,
     show_default=True,
-    help="Rows of a partition, besides those of rolls, cleanings and retention.",
+    help="Samples per partition, in addition to one per roll, cleaning and retention.",
 )
-@click.option("--keep-logs", is_flag=True, help="Write the logs to DIR/data, not to memory.")
-@click.option("--list", "lists", is_flag=True, help="List the scenarios that come along.")
-@click.option("--print", "prints", is_flag=True, help="Print the scenario's TOML and do nothing.")
+@click.option("--keep-logs", is_flag=True, help="Write the logs to DIR/data instead of memory.")
+@click.option("--list", "lists", is_flag=True, help="List the built-in scenarios.")
+@click.option("--print", "prints", is_flag=True, help="Print the scenario as TOML and exit.")
 def simulate(
     settings: Settings,
     scenario: str | None,
@@ -153,21 +151,21 @@ def simulate(
     lists: bool,
     prints: bool,
 ) -> int:
-    """Live through SCENARIO in virtual time, on the real engine, and tell what it costs.
+    """Simulate SCENARIO in virtual time on the real engine and report its costs.
 
-    SCENARIO is a TOML file, or the name of one that comes along. Topics, their keys, values and
-    deletes are described as in `logstore workload`; what arrives is appended, rolled, retained
-    and cleaned as a broker would do it on that day. DIR gets the series (CSV, and Parquet where
-    pyarrow is installed) and a report, one HTML file that needs no network.
+    SCENARIO is a TOML file or the name of a built-in scenario. It describes topics, keys, values
+    and deletes as in `logstore workload`. Records are appended, rolled, retained and cleaned as a
+    broker would do it at that time. DIR receives the time series (CSV, and Parquet if pyarrow is
+    installed) and a self-contained HTML report.
 
-    With --from the start is the state of a copied data directory: its segments, checkpoints,
-    producers and configurations. What arrives is fitted to what arrived lately: how much at which
-    hour, batches, values, deletes, and which of the keys that are there. It is shown, with how
-    well the last third of it is foretold by the rest; --print gives it as a scenario, to be
-    changed and run. A SCENARIO beside --from begins with that directory.
+    With --from, the simulation starts with the state of a copied data directory: segments,
+    checkpoints, producers and configurations. The workload is fitted to its recent records: rate by
+    hour, batches, values, deletes and choice of keys. The fit is shown, with the accuracy of
+    predicting its last third from the rest. With --print, the fitted scenario is printed, to be
+    edited and run. A SCENARIO given with --from is run from that state instead.
 
-    With --sweep the scenario is run under every combination of values; the table tells what each
-    costs, and marks those that no other one beats in every respect.
+    With --sweep, the scenario is run with every combination of values. The table shows the costs of
+    each, and marks combinations that no other one beats in all respects.
     """
     from logstore.simulate import library
     from logstore.simulate import scenario as plans
@@ -175,23 +173,21 @@ def simulate(
     if lists:
         return _list(settings)
     if topics and (origin is None or scenario is not None):
-        raise click.UsageError(
-            "--topic chooses from what is fitted: it needs --from and no SCENARIO"
-        )
+        raise click.UsageError("--topic selects topics to fit: it needs --from and no SCENARIO")
     if origin is not None and scenario is None:
         return _simulate_from(
             settings, origin, topics, out, days, seed, configs, axes, jobs, samples,
             keep_logs=keep_logs, prints=prints,
         )  # fmt: skip
     if scenario is None:
-        raise click.UsageError("name a SCENARIO, or --list them, or begin --from a directory")
+        raise click.UsageError("give a SCENARIO (see --list), or --from DIR")
     file = Path(scenario)
     text = file.read_text("utf-8") if file.is_file() else library.text_of(scenario)
     if prints:
         emit(text.rstrip("\n"))
         return 0
     if out is None:
-        raise click.UsageError("--out DIR says where the results go")
+        raise click.UsageError("give --out DIR for the results")
     plan = plans.parse(text, file.parent)
     if origin is not None:
         plan = plan.with_origin(origin)
@@ -228,9 +224,9 @@ def _simulate_from(
 ) -> int:
     """Fit a scenario to a directory, and run it or print it."""
     if out is None and not prints:
-        raise click.UsageError("--out DIR says where the results go; --print shows what is fitted")
+        raise click.UsageError("give --out DIR for the results, or --print to show the fit")
     fit = simulate_from.fit_directory(settings, origin, topics, configs, days, seed)
-    code = simulate_from.tell(fit)
+    code = simulate_from.report(fit)
     if prints or out is None:
         emit(fit.text.rstrip("\n"))
         return code
@@ -249,17 +245,17 @@ def _simulate_from(
 
 def _refuse_many_logs(axes: Mapping[str, Sequence[str]], *, keep_logs: bool) -> None:
     if axes and keep_logs:
-        raise click.UsageError("--keep-logs is for one run, and --sweep makes many")
+        raise click.UsageError("--keep-logs and --sweep are mutually exclusive")
 
 
 @contextmanager
 def _results(directory: Path, *, keep_logs: bool) -> Iterator[Path]:
-    """Make the directory of the results; if it was new, and nothing comes of it, it goes again."""
+    """Create the directory for the results; remove it on failure if it was new and is empty."""
     if directory.exists() and not directory.is_dir():
-        raise click.UsageError(f"--out {directory} is no directory")
+        raise click.UsageError(f"--out {directory} is not a directory")
     data = directory / "data"
     if keep_logs and data.exists() and any(data.iterdir()):
-        raise click.UsageError(f"{data} has logs already: name another --out, or remove it")
+        raise click.UsageError(f"{data} already has logs: choose another --out, or remove it")
     is_new = not directory.exists()
     directory.mkdir(parents=True, exist_ok=True)
     try:
@@ -267,10 +263,10 @@ def _results(directory: Path, *, keep_logs: bool) -> Iterator[Path]:
     except BaseException as error:
         if is_new:
             with suppress(OSError):
-                directory.rmdir()  # which takes an empty one only
+                directory.rmdir()  # fails unless empty
         if isinstance(error, KeyboardInterrupt):
-            left = f"{directory} is as it was" if directory.exists() else "nothing was written"
-            note(f"interrupted: {f'logs as far as it came are in {data}' if keep_logs else left}")
+            left = f"{directory} is unchanged" if directory.exists() else "nothing was written"
+            note(f"interrupted: {f'incomplete logs are in {data}' if keep_logs else left}")
         raise
 
 
@@ -326,7 +322,7 @@ def _run(
 
 
 def _lived(plan: Scenario, samples: int, data_dir: Path | None, recording: Recording | None) -> Run:
-    """Live through a scenario, with a bar that tells the virtual time."""
+    """Run a scenario, with a progress bar of the virtual time."""
     from logstore.simulate.engine import run
 
     with ProgressBar("days") as bar:
@@ -385,22 +381,23 @@ def _sweep(
 
 
 def _report(outcome: Run, swept: Sweep | None) -> str | None:
-    """Return the report, and name what is not written since a package is missing."""
+    """Return the report; print a note for each missing package."""
     from logstore.simulate.files import can_write_parquet
     from logstore.simulate.report import can_draw, page
 
     if not can_write_parquet():
-        note("no Parquet is written: it needs pyarrow; pip install 'kafka-logstore[export]'")
+        note("no Parquet is written: pyarrow is missing; pip install 'kafka-logstore[export]'")
     if not can_draw():
         note(
-            "no report is written: it needs plotly and Jinja2; pip install 'kafka-logstore[report]'"
+            "no report is written: plotly or Jinja2 is missing;"
+            " pip install 'kafka-logstore[report]'"
         )
         return None
     return page(outcome, swept)
 
 
 def _written(files: Sequence[Path], directory: Path) -> str:
-    """Return what kinds of results are in a directory."""
+    """Return a line that names the kinds of results and their directory."""
     from logstore.simulate.files import REPORT, SWEEP
 
     names = {path.name for path in files}

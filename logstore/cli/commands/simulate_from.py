@@ -1,4 +1,4 @@
-"""`logstore simulate --from`: what is fitted to a data directory, and how well it fits."""
+"""`logstore simulate --from`: fit a scenario to a data directory and show the fit."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from logstore.cli.options import Settings, note_writers
-from logstore.cli.show.damage import tell_all
+from logstore.cli.show.damage import report_all
 from logstore.cli.show.output import emit, emit_lines, format_count, format_size, note
 from logstore.cli.show.progress import ProgressBar
 from logstore.cli.show.tables import Table
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def read_directory(
     settings: Settings, path: str, topics: Sequence[str], configs: Mapping[str, str] | None = None
 ) -> Recording:
-    """Read what a data directory, or a partition's folder, tells of topics; as `inspect` reads."""
+    """Read the topics of a data directory or a partition's folder, without changing it."""
     from logstore.cli.show.messages import Recovery, show_messages
     from logstore.runtime import raise_descriptor_limit
     from logstore.simulate.recording import record
@@ -46,7 +46,7 @@ def fit_directory(
     days: float | None,
     seed: int | None,
 ) -> Fit:
-    """Fit a scenario to what a directory tells, under these configurations."""
+    """Fit a scenario to a directory, with these configurations."""
     from logstore.config.overrides import alter_overrides
     from logstore.config.topic_keys import TOPIC_KEYS
     from logstore.simulate.fitting import DAYS, fit_recording
@@ -63,29 +63,29 @@ def fit_directory(
     )
 
 
-def tell(fit: Fit) -> int:
-    """Tell on standard error what the directory lacks; return the exit code that goes with it."""
+def report(fit: Fit) -> int:
+    """Print notes and damage on standard error; return the exit code."""
     for text in fit.notes:
         note(text)
-    return tell_all(fit.recording.damages)
+    return report_all(fit.recording.damages)
 
 
 def show(fit: Fit) -> None:
-    """Show what was fitted, and how well."""
+    """Print the fitted workload and its accuracy."""
     columns = ("records a day", "keys", "new keys", "deletes", "values")
     rows = Table(("topic", *columns), right=columns)
     emit_lines(rows.lines(_row(fit, table) for table in fit.scenario.tree["topics"]))
     emit("")
     if fit.checks:
         heads = ("foretold", "real", "off")
-        rows = Table(("topic", "last third of what came", *heads), right=heads)
+        rows = Table(("topic", "last third of the log", *heads), right=heads)
         emit_lines(
             rows.lines(
                 (
                     check.topic,
                     check.what,
-                    _said(check.what, check.predicted),
-                    _said(check.what, check.real),
+                    _format(check.what, check.predicted),
+                    _format(check.what, check.real),
                     f"{check.error:+.1%}",
                 )
                 for check in fit.checks
@@ -95,7 +95,7 @@ def show(fit: Fit) -> None:
 
 
 def to_json(fit: Fit) -> dict[str, Any]:
-    """Return what was fitted, and how well."""
+    """Return the fitted workload and its accuracy."""
     return {
         "start_ms": fit.scenario.start_ms,
         "topics": fit.scenario.tree["topics"],
@@ -124,5 +124,5 @@ def _values(values: Mapping[str, Any]) -> str:
     return f"{values.get('bytes', 100)} bytes"
 
 
-def _said(what: str, value: float) -> str:
+def _format(what: str, value: float) -> str:
     return format_size(round(value)) if what == "bytes" else format_count(round(value))

@@ -1,4 +1,4 @@
-"""`logstore stats`: what the records of a partition are, whose keys they bear, what of it lives."""
+"""`logstore stats`: count records, keys and bytes, live and dead."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 _BAR_WIDTH = 20
 _ROWS_MAX = 20
-"""Rows of a table of which the longest are shown."""
+"""Maximum number of rows of a table."""
 
 
 @command(
@@ -58,16 +58,16 @@ _ROWS_MAX = 20
     ],
 )
 @click.argument("target", required=False, metavar="[TOPIC_OR_PATH]")
-@partition_option("Which one of the topic's. Default: all.")
+@partition_option("Partition of the topic. [default: all]")
 @click.option(
     "--top",
     type=click.IntRange(min=0),
     default=10,
     show_default=True,
     metavar="N",
-    help="Keys to name: those with the most records, and with the most bytes.",
+    help="Number of top keys to list, by records and by bytes.",
 )
-@config_option("A topic configuration to look with, such as a strategy; repeatable.")
+@config_option("Topic configuration to assume, such as compaction.strategy; repeatable.")
 @as_recovered_option
 def stats(
     settings: Settings,
@@ -77,16 +77,16 @@ def stats(
     configs: tuple[tuple[str, str], ...],
     as_recovered: bool,
 ) -> int:
-    """Count what lies in a topic, a partition directory or a data directory, record by record.
+    """Count records, keys and bytes of a topic, a partition directory or a data directory.
 
-    All numbers are exact. A record lives if a table made of the topic has it: it is committed, and
-    wins its key and has a value, or has no key. The others are dead, whatever keeps them still:
-    superseded, tombstones, aborted, of an open transaction or behind one (unstable), control
-    records, below the log start. Bytes of records are as encoded, uncompressed; those of files as
-    they lie. Nothing is changed.
+    All numbers are exact. A record is live if a table built from the topic would contain it: it is
+    committed, and it has no key, or has a value and is the surviving record of its key. All other
+    records are dead: superseded, tombstones, aborted, in or after an open transaction (unstable),
+    control records, or below the log start offset. Sizes of records are uncompressed; sizes of
+    files are on disk. Nothing is changed.
 
-    A million keys are counted at a time, in about 250 MB; where there are more, the records are
-    read again for the rest.
+    Keys are counted in rounds of one million, using about 250 MB of memory; each further round
+    reads the records again.
     """
     overrides = topic_overrides(configs)
     with open_target(settings, target, partition, as_recovered=as_recovered) as found:
@@ -111,7 +111,7 @@ def stats(
         elif settings.output == "json" and len(found.partitions) == 1:
             for each in counted():
                 item = each.to_json()
-                # The only partition of a topic can be meant either way, so both ways lead to it.
+                # The only partition of a topic is available both as an object and in the list.
                 emit_json(item if found.is_one else {**item, "partitions": [item]})
         else:
             texts = (json.dumps(each.to_json()) for each in counted())
@@ -122,15 +122,15 @@ def stats(
 
 
 def _counted(target: Target, failures: Failures, *, top: int) -> Iterator[PartitionStats]:
-    """Count one partition after another; one that cannot be opened hides no other."""
+    """Yield the statistics of each partition; collect the errors of others in `failures`."""
     from logstore.analysis.stats import partition_stats
     from logstore.errors import LogStoreError
 
     for tp in target.partitions:
         with ProgressBar() as progress:
-            tell = partial(progress.update, f"counting {tp}") if progress.visible else None
+            on_progress = partial(progress.update, f"counting {tp}") if progress.visible else None
             try:
-                found = partition_stats(target.opened(), tp, top=top, progress=tell)
+                found = partition_stats(target.opened(), tp, top=top, progress=on_progress)
             except LogStoreError as error:
                 if target.is_one:
                     raise
@@ -143,7 +143,7 @@ def _counted(target: Target, failures: Failures, *, top: int) -> Iterator[Partit
 
 
 def _lines(found: PartitionStats, *, is_first: bool) -> Iterator[str]:
-    """Yield a partition's numbers, block by block."""
+    """Yield the statistics of a partition, block by block."""
     if not is_first:
         yield ""
     yield (
@@ -183,7 +183,7 @@ def _lines(found: PartitionStats, *, is_first: bool) -> Iterator[str]:
 
 
 def _winning(found: PartitionStats) -> str:
-    """Return how many of the tombstones are the latest records of their keys, if not all are."""
+    """Return the number of tombstones that are not superseded, as text; empty if all."""
     winning = found.dead["tombstone"]
     return (
         "" if winning == found.tombstones else f", of which {format_count(winning)} not superseded"
@@ -196,7 +196,7 @@ def _lives(found: PartitionStats) -> dict[str, int]:
 
 
 def _shares(title: str, counts: Mapping[str, int], whole: int | None) -> Iterator[str]:
-    """Yield a table of counts with bars: of the whole, or of the largest."""
+    """Yield a table of counts, with bars relative to the whole or to the largest count."""
     if not counts:
         return
     total = max(counts.values()) if whole is None else whole

@@ -1,4 +1,4 @@
-"""`logstore topic`: create, list, describe, alter and delete."""
+"""`logstore topic`: create, list, describe, alter and delete topics."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     lazy={
         "create": ("logstore.cli.commands.topic:create", "Create a topic, or adopt a copied one."),
         "list": ("logstore.cli.commands.topic:list_topics", "List the topics of a data directory."),
-        "describe": ("logstore.cli.commands.topic:describe", "Show every configuration in force."),
+        "describe": ("logstore.cli.commands.topic:describe", "Show the effective configuration."),
         "alter": ("logstore.cli.commands.topic:alter", "Change a topic's configuration."),
         "delete": ("logstore.cli.commands.topic:delete", "Delete a topic and all its data."),
     },
@@ -69,16 +69,16 @@ def topic() -> None:
     default=1,
     show_default=True,
     metavar="N",
-    help="How many.",
+    help="Number of partitions.",
 )
-@config_option("A topic configuration; repeatable. Times may be 7d or 12h, sizes 1GiB.")
+@config_option("Topic configuration; repeatable. Units such as 7d, 12h or 1GiB are accepted.")
 def create(
     settings: Settings, name: str, partitions: int, configs: tuple[tuple[str, str], ...]
 ) -> None:
     """Create topic NAME with its configuration.
 
-    Partition folders of that name copied from a broker are taken over as they are: the
-    configuration is stored, their data are not touched.
+    Existing partition folders of that name, copied from a broker, are adopted: the configuration is
+    stored, and their data is not changed.
     """
     overrides = topic_overrides(configs)
     with settings.open_broker(create=True) as broker:
@@ -99,7 +99,7 @@ def create(
     ],
 )
 def list_topics(settings: Settings) -> None:
-    """List the topics of the data directory, adopted ones included."""
+    """List the topics of the data directory, including adopted ones."""
     topics = settings.topics()
     if not settings.as_table:
         emit_items(
@@ -134,11 +134,10 @@ def list_topics(settings: Settings) -> None:
 )
 @click.argument("name")
 def describe(settings: Settings, name: str) -> None:
-    """Show every configuration in force for topic NAME: its value, its origin, its meaning.
+    """Show the effective configuration of topic NAME: value, origin and description.
 
-    The origin is `topic` (set for it), `dynamic broker` (set for the broker while it ran), `dynamic
-    default` (set so for all brokers), `broker` (from the config file) or `default`. Where one layer
-    lies over others, they follow it.
+    The origin is `topic`, `dynamic broker` (set for the broker at run time), `dynamic default` (set
+    cluster-wide), `broker` (from the config file) or `default`. Values that it overrides follow.
     """
     with settings.open_broker(read_only=True) as broker:
         checked_partition(broker, name, None)
@@ -194,22 +193,22 @@ def _show_description(found: Topic, configs: dict[str, ConfigValue]) -> None:
     callback=to_pairs,
     multiple=True,
     metavar="K=V",
-    help="Give a key a value of the topic's own; repeatable. Times may be 7d or 12h, sizes 1GiB.",
+    help="Set a topic configuration; repeatable. Units such as 7d, 12h or 1GiB are accepted.",
 )
 @click.option(
     "--unset",
     "keys",
     multiple=True,
     metavar="K",
-    help="Give a key back to the broker's value or the default; repeatable.",
+    help="Remove a topic configuration, restoring the broker's value or default; repeatable.",
 )
 def alter(
     settings: Settings, name: str, values: tuple[tuple[str, str], ...], keys: tuple[str, ...]
 ) -> None:
-    """Change the configuration of topic NAME; what is not named stays as it is.
+    """Change the given configurations of topic NAME.
 
-    All changes are checked together and take effect together, or not at all. A topic copied
-    from a broker is no longer merely adopted afterwards: its configuration is stored.
+    Either all changes are valid and take effect, or none. If the topic was adopted, its
+    configuration is stored from then on.
     """
     if not values and not keys:
         raise click.UsageError("nothing to change: give --set K=V or --unset K")
@@ -232,9 +231,9 @@ def alter(
     elif changed:
         emit_changes(changed)
     else:
-        emit(f"nothing changes for topic {name}: all of it is in force already")
+        emit(f"nothing to change for topic {name}: all values are already set")
     if was_adopted:
-        note(f"topic {name} was adopted; its configuration is stored from now on")
+        note(f"topic {name} was adopted; its configuration is now stored")
 
 
 @command(
@@ -243,10 +242,10 @@ def alter(
 )
 @click.argument("name")
 def delete(settings: Settings, name: str) -> None:
-    """Delete topic NAME: its configuration and all data of its partitions. Nobody is asked.
+    """Delete topic NAME without confirmation: its configuration and all data of its partitions.
 
-    Its name is free at once. A topic copied from a broker is deleted all the same; `inspect`
-    shows beforehand what there is to lose.
+    The name can be reused at once. Adopted topics are deleted too; use `inspect` to review the data
+    first.
     """
     from logstore.analysis.reports import deleted_json, segment_sizes
 

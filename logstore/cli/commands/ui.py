@@ -1,4 +1,4 @@
-"""`logstore ui`: a page that shows a copied data directory in a browser, until told to stop."""
+"""`logstore ui`: show a copied data directory in a browser."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ DEFAULT_ADDRESS = "127.0.0.1:0"
 @listen_option(DEFAULT_ADDRESS)
 @click.option("--open", "opens", is_flag=True, help="Open the page in the browser.")
 @as_recovered_option
-@config_option("A topic configuration to look with; repeatable.")
+@config_option("Topic configuration to assume; repeatable.")
 def ui(
     settings: Settings,
     directory: str | None,
@@ -43,13 +43,12 @@ def ui(
 ) -> None:
     """Show a data directory in a browser, until SIGTERM or Ctrl-C.
 
-    The first line on standard output is the address to open. It ends with a token, without which
-    nothing is answered. DATA_DIR may also be the folder of a partition, or one .log file. It is
-    only read, as by inspect: no file in it is changed, nor made. A folder copied from a broker
-    does not tell its topic's configuration; --config can. For a running broker that can be steered
-    from its page there is serve --ui.
+    The first line on standard output is the address to open; it ends in a token, which is required
+    for access. DATA_DIR may also be the folder of a partition or a .log file. It is only read: no
+    file in it is changed or created. A folder copied from a broker does not contain its topic's
+    configuration; pass it with --config. To inspect and operate a running broker, use serve --ui.
 
-    Needs the extra ui: pip install 'kafka-logstore[ui]'.
+    Requires the extra ui: pip install 'kafka-logstore[ui]'.
     """
     overrides = topic_overrides(configs)
     path = directory if directory is None or "/" in directory else f"./{directory}"
@@ -60,5 +59,5 @@ def ui(
         with broker.ui(*address) as page:
             print(page.url, flush=True)
             if opens and click.launch(page.url):
-                note("no browser could be started: open the address above")
+                note("could not start a browser: open the address above")
             stopping.wait()

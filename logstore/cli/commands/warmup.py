@@ -1,4 +1,4 @@
-"""`logstore warmup`: compile the kernels ahead of their first use."""
+"""`logstore warmup`: compile the kernels before their first use."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from logstore.cli.show.output import emit, emit_json
 
 @command("warmup", examples=["logstore warmup"])
 def warmup(settings: Settings) -> None:
-    """Compile the kernels, so that no large append, read or cleaning waits for it.
+    """Compile the kernels, so that no large append, read or cleaning waits for compilation.
 
-    The compiled code is kept beside the installation, in ~/.cache/logstore if that is read-only, or
-    where NUMBA_CACHE_DIR says. It serves all processes until the program or its libraries change.
+    The compiled code is stored next to the installation, in ~/.cache/logstore if that is read-only,
+    or in NUMBA_CACHE_DIR. All processes use it until the program or its libraries change.
     """
     from logstore.broker.warmup import warm_up
     from logstore.runtime import SystemClock

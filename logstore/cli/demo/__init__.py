@@ -1,1 +1,1 @@
-"""`logstore demo`: its input, its story, its words and pictures, and how it checks itself."""
+"""`logstore demo`: input, scenario, output and verification."""

@@ -1,4 +1,4 @@
-"""The other half of the demo: a directory that Apache Kafka wrote, cleaned here and by Kafka.
+"""Second part of the demo: clean a directory written by Apache Kafka and compare with Kafka.
 
 `data/README.md` describes the origin of the bytes.
 """
@@ -66,7 +66,7 @@ class KafkaCase(NamedTuple):
 
     @property
     def cleaned(self) -> tuple[int, int]:
-        """The number of cleaned segments and of their files; the active segment is not cleaned."""
+        """The numbers of cleaned segments and of their files, without the active segment."""
         stems = [Path(name).stem for name in self.digests]
         active = max(stems)
         return len(set(stems)) - 1, sum(stem != active for stem in stems)
@@ -77,7 +77,7 @@ class KafkaCase(NamedTuple):
         for path in sorted(file for file in source.rglob("*") if file.is_file()):
             target = directory / path.relative_to(source)
             target.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(path, target)  # not its mode: an installation may be read-only
+            shutil.copyfile(path, target)  # without the mode: an installation may be read-only
         for name, mtime_ms in self.mtimes_ms.items():
             mtime_ns = mtime_ms * 1_000_000
             os.utime(directory / f"{self.topic}-0" / name, ns=(mtime_ns, mtime_ns))
@@ -90,15 +90,15 @@ class KafkaCase(NamedTuple):
         return stats
 
     def problem(self, directory: Path, stats: CleanerStats) -> str | None:
-        """Return the first difference from what Kafka's cleaner left, None if there is none."""
+        """Return the first difference from the output of Kafka's cleaner, or None."""
         found = digests(directory)
         for name in sorted({*self.digests, *found}):
             if name not in found:
-                return f"{name}: Kafka left this file, here it is missing"
+                return f"{name}: missing, but Kafka's cleaner kept it"
             if name not in self.digests:
-                return f"{name}: Kafka left no such file"
+                return f"{name}: not in the output of Kafka's cleaner"
             if found[name] != self.digests[name]:
-                return f"{name}: its bytes differ from those that Kafka left"
+                return f"{name}: differs from the output of Kafka's cleaner"
         for kafkas, ours in (
             ("messagesRead", stats.messages_read),
             ("messagesWritten", stats.messages_written),
@@ -106,7 +106,7 @@ class KafkaCase(NamedTuple):
             ("bytesWritten", stats.bytes_written),
         ):
             if self.counters[kafkas] != ours:
-                return f"{kafkas}: Kafka counted {self.counters[kafkas]}, here it is {ours}"
+                return f"{kafkas}: {ours}, but Kafka counted {self.counters[kafkas]}"
         return None
 
 

@@ -24,13 +24,13 @@ TOPIC = "user-accounts"
 MAX_LAG_DAYS = 7
 
 BATCH_RECORDS = 224
-"""Records a batch; about 32 KiB."""
+"""Records per batch; about 32 KiB."""
 
 SEGMENT_BYTES_A_RECORD = 8 * (1 << 20) / 1_000_000
 """Makes 8 MiB segments for a million records, and as many segments for any other number."""
 
 Progress = Callable[[str, int, int | None], None]
-"""Receives the name of a task, and how many of how many bytes are done."""
+"""Called with the name of a task, the bytes done and the total bytes."""
 
 
 def _ignore_progress(task: str, done: int, total: int | None) -> None:
@@ -43,7 +43,7 @@ def _report(progress: Progress, step: PassProgress) -> None:
 
 
 class StoryClock(SystemClock):
-    """A clock with the wall time of the story and real monotonic time, which measures passes."""
+    """A clock with virtual wall time and real monotonic time, which measures passes."""
 
     follows_system = False
 
@@ -73,8 +73,8 @@ class Written(NamedTuple):
         return Written(*(a + b for a, b in zip(self, other, strict=True)))  # type: ignore[arg-type]
 
 
-class Look(NamedTuple):
-    """One day's look of the cleaner: why it left the topic alone, or cleaned it and how."""
+class CleanerRun(NamedTuple):
+    """One daily run of the cleaner: the reason for cleaning or not, and the pass if any."""
 
     day: int
     why: str
@@ -83,7 +83,7 @@ class Look(NamedTuple):
 
 @dataclass(slots=True)
 class Story:
-    """A topic of user accounts, its broker, and where the story's time stands."""
+    """A topic of user accounts, its broker and its virtual clock."""
 
     accounts: Accounts
     clock: StoryClock
@@ -91,7 +91,7 @@ class Story:
 
     @classmethod
     def begin(cls, directory: Path | None, accounts: Accounts, seed: int) -> Story:
-        """Create the topic at the story's first moment; without a directory, in memory."""
+        """Create the topic at the start of the story; without a directory, in memory."""
         clock = StoryClock(accounts.start_ms)
         broker = Broker(directory, clock=clock, seed=seed)
         broker.create_topic(TOPIC, 1, topic_config(accounts.records))
@@ -102,7 +102,7 @@ class Story:
         """Days since the story began."""
         return (self.clock.now_ms() - self.accounts.start_ms) / DAY_MS
 
-    def look(self) -> PartitionSummary:
+    def inspect(self) -> PartitionSummary:
         """Inspect the topic's partition."""
         return inspect_partition(self.broker, TopicPartition(TOPIC, 0))
 
@@ -126,32 +126,32 @@ class Story:
         self.sleep_until(chapter.last_day)
         return Written(chapter.records, size, batches, seconds)
 
-    def clean_when_due(self, progress: Progress = _ignore_progress) -> list[Look]:
-        """Let the cleaner look once a day, until it cleans; the last look has the numbers.
+    def clean_when_due(self, progress: Progress = _ignore_progress) -> list[CleanerRun]:
+        """Run the cleaner once a day until it cleans the topic; return all its runs.
 
         Raises
         ------
         RuntimeError
-            It found nothing to do for longer than `max.compaction.lag.ms` allows.
+            The topic was not cleaned within `max.compaction.lag.ms`.
         """
-        looks: list[Look] = []
-        while len(looks) <= MAX_LAG_DAYS + 1:
+        runs: list[CleanerRun] = []
+        while len(runs) <= MAX_LAG_DAYS + 1:
             day = round(self.day)
             why = self._why_due()
             report = self.broker.clean(TOPIC, progress=lambda _, step: _report(progress, step))
             if report.cleaned:
-                looks.append(Look(day, why, report.cleaned[0]))
+                runs.append(CleanerRun(day, why, report.cleaned[0]))
                 self._remove_old_files()
-                return looks
+                return runs
             (passed_over,) = report.not_cleaned
             nothing = passed_over.reason == "active_segment"
             why = "nothing is dirty but the active segment" if nothing else passed_over.text
-            looks.append(Look(day, why, None))
+            runs.append(CleanerRun(day, why, None))
             self.sleep_until(day + 1)
-        raise RuntimeError(f"the topic was not cleaned by day {self.day:.0f}: {looks[-1].why}")
+        raise RuntimeError(f"the topic was not cleaned by day {self.day:.0f}: {runs[-1].why}")
 
     def _why_due(self) -> str:
-        """Say by the cleaner's own numbers what will make it clean now, if anything does."""
+        """Return the reason why the cleaner will clean the topic now."""
         log = self.broker.log(TOPIC)
         decision = self.broker.cleaner.chooser.decision_of(log)
         state = decision.state
@@ -168,7 +168,7 @@ class Story:
         """Let `file.delete.delay.ms` pass, after which a broker removes replaced files."""
         log = self.broker.log(TOPIC)
         self.clock.move_to(self.clock.now_ms() + log.config.file_delete_delay_ms)
-        # The delay counts in monotonic time, which runs at its own pace here.
+        # The delay is in monotonic time, which is real here.
         log.delete_expired_files(force=True)
 
     def sleep_until(self, day: float) -> None:
@@ -186,7 +186,7 @@ def _age(duration_ms: int) -> str:
 
 
 def topic_config(records: int) -> dict[str, str]:
-    """Return the topic's configuration; what is left out has Kafka's defaults."""
+    """Return the topic's configuration; other keys have Kafka's defaults."""
     return {
         "cleanup.policy": "compact",
         "max.compaction.lag.ms": str(MAX_LAG_DAYS * DAY_MS),
@@ -197,7 +197,7 @@ def topic_config(records: int) -> dict[str, str]:
 
 
 def compile_kernels() -> float:
-    """Run a small story in memory, so that no later step waits for the compiler; return s."""
+    """Compile the kernels by running a small story in memory; return the seconds it took."""
     before = time.perf_counter()
     jit.compile_always()
     accounts = Accounts(10_000, 0, DAY_MS)

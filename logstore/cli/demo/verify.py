@@ -1,4 +1,4 @@
-"""The demo's checks: they compare the result with the input and do not ask the cleaner."""
+"""The demo's checks: compare the result with the input, independently of the cleaner."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def expected_offsets(
     accounts: Accounts, cleaned_to: int, *, with_tombstones: bool
 ) -> NDArray[np.int64]:
-    """Return the offsets that a log must hold after cleaning.
+    """Return the offsets that a log must have after cleaning.
 
     Parameters
     ----------
@@ -52,9 +52,9 @@ def verify_records(
     try:
         for row, record in zip_longest(expected.tolist(), broker.read(topic, 0)):
             if record is None:
-                return checked, f"the log ends where the record of offset {row} belongs"
+                return checked, f"the log ends before the expected offset {row}"
             if row is None:
-                return checked, f"the log holds offset {record.offset}, which must be gone"
+                return checked, f"unexpected record at offset {record.offset}"
             if record.offset != row:
                 return checked, f"expected offset {row}, read offset {record.offset}"
             wanted = (*accounts.record(row), ())

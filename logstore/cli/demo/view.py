@@ -1,4 +1,4 @@
-"""The look of the demo: paragraphs, segments as bars, and small tables, indented alike."""
+"""The layout of the demo's output: paragraphs, segment bars and small tables."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PIPED_WIDTH = 80
 WIDTH_MAX = 96
 INDENT = " " * 3
 _SEGMENT_COLUMNS = 3 + 11 + 9 + 11 + 3 * 2 + 12
-"""Columns of a segment's line without its bar."""
+"""Width of a segment's line without its bar."""
 
 
 class Narrator:
@@ -54,12 +54,12 @@ class Narrator:
             yield
 
     def title(self, text: str) -> None:
-        """Begin the story."""
+        """Print the title."""
         self._begin("title")
         self._line(paint(text, "bold"))
 
     def step(self, text: str) -> None:
-        """Begin a chapter."""
+        """Print the heading of a chapter."""
         self._steps += 1
         self._begin("step")
         self._line(f"{paint(f'{self._steps}', 'bold cyan')}  {paint(text, 'bold')}")
@@ -73,7 +73,7 @@ class Narrator:
     def _wrapped(
         self, text: str, style: str = "", lead: str = "", lead_style: str = "bold"
     ) -> None:
-        """Print text in lines, indented to the right of its lead."""
+        """Print wrapped text to the right of its lead."""
         blank = INDENT + " " * len(lead)
         before = INDENT + paint(lead, lead_style)
         for line in textwrap.wrap(text, self.width - len(blank), break_on_hyphens=False):
@@ -88,17 +88,17 @@ class Narrator:
             self._wrapped(text, lead=lead.ljust(width))
 
     def passed(self, text: str) -> None:
-        """Report a check that found nothing wrong."""
+        """Report a check that passed."""
         self._begin("check")
         self._wrapped(text, lead="✓ " if can_print("✓") else "ok ", lead_style="bold green")
 
     def failed(self, text: str) -> None:
-        """Report a check that found something wrong."""
+        """Report a check that failed."""
         self._begin("check")
         self._wrapped(text, lead="✗ " if can_print("✗") else "FAILED ", lead_style="bold red")
 
     def commands(self, lines: Sequence[tuple[str, str]]) -> None:
-        """Print command lines to copy, unwrapped, each below its meaning."""
+        """Print command lines to copy, unwrapped, each below its description."""
         for meaning, line in lines:
             self._line(INDENT + paint(f"# {meaning}", "dim"))
             self._line(INDENT + paint(line, "cyan"))

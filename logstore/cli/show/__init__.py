@@ -1,1 +1,1 @@
-"""Output for people: text, tables, pictures of partitions, progress, messages; and JSON."""
+"""Output of commands: tables, bars, progress, messages, JSON and CSV."""

@@ -1,4 +1,4 @@
-"""Bars of characters, for shares at a glance."""
+"""Horizontal bars made of characters."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ _EIGHTHS = " ▏▎▍▌▋▊▉█"
 
 
 def bar(part: float, whole: float, width: int) -> str:
-    """Return a bar as long as a part is of the whole; whatever is not nothing shows.
+    """Return a bar of length part / whole; any positive part is visible.
 
-    In eighths of a character where the output has them, else in `#`.
+    The resolution is an eighth of a character, or `#` if the output lacks these characters.
     """
     if part <= 0 or whole <= 0:
         return ""

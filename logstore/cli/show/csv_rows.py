@@ -1,4 +1,4 @@
-"""JSON items as CSV: the members of the first ones are the columns, what is nested is JSON."""
+"""Convert JSON items to CSV: columns are the members of the first items, nested values are JSON."""
 
 from __future__ import annotations
 
@@ -14,25 +14,24 @@ from logstore.export.text import NULL, csv_cell, has_control_characters
 _BASE64 = "_base64"
 _OF_RECORDS = ("key", "value")
 _SAMPLE_ITEMS = 20
-"""Items of a stream that tell its columns; of a list all do."""
+"""Number of items of a stream that determine its columns."""
 
 
 _escapes_formulas = False
 
 
 def escape_formulas(is_wanted: bool) -> None:
-    """Set whether cells that a spreadsheet would compute get an apostrophe before them."""
+    """Set whether to prefix cells that a spreadsheet would evaluate with an apostrophe."""
     global _escapes_formulas
     _escapes_formulas = is_wanted
 
 
 def csv_lines(items: Iterable[str]) -> Iterator[str]:
-    r"""Yield a line of headings, then a row for each item, without their line ends.
+    r"""Yield the header line, then a row per item, without line endings.
 
-    Keys and values of records have two columns each, for text and for base64, since the names
-    of a record's members depend on what it holds. Text that is `\N` itself is in that of base64,
-    and control characters are escaped, as in what `export` writes (`export.text`). A member that
-    none of a stream's first items has gets no column.
+    Keys and values of records have two columns each, for text and for base64. The text `\N` is
+    written as base64, and control characters are escaped, as in the CSV of `export`
+    (`export.text`). Members that occur only in later items of a stream are omitted.
     """
     found = map(json.loads, items)
     first = list(found if isinstance(items, Sequence) else itertools.islice(found, _SAMPLE_ITEMS))

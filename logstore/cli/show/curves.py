@@ -1,4 +1,4 @@
-"""Small curves of characters."""
+"""Small line charts made of characters."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _PLAIN = "_.-=+*#@"
 
 
 def curve(values: Sequence[float], width: int) -> str:
-    """Return a curve from zero to the largest value; each character is the mean of its part."""
+    """Return a chart from zero to the largest value; each character is a mean of values."""
     if not len(values):
         return ""
     marks = _BLOCKS if can_print(_BLOCKS) else _PLAIN

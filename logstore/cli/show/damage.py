@@ -1,11 +1,11 @@
-"""Damage that a command passed over, told on standard error and counted."""
+"""Report the damage that a command skipped."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from logstore.cli.show.output import note, plural, tell
+from logstore.cli.show.output import note, plural, print_stderr
 
 if TYPE_CHECKING:
     from logstore.broker import Broker
@@ -13,56 +13,56 @@ if TYPE_CHECKING:
     from logstore.types import TopicPartition
 
 DAMAGES_SHOWN_MAX = 10
-"""Damages that are told one by one; the rest is counted."""
+"""Maximum number of damaged ranges to print; the rest is counted."""
 
 EXIT_DAMAGED = 1
 
 
 class MetDamages:
-    """Damages that a listing of files met, one file after another."""
+    """The damaged ranges skipped while listing files, one file after another."""
 
     def __init__(self) -> None:
         self._files: list[list[Damage]] = []
 
     def of_next_file(self) -> list[Damage]:
-        """Return the list that the next file's damages go into."""
+        """Return the list that collects the damage of the next file."""
         self._files.append([])
         return self._files[-1]
 
     @property
     def damages(self) -> list[Damage]:
-        """The damages, without what stands at the end behind all that is valid."""
+        """The damaged ranges, without an incomplete end of the last file."""
         return self._split()[0]
 
     def _split(self) -> tuple[list[Damage], list[Damage]]:
-        """Return the damages, and what stands at the end behind all that is valid."""
+        """Return the damaged ranges, and those at the end of the last file after all batches."""
         found = [damage for damages in self._files for damage in damages]
         ends: list[Damage] = []
         if self._files:
             ends = [
                 each
                 for each in self._files[-1]
-                # A file that no segment can be is damaged, whatever stands at its end.
+                # A file of an impossible size is damaged, whatever is at its end.
                 if each.first_offset_after is None and each.check != "segment_size"
             ]
         return [damage for damage in found if damage not in ends], ends
 
-    def tell(self) -> int:
-        """Tell all; return the exit code that goes with them."""
+    def report(self) -> int:
+        """Print the damage on standard error; return the exit code."""
         damages, ends = self._split()
         for end in ends:
             size = plural(end.size_bytes, "byte")
             note(f"{size} after the last whole batch of {end.path} ({end.check})")
-        return tell_all(damages)
+        return report_all(damages)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the damages, if there are any."""
+        """Return the member `damages`, if there are any."""
         damages = self.damages
         return {"damages": [damage._asdict() for damage in damages]} if damages else {}
 
 
 def damages_of(broker: Broker, partitions: Iterable[TopicPartition]) -> list[Damage]:
-    """Return the damages that were met so far in partitions that are open."""
+    """Return the damage met so far in open partitions."""
     from logstore.analysis.broker_state import open_logs
 
     wanted = set(partitions)
@@ -71,22 +71,22 @@ def damages_of(broker: Broker, partitions: Iterable[TopicPartition]) -> list[Dam
     ]
 
 
-def tell_damages(broker: Broker, partitions: Iterable[TopicPartition]) -> int:
-    """Tell the damages that were met; return the exit code that goes with them."""
-    return tell_all(damages_of(broker, partitions))
+def report_damages(broker: Broker, partitions: Iterable[TopicPartition]) -> int:
+    """Print the damage met so far on standard error; return the exit code."""
+    return report_all(damages_of(broker, partitions))
 
 
-def tell_all(damages: Sequence[Damage]) -> int:
-    """Tell damages; return the exit code that goes with them."""
+def report_all(damages: Sequence[Damage]) -> int:
+    """Print damage on standard error; return the exit code."""
     for damage in damages[:DAMAGES_SHOWN_MAX]:
-        tell(f"damage: {damage}")
+        print_stderr(f"damage: {damage}")
     if len(damages) > DAMAGES_SHOWN_MAX:
-        note(f"{plural(len(damages), 'damage')} in all; logstore check shows them")
+        note(f"{plural(len(damages), 'damaged range')} in total; see logstore check")
     return EXIT_DAMAGED if damages else 0
 
 
 def found_json(broker: Broker, partitions: Iterable[TopicPartition]) -> dict[str, Any]:
-    """Return for JSON what was passed over and what was assumed, each if there is any."""
+    """Return skipped damage and assumptions for JSON, each if there is any."""
     from logstore.analysis.assumptions import assumptions
     from logstore.analysis.broker_state import open_logs
 

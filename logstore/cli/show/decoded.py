@@ -1,4 +1,4 @@
-"""Records of Kafka's own topics beside their bytes, for commands that list records."""
+"""Decoded records of Kafka's internal topics, for commands that list records."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ if TYPE_CHECKING:
     from logstore.inspect.records import KeyAndValue
 
 raw_option = click.option(
-    "--raw", is_flag=True, help="Of Kafka's own topics, such as __consumer_offsets, bytes alone."
+    "--raw", is_flag=True, help="Do not decode records of Kafka's internal topics."
 )
 
 
 def decoded_member(topic: str | None, record: KeyAndValue, *, raw: bool) -> dict[str, Any]:
-    """Return what a record's JSON has besides its bytes: `decoded`, or nothing."""
+    """Return the member `decoded` of a record's JSON, or an empty dict."""
     return {} if raw else records.decoded_member(topic, record)
 
 
 def displayed(topic: str | None, record: KeyAndValue, *, raw: bool) -> tuple[str, str]:
-    """Return key and value for a table: decoded where they can be, else the bytes."""
+    """Return key and value for a table: decoded if possible, else the bytes."""
     found = decoded_member(topic, record, raw=raw).get("decoded", {"error": ""})
     if "error" in found:
         return display_bytes(record.key), display_bytes(record.value)
@@ -37,7 +37,7 @@ def displayed(topic: str | None, record: KeyAndValue, *, raw: bool) -> tuple[str
 
 
 def displayed_key(topic: str, key: bytes | None, *, raw: bool = False) -> str:
-    """Return a key for a table: decoded if it is of one of Kafka's own topics, else the bytes."""
+    """Return a key for a table: decoded for Kafka's internal topics, else the bytes."""
     found = {} if raw else records.decoded_key_member(topic, key)
     if not found:
         return display_bytes(key)

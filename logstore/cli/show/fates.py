@@ -1,4 +1,4 @@
-"""Output of `inspect --fate`: the next cleaning, record by record."""
+"""Output of `inspect --fate`: each record's fate in the next cleaning."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from logstore.analysis.fates import fate_json
 from logstore.analysis.view import PartitionView
 from logstore.cli.commands.clean import PHASES
-from logstore.cli.show.damage import found_json, tell_damages
+from logstore.cli.show.damage import found_json, report_damages
 from logstore.cli.show.decoded import displayed_key
 from logstore.cli.show.output import (
     emit,
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from logstore.storage.log.log import Log
     from logstore.types import TopicPartition
 
-# Green stays, yellow goes; records that no cleaning looks at have their section's colour.
+# Green: kept. Yellow: removed. Records that the cleaner does not read have their section's colour.
 _STYLES = {
     "retained": "green",
     "superseded": "yellow",
@@ -64,9 +64,9 @@ def print_fates(
     is_one: bool,
     raw: bool,
 ) -> int:
-    """Print the fates of partitions; one that fails hides no other, unless it is the only one.
+    """Print the fates of partitions; with several, one that fails does not affect the others.
 
-    Keys of Kafka's own topics are decoded unless `raw`.
+    Keys of Kafka's internal topics are decoded unless `raw`.
 
     Returns
     -------
@@ -90,14 +90,14 @@ def print_fates(
         emit_items(items, output=output, name="fates", more=more)
     for tp, failure in failures:
         emit_failure(tp, str(failure), failure.kafka_error)
-    code = tell_damages(broker, partitions)
+    code = report_damages(broker, partitions)
     return max([code, *(failure.exit_code for _, failure in failures)])
 
 
 class _Listing:
-    """A partition's fates, with a bar while the map is built, which comes before the first one.
+    """A partition's fates, with a progress bar while the offset map is built.
 
-    Told anew, from where it was, once damage was met: what is damaged is passed over.
+    When it reaches damage, iteration restarts at the same record and skips the damaged batches.
     """
 
     def __init__(self, broker: Broker, topic_partition: TopicPartition) -> None:
@@ -113,15 +113,15 @@ class _Listing:
         return PartitionFates(self._broker.cleaner, log, progress=progress)
 
     def __iter__(self) -> Iterator[RecordFate]:
-        told, failures = -1, 0
+        last_offset, failures = -1, 0
         while True:
-            records = (record for record in self.fates if record.offset > told)
+            records = (record for record in self.fates if record.offset > last_offset)
             try:
                 with self._bar:
                     first = next(records, None)
                 for record in chain(() if first is None else (first,), records):
                     yield record
-                    told, failures = record.offset, 0
+                    last_offset, failures = record.offset, 0
             except TRANSIENT as error:
                 failures += 1
                 self._view.reopen(failures, error)
@@ -163,7 +163,7 @@ def _items(
 
 
 def _show(topic_partition: TopicPartition, listing: _Listing, *, raw: bool) -> None:
-    """Print a heading, a line a record, and how many there are of each fate."""
+    """Print a heading, one line per record, and the number of records per fate."""
     _show_heading(topic_partition, listing.fates)
     counts: Counter[str] = Counter()
 
@@ -188,7 +188,7 @@ def _show(topic_partition: TopicPartition, listing: _Listing, *, raw: bool) -> N
     stats, upper_bound = listing.fates.stats, listing.fates.decision.state.upper_bound_offset
     if stats is not None and stats.end_offset < upper_bound:
         end = stats.end_offset
-        emit(f"The map is full at offset {end}: what lies from there on is for the passes after it")
+        emit(f"The offset map is full at offset {end}: later passes clean the rest")
 
 
 def _show_heading(topic_partition: TopicPartition, fates: PartitionFates) -> None:
@@ -199,7 +199,7 @@ def _show_heading(topic_partition: TopicPartition, fates: PartitionFates) -> Non
     elif first_dirty < upper_bound:
         what = f"the next cleaning compacts offsets {first_dirty}..{upper_bound}"
     else:
-        what = f"nothing dirty that could be cleaned from offset {first_dirty} on"
+        what = f"no cleanable dirty records from offset {first_dirty} on"
     emit(f"{paint(str(topic_partition), 'bold')}  {what}")
     if fates.is_compacted and binding is not None:
         reason = textwrap.wrap(f"not due now: {binding.text}", output_width() - len(_INDENT))
@@ -213,7 +213,7 @@ def _never(fates: PartitionFates) -> str:
 
 
 def fate_row(topic: str, record: RecordFate, *, raw: bool = False) -> tuple[Cell, ...]:
-    """Return the cells of a record: offset, fate, what supersedes it, key."""
+    """Return the cells of a record: offset, fate, superseding offset, key."""
     key: Cell = displayed_key(topic, record.key, raw=raw)
     if record.control is not None:
         key = Styled(f"{record.control} marker", "dim")

@@ -1,4 +1,4 @@
-"""Pictures of partitions: a header block, a bar of sections, a table of segments."""
+"""Output of `inspect`: a header block, a bar of sections, a table of segments."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def show_one(summary: PartitionSummary) -> None:
 def show_many(
     summaries: Iterable[PartitionSummary], *, has_counts: bool, name_width: int = 0
 ) -> None:
-    """Print a line a partition, as they are looked at; the names are `name_width` at most."""
+    """Print one line per partition, streaming; names are at most `name_width` long."""
     summaries = iter(summaries)
     first = next(summaries, None)
     if first is None:
@@ -139,7 +139,7 @@ def section_bar(sizes: Mapping[str, int], *, width: int) -> Iterator[str]:
 
 
 def section_glyphs() -> Mapping[str, str]:
-    """Return the character of each section's bars, in ASCII where the terminal needs it."""
+    """Return the bar character of each section, in ASCII if the output's encoding needs it."""
     return _GLYPHS if can_print("".join(_GLYPHS.values())) else _ASCII_GLYPHS
 
 
@@ -213,10 +213,10 @@ def _segment_lines(segments: Sequence[SegmentSummary]) -> Iterator[str]:
 
 
 def _print_recovery(findings: Sequence[FindingSummary]) -> None:
-    """Print what opening for writing would mend, and damage that it would not."""
+    """Print the repairs that opening for writing would make, and other damage."""
     if not findings:
         return
-    emit(paint("\nRecovery: what opening for writing would do (nothing was changed)", "yellow"))
+    emit(paint("\nRecovery: repairs on opening for writing (nothing was changed)", "yellow"))
     table = Table(("action", "file", "detail"), wrap=True)
     emit_lines(
         table.lines(
@@ -231,14 +231,14 @@ def _print_recovery(findings: Sequence[FindingSummary]) -> None:
 
 
 def _print_damages(damages: Sequence[Damage]) -> None:
-    """Print what was passed over; `check` tells all of it."""
+    """Print skipped damage; `check` lists all of it."""
     if not damages:
         return
-    emit(paint("\nDamage: passed over; --as-recovered shows what a broker would leave", "bold red"))
-    table = Table(("file", "position", "size", "check", "between", "intact behind"), wrap=True)
+    emit(paint("\nDamage: skipped; --as-recovered shows what a broker would keep", "bold red"))
+    table = Table(("file", "position", "size", "check", "between", "intact after"), wrap=True)
     emit_lines(table.lines(map(_damage_row, damages[:_DAMAGES_SHOWN])))
     if len(damages) > _DAMAGES_SHOWN:
-        emit(f"... {plural(len(damages) - _DAMAGES_SHOWN, 'damage')} more")
+        emit(f"... and {plural(len(damages) - _DAMAGES_SHOWN, 'more damaged range')}")
 
 
 def _damage_row(damage: Damage) -> tuple[Cell, ...]:

@@ -1,14 +1,14 @@
-"""Messages that the engine logs while a command runs, as lines on standard error."""
+"""Print the engine's log messages on standard error while a command runs."""
 
 from __future__ import annotations
 
 import logging
 from enum import Enum, auto
 
-from logstore.cli.show.output import note, one_line, plural, tell
+from logstore.cli.show.output import note, one_line, plural, print_stderr
 
 FINDINGS_SHOWN_MAX = 10
-"""Findings of recovery that are told one by one; a directory in disorder has hundreds."""
+"""Maximum number of recovery findings to print; a badly damaged directory has hundreds."""
 
 _PACKAGES = ("logstore",)
 _COMPILER = "logstore.jit"
@@ -17,29 +17,29 @@ _ABOUT_FILES = (
     "logstore.manager.directories.",
     "logstore.manager.registry",
 )
-"""Loggers that warn of what is on the disk, each time that it is read: once is enough."""
+"""Loggers that repeat warnings about files each time they are read; each is printed once."""
 
 _RECOVERY = ("logstore.storage.loading.loader", "logstore.storage.loading.leftovers")
 
 
 class Recovery(Enum):
-    """The fate of recovery's findings while a command runs."""
+    """How a command handles the findings of recovery."""
 
     MENDED = auto()
-    """Told: they are performed, and nobody can look them up afterwards."""
+    """Print them: the repairs are performed and cannot be looked up later."""
 
     COMPUTED = auto()
-    """Counted: nothing is changed, and `inspect` shows them at any time."""
+    """Count them: nothing is changed, and `inspect` shows them."""
 
     PART_OF_RESULT = auto()
-    """Left to the command, which shows them itself."""
+    """Ignore them: the command shows them itself."""
 
 
 class MessageHandler(logging.Handler):
-    """Prints warnings as `warning: …`, and in the end what recovery came to.
+    """Prints warnings as `warning: …`, and finally a summary of recovery.
 
-    Compiling is a note, since somebody waits for it. Standard error is looked up
-    at each message, since a test may have replaced it.
+    Messages of the compiler are printed as notes, because the user waits for it. `sys.stderr` is
+    looked up for each message, because tests replace it.
     """
 
     def __init__(self, recovery: Recovery) -> None:
@@ -64,15 +64,15 @@ class MessageHandler(logging.Handler):
             if line in self._printed:
                 return
             self._printed.add(line)
-        tell(line)
+        print_stderr(line)
 
     def finish(self) -> None:
-        """Tell how much recovery found, if it found anything."""
+        """Print the number of recovery findings, if there are any."""
         if not self._findings or self._recovery is Recovery.PART_OF_RESULT:
             return
         findings = plural(self._findings, "finding")
         if self._recovery is Recovery.COMPUTED:
-            note(f"recovery: {findings}, nothing was changed; logstore inspect shows them")
+            note(f"recovery: {findings}, nothing was changed; see logstore inspect")
         else:
             hidden = max(self._findings - FINDINGS_SHOWN_MAX, 0)
             shown = f"; the first {FINDINGS_SHOWN_MAX} are shown" if hidden else ""
@@ -80,16 +80,16 @@ class MessageHandler(logging.Handler):
 
 
 def show_messages(recovery: Recovery) -> None:
-    """Print what the engine logs, until `stop_messages`; a second call changes nothing."""
+    """Print the engine's log messages until `stop_messages`; a second call has no effect."""
     for package in _PACKAGES:
         logger = logging.getLogger(package)
         if not any(isinstance(handler, MessageHandler) for handler in logger.handlers):
             logger.addHandler(MessageHandler(recovery))
-    logging.getLogger(_COMPILER).setLevel(logging.INFO)  # it speaks before a wait
+    logging.getLogger(_COMPILER).setLevel(logging.INFO)  # announces a wait
 
 
 def stop_messages() -> None:
-    """Tell what recovery came to, and leave the loggers as they were."""
+    """Print the summary of recovery and restore the loggers."""
     for package in _PACKAGES:
         logger = logging.getLogger(package)
         for handler in list(logger.handlers):

@@ -1,4 +1,4 @@
-"""Printing for commands: JSON, notes, numbers; and bytes as text."""
+"""Output of commands: JSON, notes and errors, formatted numbers and bytes."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ __all__ = [
     "note",
     "one_line",
     "plural",
+    "print_stderr",
     "record_json",
-    "tell",
 ]
 
 _CHUNK_LINES_MAX = 512
@@ -46,37 +46,37 @@ def emit(text: str) -> None:
 
 
 def emit_json(value: object, output: str = "json") -> None:
-    """Write a value as one JSON document; as `csv` its members are the columns of one row."""
+    """Write a value as a JSON document, or as one CSV row with its members as columns."""
     emit_values([value], output="jsonl" if output == "json" else output)
 
 
-def tell(line: str) -> None:
-    """Write a line to standard error; if nobody listens there, the command goes on."""
+def print_stderr(line: str) -> None:
+    """Write a line to standard error, ignoring write errors."""
     with suppress(OSError, ValueError):
         print(line, file=sys.stderr, flush=True)
 
 
 def note(text: str) -> None:
-    """Tell the user something beside the result, on standard error."""
-    tell(f"note: {one_line(text)}")
+    """Print a note on standard error."""
+    print_stderr(f"note: {one_line(text)}")
 
 
 def emit_failure(topic_partition: TopicPartition, message: str, kafka_error: str) -> None:
-    """Tell on standard error what went wrong with one partition among others."""
+    """Print the error of one partition on standard error."""
     name = str(topic_partition)
     prefix = "" if name in message else f"{name}: "
-    tell(f"error: {prefix}{one_line(message)} ({kafka_error})")
+    print_stderr(f"error: {prefix}{one_line(message)} ({kafka_error})")
 
 
 def one_line(text: str) -> str:
-    """Return a message without line breaks; other control characters, as of names, are escaped."""
+    """Return a message on one line, with other control characters escaped."""
     return display_text(" ".join(text.split()))
 
 
 def emit_lines(lines: Iterable[str]) -> None:
-    """Write many lines: the first at once, then more and more at a time.
+    """Write many lines: the first at once, then in growing chunks.
 
-    An error on the way leaves those before it.
+    If the iterable raises, the lines before the error are written.
     """
     pending: list[str] = []
     chunk_lines = 1
@@ -97,12 +97,12 @@ def emit_items(
     name: str,
     more: Callable[[], Mapping[str, Any]] = dict,
 ) -> None:
-    """Write JSON items as they come: a line each (`jsonl`, `csv`), or `{name: [...]}` (`json`).
+    """Stream JSON items: one per line (`jsonl`, `csv`), or as `{name: [...]}` (`json`).
 
-    With `json` follows what `more` returns once all items are written.
+    With `json`, the members returned by `more` are appended after the last item.
 
-    An error on the way leaves a whole document of the items before it; one before the first
-    item leaves nothing.
+    If the iterable raises, the output is a complete document with the items before the error; it is
+    empty if there are none.
     """
     if output == "csv":
         from logstore.cli.show.csv_rows import csv_lines
@@ -131,16 +131,16 @@ def emit_items(
 
 
 def emit_values(values: Iterable[object], *, output: str) -> None:
-    """Write values as JSON, a line each, or as rows of CSV."""
+    """Write values as JSON lines or CSV rows."""
     texts = map(json.dumps, values)
     emit_items(list(texts) if isinstance(values, Sequence) else texts, output=output, name="")
 
 
 def _write_out(pending: list[str]) -> None:
-    """Write what is pending so that whoever reads along has it now."""
+    """Write and flush pending text."""
     if pending:
         text = "".join(pending)
-        pending.clear()  # what a closed pipe refuses is not written again
+        pending.clear()  # before writing: after a broken pipe it must not be written again
         sys.stdout.write(text)
         sys.stdout.flush()
 
@@ -149,7 +149,7 @@ def _write_out(pending: list[str]) -> None:
 
 
 def display_bytes(data: bytes | None) -> str:
-    """Return bytes for human eyes: control characters escaped, binary as `base64:…`."""
+    """Return bytes as readable text: control characters escaped, binary as `base64:…`."""
     if data is None:
         return "∅"
     try:
@@ -175,7 +175,7 @@ def format_size(size_bytes: int) -> str:
 
 
 def format_count(count: int) -> str:
-    """Return a number with its thousands set apart."""
+    """Return a number with thousands separators."""
     return f"{count:,}"
 
 

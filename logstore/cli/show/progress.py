@@ -1,4 +1,4 @@
-"""Progress bars on standard error, where it is a terminal; nothing otherwise."""
+"""Progress bars on standard error, shown only on a terminal."""
 
 from __future__ import annotations
 
@@ -17,19 +17,18 @@ T = TypeVar("T")
 
 
 class ProgressBar:
-    """A bar per task, made when first heard of; silent unless a terminal watches.
+    """Progress bars, one per task, created at the task's first update.
 
     Parameters
     ----------
     unit : str
-        What is counted: `bytes`, which have a speed as well, or things such as `partitions`.
-    beside_output : bool
-        Whether results are written meanwhile: where the terminal shows these, they are what
-        there is to watch, and no bar comes between them.
+        Unit of the counts: `bytes`, which also show a speed, or a noun such as `partitions`.
+    with_output : bool
+        Whether results are printed at the same time; if these go to the terminal, no bar is shown.
     """
 
-    def __init__(self, unit: str = BYTES, *, beside_output: bool = False) -> None:
-        self.visible = sys.stderr.isatty() and not (beside_output and sys.stdout.isatty())
+    def __init__(self, unit: str = BYTES, *, with_output: bool = False) -> None:
+        self.visible = sys.stderr.isatty() and not (with_output and sys.stdout.isatty())
         self._unit = unit
         self._finished: list[TaskID] = []
         self._progress: Progress | None = None
@@ -48,7 +47,7 @@ class ProgressBar:
             self._progress.stop()
 
     def update(self, task: str, done: int, total: int | None, detail: str = "") -> None:
-        """Show that `done` of `total` of a task are behind us; total None: unknown."""
+        """Show that `done` of `total` (None: unknown) of a task are completed."""
         if not self.visible:
             return
         if self._progress is None:
@@ -59,7 +58,7 @@ class ProgressBar:
         self._progress.update(self._tasks[task], completed=done, total=total, detail=detail)
 
     def finish(self, task: str) -> None:
-        """Show a task as done, if it was ever shown; the last few stay on the screen."""
+        """Show a task as completed; the last few completed tasks stay visible."""
         if self._progress is not None and task in self._tasks:
             number = self._tasks.pop(task)
             total = next(each.total for each in self._progress.tasks if each.id == number)
@@ -70,10 +69,10 @@ class ProgressBar:
 
 
 def watched(
-    items: Sequence[T], task: str, unit: str = "partitions", *, beside_output: bool = False
+    items: Sequence[T], task: str, unit: str = "partitions", *, with_output: bool = False
 ) -> Iterator[T]:
-    """Yield things with a bar that counts them; see `ProgressBar`."""
-    with ProgressBar(unit, beside_output=beside_output) as bar:
+    """Yield items while counting them on a progress bar; see `ProgressBar`."""
+    with ProgressBar(unit, with_output=with_output) as bar:
         for done, item in enumerate(items):
             if len(items) > 1:
                 bar.update(task, done, len(items), str(item))
@@ -96,7 +95,7 @@ def _new_progress(unit: str) -> Progress:
     from rich.text import Text
 
     class Speed(TransferSpeedColumn):
-        """Blank until there is one, where rich shows a question mark."""
+        """A speed column that is blank, not a question mark, while the speed is unknown."""
 
         def render(self, task: Task) -> Text:
             return super().render(task) if task.finished_speed or task.speed else Text()
@@ -114,5 +113,5 @@ def _new_progress(unit: str) -> Progress:
         TextColumn("{task.fields[detail]}"),
         console=Console(stderr=True),
         transient=True,
-        redirect_stdout=False,  # else what is written to a file meanwhile goes to the terminal
+        redirect_stdout=False,  # otherwise output redirected to a file goes to the terminal
     )

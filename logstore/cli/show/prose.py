@@ -1,4 +1,4 @@
-"""Sentences for the terminal: folded, listed under a name, reasons with the command to type."""
+"""Sentences for the terminal: wrapped text, bulleted lists, reasons with commands."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from logstore.cli.show.tables import can_print, display_text, output_width, pain
 from logstore.reasons import Reason, render
 
 _WIDTH_MAX = 100
-"""Columns beyond which sentences are hard to read."""
+"""Maximum width of sentences."""
 
 
 def wrapped(text: str, indent: str = "", style: str = "") -> list[str]:
-    """Return a sentence in lines; lines after the first are indented by two columns."""
+    """Return a sentence as wrapped lines; continuation lines are indented."""
     from textwrap import wrap
 
     width = min(output_width(), _WIDTH_MAX)
@@ -21,8 +21,8 @@ def wrapped(text: str, indent: str = "", style: str = "") -> list[str]:
     return [paint(part, style) for part in parts]
 
 
-def said(name: str, texts: Sequence[str], style: str = "") -> Iterator[str]:
-    """Yield a list of sentences under a name, after an empty line; nothing if there are none."""
+def bullet_list(name: str, texts: Sequence[str], style: str = "") -> Iterator[str]:
+    """Yield an empty line, a title and a bulleted list of sentences; nothing without sentences."""
     if not texts:
         return
     yield ""
@@ -42,11 +42,11 @@ _COMMANDS = {
     "cure.salvage": "logstore salvage",
     "pass.forced": "logstore clean --force",
 }
-"""The command, or the option of the current one, for the advice of a reason."""
+"""The command or option that carries out the advice of a reason."""
 
 
 def sentence(reason: Reason) -> str:
-    """Return a reason as a sentence, with the command for its advice."""
+    """Return a reason as a sentence, followed by the command for its advice."""
     command = _COMMANDS.get(reason.code)
     if command is None:
         return reason.text
@@ -54,10 +54,10 @@ def sentence(reason: Reason) -> str:
 
 
 def sentences(reasons: Iterable[Reason], separator: str = "; ") -> str:
-    """Return several reasons as one text, each as `sentence` does."""
+    """Return several reasons as one text."""
     return separator.join(map(sentence, reasons))
 
 
 def words(group: str, name: str) -> str:
-    """Return the words of a code without values: `words("condition", "policy")`."""
+    """Return the text of a code without values: `words("condition", "policy")`."""
     return render(f"{group}.{name}", {}, name)

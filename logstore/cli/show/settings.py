@@ -1,4 +1,4 @@
-"""Settings in tables: where a value comes from, and what a change made of it."""
+"""Tables of configurations with their origins, and of changes."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ if TYPE_CHECKING:
     from logstore.config.overrides import ConfigValue
 
 _STYLES = {ORIGIN_TOPIC: "bold green", ORIGIN_DEFAULT: "dim"}
-"""By origin; what is set for a broker is cyan."""
+"""Style by origin; broker settings are cyan."""
 
 
 def emit_settings(configs: Mapping[str, ConfigValue]) -> None:
-    """Print the table of settings in force."""
+    """Print the table of effective configurations."""
     rows = [
         (key, Styled(each.value, style), Styled(_origin_of(each), style), each.doc)
         for key, each in configs.items()
         for style in [_STYLES.get(each.origin, "cyan")]
     ]
-    emit_lines(Table(("configuration", "value", "origin", "meaning"), wrap=True).lines(rows))
+    emit_lines(Table(("configuration", "value", "origin", "description"), wrap=True).lines(rows))
 
 
 def _origin_of(config: ConfigValue) -> str:
-    """Return where a value comes from, and the layers that it covers."""
+    """Return the origin of a value, and the layers that it overrides."""
     origin = f"{config.origin}: {config.broker_key}" if config.broker_key else config.origin
     covered = [] if config.origin == ORIGIN_DEFAULT else config.layers[1:]
-    return origin + "".join(f", over {layer.origin} {layer.value}" for layer in covered)
+    return origin + "".join(f", overrides {layer.origin} {layer.value}" for layer in covered)
 
 
 def emit_changes(changes: Iterable[ConfigChange]) -> None:

@@ -1,6 +1,6 @@
-"""Tables for human eyes: aligned columns, a rule under the headings, colour on a terminal.
+"""Text tables: aligned columns, a rule under the header, colours on a terminal.
 
-Our own, since rich takes longer to load than most commands to run; rich draws what moves.
+Does not use rich, whose import takes longer than most commands run.
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 PIPED_WIDTH = 240
-"""Columns of an output that no terminal bounds; text is not wrapped for a pipe's sake."""
+"""Width of output that is not a terminal."""
 
 GAP = "  "
 _SAMPLE_ROWS = 50
 _INDENT = "    "
 _WRAP_MIN = 24
 _CUT_MIN = 8
-"""Columns that a text keeps, if its heading does not take more."""
+"""Minimum width of a truncated column, if its heading is not wider."""
 
 
 class Styled(NamedTuple):
-    """Text with colours: names joined by blanks, as in `bold green`."""
+    """Text with a style: names separated by spaces, such as `bold green`."""
 
     text: str
     style: str
@@ -43,12 +43,12 @@ _CODES = {
 
 
 def has_colour() -> bool:
-    """Tell whether standard output is a terminal that wants colours."""
+    """Return whether standard output is a terminal and NO_COLOR is not set."""
     return sys.stdout.isatty() and not os.environ.get("NO_COLOR")
 
 
 def paint(text: str, style: str) -> str:
-    """Return text in a style, if standard output shows colours."""
+    """Return text in a style, if standard output supports colours."""
     if not style or not text or not has_colour():
         return text
     codes = ";".join(_CODES[name] for name in style.split())
@@ -79,14 +79,14 @@ def output_width() -> int:
 
 
 def display_text(text: str) -> str:
-    """Return text whose control characters, which a terminal would obey, are escaped."""
+    """Return text with control characters escaped."""
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def can_print(text: str) -> bool:
-    """Tell whether standard output's encoding has these characters."""
+    """Return whether standard output's encoding supports these characters."""
     try:
         text.encode(getattr(sys.stdout, "encoding", None) or "utf-8")
     except UnicodeEncodeError:
@@ -100,21 +100,20 @@ def rule(width: int) -> str:
 
 
 class Table:
-    """Rows under headings; widths are those of the first rows, so any number may follow.
+    """A table that streams its rows; the first rows determine the column widths.
 
     Parameters
     ----------
     columns : sequence of str
         Headings.
     right : sequence of str
-        Columns of numbers.
+        Right-aligned columns, which are never truncated.
     wrap : bool
-        Fold the last column into the width of the terminal; where little is left of that, it
-        goes beneath its row.
+        Wrap the last column to the terminal width; if little room is left, put it below its row.
     whole : sequence of str
-        Columns that are not cut where the terminal is too narrow, as those of numbers are not.
+        Other columns that are never truncated.
     least : mapping of str to int, optional
-        Widths that columns have at least, where it is known what comes after the first rows.
+        Minimum column widths.
     """
 
     def __init__(
@@ -133,16 +132,17 @@ class Table:
         self._wrap = wrap
 
     def lines(self, rows: Iterable[Sequence[Cell]]) -> Iterator[str]:
-        """Yield heading, rule and a line or more for each row; an error comes after its rows.
+        """Yield the header, a rule, and one or more lines per row.
 
-        Control characters in the cells are escaped.
+        Control characters in the cells are escaped. If the iterable raises, the rows before the
+        error are yielded first.
         """
         rows = map(_escaped, rows)
         first: list[Sequence[Cell]] = []
         failure: Exception | None = None
         try:
             first.extend(itertools.islice(rows, _SAMPLE_ROWS))
-        except Exception as error:  # raised below, once the rows before it are out
+        except Exception as error:  # raised below, after the rows before it
             failure = error
         widths = [
             max(
@@ -184,9 +184,9 @@ class Table:
             raise failure
 
     def _cut(self, widths: Sequence[int], total: int) -> list[int]:
-        """Return widths that fit the terminal, if the texts can give enough, the widest first.
+        """Return widths that fit the terminal if possible, shrinking the widest column first.
 
-        Some columns stay whole, and so does a last one that is folded, which fits in its own way.
+        Columns in `whole` and a wrapped last column are not truncated.
         """
         count = len(widths) - self._wrap
         floors = [
@@ -208,7 +208,7 @@ class Table:
         return cut
 
     def _shortened(self, row: Sequence[Cell], widths: Sequence[int]) -> list[Cell]:
-        """Return a row whose texts are no longer than their columns, but for a folded one."""
+        """Return a row with texts truncated to their columns, except for a wrapped column."""
         last = len(row) - 1
         return [
             cell
@@ -231,7 +231,7 @@ class Table:
 
 
 def _shortened(text: str, width: int) -> str:
-    """Return a text cut to a width, the cut marked."""
+    """Return a text truncated to a width, with an ellipsis."""
     if len(text) <= width:
         return text
     mark = "…" if can_print("…") else "..."

@@ -1,1 +1,1 @@
-"""The answers of the page, one module a subject; each exports its routes as `ROUTES`."""
+"""The page's JSON API, one module per subject; each exports its routes as `ROUTES`."""

@@ -1,4 +1,4 @@
-"""What the cleaner does now, how it fares, and what it did."""
+"""State, metrics and history of the cleaner."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from logstore.ui.asking import Ask
 
 CLEANINGS = 100
-"""In one answer."""
+"""Maximum number of cleanings in a response."""
 
 
 def cleaner(ask: Ask) -> dict[str, Any]:
-    """Tell of the cleaner's threads, limits, gauges, and of what it leaves alone."""
+    """Return the cleaner's threads, limits and gauges, and the uncleanable partitions."""
     broker = ask.broker
     config = broker.broker_config
     under_way = [each for each in passes_under_way(broker) if _sees(ask, each)]
@@ -68,16 +68,16 @@ def _limit(bytes_per_second: float) -> float | None:
 def _dirty_bytes(broker: Broker, topic_partition: TopicPartition) -> int | None:
     try:
         return cleanable_state(broker, broker.log(topic_partition)).cleanable_bytes
-    except LogStoreError:  # just deleted, or what it is marked for is in the way here, too
+    except LogStoreError:  # just deleted, or unreadable for the same reason
         return None
 
 
 def history(ask: Ask) -> dict[str, Any]:
-    """Return the gauges as curves, and the last cleanings: of all, or of one partition."""
-    live = ask.site.live.history
+    """Return gauges over time and the last cleanings, of the broker or one partition."""
+    live = ask.context.live.history
     if "topic" not in ask.query:
         if "partition" in ask.query:
-            raise InvalidRequestError("partition wants a topic", field="topic")
+            raise InvalidRequestError("partition requires topic", field="topic")
         return {"series": live.curves(), "cleanings": _cleanings(ask, None)[:CLEANINGS]}
     name = ask.text("topic")
     (tp,) = ask.broker.partitions(ask.known_topic(name), ask.number("partition", 0))
@@ -85,7 +85,7 @@ def history(ask: Ask) -> dict[str, Any]:
 
 
 def _cleanings(ask: Ask, wanted: TopicPartition | None) -> list[dict[str, Any]]:
-    return ask.site.live.history.cleanings(
+    return ask.context.live.history.cleanings(
         lambda each: (
             _sees(ask, each) and (wanted is None or wanted == (each["topic"], each["partition"]))
         )

@@ -1,4 +1,4 @@
-"""Settings of topics and of the broker, each as a field of a form."""
+"""Settings of topics and of the broker, described as form fields."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def topic_configs(ask: Ask) -> dict[str, Any]:
     described = ask.broker.describe_configs(topic)
     return {
         "topic": topic,
-        "read_only": ask.site.read_only_because is not None,
+        "read_only": ask.context.read_only_because is not None,
         "configs": [
             _field(STORED_TOPIC_KEYS[key], found, is_fixed=False)
             for key, found in described.items()
@@ -43,7 +43,7 @@ def broker_configs(ask: Ask) -> dict[str, Any]:
     described = ask.broker.describe_broker_configs()
     return {
         "topic": None,
-        "read_only": ask.site.read_only_because is not None,
+        "read_only": ask.context.read_only_because is not None,
         "configs": [
             _field(
                 STORED_BROKER_KEYS.get(key) or unknown_broker_key(key),
@@ -56,7 +56,7 @@ def broker_configs(ask: Ask) -> dict[str, Any]:
 
 
 def _field(row: ConfigKey, found: ConfigValue, *, is_fixed: bool) -> dict[str, Any]:
-    """Return a setting as a field of a form, all of it from the table of keys."""
+    """Return a setting as a form field, from the table of keys."""
     return {
         "key": row.key,
         "value": found.value,
@@ -71,14 +71,14 @@ def _field(row: ConfigKey, found: ConfigValue, *, is_fixed: bool) -> dict[str, A
         "choices": _choices(row),
         "documentation": row.doc,
         "read_only": is_fixed,
-        # No known key is a secret: passwords of clients are not broker settings.
+        # No known key is secret: clients' passwords are not broker settings.
         "sensitive": row == unknown_broker_key(row.key),
         "layers": _layers(found.layers),
     }
 
 
 def _bounds(row: ConfigKey) -> list[list[float | None]]:
-    """Return the closed intervals of a number; None where there is no bound."""
+    """Return the closed intervals of a number; None means unbounded."""
     if row.kind not in (*_LARGEST, Kind.DOUBLE):
         return []
     largest = _LARGEST.get(row.kind)

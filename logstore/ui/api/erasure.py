@@ -1,4 +1,4 @@
-"""Where the bytes of a key lie, and when each of them can vanish."""
+"""Locations of a key's bytes, and the times when they can be deleted."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ if TYPE_CHECKING:
 
 
 def erasure(ask: Ask) -> dict[str, Any]:
-    """Find every place of a key in a partition's files."""
+    """Find all locations of a key in a partition's files."""
     tp = ask.topic_partition("read")
     report = ask.broker.erasure(tp.topic, _key(ask), tp.partition)
     return report.to_json()
 
 
 def _key(ask: Ask) -> bytes:
-    """Return the key that was given as a text, or as base64."""
+    """Return the key given as text or as base64."""
     given = [name for name in ("key", "key_base64") if name in ask.query]
     if len(given) != 1:
-        raise InvalidRequestError("one of key and key_base64 says which key", field="key")
+        raise InvalidRequestError("give one of key and key_base64", field="key")
     text = ask.text(given[0])
     if given == ["key"]:
         return text.encode("utf-8", "surrogateescape")
     try:
         return base64.b64decode(text, validate=True)
-    except ValueError as error:  # of letters beyond ASCII, too
+    except ValueError as error:  # also raised for non-ASCII characters
         raise InvalidRequestError(
-            f"key_base64: {text[:80]!r} is no base64: {error}", field="key_base64"
+            f"key_base64: {text[:80]!r} is not base64: {error}", field="key_base64"
         ) from error
 
 

@@ -1,4 +1,4 @@
-"""Consumer groups: members, offsets and how far they lag behind."""
+"""Consumer groups: members, offsets and lag."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def groups(ask: Ask) -> dict[str, Any]:
-    """List the groups: all for who may describe the cluster, else those that may be described."""
+    """List the groups that the principal may describe."""
     found = ask.broker.admin().list_groups()
     if not ask.allows("describe", "cluster"):
         found = [each for each in found if ask.allows("describe", "group", each["group_id"])]
@@ -24,14 +24,14 @@ def groups(ask: Ask) -> dict[str, Any]:
 
 
 def group(ask: Ask) -> dict[str, Any]:
-    """Describe a group, with its offsets in the topics that may be described."""
+    """Describe a group, with its offsets in topics that the principal may describe."""
     group_id = ask.path["group"]
     ask.require("describe", "group", group_id)
     admin = ask.broker.admin()
     described = admin.describe_groups([group_id])[group_id]
     offsets = admin.list_group_offsets(group_id)[group_id]
     if described["group_state"] == GroupState.DEAD.value and not offsets:
-        raise GroupIdNotFoundError(f"there is no group '{group_id}'")
+        raise GroupIdNotFoundError(f"unknown group '{group_id}'")
     return {
         **described,
         "members": [_member(each) for each in described["members"]],
@@ -44,7 +44,7 @@ def group(ask: Ask) -> dict[str, Any]:
 
 
 def _member(member: dict[str, Any]) -> dict[str, Any]:
-    """Return a member; what it wants and has is told of consumers alone."""
+    """Return a member; subscription and assignment are shown only for consumers."""
     wants, has = member.pop("member_metadata"), member.pop("member_assignment")
     assigned = has.partitions if isinstance(has, Assignment) else ()
     return {
@@ -57,11 +57,11 @@ def _member(member: dict[str, Any]) -> dict[str, Any]:
 def _offset(
     ask: Ask, topic_partition: TopicPartition, committed: OffsetAndMetadata
 ) -> dict[str, Any]:
-    """Return a committed offset; without an end of the log there is no lag."""
+    """Return a committed offset, and its lag if the log end offset is known."""
     end: int | None
     try:
         end = ask.broker.log(*topic_partition).high_watermark
-    except LogStoreError:  # deleted, or it cannot be opened
+    except LogStoreError:  # deleted, or cannot be opened
         end = None
     return {
         **topic_partition._asdict(),

@@ -1,4 +1,4 @@
-"""The stream of what happens, as server-sent events."""
+"""The stream of live events, as server-sent events."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from starlette.responses import Response, StreamingResponse
 
 from logstore.ui.asking import ApiRoute, Ask, failure, refuse_parameters
-from logstore.ui.errors import TooManyReadersError
+from logstore.ui.errors import TooManyClientsError
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -18,25 +18,25 @@ if TYPE_CHECKING:
 
 
 async def events(request: Request) -> Response:
-    """Tell what happens until the reader leaves: partitions, passes, the clock."""
-    site = request.app.state.site
+    """Stream events of partitions, passes and the clock until the client disconnects."""
+    context = request.app.state.context
     try:
         refuse_parameters(request)
     except Exception as error:
         return failure(error)
-    ask = Ask.without_parts(site, request)
-    reader = site.live.read_along(partial(ask.allows, "describe", "topic"))
+    ask = Ask.without_parts(context, request)
+    reader = context.live.connect(partial(ask.allows, "describe", "topic"))
     if reader is None:
-        return failure(TooManyReadersError("too many pages read along"), 503)
-    return StreamingResponse(_told(site.live, reader), media_type="text/event-stream")
+        return failure(TooManyClientsError("too many clients of the event stream"), 503)
+    return StreamingResponse(_events(context.live, reader), media_type="text/event-stream")
 
 
-async def _told(live: Live, reader: Reader) -> AsyncIterator[bytes]:
+async def _events(live: Live, reader: Reader) -> AsyncIterator[bytes]:
     try:
         async for text in reader.texts():
             yield text
     finally:
-        live.leave(reader)
+        live.disconnect(reader)
 
 
 ROUTES = (ApiRoute("/api/events", events, methods=["GET"]),)

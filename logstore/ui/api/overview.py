@@ -1,4 +1,4 @@
-"""What is served, and the list of partitions."""
+"""The broker at a glance, and the list of partitions."""
 
 from __future__ import annotations
 
@@ -14,38 +14,38 @@ if TYPE_CHECKING:
     from logstore.ui.asking import Ask
 
 PAGE_MAX = 1_000
-"""Of the items of a list, in one answer."""
+"""Maximum number of items in a response."""
 
 
 def about(ask: Ask) -> dict[str, Any]:
-    """Tell what is served to whom."""
-    broker, site = ask.broker, ask.site
+    """Describe the broker and the permissions of the page."""
+    broker, context = ask.broker, ask.context
     return {
         "version": version("kafka-logstore"),
         "data_dirs": data_dirs(broker),
-        "read_only": site.read_only_because is not None,
-        "read_only_because": site.read_only_because,
-        "clock": site.clock_json(),
+        "read_only": context.read_only_because is not None,
+        "read_only_because": context.read_only_because,
+        "clock": context.clock_json(),
         "node_id": _node_id(ask),
-        "principal": site.principal,
-        "may": sorted(deed.name for deed in site.deeds if ask.may(deed)),
+        "principal": context.principal,
+        "may": sorted(action.name for action in context.actions if ask.may(action)),
     }
 
 
 def _node_id(ask: Ask) -> int | None:
     try:
         return node_id(ask.broker)
-    except LogStoreError:  # its directories say several things; `check` tells
+    except LogStoreError:  # the directories disagree; `check` reports it
         return None
 
 
 def partitions(ask: Ask) -> dict[str, Any]:
-    """List partitions: those that a filter leaves, sorted, a page of them."""
+    """List partitions, filtered, sorted and paged."""
     sort = ask.choice("sort", tuple(SORTS), "bytes")
     descending = ask.flag("descending", default=sort != "name")
     wanted = ask.text("filter").lower()
     first, count = ask.window(PAGE_MAX)
-    listed = ask.site.partitions
+    listed = ask.context.partitions
     topics = [each for each in ask.broker.topics() if ask.allows("describe", "topic", each.name)]
     if "topic" in ask.query:
         name = ask.text("topic")

@@ -1,4 +1,4 @@
-"""One partition: what it is, its segments, why it is cleaned or not, what lies in it."""
+"""One partition: summary, segments, cleaning decision and statistics."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ if TYPE_CHECKING:
 
 BUCKETS = 200
 BUCKETS_MAX = 4_000
-"""Rectangles that a strip is drawn with: by default, and at most."""
+"""Number of rectangles of a segment map: default and maximum."""
 
 TOP_KEYS_MAX = 1_000
 
 
 def partition(ask: Ask) -> dict[str, Any]:
-    """Describe a partition as `inspect --summary` does, and decide about it."""
+    """Describe a partition as `inspect --summary` does, with its cleaning decision."""
     tp = ask.topic_partition()
     broker = ask.broker
-    summary = inspect_partition(broker, tp, sums=ask.site.strips.sums)
+    summary = inspect_partition(broker, tp, sums=ask.context.strips.sums)
     view = PartitionView(broker, tp)
     log = view.log
     decision = view.evaluate(partial(cleaning_decision, broker))
@@ -44,7 +44,7 @@ def partition(ask: Ask) -> dict[str, Any]:
     return {
         **summary.to_line_json(),
         "sections": summary.section_bytes(),
-        "holes": sum(item.holes for item in ask.site.strips.items(tp)[1]),
+        "holes": sum(item.holes for item in ask.context.strips.items(tp)[1]),
         "deleted": waiting,
         "deleted_bytes": sum(each["size_bytes"] for each in waiting),
         "decision": {
@@ -64,37 +64,37 @@ def partition(ask: Ask) -> dict[str, Any]:
 
 
 def segments(ask: Ask) -> dict[str, Any]:
-    """List segments in the order of their offsets, those that wait for their removal among them."""
+    """List segments in offset order, including those that await deletion."""
     tp = ask.topic_partition()
     first, count = ask.window(PAGE_MAX)
-    total, items = ask.site.strips.items(tp, first, count)
+    total, items = ask.context.strips.items(tp, first, count)
     return {"total": total, "first": first, "segments": [item.to_json() for item in items]}
 
 
 def strip(ask: Ask) -> dict[str, Any]:
-    """Sum up neighbours of one section, so that about as many rectangles are left as wanted."""
+    """Merge adjacent segments of a section into about `buckets` rectangles."""
     tp = ask.topic_partition()
     buckets = ask.number("buckets", BUCKETS, least=1, most=BUCKETS_MAX)
     first = ask.number("first", 0)
     count = ask.number("count", 0) if "count" in ask.query else None
-    total, items = ask.site.strips.buckets(tp, buckets, first, count)
+    total, items = ask.context.strips.buckets(tp, buckets, first, count)
     shown = sum(item.segments for item in items)
     found = [item.to_json() for item in items]
     return {"total": total, "first": first, "count": shown, "buckets": found}
 
 
 def explain(ask: Ask) -> dict[str, Any]:
-    """Say what stands between the partition and its cleaning, as `explain` does."""
+    """Explain why the partition is cleaned or not, as `explain` does."""
     key = ask.text("key").encode() if "key" in ask.query else None
-    # What became of a key tells what records say.
+    # The story of a key reveals content of records.
     tp = ask.topic_partition("describe") if key is None else ask.topic_partition("describe", "read")
-    with ask.site.passes.turn():
+    with ask.context.cleaning_lock.hold():
         report = ask.broker.explain(tp, quick=ask.flag("quick"), key=key)
     return report.partitions[0].to_json()
 
 
 def tombstones(ask: Ask) -> dict[str, Any]:
-    """Count the tombstones that win their keys, by what they wait for and by segment."""
+    """Count the surviving tombstones by the condition they wait for, and by segment."""
     tp = ask.topic_partition()
     broker, now_ms = ask.broker, ask.broker.clock.now_ms()
     view = PartitionView(broker, tp)
@@ -120,8 +120,8 @@ def tombstones(ask: Ask) -> dict[str, Any]:
 
 
 def stats(ask: Ask) -> dict[str, Any]:
-    """Count what lies in the partition, record by record, as `stats` does."""
-    tp = ask.topic_partition("describe", "read")  # its keys are told
+    """Count the partition's records, keys and bytes, as `stats` does."""
+    tp = ask.topic_partition("describe", "read")  # shows keys
     return ask.broker.stats(tp, top=ask.number("top", 10, most=TOP_KEYS_MAX)).to_json()
 
 

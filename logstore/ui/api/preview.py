@@ -1,4 +1,4 @@
-"""What settings would do, told before they are set."""
+"""Preview the effect of settings before they are set."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
     from logstore.ui.asking import Ask
 
 READ_BYTES_MAX = 64 << 20
-"""Read for one answer, unless all of it was asked for."""
+"""Maximum number of bytes to read per request, unless everything is requested."""
 
 PARTITIONS_MAX = 100
-"""Looked at for one answer."""
+"""Maximum number of partitions per request."""
 
 
 def preview(ask: Ask) -> dict[str, Any]:
-    """Tell what a change of a topic's settings, or of the broker's, would do."""
+    """Return the effect of changing settings of a topic or of the broker."""
     given, unset = given_settings(ask, "set"), given_keys(ask, "unset")
     quick, deep = ask.member("quick", bool, False), ask.member("deep", bool, False)
     bounds: dict[str, Any] = {
@@ -35,36 +35,36 @@ def preview(ask: Ask) -> dict[str, Any]:
     if name is None:
         ask.require("describe_configs", "cluster")
         cluster_wide = ask.member("cluster_wide", bool, False)
-        with ask.site.passes.turn():
-            told = broker.preview(set=given, unset=unset, cluster_wide=cluster_wide, **bounds)
+        with ask.context.cleaning_lock.hold():
+            outcome = broker.preview(set=given, unset=unset, cluster_wide=cluster_wide, **bounds)
         line = broker_alteration(broker, given, unset, cluster_wide=cluster_wide)
-        return _visible(ask, told).to_json() | {"commands": {"set": line, "preview": []}}
+        return _visible(ask, outcome).to_json() | {"commands": {"set": line, "preview": []}}
     topic = ask.known_topic(name, "describe_configs", "describe")
     partition = ask.member("partition", int, None)
     if partition is not None:
         ask.check_number("partition", partition, 0, INT32_MAX)
-    with ask.site.passes.turn():
-        told = broker.preview(topic, partition, set=given, unset=unset, **bounds)
+    with ask.context.cleaning_lock.hold():
+        outcome = broker.preview(topic, partition, set=given, unset=unset, **bounds)
     commands = {
         "set": alteration(broker, topic, given, unset),
-        "preview": rehearsals(broker, told, topic, partition),
+        "preview": rehearsals(broker, outcome, topic, partition),
     }
-    return told.to_json() | {"commands": commands}
+    return outcome.to_json() | {"commands": commands}
 
 
-def _visible(ask: Ask, told: Preview) -> Preview:
-    """Leave out the partitions of topics that the principal may not see."""
+def _visible(ask: Ask, outcome: Preview) -> Preview:
+    """Remove the partitions of topics that the principal may not describe."""
     seen = {
         topic.name for topic in ask.broker.topics() if ask.allows("describe", "topic", topic.name)
     }
-    shown = tuple(each for each in told.partitions if each.topic in seen)
-    parts = tuple(each for each in told.loss.parts if each.topic in seen)
-    hidden = len(told.partitions) - len(shown)
+    shown = tuple(each for each in outcome.partitions if each.topic in seen)
+    parts = tuple(each for each in outcome.loss.parts if each.topic in seen)
+    hidden = len(outcome.partitions) - len(shown)
     return replace(
-        told,
+        outcome,
         partitions=shown,
-        left_out=told.left_out + hidden,
-        loss=replace(told.loss, parts=parts),
+        left_out=outcome.left_out + hidden,
+        loss=replace(outcome.loss, parts=parts),
     )
 
 

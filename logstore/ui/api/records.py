@@ -1,4 +1,4 @@
-"""Batches, records and fates of a partition, a page at a time."""
+"""Batches, records and fates of a partition, in pages."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 RECORDS_MAX = 500
-"""In one answer."""
+"""Maximum number of items in a response."""
 
 ANSWER_CHARACTERS_MAX = 4 * 1024 * 1024
-"""After which an answer with records ends, however many were wanted; the first is always in it."""
+"""Length after which a response with records ends; it always has at least one record."""
 
 ISOLATIONS = ("read_uncommitted", "read_committed")
 
 
 def batches(ask: Ask) -> dict[str, Any]:
-    """List the batches of a segment by the names of kafka-dump-log, each with its CRC checked."""
+    """List the batches of a segment with kafka-dump-log's field names, verifying each CRC."""
     tp = ask.topic_partition("describe", "read")
     base = ask.place("base")
     first, count = ask.window(PAGE_MAX)
@@ -56,7 +56,7 @@ def batches(ask: Ask) -> dict[str, Any]:
 
 
 def batch_records(ask: Ask) -> dict[str, Any]:
-    """List the records of a batch as they lie there, control records included."""
+    """List the records of a batch, including control records."""
     tp = ask.topic_partition("describe", "read")
     base = ask.place("base")
     first, count = ask.window(RECORDS_MAX)
@@ -74,7 +74,7 @@ def batch_records(ask: Ask) -> dict[str, Any]:
 
 
 def records(ask: Ask) -> dict[str, Any]:
-    """List records in the order of their offsets, as `read` does."""
+    """List records in offset order, as `read` does."""
     tp = ask.topic_partition("describe", "read")
     broker = ask.broker
     count = ask.number("count", 100, most=RECORDS_MAX)
@@ -112,7 +112,7 @@ def records(ask: Ask) -> dict[str, Any]:
 
 
 def fates(ask: Ask) -> dict[str, Any]:
-    """Tell what the next cleaning does to each record, as `inspect --fate` does."""
+    """Return the fate of each record in the next cleaning, as `inspect --fate` does."""
     tp = ask.topic_partition("describe", "read")
     first, count = ask.window(RECORDS_MAX)
     cleaner = ask.broker.cleaner
@@ -127,12 +127,12 @@ def fates(ask: Ask) -> dict[str, Any]:
 
 
 def _page(items: Iterable[T], first: int, count: int) -> Iterator[T]:
-    """Pass over the first items, and yield the next ones; `first` is any offset."""
+    """Yield `count` items starting at index `first`, which may be large."""
     return islice(islice(items, first, None), count)
 
 
 def _bounded(texts: Iterable[str]) -> Iterator[str]:
-    """Yield texts until they are enough for one answer."""
+    """Yield texts up to the maximum length of a response."""
     characters = 0
     for text in texts:
         yield text

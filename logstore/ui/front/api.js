@@ -5,11 +5,11 @@ import { useCallback, useEffect, useRef, useState } from "./vendor/htm-preact.js
 const RETRY_FIRST_MS = 1_000;
 const RETRY_LAST_MS = 30_000;
 
-/** What the server answers instead: its sentence is the message. */
+/** An error response; the server's sentence is the message. */
 export class ApiError extends Error {
   constructor(status, body) {
     const error = body?.error ?? {};
-    super(error.message ?? `The server answered with status ${status}.`);
+    super(error.message ?? `The server responded with status ${status}.`);
     this.name = "ApiError";
     this.status = status;
     this.type = error.type ?? null;
@@ -24,7 +24,7 @@ export function path(...parts) {
   return parts.map((part) => encodeURIComponent(part)).join("/");
 }
 
-/** A path with its query; parameters that are null or undefined are left out. */
+/** A path with its query; parameters that are null or undefined are omitted. */
 export function withQuery(base, parameters) {
   const query = new URLSearchParams();
   for (const [name, value] of Object.entries(parameters)) {
@@ -57,7 +57,7 @@ async function request(method, target, body, { signal } = {}) {
     response = await fetch(`api/${target}`, options);
   } catch (error) {
     if (error.name === "AbortError") throw error;
-    const message = "The server cannot be reached: it was stopped, or the connection is lost.";
+    const message = "The server cannot be reached: it has stopped, or the connection is lost.";
     throw new ApiError(0, { error: { type: "ConnectionError", message } });
   }
   const text = await response.text();
@@ -73,7 +73,7 @@ async function request(method, target, body, { signal } = {}) {
 
 // -- events --------------------------------------------------------------------------------
 
-/** Names of events that come from here, not from the server. */
+/** Names of local events, which the server does not send. */
 const OWN = new Set(["state", "reconnected"]);
 
 /** The one stream of events of this page; it reconnects by itself. */
@@ -121,12 +121,12 @@ class Live {
     this._retryMs = RETRY_FIRST_MS;
     this.problem = null;
     this._become("open");
-    // Events that came meanwhile are gone: what they would have changed is asked for again.
+    // Events in between were missed, so everything is requested again.
     if (wasLost) this._tell("reconnected", null);
   }
 
-  // A browser tries again by itself only while the server hangs up; once it was refused, or
-  // nobody listened, the source is closed for good.
+  // The browser reconnects by itself only if the server closes the stream; after an error
+  // response or a refused connection the source stays closed.
   _failed(source) {
     this._wasLost = true;
     this._become("lost");
@@ -136,7 +136,7 @@ class Live {
     this._retryMs = Math.min(this._retryMs * 2, RETRY_LAST_MS);
   }
 
-  // A refused stream does not say why: another request does, as when the token is another one.
+  // An EventSource gives no reason for an error; another request does, such as a wrong token.
   async _learnWhy() {
     try {
       await getJson("about");
@@ -158,7 +158,7 @@ class Live {
 
 export const live = new Live();
 
-/** Call `callback(data)` on every event of a name; returns the function that ends it. */
+/** Call `callback(data)` on every event of a name; returns the function that unsubscribes. */
 export function subscribe(name, callback) {
   return live.on(name, callback);
 }
@@ -180,7 +180,7 @@ export function concerns(data, topic, partition) {
   );
 }
 
-// -- answers that a component shows --------------------------------------------------------
+// -- answers shown by a component ----------------------------------------------------------
 
 const SOON_MS = 200;
 const PAUSE_FIRST_MS = 1_000;
@@ -188,8 +188,8 @@ const PAUSE_LAST_MS = 10_000;
 const SHARE = 100;
 
 /**
- * When an answer is asked for again: soon after the first event, under a stream of them so seldom
- * that it takes the server a hundredth of the time, and never while the page is hidden.
+ * When to request an answer again: soon after a first event; under a stream of events so rarely
+ * that it takes 1 % of the server's time; never while the page is hidden.
  */
 export class Pace {
   constructor(run) {
@@ -199,7 +199,7 @@ export class Pace {
     this._ask = () => this.ask();
   }
 
-  /** Note how long the last answer took. */
+  /** Record the duration of the last request. */
   took(ms) {
     const pauseMs = Math.min(PAUSE_LAST_MS, Math.max(PAUSE_FIRST_MS, ms * SHARE));
     this._restMs = performance.now() + pauseMs;
@@ -226,11 +226,11 @@ export class Pace {
 const UNANSWERED = { answer: null, error: null, isLoading: true, isStale: false };
 
 /**
- * An answer of the server, kept while it is asked for again.
+ * An answer of the server, kept while it is requested again.
  *
- * `target` null asks for nothing. `on` names live events after which it is asked for again, at a
- * `Pace`; `isMeant(data)` may turn an event down. Where `isCostly`, events only make the answer
- * `isStale`, and a person says when to ask again.
+ * With `target` null nothing is requested. `on` names live events that trigger a new request, at a
+ * `Pace`; `isMeant(data)` filters events. With `isCostly`, events only mark the answer `isStale`,
+ * and the user decides when to request it again.
  */
 export function useAnswer(target, { on = [], isMeant, isCostly = false } = {}) {
   const [state, setState] = useState(UNANSWERED);

@@ -1,11 +1,11 @@
-// The broker's settings: those that may change while it runs are fields, the others are shown.
+// The broker's settings: dynamic ones as form fields, the others read-only.
 
 import { html, useState } from "./vendor/htm-preact.js";
-import { Done, may, ReadOnlyNote } from "./deeds.js";
+import { Done, may, ReadOnlyNote } from "./actions.js";
 import { Facts, Time, useTitle } from "./parts.js";
 import { SettingsForm } from "./settings.js";
 
-/** Groups of keys by what they are about; a key of none is in the last. */
+/** Groups of keys by subject; the last group takes all other keys. */
 const GROUPS = [
   [
     "The log cleaner",
@@ -17,7 +17,7 @@ const GROUPS = [
     ],
   ],
   [
-    "Cleanup of topics that say nothing of their own",
+    "Topic defaults: cleanup",
     [
       "log.cleanup.policy", "log.retention.ms", "log.retention.minutes", "log.retention.hours",
       "log.retention.bytes", "log.retention.check.interval.ms", "log.segment.delete.delay.ms",
@@ -27,7 +27,7 @@ const GROUPS = [
     ],
   ],
   [
-    "Segments of topics that say nothing of their own",
+    "Topic defaults: segments",
     [
       "log.segment.bytes", "log.roll.ms", "log.roll.hours", "log.roll.jitter.ms",
       "log.roll.jitter.hours", "log.index.size.max.bytes", "log.index.interval.bytes",
@@ -37,7 +37,7 @@ const GROUPS = [
   ["Everything else", []],
 ];
 
-/** For whom a setting is changed: where it is kept, and the origin of values set so. */
+/** Scopes of a change: where it is stored, and the origin of its values. */
 const SCOPES = [
   ["dynamic broker", "this broker", {}],
   ["dynamic default", "all brokers of the cluster", { cluster_wide: true }],
@@ -59,13 +59,13 @@ export function Page({ about }) {
     <${ReadOnlyNote} about=${about} />
     <h2>Settings</h2>
     <p class="summary">
-      They hold for every topic that says nothing of its own. Those that can be changed while the broker
-      runs are fields; the others stand in its file.
+      These apply to every topic without a setting of its own. Fields can be changed while the broker
+      runs; the other settings are in its configuration file.
     </p>
     <${SettingsForm} path="broker/configs" groups=${GROUPS} here=${here} scope=${scope}
       mayAlter=${may(about, "alter-broker-configs")}>
       <fieldset class="choices">
-        <legend>Change it for</legend>
+        <legend>Apply the change to</legend>
         ${SCOPES.map(
           ([origin, name]) => html`<label key=${origin}><input type="radio" name="scope"
             checked=${origin === here} onChange=${() => setHere(origin)} /> ${name}</label>`,

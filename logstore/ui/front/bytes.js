@@ -1,4 +1,4 @@
-// Keys and values of records: text as it is, other bytes escaped, nothing that a page would obey.
+// Keys and values of records: printable text as is, everything else escaped.
 
 import { html, useState } from "./vendor/htm-preact.js";
 import { formatBytes } from "./format.js";
@@ -6,10 +6,10 @@ import { Badge } from "./parts.js";
 
 const SHOWN_MAX = 240;
 
-// Controls, and the characters that turn the direction of what follows them.
+// Control characters, and characters that change the text direction.
 const UNSAFE = /[\u0000-\u001f\u007f-\u009f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]/g;
 
-/** Text whose invisible characters are written out. */
+/** Text with invisible characters escaped. */
 export function visible(text) {
   return text.replace(UNSAFE, (character) => {
     const code = character.codePointAt(0);
@@ -27,7 +27,7 @@ function bytesOf(base64) {
   return Uint8Array.from(atob(base64), (character) => character.charCodeAt(0));
 }
 
-/** Bytes as characters where they print, `\\xff` where they do not. */
+/** Bytes as text, with unprintable bytes as `\\xff`. */
 function escaped(bytes) {
   let text = "";
   for (const byte of bytes) {
@@ -37,7 +37,7 @@ function escaped(bytes) {
   return text;
 }
 
-/** The field `name` of a record as JSON has it: `key`, or `key_base64` where it is no text. */
+/** The field `name` of a record: JSON has `key`, or `key_base64` if it is not text. */
 export function Field({ record, name, nullWord = "null" }) {
   const decoded = record.decoded?.[name];
   const base64 = record[`${name}_base64`];

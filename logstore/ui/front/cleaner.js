@@ -1,12 +1,12 @@
-// The cleaner: what it does now, what it did, what it gave up, and its gauges over time.
+// The cleaner: current and past cleanings, uncleanable partitions, and gauges over time.
 
 import { html, useEffect, useState } from "./vendor/htm-preact.js";
 import { path, subscribe, useAnswer } from "./api.js";
 import { Curves } from "./curves.js";
-import { DialogButton, Done, may, ReadOnlyNote, RetryDialog } from "./deeds.js";
+import { DialogButton, Done, may, ReadOnlyNote, RetryDialog } from "./actions.js";
 import { useIdentity } from "./dialog.js";
 import { formatBytes, formatCount, formatDuration, formatRatio, plural } from "./format.js";
-import { Answered, Badge, Empty, Facts, Time, useTitle } from "./parts.js";
+import { Badge, Empty, Facts, Time, useTitle, Requested } from "./parts.js";
 import { FATES, Rows } from "./records.js";
 import { hashOf } from "./routes.js";
 
@@ -23,19 +23,19 @@ const GAUGES = {
   "DeadThreadCount": ["Threads that died", ""],
 };
 
-/** The curves of the same, and of what stands beside them. */
+/** Titles of the curves. */
 const CURVES = {
   "size": "Bytes of all partitions",
   "max-dirty-percent": "Largest dirty ratio",
   "max-compaction-delay": "Longest delay past the bound",
   "cleaner-recopy-percent": "Bytes written of those read",
-  "uncleanable-partitions": "Partitions left alone",
-  "cleaner-bytes-read": "Bytes that cleanings read",
-  "cleaner-bytes-written": "Bytes that cleanings wrote",
+  "uncleanable-partitions": "Uncleanable partitions",
+  "cleaner-bytes-read": "Bytes read by cleanings",
+  "cleaner-bytes-written": "Bytes written by cleanings",
 };
 
 const HISTORY_MAX = 50;
-const PAST = ["When", "Partition", "Bytes", "Records", "Segments", "Took", "Why records went"];
+const PAST = ["When", "Partition", "Bytes", "Records", "Segments", "Duration", "Removed records"];
 
 export function Page({ about }) {
   useTitle("Cleaner");
@@ -44,7 +44,7 @@ export function Page({ about }) {
   return html`<h1>Cleaner</h1>
     <${ReadOnlyNote} about=${about} />
     <${Done} />
-    <${Answered} of=${cleaner} what="The cleaner">
+    <${Requested} of=${cleaner} what="The cleaner">
       ${(answer) => html`
         <${Now} answer=${answer} about=${about} />
         <${Uncleanable} found=${answer.uncleanable} about=${about} onDone=${cleaner.reload} />
@@ -79,11 +79,11 @@ function threadInWords({ name, alive, topic, partition, passes }, steps) {
 
 function nowInWords({ enabled, threads }, steps, about) {
   if (steps.length > 0) return `${plural(steps.length, "partition")} being cleaned.`;
-  if (about.read_only) return `Nothing cleans here: ${about.read_only_because}.`;
+  if (about.read_only) return `The cleaner is off: ${about.read_only_because}.`;
   if (threads.length === 0) {
-    return "No thread cleans in the background here; the button Clean on a partition's page does.";
+    return "No cleaner thread is running; use the button Clean on a partition's page.";
   }
-  if (!enabled) return "Its threads have nothing to do: log.cleaner.enable is false.";
+  if (!enabled) return "The cleaner's threads are idle: log.cleaner.enable is false.";
   return `${plural(threads.length, "thread")}, waiting for a partition to be due.`;
 }
 
@@ -106,23 +106,23 @@ function factsOf({ threads, throttle }) {
     ["Threads", formatCount(threads.length), dead > 0 && `${formatCount(dead)} died`],
     ["Passes since the start", formatCount(passes)],
     ["Held back by the throttle", formatDuration(throttled)],
-    ["May read and write", speed(throttle.both), "log.cleaner.io.max.bytes.per.second"],
+    ["I/O limit", speed(throttle.both), "log.cleaner.io.max.bytes.per.second"],
     throttle.reads !== null && ["May read", speed(throttle.reads)],
     throttle.writes !== null && ["May write", speed(throttle.writes)],
   ];
 }
 
 function speed(limit) {
-  return limit === null ? "without a limit" : `${formatBytes(limit)} a second`;
+  return limit === null ? "none" : `${formatBytes(limit)}/s`;
 }
 
-// -- given up ------------------------------------------------------------------------------
+// -- uncleanable partitions ----------------------------------------------------------------
 
 function Uncleanable({ found, about, onDone }) {
   return html`<section class="panel" aria-labelledby="cleaner-uncleanable">
     <h2 id="cleaner-uncleanable">Uncleanable partitions</h2>
     ${found.length === 0
-      ? html`<p>None: no cleaning failed.</p>`
+      ? html`<p>None.</p>`
       : html`<ul class="left-alone">
           ${found.map((mark) => html`<${LeftAlone} key=${`${mark.topic}-${mark.partition}`} mark=${mark}
             about=${about} onDone=${onDone} />`)}
@@ -165,7 +165,7 @@ function History({ cleanings }) {
   return html`<section class="panel" aria-labelledby="cleaner-history">
     <h2 id="cleaner-history">Past cleanings</h2>
     ${cleanings.length === 0
-      ? html`<${Empty}>Nothing was cleaned since the broker started.<//>`
+      ? html`<${Empty}>No cleanings since the broker started.<//>`
       : html`<${Rows} label="Past cleanings, newest first" headings=${PAST} numbers=${["Records", "Took"]}>
           ${cleanings.slice(0, HISTORY_MAX).map(
             (each) => html`<tr key=${`${each.topic}-${each.partition}-${each.at_ms}-${each.pass}`}>

@@ -1,8 +1,8 @@
-// The virtual clock: what time it is, and how it is moved. A system clock has no bar.
+// The bar of a virtual clock: its time, and controls to advance it.
 
 import { html, useEffect, useRef, useState } from "./vendor/htm-preact.js";
 import { postJson, subscribe } from "./api.js";
-import { may } from "./deeds.js";
+import { may } from "./actions.js";
 import { useIdentity } from "./dialog.js";
 import { formatDuration, formatTime } from "./format.js";
 import { announce, Failure, Time } from "./parts.js";
@@ -12,7 +12,7 @@ const MINUTE = 60_000;
 const HOUR = 60 * MINUTE;
 const DAY = 24 * HOUR;
 
-/** Distances of the slider: from a second to a year, each step a few times the last. */
+/** Steps of the slider, from a second to a year. */
 const STEPS = [
   1_000, 10_000, MINUTE, 5 * MINUTE, 15 * MINUTE, HOUR, 3 * HOUR, 6 * HOUR, 12 * HOUR, DAY,
   2 * DAY, 3 * DAY, 7 * DAY, 14 * DAY, 30 * DAY, 90 * DAY, 180 * DAY, 365 * DAY,
@@ -48,7 +48,7 @@ export function ClockBar({ about, refreshAbout }) {
       <span class="clock-next" id=${`${id}-next`}>${nextInWords(clock)}</span>
     </div>
     <details class="clock-moves">
-      <summary>Move the time</summary>
+      <summary>Advance the clock</summary>
       <form onSubmit=${submit(byMs === null || byMs <= 0 ? null : { by_ms: byMs })}>
         <label for=${`${id}-slider`}>Forward by</label>
         <input id=${`${id}-slider`} type="range" min="0" max=${STEPS.length - 1} step="1" value=${step}
@@ -70,7 +70,7 @@ export function ClockBar({ about, refreshAbout }) {
       </form>
     </details>
     ${move.isMoving && html`<div class="clock-progress">
-      <label>Moving the time
+      <label>Advancing the clock
         <progress max="1" value=${move.share ?? null}></progress></label>
       <button type="button" onClick=${move.stop}>Stop</button>
     </div>`}
@@ -78,7 +78,7 @@ export function ClockBar({ about, refreshAbout }) {
   </section>`;
 }
 
-/** The clock where it can only be looked at. */
+/** A read-only clock. */
 function Standing({ nowMs }) {
   return html`<section class="clock" aria-label="Virtual clock">
     <div class="clock-now">
@@ -87,17 +87,17 @@ function Standing({ nowMs }) {
   </section>`;
 }
 
-/** The clock as the page was told of it last: by `about`, or by an event since. */
+/** The latest state of the clock: from `about`, or from a later event. */
 function useClock(about) {
-  const [told, setTold] = useState(null);
-  useEffect(() => subscribe("clock", setTold), []);
-  useEffect(() => setTold(null), [about]);
-  return { next_event_ms: null, ...about.clock, ...told };
+  const [event, setEvent] = useState(null);
+  useEffect(() => subscribe("clock", setEvent), []);
+  useEffect(() => setEvent(null), [about]);
+  return { next_event_ms: null, ...about.clock, ...event };
 }
 
 /**
- * Moves the time. The server goes as far as it gets in one request and says so; this asks again
- * until the time is there, or a person says stop.
+ * Advances the clock. A request may stop before the requested time, so it is repeated until the
+ * time is reached or the user stops it.
  */
 function useMove(refreshAbout) {
   const [state, setState] = useState({ isMoving: false, share: null, error: null });
@@ -113,7 +113,7 @@ function useMove(refreshAbout) {
         setState({ isMoving: true, share, error: null });
         answer = await postJson("clock", { to_ms: answer.to_ms });
       }
-      announce(`The clock stands at ${formatTime(answer.now_ms)}.`);
+      announce(`The clock is at ${formatTime(answer.now_ms)}.`);
     } catch (failure) {
       error = failure;
     }
@@ -127,7 +127,7 @@ function useMove(refreshAbout) {
 }
 
 function nextInWords({ now_ms: nowMs, next_event_ms: nextMs, next_event: name }) {
-  if (nextMs === null) return "Nothing is waiting for its time.";
+  if (nextMs === null) return "No events are scheduled.";
   return `Next: ${name}, ${nextMs > nowMs ? `in ${formatDuration(nextMs - nowMs)}` : "now"}`;
 }
 
@@ -135,7 +135,7 @@ function typedStep(index) {
   return formatDuration(STEPS[index], 1);
 }
 
-// The field of date and time knows no zone: it is read and written as UTC.
+// The date and time field has no time zone; it is read and written as UTC.
 function utcMs(text) {
   return Date.parse(`${text}Z`);
 }

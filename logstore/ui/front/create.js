@@ -1,11 +1,11 @@
-// A new topic: its name, its partitions, and the settings that decide what removes its records.
+// The dialog to create a topic: name, partitions and cleanup settings.
 
 import { html, useState } from "./vendor/htm-preact.js";
-import { Check, DeedDialog, DialogButton, may, TextField } from "./deeds.js";
+import { ActionDialog, Check, DialogButton, may, TextField } from "./actions.js";
 import { plural } from "./format.js";
 import { hashOf } from "./routes.js";
 
-/** The button of the list's tool line, and its dialog. */
+/** The button in the toolbar of the list, and its dialog. */
 export function CreateTopic({ about, onDone }) {
   if (!may(about, "create-topic")) return null;
   return html`<${DialogButton} class="primary"
@@ -22,10 +22,10 @@ function CreateDialog({ onClose, onDone }) {
   const isReady = name.trim() !== "" && Number.isInteger(count) && count > 0;
   const toggle = (word) => (isOn) =>
     setPolicy(["compact", "delete"].filter((each) => (each === word ? isOn : policy.includes(each))));
-  return html`<${DeedDialog} title="Create a topic" verb="Create" path="topics"
+  return html`<${ActionDialog} title="Create a topic" verb="Create" path="topics"
     body=${isReady ? { name: name.trim(), partitions: count, configs } : null}
     rehearse=${() => null} topic=${name.trim()}
-    tell=${(done) => `Created topic ${done.name} with ${plural(done.partitions, "partition")}.`}
+    describe=${(done) => `Created topic ${done.name} with ${plural(done.partitions, "partition")}.`}
     links=${[[hashOf(["t", name.trim()]), `Show ${name.trim()}`], [hashOf(["t", name.trim(), "settings"]), "Its settings"]]}
     onClose=${onClose} onDone=${onDone}>
     <${TextField} label="Name" value=${name} onInput=${setName} required
@@ -33,9 +33,9 @@ function CreateDialog({ onClose, onDone }) {
     <${TextField} label="Partitions" value=${partitions} onInput=${setPartitions} inputmode="numeric"
       hint="How many." />
     <fieldset>
-      <legend>cleanup.policy: what may remove records</legend>
+      <legend>cleanup.policy: how records are removed</legend>
       <${Check} label="compact" checked=${policy.includes("compact")} onChange=${toggle("compact")}>
-        All but the latest record of each key; every record needs a key.
+        Removes all but the latest record of each key; every record needs a key.
       <//>
       <${Check} label="delete" checked=${policy.includes("delete")} onChange=${toggle("delete")}>
         Whole segments, by age (retention.ms) and size (retention.bytes).
@@ -51,11 +51,11 @@ function Lines({ value, onInput }) {
     <textarea id="create-lines" rows="3" value=${value} spellcheck=${false}
       aria-describedby="create-lines-hint" placeholder="retention.ms=7d"
       onInput=${(event) => onInput(event.target.value)}></textarea>
-    <p class="hint" id="create-lines-hint">One key=value a line; everything can be changed later.</p>
+    <p class="hint" id="create-lines-hint">One key=value per line; all settings can be changed later.</p>
   </div>`;
 }
 
-// A line without "=" is a key without a value: the server says what is wrong with it.
+// A line without "=" is sent as a key without a value; the server reports the error.
 function pairs(lines) {
   return Object.fromEntries(
     lines

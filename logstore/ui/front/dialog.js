@@ -1,17 +1,17 @@
-// Dialogs: the browser's own <dialog>, which keeps the focus inside and closes on Escape.
+// Dialogs, based on <dialog>, which traps the focus and closes on Escape.
 
 import { html, useLayoutEffect, useRef } from "./vendor/htm-preact.js";
 
 let identities = 0;
 
-/** An id that no other element of the page has, and that this component keeps. */
+/** An id that is unique on the page and stable for this component. */
 export function useIdentity(prefix) {
   const identity = useRef(null);
   identity.current ??= `${prefix}-${(identities += 1)}`;
   return identity.current;
 }
 
-/** A dialog that is open for as long as it is drawn; the focus returns to where it came from. */
+/** A dialog that is open while it is rendered; closing it restores the focus. */
 export function Dialog({ title, onClose, children }) {
   const element = useRef(null);
   const titleId = useIdentity("dialog");
@@ -19,10 +19,10 @@ export function Dialog({ title, onClose, children }) {
     const dialog = element.current;
     const before = document.activeElement;
     dialog.showModal();
-    // Not the button that closes it, which comes first.
+    // Not the close button, which comes first.
     dialog.querySelector("form input, form select, form textarea, form button")?.focus();
     return () => {
-      // The browser gives the focus back, if what had it is still there.
+      // The browser restores the focus if the element still exists.
       dialog.close();
       if (!before.isConnected) focusHeading();
     };
@@ -40,7 +40,7 @@ export function Dialog({ title, onClose, children }) {
   `;
 }
 
-/** Before an element with the focus is taken away: let the page's heading have it then. */
+/** Move the focus to the page's heading before the focused element is removed. */
 export function keepFocus(element) {
   if (document.activeElement !== element) return;
   requestAnimationFrame(() => {
@@ -48,7 +48,7 @@ export function keepFocus(element) {
   });
 }
 
-// Without the focus anywhere, the next Tab would begin at the top of the document.
+// If nothing has the focus, the next Tab starts at the top of the document.
 function focusHeading() {
   const heading = document.querySelector("main h1");
   if (heading === null) return;

@@ -1,27 +1,27 @@
-// Why a partition is cleaned now, or why not: each condition, the causes of closed ones, the remedies.
+// Why a partition is cleaned or not: conditions, causes and remedies.
 
 import { html } from "./vendor/htm-preact.js";
 import { path, useAnswer } from "./api.js";
 import { formatBytes, formatCount, formatDuration, plural } from "./format.js";
-import { Answered, Badge, Time } from "./parts.js";
+import { Badge, Time, Requested } from "./parts.js";
 import { render, renderAll, words } from "./reasons.js";
 
-/** Of these gates one is enough. */
+/** Gates of which one open gate is sufficient. */
 const EITHER = ["dirty_ratio", "max_compaction_lag"];
 
 export function Explain({ topic, partition, nowMs, isMeant, isCostly }) {
-  const asked = useAnswer(`${path("partitions", topic, partition)}/explain`, {
+  const request = useAnswer(`${path("partitions", topic, partition)}/explain`, {
     on: ["partitions", "cleaned", "clock"],
     isMeant,
     isCostly,
   });
   return html`
-    <${Answered} of=${asked} what="Explanation">
+    <${Requested} of=${request} what="Explanation">
       ${(answer) => {
         const items = answer.partitions ?? [answer];
         return items.map((item) => html`<${Explanation} item=${item} nowMs=${nowMs} />`);
       }}
-    </${Answered}>
+    </${Requested}>
   `;
 }
 
@@ -105,7 +105,7 @@ function Gate({ gate, gates, nowMs }) {
   `;
 }
 
-/** What helps where waiting for the gate that binds does not. */
+/** The remedies for gates that do not open by the time of the binding gate. */
 function pressing(item) {
   const opens = new Map((item.gates ?? []).map((gate) => [gate.gate, gate.opens_at_ms]));
   const binding = item.binding == null ? null : (opens.get(item.binding) ?? null);

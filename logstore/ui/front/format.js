@@ -1,10 +1,10 @@
-// Numbers and times as the command line prints them, so that a person may compare the two.
+// Numbers and times in the same format as the command line.
 
 const BINARY = ["KiB", "MiB", "GiB", "TiB"];
 const SPANS = [["d", 86_400_000], ["h", 3_600_000], ["m", 60_000], ["s", 1_000], ["ms", 1]];
 
-// Long.MAX_VALUE, Kafka's "without a limit", is no exact number in JavaScript; nothing else that
-// an answer holds is as large.
+// Kafka's Long.MAX_VALUE, which means "no limit", is not exact in JavaScript; all other numbers in
+// answers are smaller.
 const LIMITLESS = 2 ** 53;
 
 const counts = new Intl.NumberFormat("en-US");
@@ -22,13 +22,13 @@ export function formatBytes(bytes) {
   return "";
 }
 
-/** A number with its thousands set apart; `none` for Kafka's largest. */
+/** A number with thousands separators; `none` for Long.MAX_VALUE. */
 export function formatCount(count) {
   if (count == null) return "–";
   return count >= LIMITLESS ? "none" : counts.format(count);
 }
 
-/** A number for the axis of a curve: `12 k`, `3.4 M`. */
+/** A number for the axis of a chart: `12 k`, `3.4 M`. */
 export function formatShort(number) {
   const size = Math.abs(number);
   if (size >= 1e9) return `${sixteenths.format(number / 1e9)} G`;
@@ -42,7 +42,7 @@ export function plural(count, noun, nouns = `${noun}s`) {
   return `${formatCount(count)} ${count === 1 ? noun : nouns}`;
 }
 
-/** A lag in records; `unknown` where the end of the log is not known. */
+/** A lag in records; `unknown` if the log end offset is unknown. */
 export function formatLag(lag) {
   return lag == null ? "unknown" : formatCount(lag);
 }
@@ -57,7 +57,7 @@ export function lagInAll(lags) {
   return `lag ${plural(sum, "record")} in all${rest}`;
 }
 
-/** A share of one as `42 %`; below one in a hundred with a digit more. */
+/** A ratio as `42 %`; below 1 % with one more digit. */
 export function formatRatio(ratio) {
   if (ratio == null) return "–";
   const share = ratio * 100;
@@ -88,7 +88,7 @@ export function formatTime(ms) {
   return moment.toISOString().replace("T", " ");
 }
 
-/** The same moment as clocks here show it, with their distance from UTC: `… 13:00:00.000+01:00`. */
+/** The same in local time, with the offset from UTC: `… 13:00:00.000+01:00`. */
 export function formatLocalTime(ms) {
   if (ms == null || ms < 0) return "–";
   const minutes = -new Date(ms).getTimezoneOffset();
@@ -98,7 +98,7 @@ export function formatLocalTime(ms) {
   return moment.toISOString().replace("T", " ").replace("Z", (minutes < 0 ? "-" : "+") + distance);
 }
 
-/** Whether clocks here show another hour than UTC's. */
+/** Whether local time differs from UTC. */
 export function isLocalOther(ms) {
   return ms != null && new Date(ms).getTimezoneOffset() !== 0;
 }

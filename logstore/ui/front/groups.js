@@ -1,9 +1,9 @@
-// Consumer groups: who reads, how far each has come, and how far behind it is.
+// Consumer groups: members, committed offsets and lag.
 
 import { html, useState } from "./vendor/htm-preact.js";
 import { path, useAnswer } from "./api.js";
 import { formatCount, formatLag, lagInAll, plural } from "./format.js";
-import { Answered, Badge, Empty, useTitle } from "./parts.js";
+import { Badge, Empty, useTitle, Requested } from "./parts.js";
 import { Rows } from "./records.js";
 import { hashOf } from "./routes.js";
 
@@ -13,10 +13,10 @@ export function Page() {
   useTitle("Groups");
   const groups = useAnswer("groups", { on: ["partitions"] });
   return html`<h1>Groups</h1>
-    <${Answered} of=${groups} what="Groups">
+    <${Requested} of=${groups} what="Groups">
       ${({ groups: found }) =>
         found.length === 0
-          ? html`<${Empty}>No consumer group has committed an offset or has a member.<//>`
+          ? html`<${Empty}>There are no consumer groups with committed offsets or members.<//>`
           : found.map(
               (group) => html`<${Group} key=${group.group_id} group=${group}
                 isOpen=${found.length <= OPEN_MAX} />`,
@@ -24,7 +24,7 @@ export function Page() {
     <//>`;
 }
 
-// A group is asked for once it is opened: a broker may have thousands.
+// A group's details are requested when it is expanded: a broker may have thousands of groups.
 function Group({ group, isOpen }) {
   const [open, setOpen] = useState(isOpen);
   const target = open ? path("groups", group.group_id) : null;
@@ -34,7 +34,7 @@ function Group({ group, isOpen }) {
       <h2>${group.group_id}</h2> <${Badge} kind=${group.group_state === "Stable" ? "good" : "plain"}>
         ${group.group_state || "unknown"}<//>
     </summary>
-    ${open && html`<${Answered} of=${described} what=${group.group_id}>
+    ${open && html`<${Requested} of=${described} what=${group.group_id}>
       ${(answer) => html`<${Members} group=${group.group_id} members=${answer.members} />
         <${Offsets} group=${group.group_id} offsets=${answer.offsets} />`}
     <//>`}
@@ -42,7 +42,7 @@ function Group({ group, isOpen }) {
 }
 
 function Members({ group, members }) {
-  if (members.length === 0) return html`<p>No member is connected: its offsets are all there is.</p>`;
+  if (members.length === 0) return html`<p>No members are connected.</p>`;
   return html`<p class="dim">${plural(members.length, "member")}</p>
     <${Rows} label=${`Members of ${group}`} headings=${["Member", "Client", "Host", "Partitions"]}>
       ${members.map(
@@ -59,7 +59,7 @@ function Members({ group, members }) {
 }
 
 function Offsets({ group, offsets }) {
-  if (offsets.length === 0) return html`<p>It has committed nothing.</p>`;
+  if (offsets.length === 0) return html`<p>No committed offsets.</p>`;
   const knowsMissed = offsets.some((each) => each.missed_tombstones !== undefined);
   const headings = ["Partition", "Next offset", "Log end offset", "Lag"];
   return html`<p class="dim">${plural(offsets.length, "partition")}, ${lagInAll(offsets.map((each) => each.lag))}</p>

@@ -1,9 +1,9 @@
-// The list of partitions: the largest, the dirtiest, the latest, those nobody can clean.
+// The list of partitions, sortable by size, dirty ratio, delay and uncleanable state.
 
 import { html, useEffect, useMemo, useRef, useState } from "./vendor/htm-preact.js";
 import { withQuery } from "./api.js";
 import { CreateTopic } from "./create.js";
-import { Done } from "./deeds.js";
+import { Done } from "./actions.js";
 import { formatBytes, formatCount, formatDuration, formatRatio, plural } from "./format.js";
 import { Badge, Bar, Empty, Failure, Loading, directoryOption, useTitle } from "./parts.js";
 import { hashOf, replaceHash } from "./routes.js";
@@ -15,7 +15,7 @@ const ORDERS = [
   ["segments", "Segments", true],
   ["ratio", "Dirty ratio", true],
   ["dirty", "Dirty bytes", true],
-  ["delay", "Delay past the bound", true],
+  ["delay", "Delay past the limit", true],
   ["uncleanable", "Uncleanable first", true],
 ];
 const FILTER_MS = 200;
@@ -29,7 +29,7 @@ export function Page({ params, about }) {
   `;
 }
 
-/** A list of partitions: of all topics, or of `topic` alone. */
+/** A list of partitions, of all topics or of `topic`. */
 export function PartitionList({ query, about, topic, hash }) {
   const by = query.sort ?? "name";
   const descending =
@@ -41,7 +41,7 @@ export function PartitionList({ query, about, topic, hash }) {
     withQuery("partitions", { sort: by, descending: descending ? 1 : 0, filter, topic, first, count });
   const pieces = usePieces(target, (answer) => answer.partitions, {
     on: ["partitions", "cleaned", "clock"],
-    // What is measured meanwhile costs more than to tell of it.
+    // While partitions are measured, measuring costs more than refreshing the list.
     isUrgent: (answer) => answer.measured < answer.total,
   });
   const { answer, error, total } = pieces;
@@ -76,12 +76,12 @@ export function PartitionList({ query, about, topic, hash }) {
     </div>
     ${total > 0 && html`
       <p class="hint">
-        A line across a bar marks where a cleaning becomes due: min.cleanable.dirty.ratio, and the
-        bound of max.compaction.lag.ms.
+        A line across a bar marks the value from which a cleaning is due: min.cleanable.dirty.ratio and
+        max.compaction.lag.ms.
       </p>
     `}
     ${error !== null && html`<${Failure} error=${error} onRetry=${pieces.reload} what="Partitions" />`}
-    ${total === null && error === null && html`<${Loading} what="Looking for partitions" />`}
+    ${total === null && error === null && html`<${Loading} what="Loading partitions" />`}
     ${total === 0 && html`<${Nothing} filter=${filter} topic=${topic} about=${about} />`}
     ${total > 0 &&
     html`
@@ -104,13 +104,13 @@ function nameOf(row) {
   return row === undefined ? null : `${row.topic}-${row.partition}`;
 }
 
-/** What the whole list amounts to, in a sentence. */
+/** A summary of the whole list. */
 function Summary({ answer }) {
   const { total, measured, topics } = answer;
   const parts = [
     topics == null ? plural(total, "partition") : `${plural(total, "partition")} of ${plural(topics, "topic")}`,
     formatBytes(answer.size_bytes),
-    answer.must_clean > 0 && `${formatCount(answer.must_clean)} past the bound`,
+    answer.must_clean > 0 && `${formatCount(answer.must_clean)} past the limit`,
     answer.uncleanable > 0 ? `${formatCount(answer.uncleanable)} uncleanable` : "none uncleanable",
   ].filter(Boolean);
   return html`
@@ -141,21 +141,20 @@ function Filter({ value, onChange }) {
 
 function Nothing({ filter, topic, about }) {
   if (topic !== undefined) {
-    return html`<${Empty}>There is no topic ${topic} here. <a href=${hashOf()}>All partitions</a></${Empty}>`;
+    return html`<${Empty}>Topic ${topic} does not exist. <a href=${hashOf()}>All partitions</a></${Empty}>`;
   }
-  if (filter) return html`<${Empty}>No partition's name holds “${filter}”.</${Empty}>`;
+  if (filter) return html`<${Empty}>No partition name contains “${filter}”.</${Empty}>`;
   if (about.read_only) {
     return html`
       <${Empty} line=${`logstore check${directoryOption(about)}`}>
-        There is no partition in this directory. The folders of partitions are named TOPIC-NUMBER, as
-        in users-0. What else lies there tells:
+        There are no partitions in this directory. Partition folders are named TOPIC-NUMBER, such as
+        users-0. To check the directory:
       </${Empty}>
     `;
   }
   return html`
     <${Empty} line=${`broker.create_topic("users", partitions=1, configs={"cleanup.policy": "compact"})`}>
-      There is no topic yet. Create one here, let a client create it, or the program that opened the
-      broker:
+      There are no topics yet. Create one here, with a client, or in the program that opened the broker:
     </${Empty}>
   `;
 }
@@ -212,7 +211,7 @@ function columnsOf(topic) {
     },
     {
       name: "delay",
-      title: "Delay and bound",
+      title: "Delay and limit",
       width: "minmax(10rem, 2fr)",
       sort: "delay",
       draw: (row) => html`<${Delay} row=${row} />`,
@@ -249,19 +248,19 @@ function Ratio({ row }) {
   `;
 }
 
-/** How long the oldest unclean data has waited, against `max.compaction.lag.ms` (KIP-354). */
+/** Age of the oldest uncleaned data compared with `max.compaction.lag.ms` (KIP-354). */
 export function Delay({ row }) {
   const bound = row.max_compaction_lag_ms;
   const isBound = bound != null && bound > 0 && bound < 2 ** 53;
   const lag = row.lag_ms ?? (row.max_compaction_delay_ms > 0 && isBound ? bound + row.max_compaction_delay_ms : null);
   if (!isBound) {
-    return html`<span class="dim">${!lag ? "no bound" : `waits ${formatDuration(lag)}, no bound`}</span>`;
+    return html`<span class="dim">${!lag ? "no limit" : `${formatDuration(lag)}, no limit`}</span>`;
   }
-  if (lag === null) return html`<span class="dim">bound ${formatDuration(bound)}</span>`;
+  if (lag === null) return html`<span class="dim">limit ${formatDuration(bound)}</span>`;
   const over = lag - bound;
   const words =
     over > 0 ? `${formatDuration(over)} past ${formatDuration(bound)}` : `${formatDuration(lag)} of ${formatDuration(bound)}`;
-  // The bound stands at two thirds, so that what is past it has room to be seen.
+  // The limit is at two thirds of the bar, to leave room for values beyond it.
   return html`
     <span class="bar-with-words">
       <${Bar} share=${(lag / bound) * (2 / 3)} kind=${over > 0 ? "over" : "lag"} mark=${2 / 3} />

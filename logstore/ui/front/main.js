@@ -60,7 +60,7 @@ function App() {
     </header>
     <main id="main" tabindex="-1">
       ${about.error !== null && about.answer === null
-        ? html`<h1>No answer</h1><${Failure} error=${about.error} onRetry=${about.reload} />`
+        ? html`<h1>No response</h1><${Failure} error=${about.error} onRetry=${about.reload} />`
         : html`<${Routed} key=${route.key} route=${route} about=${about} />`}
     </main>
     <footer class="bottom">
@@ -74,7 +74,7 @@ function App() {
   `;
 }
 
-// The fragment is the router's: a plain link to #main would leave the page.
+// The router owns the fragment: a plain link to #main would leave the page.
 function skip(event) {
   event.preventDefault();
   document.getElementById("main").focus();
@@ -92,9 +92,9 @@ function useRoute() {
   return route;
 }
 
-/** How far a page was scrolled when it was left, and by which link, for whoever comes back. */
+/** Scroll position and followed link of each page that was left, to restore on return. */
 const left = new Map();
-const ARRIVAL_MS = 30_000; // a key, the wheel or the pointer ends it at once
+const ARRIVAL_MS = 30_000; // ended early by a key, the wheel or the pointer
 let here = location.hash;
 let followed = null;
 let arrival = null;
@@ -102,13 +102,13 @@ let arrival = null;
 history.scrollRestoration = "manual";
 document.addEventListener("click", (event) => {
   followed = event.target.closest?.('a[href^="#/"]')?.getAttribute("href") ?? null;
-  noteScroll(); // its own event comes with the next frame, which may be another page's
+  noteScroll(); // the scroll event follows in the next frame, possibly on another page
 });
 addEventListener("scroll", () => noteScroll(), { passive: true });
 addEventListener("hashchange", () => {
   const before = here;
   here = location.hash;
-  if (parseHash(before).key === parseHash(here).key) return; // as a filter that is typed
+  if (parseHash(before).key === parseHash(here).key) return; // for example while a filter is typed
   const isFollowed = followed === here;
   if (isFollowed) left.set(before, { ...left.get(before), link: followed });
   arrival = isFollowed ? {} : (left.get(here) ?? {});
@@ -116,7 +116,7 @@ addEventListener("hashchange", () => {
 });
 
 function noteScroll() {
-  // Between a change of the address and its event it is still the page before that scrolls.
+  // Between a change of the address and its event, the previous page still scrolls.
   if (arrival === null && location.hash === here) {
     left.set(here, { ...left.get(here), scroll: scrollY });
   }
@@ -134,12 +134,12 @@ function Routed({ route, about }) {
   const isShown = module !== null && about.answer !== null && crash === undefined;
   useArrival(isShown);
   if (failure !== null) {
-    const error = { type: "Page", message: `It could not be loaded: ${failure.message}` };
+    const error = { type: "Page", message: `The page could not be loaded: ${failure.message}` };
     return html`<h1>${route.page}</h1><${Failure} error=${error} onRetry=${load} />`;
   }
   if (crash !== undefined) {
     console.error(crash);
-    return html`<h1>Not drawn</h1><${Failure} error=${crash} onRetry=${recover} />`;
+    return html`<h1>Page error</h1><${Failure} error=${crash} onRetry=${recover} />`;
   }
   if (!isShown) return html`<${Loading} />`;
   return html`
@@ -151,8 +151,8 @@ function Routed({ route, about }) {
   `;
 }
 
-/** After a page took the place of another: the focus on its heading; for whoever comes back, the
- * scroll as it was and the focus on the link that was followed, once they are there again. */
+/** Focus a new page's heading. On return to a page, restore the scroll position and focus the link
+ * that was followed, as soon as they are rendered. */
 function useArrival(isShown) {
   const isDone = useRef(false);
   useLayoutEffect(() => {
@@ -173,7 +173,7 @@ function useArrival(isShown) {
       cancelAnimationFrame(frame);
       if (arrival === mine) arrival = null;
     };
-    // What a page shows comes after it, and its height with it.
+    // A page's content, and thus its height, is loaded later.
     const settle = () => {
       scrollTo(0, scroll);
       const back = link && main.querySelector(`a[href="${CSS.escape(link)}"]`);
@@ -209,7 +209,7 @@ function Connection() {
   return html`
     <span class=${`connection is-${state}`} role="status">
       <span class="connection-mark" aria-hidden="true"></span>
-      <span>${word}${state === "lost" && (problem === null ? ", trying again" : `: ${problem.message}`)}</span>
+      <span>${word}${state === "lost" && (problem === null ? ", retrying" : `: ${problem.message}`)}</span>
     </span>
     ${state === "lost" &&
     html`<button type="button" class="quiet" onClick=${() => live.connect()}>Reconnect now</button>`}

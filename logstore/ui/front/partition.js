@@ -1,15 +1,15 @@
-// One partition: its facts, the strip of its segments, and under tabs what explains it.
+// One partition: facts, segment map, and tabs with details.
 
 import { html, useCallback, useEffect, useMemo, useState } from "./vendor/htm-preact.js";
 import { concerns, path, subscribe, useAnswer, withQuery } from "./api.js";
 import { Curves } from "./curves.js";
-import { PartitionDeeds } from "./deeds.js";
+import { PartitionActions } from "./actions.js";
 import { Explain } from "./explain.js";
 import { formatBytes, formatCount, formatDuration, formatRatio, plural } from "./format.js";
 import { KeyPlaces } from "./key.js";
 import { Delay, State } from "./list.js";
 import {
-  Answered,
+  Requested,
   Badge,
   Bar,
   Empty,
@@ -23,15 +23,15 @@ import {
 } from "./parts.js";
 import { Fates, RecordBrowser, Rows, Segment, Tombstones } from "./records.js";
 import { hashOf, replaceHash } from "./routes.js";
-import { SegmentStrip } from "./strip.js";
+import { PartitionMap } from "./segment-map.js";
 
-/** Above so many bytes, answers that read the whole log are asked for again by hand alone. */
+/** Above this log size, answers that read the whole log are refreshed only by the user. */
 const LIGHT_BYTES = 16 * 1024 * 1024;
 
 const HELD_MS = 2_000;
 
 const TABS = [
-  ["explain", "Why it is cleaned, or not"],
+  ["explain", "Cleaning decision"],
   ["records", "Records"],
   ["tombstones", "Tombstones"],
   ["fates", "Fates"],
@@ -44,18 +44,18 @@ export function Page({ params, about, refreshAbout }) {
   const name = `${topic}-${partition}`;
   useTitle(name);
   const isMeant = useCallback((data) => concerns(data, topic, partition), [topic, partition]);
-  const asked = useAnswer(path("partitions", topic, partition), {
+  const request = useAnswer(path("partitions", topic, partition), {
     on: ["partitions", "cleaned", "clock"],
     isMeant,
   });
   useEffect(() => {
-    // A rehearsal holds the partition as a cleaning does, and no event tells when it lets go.
-    if (asked.answer?.in_progress == null) return undefined;
-    const timer = setTimeout(asked.reload, HELD_MS);
+    // A dry run locks the partition like a cleaning, and no event reports when it is released.
+    if (request.answer?.in_progress == null) return undefined;
+    const timer = setTimeout(request.reload, HELD_MS);
     return () => clearTimeout(timer);
-  }, [asked.answer]);
+  }, [request.answer]);
   const [opened, setOpened] = useState(null);
-  const detail = useMemo(() => asked.answer && detailOf(asked.answer), [asked.answer]);
+  const detail = useMemo(() => request.answer && detailOf(request.answer), [request.answer]);
   const tab = TABS.some(([key]) => key === params.section) ? params.section : "explain";
   const here = (section, more) => hashOf(["t", topic, partition, section], more);
   const read = {
@@ -68,10 +68,10 @@ export function Page({ params, about, refreshAbout }) {
   };
   const close = () => {
     setOpened(null);
-    document.querySelector('.strip [tabindex="0"]')?.focus();
+    document.querySelector('.segment-map [tabindex="0"]')?.focus();
   };
   const done = () => {
-    asked.reload();
+    request.reload();
     refreshAbout?.();
   };
 
@@ -86,17 +86,17 @@ export function Page({ params, about, refreshAbout }) {
       ${detail !== null && (detail.cleanable_ratio !== null || detail.uncleanable !== null) && html`<${State} row=${detail} />`}
       <a class="button" href=${hashOf(["t", topic, "settings"])}>Settings of ${topic}</a>
     </div>
-    ${asked.error !== null && html`<${Failure} error=${asked.error} onRetry=${asked.reload} />`}
-    ${detail === null && asked.error === null && html`<${Loading} />`}
+    ${request.error !== null && html`<${Failure} error=${request.error} onRetry=${request.reload} />`}
+    ${detail === null && request.error === null && html`<${Loading} />`}
     ${detail !== null && html`
       ${detail.uncleanable != null && html`<${Uncleanable} detail=${detail} />`}
       <${Damages} detail=${detail} />
       <${Working} topic=${topic} partition=${partition} />
       <${Header} detail=${detail} />
-      <${PartitionDeeds} topic=${topic} partition=${partition} detail=${detail} about=${about} onDone=${done} />
+      <${PartitionActions} topic=${topic} partition=${partition} detail=${detail} about=${about} onDone=${done} />
       <section class="panel" aria-labelledby="segments-title">
         <h2 id="segments-title">Segments</h2>
-        <${SegmentStrip}
+        <${PartitionMap}
           topic=${topic}
           partition=${partition}
           selected=${opened?.first ?? null}
@@ -107,8 +107,8 @@ export function Page({ params, about, refreshAbout }) {
       </section>
       ${opened !== null && html`<${Segment} key=${opened.base_offset} topic=${topic} partition=${partition} segment=${opened} onClose=${close} />`}
       <section class="panel" aria-labelledby="tab-title">
-        <h2 id="tab-title" class="unseen">More of this partition</h2>
-        <nav class="tabs" aria-label="More of this partition">
+        <h2 id="tab-title" class="unseen">Details of this partition</h2>
+        <nav class="tabs" aria-label="Details of this partition">
           ${TABS.map(([key, title]) => html`
             <a key=${key} href=${here(key)} aria-current=${key === tab ? "true" : null} onClick=${(event) => (event.preventDefault(), replaceHash(here(key)))}>${title}</a>
           `)}
@@ -124,7 +124,7 @@ export function Page({ params, about, refreshAbout }) {
   `;
 }
 
-/** A partition by the names of a row of the list, so that both are drawn alike. */
+/** A partition with the names of a row of the list, so that both share components. */
 function detailOf(answer) {
   const { decision } = answer;
   const isCompacted = /\bcompact\b/.test(answer.cleanup_policy ?? "");
@@ -144,13 +144,13 @@ function Header({ detail }) {
   return html`
     <${Facts}
       facts=${[
-        ["Size", formatBytes(detail.size_bytes), detail.deleted_bytes > 0 && `and ${formatBytes(detail.deleted_bytes)} deleted, waiting for removal`],
+        ["Size", formatBytes(detail.size_bytes), detail.deleted_bytes > 0 && `and ${formatBytes(detail.deleted_bytes)} pending deletion`],
         ["Records", formatCount(detail.records), detail.holes > 0 && `${plural(detail.holes, "offset")} gone`],
         ["Policy", detail.cleanup_policy?.replaceAll(",", ", ") || "none"],
         ratio != null && [
           "Dirty ratio",
           html`<span class="bar-with-words"><span>${formatRatio(ratio)}</span><${Bar} share=${ratio} kind="dirty" mark=${least} /></span>`,
-          least != null && `${formatRatio(least)} make it due`,
+          least != null && `due from ${formatRatio(least)}`,
         ],
         ["Delay and bound", html`<${Delay} row=${detail} />`],
         ["Log start offset", formatCount(detail.log_start_offset)],
@@ -170,13 +170,13 @@ function Uncleanable({ detail }) {
   return html`
     <div class="notice is-bad">
       <p>
-        <strong>The cleaner leaves this partition alone.</strong> Work on it failed${sinceMs != null && html` at <${Time} ms=${sinceMs} />`}: ${reason}
+        <strong>This partition is uncleanable.</strong> Its cleaning failed${sinceMs != null && html` at <${Time} ms=${sinceMs} />`}: ${reason}
       </p>
     </div>
   `;
 }
 
-/** What recovery would mend, and what it would not. */
+/** The repairs that recovery would make, and other damage. */
 function Damages({ detail }) {
   const recovery = detail.recovery ?? [];
   const damages = detail.damages ?? [];
@@ -185,7 +185,7 @@ function Damages({ detail }) {
     <div class="notice is-warn">
       <div>
         ${recovery.length > 0 && html`
-          <p><strong>Opening this log for writing would mend it:</strong></p>
+          <p><strong>Opening this log for writing would repair it:</strong></p>
           <ul class="plain-list">${recovery.map((each) => html`<li>${each.action}: <code>${shortPath(each.path)}</code> ${each.detail}</li>`)}</ul>
         `}
         ${damages.length > 0 && html`
@@ -201,7 +201,7 @@ function shortPath(path) {
   return path.split("/").slice(-2).join("/");
 }
 
-/** What the cleaner does with this partition now, live. */
+/** The current cleaning of this partition, live. */
 function Working({ topic, partition }) {
   const [work, setWork] = useState(null);
   useEffect(
@@ -230,21 +230,21 @@ function Working({ topic, partition }) {
 // -- history -------------------------------------------------------------------------------
 
 function History({ topic, partition, about, isMeant }) {
-  const asked = useAnswer(withQuery("history", { topic, partition }), {
+  const request = useAnswer(withQuery("history", { topic, partition }), {
     on: ["partitions", "cleaned"],
     isMeant,
   });
   return html`
-    <${Answered} of=${asked} what="History">
+    <${Requested} of=${request} what="History">
       ${(answer) => html`
-        <h3>Since this page's server began to watch</h3>
+        <h3>Since the page's server started</h3>
         ${Object.values(answer.series ?? {}).some((each) => each.points.length > 0)
           ? html`<${Curves} series=${answer.series} />`
-          : html`<${Empty}>Nothing was measured yet. Numbers come while a broker runs, not from a copied directory.</${Empty}>`}
+          : html`<${Empty}>No measurements yet. A running broker provides them, not a copied directory.</${Empty}>`}
         <h3 class="spaced">Cleanings</h3>
         <${Cleanings} cleanings=${answer.cleanings ?? []} topic=${topic} about=${about} />
       `}
-    </${Answered}>
+    </${Requested}>
   `;
 }
 
@@ -252,7 +252,7 @@ const PASSES = ["When", "Offsets", "Read", "Written", "Kept", "Gone", "Took"];
 
 function Cleanings({ cleanings, topic, about }) {
   if (cleanings.length === 0) {
-    return html`<${Empty} line=${`logstore clean ${quoted(topic)} --dry-run${directoryOption(about)}`}>No cleaning ran since then. What one would do:</${Empty}>`;
+    return html`<${Empty} line=${`logstore clean ${quoted(topic)} --dry-run${directoryOption(about)}`}>No cleanings since then. To show what a cleaning would do:</${Empty}>`;
   }
   return html`
     <${Rows} label="Cleanings" headings=${PASSES} numbers=${PASSES.slice(2)}>

@@ -1,22 +1,22 @@
-// Small parts that every page shares: times, command lines, errors, empty states.
+// Shared components: times, command lines, errors, empty states.
 
 import { html, useEffect, useState } from "./vendor/htm-preact.js";
 import { formatLocalTime, formatTime, isLocalOther } from "./format.js";
 
 const NAME = "logstore";
 
-/** Name the page in the title of its window. */
+/** Set the window's title. */
 export function useTitle(title) {
   useEffect(() => {
     document.title = title ? `${title} – ${NAME}` : NAME;
   }, [title]);
 }
 
-/** Say a sentence to screen readers, without moving the focus. */
+/** Announce a sentence to screen readers, without moving the focus. */
 export function announce(sentence) {
   const region = document.getElementById("announcements");
   if (region === null) return;
-  // The same sentence twice is said twice only if the text changes between.
+  // Screen readers repeat a sentence only if the text changes in between.
   region.textContent = "";
   requestAnimationFrame(() => {
     region.textContent = sentence;
@@ -27,7 +27,7 @@ export function announce(sentence) {
 
 const zone = { name: "UTC", listeners: new Set() };
 
-/** Which of the two ways to show times is chosen, and the function that chooses the other. */
+/** The time zone in use (UTC or local), and a function to switch it. */
 export function useZone() {
   const [name, setName] = useState(zone.name);
   useEffect(() => {
@@ -41,8 +41,7 @@ export function useZone() {
   return [name, toggle];
 }
 
-/** A moment in UTC or local time, as the header's switch says; the other one on hover, or beside
- * it where `both` is asked for. */
+/** A time in the zone chosen in the header; the other zone on hover, or next to it with `both`. */
 export function Time({ ms, both = false }) {
   const [chosen] = useZone();
   if (ms == null || ms < 0) return html`<span class="none">–</span>`;
@@ -55,15 +54,15 @@ export function Time({ ms, both = false }) {
   >`;
 }
 
-// A line may end between date and time, and nowhere else.
+// A line may break only between date and time.
 function Halves({ text }) {
   const [date, time] = text.split(" ");
   return html`<span>${date}</span> <span>${time}</span>`;
 }
 
-// -- what a person copies ------------------------------------------------------------------
+// -- command lines to copy -----------------------------------------------------------------
 
-/** A command line with a button that copies it; `label` names the button for screen readers. */
+/** A command line with a copy button; `label` names the button for screen readers. */
 export function Command({ line, label = "Copy this command line" }) {
   const [isCopied, setCopied] = useState(false);
   useEffect(() => {
@@ -77,7 +76,7 @@ export function Command({ line, label = "Copy this command line" }) {
       setCopied(true);
       announce("Copied.");
     } catch {
-      announce("The browser does not let this page copy. Select the line and copy it by hand.");
+      announce("The browser does not allow copying. Select the line and copy it manually.");
     }
   };
   return html`
@@ -90,20 +89,20 @@ export function Command({ line, label = "Copy this command line" }) {
   `;
 }
 
-/** A word of a command line, in quotes where a shell would read something else into it. */
+/** A word of a command line, quoted for the shell if necessary. */
 export function quoted(word) {
   return /^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`;
 }
 
-/** The option that names the directory which this page shows. */
+/** The option that names the page's data directory. */
 export function directoryOption(about) {
   const directory = about?.data_dirs?.[0];
   return directory === undefined ? "" : ` --data-dir ${quoted(directory)}`;
 }
 
-// -- states of a part of the page ----------------------------------------------------------
+// -- states of a component -----------------------------------------------------------------
 
-/** An error in the server's words, with a way to try again. */
+/** An error message, with a button to retry. */
 export function Failure({ error, onRetry, what }) {
   return html`
     <div class="notice is-bad" role="alert">
@@ -121,7 +120,7 @@ function ended(sentence) {
   return /[.?!)]$/.test(sentence) ? sentence : `${sentence}.`;
 }
 
-/** What stands where there is nothing yet: a sentence, and what to do next. */
+/** An empty state: a sentence, and what to do next. */
 export function Empty({ children, line }) {
   return html`
     <div class="empty">
@@ -135,12 +134,12 @@ export function Loading({ what = "Loading" }) {
   return html`<p class="loading" role="status">${what}…</p>`;
 }
 
-/** A word with a mark, so that no state is told by its colour alone. */
+/** A word with a symbol, so that the state does not depend on colour alone. */
 export function Badge({ kind = "plain", children, title }) {
   return html`<span class=${`badge is-${kind}`} title=${title}>${children}</span>`;
 }
 
-/** A bar whose words stand beside it; `mark` is where a line crosses it. */
+/** A bar with its text next to it; `mark` is the position of a line across it. */
 export function Bar({ share, kind, mark }) {
   const width = `${Math.max(0, Math.min(1, share)) * 100}%`;
   return html`
@@ -151,7 +150,7 @@ export function Bar({ share, kind, mark }) {
   `;
 }
 
-/** Names and values; a fact is `[name, value, explanation]`, and one that is false is left out. */
+/** Names and values; a fact is `[name, value, explanation]`, or false to omit it. */
 export function Facts({ facts }) {
   return html`
     <dl class="facts">
@@ -167,13 +166,13 @@ export function Facts({ facts }) {
   `;
 }
 
-/** The answer of `useAnswer`, or why it is not there; `children` draws it. */
-export function Answered({ of, what, children }) {
+/** The answer of `useAnswer`, or its loading or error state; `children` renders it. */
+export function Requested({ of, what, children }) {
   const { answer, error, isLoading, isStale, reload } = of;
   return html`
     ${isStale && html`
       <div class="notice">
-        <p role="status">The log has changed since this was read.</p>
+        <p role="status">The log has changed since it was read.</p>
         <button type="button" onClick=${() => reload()} disabled=${isLoading}>Read it again</button>
       </div>
     `}

@@ -3,12 +3,12 @@
 
 import { html, useEffect, useState } from "./vendor/htm-preact.js";
 import { path, postJson, subscribe, useAnswer, withQuery } from "./api.js";
-import { Commands } from "./deeds.js";
+import { Commands } from "./actions.js";
 import { formatBytes, formatCount, plural } from "./format.js";
 import { Time } from "./parts.js";
 import { render, renderAll } from "./reasons.js";
 import { FateCounts } from "./records.js";
-import { Strip } from "./strip.js";
+import { SegmentMap } from "./segment-map.js";
 
 const TYPING_MS = 300;
 const BUCKETS = 120;
@@ -68,41 +68,41 @@ const NOTHING = { answer: null, error: null, busy: false };
 /** The panel next to the fields; `judgement` is the answer of `usePreview`. */
 export function Preview({ judgement }) {
   const { answer, busy, deepen } = judgement;
-  return html`<section class="preview" aria-label="What it would do" aria-busy=${busy}>
-    <h2>What it would do</h2>
+  return html`<section class="preview" aria-label="Preview" aria-busy=${busy}>
+    <h2>Preview</h2>
     <p role="status">${headline(judgement)}</p>
-    ${answer !== null && html`<${Answered} answer=${answer} onDeepen=${deepen} />`}
+    ${answer !== null && html`<${Effect} answer=${answer} onDeepen=${deepen} />`}
   </section>`;
 }
 
-function Answered({ answer, onDeepen }) {
+function Effect({ answer, onDeepen }) {
   const { partitions, notes, left_out: leftOut, loses, commands } = answer;
   return html`
-    ${loses !== null && html`<p class="notice is-warn"><span><strong>It would lose data.</strong> ${loses.text}</span></p>`}
+    ${loses !== null && html`<p class="notice is-warn"><span><strong>The change would lose data.</strong> ${loses.text}</span></p>`}
     ${notes.map((note) => html`<p key=${note}>${note}</p>`)}
     ${partitions.map(
       (item) => html`<${Folded} key=${`${item.topic}-${item.partition}`} item=${item}
         onDeepen=${onDeepen} isOpen=${partitions.length <= OPEN_MAX} />`,
     )}
-    ${leftOut > 0 && html`<p>${plural(leftOut, "further partition")} not looked at.</p>`}
+    ${leftOut > 0 && html`<p>${plural(leftOut, "further partition")} not examined.</p>`}
     <${Commands} lines=${[commands.preview, commands.set].flat().filter(Boolean)} />
   `;
 }
 
 function headline({ answer, error, busy }) {
-  if (error !== null) return "This cannot be set as it stands: the field says why.";
-  if (answer === null) return busy ? "Looking …" : "Change a field, and this shows what it would do.";
-  if (answer.changed.length === 0) return "Nothing: what it says is in force already.";
+  if (error !== null) return "The change is invalid: see the error at the field.";
+  if (answer === null) return busy ? "Loading …" : "Change a field to preview the effect.";
+  if (answer.changed.length === 0) return "No effect: all values are already set.";
   const { partitions } = answer;
   const due = partitions.filter((item) => item.after.will_clean).length;
   const wasDue = partitions.filter((item) => item.before.will_clean).length;
-  const cleaning = `of ${plural(partitions.length, "partition")} ${formatCount(due)} would be due for cleaning, now ${formatCount(wasDue)}`;
+  const cleaning = `${formatCount(due)} of ${plural(partitions.length, "partition")} would be due for cleaning (now ${formatCount(wasDue)})`;
   const segments = sum(partitions, (item) => item.after.retention.segments);
   const bytes = sum(partitions, (item) => item.after.retention.size_bytes);
   const retention = segments > 0
-    ? `retention would remove ${plural(segments, "segment")}, ${formatBytes(bytes)}`
-    : "retention would remove nothing now";
-  return `Nothing is changed yet. If it were set, ${cleaning}; ${retention}.`;
+    ? `retention would delete ${plural(segments, "segment")}, ${formatBytes(bytes)}`
+    : "retention would delete nothing now";
+  return `Nothing is changed yet. With the change, ${cleaning}; ${retention}.`;
 }
 
 function changeInWords({ before, after }) {
@@ -112,7 +112,7 @@ function changeInWords({ before, after }) {
   return after.will_clean ? "becomes due for cleaning" : "is no longer due for cleaning";
 }
 
-// Drawn once it is opened: each partition asks for its strip.
+// Rendered when expanded, because each partition requests its segment map.
 function Folded({ item, isOpen, onDeepen }) {
   const [open, setOpen] = useState(isOpen);
   return html`<details open=${open} onToggle=${(event) => setOpen(event.target.open)}>
@@ -126,14 +126,14 @@ function PartitionPreview({ item, onDeepen }) {
   const rows = [
     ["Decision", (outlook) => render(outlook.reason)],
     ["Cleaned", (outlook) => (outlook.will_clean ? "now" : outlook.opens_at_ms), "not by time alone"],
-    ["Tombstones", (outlook) => outlook.tombstones && renderAll(outlook.tombstones.reasons), "not looked at"],
-    ["Tombstones stay until", (outlook) => outlook.horizon_ms],
+    ["Tombstones", (outlook) => outlook.tombstones && renderAll(outlook.tombstones.reasons), "not counted"],
+    ["Tombstones kept until", (outlook) => outlook.horizon_ms],
     ["Retention now", (outlook) => retentionInWords(outlook.retention)],
     ["Next deletion by age", (outlook) => outlook.retention.next_expiry_ms, "none by time alone"],
-    ["The log begins at", (outlook) => `offset ${formatCount(outlook.retention.log_start_offset)}`],
+    ["Log start", (outlook) => `offset ${formatCount(outlook.retention.log_start_offset)}`],
   ];
   return html`
-    <${TodaysStrip} topic=${item.topic} partition=${item.partition} />
+    <${TodaysMap} topic=${item.topic} partition=${item.partition} />
     <div class="scrolls" tabindex="0" role="region" aria-label=${`${item.topic}-${item.partition}, today and after the change`}>
       <table class="grid-table">
         <thead>
@@ -151,16 +151,16 @@ function PartitionPreview({ item, onDeepen }) {
       </table>
     </div>
     ${item.unread && html`<p>Not read: ${item.unread}.</p>
-      <p><button type="button" onClick=${onDeepen}>Read them all the same</button></p>`}
+      <p><button type="button" onClick=${onDeepen}>Read them anyway</button></p>`}
     <${Pass} outlook=${after} />
   `;
 }
 
-function TodaysStrip({ topic, partition }) {
+function TodaysMap({ topic, partition }) {
   const target = withQuery(path("partitions", topic, partition, "strip"), { buckets: BUCKETS });
   const { answer } = useAnswer(target, { on: ["cleaned"] });
   if (answer === null) return null;
-  return html`<${Strip} buckets=${answer.buckets} label=${`Segments of ${topic}-${partition} today`} />`;
+  return html`<${SegmentMap} buckets=${answer.buckets} label=${`Segments of ${topic}-${partition} today`} />`;
 }
 
 /** A time or a sentence; `none` replaces a missing value. */

@@ -1,20 +1,19 @@
-// Records: a browser by offset and time, the batches of a segment, and what becomes of each record.
+// Records: a browser by offset and time, the batches of a segment, and the fates of records.
 
 import { html, useEffect, useRef, useState } from "./vendor/htm-preact.js";
 import { path, useAnswer, withQuery } from "./api.js";
 import { Field, Headers } from "./bytes.js";
 import { formatBytes, formatCount, formatDuration, formatRatio, plural } from "./format.js";
-import { Answered, Badge, Bar, Empty, Facts, Time, quoted } from "./parts.js";
+import { Badge, Bar, Empty, Facts, Time, quoted, Requested } from "./parts.js";
 import { render } from "./reasons.js";
 import { hashOf, replaceHash } from "./routes.js";
 
 const PAGE = 50;
-const BATCH = ["First offset", "Last offset", "Records", "Size", "Latest timestamp", "What it is", "Open"];
+const BATCH = ["First offset", "Last offset", "Records", "Size", "Latest timestamp", "Attributes", "Open"];
 const HORIZONS = ["Segment", "Tombstones", "Without a horizon", "Past it", "First horizon", "Last horizon"];
 
-/** A table of a few rows, which scrolls sideways by itself where it must; one that `stacks` puts the
- * cells of a row beneath each other there, each behind its `data-title`. `numbers` are those of the
- * headings that stand over numbers. */
+/** A small table that scrolls horizontally if necessary; with `stacks`, the cells of a row are
+ * stacked instead, each labelled by its `data-title`. `numbers` lists the numeric columns. */
 export function Rows({ label, headings, numbers = [], stacks = false, children }) {
   return html`
     <div class=${stacks ? "rows is-stacking" : "rows"} role="region" aria-label=${label} tabindex="0">
@@ -57,8 +56,8 @@ export function RecordRows({ records, label = "Records" }) {
 
 // -- the browser ---------------------------------------------------------------------------
 
-/** Milliseconds of a time as a person types it: Unix ms, or ISO 8601, without a zone UTC. */
-function momentOf(text) {
+/** Milliseconds of a typed time: Unix ms, or ISO 8601 (default zone: UTC). */
+function parseTime(text) {
   const trimmed = text.trim();
   if (/^-?\d{5,}$/.test(trimmed)) return Number(trimmed);
   if (!/^\d{4}/.test(trimmed)) return null;
@@ -75,33 +74,33 @@ export function RecordBrowser({ topic, partition, query, start, end, about, isMe
   const [timeText, setTimeText] = useState(at ?? "");
   const [complaint, setComplaint] = useState(null);
   useEffect(() => setOffsetText(from ?? ""), [from]);
-  const moment = at === null ? null : momentOf(at);
+  const time = at === null ? null : parseTime(at);
   const target = withQuery(`${path("partitions", topic, partition)}/records`, {
     from_offset: at === null ? (from ?? start) : null,
-    from_timestamp: moment,
+    from_timestamp: time,
     count: PAGE,
   });
-  const asked = useAnswer(target, { on: ["partitions", "cleaned"], isMeant });
-  const records = asked.answer?.records ?? [];
+  const request = useAnswer(target, { on: ["partitions", "cleaned"], isMeant });
+  const records = request.answer?.records ?? [];
   const first = records[0]?.offset;
-  // Behind damage records may be read again: one may go on over it.
-  const over = asked.error === null ? null : Number(from ?? start) + PAGE;
-  const next = over ?? asked.answer?.next_offset ?? null;
+  // There may be valid records after damage, so the user can skip it.
+  const over = request.error === null ? null : Number(from ?? start) + PAGE;
+  const next = over ?? request.answer?.next_offset ?? null;
 
   const go = (parts) => replaceHash(hashOf(here, parts));
   const submit = (event) => {
     event.preventDefault();
     setComplaint(null);
     if (timeText.trim() !== "" && timeText !== at) {
-      if (momentOf(timeText) === null) {
-        setComplaint(`“${timeText}” is no time. Give 2024-01-31, 2024-01-31 12:00, or Unix milliseconds.`);
+      if (parseTime(timeText) === null) {
+        setComplaint(`“${timeText}” is not a time. Enter 2024-01-31, 2024-01-31 12:00, or Unix milliseconds.`);
         return;
       }
       go({ time: timeText.trim() });
       return;
     }
     if (!/^\d+$/.test(offsetText.trim())) {
-      setComplaint(`“${offsetText}” is no offset. Give a whole number, from ${formatCount(start)} to ${formatCount(end)}.`);
+      setComplaint(`“${offsetText}” is not an offset. Enter an integer from ${formatCount(start)} to ${formatCount(end)}.`);
       return;
     }
     setTimeText("");
@@ -130,27 +129,27 @@ export function RecordBrowser({ topic, partition, query, start, end, about, isMe
       <button type="button" onClick=${() => jump(end - PAGE)}>Last</button>
     </form>
     ${complaint !== null && html`<p class="complaint" role="alert">${complaint}</p>`}
-    <${Answered} of=${asked} what="Records">
+    <${Requested} of=${request} what="Records">
       ${() =>
         records.length === 0
           ? html`
               <${Empty} line=${end > start ? null : appendLine(topic, partition, about)}>
                 ${end > start
-                  ? "There is no record at or after this place."
+                  ? "No records at or after this position."
                   : about.read_only
-                    ? "This partition is empty. In the directory that it was copied from, records come from a client or from the command line:"
-                    : "This partition is empty. Records come from a client, or from the program that opened the broker:"}
+                    ? "This partition is empty. In the original directory, a client or the command line appends records:"
+                    : "This partition is empty. A client, or the program that opened the broker, appends records:"}
               </${Empty}>
             `
           : html`
               <p class="dim" role="status">${plural(records.length, "record")}, offsets ${formatCount(first)} to ${formatCount(records.at(-1).offset)}</p>
               <${RecordRows} records=${records} />
             `}
-    </${Answered}>
+    </${Requested}>
   `;
 }
 
-// A directory that a broker holds open takes no other writer: there the line is Python's.
+// The command line cannot write to a directory that a broker has open, so Python code is shown.
 function appendLine(topic, partition, about) {
   if (!about.read_only) {
     return `broker.append(${JSON.stringify(topic)}, key=b"1", value=b"ann", partition=${partition})`;
@@ -160,7 +159,7 @@ function appendLine(topic, partition, about) {
 
 // -- segments, opened ----------------------------------------------------------------------
 
-/** One page of a list and the ways to the others. */
+/** One page of a list, with links to the others. */
 function Pager({ first, shown, total, onGo, what }) {
   if (total <= PAGE) return null;
   return html`
@@ -172,12 +171,12 @@ function Pager({ first, shown, total, onGo, what }) {
   `;
 }
 
-/** A segment: its facts and its batches, each of which opens down to its records. */
+/** A segment: its facts and its batches, which expand to their records. */
 export function Segment({ topic, partition, segment, onClose }) {
   const [first, setFirst] = useState(0);
   const base = segment.base_offset;
   const target = withQuery(`${path("partitions", topic, partition, "segments", base)}/batches`, { first, count: PAGE });
-  const asked = useAnswer(segment.deleted ? null : target);
+  const request = useAnswer(segment.deleted ? null : target);
   const title = useRef(null);
   useEffect(() => title.current.focus(), []);
   return html`
@@ -188,29 +187,29 @@ export function Segment({ topic, partition, segment, onClose }) {
       </div>
       <${Facts}
         facts=${[
-          ["Section", segment.deleted ? "deleted, waits for its removal" : segment.section],
+          ["Section", segment.deleted ? "deleted, pending removal" : segment.section],
           ["Offsets", `${formatCount(base)} to ${formatCount(segment.last_offset)}`],
           ["Size", formatBytes(segment.size_bytes)],
           segment.records != null && ["Records", formatCount(segment.records), `in ${plural(segment.batches, "batch", "batches")}`],
           segment.holes != null && ["Offsets gone", formatCount(segment.holes)],
           segment.tombstones != null && ["Tombstones", formatCount(segment.tombstones)],
           ["Latest timestamp", html`<${Time} ms=${segment.max_timestamp} both />`],
-          segment.delete_horizon_ms != null && ["Delete horizon", html`<${Time} ms=${segment.delete_horizon_ms} both />`, "tombstones go with the first cleaning after it"],
+          segment.delete_horizon_ms != null && ["Delete horizon", html`<${Time} ms=${segment.delete_horizon_ms} both />`, "tombstones are removed by the first cleaning after it"],
         ]}
       />
       ${!segment.deleted && html`
         <h3 class="spaced">Batches</h3>
-        <${Answered} of=${asked} what="Batches">
+        <${Requested} of=${request} what="Batches">
           ${(answer) =>
             answer.batches.length === 0
-              ? html`<${Empty}>This segment has no batch.</${Empty}>`
+              ? html`<${Empty}>This segment has no batches.</${Empty}>`
               : html`
                   <${Rows} label=${`Batches of segment ${base}`} headings=${BATCH} numbers=${BATCH.slice(0, 4)}>
                     ${answer.batches.map((batch) => html`<${Batch} key=${batch.baseOffset} batch=${batch} topic=${topic} partition=${partition} />`)}
                   </${Rows}>
                   <${Pager} first=${first} shown=${answer.batches.length} total=${segment.batches} onGo=${setFirst} what="batches" />
                 `}
-        </${Answered}>
+        </${Requested}>
       `}
     </section>
   `;
@@ -219,7 +218,7 @@ export function Segment({ topic, partition, segment, onClose }) {
 function Batch({ batch, topic, partition }) {
   const [isOpen, setOpen] = useState(false);
   const target = `${path("partitions", topic, partition, "batches", batch.baseOffset)}/records`;
-  const asked = useAnswer(isOpen ? target : null);
+  const request = useAnswer(isOpen ? target : null);
   const words = [
     batch.compresscodec !== "none" && batch.compresscodec,
     batch.isTransactional && "transactional",
@@ -248,9 +247,9 @@ function Batch({ batch, topic, partition }) {
     ${isOpen && html`
       <tr class="opened">
         <td colspan="7">
-          <${Answered} of=${asked} what="Records">
+          <${Requested} of=${request} what="Records">
             ${(answer) => html`<${RecordRows} records=${answer.records} label=${`Records of the batch at ${batch.baseOffset}`} />`}
-          </${Answered}>
+          </${Requested}>
         </td>
       </tr>
     `}
@@ -261,44 +260,44 @@ function Batch({ batch, topic, partition }) {
 
 export function Tombstones({ topic, partition, nowMs, isMeant, isCostly }) {
   const target = `${path("partitions", topic, partition)}/tombstones`;
-  const asked = useAnswer(target, { on: ["partitions", "cleaned"], isMeant, isCostly });
+  const request = useAnswer(target, { on: ["partitions", "cleaned"], isMeant, isCostly });
   return html`
     <p class="dim">
-      A tombstone is a record without a value: it deletes its key. The first cleaning that meets it
-      keeps it and stamps its batch with a delete horizon, that moment plus delete.retention.ms; the
-      first cleaning after the horizon drops it. Superseded tombstones are not counted: they go like
-      any superseded record.
+      A tombstone is a record without a value: it deletes its key. Its first cleaning keeps it and sets
+      the delete horizon of its batch to the time of the cleaning + delete.retention.ms. The first
+      cleaning after the horizon removes it. Superseded tombstones are not counted: they are removed
+      like any superseded record.
     </p>
-    <${Answered} of=${asked} what="Tombstones">
+    <${Requested} of=${request} what="Tombstones">
       ${(answer) => html`<${TombstoneFacts} answer=${answer} nowMs=${answer.now_ms ?? nowMs} />`}
-    </${Answered}>
+    </${Requested}>
   `;
 }
 
 function TombstoneFacts({ answer, nowMs }) {
   const found = answer.tombstones;
-  if (found == null) return html`<${Empty}>Tombstones matter only in a compacted topic: this one is not.</${Empty}>`;
-  if (found.records === 0) return html`<${Empty}>There is no tombstone in this partition that is the latest record of its key.</${Empty}>`;
+  if (found == null) return html`<${Empty}>This topic is not compacted, so tombstones have no effect.</${Empty}>`;
+  if (found.records === 0) return html`<${Empty}>No tombstone in this partition is the latest record of its key.</${Empty}>`;
   const stamped = found.records - found.unstamped - found.expired;
-  const moment = (ms) => html`<${Time} ms=${ms} both />`;
+  const showTime = (ms) => html`<${Time} ms=${ms} both />`;
   const horizon = (ms) => (ms == null ? "–" : html`<${Time} ms=${ms} />, ${away(ms)}`);
   const away = (ms) => nowMs != null && (ms <= nowMs ? "passed" : `in ${formatDuration(ms - nowMs)}`);
   return html`
     <${Facts}
       facts=${[
         ["Tombstones", formatCount(found.records)],
-        ["Without a horizon", formatCount(found.unstamped), "the first cleaning that meets them stamps them"],
-        ["Before their horizon", formatCount(stamped), "every cleaning keeps them"],
-        ["Past their horizon", formatCount(found.expired), "the next cleaning that reaches them drops them"],
-        found.unreached > 0 && ["Not reached", formatCount(found.unreached), "no cleaning is due that goes so far"],
-        found.first_horizon_ms != null && ["First horizon", moment(found.first_horizon_ms), away(found.first_horizon_ms)],
-        found.last_horizon_ms != null && ["Last horizon", moment(found.last_horizon_ms), away(found.last_horizon_ms)],
+        ["Without a horizon", formatCount(found.unstamped), "set by their first cleaning"],
+        ["Before their horizon", formatCount(stamped), "kept by every cleaning"],
+        ["Past their horizon", formatCount(found.expired), "removed by the next cleaning that reaches them"],
+        found.unreached > 0 && ["Not reached", formatCount(found.unreached), "beyond the cleaning that is due"],
+        found.first_horizon_ms != null && ["First horizon", showTime(found.first_horizon_ms), away(found.first_horizon_ms)],
+        found.last_horizon_ms != null && ["Last horizon", showTime(found.last_horizon_ms), away(found.last_horizon_ms)],
         answer.delete_retention_ms != null && ["delete.retention.ms", formatDuration(answer.delete_retention_ms)],
       ]}
     />
     <ul class="plain-list">${found.reasons.map((reason) => html`<li>${render(reason)}</li>`)}</ul>
     ${answer.segments?.length > 0 && html`
-      <h3>Where they lie</h3>
+      <h3>By segment</h3>
       <${Rows} label="Segments with tombstones" headings=${HORIZONS} numbers=${HORIZONS.slice(0, 4)}>
         ${answer.segments.map((each) => html`
           <tr key=${each.base_offset}>
@@ -317,30 +316,30 @@ function TombstoneFacts({ answer, nowMs }) {
 
 // -- fates ---------------------------------------------------------------------------------
 
-/** What the next cleaning does with a record, in words. */
+/** The fate of a record in the next cleaning: short and long text. */
 export const FATES = {
-  retained: ["kept", "the latest of its key, or not up to be cleaned"],
-  superseded: ["superseded", "a later record has its key"],
+  retained: ["kept", "the latest of its key, or not cleanable"],
+  superseded: ["superseded", "a later record of its key survives"],
   tombstone_expired: ["tombstone, expired", "past its delete horizon"],
   aborted: ["aborted", "its transaction was aborted"],
-  control_expired: ["marker, expired", "a marker that nothing needs any more"],
-  null_key: ["no key", "a compacted topic keeps none without"],
-  below_log_start: ["below the log start", "deleted already for readers"],
-  active: ["in the active segment", "no cleaning touches it"],
-  not_yet_cleanable: ["not cleanable yet", "too young, or behind an open transaction"],
+  control_expired: ["marker, expired", "the records of its transaction are removed"],
+  null_key: ["no key", "compaction removes records without a key"],
+  below_log_start: ["below the log start", "already deleted for readers"],
+  active: ["in the active segment", "not cleaned until it is rolled"],
+  not_yet_cleanable: ["not cleanable yet", "too recent, or after an open transaction"],
 };
 
 export function Fates({ topic, partition, isMeant, isCostly }) {
   const [first, setFirst] = useState(0);
   const target = withQuery(`${path("partitions", topic, partition)}/fates`, { first, count: PAGE });
-  const asked = useAnswer(target, { on: ["partitions", "cleaned"], isMeant, isCostly });
+  const request = useAnswer(target, { on: ["partitions", "cleaned"], isMeant, isCostly });
   return html`
-    <p class="dim">What a cleaning that runs now does with each record.</p>
-    <${Answered} of=${asked} what="Fates">
+    <p class="dim">The fate of each record in a cleaning that runs now.</p>
+    <${Requested} of=${request} what="Fates">
       ${(answer) => html`
         ${answer.counts != null && html`<${FateCounts} counts=${answer.counts} />`}
         ${answer.fates.length === 0
-          ? html`<${Empty}>There is no record in this partition.</${Empty}>`
+          ? html`<${Empty}>There are no records in this partition.</${Empty}>`
           : html`
               <${Rows} label="Fates of records" headings=${["Offset", "Key", "Fate", "Superseded by"]} numbers=${["Offset", "Superseded by"]}>
                 ${answer.fates.map((row) => html`
@@ -355,11 +354,11 @@ export function Fates({ topic, partition, isMeant, isCostly }) {
               <${Pager} first=${first} shown=${answer.fates.length} total=${answer.total ?? first + answer.fates.length} onGo=${setFirst} what="records" />
             `}
       `}
-    </${Answered}>
+    </${Requested}>
   `;
 }
 
-/** Sums of fates as bars; also of a preview's. */
+/** Numbers of records by fate, as bars. */
 export function FateCounts({ counts }) {
   const sum = Object.values(counts).reduce((total, count) => total + count, 0);
   const rows = Object.entries(counts).filter(([, count]) => count > 0);

@@ -1,11 +1,11 @@
-// The addresses of the pages, all of them behind `#`: a copied one opens the same page again.
+// The addresses of the pages, as fragments: a copied address opens the same page.
 
 const NAMED = new Set(["cleaner", "groups", "broker"]);
 
 /**
- * The page that a fragment names, and its parameters.
+ * Parse a fragment to the page and its parameters.
  *
- * `key` is the same for as long as the page stays the same: its section and query may change.
+ * `key` identifies the page; it does not depend on its section and query.
  */
 export function parseHash(hash) {
   const [, place = "", search = ""] = /^#?\/?([^?]*)\??(.*)$/s.exec(hash);
@@ -30,7 +30,7 @@ export function hashOf(parts = [], query = {}) {
   return `#/${parts.map(encodeURIComponent).join("/")}${search && `?${search}`}`;
 }
 
-/** Change the address without an entry in the history, as for a filter that is typed. */
+/** Change the address without a history entry, for example while a filter is typed. */
 export function replaceHash(hash) {
   if (hash === location.hash) return;
   history.replaceState(null, "", hash);

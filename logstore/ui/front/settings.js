@@ -1,9 +1,8 @@
-// A topic's settings as a form: what each means, where its value comes from, and, before it is
-// set, what it would do.
+// A topic's settings as a form, with the meaning and origin of each value, and a preview of changes.
 
 import { html, useState } from "./vendor/htm-preact.js";
 import { path as pathOf, useAnswer } from "./api.js";
-import { Done, Loss, may, ReadOnlyNote, usePerformance } from "./deeds.js";
+import { Done, Loss, may, ReadOnlyNote, usePerformance } from "./actions.js";
 import { Dialog, useIdentity } from "./dialog.js";
 import { plural } from "./format.js";
 import { Badge, Failure, Loading, useTitle } from "./parts.js";
@@ -11,9 +10,9 @@ import { hashOf } from "./routes.js";
 import { Preview, usePreview } from "./preview.js";
 import { exactly, typed } from "./units.js";
 
-/** Groups of keys in the order of the operators' questions; a key of none is in the last. */
+/** Groups of keys; the last group takes all other keys. */
 const GROUPS = [
-  ["What removes records", ["cleanup.policy"]],
+  ["Cleanup policy", ["cleanup.policy"]],
   ["Delete: by age and size", ["retention.ms", "retention.bytes", "file.delete.delay.ms"]],
   [
     "Compact: when",
@@ -37,34 +36,34 @@ const GROUPS = [
   ["Everything else", []],
 ];
 
-/** Plain meanings of keys, in the words of operators' guides; the table of keys says them in full. */
+/** Short descriptions of keys; the table of keys has the full ones. */
 const MEANINGS = Object.fromEntries(
   [
-    ["What may remove records: the log cleanup policy", "cleanup.policy", "log.cleanup.policy"],
+    ["How old records are removed: the log cleanup policy", "cleanup.policy", "log.cleanup.policy"],
     [
-      "How long a message is stored before its segment is deleted",
+      "Age at which a segment is deleted",
       "retention.ms", "log.retention.ms", "log.retention.minutes", "log.retention.hours",
     ],
     [
       "Size of the log after which its oldest segments are deleted",
       "retention.bytes", "log.retention.bytes",
     ],
-    ["How often logs are searched for what to delete", "log.retention.check.interval.ms"],
+    ["Interval of checks for segments to delete", "log.retention.check.interval.ms"],
     ["How long deleted files stay on the disk", "file.delete.delay.ms", "log.segment.delete.delay.ms"],
     [
-      "Share of dirty segments in the log at which compaction starts",
+      "Share of dirty bytes in the log at which compaction starts",
       "min.cleanable.dirty.ratio", "log.cleaner.min.cleanable.ratio",
     ],
     [
-      "The least time that a message stays uncompacted",
+      "Minimum time that a record stays uncompacted",
       "min.compaction.lag.ms", "log.cleaner.min.compaction.lag.ms",
     ],
     [
-      "The longest time that a message may stay uncompacted",
+      "Maximum time that a record may stay uncompacted",
       "max.compaction.lag.ms", "log.cleaner.max.compaction.lag.ms",
     ],
     [
-      "How long tombstones stay readable after compaction met them",
+      "How long tombstones are kept after their first cleaning",
       "delete.retention.ms", "log.cleaner.delete.retention.ms",
     ],
     [
@@ -72,37 +71,37 @@ const MEANINGS = Object.fromEntries(
       "compaction.strategy", "log.cleaner.compaction.strategy",
     ],
     [
-      "The header that bears the version",
+      "The header with the record's version",
       "compaction.strategy.header", "log.cleaner.compaction.strategy.header",
     ],
-    ["How that header's number is written", "logstore.compaction.strategy.header.encoding"],
+    ["Encoding of the number in that header", "logstore.compaction.strategy.header.encoding"],
     ["Size at which a new segment is started", "segment.bytes", "log.segment.bytes"],
     ["Age at which a new segment is started", "segment.ms", "log.roll.ms", "log.roll.hours"],
     [
-      "Spread of that age over logs",
+      "Random variation of that age, to spread rolls over time",
       "segment.jitter.ms", "log.roll.jitter.ms", "log.roll.jitter.hours",
     ],
-    ["Room for the index of a segment", "segment.index.bytes", "log.index.size.max.bytes"],
-    ["Distance between two entries of an index", "index.interval.bytes", "log.index.interval.bytes"],
-    ["Whether files take their full size at once", "preallocate", "log.preallocate"],
+    ["Maximum size of a segment's index", "segment.index.bytes", "log.index.size.max.bytes"],
+    ["Log bytes between two index entries", "index.interval.bytes", "log.index.interval.bytes"],
+    ["Whether segment files are preallocated", "preallocate", "log.preallocate"],
     ["Whether compacted logs are cleaned", "log.cleaner.enable"],
-    ["How many threads clean", "log.cleaner.threads"],
-    ["How long a thread rests that found nothing to clean", "log.cleaner.backoff.ms"],
-    ["How fast the cleaner may read and write", "log.cleaner.io.max.bytes.per.second"],
-    ["Memory for the hash tables of keys", "log.cleaner.dedupe.buffer.size"],
-    ["Memory for reading and writing", "log.cleaner.io.buffer.size"],
-    ["How full a hash table may get", "log.cleaner.io.buffer.load.factor"],
+    ["Number of cleaner threads", "log.cleaner.threads"],
+    ["How long an idle cleaner thread sleeps", "log.cleaner.backoff.ms"],
+    ["Limit of the cleaner's reads and writes", "log.cleaner.io.max.bytes.per.second"],
+    ["Memory for offset maps", "log.cleaner.dedupe.buffer.size"],
+    ["Memory for I/O buffers", "log.cleaner.io.buffer.size"],
+    ["Maximum load factor of an offset map", "log.cleaner.io.buffer.load.factor"],
   ].flatMap(([meaning, ...keys]) => keys.map((key) => [key, meaning])),
 );
 
 const DEFAULT = "default";
 
-/** Layers that a value can come from, in words. */
+/** Descriptions of the origins of a value. */
 const ORIGINS = {
   topic: "set for this topic",
-  "dynamic broker": "set for the broker while it runs",
+  "dynamic broker": "set for the broker at run time",
   "dynamic default": "set for all brokers of the cluster",
-  broker: "from the broker's file",
+  broker: "from the broker's configuration file",
   default: "the default",
 };
 
@@ -116,7 +115,7 @@ export function Page({ params, about }) {
     </nav>
     <h1>Settings of ${topic}</h1>
     <p class="summary">
-      Nothing changes while you type: beside the fields stands what the change would do.
+      Nothing is changed while you type. The effect of the changes is shown next to the fields.
     </p>
     <${ReadOnlyNote} about=${about} />
     <${SettingsForm} path=${pathOf("topics", topic, "configs")} topic=${topic} groups=${GROUPS}
@@ -125,10 +124,10 @@ export function Page({ params, about }) {
 }
 
 /**
- * All settings of a topic or a broker, and the changes not yet set.
+ * All settings of a topic or a broker, and pending changes.
  *
- * `topic` is null for the broker's; `here` is the origin of the values that can be unset here;
- * `scope` is sent along with every change; `children` stand with the changes.
+ * `topic` is null for the broker; `here` is the origin of the values that can be unset here;
+ * `scope` is sent with every change; `children` are rendered with the changes.
  */
 export function SettingsForm({ path, topic = null, groups, here, mayAlter, scope = {}, children }) {
   const { answer, error: failure, reload } = useAnswer(path);
@@ -137,7 +136,7 @@ export function SettingsForm({ path, topic = null, groups, here, mayAlter, scope
   const judgement = usePreview(isEmpty(draft) ? null : { topic, ...scope, ...draft });
   const performance = usePerformance({
     path,
-    tell: () => `${topic ?? "The broker"}: ${draftInWords(draft)}.`,
+    describe: () => `${topic ?? "The broker"}: ${draftInWords(draft)}.`,
     topic,
     links: [topic === null ? ["#/cleaner", "Show the cleaner"] : [hashOf(["t", topic]), `Show ${topic}`]],
     onDone: () => {
@@ -151,12 +150,12 @@ export function SettingsForm({ path, topic = null, groups, here, mayAlter, scope
   }
   const items = answer.configs;
   const error = performance.error ?? judgement.error;
-  // What was refused is judged anew once it is changed.
+  // After a rejection, a changed draft is previewed again.
   const edit = (change) => {
     performance.cancel();
     setDraft(change);
   };
-  const deeds = {
+  const edits = {
     change: (key, text) => edit((before) => withText(before, items, key, text)),
     set: (key, text) => edit((before) => withSet(before, key, text)),
     unset: (key) => edit((before) => withUnset(before, key)),
@@ -173,16 +172,16 @@ export function SettingsForm({ path, topic = null, groups, here, mayAlter, scope
           <h2>${title}</h2>
           ${members.map(
             (item) => html`<${Setting} key=${item.key} item=${item} draft=${draft} here=${here}
-              error=${error?.field === item.key ? error : null} ...${deeds} />`,
+              error=${error?.field === item.key ? error : null} ...${edits} />`,
           )}
         </section>`,
       )}
-      <${ByName} onAdd=${deeds.set} />
+      <${ByName} onAdd=${edits.set} />
     </div>
-    <div class="settings-beside">
+    <div class="settings-side">
       <${Changes} items=${items} draft=${draft} error=${error} mayAlter=${mayAlter}
         performance=${performance} onSet=${() => performance.perform({ ...scope, ...draft })}
-        onDiscard=${() => edit(() => NOTHING)} ...${deeds}>${children}<//>
+        onDiscard=${() => edit(() => NOTHING)} ...${edits}>${children}<//>
       <${Preview} judgement=${judgement} />
     </div>
   </div>`;
@@ -190,7 +189,7 @@ export function SettingsForm({ path, topic = null, groups, here, mayAlter, scope
 
 // -- drafts --------------------------------------------------------------------------------
 
-/** Changes not yet set: texts by key, and keys to unset. */
+/** Pending changes: texts by key, and keys to unset. */
 const NOTHING = { set: {}, unset: [] };
 
 function isEmpty(draft) {
@@ -207,7 +206,7 @@ function withSet(draft, key, text) {
   return { ...rest, set: { ...rest.set, [key]: text } };
 }
 
-// Typing back what stood there takes the change back.
+// Typing the current value discards the change.
 function withText(draft, items, key, text) {
   const item = items.find((each) => each.key === key);
   const same = text === item.value || text === typed(item.value, item.unit);
@@ -226,7 +225,7 @@ function draftInWords({ set, unset }) {
   ].join(", ");
 }
 
-/** The layer that holds once a topic's or the broker's own value is unset. */
+/** The layer that applies after the topic's or the broker's own value is unset. */
 function below(item, here) {
   const layer = (item.layers ?? []).find((each) => each.origin !== here);
   return layer === undefined || layer.origin === DEFAULT
@@ -234,7 +233,7 @@ function below(item, here) {
     : layer;
 }
 
-/** A layer's value as one would type it; under another name it may count in other units. */
+/** A layer's value as typed in a field; under another key it may have another unit. */
 function layerInWords(layer, item) {
   if (layer.value === "") return "nothing";
   return layer.key === item.key ? typed(layer.value, item.unit) : `${layer.key} = ${layer.value}`;
@@ -258,7 +257,7 @@ function Setting({ item, draft, here, error, change, unset, restore }) {
         ? html`<span class="setting-key" id=${`${id}-label`}>${item.key}</span>`
         : html`<label class="setting-key" for=${id}>${item.key}</label>`}
       ${isChanged
-        ? html`<${Badge} kind="changed">changed, not yet set<//>`
+        ? html`<${Badge} kind="changed">pending change<//>`
         : item.origin === here && html`<${Badge}>set here<//>`}
       <p class="setting-plain" id=${`${id}-plain`}>${MEANINGS[item.key]}</p>
     </div>
@@ -283,7 +282,7 @@ function Setting({ item, draft, here, error, change, unset, restore }) {
   </div>`;
 }
 
-// Where the layer below counts in other units, as log.retention.hours does, the field stays empty.
+// If the layer below has another unit, such as log.retention.hours, the field stays empty.
 function unsetText(item, inherited) {
   const isSame = inherited.key === item.key || item.unit === null;
   return isSame ? typed(inherited.value, item.unit) : "";
@@ -333,18 +332,18 @@ function Input({ id, item, text, described, invalid, change }) {
 function originInWords(item, here, isUnset, inherited) {
   const standard = typed(item.default, item.unit) || "nothing";
   const other = layerInWords(inherited, item);
-  if (isUnset) return `Unset, it will be ${other}: ${ORIGINS[inherited.origin]}.`;
+  if (isUnset) return `When unset: ${other}, ${ORIGINS[inherited.origin]}.`;
   const where = ORIGINS[item.origin];
   if (item.origin === here) {
     return inherited.origin === DEFAULT
-      ? `It is ${where}; unset it would be the default, ${standard}.`
-      : `It is ${where}; unset it would be ${other}, ${ORIGINS[inherited.origin]}. The default is ${standard}.`;
+      ? `This is ${where}. When unset: the default, ${standard}.`
+      : `This is ${where}. When unset: ${other}, ${ORIGINS[inherited.origin]}. The default is ${standard}.`;
   }
-  if (item.origin === DEFAULT) return "It is the default.";
-  return `It is ${where}: ${other}. The default is ${standard}.`;
+  if (item.origin === DEFAULT) return "This is the default.";
+  return `This is ${where}: ${other}. The default is ${standard}.`;
 }
 
-// -- finding -------------------------------------------------------------------------------
+// -- search --------------------------------------------------------------------------------
 
 function Search({ text, onInput, found, all }) {
   const id = useIdentity("search");
@@ -356,7 +355,7 @@ function Search({ text, onInput, found, all }) {
   </div>`;
 }
 
-/** Settings in whose name or meaning each word of a text occurs. */
+/** Settings whose name or description contains every word of a text. */
 function searched(items, text) {
   const words = text.toLowerCase().split(/\s+/).filter(Boolean);
   return items.filter((item) => {
@@ -377,18 +376,18 @@ function grouped(items, groups) {
     .filter(([, members]) => members.length > 0);
 }
 
-/** The key that was meant, by the server's rule for unknown ones. */
+/** The similar key that the server suggests for an unknown one. */
 function Nearest({ topic, text, onChoose }) {
   const judgement = usePreview({ topic, set: { [text.trim()]: "" }, unset: [] });
   const suggestion = judgement.error?.suggestion;
   return html`<p role="status">
-    No setting has “${text}” in its name or meaning.${" "}
-    ${suggestion && html`The nearest name is <button type="button" class="quiet"
-      onClick=${() => onChoose(suggestion)}>${suggestion}</button>.`}
+    No setting contains “${text}” in its name or description.${" "}
+    ${suggestion && html`Did you mean <button type="button" class="quiet"
+      onClick=${() => onChoose(suggestion)}>${suggestion}</button>?`}
   </p>`;
 }
 
-/** A setting by its name, as it is written on the command line and in files. */
+/** A field to add a setting as key=value. */
 function ByName({ onAdd }) {
   const id = useIdentity("by-name");
   const [text, setText] = useState("");
@@ -405,8 +404,8 @@ function ByName({ onAdd }) {
       spellcheck=${false} onInput=${(event) => setText(event.target.value)}
       aria-describedby=${`${id}-hint`} />
     <button type="submit" disabled=${match === null}>Add to the changes</button>
-    <p class="hint" id=${`${id}-hint`}>A line of a file or of the command line, such as
-      retention.ms=7d. Old names of Kafka are understood.</p>
+    <p class="hint" id=${`${id}-hint`}>For example
+      retention.ms=7d. Deprecated names of Kafka are accepted.</p>
   </form>`;
 }
 
@@ -420,8 +419,8 @@ function Changes({ items, draft, error, mayAlter, performance, onSet, onDiscard,
     restore(key);
     set(suggestion, text);
   };
-  return html`<section class="changes" aria-label="Changes not yet set">
-    <h2>Changes not yet set</h2>
+  return html`<section class="changes" aria-label="Pending changes">
+    <h2>Pending changes</h2>
     <p role="status">${count === 0 ? "None." : `${plural(count, "change")}.`}</p>
     <ul>
       ${changes.map((key) => {
@@ -449,7 +448,7 @@ function Changes({ items, draft, error, mayAlter, performance, onSet, onDiscard,
     ${performance.loss && html`<${Dialog} title=${`Set ${plural(count, "change")}?`} onClose=${performance.cancel}>
       <${Loss} loses=${performance.loss.loses} />
       <p class="buttons">
-        <button type="button" class="danger" onClick=${onSet}>Set all the same</button>
+        <button type="button" class="danger" onClick=${onSet}>Set anyway</button>
         <button type="button" onClick=${performance.cancel}>Cancel</button>
       </p>
     <//>`}

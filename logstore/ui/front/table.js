@@ -1,7 +1,7 @@
-// Tables of any length: only the rows in view are in the document.
+// Virtual tables of any length: only the rows in view are in the document.
 //
-// A table is an ARIA grid: one stop of the Tab key, arrows within. Rows are as high as their
-// text needs; a row that was not yet drawn counts with the mean height of the first that were.
+// A table is an ARIA grid: one tab stop, with arrow keys inside. Row heights depend on their text; a
+// row that is not rendered yet counts with the mean height of the first rendered rows.
 
 import {
   html,
@@ -18,7 +18,7 @@ import { getJson, Pace, subscribe } from "./api.js";
 const ROW_HEIGHT_FIRST = 40;
 const OVERSCAN_PIXELS = 400;
 
-/** Where rows lie, from heights of which only some are known. */
+/** Positions of rows, computed from the heights known so far. */
 class Heights {
   constructor(total, before) {
     this.known = new Float64Array(total);
@@ -28,14 +28,14 @@ class Heights {
     this.settle();
   }
 
-  /** Forget all heights, as when the width has changed. */
+  /** Discard all heights, for example when the width has changed. */
   forget() {
     this.known.fill(0);
     this._supposed = null;
     this.settle();
   }
 
-  /** Note a row's height; tells whether that changes anything. `settle` must follow. */
+  /** Record a row's height; return whether it changed. `settle` must follow. */
   set(row, height) {
     if (row >= this.known.length || height === 0) return false;
     if (Math.abs(this.known[row] - height) < 0.5) return false;
@@ -44,7 +44,7 @@ class Heights {
   }
 
   settle() {
-    // Supposed once: were it to follow all that is measured, thousands of rows would move each time.
+    // Estimated once: a changing estimate would move thousands of rows each time.
     if (this._supposed === null) {
       const measured = this.known.filter((height) => height > 0);
       const sum = measured.reduce((total, height) => total + height, 0);
@@ -72,13 +72,13 @@ class Heights {
 }
 
 /**
- * A grid whose rows are drawn as they come into view.
+ * A grid whose rows are rendered as they come into view.
  *
- * A column is `{name, title, draw(row, tabIndex)}` and may have `width`, a track of CSS grid; `sort`,
- * the name that it is sorted by; `isNumber`; `isHeader`, if it names the row; `hasControl`, if it
- * draws a link or button, which takes the tab index. `rowAt(index)` gives a row, or undefined while
- * it is not there yet, and `keyOf(row)` what it is known by, of undefined null. `onNeed(first, last)`
- * says which are looked at; `sort` is `{by, descending}`.
+ * A column is `{name, title, draw(row, tabIndex)}` with optional `width` (a CSS grid track), `sort`
+ * (name of the sort key), `isNumber`, `isHeader` (it names the row), and `hasControl` (it renders a
+ * link or button, which takes the tab index). `rowAt(index)` returns a row, or undefined until it is
+ * loaded; `keyOf(row)` returns its key, or null for undefined. `onNeed(first, last)` reports the rows
+ * in view; `sort` is `{by, descending}`.
  */
 export function Table({ label, columns, total, rowAt, keyOf, onNeed, sort, onSort, isBusy }) {
   const root = useRef(null);
@@ -128,7 +128,7 @@ export function Table({ label, columns, total, rowAt, keyOf, onNeed, sort, onSor
     };
   }, [look]);
 
-  // The active row follows its item when rows change places.
+  // The active row follows its item when rows are reordered.
   let activeRow = Math.min(active.row, Math.max(total - 1, 0));
   if (active.key !== null && keyOf(rowAt(activeRow)) !== active.key) {
     for (let row = seen[0]; row <= Math.min(seen[1], total - 1); row += 1) {
@@ -138,7 +138,7 @@ export function Table({ label, columns, total, rowAt, keyOf, onNeed, sort, onSor
 
   const drawn = [];
   for (let row = seen[0]; row <= Math.min(seen[1], total - 1); row += 1) drawn.push(row);
-  // The row that has the focus stays in the document however far one scrolls: else it is lost.
+  // The focused row stays in the document when it is scrolled out of view, or the focus is lost.
   if (total > 0 && (activeRow < seen[0] || activeRow > seen[1])) drawn.push(activeRow);
 
   useEffect(() => onNeed(seen[0], Math.min(seen[1], total - 1)), [seen, total, onNeed]);
@@ -149,7 +149,7 @@ export function Table({ label, columns, total, rowAt, keyOf, onNeed, sort, onSor
       isChanged = heights.set(Number(element.dataset.row), element.offsetHeight) || isChanged;
     }
     if (!isChanged) return;
-    // What is in view stays where it is, whatever is learnt about the rows above it.
+    // Rows in view keep their position when heights of rows above them become known.
     const above = -body.current.getBoundingClientRect().top;
     const anchor = heights.rowAt(Math.max(0, above));
     const before = heights.tops[anchor];
@@ -165,7 +165,7 @@ export function Table({ label, columns, total, rowAt, keyOf, onNeed, sort, onSor
 
   const hadFocus = body.current?.contains(document.activeElement) ?? false;
   useLayoutEffect(() => {
-    // A row that had the focus may have come in between, or be drawn anew.
+    // The focused row may have been rendered again.
     const isLost = hadFocus && !body.current.contains(document.activeElement);
     if (!wantsFocus.current && !isLost) return;
     const cell = body.current.querySelector('[data-active="yes"]');
@@ -304,11 +304,11 @@ function Heading({ column, sort, onSort }) {
 }
 
 /**
- * Rows of an answer that comes in pieces: `{total, rowAt, need, error, answer, reload}`.
+ * Rows that are loaded in pieces: `{total, rowAt, need, error, answer, reload}`.
  *
- * `targetOf(first, count)` is the address of a piece, `rowsOf(answer)` its rows. When an event of
- * `on` comes, the pieces in view are asked for again at a `Pace`, at its fastest while
- * `isUrgent(answer)`, and the others once they come into view.
+ * `targetOf(first, count)` is the address of a piece, `rowsOf(answer)` its rows. On an event of `on`,
+ * the pieces in view are requested again at a `Pace` (at its fastest while `isUrgent(answer)`), and
+ * the others when they come into view.
  */
 export function usePieces(targetOf, rowsOf, { size = 100, on = [], isUrgent } = {}) {
   const [, redraw] = useReducer((count) => count + 1, 0);
@@ -361,7 +361,7 @@ export function usePieces(targetOf, rowsOf, { size = 100, on = [], isUrgent } = 
   data.pace ??= new Pace(reload);
   Object.assign(data, { targetOf, rowsOf, isUrgent });
   useEffect(() => {
-    // Rows of the question before stay until the first of the new one are there.
+    // Keep the rows of the previous request until the first rows of the new one arrive.
     Object.assign(data, { query, isTurning: data.query !== null, wanted: [0, 0], error: null });
     for (const held of data.pieces.values()) Object.assign(held, { isAsked: false });
     fetchPiece(0);

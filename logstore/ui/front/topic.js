@@ -1,7 +1,7 @@
-// A topic: its partitions, and the way to its settings.
+// A topic: its partitions, and a link to its settings.
 
 import { html } from "./vendor/htm-preact.js";
-import { TopicDeeds } from "./deeds.js";
+import { TopicActions } from "./actions.js";
 import { PartitionList } from "./list.js";
 import { useTitle } from "./parts.js";
 import { hashOf } from "./routes.js";
@@ -15,7 +15,7 @@ export function Page({ params, about, refreshAbout }) {
       <h1>${topic}</h1>
       <a class="button" href=${hashOf(["t", topic, "settings"])}>Settings of this topic</a>
     </div>
-    <${TopicDeeds} topic=${topic} about=${about} onDone=${refreshAbout} />
+    <${TopicActions} topic=${topic} about=${about} onDone=${refreshAbout} />
     <h2 class="unseen">Partitions of this topic</h2>
     <${PartitionList}
       query=${params.query}

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from logstore.runtime.loops import LoopThread
 from logstore.ui.app import application
-from logstore.ui.site import Site
+from logstore.ui.context import Context
 
 TOKEN = "t0ken"
 HOST = "127.0.0.1:4711"
@@ -34,8 +34,8 @@ class Asked:
 
     def __init__(self, broker: Any, authorizer: Any = None, principal: str = "User:ANONYMOUS"):
         self._loops = LoopThread("test-page")
-        self.site = Site(broker, self._loops, authorizer, principal)
-        self.app = application(self.site, token=TOKEN, host="127.0.0.1", port=4711)
+        self.context = Context(broker, self._loops, authorizer, principal)
+        self.app = application(self.context, token=TOKEN, host="127.0.0.1", port=4711)
 
     def __enter__(self) -> Self:
         return self
@@ -44,12 +44,12 @@ class Asked:
         self.close()
 
     def close(self) -> None:
-        self.call(self.site.live.tick())  # nothing of it hangs
+        self.call(self.context.live.tick())  # nothing of it hangs
         self.call(self._end())
         self._loops.stop()
 
     async def _end(self) -> None:
-        self.site.close()
+        self.context.close()
 
     def call(self, coroutine: Any) -> Any:
         """Run something in the page's loop, and wait for it."""

@@ -7,10 +7,10 @@ import pytest
 from logstore import Acl, Authorizer, Broker
 from logstore.ui import app
 from logstore.ui.asking import BODY_BYTES_MAX, Answer, post
-from logstore.ui.site import Deed
+from logstore.ui.context import Action
 from tests.support.world.page import HOST, TOKEN, Asked
 
-ROLL = Deed("roll", "alter", "topic")
+ROLL = Action("roll", "alter", "topic")
 
 
 def echo(ask):
@@ -29,7 +29,7 @@ def echo(ask):
 def _routes(monkeypatch):
     routes = (
         post("/api/echo", echo, "name", "n"),
-        post("/api/deed", echo, "name", deed=ROLL),
+        post("/api/action", echo, "name", action=ROLL),
     )
     monkeypatch.setattr(app, "ROUTES", (*app.ROUTES, *routes))
 
@@ -113,7 +113,7 @@ def test_nothing_is_done_to_a_copied_directory(tmp_path):
     with Broker(tmp_path) as broker:
         broker.create_topic("users")
     with Broker(tmp_path, read_only=True) as broker, Asked(broker) as page:
-        refused = page.post("/api/deed", {"name": "a"})
+        refused = page.post("/api/action", {"name": "a"})
         assert (refused.status, refused.json["error"]["type"]) == (403, "ReadOnlyError")
         assert page.post("/api/echo", {"name": "a"}).status == 200  # a question may have a body
         about = page.get("/api/about")
@@ -127,10 +127,10 @@ def test_what_a_principal_may_do_is_told_and_held(broker):
     ]
     with Asked(broker, Authorizer(acls), "User:ann") as page:
         assert "roll" in page.get("/api/about")["may"]
-        assert page.post("/api/deed", {"name": "a"}).status == 200
+        assert page.post("/api/action", {"name": "a"}).status == 200
     with Asked(broker, Authorizer(acls), "User:bob") as page:
         assert page.get("/api/about")["may"] == []
-        refused = page.post("/api/deed", {"name": "a"})
+        refused = page.post("/api/action", {"name": "a"})
         assert (refused.status, refused.json["error"]["type"]) == (
             403,
             "TopicAuthorizationFailedError",

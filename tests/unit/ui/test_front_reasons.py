@@ -96,7 +96,7 @@ def test_an_explanation_shows_the_sentences_of_the_command_line(front, broker):
 def test_retention_shows_the_reason_of_each_segment(front, broker):
     broker.clock.advance(hours=2)
     report = broker.retain("events", dry_run=True)
-    shown = front.run(SHOWN, ["deeds.js", "Retention", {"done": report.to_json()}])
+    shown = front.run(SHOWN, ["actions.js", "Retention", {"done": report.to_json()}])
     removed = [verdict for decision in report.decisions for verdict in decision.removed]
     assert removed
     assert all(verdict.reason in shown for verdict in removed)
@@ -104,6 +104,6 @@ def test_retention_shows_the_reason_of_each_segment(front, broker):
 
 def test_a_refusal_to_clean_is_shown_with_its_detail(front, broker):
     report = broker.clean("events", dry_run=True)
-    assert front.call("deeds.js", "cleaningInWords", (report.to_json(),)) == [
+    assert front.call("actions.js", "cleaningInWords", (report.to_json(),)) == [
         "Nothing would be cleaned: cleanup.policy is delete."
     ]

@@ -23,17 +23,17 @@ class Along:
         return self
 
     async def _begin(self):
-        return self.page.site.live.read_along(self.sees)
+        return self.page.context.live.connect(self.sees)
 
     def __exit__(self, *_):
-        self.page.site.live.leave(self.reader)
+        self.page.context.live.disconnect(self.reader)
 
     def news(self):
         """What one more look has told, as (event, data)."""
         return self.page.call(self._looked())
 
     async def _looked(self):
-        await self.page.site.live.tick()
+        await self.page.context.live.tick()
         return parsed("".join(self.reader._taken()))
 
 
@@ -139,7 +139,7 @@ def test_a_reader_is_told_of_topics_it_may_know_alone(page, broker):
 
 def test_a_slow_reader_has_what_is_new_once_and_holds_no_more(page, broker):
     with Along(page) as along:
-        live = page.site.live
+        live = page.context.live
         stats = broker.clean("users", force=True).cleaned[0]
 
         async def tick_often():
@@ -157,10 +157,10 @@ def test_a_slow_reader_has_what_is_new_once_and_holds_no_more(page, broker):
 
 def test_nobody_costs_nothing_while_nobody_reads_along(page, broker, monkeypatch):
     asked = []
-    monkeypatch.setattr("logstore.ui.live._looks", asked.append)
-    page.call(page.site.live.tick())
+    monkeypatch.setattr("logstore.ui.live._versions", asked.append)
+    page.call(page.context.live.tick())
     broker.append("users", key=b"a", value=b"b")
-    page.call(page.site.live.tick())
+    page.call(page.context.live.tick())
     assert asked == []
 
 
@@ -177,10 +177,10 @@ def test_a_first_reader_is_told_no_changes_from_before(page, broker):
 
 def test_readers_are_bounded(page):
     async def many():
-        live = page.site.live
-        readers = [live.read_along(bool) for _ in range(READERS_MAX + 1)]
+        live = page.context.live
+        readers = [live.connect(bool) for _ in range(READERS_MAX + 1)]
         for reader in readers[:-1]:
-            live.leave(reader)
+            live.disconnect(reader)
         return readers[-1]
 
     assert page.call(many()) is None
@@ -188,10 +188,10 @@ def test_readers_are_bounded(page):
 
 def test_a_stream_ends_with_the_page(page):
     async def to_the_end():
-        reader = page.site.live.read_along(bool)
+        reader = page.context.live.connect(bool)
         texts = reader.texts()
         first = await anext(texts)
-        page.site.live.close()
+        page.context.live.close()
         rest = [text async for text in texts]
         return first + b"".join(rest)
 
@@ -217,7 +217,7 @@ def test_the_event_stream_over_http_has_what_is_seen_by_its_principal(broker):
                     left.set()
 
             async def happen():
-                live = page.site.live
+                live = page.context.live
                 while not left.is_set():
                     broker.append("users", key=b"a", value=b"b")
                     broker.append("events", value=b"b", partition=0)
@@ -232,7 +232,7 @@ def test_the_event_stream_over_http_has_what_is_seen_by_its_principal(broker):
         assert dict(sent[0]["headers"])[b"content-type"].startswith(b"text/event-stream")
         text = b"".join(message.get("body", b"") for message in sent).decode()
         assert set(names(parsed(text))) == {("events", 0)}
-        assert page.site.live._readers == set()
+        assert page.context.live._readers == set()
 
 
 def test_a_copied_directory_has_nothing_to_tell_but_what_was_measured(tmp_path):

@@ -191,11 +191,11 @@ def test_it_ends_though_a_reader_does_not_read(broker, caplog, monkeypatch):
         connection.request("GET", "/api/events", headers=bearer(ui))
         stream = connection.getresponse()
         assert stream.readline() == b"retry: 1000\n"
-        live = ui._site.live
+        live = ui._context.live
 
         async def flood():
             for reader in live._readers:
-                reader.tell_state("flood", {"text": "x" * 50_000_000})
+                reader.set_state("flood", {"text": "x" * 50_000_000})
 
         ui._loops.call(flood())
         stream.read(10_000)  # it is being sent, and nobody reads on

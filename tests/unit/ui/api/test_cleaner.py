@@ -20,7 +20,7 @@ def test_threads_limits_and_cleanings_of_a_running_broker():
         broker.create_topic("users", 1, {"cleanup.policy": "compact", "segment.bytes": "1KiB"})
         broker.append_many("users", [(b"a", b"v" * 50)] * 50, batch_records=5)
         broker.clock.advance(minutes=1)
-        page.call(page.site.live.tick())
+        page.call(page.context.live.tick())
         told = page.get("/api/cleaner")
         assert [each["alive"] for each in told["threads"]] == [True, True]
         assert sum(each["passes"] for each in told["threads"]) == len(told["history"]) > 0

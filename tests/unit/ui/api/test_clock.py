@@ -6,7 +6,7 @@ import pytest
 
 from logstore import Acl, Authorizer, Broker, VirtualClock
 from logstore.runtime.clock import VIRTUAL_EPOCH_MS
-from logstore.ui import turns
+from logstore.ui import locks
 from logstore.ui.api import clock as clock_api
 from tests.support.world.page import Asked
 
@@ -24,7 +24,7 @@ def living(monkeypatch):
 
 
 def test_time_is_moved_and_what_falls_due_is_done(living):
-    broker = living.site.broker
+    broker = living.context.broker
     told = living.get("/api/clock")
     assert (told["kind"], told["now_ms"]) == ("virtual", VIRTUAL_EPOCH_MS)
     assert told["next_event_ms"] == broker.clock.next_event_ms()
@@ -65,14 +65,14 @@ def test_a_long_move_is_answered_with_how_far_it_came(living, monkeypatch):
         before = answers[-1]["now_ms"]
     assert len(answers) > 3
     assert all(each["to_ms"] == to_ms for each in answers)
-    assert living.site.broker.clock.now_ms() == to_ms
+    assert living.context.broker.clock.now_ms() == to_ms
 
 
 def test_two_who_move_at_once_go_one_after_the_other(living, monkeypatch):
     """Each span is walked in full, and no event is passed over or done twice."""
-    monkeypatch.setattr(turns, "WAIT_S", 100_000.0)  # however slow the machine is
+    monkeypatch.setattr(locks, "WAIT_S", 100_000.0)  # however slow the machine is
     runs = []
-    broker = living.site.broker
+    broker = living.context.broker
     scheduler = broker.runtime.scheduler
     scheduler.schedule("tick", lambda: runs.append(broker.clock.now_ms()), period_ms=60_000)
     answers = []
@@ -98,7 +98,7 @@ def test_the_machine_s_clock_moves_by_itself():
         refused = page.post("/api/clock", {"by_ms": 1})
         assert refused.status == 409
         assert refused.json["error"]["type"] == "ClockError"
-        assert "only a virtual one" in refused.json["error"]["message"]
+        assert "only a virtual clock" in refused.json["error"]["message"]
 
 
 def test_time_is_moved_by_whom_it_is_allowed(broker):

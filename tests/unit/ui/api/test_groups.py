@@ -63,7 +63,7 @@ def test_no_group_is_not_found(grouped):
 
 def test_groups_and_topics_are_told_as_far_as_allowed(grouped):
     authorizer = Authorizer()
-    broker = grouped.site.broker
+    broker = grouped.context.broker
     with Asked(broker, authorizer, "User:ann") as page:
         assert page.get("/api/groups")["groups"] == []
         assert page.ask("GET", "/api/groups/readers").status == 403

@@ -139,7 +139,7 @@ def test_names_and_sizes_come_before_a_log_is_opened(tmp_path):
     with Broker(tmp_path, read_only=True) as broker:
         beside = []
         with Asked(broker) as page:
-            page.site.partitions._beside = beside.append
+            page.context.partitions._run_in_background = beside.append
             told = page.get("/api/partitions?sort=name&first=2&count=1")
             (row,) = told["partitions"]
             assert (told["total"], told["measured"]) == (3, 0)
@@ -148,7 +148,7 @@ def test_names_and_sizes_come_before_a_log_is_opened(tmp_path):
             assert list(broker.manager.registry.open_logs()) == []
             (measure,) = beside
             order = []
-            page.site.partitions._on_measured = order.append
+            page.context.partitions._on_measured = order.append
             measure()
             assert [tp.partition for tp in order] == [2, 0, 1]  # what was asked for comes first
             told = page.get("/api/partitions?sort=name")
@@ -167,7 +167,7 @@ def test_a_partition_that_cannot_be_opened_says_why_and_is_not_tried_again(tmp_p
     data[16] = 1  # magic 1
     path.write_bytes(data)
     with Broker(tmp_path, read_only=True) as broker, Asked(broker) as page:
-        page.site.partitions._beside = lambda measure: measure()
+        page.context.partitions._run_in_background = lambda measure: measure()
         page.get("/api/partitions")
         told = page.get("/api/partitions?sort=name")
         assert told["measured"] == 2

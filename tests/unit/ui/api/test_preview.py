@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from logstore import Acl, Authorizer, Broker, VirtualClock
 from logstore.cli.main import main
-from logstore.ui import turns
+from logstore.ui import locks
 from logstore.ui.api import preview
 from tests.support.world.page import Asked
 
@@ -136,7 +136,7 @@ def test_what_is_not_there_is_not_found(page, body):
 
 def test_previews_at_once_meet_no_obstacle_in_each_other(page, monkeypatch):
     """Each runs the cleaning, for which it has the partition to itself."""
-    monkeypatch.setattr(turns, "WAIT_S", 100_000.0)  # however slow the machine is
+    monkeypatch.setattr(locks, "WAIT_S", 100_000.0)  # however slow the machine is
     given = {"topic": "users", "set": {"min.cleanable.dirty.ratio": "0.1"}}
     told = []
 

@@ -1,4 +1,4 @@
-"""What all requests of one page share."""
+"""The shared state of all requests of a page."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from logstore.analysis.segment_map import SegmentMaps
 from logstore.runtime import VirtualClock
 from logstore.ui.errors import ReadOnlyError
 from logstore.ui.live import Live
+from logstore.ui.locks import OperationLock
 from logstore.ui.partitions import PartitionList
-from logstore.ui.turns import Turns
 
 if TYPE_CHECKING:
     from logstore.broker import Broker
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class Deed(NamedTuple):
-    """A request that changes something, and what its principal must be allowed for any to work.
+class Action(NamedTuple):
+    """An operation that changes something, and the permission it needs.
 
-    `operation` and `resource_type` are in Kafka's words, as `alter_configs` and `topic`.
+    `operation` and `resource_type` are Kafka's names, such as `alter_configs` and `topic`.
     """
 
     name: str
@@ -32,34 +32,33 @@ class Deed(NamedTuple):
     resource_type: str
 
 
-class Site:
-    """The broker behind a page, and how it is asked.
+class Context:
+    """The broker of a page, and the state shared by its requests.
 
     Parameters
     ----------
     broker : Broker
     loops : LoopThread
-        Of the page: the loop answers requests, its other threads call the broker.
+        The page's event loop, and the threads that call the broker.
     authorizer : Authorizer, optional
-        Decides what the page may do; everything by default.
+        Authorizes the page's operations; by default all are allowed.
     principal : str
-        As whom.
+        Principal of the page's operations.
 
     Attributes
     ----------
     partitions : PartitionList
-        The rows of the list.
+        The rows of the list of partitions.
     live : Live
-        What happens, and what was.
+        Events and history.
     strips : SegmentMaps
-        The segments of its partitions.
-    deeds : tuple of Deed
-        What its routes can do at all.
-    turns, passes : Turns
-        In which deeds are done, and cleanings run, also in thought: each has a partition to itself,
-        and what finds one in the hands of another takes that for an obstacle.
+        Segment maps of the partitions.
+    actions : tuple of Action
+        All operations of the routes.
+    change_lock, cleaning_lock : OperationLock
+        Serialize changes and (dry-run) cleanings: each needs exclusive use of its partition.
     read_only_because : str or None
-        Why nothing can be changed from here.
+        Reason why nothing can be changed.
     """
 
     def __init__(
@@ -73,26 +72,26 @@ class Site:
         self.loops = loops
         self.authorizer = authorizer
         self.principal = principal
-        self.deeds: tuple[Deed, ...] = ()
+        self.actions: tuple[Action, ...] = ()
         self.live = Live(broker, loops, self.clock_json)
         self.partitions = PartitionList(broker, loops.submit, self.live.note_measured)
         self.strips = SegmentMaps(broker)
-        self.turns, self.passes = Turns(), Turns()
+        self.change_lock, self.cleaning_lock = OperationLock(), OperationLock()
         self.read_only_because: str | None = None
         if broker.read_only:
-            self.read_only_because = "the directory is only looked at: nothing in it can be changed"
+            self.read_only_because = "the directory is open for reading only"
         elif is_replicated(broker):
             self.read_only_because = (
-                "this is one broker of a cluster, whose controller decides: it is only looked at"
+                "this broker is part of a cluster, and changes go through the cluster's controller"
             )
 
     def check_writable(self) -> None:
-        """Raise `ReadOnlyError` where nothing can be changed."""
+        """Raise `ReadOnlyError` if the page is read-only."""
         if self.read_only_because is not None:
             raise ReadOnlyError(self.read_only_because)
 
     def clock_json(self) -> dict[str, Any]:
-        """Return what the broker's clock is, and where it stands."""
+        """Return the kind and the time of the broker's clock, and its next event."""
         clock = self.broker.clock
         virtual = clock if isinstance(clock, VirtualClock) else None
         return {
@@ -103,10 +102,10 @@ class Site:
         }
 
     def close(self) -> None:
-        """End what goes on beside the answers."""
+        """Stop background work."""
         self.partitions.close()
         self.live.close()
 
     async def run(self, call: Callable[[], T]) -> T:
-        """Make a call that may block, in another thread than the loop's."""
+        """Run a blocking call in a thread outside the event loop."""
         return await self.loops.blocking(call)

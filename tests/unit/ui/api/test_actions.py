@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 from logstore import Acl, Authorizer, Broker, TopicPartition, VirtualClock
 from logstore.cli.main import main
-from logstore.ui import turns
+from logstore.ui import locks
 from logstore.ui.app import ROUTES
 from logstore.wire.permissions import NEEDS
 from tests.support.world.page import Asked
@@ -49,7 +49,7 @@ def filled(path):
     return broker
 
 
-DEEDS = {
+ACTIONS = {
     "create": (
         "POST",
         "/api/topics",
@@ -92,9 +92,9 @@ DEEDS = {
 }
 
 
-@pytest.mark.parametrize("deed", DEEDS)
-def test_the_line_does_what_the_deed_does(tmp_path, deed):
-    method, path, body = DEEDS[deed]
+@pytest.mark.parametrize("action", ACTIONS)
+def test_the_line_does_what_the_action_does(tmp_path, action):
+    method, path, body = ACTIONS[action]
     here, there = tmp_path / "a dir's data", tmp_path / "copy"
     filled(here).close()
     shutil.copytree(here, there)
@@ -115,7 +115,7 @@ def test_the_line_does_what_the_deed_does(tmp_path, deed):
 
 
 LOSSES = {
-    name: DEEDS[name]
+    name: ACTIONS[name]
     for name in ("alter-and-lose", "delete", "retain", "delete-records", "delete-all-records")
 }
 
@@ -133,10 +133,10 @@ def state(broker):
     ], broker.broker_config
 
 
-@pytest.mark.parametrize("deed", LOSSES)
-def test_what_loses_data_is_done_after_a_yes_to_just_that(steered, deed):
-    method, path, body = LOSSES[deed]
-    broker = steered.site.broker
+@pytest.mark.parametrize("action", LOSSES)
+def test_what_loses_data_is_done_after_a_yes_to_just_that(steered, action):
+    method, path, body = LOSSES[action]
+    broker = steered.context.broker
     before = state(broker)
     for given in (body, body | {"confirm": "no token"}, body | {"confirm": "ünï"}):
         refused = steered.post(path, given, method)
@@ -149,21 +149,21 @@ def test_what_loses_data_is_done_after_a_yes_to_just_that(steered, deed):
     assert told["loses"]["from_ms"] < told["loses"]["to_ms"]
     assert "events-1" in told["loses"]["text"]
     assert told["command"].startswith("logstore ")
-    if deed == "alter-and-lose":
+    if action == "alter-and-lose":
         broker.retain("events")  # what goes anyway is not among it
     visible = len(list(broker.read("events", 1)))
     done = steered.post(path, body | {"confirm": told["confirm"]}, method)
     assert done.status == 200
     left = 0
-    if deed == "alter-and-lose":
+    if action == "alter-and-lose":
         broker.retain("events")
-    if deed != "delete":
+    if action != "delete":
         left = len(list(broker.read("events", 1)))
     assert visible - left == told["loses"]["records"]
 
 
 def test_a_yes_is_to_one_loss_only(steered):
-    broker = steered.site.broker
+    broker = steered.context.broker
     path = f"{EVENTS}/delete-records"
     five = steered.post(path, {"before_offset": 5}).json["confirm"]
     refused = steered.post(path, {"before_offset": 6, "confirm": five})
@@ -181,7 +181,7 @@ def test_a_yes_is_to_one_loss_only(steered):
 
 
 def test_a_topic_of_the_same_name_is_another_one(steered):
-    broker = steered.site.broker
+    broker = steered.context.broker
     token = steered.post("/api/topics/events", {}, "DELETE").json["confirm"]
     broker.delete_topic("events")
     clock, now_ms = broker.clock, broker.clock.now_ms()
@@ -206,7 +206,7 @@ def test_nothing_is_asked_where_nothing_is_lost(steered):
 
 
 def test_the_broker_s_lower_retention_names_all_that_goes(steered):
-    broker = steered.site.broker
+    broker = steered.context.broker
     broker.alter_configs("events", {}, unset=["retention.ms"])
     body = {"set": {"log.retention.ms": "60000"}}
     told = steered.post("/api/broker/configs", body)
@@ -220,7 +220,7 @@ def test_the_broker_s_lower_retention_names_all_that_goes(steered):
 
 
 def test_forcing_a_cleaning_asks_where_a_lag_promised_more(steered):
-    broker = steered.site.broker
+    broker = steered.context.broker
     broker.alter_configs("users", {"min.compaction.lag.ms": "3h"})
     body = {"force": True, "roll": True}
     told = steered.post(f"{USERS}/clean", body)
@@ -237,19 +237,19 @@ def test_forcing_a_cleaning_asks_where_a_lag_promised_more(steered):
 REHEARSED = ("create", "roll", "clean", "clean-forced", "retain", "delete-records")
 
 
-@pytest.mark.parametrize("deed", REHEARSED)
-def test_a_dry_run_tells_what_would_be_done_and_changes_nothing(steered, deed):
-    method, path, body = DEEDS[deed]
-    before = state(steered.site.broker)
+@pytest.mark.parametrize("action", REHEARSED)
+def test_a_dry_run_tells_what_would_be_done_and_changes_nothing(steered, action):
+    method, path, body = ACTIONS[action]
+    before = state(steered.context.broker)
     told = steered.post(path, body | {"dry_run": True}, method)
     assert told.status == 200
-    assert state(steered.site.broker) == before
+    assert state(steered.context.broker) == before
     refused = steered.post(path, body, method)
     token = {"confirm": refused.json["confirm"]} if refused.status == 409 else None
     done = refused if token is None else steered.post(path, body | token, method)
     told, done = told.json, done.json
     assert told["command"] == done["command"]
-    if deed == "create":
+    if action == "create":
         done["done"] = {name: done["done"][name] for name in told["done"]}
     for each in (told, done):
         each["done"].pop("dry_run", None)
@@ -257,7 +257,7 @@ def test_a_dry_run_tells_what_would_be_done_and_changes_nothing(steered, deed):
 
 
 def test_an_uncleanable_partition_is_tried_again(steered):
-    broker = steered.site.broker
+    broker = steered.context.broker
     broker.cleaner.uncleanable_partitions.add(TopicPartition("users", 0), ValueError("damage"))
     assert steered.post(f"{USERS}/retry", {}).json["done"]["was_uncleanable"] is True
     assert steered.post(f"{USERS}/retry", {}).json["done"]["was_uncleanable"] is False
@@ -279,15 +279,15 @@ def test_damage_is_lost_with_its_topic_and_told_so(tmp_path):
 # -- what is refused ---------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("deed", DEEDS)
-def test_a_copied_directory_is_only_looked_at(tmp_path, deed):
+@pytest.mark.parametrize("action", ACTIONS)
+def test_a_copied_directory_is_only_looked_at(tmp_path, action):
     filled(tmp_path / "data").close()
-    method, path, body = DEEDS[deed]
+    method, path, body = ACTIONS[action]
     with Broker(tmp_path / "data", read_only=True) as broker, Asked(broker) as page:
         refused = page.post(path, body, method)
         assert refused.status == 403
         assert refused.json["error"]["type"] == "ReadOnlyError"
-        if deed in REHEARSED:
+        if action in REHEARSED:
             assert page.post(path, body | {"dry_run": True}, method).status == 200
         given = {"topic": "events", "set": {"retention.ms": "1000"}}
         assert page.post("/api/preview", given).status == 200
@@ -345,11 +345,14 @@ HOSTILE = (
 
 @pytest.mark.parametrize(("path", "body", "field"), HOSTILE)
 def test_what_cannot_be_obeyed_is_refused_by_name_and_changes_nothing(steered, path, body, field):
-    before, now_ms = state(steered.site.broker), steered.site.broker.clock.now_ms()
+    before, now_ms = state(steered.context.broker), steered.context.broker.clock.now_ms()
     refused = steered.post(path, body)
     assert refused.status == 400, refused.body
     assert refused.json["error"].get("field") == field
-    assert (state(steered.site.broker), steered.site.broker.clock.now_ms()) == (before, now_ms)
+    assert (state(steered.context.broker), steered.context.broker.clock.now_ms()) == (
+        before,
+        now_ms,
+    )
 
 
 @pytest.mark.parametrize(
@@ -367,10 +370,10 @@ def test_what_cannot_be_obeyed_is_refused_by_name_and_changes_nothing(steered, p
     ids=("deep", "deep objects", "nonsense", "list", "inf", "huge", "nan", "no text"),
 )
 def test_a_body_that_is_none_is_refused(steered, sent):
-    before = state(steered.site.broker)
+    before = state(steered.context.broker)
     refused = steered.ask("POST", "/api/topics", sent)
     assert refused.status == 400, refused.body
-    assert state(steered.site.broker) == before
+    assert state(steered.context.broker) == before
 
 
 def test_the_nearest_name_is_told(steered):
@@ -385,9 +388,9 @@ def test_a_topic_that_exists_is_told_apart(steered):
         assert steered.post("/api/topics", body).status == 409
 
 
-def test_a_deed_waits_for_its_turn_and_not_for_ever(steered, monkeypatch):
-    monkeypatch.setattr(turns, "WAIT_S", 0.0)
-    with steered.site.turns.turn():
+def test_a_action_waits_for_its_turn_and_not_for_ever(steered, monkeypatch):
+    monkeypatch.setattr(locks, "WAIT_S", 0.0)
+    with steered.context.change_lock.hold():
         refused = steered.post(f"{USERS}/roll", {})
     assert refused.status == 503
     assert refused.json["error"]["type"] == "BusyError"
@@ -413,11 +416,11 @@ SAME_AS = {
 that changes a topic, or the cluster, without touching its records or settings."""
 
 
-def test_every_deed_needs_what_the_wire_s_request_of_its_kind_needs():
-    deeds = {route.deed.name: route.deed for route in ROUTES if route.deed is not None}
-    assert deeds.keys() == SAME_AS.keys()
+def test_every_action_needs_what_the_wire_s_request_of_its_kind_needs():
+    actions = {route.action.name: route.action for route in ROUTES if route.action is not None}
+    assert actions.keys() == SAME_AS.keys()
     for name, api in SAME_AS.items():
-        assert (deeds[name].operation, deeds[name].resource_type) in NEEDS[api]
+        assert (actions[name].operation, actions[name].resource_type) in NEEDS[api]
 
 
 RIGHTS = {
@@ -432,10 +435,10 @@ RIGHTS = {
 }
 
 
-@pytest.mark.parametrize("deed", RIGHTS)
-def test_a_deed_is_done_for_whom_it_is_allowed(tmp_path, deed):
-    operation, kind, name = RIGHTS[deed]
-    method, path, body = DEEDS[deed]
+@pytest.mark.parametrize("action", RIGHTS)
+def test_a_action_is_done_for_whom_it_is_allowed(tmp_path, action):
+    operation, kind, name = RIGHTS[action]
+    method, path, body = ACTIONS[action]
     # Who may see a topic may not do anything to it.
     authorizer = Authorizer([Acl("User:ann", "describe", "topic", "*")])
     with filled(tmp_path / "data") as broker, Asked(broker, authorizer, "User:ann") as page:

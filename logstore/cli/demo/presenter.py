@@ -1,4 +1,4 @@
-"""The text of the demo: each chapter takes a step of the story and reports its outcome."""
+"""The output of the demo: each chapter runs a step of the story and reports its outcome."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from logstore.analysis.summary import PartitionSummary, inspect_partition
 from logstore.broker import Broker
 from logstore.cli.demo.accounts import Accounts
 from logstore.cli.demo.kafka import KafkaCase
-from logstore.cli.demo.story import MAX_LAG_DAYS, TOPIC, Look, Story, Written, compile_kernels
+from logstore.cli.demo.story import MAX_LAG_DAYS, TOPIC, CleanerRun, Story, Written, compile_kernels
 from logstore.cli.demo.verify import (
     expected_offsets,
     occurrences,
@@ -35,22 +35,22 @@ ACCOUNTS, KAFKA, KAFKA_BEFORE = DIRECTORIES = ("accounts", "kafka", "kafka-befor
 MIB = 1 << 20
 
 
-class Teller:
-    """Tells the story and collects its numbers.
+class Presenter:
+    """Runs the story, prints it and collects its numbers.
 
     Parameters
     ----------
     out : Path
-        Where the data directories are made.
+        Directory for the data directories.
     records, seed, start_ms : int
         See `Accounts`.
     quiet : bool
-        Collect the numbers only.
+        Collect the numbers without printing.
 
     Attributes
     ----------
     problems : list of str
-        The findings of the checks.
+        The failures of the checks.
     """
 
     def __init__(self, out: Path, records: int, seed: int, start_ms: int, *, quiet: bool) -> None:
@@ -63,13 +63,13 @@ class Teller:
         self._accounts = Accounts(records, seed, start_ms)
         self._holder = self._accounts.name(self._accounts.erased)
         self._written = Written(0, 0, 0, 0.0)
-        self._passes: list[Look] = []
+        self._passes: list[CleanerRun] = []
         self._found: list[dict[str, int]] = []
         self._scale_bytes = 1
         self._numbers: dict[str, Any] = {}
 
-    def tell(self) -> dict[str, Any]:
-        """Tell everything and return the summary of `--format json`."""
+    def present(self) -> dict[str, Any]:
+        """Run and print all chapters; return the summary for `--format json`."""
         self._introduce()
         story = Story.begin(self.out / ACCOUNTS, self._accounts, self.seed)
         try:
@@ -90,11 +90,11 @@ class Teller:
 
     def _introduce(self) -> None:
         say = self.narrator
-        say.title("KIP-354: data that must be gone in time")
+        say.title("KIP-354: data that must be deleted in time")
         say.text(
-            f"The topic {TOPIC} keeps the state of each user's account. The key is the user, the "
+            f"The topic {TOPIC} has the state of each user's account. The key is the user; the "
             "value has name, e-mail and phone. The topic is compacted: only the latest record of "
-            "each key stays, and nothing of a key whose latest record is a tombstone (null value)."
+            "each key is kept. A tombstone (null value) deletes its key."
         )
         say.rows(
             ("configuration", "value", "meaning"),
@@ -109,7 +109,7 @@ class Teller:
             seconds = compile_kernels()
         self._numbers["kernels_s"] = round(seconds, 3)
         if seconds > 3:
-            say.text(f"The kernels were compiled in {seconds:.1f} s; from now on they are cached.")
+            say.text(f"The kernels were compiled in {seconds:.1f} s and are cached from now on.")
         else:
             say.text(f"The kernels were ready in {seconds:.1f} s.")
 
@@ -139,22 +139,24 @@ class Teller:
             f"written in {written.seconds:.2f} s: {format_count(records_per_s)} records/s, "
             f"{mib_per_s:.0f} MiB/s."
         )
-        summary = story.look()
+        summary = story.inspect()
         self._scale_bytes = max(segment.size_bytes for segment in summary.segments)
         say.picture(summary, self._scale_bytes)
         say.text(
-            f"Some users are updated more often than others. One is {self._holder}; this is how "
-            "often the e-mail address and the key stand in the files:"
+            f"Some users are updated more often than others, such as {self._holder}. Occurrences "
+            "of this user's e-mail address and key in the files:"
         )
         self._search()
 
     def _clean_first(self, story: Story) -> None:
         say = self.narrator
         say.step("Clean")
-        say.text("Nothing was cleaned yet, so all closed segments are dirty: the topic is due.")
-        before = story.look().section_bytes()
+        say.text(
+            "The log has never been cleaned, so all closed segments are dirty: cleaning is due."
+        )
+        before = story.inspect().section_bytes()
         self._clean(story)
-        say.sizes(("before", before), ("after", story.look().section_bytes()))
+        say.sizes(("before", before), ("after", story.inspect().section_bytes()))
         self._search()
 
     def _close_accounts(self, story: Story) -> None:
@@ -166,29 +168,30 @@ class Teller:
             self._written += story.write(chapter)
         say.text(
             f"{format_count(sum(chapter.records for chapter in chapters))} more records arrive. "
-            f"{format_count(len(accounts.closed))} of them are tombstones: these users left, "
-            f"{self._holder} too, and want their data erased. But old values stay on disk until "
-            "compaction runs."
+            f"{format_count(len(accounts.closed))} of them are tombstones: these users, including "
+            f"{self._holder}, closed their accounts and want their data erased. But old values "
+            "stay on disk until compaction runs."
         )
-        say.picture(story.look(), self._scale_bytes)
+        say.picture(story.inspect(), self._scale_bytes)
         self._search()
 
     def _wait_for_max_lag(self, story: Story) -> None:
         say = self.narrator
         say.step("Time passes: max.compaction.lag.ms")
         say.text(
-            "Nobody writes any more, so the dirty ratio stays too low. Before KIP-354 the old "
-            "values would have stayed for as long. The cleaner looks once a day."
+            "Without further writes the dirty ratio stays too low. Before KIP-354, the old values "
+            "would have stayed indefinitely. The cleaner runs once a day."
         )
-        look = self._clean(story)
-        assert look.stats is not None
+        run = self._clean(story)
+        assert run.stats is not None
         say.text(
-            "The values of closed accounts are gone. The tombstones stay for delete.retention.ms, "
-            "so that readers hear of them: their batches got a delete horizon, "
-            f"day {look.day + 1}. The replaced files go after file.delete.delay.ms, a minute."
+            "The values of closed accounts are removed. The tombstones are kept for "
+            "delete.retention.ms, so that consumers can read them: their batches have a delete "
+            f"horizon, day {run.day + 1}. The replaced files are deleted after "
+            "file.delete.delay.ms (1 minute)."
         )
         self._search()
-        expected = expected_offsets(self._accounts, look.stats.end_offset, with_tombstones=True)
+        expected = expected_offsets(self._accounts, run.stats.end_offset, with_tombstones=True)
         expected = expected[expected < self._accounts.latest.start]
         left = offsets_left(story.broker, TOPIC)
         tombstones = int(self._accounts.tombstones[left].sum())
@@ -197,7 +200,7 @@ class Teller:
             f"{plural(tombstones, 'tombstone')} among them",
             None
             if np.array_equal(left, expected)
-            else f"day {look.day}: the offsets of the {plural(len(left), 'record')} left are not "
+            else f"day {run.day}: the offsets of the {plural(len(left), 'record')} left are not "
             f"the {format_count(len(expected))} expected ones",
         )
 
@@ -205,18 +208,16 @@ class Teller:
         say = self.narrator
         say.step("Time passes: delete.retention.ms")
         say.text(
-            "The active segment is never cleaned. But when its first record gets too old, "
-            "max.compaction.lag.ms rolls it. This cleaning comes after the delete horizon and "
-            "drops the tombstones, too."
+            "The active segment is never cleaned. But when its first record exceeds "
+            "max.compaction.lag.ms, it is rolled. This cleaning is after the delete horizon, so it "
+            "also removes the tombstones."
         )
         story.sleep_until(self._passes[-1].day + 1)
         self._clean(story)
         self._search()
         chapter = self._accounts.latest
         self._written += story.write(chapter)
-        say.text(
-            f"Life goes on: {format_count(chapter.records)} more updates by day {story.day:g}."
-        )
+        say.text(f"More writes: {format_count(chapter.records)} updates by day {story.day:g}.")
 
     def _compare(self) -> None:
         say = self.narrator
@@ -242,7 +243,7 @@ class Teller:
         )
         say.rows(
             ("pass", "day", "read", "superseded", "expired", "retained", "segments", "MiB/s"),
-            [_pass_row(number, look) for number, look in enumerate(self._passes, 1)],
+            [_pass_row(number, run) for number, run in enumerate(self._passes, 1)],
             right=("pass", "day", "read", "superseded", "expired", "retained", "MiB/s"),
         )
         names = ("records", "bytes", "keys")
@@ -259,8 +260,8 @@ class Teller:
         case = KafkaCase.load()
         say.step(f"A directory that Apache Kafka {case.version} wrote")
         say.text(
-            "Kafka's own cleaner has cleaned a copy of it. Here it is cleaned with the clock at "
-            f"the same moment, {format_time(case.cleaning_time_ms)}."
+            "Kafka's own cleaner has cleaned a copy of it. This run cleans it with the clock at "
+            f"the same time, {format_time(case.cleaning_time_ms)}."
         )
         case.place(self.out / KAFKA_BEFORE)
         case.place(self.out / KAFKA)
@@ -280,7 +281,7 @@ class Teller:
         self._judge(
             f"identical to Kafka's own cleaner: {plural(segments, 'segment')}, "
             f"{plural(files, 'file')}, byte for byte",
-            problem and f"this is not what Kafka's own cleaner left: {problem}",
+            problem and f"differs from Kafka's own cleaner: {problem}",
         )
 
     def _verify(self) -> None:
@@ -288,8 +289,8 @@ class Teller:
         accounts = self._accounts
         say.step("Verify")
         say.text(
-            "The directory is opened anew. What it must hold follows from what was written, by a "
-            "dict of the last record of each key; the cleaner is not asked."
+            "The directory is opened again. The expected content is computed from the records "
+            "written, with a dict of the last record of each key, independently of the cleaner."
         )
         expected = expected_offsets(accounts, accounts.latest.start, with_tombstones=False)
         keys = accounts.count_users(expected)
@@ -301,7 +302,7 @@ class Teller:
         self._numbers["verified_records"] = checked
         self._judge(
             f"{plural(checked, 'record')} of {plural(keys, 'key')} read back: "
-            "offset, timestamp, key and value are right, none is missing, none too many",
+            "offset, timestamp, key and value are right; no record is missing or extra",
             problem and f"reading back, after {checked}: {problem}",
         )
         with say.waiting("Searching the files ..."):
@@ -309,12 +310,12 @@ class Teller:
         closed = plural(len(accounts.closed), "closed account")
         problem = None
         if traces.closed:
-            problem = f"{traces.closed} of {closed} can still be found, one in {traces.where}"
+            problem = f"{traces.closed} of {closed} are still found, for example in {traces.where}"
         elif traces.accounts != keys:
-            problem = f"the files hold {format_count(traces.accounts)} accounts, not as expected"
+            problem = f"the files have {format_count(traces.accounts)} accounts, not as expected"
         self._judge(
             f"{plural(traces.files, 'file')} searched, {format_size(traces.size_bytes)}: no key "
-            f"and no e-mail of the {closed}, but those of all "
+            f"and no e-mail of the {closed} found, but of all "
             f"{format_count(traces.accounts)} others",
             problem,
         )
@@ -326,7 +327,7 @@ class Teller:
         if self.problems:
             say.step(f"Failed: {plural(len(self.problems), 'check')}")
         else:
-            say.step(f"Done in {time.perf_counter() - self._started:.0f} s. Explore what is left:")
+            say.step(f"Done in {time.perf_counter() - self._started:.0f} s. Explore the result:")
         erased = self._accounts.key(self._accounts.erased).decode()
         case = KafkaCase.load()
         accounts, kafka, before = (
@@ -340,14 +341,14 @@ class Teller:
         ours, theirs = f"{TOPIC} {accounts}", f"{case.topic} {before}"
         by_kafka = f"--force --now {case.cleaning_time_ms} {configs}"
         commands = {
-            "the segments, and what is in them": f"inspect {ours}",
-            "the first records left": f"read {ours} --max-records 3",
-            f"nothing of {self._holder}": f"read {ours} --key {erased}",
-            "why it is not due now": f"clean {ours}",
-            "clean it all the same, the active segment too": f"clean {ours} --force --roll",
-            "what Kafka wrote": f"inspect {theirs}",
-            "clean it as Kafka did": f"clean {theirs} {by_kafka}",
-            "the same after the demo's cleaning": f"inspect {case.topic} {kafka}",
+            "show the segments": f"inspect {ours}",
+            "read the first records": f"read {ours} --max-records 3",
+            f"find no records of {self._holder}": f"read {ours} --key {erased}",
+            "show why no cleaning is due": f"clean {ours}",
+            "clean anyway, including the active segment": f"clean {ours} --force --roll",
+            "show the directory written by Kafka": f"inspect {theirs}",
+            "clean it like Kafka": f"clean {theirs} {by_kafka}",
+            "show it after the demo's cleaning": f"inspect {case.topic} {kafka}",
         }
         say.commands([(meaning, f"{_program()} {line}") for meaning, line in commands.items()])
 
@@ -358,17 +359,17 @@ class Teller:
         bar.visible = bar.visible and not self.quiet
         return bar
 
-    def _clean(self, story: Story) -> Look:
-        """Let the cleaner look until it cleans, and say what it saw and did."""
+    def _clean(self, story: Story) -> CleanerRun:
+        """Run the cleaner until it cleans, and print its decisions and its result."""
         say = self.narrator
         with self._progress() as bar:
-            looks = story.clean_when_due(bar.update)
-        last = looks[-1]
+            runs = story.clean_when_due(bar.update)
+        last = runs[-1]
         self._passes.append(last)
         lines = [(f"day {last.day}", f"cleaned: {last.why}")]
-        if waited := looks[:-1]:
-            days = " to ".join(dict.fromkeys(str(look.day) for look in (waited[0], waited[-1])))
-            lines.insert(0, (f"day {days}", f"left alone: {waited[-1].why}"))
+        if waited := runs[:-1]:
+            days = " to ".join(dict.fromkeys(str(run.day) for run in (waited[0], waited[-1])))
+            lines.insert(0, (f"day {days}", f"not cleaned: {waited[-1].why}"))
         say.pairs(lines)
         stats = last.stats
         assert stats is not None
@@ -415,9 +416,9 @@ class Teller:
             "closed_accounts": len(accounts.closed),
             **self._numbers,
             "passes": [
-                {"day": look.day, "why": look.why, **look.stats.to_json()}
-                for look in self._passes
-                if look.stats is not None
+                {"day": run.day, "why": run.why, **run.stats.to_json()}
+                for run in self._passes
+                if run.stats is not None
             ],
             "erased": {
                 "key": accounts.key(accounts.erased).decode(),
@@ -428,14 +429,14 @@ class Teller:
         }
 
 
-def _pass_row(number: int, look: Look) -> tuple[str, ...]:
-    stats = look.stats
+def _pass_row(number: int, run: CleanerRun) -> tuple[str, ...]:
+    stats = run.stats
     assert stats is not None
     fates = stats.fates
     seconds = max(stats.index_ms + stats.clean_ms, 1) / 1000
     return (
         str(number),
-        str(look.day),
+        str(run.day),
         format_count(stats.messages_read),
         format_count(fates["superseded"]),
         format_count(fates["tombstone_expired"]),
@@ -453,7 +454,7 @@ def _inspect(directory: Path, topic: str) -> PartitionSummary:
 
 
 def _program() -> str:
-    """Return how to call this program again from here."""
+    """Return the command that runs this program again from here."""
     called = Path(sys.argv[0])
     found = shutil.which(called.name)
     if called.name != "logstore" or (found and Path(found).resolve() == called.resolve()):

@@ -1,7 +1,7 @@
-// A partition as a strip of its segments: as wide as they are large, as full as their offsets are.
+// The segment map of a partition: one bar per segment, with width by size and height by occupancy.
 //
-// What a segment is shows in its pattern, in the words over it, and in its name for screen readers.
-// `Strip` draws what it is given; `SegmentStrip` asks for it, a part of the log at a time.
+// A bar's pattern, its caption and its accessible name show the section. `SegmentMap` renders given
+// data; `PartitionMap` requests it, a part of the log at a time.
 
 import {
   html,
@@ -26,11 +26,11 @@ const CHARACTER_WIDTH = 7;
 
 /** The sections of a log, in words. */
 export const SECTIONS = {
-  clean: "cleaned before; one record a key remains",
+  clean: "already cleaned; one record per key",
   dirty: "written since the last cleaning",
-  uncleanable: "dirty, and not open to cleaning yet",
-  active: "the active segment, which takes appends",
-  deleted: "removed from the log; its file waits to be deleted",
+  uncleanable: "dirty, but not cleanable yet",
+  active: "the active segment, which appends are written to",
+  deleted: "removed from the log; its file is pending deletion",
 };
 
 let instances = 0;
@@ -39,7 +39,7 @@ export function sectionOf(bucket) {
   return bucket.deleted ? "deleted" : bucket.section;
 }
 
-/** What a bucket is, in a sentence: the name of its bar. */
+/** The description of a bucket, used as the accessible name of its bar. */
 export function describe(bucket) {
   const parts = [
     bucket.segments > 1
@@ -57,15 +57,15 @@ export function describe(bucket) {
 }
 
 /**
- * Bars of segments, or of sums of neighbours.
+ * Bars of segments, or of merged adjacent segments.
  *
- * Parameters: `buckets` as the API's strip has them, `label`, `selected` (the first segment's index
- * of the chosen bucket, or null), `onSelect(bucket)`; without it the bars are no buttons.
+ * Parameters: `buckets` as in the API, `label`, `selected` (index of the first segment of the
+ * selected bucket, or null), `onSelect(bucket)`; without `onSelect`, the bars are not buttons.
  */
-export function Strip({ buckets, label, selected = null, onSelect, onKey }) {
+export function SegmentMap({ buckets, label, selected = null, onSelect, onKey }) {
   const root = useRef(null);
   const id = useRef(null);
-  id.current ??= `strip${(instances += 1)}`;
+  id.current ??= `map${(instances += 1)}`;
   const [{ width, scale }, setSize] = useState({ width: 0, scale: 1 });
   const [current, setCurrent] = useState(0);
   const [shown, setShown] = useState(null);
@@ -73,7 +73,7 @@ export function Strip({ buckets, label, selected = null, onSelect, onKey }) {
 
   useLayoutEffect(() => {
     const measure = () => {
-      // Letters and bars grow with those of the page.
+      // Text and bars scale with the page's font size.
       const scale = parseFloat(getComputedStyle(document.documentElement).fontSize) / 16;
       setSize({ width: Math.floor(root.current.clientWidth / scale), scale });
     };
@@ -84,7 +84,7 @@ export function Strip({ buckets, label, selected = null, onSelect, onKey }) {
   }, []);
   const hadFocus = root.current?.contains(document.activeElement) ?? false;
   useLayoutEffect(() => {
-    // A bar that had the focus may have been summed up with others: its place keeps the focus.
+    // The focused bar may have been merged with others; keep the focus at its position.
     const isLost = hadFocus && !root.current.contains(document.activeElement);
     if (!wantsFocus.current && !isLost) return;
     wantsFocus.current = false;
@@ -117,7 +117,7 @@ export function Strip({ buckets, label, selected = null, onSelect, onKey }) {
   };
 
   return html`
-    <div class="strip" ref=${root}>
+    <div class="segment-map" ref=${root}>
       <svg
         width=${width * scale}
         height=${HEIGHT * scale}
@@ -147,7 +147,7 @@ export function Strip({ buckets, label, selected = null, onSelect, onKey }) {
           `;
         })}
       </svg>
-      <p class="strip-detail">
+      <p class="segment-map-detail">
         ${detail === null
           ? html`<span class="dim">${onSelect ? "Point at a bar or move to it with the arrow keys; Enter opens it." : " "}</span>`
           : html`${describe(detail)}${detail.max_timestamp >= 0 && html`, latest <${Time} ms=${detail.max_timestamp} />`}`}
@@ -172,33 +172,33 @@ function Bar({ bucket, bar, id, isCurrent, isSelected, onSelect, onShow, onFocus
     onBlur,
   };
   return html`
-    <g class=${`strip-bar is-${section} ${isSelected ? "is-selected" : ""}`} ...${button} onMouseEnter=${onShow}>
-      <rect class="strip-hit" x=${bar.x} y=${BAR_TOP - 2} width=${bar.width} height=${BAR_HEIGHT + 18} />
-      ${fill < 1 && html`<rect class="strip-hole" x=${bar.x + 0.5} y=${BAR_TOP + 0.5} width=${Math.max(bar.width - 1, 0.5)} height=${BAR_HEIGHT - 1} />`}
-      <rect class="strip-fill" x=${bar.x} y=${top} width=${bar.width} height=${height} />
+    <g class=${`segment-map-bar is-${section} ${isSelected ? "is-selected" : ""}`} ...${button} onMouseEnter=${onShow}>
+      <rect class="segment-map-hit" x=${bar.x} y=${BAR_TOP - 2} width=${bar.width} height=${BAR_HEIGHT + 18} />
+      ${fill < 1 && html`<rect class="segment-map-hole" x=${bar.x + 0.5} y=${BAR_TOP + 0.5} width=${Math.max(bar.width - 1, 0.5)} height=${BAR_HEIGHT - 1} />`}
+      <rect class="segment-map-fill" x=${bar.x} y=${top} width=${bar.width} height=${height} />
       ${section !== "clean" && html`<rect x=${bar.x} y=${top} width=${bar.width} height=${height} fill=${`url(#${id}-${section})`} />`}
-      ${bucket.error != null && html`<text class="strip-damage" x=${middle} y=${BAR_TOP + BAR_HEIGHT / 2} text-anchor="middle">!</text>`}
-      ${hasTombstones(bucket) && html`<path class="strip-tombstone" d=${`M${middle - 3} ${MARKS_TOP + 3}h6M${middle} ${MARKS_TOP}v9`} />`}
-      <rect class="strip-edge" x=${bar.x + 1} y=${BAR_TOP - 1} width=${Math.max(bar.width - 2, 1)} height=${BAR_HEIGHT + 2} />
+      ${bucket.error != null && html`<text class="segment-map-damage" x=${middle} y=${BAR_TOP + BAR_HEIGHT / 2} text-anchor="middle">!</text>`}
+      ${hasTombstones(bucket) && html`<path class="segment-map-tombstone" d=${`M${middle - 3} ${MARKS_TOP + 3}h6M${middle} ${MARKS_TOP}v9`} />`}
+      <rect class="segment-map-edge" x=${bar.x + 1} y=${BAR_TOP - 1} width=${Math.max(bar.width - 2, 1)} height=${BAR_HEIGHT + 2} />
     </g>
   `;
 }
 
-// The pattern is drawn over the colour, so that a section is recognizable without colour.
+// The pattern is drawn over the colour, so that sections are distinguishable without colour.
 function Patterns({ id }) {
   return html`
     <defs>
       <pattern id=${`${id}-dirty`} width="6" height="6" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">
-        <rect class="strip-ink" width="2" height="6" />
+        <rect class="segment-map-ink" width="2" height="6" />
       </pattern>
       <pattern id=${`${id}-uncleanable`} width="6" height="6" patternUnits="userSpaceOnUse">
-        <circle class="strip-ink" cx="3" cy="3" r="1.4" />
+        <circle class="segment-map-ink" cx="3" cy="3" r="1.4" />
       </pattern>
       <pattern id=${`${id}-active`} width="6" height="6" patternUnits="userSpaceOnUse">
-        <rect class="strip-ink" width="6" height="1.5" />
+        <rect class="segment-map-ink" width="6" height="1.5" />
       </pattern>
       <pattern id=${`${id}-deleted`} width="8" height="8" patternUnits="userSpaceOnUse">
-        <path class="strip-cross" d="M0 0L8 8M8 0L0 8" />
+        <path class="segment-map-cross" d="M0 0L8 8M8 0L0 8" />
       </pattern>
     </defs>
   `;
@@ -211,8 +211,8 @@ function Run({ run }) {
   const chosen = [text, word].find((each) => each.length * CHARACTER_WIDTH < width);
   return html`
     <g aria-hidden="true">
-      <path class="strip-bracket" d=${`M${run.from + 0.5} ${BAR_TOP - 3}v-4H${run.to - 0.5}v4`} />
-      ${chosen !== undefined && html`<text class="strip-text" x=${run.from} y="14">${chosen}</text>`}
+      <path class="segment-map-bracket" d=${`M${run.from + 0.5} ${BAR_TOP - 3}v-4H${run.to - 0.5}v4`} />
+      ${chosen !== undefined && html`<text class="segment-map-text" x=${run.from} y="14">${chosen}</text>`}
     </g>
   `;
 }
@@ -221,18 +221,18 @@ function runText(run) {
   return `${run.section}: ${plural(run.segments, "segment")}, ${formatBytes(run.size_bytes)}`;
 }
 
-/** The share of a bucket's offsets that still have a record. */
+/** The share of a bucket's offsets that have a record. */
 function fillOf(bucket) {
   if (!(bucket.holes > 0) || bucket.records == null) return 1;
   return Math.max(FILL_MIN, bucket.records / (bucket.records + bucket.holes));
 }
 
-/** Whether records wait in it for a delete horizon: tombstones, or markers of transactions. */
+/** Whether a bucket has tombstones or transaction markers, which wait for a delete horizon. */
 function hasTombstones(bucket) {
   return bucket.tombstones > 0 || bucket.delete_horizon_ms != null;
 }
 
-/** Widths by bytes, of which each bar has a least one that can be seen and hit. */
+/** Widths in proportion to bytes, with a minimum that is visible and clickable. */
 function layOut(buckets, width) {
   const room = width - GAP * (buckets.length - 1);
   if (room <= 0) return [];
@@ -248,7 +248,7 @@ function layOut(buckets, width) {
   });
 }
 
-/** Neighbours of one section, for the words over them. */
+/** Runs of adjacent bars of one section, for the captions. */
 function runsOf(buckets, bars) {
   const runs = [];
   bars.forEach((bar, index) => {
@@ -268,7 +268,7 @@ function runsOf(buckets, bars) {
   return runs;
 }
 
-/** What the patterns mean, for the sections that there are. */
+/** The legend of the patterns that occur. */
 export function Legend({ buckets }) {
   const sums = new Map();
   for (const bucket of buckets) {
@@ -286,7 +286,7 @@ export function Legend({ buckets }) {
           <span><strong>${name}</strong> ${plural(sums.get(name).segments, "segment")}, ${formatBytes(sums.get(name).size_bytes)} <span class="dim">${SECTIONS[name]}</span></span>
         </li>
       `)}
-      ${hasHoles && html`<li><${Sample} section="hole" /><span><strong>holes</strong> <span class="dim">the empty upper part of a bar: offsets whose records are gone</span></span></li>`}
+      ${hasHoles && html`<li><${Sample} section="hole" /><span><strong>holes</strong> <span class="dim">the empty upper part of a bar: offsets of removed records</span></span></li>`}
       ${buckets.some(hasTombstones) && html`<li><${Sample} section="tombstone" /><span><strong>tombstones</strong> <span class="dim">a cross below a bar: records that delete a key, or markers with a delete horizon</span></span></li>`}
       ${buckets.some((bucket) => bucket.error != null) && html`<li><strong>!</strong> <span><strong>damage</strong> <span class="dim">its batches could not be counted</span></span></li>`}
     </ul>
@@ -297,19 +297,19 @@ function Sample({ section }) {
   const id = useRef(null);
   id.current ??= `sample${(instances += 1)}`;
   if (section === "tombstone") {
-    return html`<svg class="sample" viewBox="0 0 18 14" aria-hidden="true"><path class="strip-tombstone" d="M6 5h6M9 2v10" /></svg>`;
+    return html`<svg class="sample" viewBox="0 0 18 14" aria-hidden="true"><path class="segment-map-tombstone" d="M6 5h6M9 2v10" /></svg>`;
   }
   const isHole = section === "hole";
   return html`
-    <svg class=${`sample strip-bar is-${section}`} viewBox="0 0 18 14" aria-hidden="true">
+    <svg class=${`sample segment-map-bar is-${section}`} viewBox="0 0 18 14" aria-hidden="true">
       ${!isHole && html`<${Patterns} id=${id.current} />`}
-      <rect class=${isHole ? "strip-hole" : "strip-fill"} x="0.5" y="0.5" width="17" height="13" />
+      <rect class=${isHole ? "segment-map-hole" : "segment-map-fill"} x="0.5" y="0.5" width="17" height="13" />
       ${!isHole && section !== "clean" && html`<rect x="0.5" y="0.5" width="17" height="13" fill=${`url(#${id.current}-${section})`} />`}
     </svg>
   `;
 }
 
-/** The strip's answer with tombstones in the buckets in which they lie. */
+/** The answer with the number of tombstones added to each bucket. */
 function withTombstones(answer, segments) {
   if (segments === undefined) return answer;
   const buckets = answer.buckets.map((bucket) => {
@@ -322,14 +322,14 @@ function withTombstones(answer, segments) {
   return { ...answer, buckets };
 }
 
-// -- one that asks -------------------------------------------------------------------------
+// -- requesting the map --------------------------------------------------------------------
 
 const BUCKETS_MAX = 200;
 const BUCKET_PIXELS = 9;
 const ZOOM = 4;
 
-/** The strip of a partition: its segments, or sums of them, with a way to look closer. */
-export function SegmentStrip({ topic, partition, selected, onOpen, isMeant, isCostly }) {
+/** The segment map of a partition, with zoom. */
+export function PartitionMap({ topic, partition, selected, onOpen, isMeant, isCostly }) {
   const [range, setRange] = useState(null);
   const root = useRef(null);
   const [room, setRoom] = useState(120);
@@ -341,16 +341,16 @@ export function SegmentStrip({ topic, partition, selected, onOpen, isMeant, isCo
     first: range?.first,
     count: range?.count,
   });
-  const asked = useAnswer(target, { on: ["partitions", "cleaned"], isMeant });
-  const { error, reload } = asked;
-  // Counting tombstones reads every record: of a large log only the horizons are marked.
+  const request = useAnswer(target, { on: ["partitions", "cleaned"], isMeant });
+  const { error, reload } = request;
+  // Counting tombstones reads every record, so for a large log only delete horizons are shown.
   const counted = useAnswer(isCostly ? null : `${path("partitions", topic, partition)}/tombstones`, {
     on: ["partitions", "cleaned"],
     isMeant,
   });
   const answer = useMemo(
-    () => asked.answer && withTombstones(asked.answer, counted.answer?.segments),
-    [asked.answer, counted.answer],
+    () => request.answer && withTombstones(request.answer, counted.answer?.segments),
+    [request.answer, counted.answer],
   );
   const total = answer?.total ?? 0;
   const first = answer?.first ?? 0;
@@ -379,11 +379,11 @@ export function SegmentStrip({ topic, partition, selected, onOpen, isMeant, isCo
   return html`
     <div ref=${root}>
       ${error !== null && html`<${Failure} error=${error} onRetry=${reload} what="Segments" />`}
-      ${answer === null && error === null && html`<${Loading} what="Looking at the segments" />`}
-      ${answer !== null && answer.buckets.length === 0 && html`<${Empty}>There is no segment yet: the first append makes one.</${Empty}>`}
+      ${answer === null && error === null && html`<${Loading} what="Loading the segments" />`}
+      ${answer !== null && answer.buckets.length === 0 && html`<${Empty}>There are no segments yet: the first append creates one.</${Empty}>`}
       ${answer !== null && answer.buckets.length > 0 && html`
         ${(total > room || range !== null) && html`
-          <div class="tools strip-tools">
+          <div class="tools segment-map-tools">
             <span role="status">
               ${range === null ? `All ${formatCount(total)} segments` : `Segments ${formatCount(first + 1)} to ${formatCount(first + count)} of ${formatCount(total)}`}
             </span>
@@ -394,7 +394,7 @@ export function SegmentStrip({ topic, partition, selected, onOpen, isMeant, isCo
             <button type="button" onClick=${() => setRange(null)} disabled=${range === null}>Whole log</button>
           </div>
         `}
-        <${Strip} buckets=${answer.buckets} label="Segments" selected=${selected} onSelect=${select} onKey=${onKey} />
+        <${SegmentMap} buckets=${answer.buckets} label="Segments" selected=${selected} onSelect=${select} onKey=${onKey} />
         <${Legend} buckets=${answer.buckets} />
       `}
     </div>

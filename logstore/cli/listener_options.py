@@ -1,4 +1,4 @@
-"""Options of a door for clients: who they are, how they are encrypted, what they may do."""
+"""Options of a listener: authentication, encryption and authorization of its clients."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ if TYPE_CHECKING:
 
 USERS_VARIABLE = "LOGSTORE_SASL_USERS"
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
-"""Those of `logstore.security.sasl`, which the help is not to load."""
+"""Same as in `logstore.security.sasl`, which `--help` should not import."""
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 _FILE = click.Path(exists=True, dir_okay=False)
 
 
-class Door(NamedTuple):
-    """What these options said.
+class ListenerOptions(NamedTuple):
+    """The values of the listener's options.
 
     Attributes
     ----------
     users_file : str or None
-        Lines of NAME=PASSWORD; where there is none, those of the environment count.
+        File with lines NAME=PASSWORD; if None, the environment variable is used.
     mechanisms : tuple of str
-        Of SASL; empty means all.
+        SASL mechanisms; empty means all.
     tls_cert, tls_key, tls_generate : str or None
-        Files: those to serve with, or the one for the authority of a certificate to be made.
+        Certificate and key files, or the file that receives the generated authority.
     acls_file : str or None
     acls : tuple of Acl
     super_users : tuple of str
@@ -53,7 +53,7 @@ class Door(NamedTuple):
     super_users: tuple[str, ...]
 
     def sasl(self) -> Credentials | None:
-        """Return the users who may come in; None if nobody has to say who he is.
+        """Return the credentials of the users; None if authentication is off.
 
         Raises
         ------
@@ -64,7 +64,7 @@ class Door(NamedTuple):
         elif USERS_VARIABLE in os.environ:
             where, text = USERS_VARIABLE, os.environ[USERS_VARIABLE]
         elif self.mechanisms:
-            raise click.UsageError(f"--sasl-mechanism wants --sasl-users, or {USERS_VARIABLE}.")
+            raise click.UsageError(f"--sasl-mechanism requires --sasl-users or {USERS_VARIABLE}.")
         else:
             return None
         from logstore.security.sasl import Credentials
@@ -72,7 +72,7 @@ class Door(NamedTuple):
         return Credentials(_users_of(text, where), self.mechanisms or MECHANISMS)
 
     def tls(self, host: str) -> ssl.SSLContext | None:
-        """Return the server's side of TLS; None for plain text.
+        """Return the TLS context of the server; None for plaintext.
 
         Raises
         ------
@@ -80,24 +80,24 @@ class Door(NamedTuple):
         """
         if self.tls_generate is not None:
             if self.tls_cert or self.tls_key:
-                raise click.UsageError("--tls-generate wants no other certificate or key.")
+                raise click.UsageError("--tls-generate excludes --tls-cert and --tls-key.")
             return _generated(host, self.tls_generate)
         if self.tls_cert is None:
             if self.tls_key is not None:
-                raise click.UsageError("--tls-key wants --tls-cert.")
+                raise click.UsageError("--tls-key requires --tls-cert.")
             return None
         import ssl
 
         context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
         try:
             context.load_cert_chain(self.tls_cert, self.tls_key)
-        except (OSError, ValueError) as error:  # of which an ssl.SSLError is one
+        except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
             files = " and ".join(filter(None, (self.tls_cert, self.tls_key)))
             raise InvalidConfigurationError(f"cannot serve TLS with {files}: {error}") from error
         return context
 
     def authorizer(self) -> Authorizer | None:
-        """Return the judge of what clients may do; None lets everybody do everything.
+        """Return the authorizer; None allows every operation to every client.
 
         Raises
         ------
@@ -123,11 +123,11 @@ def _text_of(path: str) -> str:
     try:
         return Path(path).read_text(encoding="utf-8")
     except ValueError as error:
-        raise InvalidConfigurationError(f"{path} is no UTF-8: {error}") from error
+        raise InvalidConfigurationError(f"{path} is not UTF-8: {error}") from error
 
 
 def _users_of(text: str, where: str) -> dict[str, str]:
-    """Return passwords by user; what is wrong is told without any of them."""
+    """Return passwords by user; error messages contain no password."""
     users = {}
     for number, line in enumerate(text.splitlines(), 1):
         if not line.strip() or line.lstrip().startswith("#"):
@@ -137,24 +137,24 @@ def _users_of(text: str, where: str) -> dict[str, str]:
         if not (sign and name and password):
             raise InvalidConfigurationError(f"{where}: line {number} is not NAME=PASSWORD")
         if name in users:
-            raise InvalidConfigurationError(f"{where}: line {number} names '{name}' again")
+            raise InvalidConfigurationError(f"{where}: line {number}: duplicate user '{name}'")
         users[name] = password
     if not users:
-        raise InvalidConfigurationError(f"{where}: there is no user")
+        raise InvalidConfigurationError(f"{where}: no users")
     return users
 
 
 def _generated(host: str, ca_file: str) -> ssl.SSLContext:
     from logstore.security.tls import generate_tls
 
-    made = generate_tls(host)
-    Path(ca_file).write_bytes(made.ca_pem)
-    note(f"clients trust the certificate by the authority in {ca_file}")
-    return made.context
+    generated = generate_tls(host)
+    Path(ca_file).write_bytes(generated.ca_pem)
+    note(f"clients must trust the certificate authority in {ca_file}")
+    return generated.context
 
 
 def to_acls(ctx: click.Context, param: click.Parameter, values: Sequence[str]) -> tuple[Acl, ...]:
-    """Return the ACLs of a repeated `[deny] PRINCIPAL OPERATION TYPE[:NAME] [prefixed]`."""
+    """Parse a repeated `[deny] PRINCIPAL OPERATION TYPE[:NAME] [prefixed]`."""
     if not values:
         return ()
     from logstore.security.acls import CLUSTER_NAME, Acl
@@ -185,8 +185,8 @@ def to_acls(ctx: click.Context, param: click.Parameter, values: Sequence[str]) -
     return tuple(acls)
 
 
-def door_options(function: _F) -> _F:
-    """Add the options to a command, which gets each under the name of `Door`'s field."""
+def listener_options(function: _F) -> _F:
+    """Add the listener's options to a command, named like the fields of `ListenerOptions`."""
     for option in reversed(_OPTIONS):
         function = option(function)
     return function
@@ -197,29 +197,31 @@ _OPTIONS = (
         "--sasl-users",
         "users_file",
         type=_FILE,
-        help="Clients must be one of these users: lines of NAME=PASSWORD. Without it, the lines"
-        f" in the environment's {USERS_VARIABLE}.",
+        help="Require authentication: file with the users, one NAME=PASSWORD per line. [default: "
+        f"${USERS_VARIABLE}; no authentication if unset]",
     ),
     click.option(
         "--sasl-mechanism",
         "mechanisms",
         type=click.Choice(MECHANISMS),
         multiple=True,
-        help="How they show it; repeatable, all by default.",
+        help="SASL mechanism to offer; repeatable. [default: all]",
     ),
-    click.option("--tls-cert", type=_FILE, help="Serve TLS with this chain of certificates (PEM)."),
-    click.option("--tls-key", type=_FILE, help="Its key, unless it is in the same file."),
+    click.option("--tls-cert", type=_FILE, help="Serve TLS with this certificate chain (PEM)."),
+    click.option(
+        "--tls-key", type=_FILE, help="Private key (PEM). [default: in the file of --tls-cert]"
+    ),
     click.option(
         "--tls-generate",
         type=click.Path(dir_okay=False, writable=True),
-        help="Serve TLS with a certificate made for the host; the authority that clients are to"
-        " trust goes to this file.",
+        help="Serve TLS with a certificate generated for the host, and write the authority that"
+        " clients must trust to this file.",
     ),
     click.option(
         "--acls",
         "acls_file",
         type=_FILE,
-        help="Clients may do what these ACLs allow, as JSON: acls, super_users.",
+        help="Authorize clients by the ACLs in this JSON file (members acls, super_users).",
     ),
     click.option(
         "--acl",
@@ -227,14 +229,14 @@ _OPTIONS = (
         callback=to_acls,
         multiple=True,
         metavar="PRINCIPAL OPERATION TYPE:NAME",
-        help="One more: User:ann write topic:orders- prefixed, or deny User:* all topic:secret;"
-        " repeatable.",
+        help="Add an ACL, such as 'User:ann write topic:orders- prefixed' or 'deny User:* all"
+        " topic:secret'; repeatable.",
     ),
     click.option(
         "--super-user",
         "super_users",
         multiple=True,
         metavar="PRINCIPAL",
-        help="Who may do everything, as User:admin; repeatable.",
+        help="Principal that may do everything, such as User:admin; repeatable.",
     ),
 )

@@ -1,5 +1,5 @@
-// Deeds: each is a dialog that first shows what it would do, names what would be lost, and shows
-// the line of the command line that does the same. Their results stay in a list on the page.
+// Operations: each has a dialog with a dry run, the data that would be lost, and the equivalent
+// command line. Results are kept in a list on the page.
 
 import { html, useEffect, useLayoutEffect, useRef, useState } from "./vendor/htm-preact.js";
 import { ApiError, deleteJson, getJson, path as pathOf, postJson, withQuery } from "./api.js";
@@ -17,23 +17,23 @@ const TYPING_MS = 300;
 
 // -- permission ----------------------------------------------------------------------------
 
-/** Whether this principal may do a deed on what is shown. */
-export function may(about, deed) {
-  return !about.read_only && about.may.includes(deed);
+/** Whether the principal may perform an operation. */
+export function may(about, action) {
+  return !about.read_only && about.may.includes(action);
 }
 
-/** Why a page shows no deeds; nothing where it does. */
+/** The reason why a page is read-only; nothing if it is not. */
 export function ReadOnlyNote({ about }) {
   if (!about.read_only) return null;
   return html`<div class="notice">
     <p>
-      <strong>Read-only:</strong> ${about.read_only_because}. What a change would do is shown all the
-      same.
+      <strong>Read-only:</strong> ${about.read_only_because}. The effect of changes can still be
+      previewed.
     </p>
   </div>`;
 }
 
-/** The line or lines of the command line that do the same. */
+/** The equivalent command lines. */
 export function Commands({ lines }) {
   const given = [lines ?? []].flat();
   return given.map((line) => html`<${Command} key=${line} line=${line} />`);
@@ -42,19 +42,19 @@ export function Commands({ lines }) {
 // -- results -------------------------------------------------------------------------------
 
 let results = [];
-let deedsDone = 0;
+let resultCount = 0;
 const watchers = new Set();
 
-/** Keep a result for the pages to show: `text` says what was done, `links` lead on. */
+/** Add a result to the list: `text` describes it, `links` lead to related pages. */
 export function report({ topic = null, text, command, links = [] }) {
-  results = [{ id: (deedsDone += 1), topic, text, command, links }, ...results].slice(
+  results = [{ id: (resultCount += 1), topic, text, command, links }, ...results].slice(
     0,
     RESULTS_MAX,
   );
   for (const changed of watchers) changed(results);
 }
 
-/** What was done since the page was opened, newest first: to a topic, or to all. */
+/** The operations since the page was opened, newest first, on one topic or all. */
 export function Done({ topic }) {
   const [shown, setShown] = useState(results);
   useEffect(() => {
@@ -63,11 +63,11 @@ export function Done({ topic }) {
   }, []);
   const mine = shown.filter((each) => topic === undefined || each.topic === topic);
   return html`<div class="done">
-    <div role="log" aria-label=${topic === undefined ? "What was done" : `What was done to ${topic}`}>
+    <div role="log" aria-label=${topic === undefined ? "Completed operations" : `Completed operations on ${topic}`}>
       ${mine.slice(0, 1).map((each) => html`<${Result} key=${each.id} result=${each} />`)}
     </div>
     ${mine.length > 1 && html`<details>
-      <summary>${plural(mine.length - 1, "earlier deed")}</summary>
+      <summary>${plural(mine.length - 1, "earlier operation")}</summary>
       ${mine.slice(1).map((each) => html`<${Result} key=${each.id} result=${each} />`)}
     </details>`}
   </div>`;
@@ -83,22 +83,22 @@ function Result({ result }) {
   </article>`;
 }
 
-// -- one deed ------------------------------------------------------------------------------
+// -- one operation -------------------------------------------------------------------------
 
 /**
- * A dialog that does one thing.
+ * The dialog of an operation.
  *
- * `body` is what is sent, null while the form cannot be sent; `rehearse` draws what the dry run
- * answered, if there is one to be asked for; `tell` makes a sentence of what was done.
+ * `body` is the request's body, null while the form is invalid; `rehearse` renders the result of the
+ * dry run, if the operation has one; `describe` returns a sentence about the result.
  */
-export function DeedDialog({
-  title, verb, path, method = "POST", body, rehearse, tell, links, topic, onClose, onDone, children,
+export function ActionDialog({
+  title, verb, path, method = "POST", body, rehearse, describe, links, topic, onClose, onDone, children,
 }) {
   const rehearsal = useRehearsal(rehearse ? path : null, method, body);
   const { busy, error, loss, perform } = usePerformance({
     path,
     method,
-    tell,
+    describe,
     topic,
     links,
     onDone: (done) => {
@@ -112,13 +112,13 @@ export function DeedDialog({
   };
 
   return html`<${Dialog} title=${title} onClose=${onClose}>
-    <form class="deed" onSubmit=${submit}>
-      <div class="deed-form" hidden=${loss !== null}>
+    <form class="action" onSubmit=${submit}>
+      <div class="action-form" hidden=${loss !== null}>
         ${children}
         ${rehearse && html`<div class="rehearsal" aria-busy=${rehearsal.busy}>
           ${rehearsal.error && html`<${Failure} error=${rehearsal.error} />`}
           ${rehearsal.answer && rehearse(rehearsal.answer.done)}
-          ${rehearsal.busy && html`<p class="dim">Looking at what it would do …</p>`}
+          ${rehearsal.busy && html`<p class="dim">Dry run in progress …</p>`}
         </div>`}
       </div>
       ${loss && html`<${Loss} loses=${loss.loses} />`}
@@ -126,22 +126,22 @@ export function DeedDialog({
       ${error && html`<${Failure} error=${error} />`}
       <p class="buttons">
         <button type="submit" class=${loss ? "danger" : "primary"} disabled=${busy || body === null}>
-          ${loss ? "Yes, lose them for good" : verb}
+          ${loss ? "Delete permanently" : verb}
         </button>
         <button type="button" onClick=${onClose}>Cancel</button>
-        ${busy && html`<span role="status">At work …</span>`}
+        ${busy && html`<span role="status">In progress …</span>`}
       </p>
     </form>
   <//>`;
 }
 
 /**
- * Sends deeds: `perform(body)`, the outcome in `error` or in the results of the page.
+ * Performs operations: `perform(body)`, with the outcome in `error` or in the page's results.
  *
- * A deed that loses data is refused at first: then `loss` says what, and to perform the same body
- * again confirms it.
+ * An operation that loses data is first rejected: `loss` then describes the data, and performing the
+ * same body again confirms the loss.
  */
-export function usePerformance({ path, method = "POST", tell, topic = null, links, onDone }) {
+export function usePerformance({ path, method = "POST", describe, topic = null, links, onDone }) {
   const [state, setState] = useState(IDLE);
   const perform = async (body) => {
     const confirm = state.loss === null ? {} : { confirm: state.loss.confirm };
@@ -149,7 +149,7 @@ export function usePerformance({ path, method = "POST", tell, topic = null, link
     try {
       const answer = await send(method, path, { ...body, ...confirm });
       setState(IDLE);
-      const text = [tell(answer.done, body), ...answer.notes].join(" ");
+      const text = [describe(answer.done, body), ...answer.notes].join(" ");
       report({ topic, text, command: answer.command, links });
       onDone?.(answer.done);
     } catch (error) {
@@ -162,7 +162,7 @@ export function usePerformance({ path, method = "POST", tell, topic = null, link
 
 const IDLE = { busy: false, error: null, loss: null };
 
-/** What would be lost, in the words of the server; it takes the focus, so that it is read out. */
+/** The data that would be lost; takes the focus, so that screen readers read it. */
 export function Loss({ loses }) {
   const element = useRef(null);
   useEffect(() => element.current.focus(), []);
@@ -184,7 +184,7 @@ export function Loss({ loses }) {
       )}
       ${further > 0 && html`<li>and ${plural(further, "further partition")}</li>`}
     </ul>`}
-    <p>Nothing brings them back.</p>
+    <p>This cannot be undone.</p>
   </div>`;
 }
 
@@ -222,45 +222,45 @@ function send(method, path, body) {
 export function DialogButton({ children, dialog, class: className }) {
   const [open, setOpen] = useState(false);
   const button = useRef(null);
-  // What is done may take the button away, as a retry does: the focus must not go with it.
+  // An operation may remove its button, as a retry does; keep the focus then.
   useLayoutEffect(() => () => keepFocus(button.current), []);
   return html`<button type="button" ref=${button} class=${className} aria-haspopup="dialog"
       onClick=${() => setOpen(true)}>${children}</button>
     ${open && dialog(() => setOpen(false))}`;
 }
 
-// -- deeds of a partition ------------------------------------------------------------------
+// -- operations on a partition -------------------------------------------------------------
 
-/** The deeds of a partition; `detail` is the partition as the API shows it. */
-export function PartitionDeeds({ topic, partition, detail, about, onDone }) {
+/** The operations on a partition; `detail` is the partition as returned by the API. */
+export function PartitionActions({ topic, partition, detail, about, onDone }) {
   const state = detail ?? {};
   const base = pathOf("partitions", topic, partition);
   const name = `${topic}-${partition}`;
   const links = [[hashOf(["t", topic, partition]), `Show ${name}`]];
   const common = { topic, partition, name, base, links, state, onDone };
   if (about.read_only) return html`<${ReadOnlyNote} about=${about} />`;
-  const deeds = [
+  const actions = [
     ["roll", "Roll", RollDialog],
     ["clean", "Clean", CleanDialog],
     ["retain", "Apply retention", RetainDialog],
     ["delete-records", "Delete records", DeleteRecordsDialog],
     ...(state.uncleanable ? [["retry", "Retry cleaning", RetryDialog]] : []),
-  ].filter(([deed]) => may(about, deed));
-  return html`<div class="deeds" role="group" aria-label=${`Deeds on ${name}`}>
-    ${deeds.map(
-      ([deed, label, Deed]) => html`<${DialogButton} key=${deed}
-        dialog=${(onClose) => html`<${Deed} ...${common} onClose=${onClose} />`}>${label} …<//>`,
+  ].filter(([action]) => may(about, action));
+  return html`<div class="actions" role="group" aria-label=${`Operations on ${name}`}>
+    ${actions.map(
+      ([action, label, Form]) => html`<${DialogButton} key=${action}
+        dialog=${(onClose) => html`<${Form} ...${common} onClose=${onClose} />`}>${label} …<//>`,
     )}
   </div>
   <${Done} topic=${topic} />`;
 }
 
-/** The deeds of a whole topic. */
-export function TopicDeeds({ topic, about, onDone }) {
+/** The operations on a topic. */
+export function TopicActions({ topic, about, onDone }) {
   const dialog = (onClose) => html`<${DeleteTopicDialog} topic=${topic} onClose=${onClose} onDone=${onDone} />`;
   return html`<${ReadOnlyNote} about=${about} />
     ${may(about, "delete-topic") &&
-    html`<div class="deeds" role="group" aria-label=${`Deeds on ${topic}`}>
+    html`<div class="actions" role="group" aria-label=${`Operations on ${topic}`}>
       <${DialogButton} dialog=${dialog}>Delete the topic …<//>
     </div>`}
     <${Done} topic=${topic} />`;
@@ -268,26 +268,26 @@ export function TopicDeeds({ topic, about, onDone }) {
 
 function DeleteTopicDialog({ topic, onClose, onDone }) {
   const [typed, setTyped] = useState("");
-  return html`<${DeedDialog} title=${`Delete topic ${topic}`} verb="Delete" method="DELETE"
+  return html`<${ActionDialog} title=${`Delete topic ${topic}`} verb="Delete" method="DELETE"
     path=${pathOf("topics", topic)} body=${typed === topic ? {} : null} topic=${topic} links=${[[hashOf(), "All partitions"]]}
-    tell=${(done) => `Deleted topic ${topic}: ${plural(done.segments, "segment")}, ${formatBytes(done.size_bytes)}.`}
+    describe=${(done) => `Deleted topic ${topic}: ${plural(done.segments, "segment")}, ${formatBytes(done.size_bytes)}.`}
     onClose=${onClose} onDone=${(done) => {
       onDone?.(done);
       location.hash = hashOf();
     }}>
     <p>Deletes its settings and all data of its partitions.</p>
-    <${TextField} label="Type the topic's name to go on" value=${typed} onInput=${setTyped} />
+    <${TextField} label="Type the topic's name to confirm" value=${typed} onInput=${setTyped} />
   <//>`;
 }
 
 function RollDialog({ name, base, ...common }) {
-  return html`<${DeedDialog} title=${`Roll ${name}`} verb="Roll" path=${`${base}/roll`} body=${{}}
+  return html`<${ActionDialog} title=${`Roll ${name}`} verb="Roll" path=${`${base}/roll`} body=${{}}
     rehearse=${() => null}
-    tell=${(done) => `Rolled ${name}: its active segment now begins at offset ${done.base_offset}.`}
+    describe=${(done) => `Rolled ${name}: its active segment now starts at offset ${done.base_offset}.`}
     ...${common}>
     <p>
-      Closes the active segment, the one that appends go to, and begins a new one. Neither cleaning nor
-      deletion by age touches the active segment: what it holds can be cleaned after this.
+      Closes the active segment, which appends are written to, and starts a new one. The cleaner never
+      touches the active segment: its records become cleanable by rolling it.
     </p>
   <//>`;
 }
@@ -295,36 +295,36 @@ function RollDialog({ name, base, ...common }) {
 function CleanDialog({ name, base, ...common }) {
   const [force, setForce] = useState(true);
   const [roll, setRoll] = useState(false);
-  return html`<${DeedDialog} title=${`Clean ${name}`} verb="Clean" path=${`${base}/clean`}
+  return html`<${ActionDialog} title=${`Clean ${name}`} verb="Clean" path=${`${base}/clean`}
     body=${{ force, roll }} rehearse=${(done) => html`<${Cleaning} done=${done} />`}
-    tell=${(done) => `${name}: ${cleaningInWords(done)}`} ...${common}>
-    <p>Keeps the latest record of each key, and drops tombstones whose time is over.</p>
+    describe=${(done) => `${name}: ${cleaningInWords(done)}`} ...${common}>
+    <p>Keeps the latest record of each key, and removes expired tombstones.</p>
     <${Check} checked=${force} onChange=${setForce} label="Even if it is not due">
-      Dirty ratio and compaction lags are passed over.
+      Ignores the dirty ratio and compaction lags.
     <//>
     <${Check} checked=${roll} onChange=${setRoll} label="Roll the active segment first">
-      What it holds is then cleaned too.
+      Its records are then cleaned too.
     <//>
   <//>`;
 }
 
 function RetainDialog({ name, base, ...common }) {
-  return html`<${DeedDialog} title=${`Apply retention to ${name}`} verb="Apply retention"
+  return html`<${ActionDialog} title=${`Apply retention to ${name}`} verb="Apply retention"
     path=${`${base}/retain`} body=${{}} rehearse=${(done) => html`<${Retention} done=${done} />`}
-    tell=${(done) => `${name}: ${retentionInWords(done)}`} ...${common}>
-    <p>Removes whole segments, the oldest first, as the rules of age and size say.</p>
+    describe=${(done) => `${name}: ${retentionInWords(done)}`} ...${common}>
+    <p>Deletes whole segments, oldest first, according to the limits of age and size.</p>
   <//>`;
 }
 
-/** The dialog that takes the mark off a partition that could not be cleaned. */
+/** The dialog that lets the cleaner retry an uncleanable partition. */
 export function RetryDialog({ name, base, state, ...common }) {
-  return html`<${DeedDialog} title=${`Retry cleaning ${name}`} verb="Retry" path=${`${base}/retry`}
+  return html`<${ActionDialog} title=${`Retry cleaning ${name}`} verb="Retry" path=${`${base}/retry`}
     body=${{}} rehearse=${() => null}
-    tell=${() => `${name} is no longer marked uncleanable: the cleaner tries it again.`}
+    describe=${() => `${name} is no longer uncleanable: the cleaner retries it.`}
     ...${common}>
     <p>
-      The cleaner gave this partition up: ${state.uncleanable.reason}. The mark is
-      taken off; if the cause is still there, it comes back.
+      The cleaner skips this partition: ${state.uncleanable.reason}. After a retry it becomes
+      uncleanable again if the cause persists.
     </p>
   <//>`;
 }
@@ -335,21 +335,21 @@ function DeleteRecordsDialog({ name, base, state, ...common }) {
   const [time, setTime] = useState("");
   const found = useRecordAt(base, kind, kind === "offset" ? offset : time);
   const body = deletionBody(kind, offset, found);
-  return html`<${DeedDialog} title=${`Delete records of ${name}`} verb="Delete" body=${body}
+  return html`<${ActionDialog} title=${`Delete records of ${name}`} verb="Delete" body=${body}
     path=${`${base}/delete-records`}
     rehearse=${(done) => html`<${Deletion} done=${done} state=${state} />`}
-    tell=${(done) => `Deleted the records of ${name} below offset ${done.partitions[0].low_watermark}.`}
+    describe=${(done) => `Deleted the records of ${name} below offset ${done.partitions[0].low_watermark}.`}
     ...${common}>
     <p>
-      Moves the log's start up to an offset (KIP-107): no reader sees what lies below it any more, and
-      segments that lie wholly below it go at once.
+      Advances the log start offset (KIP-107): records below it are invisible to readers, and segments
+      entirely below it are deleted at once.
     </p>
     <fieldset class="choices">
       <legend>Delete the records below</legend>
       ${[
         ["offset", "an offset"],
-        ["time", "the first record of a time"],
-        ["all", "the end: all there are"],
+        ["time", "the first record at or after a time"],
+        ["all", "the end (all records)"],
       ].map(
         ([value, label]) => html`<label key=${value}><input type="radio" name="delete-before"
           checked=${kind === value} onChange=${() => setKind(value)} /> ${label}</label>`,
@@ -370,10 +370,10 @@ function deletionBody(kind, offset, found) {
 }
 
 function offsetsInWords({ log_start_offset: start, log_end_offset: end }) {
-  return start === undefined ? "" : `The log holds offsets ${start} to ${end} (exclusive).`;
+  return start === undefined ? "" : `The log has offsets ${start} to ${end} (exclusive).`;
 }
 
-/** The first record at or above an offset or a time: null if none is, undefined if not known. */
+/** The first record at or after an offset or a time: null if none, undefined if unknown. */
 function useRecordAt(base, kind, text) {
   const [record, setRecord] = useState(undefined);
   const place = placeOf(kind, text.trim());
@@ -387,7 +387,7 @@ function useRecordAt(base, kind, text) {
         const { records } = await getJson(target);
         if (isWanted) setRecord(records[0] ?? null);
       } catch {
-        // The dry run beside it says what is wrong.
+        // The dry run reports the error.
         if (isWanted) setRecord(undefined);
       }
     }, TYPING_MS);
@@ -405,11 +405,11 @@ function placeOf(kind, text) {
   return Number.isNaN(ms) ? null : { from_timestamp: ms };
 }
 
-/** The record that a reader would get first. */
+/** The first record that remains readable. */
 function RecordAt({ record }) {
   if (record === undefined) return null;
-  if (record === null) return html`<p role="status">No record lies there or later.</p>`;
-  return html`<p role="status">The first record that stays has offset ${formatCount(record.offset)}:</p>
+  if (record === null) return html`<p role="status">No records at or after this position.</p>`;
+  return html`<p role="status">The first remaining record has offset ${formatCount(record.offset)}:</p>
     <${Facts} facts=${[
       ["Key", html`<${Field} record=${record} name="key" nullWord="no key" />`],
       ["Value", html`<${Field} record=${record} name="value" nullWord="tombstone" />`],
@@ -417,15 +417,15 @@ function RecordAt({ record }) {
     ]} />`;
 }
 
-// -- what deeds would do, and did ----------------------------------------------------------
+// -- results of operations and dry runs ----------------------------------------------------
 
-/** A cleaning, or its dry run, as a table of what goes. */
+/** A table with the result of a cleaning or its dry run. */
 export function Cleaning({ done }) {
   if (done.cleaned.length === 0) {
     return html`<p>${cleaningInWords(done)}</p>`;
   }
   return html`<table class="grid-table">
-    <caption>What the cleaning would do</caption>
+    <caption>Result of the cleaning</caption>
     <thead><tr><th scope="col">What</th><th scope="col" class="number">Before</th>
       <th scope="col" class="number">After</th></tr></thead>
     <tbody>
@@ -443,7 +443,7 @@ export function Cleaning({ done }) {
   <${FateCounts} counts=${summedFates(done.cleaned)} />`;
 }
 
-/** The fates of several passes together. */
+/** The sums of the fates of several passes. */
 function summedFates(passes) {
   const total = {};
   for (const { fates } of passes) {
@@ -468,11 +468,11 @@ export function cleaningInWords(done) {
   const records = sum(done.cleaned, "messages_read") - sum(done.cleaned, "messages_written");
   return (
     `${would}cleaned from ${formatBytes(before)} to ${formatBytes(after)}; ` +
-    `${formatCount(records)} records ${done.dry_run ? "would go" : "went"}.`
+    `${formatCount(records)} records ${would}removed.`
   );
 }
 
-/** The segments that retention removes, each with its reason. */
+/** The segments that retention deletes, each with its reason. */
 export function Retention({ done }) {
   if (done.removed.length === 0) return html`<p>${retentionInWords(done)}</p>`;
   return html`<table class="grid-table">
@@ -489,23 +489,23 @@ export function Retention({ done }) {
 }
 
 function retentionInWords(done) {
-  if (done.removed.length === 0) return "Retention finds nothing to remove.";
+  if (done.removed.length === 0) return "Retention has nothing to delete.";
   const what = `${formatCount(done.removed.length)} segments, ${formatBytes(sum(done.removed, "size_bytes"))}`;
-  return done.dry_run ? `${what} would go.` : `${what} removed by retention.`;
+  return done.dry_run ? `${what} would be deleted.` : `${what} deleted by retention.`;
 }
 
 function Deletion({ done, state }) {
   const to = done.partitions[0].low_watermark;
   const from = state.log_start_offset;
   if (from !== undefined && to <= from) {
-    return html`<p>Nothing to delete: the log begins at offset ${from} already.</p>`;
+    return html`<p>Nothing to delete: the log already starts at offset ${from}.</p>`;
   }
-  return html`<p>Offsets ${from ?? "from the start"} to ${to - 1} would go; the log would begin at ${to}.</p>`;
+  return html`<p>Offsets ${from ?? "from the start"} to ${to - 1} would be deleted; the log would start at ${to}.</p>`;
 }
 
 // -- fields --------------------------------------------------------------------------------
 
-/** A text field with its label, a hint and perhaps an error. */
+/** A text field with a label, a hint and an optional error. */
 export function TextField({ label, value, onInput, hint, error, ...attributes }) {
   const id = useIdentity("field");
   return html`<div class="field">
@@ -518,7 +518,7 @@ export function TextField({ label, value, onInput, hint, error, ...attributes })
   </div>`;
 }
 
-/** A box to tick, with what it means. */
+/** A checkbox with a hint. */
 export function Check({ checked, onChange, label, children }) {
   const id = useIdentity("check");
   return html`<div class="check">

@@ -1,4 +1,4 @@
-"""What differs after whatever changes a log: to know, cheaply, whether anything is new."""
+"""Cheap change detection for logs."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from logstore.storage.log.log import Log
 
-Mark = tuple[object, ...]
+LogVersion = tuple[object, ...]
 
 
-def mark_of(log: Log) -> Mark:
-    """Return a value that is another one once the log, its segments or settings are others.
+def version_of(log: Log) -> LogVersion:
+    """Return a value that changes whenever the log, its segments or its settings change.
 
-    From memory, in about 2 µs; takes no lock.
+    Takes about 2 µs and no lock.
     """
     return (
         id(log),

@@ -1,7 +1,7 @@
-"""What one does to topics, partitions and the broker; each answer has the line that does the same.
+"""Operations on topics, partitions and the broker; responses include equivalent command lines.
 
-A deed that takes away records which can still be read is first answered with what would be lost,
-and done once the same request says yes to exactly that.
+An operation that deletes readable records first responds with the loss, and is performed when the
+request is repeated with the confirmation of exactly that loss.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from logstore.errors import LogStoreError, TopicAlreadyExistsError
 from logstore.names import validate_topic_name
 from logstore.types import INT64_MAX
 from logstore.ui.asking import Answer, post
+from logstore.ui.context import Action
 from logstore.ui.lines import alteration, broker_alteration, command_line, creation, of_partition
+from logstore.ui.locks import refusal
 from logstore.ui.settings import given_keys, given_settings
-from logstore.ui.site import Deed
-from logstore.ui.turns import refusal
 from logstore.wire.limits import Limits
 
 if TYPE_CHECKING:
@@ -41,10 +41,10 @@ if TYPE_CHECKING:
     from logstore.ui.asking import Ask
 
 PARTITIONS_MAX = Limits().partitions
-"""Of a topic that is created here; as over the wire."""
+"""Maximum number of partitions of a new topic; same limit as in the wire protocol."""
 
 
-# -- how a deed is done ------------------------------------------------------------------------
+# -- performing an operation -------------------------------------------------------------------
 
 
 def _perform(
@@ -56,31 +56,31 @@ def _perform(
     loses: Callable[[], Loss] = lambda: NOTHING_LOST,
     notes: tuple[str, ...] = (),
 ) -> object:
-    """Do a deed in its turn, or tell what it would do, or what it would lose.
+    """Perform an operation under the lock, or return its dry run or the loss to confirm.
 
     Parameters
     ----------
     command : str or None
-        The line of the command line that does the same.
+        The equivalent command line.
     do, rehearse : callable
-        Return the JSON of the command line.
+        Perform the operation or its dry run; return the same JSON as the command line.
     loses : callable
-        Returns what would be lost, asked in the deed's turn.
+        Returns the data that would be lost; called under the lock.
     """
     token = ask.member("confirm", str, None)
     if rehearse is not None and ask.member("dry_run", bool, False):
-        with ask.site.turns.turn():
+        with ask.context.change_lock.hold():
             return {"done": rehearse(), "command": command, "notes": list(notes)}
-    ask.site.check_writable()
-    with ask.site.turns.turn():
+    ask.context.check_writable()
+    with ask.context.change_lock.hold():
         if loss := loses():
-            # A topic that was made anew under its name is another one.
+            # A topic recreated under the same name is a different topic.
             ids = {part.topic: ask.broker.topic(part.topic).id for part in loss.parts}
-            deed = {"path": ask.address, "body": {**ask.body, "confirm": None}, "ids": ids}
-            if token is None or not ask.site.turns.is_confirmed(token, deed, loss):
-                again = ask.site.turns.confirmation(deed, loss)
-                told = loss.visible_to(partial(ask.allows, "describe", "topic"))
-                return Answer(409, refusal(told, again, command))
+            action = {"path": ask.address, "body": {**ask.body, "confirm": None}, "ids": ids}
+            if token is None or not ask.context.change_lock.is_confirmed(token, action, loss):
+                again = ask.context.change_lock.confirmation(action, loss)
+                visible_loss = loss.visible_to(partial(ask.allows, "describe", "topic"))
+                return Answer(409, refusal(visible_loss, again, command))
         done = do()
     return {"done": done, "command": command, "notes": list(notes)}
 
@@ -159,7 +159,7 @@ def delete_topic(ask: Ask) -> object:
 
 
 def _lost_with(ask: Ask, topic_partition: TopicPartition) -> Loss:
-    """Return all of a partition; one that cannot be opened is lost unread."""
+    """Return the loss of a whole partition, estimated from its files if it cannot be opened."""
     try:
         return lost_with([ask.broker.log(topic_partition)])
     except LogStoreError:
@@ -167,14 +167,14 @@ def _lost_with(ask: Ask, topic_partition: TopicPartition) -> Loss:
 
 
 def _lost_by_settings(ask: Ask, supposed: Supposition) -> Loss:
-    """Return what retention would take under other settings, of all topics that go by them."""
+    """Return the loss by retention under other settings, over all affected topics."""
     broker = ask.broker
     found = []
     for topic in supposed.configs:
         for tp in broker.partitions(topic):
             try:
                 found.append(lost_by_settings(broker, supposed, tp))
-            except LogStoreError:  # a log that cannot be opened is not retained either
+            except LogStoreError:  # retention skips a log that cannot be opened
                 continue
     return Loss.of_all(found)
 
@@ -223,20 +223,20 @@ def roll(ask: Ask) -> object:
 
 
 def clean(ask: Ask) -> object:
-    """Compact a partition, if it is due or by force."""
+    """Compact a partition, if it is due or forced."""
     tp = ask.topic_partition("alter")
     force, rolls = ask.member("force", bool, False), ask.member("roll", bool, False)
     broker = ask.broker
     options: dict[str, Any] = {"force": force, "roll": rolls}
 
     def run(*, dry_run: bool) -> object:
-        with ask.site.passes.turn():
+        with ask.context.cleaning_lock.hold():
             return broker.clean(tp.topic, tp.partition, dry_run=dry_run, **options).to_json()
 
     def loses() -> Loss:
         if not force:
             return NOTHING_LOST
-        with ask.site.passes.turn():
+        with ask.context.cleaning_lock.hold():
             return lost_by_forced_cleaning(broker.cleaner, broker.log(*tp), roll=rolls)
 
     flags = [flag for flag, is_on in (("--force", force), ("--roll", rolls)) if is_on]
@@ -275,27 +275,27 @@ def delete_records(ask: Ask) -> object:
     ask.check_number("before_offset", before, -1, INT64_MAX)
     broker = ask.broker
     log = broker.log(*tp)
-    log.deletion_end(before)  # refuses what the deed refuses
+    log.deletion_end(before)  # raises the same errors as the deletion
 
-    def told(low_watermark: int) -> object:
+    def result_json(low_watermark: int) -> object:
         return {"partitions": [DeleteRecordsResult(low_watermark).to_json(tp)]}
 
     return _perform(
         ask,
         of_partition(broker, "delete-records", tp, options=[("--before-offset", str(before))]),
-        lambda: told(broker.manager.delete_records(tp, before)),
-        rehearse=lambda: told(max(log.log_start_offset, log.deletion_end(before))),
+        lambda: result_json(broker.manager.delete_records(tp, before)),
+        rehearse=lambda: result_json(max(log.log_start_offset, log.deletion_end(before))),
         loses=lambda: lost_by_delete_records(log, before),
     )
 
 
 def retry(ask: Ask) -> object:
-    """Let a partition be cleaned again that is left alone because a cleaning failed."""
+    """Let the cleaner retry a partition that is uncleanable after a failed cleaning."""
     tp = ask.topic_partition("alter")
     broker = ask.broker
     return _perform(
         ask,
-        # A command has no mark of its own, and tries.
+        # The command keeps no uncleanable partitions, so it always tries.
         of_partition(broker, "clean", tp, timed=True),
         lambda: {**tp._asdict(), "was_uncleanable": broker.cleaner.retry(tp)},
         rehearse=lambda: {
@@ -316,7 +316,7 @@ ROUTES = (
         "configs",
         "dry_run",
         "confirm",
-        deed=Deed("create-topic", "create", "topic"),
+        action=Action("create-topic", "create", "topic"),
         rehearsable=True,
     ),
     post(
@@ -325,13 +325,13 @@ ROUTES = (
         "set",
         "unset",
         "confirm",
-        deed=Deed("alter-configs", "alter_configs", "topic"),
+        action=Action("alter-configs", "alter_configs", "topic"),
     ),
     post(
         "/api/topics/{topic}",
         delete_topic,
         "confirm",
-        deed=Deed("delete-topic", "delete", "topic"),
+        action=Action("delete-topic", "delete", "topic"),
         method="DELETE",
     ),
     post(
@@ -341,7 +341,7 @@ ROUTES = (
         "unset",
         "cluster_wide",
         "confirm",
-        deed=Deed("alter-broker-configs", "alter_configs", "cluster"),
+        action=Action("alter-broker-configs", "alter_configs", "cluster"),
     ),
     *(
         post(
@@ -350,7 +350,7 @@ ROUTES = (
             *members,
             "dry_run",
             "confirm",
-            deed=Deed(name, operation, "topic"),
+            action=Action(name, operation, "topic"),
             rehearsable=True,
         )
         for name, call, operation, members in (
