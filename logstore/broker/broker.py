@@ -1280,7 +1280,7 @@ class Broker(Generic[ClockT]):
         return self.manager.broker_config
 
     def describe_broker_configs(self) -> dict[str, ConfigValue]:
-        """Return each effective broker setting with its origin, documentation and layers.
+        """Return the effective broker settings, with their sources, documentation and overrides.
 
         Keys without a value, such as the finer units of a duration, are left out.
         """

@@ -792,7 +792,7 @@ class Consumer:
             return position.take(log, self.config, limit)
 
     def _may_fetch(self, position: Position) -> bool:
-        """Apply the fault rules; return False if they fail the fetch with a retriable error."""
+        """Apply the fault rules; return False if a rule fails the fetch with a retriable error."""
         now_ns = self._clock.monotonic_ns()
         if now_ns < position.retry_ns:
             return False

@@ -313,7 +313,7 @@ class FutureRecordMetadata:
         return self
 
     def add_both(self, function: Callable[..., object], *args: object, **kwargs: object) -> Self:
-        """Call a function with the metadata or the exception: both callback and errback."""
+        """Add a callback for both success and failure; it gets the metadata or the exception."""
         self.add_callback(function, *args, **kwargs)
         return self.add_errback(function, *args, **kwargs)
 

@@ -213,7 +213,7 @@ class Producer:
         return future
 
     def flush(self, timeout: float | None = None) -> None:
-        """Send all lingering records. Every future returned so far is done afterwards.
+        """Send all pending records and complete all futures returned so far.
 
         Parameters
         ----------

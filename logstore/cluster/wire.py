@@ -39,7 +39,7 @@ logger = logging.getLogger(__name__)
 
 
 class Administered(Protocol):
-    """The administration methods of a cluster; see `Cluster`."""
+    """The admin methods of a cluster; see `Cluster`."""
 
     controller: Controller
     broker_config: BrokerConfig
@@ -218,7 +218,7 @@ class ClusterNode(Nodes):
 
     @property
     def controller_id(self) -> int:
-        """The first broker that runs: it takes what is meant for the controller."""
+        """Id of the first running broker, which handles requests for the controller."""
         return min(self._listeners, default=self._number)
 
     def addresses(self, own: Address) -> dict[int, Address]:
@@ -236,7 +236,7 @@ class ClusterNode(Nodes):
         return _as_topic(self._controller.topic(name))
 
     def overrides(self, name: str) -> Mapping[str, str]:
-        """Return a topic's own configuration."""
+        """Return the config overrides of a topic."""
         return self._controller.topic(name).configs
 
     def create_topic(
@@ -272,7 +272,7 @@ class ClusterNode(Nodes):
         self._cluster.alter_configs(name, configs, unset=unset)
 
     def reconfigure(self, changes: Mapping[str, object], layer: Layer) -> None:
-        """Change settings of this broker, or of all brokers."""
+        """Change dynamic settings of this broker, or of all brokers."""
         brokers = None if layer is Layer.CLUSTER else [self._number]
         self._cluster.alter_broker_configs(changes, brokers=brokers)
 
@@ -280,30 +280,30 @@ class ClusterNode(Nodes):
 
     @property
     def running(self) -> Collection[int]:
-        """The brokers that run."""
+        """Ids of the running brokers."""
         return self._controller.alive
 
     @property
     def default_replication_factor(self) -> int:
-        """As it is configured."""
+        """The setting `default.replication.factor`."""
         return self._cluster.broker_config.default_replication_factor
 
     def partition(self, topic_partition: TopicPartition) -> PartitionView:
-        """Return what the controller knows of a partition."""
+        """Return the controller's state of a partition."""
         try:
             state = self._controller.state(topic_partition)
-        except UnknownTopicOrPartitionError as error:  # deleted since the topic was asked for
+        except UnknownTopicOrPartitionError as error:  # deleted since the topic was requested
             return PartitionView(NO_LEADER, NO_PARTITION_LEADER_EPOCH, (), (), (), error)
         alive = set(self._controller.alive)
         offline = [each for each in state.replicas if each not in alive]
         return PartitionView(state.leader, state.leader_epoch, state.replicas, state.isr, offline)
 
     def replica(self, topic_partition: TopicPartition) -> Log:
-        """Return the log of a partition here."""
+        """Return this broker's replica of a partition."""
         try:
             state = self._controller.state(topic_partition)
         except UnknownTopicOrPartitionError:
-            return self.manager.log(topic_partition)  # refused in the broker's own words
+            return self.manager.log(topic_partition)  # raises the broker's own error
         if self._number not in state.replicas:
             raise NotLeaderForPartitionError(
                 f"broker {self._number} has no replica of {topic_partition}"
@@ -311,7 +311,7 @@ class ClusterNode(Nodes):
         return self.manager.log(topic_partition)
 
     def check(self, log: Log, current_leader_epoch: int) -> None:
-        """Refuse a client that takes another broker for the leader, or this one wrongly."""
+        """Check that this broker leads the partition and that the client's epoch is current."""
         tp = log.topic_partition
         role = self._replicas.role(tp)
         if role is not None:
@@ -320,12 +320,12 @@ class ClusterNode(Nodes):
             raise NotLeaderForPartitionError(f"broker {self._number} does not lead {tp}")
 
     def leader_of(self, topic_partition: TopicPartition) -> tuple[int, int]:
-        """Return leader and leader epoch, as this broker has heard."""
+        """Return leader id and leader epoch, as this broker knows them."""
         role = self._replicas.role(topic_partition)
         return (NO_LEADER, -1) if role is None else (role.state.leader, role.state.leader_epoch)
 
     def elect(self, topic_partition: TopicPartition, *, unclean: bool) -> bool:
-        """Let the preferred replica lead, or any if none can; False if nothing is to be done."""
+        """Elect the preferred or, if unclean, any live replica; return whether it changed."""
         state = self._controller.state(topic_partition)
         alive = self._controller.alive
         if unclean:
@@ -346,18 +346,18 @@ class ClusterNode(Nodes):
     # -- requests that wait --------------------------------------------------------------
 
     def check_append(self, topic_partition: TopicPartition) -> None:
-        """Raise if too few replicas are in sync."""
+        """Raise `NotEnoughReplicasError` if fewer than `min.insync.replicas` are in sync."""
         self._replicas.leadership(topic_partition).check_enough()
 
     def delayed_append(self, topic_partition: TopicPartition, last_offset: int) -> DelayedProduce:
-        """Return what waits until all replicas in sync have an offset."""
+        """Return an operation that waits until all in-sync replicas have an offset."""
         return DelayedProduce(self._replicas, topic_partition, last_offset)
 
     def delete_records(
         self, topic_partition: TopicPartition, before_offset: int
     ) -> DelayedDeleteRecords:
-        """Delete records here, and return what waits until no live replica has them."""
-        self.log(topic_partition)  # which tells whether it is led here
+        """Delete records, and return an operation that waits for all live replicas."""
+        self.log(topic_partition)  # raises if another broker leads
         start_offset = self.manager.delete_records(topic_partition, before_offset)
         return DelayedDeleteRecords(self._replicas, topic_partition, start_offset)
 

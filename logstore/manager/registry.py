@@ -389,7 +389,7 @@ class LogRegistry:
                 log.go_offline(f"data directory {directory.path} is offline: {reason}")
 
     def offsets_in(self, directory: LogDirectory) -> dict[TopicPartition, CheckpointOffsets]:
-        """Return the checkpoint offsets of a directory's open logs."""
+        """Return the checkpoint offsets of the open logs in the given log directory."""
         found = {}
         for tp, log in list(self._logs.items()):
             with suppress(UnknownTopicOrPartitionError):  # just deleted

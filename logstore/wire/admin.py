@@ -190,7 +190,7 @@ def _placement(
 
 
 def check_replicas(broker_ids: Sequence[int], nodes: Nodes) -> None:
-    """Raise `Refusal` unless all replicas are on distinct running brokers."""
+    """Raise `Refusal` if a replica is assigned twice or to a broker that is not running."""
     if not broker_ids:
         raise Refusal(
             "INVALID_REPLICA_ASSIGNMENT",

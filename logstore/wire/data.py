@@ -388,7 +388,7 @@ class _LogStand(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Stand:
-    """Positions of the logs of a Fetch request at the time of the read."""
+    """Log positions at the time a Fetch request was read."""
 
     logs: list[Log]
     isolation: Isolation
@@ -661,7 +661,10 @@ def _listed(
 
 
 def _offset_of(log: Log, target: int, isolation: Isolation) -> ListedOffset | None:
-    """Return an offset visible at an isolation level (Partition.fetchOffsetForTimestamp)."""
+    """Return the offset for a timestamp, or None if the isolation level hides it.
+
+    Source: Partition.fetchOffsetForTimestamp.
+    """
     end_offset = log.reader.upper_offset(isolation)
     if target == LATEST_TIMESTAMP:
         return ListedOffset(-1, end_offset, log.leader_epoch)

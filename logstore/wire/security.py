@@ -284,7 +284,7 @@ def create_acls(request: CreateAclsRequest, session: Session) -> CreateAclsRespo
 
 @handles("DeleteAcls")
 def delete_acls(request: DeleteAclsRequest, session: Session) -> DeleteAclsResponse:
-    """Delete the ACLs that match filters, and return them."""
+    """Delete the ACLs that match the given filters, and return the deleted ACLs."""
     refusal = _change_refusal(session)
     authorizer = session.service.authorizer
     results = []

@@ -321,7 +321,7 @@ class LogDirectory:
             raise KafkaStorageError(f"data directory {self.path} is offline: {self.offline_reason}")
 
     def check_lock(self) -> None:
-        """Raise `KafkaStorageError`, and go offline, if the lock file was removed or replaced.
+        """If the lock file was removed or replaced, go offline and raise `KafkaStorageError`.
 
         Another process may have taken the new lock file since then.
         """

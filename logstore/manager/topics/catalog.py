@@ -88,7 +88,7 @@ class TopicCatalog:
         return self._folder_ids[name]
 
     def folder_ids(self, name: str) -> Iterator[str]:
-        """Yield the topic ids in the folders of a topic, ordered by partition."""
+        """Yield the topic id stored in each partition directory of a topic, by partition."""
         for tp in self._found.of(name):
             directory = self._found[tp]
             if directory.is_online:
