@@ -35,7 +35,7 @@ def test_read_decodes_offsets(run, copied):
     assert "key_base64" in first or "key" in first
     kinds = {each["decoded"].get("type") for each in found}
     assert {"GroupMetadata", "ConsumerGroupMetadata", None} <= kinds
-    assert "no records of kind 99" in found[-1]["decoded"]["error"]
+    assert "unknown record type 99" in found[-1]["decoded"]["error"]
 
 
 @pytest.mark.parametrize(

@@ -313,7 +313,7 @@ def test_empty_partition(run):
         (("--partition", "0"), "--partition needs a topic"),
         (("./", "--partition", "0"), "--partition needs a topic"),
         (("t", "--batches", "--records"), "are mutually exclusive"),
-        (("/",), "neither a partition directory"),
+        (("/",), "is not a partition directory (TOPIC-NUMBER) and contains none"),
         ((__file__,), "neither a .log file nor a Raft snapshot"),
     ),
 )

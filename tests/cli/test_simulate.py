@@ -15,7 +15,9 @@ def test_built_in_scenarios_are_listed_and_printed(run):
     listed = run("simulate", "--list").stdout
     assert "kip-354 " in listed
     assert "KIP-354's bound" in listed
-    assert run("simulate", "four-policies", "--print").stdout.startswith("# The operators' guide")
+    assert run("simulate", "four-policies", "--print").stdout.startswith(
+        "# How each cleanup policy treats"
+    )
     names = json.loads(run("simulate", "--list", "--format", "jsonl").stdout.splitlines()[0])
     assert set(names) == {"scenario", "title"}
 
