@@ -46,7 +46,7 @@ def ui(logstore_broker):
 def test_without_the_token_there_is_one_sentence_and_nothing_else(visitor, ui):
     bare = ui.url.partition("?")[0]
     page = visitor.visit(bare)
-    assert "open the address with the token" in page.inner_text("body")
+    assert "open the address printed when it was started" in page.inner_text("body")
     for path in ("main.js", "style.css", "api/about", "api/partitions", "api/events"):
         assert page.request.get(bare + path).status == 401, path
     visitor.watch_of(page).expect("401 (Unauthorized)")
