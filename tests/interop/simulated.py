@@ -81,7 +81,7 @@ class _Watched(engine._Simulation):
     def _sample_all(self, event: str) -> None:
         super()._sample_all(event)
         if event != engine.START:
-            log = self.broker.log(self.watched[0].tp)
+            log = self.broker.log(self.watched_partitions[0].tp)
             self.diary.end_day(self.clock.now_ms(), _segments_of(log, self.broker.runtime.fs))
 
 
