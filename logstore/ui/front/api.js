@@ -4,6 +4,8 @@ import { useCallback, useEffect, useRef, useState } from "./vendor/htm-preact.js
 
 const RETRY_FIRST_MS = 1_000;
 const RETRY_LAST_MS = 30_000;
+/** Time in which the event stream must open. */
+const OPEN_TIMEOUT_MS = 10_000;
 
 /** An error response; the server's sentence is the message. */
 export class ApiError extends Error {
@@ -87,6 +89,7 @@ class Live {
     this._source = null;
     this._retryMs = RETRY_FIRST_MS;
     this._timer = null;
+    this._openTimer = null;
   }
 
   /** Call `listener(data)` on every event of a name, until the returned function is called. */
@@ -104,6 +107,8 @@ class Live {
     const source = new EventSource("api/events");
     this._source = source;
     this._heard.clear();
+    clearTimeout(this._openTimer);
+    this._openTimer = setTimeout(() => this._abandon(source), OPEN_TIMEOUT_MS);
     source.onopen = () => this._opened();
     source.onerror = () => this._failed(source);
     for (const name of this._listeners.keys()) this._hear(name);
@@ -116,6 +121,7 @@ class Live {
   }
 
   _opened() {
+    clearTimeout(this._openTimer);
     const wasLost = this._wasLost;
     this._wasLost = false;
     this._retryMs = RETRY_FIRST_MS;
@@ -134,6 +140,13 @@ class Live {
     this._learnWhy();
     this._timer = setTimeout(() => this.connect(), this._retryMs);
     this._retryMs = Math.min(this._retryMs * 2, RETRY_LAST_MS);
+  }
+
+  // A connection can be accepted and never answered; the browser would wait forever.
+  _abandon(source) {
+    if (source !== this._source || this.state === "open") return;
+    source.close();
+    this._failed(source);
   }
 
   // An EventSource gives no reason for an error; another request does, such as a wrong token.

@@ -52,6 +52,17 @@ class World {
         world.sources.push(this);
       }
 
+      set onopen(call) {
+        this.opened = call;
+      }
+
+      get onopen() {
+        return () => {
+          this.isOpen = true;
+          this.opened?.();
+        };
+      }
+
       addEventListener(name, call) {
         this.heard.set(name, call);
       }
@@ -61,6 +72,7 @@ class World {
       }
 
       send(name, data) {
+        if (!this.isOpen) this.onopen();
         this.heard.get(name)?.({ data: JSON.stringify(data) });
       }
     };

@@ -406,6 +406,25 @@ def test_events_for_other_topics_are_ignored(front):
     assert requests == [1, 2]
 
 
+def test_a_stream_that_never_opens_is_requested_again(front):
+    counts = front.run(
+        """async (world) => {
+            const { live } = await world.load("api.js", true);
+            live.connect();
+            const counts = [];
+            for (const ms of [9_000, 3_000]) {
+                await world.advance(ms);
+                counts.push([world.sources.length, live.state]);
+            }
+            world.sources[1].onopen();
+            await world.advance(60_000);
+            counts.push([world.sources.length, live.state]);
+            return counts;
+        }"""
+    )
+    assert counts == [[1, "connecting"], [2, "lost"], [2, "open"]]
+
+
 # --- tombstones -------------------------------------------------------------------------------
 
 
