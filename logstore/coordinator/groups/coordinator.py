@@ -1122,8 +1122,6 @@ class GroupCoordinator:
             self._damaged[group_id] = stored
             return
         group = self._groups[group_id] = Group.from_record(group_id, stored)
-        if group.members and group.leader is None:
-            group.leader = next(iter(group.members))
         if self._manager.read_only:
             return
         for member in group.members.values():

@@ -13,13 +13,14 @@ from __future__ import annotations
 
 import enum
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 
 from logstore.coordinator.groups.consumer_protocol import (
     CONSUMER_PROTOCOL_TYPE,
     decode_subscription,
 )
-from logstore.coordinator.groups.records import StoredGroup, StoredMember
+from logstore.coordinator.groups.records import NO_TIMEOUT
 from logstore.coordinator.groups.requests import (
     GroupDescription,
     JoinedMember,
@@ -29,6 +30,7 @@ from logstore.coordinator.groups.requests import (
     SyncResult,
 )
 from logstore.errors import InvalidRecordError
+from logstore.messages.types import GroupMetadataValue
 from logstore.types import NO_TIMESTAMP
 
 
@@ -58,6 +60,7 @@ _BEFORE = {
 CAN_REBALANCE = _BEFORE[GroupState.PREPARING_REBALANCE]
 
 
+@dataclass(slots=True, eq=False)
 class Member:
     """A member of a group.
 
@@ -73,45 +76,19 @@ class Member:
         Monotonic time for which the session timer is set.
     """
 
-    __slots__ = (
-        "armed_ns",
-        "assignment",
-        "client_host",
-        "client_id",
-        "deadline_ns",
-        "group_instance_id",
-        "is_new",
-        "member_id",
-        "on_join",
-        "on_sync",
-        "protocols",
-        "rebalance_timeout_ms",
-        "session_timeout_ms",
-    )
-
-    def __init__(
-        self,
-        member_id: str,
-        group_instance_id: str | None,
-        client_id: str,
-        client_host: str,
-        rebalance_timeout_ms: int,
-        session_timeout_ms: int,
-        protocols: tuple[Protocol, ...],
-    ) -> None:
-        self.member_id = member_id
-        self.group_instance_id = group_instance_id
-        self.client_id = client_id
-        self.client_host = client_host
-        self.rebalance_timeout_ms = rebalance_timeout_ms
-        self.session_timeout_ms = session_timeout_ms
-        self.protocols = protocols
-        self.assignment = b""
-        self.is_new = False
-        self.on_join: Callable[[JoinResult], object] | None = None
-        self.on_sync: Callable[[SyncResult], object] | None = None
-        self.deadline_ns = 0
-        self.armed_ns: int | None = None
+    member_id: str
+    group_instance_id: str | None
+    client_id: str
+    client_host: str
+    rebalance_timeout_ms: int
+    session_timeout_ms: int
+    protocols: tuple[Protocol, ...]
+    assignment: bytes = b""
+    is_new: bool = False
+    on_join: Callable[[JoinResult], object] | None = None
+    on_sync: Callable[[SyncResult], object] | None = None
+    deadline_ns: int = 0
+    armed_ns: int | None = None
 
     @property
     def is_static(self) -> bool:
@@ -173,53 +150,55 @@ class Group:
         )
 
     @classmethod
-    def from_record(cls, group_id: str, stored: StoredGroup) -> Group:
+    def from_record(cls, group_id: str, stored: GroupMetadataValue) -> Group:
         """Create a group from its record."""
         group = cls(group_id)
         for each in stored.members:
-            member = Member(
+            # Version 0 has one timeout for both.
+            has_one_timeout = each.rebalance_timeout == NO_TIMEOUT
+            member = group.members[each.member_id] = Member(
                 each.member_id,
                 each.group_instance_id,
                 each.client_id,
                 each.client_host,
-                each.rebalance_timeout_ms,
-                each.session_timeout_ms,
-                ((stored.protocol or "", each.subscription),),
+                each.session_timeout if has_one_timeout else each.rebalance_timeout,
+                each.session_timeout,
+                ((stored.protocol or "", bytes(each.subscription)),),
+                bytes(each.assignment),
             )
-            member.assignment = each.assignment
-            group.members[each.member_id] = member
-            if each.group_instance_id is not None:
-                group.static_members[each.group_instance_id] = each.member_id
+            if member.group_instance_id is not None:
+                group.static_members[member.group_instance_id] = member.member_id
         group.state = GroupState.STABLE if group.members else GroupState.EMPTY
-        group.state_ms = stored.state_ms
+        group.state_ms = stored.current_state_timestamp
         group.generation_id = stored.generation
         group.protocol_type = stored.protocol_type or None
         group.protocol_name = stored.protocol
-        group.leader = stored.leader if stored.leader in group.members else None
+        is_known = stored.leader in group.members
+        group.leader = stored.leader if is_known else next(iter(group.members), None)
         group.subscribed_topics = group._topics_of_members()
         return group
 
-    def to_record(self, assignments: Mapping[str, bytes]) -> StoredGroup:
-        """Return the contents of the group's record, with the given assignments."""
-        return StoredGroup(
-            self.protocol_type or "",
-            self.generation_id,
-            self.protocol_name,
-            self.leader,
-            self.state_ms,
-            tuple(
-                StoredMember(
-                    member.member_id,
-                    member.group_instance_id,
-                    member.client_id,
-                    member.client_host,
-                    member.rebalance_timeout_ms,
-                    member.session_timeout_ms,
-                    member.metadata(self.protocol_name),
-                    assignments.get(member.member_id, b""),
+    def to_record(self, assignments: Mapping[str, bytes]) -> GroupMetadataValue:
+        """Return the value of the group's record, with the given assignments."""
+        return GroupMetadataValue(
+            protocol_type=self.protocol_type or "",
+            generation=self.generation_id,
+            protocol=self.protocol_name,
+            leader=self.leader,
+            current_state_timestamp=self.state_ms,
+            members=[
+                GroupMetadataValue.MemberMetadata(
+                    member_id=member.member_id,
+                    group_instance_id=member.group_instance_id,
+                    client_id=member.client_id,
+                    client_host=member.client_host,
+                    rebalance_timeout=member.rebalance_timeout_ms,
+                    session_timeout=member.session_timeout_ms,
+                    subscription=member.metadata(self.protocol_name),
+                    assignment=assignments.get(member.member_id, b""),
                 )
                 for member in self.members.values()
-            ),
+            ],
         )
 
     # -- state -----------------------------------------------------------------------------
@@ -394,19 +373,18 @@ class Group:
             self.state.value,
             self.protocol_type or "",
             (self.protocol_name or "") if is_stable else "",
-            tuple(self._describe_members(is_stable=is_stable)),
+            tuple(
+                MemberDescription(
+                    each.member_id,
+                    each.group_instance_id,
+                    each.client_id,
+                    each.client_host,
+                    each.metadata(self.protocol_name) if is_stable else b"",
+                    each.assignment if is_stable else b"",
+                )
+                for each in self.members.values()
+            ),
         )
-
-    def _describe_members(self, *, is_stable: bool) -> Iterator[MemberDescription]:
-        for each in self.members.values():
-            yield MemberDescription(
-                each.member_id,
-                each.group_instance_id,
-                each.client_id,
-                each.client_host,
-                each.metadata(self.protocol_name) if is_stable else b"",
-                each.assignment if is_stable else b"",
-            )
 
     def _check(self) -> None:
         """Assert the invariants of the group."""

@@ -45,30 +45,6 @@ class StoredOffset(NamedTuple):
     expire_ms: int | None = None
 
 
-class StoredMember(NamedTuple):
-    """A member in a group record. Timeouts are in ms."""
-
-    member_id: str
-    group_instance_id: str | None
-    client_id: str
-    client_host: str
-    rebalance_timeout_ms: int
-    session_timeout_ms: int
-    subscription: bytes
-    assignment: bytes
-
-
-class StoredGroup(NamedTuple):
-    """Contents of a group record; `state_ms` is the time of the last state change, or -1."""
-
-    protocol_type: str
-    generation: int
-    protocol: str | None
-    leader: str | None
-    state_ms: int
-    members: tuple[StoredMember, ...]
-
-
 def encode_group_key(group_id: str) -> bytes:
     """Encode the key of a group record.
 
@@ -80,32 +56,12 @@ def encode_group_key(group_id: str) -> bytes:
     return write_record(GroupMetadataKey(group=group_id), GROUP_KEY_VERSION)
 
 
-def encode_group(group: StoredGroup) -> bytes:
+def encode_group(group: GroupMetadataValue) -> bytes:
     """Encode the value of a group record. Raises the errors of `encode_group_key`."""
-    value = GroupMetadataValue(
-        protocol_type=group.protocol_type,
-        generation=group.generation,
-        protocol=group.protocol,
-        leader=group.leader,
-        current_state_timestamp=group.state_ms,
-        members=[
-            GroupMetadataValue.MemberMetadata(
-                member_id=member.member_id,
-                group_instance_id=member.group_instance_id,
-                client_id=member.client_id,
-                client_host=member.client_host,
-                rebalance_timeout=member.rebalance_timeout_ms,
-                session_timeout=member.session_timeout_ms,
-                subscription=member.subscription,
-                assignment=member.assignment,
-            )
-            for member in group.members
-        ],
-    )
-    return write_record(value, GROUP_VALUE_VERSION)
+    return write_record(group, GROUP_VALUE_VERSION)
 
 
-def decode_group(value: bytes) -> StoredGroup:
+def decode_group(value: bytes) -> GroupMetadataValue:
     """Decode the value of a group record.
 
     Raises
@@ -115,30 +71,7 @@ def decode_group(value: bytes) -> StoredGroup:
     UnsupportedFormatError
         The version is unknown.
     """
-    stored = read_record(GroupMetadataValue, value)
-    return StoredGroup(
-        stored.protocol_type,
-        stored.generation,
-        stored.protocol,
-        stored.leader,
-        stored.current_state_timestamp,
-        tuple(
-            StoredMember(
-                member.member_id,
-                member.group_instance_id,
-                member.client_id,
-                member.client_host,
-                # Version 0 has one timeout for both.
-                member.session_timeout
-                if member.rebalance_timeout == NO_TIMEOUT
-                else member.rebalance_timeout,
-                member.session_timeout,
-                bytes(member.subscription),
-                bytes(member.assignment),
-            )
-            for member in stored.members
-        ),
-    )
+    return read_record(GroupMetadataValue, value)
 
 
 def decode_group_key(key: bytes | None) -> str | None:

@@ -14,7 +14,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from logstore.coordinator.groups.records import (
-    StoredGroup,
     StoredOffset,
     decode_group,
     decode_group_key,
@@ -43,6 +42,7 @@ if TYPE_CHECKING:
     from logstore.coordinator.groups.config import GroupConfig
     from logstore.coordinator.groups.offsets import OffsetAndMetadata
     from logstore.manager.manager import LogManager
+    from logstore.messages.types import GroupMetadataValue
     from logstore.record.batch import RecordBatch
     from logstore.runtime.clock import Clock
     from logstore.storage.log.log import Log
@@ -262,10 +262,6 @@ class GroupStore:
         self._partitions[number] = contents
         return contents
 
-    def of_group(self, group_id: str) -> OffsetsPartition | None:
-        """Return the current contents of a group's partition. Raises the errors of `partition`."""
-        return self.partition(self.partition_of(group_id).partition)
-
     # -- writing ---------------------------------------------------------------------------
 
     def write_offsets(
@@ -292,7 +288,7 @@ class GroupStore:
         """Delete offsets. Raises the errors of `write`."""
         self.write(group_id, [(encode_key(group_id, tp), None) for tp in partitions])
 
-    def write_group(self, group_id: str, group: StoredGroup) -> None:
+    def write_group(self, group_id: str, group: GroupMetadataValue) -> None:
         """Write a group. Raises the errors of `write`."""
         self.write(group_id, [(encode_group_key(group_id), encode_group(group))])
 
@@ -333,7 +329,7 @@ class GroupStore:
             known.apply_appended(info.first_offset, entries, producer_id)
 
 
-def try_decode_group(group_id: str, value: bytes) -> StoredGroup | LogStoreError:
+def try_decode_group(group_id: str, value: bytes) -> GroupMetadataValue | LogStoreError:
     """Decode the value of a group record, or return the error if it is malformed."""
     try:
         return decode_group(value)
