@@ -202,7 +202,7 @@ class History:
 
     def check_owners(self):
         """No partition has two readers in the current generation."""
-        group = self.bench.groups._groups.get("g")
+        group, _ = self.bench.groups._groups.find("g")
         for_sure = [
             tp
             for worker in (*self.workers, *self.asleep)

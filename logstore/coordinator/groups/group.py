@@ -57,8 +57,6 @@ _BEFORE = {
 }
 """Valid previous states of each state."""
 
-CAN_REBALANCE = _BEFORE[GroupState.PREPARING_REBALANCE]
-
 
 @dataclass(slots=True, eq=False)
 class Member:
@@ -89,11 +87,6 @@ class Member:
     on_sync: Callable[[SyncResult], object] | None = None
     deadline_ns: int = 0
     armed_ns: int | None = None
-
-    @property
-    def is_static(self) -> bool:
-        """Whether the member has an instance id, and so may rejoin without a rebalance."""
-        return self.group_instance_id is not None
 
     def metadata(self, protocol: str | None) -> bytes:
         """Return the member's metadata for a protocol; b"" if the member does not support it."""
@@ -204,11 +197,6 @@ class Group:
     # -- state -----------------------------------------------------------------------------
 
     @property
-    def can_rebalance(self) -> bool:
-        """Whether a rebalance may begin."""
-        return self.state in CAN_REBALANCE
-
-    @property
     def rebalance_timeout_ms(self) -> int:
         """The longest rebalance timeout of all members."""
         return max((each.rebalance_timeout_ms for each in self.members.values()), default=0)
@@ -227,6 +215,7 @@ class Group:
     def next_generation(self, now_ms: int) -> None:
         """Start the next generation with the current members."""
         self.generation_id += 1
+        self.round += 1
         self.pending_sync.clear()
         if self.members:
             self.protocol_name = self.select_protocol()
@@ -299,15 +288,20 @@ class Group:
             self.leader = leader
         return leader is not None
 
-    def check_member(self, member_id: str, group_instance_id: str | None) -> str | None:
-        """Return the error of a request's member and instance id, or None if they are valid."""
+    def check_member(
+        self, member_id: str, group_instance_id: str | None, generation_id: int | None = None
+    ) -> str | None:
+        """Return the error of a request's ids and generation, or None if they are valid."""
         if group_instance_id is not None:
             known = self.static_members.get(group_instance_id)
             if known is None:
                 return "UNKNOWN_MEMBER_ID"
             if known != member_id:
                 return "FENCED_INSTANCE_ID"
-        return None if member_id in self.members else "UNKNOWN_MEMBER_ID"
+        if member_id not in self.members:
+            return "UNKNOWN_MEMBER_ID"
+        is_current = generation_id is None or generation_id == self.generation_id
+        return None if is_current else "ILLEGAL_GENERATION"
 
     # -- protocols -------------------------------------------------------------------------
 
@@ -345,16 +339,9 @@ class Group:
 
     # -- results ---------------------------------------------------------------------------
 
-    def joined_members(self) -> tuple[JoinedMember, ...]:
-        """Return all members, for the leader's join result."""
-        return tuple(
-            JoinedMember(each.member_id, each.group_instance_id, each.metadata(self.protocol_name))
-            for each in self.members.values()
-        )
-
     def join_result(self, member: Member) -> JoinResult:
         """Return a member's join result for this generation."""
-        is_leader = member.member_id == self.leader
+        members = self.members.values() if member.member_id == self.leader else ()
         return JoinResult(
             member.member_id,
             None,
@@ -362,7 +349,12 @@ class Group:
             self.protocol_type,
             self.protocol_name,
             self.leader or "",
-            self.joined_members() if is_leader else (),
+            tuple(
+                JoinedMember(
+                    each.member_id, each.group_instance_id, each.metadata(self.protocol_name)
+                )
+                for each in members
+            ),
         )
 
     def describe(self) -> GroupDescription:

@@ -38,6 +38,12 @@ class ConsumerGroupMetadata(NamedTuple):
     member_id: str = ""
     group_instance_id: str | None = None
 
+    @property
+    def is_member(self) -> bool:
+        """Whether there is a generation, or an id of a member."""
+        is_named = self.member_id != NO_MEMBER or self.group_instance_id is not None
+        return is_named or self.generation_id >= 0
+
 
 def to_group_metadata(group: object) -> ConsumerGroupMetadata:
     """Convert a group id or group metadata, also kafka-python's, to `ConsumerGroupMetadata`.

@@ -6,7 +6,7 @@ LeaveGroup, OffsetFetch, DescribeGroups and ListGroups, without fields that only
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from logstore.coordinator.groups.offsets import NO_GENERATION, NO_MEMBER, OffsetAndMetadata
@@ -69,6 +69,9 @@ class JoinResult(NamedTuple):
     skip_assignment: bool = False
 
 
+JoinCallback = Callable[[JoinResult], object]
+
+
 class SyncRequest(NamedTuple):
     """A request for a member's assignment. The leader's request carries all assignments."""
 
@@ -88,6 +91,9 @@ class SyncResult(NamedTuple):
     protocol_type: str | None = None
     protocol_name: str | None = None
     assignment: bytes = b""
+
+
+SyncCallback = Callable[[SyncResult], object]
 
 
 class LeavingMember(NamedTuple):

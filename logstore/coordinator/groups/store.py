@@ -10,12 +10,11 @@ group and partition counts, regardless of the order of the markers.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from logstore.coordinator.groups.records import (
     StoredOffset,
-    decode_group,
     decode_group_key,
     decode_key,
     decode_value,
@@ -39,7 +38,8 @@ from logstore.types import (
 )
 
 if TYPE_CHECKING:
-    from logstore.coordinator.groups.config import GroupConfig
+    from logstore.config.broker_config import BrokerConfig
+    from logstore.coordinator.groups.group import Group
     from logstore.coordinator.groups.offsets import OffsetAndMetadata
     from logstore.manager.manager import LogManager
     from logstore.messages.types import GroupMetadataValue
@@ -53,6 +53,16 @@ NO_PRODUCER = (NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
 
 Entry = tuple[bytes, bytes | None]
 """Key and value of a record to write."""
+
+
+_WRITE_ERRORS = {
+    "UNKNOWN_TOPIC_OR_PARTITION": "COORDINATOR_NOT_AVAILABLE",
+    "KAFKA_STORAGE_ERROR": "NOT_COORDINATOR",
+}
+"""Error for the client by the error of the coordinator's write, as in Kafka."""
+
+_GROUP_ERRORS = ("MESSAGE_TOO_LARGE", "RECORD_LIST_TOO_LARGE", "INVALID_RECORD")
+"""Errors of writing a group that the client sees as UNKNOWN_SERVER_ERROR."""
 
 
 class _OffsetRecord(NamedTuple):
@@ -190,14 +200,21 @@ class GroupStore:
     ----------
     manager : LogManager
     clock : Clock
-    config : GroupConfig
+    config : BrokerConfig
     """
 
-    def __init__(self, manager: LogManager, clock: Clock, config: GroupConfig) -> None:
+    def __init__(self, manager: LogManager, clock: Clock, config: BrokerConfig) -> None:
         self._manager = manager
         self._clock = clock
         self._topic = CoordinatorTopic(
-            manager, GROUP_OFFSETS_TOPIC, config.topic_num_partitions, config.topic_configs
+            manager,
+            GROUP_OFFSETS_TOPIC,
+            config.offsets_topic_num_partitions,
+            {
+                "cleanup.policy": "compact",
+                "compression.type": "producer",
+                "segment.bytes": str(config.offsets_topic_segment_bytes),
+            },
         )
         self._partitions: dict[int, OffsetsPartition] = {}
 
@@ -205,6 +222,16 @@ class GroupStore:
     def is_stored(self) -> bool:
         """Whether the topic exists and is stored by this engine, not copied from a broker."""
         return self._topic.is_stored
+
+    @property
+    def read_only(self) -> bool:
+        """Whether the broker was opened read-only."""
+        return self._manager.read_only
+
+    @property
+    def is_writable(self) -> bool:
+        """Whether the topic exists, and this engine may delete records from it by itself."""
+        return self.is_stored and not self.read_only
 
     def partition_of(self, group_id: str) -> TopicPartition:
         """Return the partition of a group."""
@@ -224,7 +251,7 @@ class GroupStore:
             The broker was opened read-only.
         KafkaStorageError
         """
-        if self._manager.read_only:
+        if self.read_only:
             raise InvalidConfigurationError("cannot change groups: the broker was opened read-only")
         self._topic.ensure_stored()
 
@@ -328,11 +355,17 @@ class GroupStore:
         if known is not None and known.is_of(self._topic.log(number)):
             known.apply_appended(info.first_offset, entries, producer_id)
 
+    def try_write(self, write: Callable[[], None]) -> str | None:
+        """Write records; return the error for the client on failure."""
+        try:
+            write()
+        except LogStoreError as error:
+            logger.warning("cannot write to %s: %s", GROUP_OFFSETS_TOPIC, error)
+            return _WRITE_ERRORS.get(error.kafka_error, error.kafka_error)
+        return None
 
-def try_decode_group(group_id: str, value: bytes) -> GroupMetadataValue | LogStoreError:
-    """Decode the value of a group record, or return the error if it is malformed."""
-    try:
-        return decode_group(value)
-    except LogStoreError as error:
-        logger.warning("group '%s' cannot be read: %s", group_id, error)
-        return error
+    def save_group(self, group: Group, assignments: Mapping[str, bytes]) -> str | None:
+        """Write a group with the given assignments; return the error for the client on failure."""
+        stored = group.to_record(assignments)
+        error = self.try_write(lambda: self.write_group(group.group_id, stored))
+        return "UNKNOWN_SERVER_ERROR" if error in _GROUP_ERRORS else error

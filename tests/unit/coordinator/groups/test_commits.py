@@ -339,9 +339,9 @@ def test_years_of_expiry_in_the_background_pass_at_once():
         assert log.log_end_offset == 1
         bench.clock.advance(ms=2 * CHECK_MS)
         assert log.log_end_offset == 2
-        runs = broker.groups._expiry_task.runs
+        runs = broker.groups._expiry._task.runs
         bench.clock.advance(days=3650)
-        assert broker.groups._expiry_task.runs - runs <= 2
+        assert broker.groups._expiry._task.runs - runs <= 2
 
 
 def test_a_group_without_members_is_deleted_with_the_topic_of_its_last_offset(bench):
@@ -425,19 +425,20 @@ def test_groups_without_members_are_deleted(bench):
     assert bench.member().join().generation_id == 1
 
 
-def test_offsets_of_a_deleted_topic_are_deleted_though_another_group_is_unreadable(
-    bench, monkeypatch
-):
-    for group in ("bad", "g"):
+def test_offsets_of_a_deleted_topic_are_deleted_though_another_group_is_unreadable(monkeypatch):
+    bench = GroupBench(**{"offsets.topic.num.partitions": 2})
+    bench.broker.create_topic("t", 2)
+    for number, group in enumerate(("h", "g")):
+        assert bench.groups.partition_of(group).partition == number
         bench.groups.commit(group, {T0: FIVE})
-    source_of = bench.groups._source_of
+    partition = bench.groups._store.partition
 
-    def failing(group_id):
-        if group_id == "bad":
+    def failing(number):
+        if number == 0:
             raise KafkaStorageError("the disk failed")
-        return source_of(group_id)
+        return partition(number)
 
-    monkeypatch.setattr(bench.groups, "_source_of", failing)
+    monkeypatch.setattr(bench.groups._store, "partition", failing)
     bench.broker.delete_topic("t")
     bench.broker.create_topic("t", 2)
     assert bench.groups.committed("g") == {}

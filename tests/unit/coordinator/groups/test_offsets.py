@@ -5,12 +5,9 @@ give (`MessageUtil.toVersionPrefixedBytes`), the one with a tag 4.4.0 alone.
 """
 
 from collections import namedtuple
-from dataclasses import replace
 
 import pytest
 
-from logstore.config.broker_config import BrokerConfig
-from logstore.coordinator.groups.config import GroupConfig
 from logstore.coordinator.groups.offsets import ConsumerGroupMetadata, OffsetAndMetadata
 from logstore.coordinator.groups.records import decode_key, decode_value, encode_key, encode_value
 from logstore.coordinator.transactions.state import decode_value as decode_transaction
@@ -210,8 +207,9 @@ def test_the_topic_is_created_with_kafka_s_configs():
 
 
 def test_group_configs_come_from_the_broker_s_configuration(bench):
-    config = GroupConfig.of(bench.broker.manager.broker_config)
-    assert config == replace(GroupConfig.of(BrokerConfig()), topic_num_partitions=1)
+    config = bench.broker.groups.config
+    assert config is bench.broker.manager.broker_config
+    assert config.offsets_topic_num_partitions == 1
 
 
 def test_no_offsets_change_nothing(bench):

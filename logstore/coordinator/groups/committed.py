@@ -1,0 +1,155 @@
+"""Committed offsets: checks, commits, fetches and deletions.
+
+Offsets depend on membership only by the state and the subscriptions of their group, so this module
+serves groups of any membership protocol. Whether a member may commit is decided by the membership.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from typing import TYPE_CHECKING
+
+from logstore.coordinator.groups.group import GroupState
+from logstore.coordinator.groups.requests import DeletedOffsets, FetchedOffset
+from logstore.errors import (
+    LogStoreError,
+    OffsetMetadataTooLargeError,
+    UnknownTopicOrPartitionError,
+)
+
+if TYPE_CHECKING:
+    from logstore.config.broker_config import BrokerConfig
+    from logstore.coordinator.groups.group import Group
+    from logstore.coordinator.groups.offsets import OffsetAndMetadata
+    from logstore.coordinator.groups.registry import GroupRegistry
+    from logstore.coordinator.groups.store import GroupStore, OffsetsPartition
+    from logstore.types import TopicPartition
+
+
+class CommittedOffsets:
+    """The offsets of all groups. Calls must be serialized by the caller.
+
+    Parameters
+    ----------
+    groups : GroupRegistry
+    store : GroupStore
+    config : BrokerConfig
+    partitions_of : callable
+        Returns the partition numbers of a topic, or raises `UnknownTopicOrPartitionError`.
+    """
+
+    def __init__(
+        self,
+        groups: GroupRegistry,
+        store: GroupStore,
+        config: BrokerConfig,
+        partitions_of: Callable[[str], Collection[int]],
+    ) -> None:
+        self._groups = groups
+        self._store = store
+        self._config = config
+        self._partitions_of = partitions_of
+
+    def check(self, tp: TopicPartition, committed: OffsetAndMetadata) -> None:
+        """Check an offset before anything is written.
+
+        Raises
+        ------
+        UnknownTopicOrPartitionError
+        OffsetMetadataTooLargeError
+        """
+        self._check_exists(tp)
+        size = len(committed.metadata.encode("utf-16-le", "surrogatepass")) // 2
+        if size > self._config.offset_metadata_max_bytes:
+            raise OffsetMetadataTooLargeError(
+                f"metadata of {size} UTF-16 units for {tp} is longer than"
+                f" offset.metadata.max.bytes {self._config.offset_metadata_max_bytes}"
+            )
+
+    def commit(
+        self, group_id: str, offsets: Mapping[TopicPartition, OffsetAndMetadata]
+    ) -> dict[TopicPartition, str | None]:
+        """Commit the valid offsets; return each partition's error, or None."""
+        errors: dict[TopicPartition, str | None] = {}
+        for tp, committed in offsets.items():
+            try:
+                self.check(tp, committed)
+            except LogStoreError as refusal:
+                errors[tp] = refusal.kafka_error
+        good = {tp: committed for tp, committed in offsets.items() if tp not in errors}
+        outcome = self._store.try_write(lambda: self._store.write_offsets(group_id, good))
+        if outcome in ("MESSAGE_TOO_LARGE", "RECORD_LIST_TOO_LARGE"):
+            outcome = "INVALID_COMMIT_OFFSET_SIZE"
+        self._groups.get_or_create(group_id)
+        return {tp: errors.get(tp, outcome) for tp in offsets}
+
+    def fetch(
+        self,
+        group_id: str,
+        partitions: Collection[TopicPartition] | None,
+        *,
+        require_stable: bool,
+    ) -> dict[TopicPartition, FetchedOffset]:
+        """Return committed offsets, by default of all partitions with one.
+
+        Raises
+        ------
+        LogStoreError
+            The stored offsets cannot be read.
+        """
+        contents = self._groups.contents_of(group_id)
+        if contents is None:
+            return {tp: FetchedOffset(None) for tp in partitions or ()}
+        stored = contents.offsets_of(group_id)
+        pending = contents.pending_of(group_id) if require_stable else set()
+        return {
+            tp: FetchedOffset(None, "UNSTABLE_OFFSET_COMMIT")
+            if tp in pending
+            else FetchedOffset(stored[tp].committed if tp in stored else None)
+            for tp in (sorted({*stored, *pending}) if partitions is None else partitions)
+        }
+
+    def delete(self, group: Group, partitions: Collection[TopicPartition]) -> DeletedOffsets:
+        """Delete offsets of partitions to which no member of the group is subscribed."""
+        errors: dict[TopicPartition, str | None] = {}
+        for tp in partitions:
+            errors[tp] = None
+            try:
+                self._check_exists(tp)
+            except UnknownTopicOrPartitionError as refusal:
+                errors[tp] = refusal.kafka_error
+            subscribed = group.subscribed_topics
+            if group.state is not GroupState.EMPTY and (
+                subscribed is None or tp.topic in subscribed
+            ):
+                errors[tp] = errors[tp] or "GROUP_SUBSCRIBED_TO_TOPIC"
+        contents = self._groups.contents_of(group.group_id)
+        stored = {} if contents is None else contents.offsets_of(group.group_id)
+        deleted = [tp for tp, error in errors.items() if error is None and tp in stored]
+        error = None if contents is None else self.remove(group, contents, deleted)
+        return DeletedOffsets(None, errors) if error is None else DeletedOffsets(error)
+
+    def delete_group(self, group: Group) -> str | None:
+        """Delete a group without members, and its offsets; return an error if that fails."""
+        contents = self._groups.contents_of(group.group_id)
+        stored = () if contents is None else contents.offsets_of(group.group_id)
+        return self._write_deletions(group, stored) or self._groups.delete(group)
+
+    def remove(
+        self, group: Group, contents: OffsetsPartition, partitions: Collection[TopicPartition]
+    ) -> str | None:
+        """Delete offsets, and the group if it has no members or offsets left; return an error."""
+        left = len(contents.offsets_of(group.group_id)) - len(partitions)
+        error = self._write_deletions(group, partitions)
+        if error is not None:
+            return error
+        is_left = left or contents.pending_of(group.group_id)
+        is_over = group.state is GroupState.EMPTY and not is_left and not group.pending_members
+        return self._groups.delete(group) if is_over else None
+
+    def _write_deletions(self, group: Group, partitions: Collection[TopicPartition]) -> str | None:
+        return self._store.try_write(lambda: self._store.delete_offsets(group.group_id, partitions))
+
+    def _check_exists(self, tp: TopicPartition) -> None:
+        if tp.partition not in self._partitions_of(tp.topic):
+            raise UnknownTopicOrPartitionError(f"{tp} does not exist")

@@ -1,0 +1,192 @@
+"""Expiry of committed offsets.
+
+Offsets expire after `offsets.retention.minutes`, and the offsets of a deleted partition at once. A
+group without members is deleted with its last offset.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from logstore.coordinator.groups.group import GroupState
+from logstore.errors import LogStoreError
+from logstore.types import MINUTE_MS
+
+if TYPE_CHECKING:
+    from logstore.config.broker_config import BrokerConfig
+    from logstore.coordinator.groups.calls import ExclusiveCalls
+    from logstore.coordinator.groups.committed import CommittedOffsets
+    from logstore.coordinator.groups.group import Group
+    from logstore.coordinator.groups.records import StoredOffset
+    from logstore.coordinator.groups.registry import GroupRegistry
+    from logstore.coordinator.groups.store import GroupStore, OffsetsPartition
+    from logstore.manager.services import LogEvents
+    from logstore.runtime import ScheduledTask, Scheduler, Unsubscribe
+    from logstore.runtime.clock import Clock
+    from logstore.types import TopicPartition
+
+logger = logging.getLogger(__name__)
+
+
+class OffsetExpiry:
+    """Deletes expired offsets. Calls must be serialized by the caller.
+
+    A topic copied from a broker is not changed.
+
+    Parameters
+    ----------
+    groups : GroupRegistry
+    offsets : CommittedOffsets
+    store : GroupStore
+    config : BrokerConfig
+    clock : Clock
+        Dates the expiry of offsets.
+    calls : ExclusiveCalls
+        Each periodic check is a call.
+    """
+
+    def __init__(
+        self,
+        groups: GroupRegistry,
+        offsets: CommittedOffsets,
+        store: GroupStore,
+        config: BrokerConfig,
+        clock: Clock,
+        calls: ExclusiveCalls,
+    ) -> None:
+        self._groups = groups
+        self._offsets = offsets
+        self._store = store
+        self._config = config
+        self._clock = clock
+        self._next_check_ms = clock.now_ms() + config.offsets_retention_check_interval_ms
+        self._calls = calls
+        self._task: ScheduledTask | None = None
+        self._removed: deque[TopicPartition] = deque()
+
+    def start(self, scheduler: Scheduler) -> None:
+        """Start the periodic check for expired offsets."""
+
+        def run() -> None:
+            with self._calls(expires=False):
+                self.delete_expired()
+
+        def idle_ms() -> int | None:
+            with self._calls():
+                return self._idle_ms()
+
+        period_ms = self._config.offsets_retention_check_interval_ms
+        self._task = scheduler.schedule(
+            "delete-expired-group-metadata",
+            run,
+            delay_ms=period_ms,
+            period_ms=period_ms,
+            idle_ms=idle_ms,
+        )
+
+    def stop(self) -> None:
+        """Stop the periodic check."""
+        if self._task is not None:
+            self._task.cancel()
+        self._task = None
+
+    def follow(self, events: LogEvents) -> Iterable[Unsubscribe]:
+        """Note deleted partitions, and check again after changes of logs and configs."""
+        return (
+            events.log_changed.subscribe(self._wake),
+            events.config_changed.subscribe(self._wake),  # a copied topic may have been taken over
+            events.partition_removed.subscribe(self._removed.append),
+            events.partition_removed.subscribe(self._wake),
+        )
+
+    def _wake(self, *_: object) -> None:
+        if (task := self._task) is not None:
+            task.wake()
+
+    def catch_up(self, *, expires: bool) -> None:
+        """Delete the offsets of deleted partitions; without a periodic check, also expired ones.
+
+        Expired offsets are deleted if the check interval has passed, and `expires`.
+        """
+        if self._store.read_only:
+            return
+        self._delete_removed()
+        now_ms = self._clock.now_ms()
+        if expires and self._task is None and now_ms >= self._next_check_ms:
+            self._next_check_ms = now_ms + self._config.offsets_retention_check_interval_ms
+            self.delete_expired()
+
+    def _delete_removed(self) -> None:
+        """Delete the offsets of deleted partitions, and groups without members and offsets."""
+        removed = set()
+        while self._removed:
+            removed.add(self._removed.popleft())
+        if not removed or not self._store.is_writable:
+            return
+        for group, contents in self._groups.load_readable():
+            deleted = [tp for tp in contents.offsets_of(group.group_id) if tp in removed]
+            self._offsets.remove(group, contents, deleted)
+
+    def delete_expired(self) -> list[str]:
+        """Delete expired offsets, and groups without members and offsets; return those groups."""
+        deleted = []
+        for group, contents in self._groups.load_readable() if self._store.is_writable else ():
+            try:
+                now_ms = self._clock.now_ms()
+                expired = [tp for tp, end in self._expiries(group, contents) if end <= now_ms]
+            except LogStoreError as error:
+                logger.warning("offsets of group '%s' cannot be read: %s", group.group_id, error)
+                continue
+            self._offsets.remove(group, contents, expired)
+            if group.state is GroupState.DEAD:
+                deleted.append(group.group_id)
+        return deleted
+
+    def _idle_ms(self) -> int | None:
+        """Return the time in ms until an offset may expire; None if none will without a change."""
+        expiry_times = []
+        for group in self._groups if self._store.is_writable else ():
+            try:
+                contents = self._groups.contents_of(group.group_id)
+                if contents is None:
+                    continue
+                expiry_times += [expiry_ms for _, expiry_ms in self._expiries(group, contents)]
+                if group.state is GroupState.EMPTY and not contents.has_offsets(group.group_id):
+                    return 0
+            except LogStoreError:
+                continue  # reported by `delete_expired`
+        now_ms = self._clock.now_ms()
+        return max(0, min(expiry_times) - now_ms) if expiry_times else None
+
+    def _expiries(
+        self, group: Group, contents: OffsetsPartition
+    ) -> Iterator[tuple[TopicPartition, int]]:
+        """Yield the partitions whose offsets will expire, with the expiry time in Unix ms.
+
+        The retention period starts when the last member left the group, or at the commit if the
+        group never had members. In a group with members, only offsets of topics without a
+        subscribed member expire, and the period starts at the commit. An expiry time stored by an
+        old client takes precedence.
+        """
+        pending = contents.pending_of(group.group_id)
+        for tp, stored in contents.offsets_of(group.group_id).items():
+            if tp in pending:
+                continue
+            begin_ms = self._expiry_begins(group, tp, stored)
+            if begin_ms is None:
+                continue
+            retained_ms = begin_ms + self._config.offsets_retention_minutes * MINUTE_MS
+            yield tp, retained_ms if stored.expire_ms is None else stored.expire_ms
+
+    def _expiry_begins(self, group: Group, tp: TopicPartition, stored: StoredOffset) -> int | None:
+        if group.protocol_type is None:
+            return stored.commit_ms
+        if group.state is GroupState.EMPTY:
+            return stored.commit_ms if group.state_ms < 0 else group.state_ms
+        subscribed = group.subscribed_topics
+        if group.is_consumer_group and group.state is GroupState.STABLE and subscribed is not None:
+            return None if tp.topic in subscribed else stored.commit_ms
+        return None

@@ -1,0 +1,103 @@
+"""Timers of sessions and rebalances.
+
+An action runs once, with the coordinator's lock held, when its time on the monotonic clock is
+reached: during `advance` on a virtual clock, in a thread otherwise. All timers can be moved from a
+virtual clock to the system clock, on which members in other programs live.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import count
+from typing import TYPE_CHECKING
+
+from logstore.runtime import SystemClock, VirtualClock
+from logstore.runtime.environment import background_scheduler
+from logstore.runtime.threads import PacedScheduler
+
+if TYPE_CHECKING:
+    from logstore.coordinator.groups.calls import ExclusiveCalls
+    from logstore.runtime import Runtime, ScheduledTask, Scheduler
+    from logstore.runtime.clock import Clock
+
+
+class GroupTimers:
+    """Runs actions of the group coordinator at monotonic times.
+
+    Parameters
+    ----------
+    runtime : Runtime
+    calls : ExclusiveCalls
+        Each action is a call.
+    """
+
+    def __init__(self, runtime: Runtime, calls: ExclusiveCalls) -> None:
+        self._runtime = runtime
+        self._clock: Clock = runtime.clock
+        self._calls = calls
+        self._scheduler: Scheduler | None = None
+        self.own_scheduler: Scheduler | None = None
+        # Due time, name and action of each timer, and its task.
+        self._timers: dict[int, tuple[int, str, Callable[[], None], ScheduledTask]] = {}
+        self._numbers = count()
+
+    @property
+    def scheduler(self) -> Scheduler:
+        """The runtime's scheduler if it is started, else the coordinator's own; started."""
+        if self._scheduler is None:
+            if self._runtime.scheduler.is_started:
+                self._scheduler = self._runtime.scheduler
+            else:
+                self.own_scheduler = self._scheduler = background_scheduler(self._clock)
+        if not self._scheduler.is_started:
+            self._scheduler.start()
+        return self._scheduler
+
+    def now_ns(self) -> int:
+        """Return the monotonic time."""
+        return self._clock.monotonic_ns()
+
+    def after(self, delay_ms: int, name: str, action: Callable[[], None]) -> None:
+        """Run an action after a delay."""
+        self.at(self.now_ns() + delay_ms * 1_000_000, name, action)
+
+    def at(self, due_ns: int, name: str, action: Callable[[], None]) -> None:
+        """Run an action at a monotonic time."""
+        number = next(self._numbers)
+
+        def run() -> None:
+            with self._calls():
+                # Another thread may just have moved all timers to another clock.
+                if self._timers.pop(number, None) is not None:
+                    action()
+
+        left_ms = -(-(due_ns - self.now_ns()) // 1_000_000)
+        task = self.scheduler.schedule(name, run, delay_ms=max(0, left_ms))
+        self._timers[number] = (due_ns, name, action, task)
+
+    def use_system_clock(self) -> int | None:
+        """Move all timers to the system clock; they keep their remaining time.
+
+        Returns
+        -------
+        int or None
+            Difference of the clocks in ns, to be added to deadlines; None if the timers already
+            use the system clock.
+        """
+        if not isinstance(self._clock, VirtualClock):
+            return None
+        self.stop()
+        system = SystemClock()
+        shift_ns = system.monotonic_ns() - self._clock.monotonic_ns()
+        timers, self._timers = self._timers, {}
+        self.own_scheduler = self._scheduler = PacedScheduler(self._clock, threads=1)
+        self._clock = system
+        for due_ns, name, action, task in timers.values():
+            task.cancel()
+            self.at(due_ns + shift_ns, name, action)
+        return shift_ns
+
+    def stop(self) -> None:
+        """Stop the coordinator's own scheduler, if it has one."""
+        if self.own_scheduler is not None:
+            self.own_scheduler.shutdown()
