@@ -76,7 +76,7 @@ def _parser() -> argparse.ArgumentParser:
         action="append",
         default=[],
         metavar="PATTERN",
-        help="lines to measure, such as clean/* or doors/append; repeatable",
+        help="lines to measure, such as clean/* or api/append; repeatable",
     )
     parser.add_argument("--mib", type=int, default=256, help="size of a log in MiB (default 256)")
     parser.add_argument("--repeats", type=int, default=3, help="samples per line (default 3)")

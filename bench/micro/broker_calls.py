@@ -45,7 +45,7 @@ def _append(setting: Setting, *, on_disk: bool) -> Iterator[Line]:
         return watch.sample
 
     yield Line(
-        name="doors/append-disk" if on_disk else "doors/append",
+        name="api/append-disk" if on_disk else "api/append",
         title="Broker.append" + (", on disk" if on_disk else ", in memory"),
         unit="µs/record",
         higher_is_better=False,
@@ -66,7 +66,7 @@ def _append_many(setting: Setting) -> Iterator[Line]:
                 broker.append_many(TOPIC, records)
         return watch.sample
 
-    yield _cost_line("doors/append_many", "Broker.append_many, in memory", setting, run, count)
+    yield _cost_line("api/append_many", "Broker.append_many, in memory", setting, run, count)
 
 
 def _send(setting: Setting, *, is_stored: bool) -> Iterator[Line]:
@@ -87,7 +87,7 @@ def _send(setting: Setting, *, is_stored: bool) -> Iterator[Line]:
 
     target = "batches of 16 KiB, full ones are appended" if is_stored else "one open batch"
     yield Line(
-        name="doors/send" if is_stored else "doors/send-accumulator",
+        name="api/send" if is_stored else "api/send-accumulator",
         title=f"producer.send into {target}",
         unit="µs/record",
         higher_is_better=False,
@@ -107,7 +107,7 @@ def _read(setting: Setting) -> Iterator[Line]:
                 deque(((each.key, each.value) for each in broker.read(TOPIC)), maxlen=0)
             return watch.sample
 
-        yield _cost_line("doors/read", "Broker.read, keys and values", setting, run, count)
+        yield _cost_line("api/read", "Broker.read, keys and values", setting, run, count)
 
 
 def _cost_line(name: str, title: str, setting: Setting, run: Run, count: int) -> Line:
@@ -124,12 +124,12 @@ def _cost_line(name: str, title: str, setting: Setting, run: Run, count: int) ->
 def jobs() -> Iterator[Job]:
     """Yield a job for each call, the slowest first."""
     calls: dict[str, Callable[[Setting], Iterator[Line]]] = {
-        "doors/append": partial(_append, on_disk=False),
-        "doors/append-disk": partial(_append, on_disk=True),
-        "doors/append_many": _append_many,
-        "doors/send": partial(_send, is_stored=True),
-        "doors/send-accumulator": partial(_send, is_stored=False),
-        "doors/read": _read,
+        "api/append": partial(_append, on_disk=False),
+        "api/append-disk": partial(_append, on_disk=True),
+        "api/append_many": _append_many,
+        "api/send": partial(_send, is_stored=True),
+        "api/send-accumulator": partial(_send, is_stored=False),
+        "api/read": _read,
     }
     for name, measure in calls.items():
         yield Job((name,), True, measure)

@@ -22,7 +22,7 @@ GROUPS = {
     "size": "Cleaning by log size",
     "threads": "Several threads",
     "memory": "Memory",
-    "doors": "Append, produce, read",
+    "api": "Append, produce, read",
     "coding": "Encoding and decoding batches",
     "map": "Offset map",
     "start": "Start-up",

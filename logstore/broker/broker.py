@@ -943,7 +943,7 @@ class Broker(Generic[ClockT]):
         coordinator : TransactionCoordinator, optional
             The cluster's transaction and group coordinator; by default this broker's.
         """
-        from logstore.record.ahead import load_beside
+        from logstore.record.preload import load_in_background
         from logstore.wire.listener import Listener
         from logstore.wire.service import ServedBroker
 
@@ -960,7 +960,7 @@ class Broker(Generic[ClockT]):
         coordinator.groups.use_system_clock()
         listener = Listener(parts, host, port, settings)
         self._listeners.append(listener)
-        load_beside()
+        load_in_background()
         return listener
 
     def ui(self, host: str = "127.0.0.1", port: int = 0, **options: Any) -> Page:

@@ -7,7 +7,7 @@ call. With `after` it replaces the response: the call is done, but its caller do
 when a connection breaks.
 
 Entry points that can wait for a delay use `Faults.through`. Others take the rules that apply from
-`Faults.strike`, and obey them themselves.
+`Faults.apply_to`, and obey them themselves.
 """
 
 from __future__ import annotations
@@ -147,7 +147,7 @@ class FaultRule:
     calls : int
         Number of matching calls so far.
     hits : int
-        Number of calls struck so far.
+        Number of calls it was applied to so far.
 
     Notes
     -----
@@ -219,11 +219,11 @@ class FaultRule:
 
     @property
     def is_spent(self) -> bool:
-        """Whether the rule has struck `times` calls."""
+        """Whether the rule was applied to `times` calls."""
         return self.times is not None and self.hits >= self.times
 
     def count(self) -> bool:
-        """Count a call and return whether the rule strikes it; the lock is held."""
+        """Count a call and return whether the rule applies to it; the lock is held."""
         self.calls += 1
         if self.calls < self.nth or self.is_spent:
             return False
@@ -334,10 +334,10 @@ class Faults(Collection[FaultRule]):
         delay : timedelta or ms, optional
             Time that passes first.
         nth : int, optional
-            The first call that is struck, counted from 1 among the matching calls. Only this call
-            is struck unless `times` is given.
+            First call the rule applies to, counted from 1 among the matching calls. Applies only
+            to this call unless `times` is given.
         times : int, optional
-            Number of calls that are struck, from the first or `nth` on. All by default.
+            Number of calls the rule applies to, from the first or `nth` on. All by default.
         topic : str or TopicPartition, optional
             Only calls about this topic or partition match.
         partition : int, optional
@@ -408,23 +408,23 @@ class Faults(Collection[FaultRule]):
         with self._lock:
             self.rules = tuple(each for each in self.rules if each is not rule)
 
-    def strike(self, call: Call) -> list[FaultRule]:
-        """Count a call and return the rules that strike it, up to the first with an error.
+    def apply_to(self, call: Call) -> list[FaultRule]:
+        """Count a call and return the rules that apply to it, up to the first with an error.
 
         The caller obeys them in their order: it waits for `delay_ms`, and returns the error instead
         of the call or, with `after`, instead of the result of the call.
         """
-        struck = []
+        rules = []
         for rule in self.rules:
             if not rule.is_about(call):
                 continue
             with self._lock:
-                is_struck = rule.count()
-            if is_struck:
-                struck.append(rule)
+                applies = rule.count()
+            if applies:
+                rules.append(rule)
                 if rule.error is not None:
                     break
-        return struck
+        return rules
 
     def request(
         self,
@@ -455,15 +455,15 @@ class Faults(Collection[FaultRule]):
         LogStoreError, OSError
             The error of a rule. `is_injected` recognizes Kafka errors.
         """
-        struck = self.strike(call)
-        self.obey(struck, call, after=False)
+        rules = self.apply_to(call)
+        self.obey(rules, call, after=False)
         result = action()
-        self.obey(struck, call, after=True)
+        self.obey(rules, call, after=True)
         return result
 
-    def obey(self, struck: Iterable[FaultRule], call: Call, *, after: bool) -> None:
+    def obey(self, rules: Iterable[FaultRule], call: Call, *, after: bool) -> None:
         """Wait and raise by the rules that apply before a call, or those that apply after it."""
-        for rule in struck:
+        for rule in rules:
             if rule.after is after:
                 self._obey(rule, call)
 

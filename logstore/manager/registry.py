@@ -123,14 +123,14 @@ class LogRegistry:
         """Yield the open logs of a topic."""
         yield from (log for tp, log in list(self._logs.items()) if tp.topic == topic)
 
-    def reopen(self, topic_partition: TopicPartition, look: int, error: Exception) -> Log | None:
+    def reopen(self, topic_partition: TopicPartition, attempt: int, error: Exception) -> Log | None:
         """Reopen a log that could not be read; None if that would not help.
 
-        See `LogDirectory.look_again` and `pass_over`.
+        See `LogDirectory.may_reopen` and `pass_over`.
         """
         directory = self.directory_of(topic_partition)
         if not (
-            directory.look_again(topic_partition, look)
+            directory.may_reopen(topic_partition, attempt)
             or directory.pass_over(topic_partition, error)
         ):
             return None

@@ -400,12 +400,12 @@ class Connection(asyncio.Protocol):
     ) -> Message | None:
         """Handle a request under the rules of `Listener.fail`."""
         session, name_of_id = self._session, self._session.service.topic_of_id
-        struck = session.service.faults.strike(call_of(head, request, name_of_id))
-        for rule in struck:
+        rules = session.service.faults.apply_to(call_of(head, request, name_of_id))
+        for rule in rules:
             await asyncio.sleep(rule.delay_ms / 1000)
-        if not struck or struck[-1].error is None:
+        if not rules or rules[-1].error is None:
             return await self._handle(handler, request)
-        rule, error = struck[-1], struck[-1].error
+        rule, error = rules[-1], rules[-1].error
         is_silent = isinstance(request, ProduceRequest) and request.acks == 0
         if error == CUT or is_silent:
             if rule.after:

@@ -142,7 +142,7 @@ class GroupCoordinator:
             self._request_join(request, on_done)
             return
         call = Call("join", (), request.group_id, request.client_id)
-        matched = faults.strike(call)
+        matched = faults.apply_to(call)
 
         def answer(result: JoinResult, *, after: bool = True) -> bool:
             try:

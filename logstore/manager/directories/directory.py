@@ -209,7 +209,7 @@ class LogDirectory:
         }
         self._views: Views | None = None
         if read_only and isinstance(runtime.fs, OverlayFileSystem):
-            self._views = Views(runtime.fs, runtime.clock, self.writer, self.read_again)
+            self._views = Views(runtime.fs, runtime.clock, self.writer, self.reload)
         self.checkpoint_writes = 0
         self._written: dict[str, tuple[dict[TopicPartition, int], set[TopicPartition]]] = {}
         try:
@@ -515,17 +515,17 @@ class LogDirectory:
             fs = fs.base
         return fs.is_dir(self.partition_path(topic_partition))
 
-    def look_again(self, topic_partition: TopicPartition, look: int) -> bool:
-        """Let a partition be reopened if another process writes it; False if that would not help.
+    def may_reopen(self, topic_partition: TopicPartition, attempt: int) -> bool:
+        """Return whether to reopen an unreadable partition, as another process writes it.
 
-        `look` is the number of the attempt that failed, 1 for the first.
+        `attempt` is the number of the one that failed, 1 for the first.
         """
-        if self._views is None or look >= ATTEMPTS_MAX or self.writer() is None:
+        if self._views is None or attempt >= ATTEMPTS_MAX or self.writer() is None:
             return False
-        self._views.refresh(self.partition_path(topic_partition), look)
+        self._views.refresh(self.partition_path(topic_partition), attempt)
         return True
 
-    def read_again(self) -> None:
+    def reload(self) -> None:
         """Read the checkpoints and the clean-shutdown marker again."""
         self._damaged.clear()
         self.clean = is_clean_shutdown(self.runtime.fs, self.path)

@@ -94,7 +94,7 @@ def _open(
     metadata_log: bool,
 ) -> list[LogDirectory]:
     """Open directories; repeat while another process moves partitions between them."""
-    for look in range(1, ATTEMPTS_MAX + 1):
+    for attempt in range(1, ATTEMPTS_MAX + 1):
         before = [partition_folders(runtime.fs, path) for path in log_dirs]
         directories: list[LogDirectory] = []
         try:
@@ -117,7 +117,7 @@ def _open(
             break
         if before == [partition_folders(runtime.fs, path) for path in log_dirs]:
             break
-        pause_after(look, runtime.clock)
+        pause_after(attempt, runtime.clock)
     return directories
 
 

@@ -57,7 +57,7 @@ class Views:
         An overlay over the files on disk.
     writer : callable
         Returns the id of the process that writes the directory, None if there is none.
-    read_again : callable
+    reload : callable
         Reads the directory's checkpoints again.
     """
 
@@ -66,12 +66,12 @@ class Views:
         fs: OverlayFileSystem,
         clock: Clock,
         writer: Callable[[], int | None],
-        read_again: Callable[[], None],
+        reload: Callable[[], None],
     ) -> None:
         self._fs = fs
         self._clock = clock
         self._writer = writer
-        self._read_again = read_again
+        self._reload = reload
         self._held: deque[str] = deque()
 
     def take(
@@ -128,7 +128,7 @@ class Views:
         """Wait after a failed attempt, and let the next one read the current files."""
         pause_after(attempt, self._clock)
         self._fs.refresh(folder)
-        self._read_again()
+        self._reload()
 
     def _finished(self, folder: str) -> _Finished:
         """Return the files that only a replacement changes."""

@@ -71,7 +71,7 @@ def segments(ask: Ask) -> dict[str, Any]:
     return {"total": total, "first": first, "segments": [item.to_json() for item in items]}
 
 
-def strip(ask: Ask) -> dict[str, Any]:
+def segment_map(ask: Ask) -> dict[str, Any]:
     """Merge adjacent segments of a section into about `buckets` rectangles."""
     tp = ask.topic_partition()
     buckets = ask.number("buckets", BUCKETS, least=1, most=BUCKETS_MAX)
@@ -130,7 +130,7 @@ _AT = "/api/partitions/{topic}/{partition}"
 ROUTES = (
     get(_AT, partition),
     get(f"{_AT}/segments", segments, "first", "count"),
-    get(f"{_AT}/strip", strip, "buckets", "first", "count"),
+    get(f"{_AT}/segment-map", segment_map, "buckets", "first", "count"),
     get(f"{_AT}/explain", explain, "quick", "key"),
     get(f"{_AT}/tombstones", tombstones),
     get(f"{_AT}/stats", stats, "top"),

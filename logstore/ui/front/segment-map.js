@@ -336,7 +336,7 @@ export function PartitionMap({ topic, partition, selected, onOpen, isMeant, isCo
   useEffect(() => {
     setRoom(Math.max(20, Math.min(BUCKETS_MAX, Math.floor(root.current.clientWidth / BUCKET_PIXELS))));
   }, []);
-  const target = withQuery(`${path("partitions", topic, partition)}/strip`, {
+  const target = withQuery(`${path("partitions", topic, partition)}/segment-map`, {
     buckets: room,
     first: range?.first,
     count: range?.count,

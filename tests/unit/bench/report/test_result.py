@@ -67,7 +67,7 @@ def sample_result():
         machine={"processor": "p", "cores": 2},
         versions={"python": "3"},
         load=[0.1, 0.2],
-        lines=[line(), line("doors/append", (3,), None, rising=False)],
+        lines=[line(), line("api/append", (3,), None, rising=False)],
     )
 
 

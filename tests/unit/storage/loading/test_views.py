@@ -205,7 +205,7 @@ def test_a_further_attempt_sees_that_the_writer_has_closed():
         directory = reader.manager.directories[0]
         assert not directory.clean
         scene.writer.close()
-        directory.read_again()
+        directory.reload()
         assert directory.clean
 
 
@@ -226,7 +226,7 @@ def test_a_further_attempt_reads_a_checkpoint_that_was_damaged_before():
         directory = reader.manager.directories[0]
         assert directory.recovery_points == {}
         write(sound)
-        directory.read_again()
+        directory.reload()
         assert directory.recovery_points == {TP: 6}
 
 

@@ -53,7 +53,7 @@ def test_neighbours_of_one_section_are_drawn_as_one(page, broker):
     for _ in range(20):
         broker.append("users", key=b"a", value=b"b")
         broker.roll("users")
-    told = page.get(f"{AT}/strip?buckets=4")
+    told = page.get(f"{AT}/segment-map?buckets=4")
     assert told["total"] == told["count"] == 22
     assert [each["section"] for each in told["buckets"]].count("active") == 1
     assert len(told["buckets"]) == 5

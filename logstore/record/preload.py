@@ -1,4 +1,4 @@
-"""Loading the kernels for batches before they are needed."""
+"""Load the kernels for batches before they are needed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from logstore.record.columns import (
 from logstore.runtime.background import run_in_background
 
 
-def load_beside() -> None:
+def load_in_background() -> None:
     """Decode and encode batches in Python until their kernels are loaded.
 
     For listeners with many clients; see `jit.load_in_background`.

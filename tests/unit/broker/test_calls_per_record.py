@@ -1,4 +1,4 @@
-"""What the doors of a broker do for a record, counted: they stay quick only if they do little."""
+"""Function calls that a record costs on the append paths; more of them would be slower."""
 
 import gc
 import sys
