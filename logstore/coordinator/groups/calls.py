@@ -25,7 +25,7 @@ class ExclusiveCalls:
     prepare : callable
         Called at the start of a call with its argument `expires`: whether offsets may expire first.
     verify : callable
-        Asserts invariants at the end of a call, if they are to be verified.
+        Asserts invariants at the end of a call, if LOGSTORE_VERIFY is set.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
 """Committed offsets: checks, commits, fetches and deletions.
 
-Offsets depend on membership only by the state and the subscriptions of their group, so this module
-serves groups of any membership protocol. Whether a member may commit is decided by the membership.
+This module uses only the state and the subscriptions of a group, so it serves every membership
+protocol. The membership decides whether a member may commit.
 """
 
 from __future__ import annotations

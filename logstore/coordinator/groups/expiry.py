@@ -1,7 +1,7 @@
 """Expiry of committed offsets.
 
-Offsets expire after `offsets.retention.minutes`, and the offsets of a deleted partition at once. A
-group without members is deleted with its last offset.
+Offsets expire after `offsets.retention.minutes`. The offsets of a deleted partition are deleted at
+the next call. A group without members is deleted with its last offset.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The state machine of the classic rebalance protocol: joins, syncs, heartbeats and leaves.
 
-It follows the states, responses and timeouts of Kafka's GroupCoordinator. It knows nothing of
-offsets, and of storage only how to save a group. Requests that wait for other members have a
-callback, which gets the result through `reply`. Errors are returned.
+The states, responses and timeouts are those of Kafka's GroupCoordinator. The state machine does not
+use offsets or the topic: it gets a function that saves a group. Requests that wait for other
+members have a callback, which gets the result through `reply`. Errors are returned.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ the others are served.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Protocol
 
 from logstore.coordinator.groups.group import Group, GroupState
@@ -127,7 +127,7 @@ class GroupRegistry:
 
     # -- loading ---------------------------------------------------------------------------
 
-    def _numbers(self) -> Sequence[int]:
+    def _numbers(self) -> list[int]:
         """Return the topic's partitions, including deleted ones that are still loaded."""
         return sorted({*self._store.numbers(), *self._partitions})
 
