@@ -476,6 +476,90 @@ def test_each_change_of_files_is_recovered_if_it_is_interrupted(world, monkeypat
     log._check()
 
 
+CHANGES = {
+    "truncate": (lambda log: log.truncate_to(1), "cut_segments", "cannot truncate"),
+    "restart": (
+        lambda log: log.truncate_fully_and_start_at(9),
+        "restart_at",
+        "cannot truncate",
+    ),
+    "roll": (lambda log: log.writer.roll(), "add_segment", "cannot roll"),
+    "log start": (
+        lambda log: log.offsets.maybe_increment_log_start_offset(1),
+        "begin",
+        "cannot move the log start",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_a_change_whose_folder_has_another_owner_is_refused(log, monkeypatch, name):
+    def refuse():
+        raise KafkaStorageError("the lock was lost")
+
+    monkeypatch.setattr(log, "check_owner", refuse)
+    with pytest.raises(KafkaStorageError, match=r"^the lock was lost$"):
+        CHANGES[name][0](log)
+    assert (log.log_start_offset, log.log_end_offset, len(log.segments)) == (0, 3, 1)
+    assert offsets_in(log) == [0, 1, 2]
+    assert not log.is_offline
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_a_change_that_the_disk_fails_takes_the_log_offline(log, monkeypatch, name):
+    call, step, what = CHANGES[name]
+    failure = OSError(errno.EIO, "I/O error")
+    monkeypatch.setattr(log, step, lambda *_, **__: _raise(failure))
+    reasons = []
+    log.went_offline.subscribe(reasons.append)
+    with pytest.raises(KafkaStorageError) as caught:
+        call(log)
+    assert reasons == [f"{what}: {failure}"]
+    assert str(caught.value) == f"{log.topic_partition}: {what}: {failure}"
+    assert caught.value.__cause__ is failure
+
+
+@pytest.mark.parametrize("count", (1, 2))
+def test_an_append_that_is_interrupted_is_recovered(log, reloads, monkeypatch, count):
+    append_rows = LogSegment.append
+
+    def interrupted(self, *arguments):
+        append_rows(self, *arguments)
+        raise Interrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(LogSegment, "append", interrupted)
+        patch.setattr(LogSegment, "append_next", interrupted, raising=False)
+        patch.setattr(log.writer, "_store_next", lambda *_: False)
+        with pytest.raises(Interrupt):
+            log.writer.append_records([NewRecord(b"k", b"v")] * count)
+    assert reloads == [True]
+    assert (log.log_end_offset, log.is_unfinished, log.is_changing) == (3 + count, False, False)
+    assert offsets_in(log) == list(range(3 + count))
+
+
+def test_a_recovery_makes_names_durable_before_it_reads_them(log, monkeypatch):
+    steps = []
+    fs = type(log.runtime.fs)
+    sync_dir, list_dir = fs.sync_dir, fs.list_dir
+    monkeypatch.setattr(
+        fs, "sync_dir", lambda self, path: steps.append("sync") or sync_dir(self, path)
+    )
+    monkeypatch.setattr(
+        fs, "list_dir", lambda self, path: steps.append("list") or list_dir(self, path)
+    )
+    log.reload()
+    assert steps[0] == "sync"
+
+
+def test_a_log_is_alone_until_its_high_watermark_stays(log):
+    assert log.offsets.is_alone
+    log.offsets.stay()
+    assert not log.offsets.is_alone
+    log.writer.append_batches(batch(3), AppendOrigin.REPLICATION)
+    assert (log.high_watermark, log.log_end_offset) == (3, 4)
+
+
 def test_a_new_log_has_nothing_to_recover(world, monkeypatch):
     log = world.log()
     monkeypatch.setattr(log, "reload", lambda: _raise(AssertionError("recovered")))
