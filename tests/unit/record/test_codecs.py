@@ -442,6 +442,32 @@ def test_damaged_snappy_is_refused(stream, check):
     assert refuse(Codec.SNAPPY, stream).check == check
 
 
+BLOCK = compress(Codec.SNAPPY, b"sound")[16:]
+"""A block of an xerial stream, with its length."""
+
+
+@pytest.mark.parametrize(
+    ("damaged", "text"),
+    (
+        (b"\0\0\0", "data ends inside a block length that starts at byte {at}"),
+        (b"\0\0\0\x05ab", "data ends inside a block that starts at byte {at}"),
+        (b"\xff\xff\xff\xff", "block length -1 at byte {at} is out of range"),
+        (b"\0\0\0\x01\x80", "block at byte {block} is damaged: "),
+        (b"\0\0\0\x02\x64a", "block of 2 bytes at byte {block} cannot hold 100"),
+        (codecs.XERIAL_HEADER[:9], "data ends inside a stream header that starts at byte {at}"),
+        (codecs.XERIAL_MAGIC[:6] + bytes(10), "stream header at byte {at} is damaged"),
+        (codecs.XERIAL_MAGIC + bytes(8), "stream at byte {at} has version 0, below 1"),
+    ),
+)
+def test_damaged_snappy_is_named_by_its_position(damaged, text):
+    for count in (1, 3):
+        stream = codecs.XERIAL_HEADER + BLOCK * count
+        assert decompress(Codec.SNAPPY, stream) == b"sound" * count
+        at = len(stream)
+        message = str(refuse(Codec.SNAPPY, stream + damaged).args[0])
+        assert message.startswith("snappy " + text.format(at=at, block=at + 4))
+
+
 def zstd_frame(*blocks: bytes, descriptor: str = "0058") -> bytes:
     return bytes.fromhex("28b52ffd" + descriptor) + b"".join(blocks)
 

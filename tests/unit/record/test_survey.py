@@ -48,6 +48,29 @@ ROWS = [batch(n) for n in range(5)]
 SIZE = len(ROWS[0])
 
 
+@pytest.mark.parametrize(
+    ("before", "after", "is_mended", "later", "text"),
+    (
+        (None, None, False, None, "are damaged (crc)"),
+        (None, None, False, 0, "are damaged (crc)"),
+        (4, None, False, 1, "after offset 4 are damaged (crc); 1 later record is intact"),
+        (None, 9, False, 2, "before offset 9 are damaged (crc); 2 later records are intact"),
+        (
+            *(0, 0, False, 1234),
+            "after offset 0 and before offset 0 are damaged (crc); 1,234 later records are intact",
+        ),
+        (
+            *(4, 9, True, 5),
+            "after offset 4 and before offset 9 are wrong (crc), but can be inferred from the"
+            " batches around",
+        ),
+    ),
+)
+def test_damage_as_a_text(before, after, is_mended, later, text):
+    found = Damage(PATH, 12345, 6789, "crc", before, after, is_mended, later)
+    assert str(found) == f"/00.log: 6,789 bytes at position 12345 {text}"
+
+
 def places(found):
     return [(each.position, each.size_bytes, each.check) for each in found]
 

@@ -84,6 +84,14 @@ def test_offsets_with_a_gap_or_twice_are_not_dense(windows, at):
     assert not RecordBatch(again).facts().is_dense
 
 
+@pytest.mark.parametrize("base", (1, 40, 2**40))
+def test_facts_do_not_depend_on_the_base_offset(windows, base):
+    records = [Record(base + n, 5 + n, b"k", b"v") for n in range(20)]
+    assert RecordBatch(build_batch(records)).facts() == RecordFacts(5, 24, True, False)
+    del records[9]
+    assert RecordBatch(build_batch(records)).facts() == RecordFacts(5, 24, False, False)
+
+
 def test_a_batch_that_the_log_stamped_has_one_time(windows):
     records = [Record(n, n, b"k", b"v") for n in range(20)]
     data = build_batch(records, timestamp_type=TimestampType.LOG_APPEND_TIME, append_time=77)
@@ -202,6 +210,49 @@ def test_the_bound_of_a_short_section_is_that_of_its_blocks(codec):
     data = b"some text that repeats itself " * 1000
     assert size_bound(codec, compress(codec, data)) <= 128 << 10
     assert size_bound(codec, compress(codec, bytes(64 * MIB))) > 2 * MIB
+
+
+@pytest.mark.parametrize(
+    ("codec", "ratio"),
+    (
+        (Codec.NONE, 1),
+        (Codec.GZIP, 1032),
+        (Codec.SNAPPY, 22),
+        (Codec.LZ4, 255),
+        (Codec.ZSTD, 32768),
+    ),
+)
+def test_the_bound_of_a_long_section_is_its_size_times_the_largest_ratio(codec, ratio):
+    for section in (bytes(16385), bytearray(16386), memoryview(bytes(16387))):
+        assert size_bound(codec, section) == ratio * len(section)
+
+
+def zstd_blocks(*blocks, checksum=False):
+    """Return a zstd frame of (type, size, bytes) blocks; the last one ends it."""
+    data = bytes.fromhex("28b52ffd") + bytes([0x04 if checksum else 0x00, 0x58])
+    for number, (kind, size, payload) in enumerate(blocks, 1):
+        data += (size << 3 | kind << 1 | (number == len(blocks))).to_bytes(3, "little") + payload
+    return data + bytes(4 * checksum)
+
+
+@pytest.mark.parametrize(
+    ("data", "bound"),
+    (
+        (b"", 0),
+        (zstd_blocks((0, 5, b"bytes")), 5),
+        (zstd_blocks((1, 70_000, b"x")), 70_000),
+        (zstd_blocks((2, 9, bytes(9))), 131_072),
+        (zstd_blocks((1, 7, b"x"), (0, 2, b"ab"), (2, 3, b"abc")), 7 + 2 + 131_072),
+        (zstd_blocks((1, 7, b"x"), checksum=True) + zstd_blocks((0, 1, b"y")), 8),
+        (b"\x50\x2a\x4d\x18\x03\0\0\0abc" + zstd_blocks((0, 1, b"y")), 1),
+        (zstd_blocks((0, 1, b"y")) + b"\x5f\x2a\x4d\x18\0\0\0\0", 1),
+        (zstd_blocks((0, 1, b"y")) + b"\x5f\x2a\x4d\x18\1\0\0\0", 0),
+        (zstd_blocks((1, 7, b"x"), checksum=True)[:-1], 0),
+        (zstd_blocks((0, 5, b"byte")), 0),
+    ),
+)
+def test_the_bound_of_zstd_is_the_sum_over_its_blocks(data, bound):
+    assert size_bound(Codec.ZSTD, data) == bound
 
 
 @pytest.mark.parametrize("has_checksums", (False, True))

@@ -96,6 +96,24 @@ def test_a_rebuilt_index_is_written_when_the_log_is_closed(world):
         assert after[name] == files[name]
 
 
+def test_a_truncation_writes_the_rebuilt_index_and_reads_by_it(world):
+    log = world.log(segment_index_bytes=4000, index_interval_bytes=0)
+    fill(log, RECORDS)
+    log.close()
+    files = world.files()
+    world.put(changed(files, ".index", LIES["a byte too far"]))
+    segment = world.segment(0, create=False, segment_index_bytes=4000, index_interval_bytes=0)
+    segment.translate_offset(RECORDS - 1)
+    rebuilt = segment._rebuilt_index
+    assert rebuilt is not None
+    expected = [entry for entry in rebuilt if entry.offset < 5]
+    segment.truncate_to(5)
+    assert segment._index is segment.offset_index
+    assert list(segment.offset_index) == expected
+    assert segment.read_next_offset() == 5
+    segment.close()
+
+
 def test_a_wrong_index_is_reported_once_per_segment(world, caplog):
     files = written(world)
     world.put(changed(files, ".index", LIES["a byte too far"]))

@@ -3,16 +3,24 @@
 import errno
 import threading
 from contextlib import suppress
+from functools import partial
 
 import pytest
 
 from logstore.config.log_config import LogConfig
 from logstore.errors import CorruptRecordError, IllegalStateError, KafkaStorageError
-from logstore.names import CLEANED_SUFFIX, DELETED_SUFFIX, SWAP_SUFFIX
+from logstore.names import (
+    CLEANED_SUFFIX,
+    DELETED_SUFFIX,
+    SNAPSHOT_SUFFIX,
+    SWAP_SUFFIX,
+    file_name,
+)
 from logstore.storage.log import NewRecord
 from logstore.storage.segment import LogSegment
 from logstore.types import AppendOrigin
 from tests.support.world.builders import append, batch, offsets_in
+from tests.support.world.crafted import FAR, segment_files
 
 
 class Interrupt(BaseException):
@@ -352,6 +360,216 @@ def test_an_interrupted_swap_of_segments_is_recovered(world, monkeypatch, call):
     assert not world.files(CLEANED_SUFFIX, SWAP_SUFFIX)
     assert offsets_in(log) == list(range(6))
     assert next(iter(log.reader.records(0)))[1].value == b"new"
+
+
+def overflowing(world):
+    """Open a log whose only segment has to be split, with a producer snapshot at its base."""
+    world.put(segment_files(1, batch(3)))
+    log = world.log(file_delete_delay_ms=1000)
+    files = segment_files(1, batch(3), batch(4), batch(FAR + 5, FAR + 6))
+    world.put(files)
+    log.segments.add(LogSegment(world.runtime, world.directory, 1, log.config))
+    old = log.segments.first
+    log.producer_state._snapshots.write(1, (), sync=True)
+    log.publish_end(FAR + 7)
+    return log, old, files
+
+
+def test_a_split_replaces_the_segment_and_removes_its_files_after_the_delay(world, monkeypatch):
+    log, old, files = overflowing(world)
+    checks, declared = [], []
+    monkeypatch.setattr(log, "_check", lambda: checks.append(log.is_changing))
+    monkeypatch.setattr(log, "begin", lambda: declared.append(world.files(DELETED_SUFFIX)))
+    new = log.split_segment(old)
+    assert [segment.base_offset for segment in new] == [3, FAR + 5]
+    assert log.segments.view == tuple(new)
+    assert (checks, declared) == ([True], [{}])
+    assert [at.header.last_offset for segment in new for at in segment.batches()] == [
+        *(3, 4, FAR + 6)
+    ]
+    left = {name + DELETED_SUFFIX for name in (*files, file_name(1, SNAPSHOT_SUFFIX))}
+    assert world.files(DELETED_SUFFIX).keys() == left
+    world.clock.advance(ms=999)
+    assert log.delete_expired_files() == 0
+    world.clock.advance(ms=1)
+    assert log.delete_expired_files() == 2
+    assert world.files(DELETED_SUFFIX) == {}
+
+
+def test_an_interrupted_split_is_recovered(world, monkeypatch):
+    log, old, _ = overflowing(world)
+    reload, reloads = log.reload, []
+    monkeypatch.setattr(log, "reload", lambda: reloads.append(True) or reload())
+    change_suffix = LogSegment.change_suffix
+
+    def interrupted(self, suffix):
+        if suffix == DELETED_SUFFIX:
+            raise Interrupt
+        change_suffix(self, suffix)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(LogSegment, "change_suffix", interrupted)
+        with pytest.raises(Interrupt):
+            log.split_segment(old)
+    assert reloads == [True]
+    assert [segment.base_offset for segment in log.segments] == [3, FAR + 5]
+    assert offsets_in(log) == [3, 4, FAR + 5, FAR + 6]
+
+
+@pytest.mark.parametrize("refuses", ("offline", "owner"))
+@pytest.mark.parametrize("action", ("split", "replace"))
+def test_segments_of_a_log_that_must_not_change_are_kept(world, monkeypatch, action, refuses):
+    log, old, files = overflowing(world)
+    reason = "is offline: by a test" if refuses == "offline" else "the lock was lost"
+    if refuses == "offline":
+        log.go_offline("by a test")
+    else:
+        monkeypatch.setattr(log, "check_owner", partial(_raise, KafkaStorageError(reason)))
+    with pytest.raises(KafkaStorageError, match=reason):
+        log.split_segment(old) if action == "split" else log.replace_segments([], [old])
+    assert log.segments.view == (old,)
+    assert world.files().items() >= files.items()
+
+
+@pytest.mark.parametrize("action", ("split", "replace", "close"))
+def test_a_disk_failure_in_a_change_of_files_takes_the_log_offline(world, monkeypatch, action):
+    log, old, _ = overflowing(world)
+    failure = OSError(errno.EIO, "I/O error")
+    name = {"split": "swap_split", "replace": "swap_segments", "close": "prepare_shutdown"}[action]
+    monkeypatch.setattr(log, name, lambda *_, **__: _raise(failure))
+    reasons = []
+    log.went_offline.subscribe(reasons.append)
+    call, what = {
+        "split": (lambda: log.split_segment(old), "cannot split a segment"),
+        "replace": (lambda: log.replace_segments([], [old]), "cannot replace segments"),
+        "close": (log.close, "cannot close"),
+    }[action]
+    with pytest.raises(KafkaStorageError):
+        call()
+    assert (log.is_offline, reasons) == (True, [f"{what}: {failure}"])
+    assert log.close() is None
+
+
+@pytest.mark.parametrize(
+    ("name", "call"),
+    (
+        ("add_segment", lambda log: log.writer.roll()),
+        ("delete_stale_files", lambda log: log.writer.roll()),
+        ("_end_at", lambda log: log.truncate_to(2)),
+        ("remove_segments", lambda log: log.truncate_to(2)),
+        ("remove_segments", lambda log: log.truncate_fully_and_start_at(9)),
+        ("_end_at", lambda log: log.truncate_fully_and_start_at(9)),
+        ("prepare_shutdown", lambda log: log.close()),
+        ("_schedule_deletion", lambda log: log.remove_segments(log.segments.view[:1])),
+    ),
+)
+def test_each_change_of_files_is_recovered_if_it_is_interrupted(world, monkeypatch, name, call):
+    log = several_segments(world)
+    reload, reloads = log.reload, []
+    monkeypatch.setattr(log, "reload", lambda: reloads.append(log.is_changing) or reload())
+    with monkeypatch.context() as patch:
+        patch.setattr(log, name, lambda *_: _raise(Interrupt()))
+        with pytest.raises(Interrupt):
+            log.change(call, log) if name == "_schedule_deletion" else call(log)
+    assert reloads == [True]
+    assert (log.is_unfinished, log.is_changing, log.is_offline) == (False, False, False)
+    log._check()
+
+
+CHANGES = {
+    "truncate": (lambda log: log.truncate_to(1), "cut_segments", "cannot truncate"),
+    "restart": (
+        lambda log: log.truncate_fully_and_start_at(9),
+        "restart_at",
+        "cannot truncate",
+    ),
+    "roll": (lambda log: log.writer.roll(), "add_segment", "cannot roll"),
+    "log start": (
+        lambda log: log.offsets.maybe_increment_log_start_offset(1),
+        "begin",
+        "cannot move the log start",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_a_change_whose_folder_has_another_owner_is_refused(log, monkeypatch, name):
+    def refuse():
+        raise KafkaStorageError("the lock was lost")
+
+    monkeypatch.setattr(log, "check_owner", refuse)
+    with pytest.raises(KafkaStorageError, match=r"^the lock was lost$"):
+        CHANGES[name][0](log)
+    assert (log.log_start_offset, log.log_end_offset, len(log.segments)) == (0, 3, 1)
+    assert offsets_in(log) == [0, 1, 2]
+    assert not log.is_offline
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_a_change_that_the_disk_fails_takes_the_log_offline(log, monkeypatch, name):
+    call, step, what = CHANGES[name]
+    failure = OSError(errno.EIO, "I/O error")
+    monkeypatch.setattr(log, step, lambda *_, **__: _raise(failure))
+    reasons = []
+    log.went_offline.subscribe(reasons.append)
+    with pytest.raises(KafkaStorageError) as caught:
+        call(log)
+    assert reasons == [f"{what}: {failure}"]
+    assert str(caught.value) == f"{log.topic_partition}: {what}: {failure}"
+    assert caught.value.__cause__ is failure
+
+
+@pytest.mark.parametrize("count", (1, 2))
+def test_an_append_that_is_interrupted_is_recovered(log, reloads, monkeypatch, count):
+    append_rows = LogSegment.append
+
+    def interrupted(self, *arguments):
+        append_rows(self, *arguments)
+        raise Interrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(LogSegment, "append", interrupted)
+        patch.setattr(LogSegment, "append_next", interrupted, raising=False)
+        patch.setattr(log.writer, "_store_next", lambda *_: False)
+        with pytest.raises(Interrupt):
+            log.writer.append_records([NewRecord(b"k", b"v")] * count)
+    assert reloads == [True]
+    assert (log.log_end_offset, log.is_unfinished, log.is_changing) == (3 + count, False, False)
+    assert offsets_in(log) == list(range(3 + count))
+
+
+def test_a_recovery_makes_names_durable_before_it_reads_them(log, monkeypatch):
+    steps = []
+    fs = type(log.runtime.fs)
+    sync_dir, list_dir = fs.sync_dir, fs.list_dir
+    monkeypatch.setattr(
+        fs, "sync_dir", lambda self, path: steps.append("sync") or sync_dir(self, path)
+    )
+    monkeypatch.setattr(
+        fs, "list_dir", lambda self, path: steps.append("list") or list_dir(self, path)
+    )
+    log.reload()
+    assert steps[0] == "sync"
+
+
+def test_a_log_is_alone_until_its_high_watermark_stays(log):
+    assert log.offsets.is_alone
+    log.offsets.stay()
+    assert not log.offsets.is_alone
+    log.writer.append_batches(batch(3), AppendOrigin.REPLICATION)
+    assert (log.high_watermark, log.log_end_offset) == (3, 4)
+
+
+def test_a_new_log_has_nothing_to_recover(world, monkeypatch):
+    log = world.log()
+    monkeypatch.setattr(log, "reload", lambda: _raise(AssertionError("recovered")))
+    assert (log.is_unfinished, log.is_changing, log.is_offline) == (False, False, False)
+    log.writer.append_batches(batch(0))
+    assert not log.is_unfinished
+
+
+def _raise(error):
+    raise error
 
 
 # -- readers and settings ------------------------------------------------------------------------

@@ -444,8 +444,12 @@ def test_a_file_of_more_than_2_31_bytes_is_refused(world):
     world.write(log_name(0), b"")
     file = world.fs.open(world.path(log_name(0)), write=True)
     file.truncate(2**31)
-    with pytest.raises(CorruptRecordError, match="larger than"):
+    with pytest.raises(CorruptRecordError) as caught:
         world.segment(0, create=False)
+    error = caught.value
+    assert error.args[0] == "a segment of 2147483648 bytes is larger than 2^31-1"
+    assert (error.path, error.check) == (world.path(log_name(0)), "segment_size")
+    assert (error.expected, error.found) == (2147483647, 2147483648)
     file.truncate(INT32_MAX)
     assert world.segment(0, create=False).size_bytes == INT32_MAX
 

@@ -1,0 +1,41 @@
+"""Partitions that several data directories hold."""
+
+import logging
+from types import SimpleNamespace
+
+import pytest
+
+from logstore.errors import InvalidConfigurationError
+from logstore.manager.directories.opening import _find_partitions
+from logstore.names import METADATA_LOG
+from logstore.types import TopicPartition
+
+A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
+
+
+def directory(path, *partitions):
+    return SimpleNamespace(path=path, partitions=set(partitions))
+
+
+def test_each_partition_has_the_directory_it_is_in():
+    one, two, homes = directory("/one", A0), directory("/two", A1, B0), {}
+    _find_partitions([one, two], homes)
+    assert homes == {A0: one, A1: two, B0: two}
+
+
+def test_a_partition_in_two_directories_is_refused_with_both():
+    with pytest.raises(InvalidConfigurationError) as caught:
+        _find_partitions([directory("/one", A0), directory("/two", B0), directory("/3", A0)], {})
+    assert str(caught.value) == "partition a-0 is in /one and in /3"
+
+
+def test_of_several_metadata_logs_the_first_is_used(caplog):
+    caplog.set_level(logging.WARNING)
+    one, two = directory("/one", A0), directory("/two", METADATA_LOG, A1)
+    three, homes = directory("/3", METADATA_LOG, B0), {}
+    _find_partitions([one, two, three], homes)
+    assert homes == {A0: one, METADATA_LOG: two, A1: two, B0: three}
+    assert (two.partitions, three.partitions) == ({METADATA_LOG, A1}, {B0})
+    assert caplog.messages == [
+        "/3/__cluster_metadata-0 is left out: /two has one, too; look at it by its path"
+    ]
