@@ -671,9 +671,21 @@ def test_settings_are_of_all_brokers_of_a_group_of_them_or_of_one():
 
 def test_replicas_that_were_chosen_are_checked():
     with Cluster(brokers=3, clock=VirtualClock()) as cluster:
-        for wrong in ([[0, 1]], [[0, 1], [2]], [[0, 0], [1, 2]], [[0, 3], [1, 2]], [[], []]):
-            with pytest.raises(InvalidReplicaAssignmentError):
+        cluster.kill(0)
+        uneven = "an assignment needs equally many replicas for each of 2 partitions: "
+        others = "replicas must be distinct running brokers, of [1, 2], not "
+        for wrong, message in (
+            ([[2, 1]], f"{uneven}[(2, 1)]"),
+            ([[2, 1], [2]], f"{uneven}[(2, 1), (2,)]"),
+            ([[1, 2], [2, 2]], f"{others}(2, 2)"),
+            ([[2, 3], [1, 2]], f"{others}(2, 3)"),
+            ([[2, 1], [0, 2]], f"{others}(0, 2)"),
+            ([[], []], f"{others}()"),
+        ):
+            with pytest.raises(InvalidReplicaAssignmentError) as caught:
                 cluster.create_topic("t", 2, assignment=wrong)
+            assert str(caught.value) == message
+        cluster.restart(0)
         cluster.create_topic("t", 2, assignment=[[2, 1], [1, 0]])
         cluster.create_partitions("t", 3, assignment=[[0, 2]])
         assert [cluster.state("t", n).replicas for n in range(3)] == [(2, 1), (1, 0), (0, 2)]

@@ -6,6 +6,7 @@ import pytest
 
 from logstore.coordinator.groups.assignors import (
     ASSIGNORS,
+    _read_user_data,
     assign_cooperatively,
     assign_range,
     assign_round_robin,
@@ -210,4 +211,11 @@ def test_user_data_of_sticky_members_of_other_clients():
     assert owned_before(wants._replace(user_data=data[:-4])) == (tuple(tps("t0 u3")), -1)
     for size in range(len(data) - 4):
         assert owned_before(wants._replace(user_data=data[:size])) == ((), -1)
+    for count in (-1, len(data) + 1):
+        damaged = data[:7] + count.to_bytes(4, "big", signed=True) + data[11:]
+        assert owned_before(wants._replace(user_data=damaged)) == ((), -1)
+        with pytest.raises(
+            InvalidRecordError, match=f"^{count} partitions do not fit in {len(data)} bytes$"
+        ):
+            _read_user_data(damaged)
     assert owned_before(wanting("t", owned="t1", generation=9)) == (tuple(tps("t1")), 9)

@@ -4,8 +4,8 @@ import pytest
 
 from logstore.broker import Broker
 from logstore.coordinator.groups.offsets import ConsumerGroupMetadata, OffsetAndMetadata
-from logstore.coordinator.groups.records import encode_key
-from logstore.coordinator.groups.requests import FetchedOffset, GroupListing
+from logstore.coordinator.groups.records import encode_group_key, encode_key
+from logstore.coordinator.groups.requests import FetchedOffset, GroupListing, LeavingMember
 from logstore.errors import IllegalGenerationError, InvalidConfigurationError, KafkaStorageError
 from logstore.messages import encode_versioned
 from logstore.messages.types import OffsetCommitValue
@@ -425,6 +425,19 @@ def test_groups_without_members_are_deleted(bench):
     assert bench.member().join().generation_id == 1
 
 
+def test_a_group_of_the_first_generation_is_deleted_from_the_log():
+    bench = GroupBench(**{"group.initial.rebalance.delay.ms": 3000})
+    bench.broker.create_topic("t", 2)
+    bench.member().join()
+    bench.groups.leave("g", [LeavingMember(bench.groups.describe("g").members[0].member_id)])
+    bench.clock.advance(ms=3000)
+    assert bench.state() == "Empty"
+    assert bench.groups.delete(["g"]) == {"g": None}
+    assert tombstones(bench) == [encode_group_key("g")]
+    bench.reopen()
+    assert bench.groups.list_groups() == []
+
+
 def test_offsets_of_a_deleted_topic_are_deleted_though_another_group_is_unreadable(
     bench, monkeypatch
 ):
@@ -457,7 +470,11 @@ def test_offsets_of_topics_without_subscribers_are_deleted(bench):
     }
     assert set(bench.groups.committed("g")) == {T0}
     member.leave()
+    log = bench.broker.log(GROUP_OFFSETS_TOPIC)
+    known, end = tombstones(bench), log.log_end_offset
     assert bench.groups.delete_offsets("g", [T0, T1]).partitions == {T0: None, T1: None}
+    assert tombstones(bench)[len(known) :] == [encode_key("g", T0), encode_group_key("g")]
+    assert log.log_end_offset == end + 2
     assert bench.groups.committed("g") == {}
     assert bench.groups.delete_offsets("none", [T0]).error == "GROUP_ID_NOT_FOUND"
     bench.member("workers", protocol_type="connect").join()

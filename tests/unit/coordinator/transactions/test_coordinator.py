@@ -201,7 +201,10 @@ def test_a_log_that_knows_a_newer_producer_needs_no_marker(bench, caplog):
     bench.coordinator.add_partitions("x", producer, [T0, T1])
     bench.log().writer.append_end_txn_marker(producer.producer_id, 5, 0, commit=False)
     bench.coordinator.end_transaction("x", producer, commit=True)
-    assert "is outdated" in caplog.text
+    assert caplog.messages == [
+        f"t-0: the marker of {producer} is outdated:"
+        " t-0: epoch 0 of producer 0 is older than the known 5"
+    ]
     assert bench.state() == "CompleteCommit"
     assert [kind for *_, kind, _ in markers(bench.log())] == ["ABORT"]
     assert [kind for *_, kind, _ in markers(bench.log("t", 1))] == ["COMMIT"]
