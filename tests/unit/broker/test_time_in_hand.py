@@ -134,7 +134,7 @@ def test_what_cannot_be_forked(tmp_path):
 
 @pytest.mark.parametrize(
     ("end_ms", "timeout", "passed_ms", "is_reached"),
-    [
+    (
         (5000, None, 5000, True),
         (5000, 5000, 5000, True),
         (5000, 4999, 4999, False),
@@ -143,7 +143,7 @@ def test_what_cannot_be_forked(tmp_path):
         (5000, timedelta(milliseconds=7), 7, False),
         (0, None, 0, True),
         (-1, 3000, 0, True),
-    ],
+    ),
 )
 def test_time_passes_up_to_the_earlier_of_an_end_and_a_timeout(
     broker, end_ms, timeout, passed_ms, is_reached

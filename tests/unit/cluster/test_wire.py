@@ -654,7 +654,9 @@ def test_settings_are_of_all_brokers_of_a_group_of_them_or_of_one():
         assert retention(cluster) == dict.fromkeys(range(3), ("1", "broker"))
         with pytest.raises(InvalidConfigurationError):
             cluster.alter_broker_configs({key: "5", "log.dirs": "/x"})
-        with pytest.raises(InvalidConfigurationError, match="unknown broker 3"):
+        with pytest.raises(
+            InvalidConfigurationError, match=r"^unknown broker 3: broker ids are 0 to 2$"
+        ):
             cluster.alter_broker_configs({key: "5"}, brokers=[0, 3])
         cluster.alter_configs("t", {"max.compaction.lag.ms": "10"})
         with pytest.raises(InvalidConfigurationError):

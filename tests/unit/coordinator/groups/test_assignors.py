@@ -209,6 +209,8 @@ def test_user_data_of_sticky_members_of_other_clients():
     wants = Subscription(("t",), data)
     assert owned_before(wants) == (tuple(tps("t0 u3")), 5)
     assert owned_before(wants._replace(user_data=data[:-4])) == (tuple(tps("t0 u3")), -1)
+    both = wants._replace(owned_partitions=tuple(tps("t2")), generation_id=9)
+    assert owned_before(both) == (tuple(tps("t2")), 9)
     for size in range(len(data) - 4):
         assert owned_before(wants._replace(user_data=data[:size])) == ((), -1)
     for count in (-1, len(data) + 1):

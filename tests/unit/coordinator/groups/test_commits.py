@@ -135,6 +135,37 @@ def test_a_member_sends_offsets_in_a_transaction(bench):
 # -- caching ---------------------------------------------------------------------------------
 
 
+def test_a_member_of_another_generation_sends_no_offsets_in_a_transaction(bench):
+    member = bench.member()
+    settle(member)
+    whose = ConsumerGroupMetadata("g", member.generation + 1, member.member_id)
+    with pytest.raises(IllegalGenerationError) as caught:
+        bench.groups.check_transactional(whose, {T0: FIVE})
+    assert str(caught.value) == (
+        f"group 'g' rejected offsets of member '{member.member_id}' in generation 2:"
+        " ILLEGAL_GENERATION"
+    )
+
+
+def test_offsets_that_cannot_be_written_are_logged(bench, monkeypatch, caplog):
+    def fail(*_):
+        raise KafkaStorageError("the disk failed")
+
+    bench.groups.commit("g", {T0: FIVE})
+    monkeypatch.setattr(bench.groups._store, "write_offsets", fail)
+    bench.groups.commit("g", {T0: FIVE})
+    assert caplog.messages == ["cannot write to __consumer_offsets: the disk failed"]
+
+
+def test_an_offline_partition_is_refused(bench, monkeypatch):
+    bench.groups.commit("g", {T0: FIVE})
+    log = bench.broker.log(GROUP_OFFSETS_TOPIC)
+    monkeypatch.setattr(log, "is_offline", True)
+    with pytest.raises(KafkaStorageError) as caught:
+        bench.groups._store.partition(0)
+    assert str(caught.value) == "__consumer_offsets-0 is offline: its disk failed"
+
+
 def test_committed_offsets_are_cached(bench, monkeypatch):
     bench.groups.commit("g", {T0: FIVE})
     bench.groups.committed("g")
@@ -327,6 +358,38 @@ def test_expiry_is_checked_at_kafka_s_interval():
     bench.groups.commit("g", {T0: FIVE})
     bench.clock.advance(ms=CHECK_MS - 1)
     assert bench.groups.committed("g") == {T0: FIVE}
+
+
+def test_the_coordinator_is_idle_until_the_first_offset_may_expire(bench):
+    idle_ms = bench.groups._expiry_idle_ms
+    assert idle_ms() is None
+    bench.groups.commit("g", {T0: FIVE})
+    bench.clock.advance(ms=DAY_MS)
+    bench.groups.commit("h", {T0: FIVE})
+    bench.groups.commit("g", {T1: FIVE})
+    assert idle_ms() == WEEK_MS - DAY_MS
+    bench.clock.advance(ms=WEEK_MS - DAY_MS - 1)
+    assert idle_ms() == 1
+    bench.clock.advance(ms=1)
+    assert idle_ms() == 0
+    bench.clock.advance(ms=5)
+    assert idle_ms() == 0
+    bench.groups.remove_expired()
+    assert idle_ms() == DAY_MS - 5
+
+
+def test_an_unreadable_group_does_not_hide_the_first_expiry(bench, monkeypatch):
+    for group in ("bad", "g"):
+        bench.groups.commit(group, {T0: FIVE})
+    source_of = bench.groups._source_of
+
+    def failing(group_id):
+        if group_id == "bad":
+            raise KafkaStorageError("the disk failed")
+        return source_of(group_id)
+
+    monkeypatch.setattr(bench.groups, "_source_of", failing)
+    assert bench.groups._expiry_idle_ms() == WEEK_MS
 
 
 def test_years_of_expiry_in_the_background_pass_at_once():

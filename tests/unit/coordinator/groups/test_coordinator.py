@@ -3,6 +3,7 @@
 Expected results are Kafka's: `GroupCoordinatorTest` and GroupCoordinator of version 3.9.
 """
 
+import logging
 import threading
 from types import SimpleNamespace
 
@@ -727,3 +728,22 @@ def test_earlier_timers_do_not_run_on_the_virtual_clock(background):
         clock.advance(days=1)
         assert newcomer.joined is None
         assert broker.groups.describe("g").state == "PreparingRebalance"
+
+
+def test_expired_sessions_are_logged(bench, caplog):
+    caplog.set_level(logging.INFO, "logstore.coordinator")
+    member = bench.member()
+    settle(member)
+    bench.clock.advance(ms=SESSION_MS)
+    assert caplog.messages == [f"group 'g': session of {member.member_id} expired"]
+
+
+def test_a_group_that_cannot_be_stored_as_empty_is_logged(bench, monkeypatch, caplog):
+    member = bench.member()
+    settle(member)
+    group = bench.groups._groups["g"]
+    monkeypatch.setattr(bench.groups, "_store_group", lambda *_: "NOT_LEADER_OR_FOLLOWER")
+    member.leave()
+    assert caplog.messages == [
+        f"{group}: cannot store that the group is empty: NOT_LEADER_OR_FOLLOWER"
+    ]

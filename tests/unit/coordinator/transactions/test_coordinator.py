@@ -527,3 +527,48 @@ def test_a_partition_outside_the_open_transaction_is_not_verified(bench):
             bench.coordinator.verified(TopicPartition("t", 1), producer, whose),
         ):
             pytest.fail("it must not be verified")
+
+
+# -- idle times of background tasks --------------------------------------------------------------
+
+
+def test_expiry_is_idle_until_the_first_id_expires(bench):
+    coordinator, idle_ms = bench.coordinator, bench.coordinator._expiry_idle_ms
+    assert idle_ms() is None
+    coordinator.init_producer_id("x", MINUTE_MS)
+    bench.clock.advance(ms=1000)
+    coordinator.init_producer_id("y", MINUTE_MS)
+    expiration_ms = coordinator.config.id_expiration_ms
+    assert idle_ms() == expiration_ms - 1000
+    bench.clock.advance(ms=expiration_ms - 1001)
+    assert idle_ms() == 1
+    bench.clock.advance(ms=3)
+    assert idle_ms() == 0
+
+
+def test_timeouts_are_checked_while_a_transaction_is_open(bench):
+    coordinator, idle_ms = bench.coordinator, bench.coordinator._abort_idle_ms
+    assert idle_ms() is None
+    producer = coordinator.init_producer_id("x", MINUTE_MS)
+    assert idle_ms() is None
+    coordinator.add_partitions("x", producer, [T0])
+    assert idle_ms() == 0
+    coordinator.end_transaction("x", producer, commit=True)
+    assert idle_ms() is None
+
+
+def test_a_deleted_partition_does_not_keep_the_others_from_being_flushed(bench, monkeypatch):
+    bench.broker.create_topic("a")
+    producer = bench.coordinator.init_producer_id("x", MINUTE_MS)
+    bench.coordinator.add_partitions("x", producer, [TopicPartition("a", 0), T0, T1])
+    bench.broker.delete_topic("a")
+    flushed = []
+    flush = type(bench.log()).flush
+
+    def record(log):
+        flushed.append(str(log.topic_partition))
+        flush(log)
+
+    monkeypatch.setattr(type(bench.log()), "flush", record)
+    bench.coordinator._flush([T1, T0, TopicPartition("a", 0)])
+    assert flushed == ["t-0", "t-1"]
