@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 
 import pytest
@@ -12,6 +13,7 @@ from logstore import (
     IllegalStateError,
     InvalidConfigurationError,
     InvalidReplicationFactorError,
+    KafkaStorageError,
     LeaderNotAvailableError,
     NotEnoughReplicasError,
     NotLeaderForPartitionError,
@@ -19,7 +21,7 @@ from logstore import (
     TopicPartition,
     VirtualClock,
 )
-from logstore.cluster.requests import DelayedProduce
+from logstore.cluster.requests import DelayedProduce, _not_leader
 from tests.unit.cluster.replicas import values
 
 USERS = TopicPartition("users", 0)
@@ -163,6 +165,22 @@ def test_leaders_are_in_sync_and_running(cluster):
     cluster.restart(2)
     message = refused(LeaderNotAvailableError, move, USERS, to=2)
     assert message == "broker 2 is not in sync with users-0; in sync: (1,)"
+
+
+def test_an_isr_that_shrinks_is_logged(cluster, caplog):
+    caplog.set_level(logging.INFO, "logstore.cluster.leadership")
+    cluster.disconnect({0}, {2})
+    cluster.append(USERS, value=b"1", acks=1)
+    assert cluster.run_until(lambda: cluster.state("users").isr == (0, 1), timeout=120_000)
+    assert caplog.messages == ["users-0: ISR shrinks to (0, 1)"]
+
+
+def test_an_error_at_the_leader_that_stopped_is_reported_as_another_leader():
+    other = NotLeaderForPartitionError("x")
+    assert _not_leader(USERS, other) is other
+    error = _not_leader(USERS, KafkaStorageError("closed"))
+    assert type(error) is NotLeaderForPartitionError
+    assert str(error) == "the leader of users-0 has stopped: closed"
 
 
 def test_an_append_waits_for_its_offset_on_all_replicas(cluster):

@@ -228,7 +228,8 @@ def test_settings_that_only_the_brokers_have_stored_are_adopted(tmp_path, broker
     memory(tmp_path).write_text(json.dumps(document | {"version": 1}))
     with reopened(tmp_path, brokers) as cluster:
         assert described(cluster, KEY) == dict.fromkeys(range(brokers), "2000")
-    assert json.loads(memory(tmp_path).read_text())["settings"] == {KEY: "2000"}
+    document = json.loads(memory(tmp_path).read_text())
+    assert (document["version"], document["settings"]) == (2, {KEY: "2000"})
 
 
 def test_settings_that_only_some_brokers_have_stored_are_those_of_all(tmp_path):

@@ -158,6 +158,20 @@ def test_a_broker_that_comes_back_listens_where_it_did(made):
             other.bind(("127.0.0.1", port))
 
 
+def test_a_broker_whose_port_was_taken_listens_on_another_one(caplog):
+    with Cluster(brokers=2) as cluster, cluster.listen() as server:
+        port = server[1].port
+        cluster.stop(1)
+        with socket.socket() as other:
+            other.bind(("127.0.0.1", port))
+            other.listen()
+            cluster.restart(1)
+            assert server[1].port != port
+    (message,) = [each for each in caplog.messages if "another port" in each]
+    assert message.startswith("broker 1 listens on another port: ")
+    assert str(port) in message
+
+
 def test_a_virtual_cluster_does_not_listen():
     with (
         Cluster(brokers=1, clock=VirtualClock()) as cluster,

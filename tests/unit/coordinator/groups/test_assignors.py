@@ -221,3 +221,16 @@ def test_user_data_of_sticky_members_of_other_clients():
         ):
             _read_user_data(damaged)
     assert owned_before(wanting("t", owned="t1", generation=9)) == (tuple(tps("t1")), 9)
+
+
+@pytest.mark.parametrize(
+    ("decode", "kind"),
+    (
+        (decode_subscription, "ConsumerProtocolSubscription"),
+        (decode_assignment, "ConsumerProtocolAssignment"),
+    ),
+)
+def test_data_of_a_negative_version_is_refused(decode, kind):
+    with pytest.raises(InvalidRecordError) as caught:
+        decode(b"\xff\xff rest")
+    assert str(caught.value) == f"not a {kind}: b'\\xff\\xff rest'"

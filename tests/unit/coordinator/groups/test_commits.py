@@ -392,6 +392,33 @@ def test_an_unreadable_group_does_not_hide_the_first_expiry(bench, monkeypatch):
     assert bench.groups._expiry_idle_ms() == WEEK_MS
 
 
+def test_groups_of_an_earlier_process_expire(bench):
+    bench.groups.commit("g", {T0: FIVE})
+    bench.reopen()
+    bench.clock.advance(ms=WEEK_MS)
+    assert bench.groups.remove_expired() == ["g"]
+
+
+def test_offsets_of_an_earlier_process_are_deleted_with_their_topic(bench):
+    bench.groups.commit("g", {T0: FIVE, U0: FIVE})
+    bench.reopen()
+    bench.broker.delete_topic("t")
+    bench.broker.create_topic("t", 4)
+    assert bench.groups.committed("g") == {U0: FIVE}
+
+
+def test_groups_are_loaded_when_the_background_starts():
+    bench = GroupBench()
+    bench.broker.create_topic("t")
+    bench.groups.commit("g", {T0: FIVE})
+    bench.broker.close()
+    config = bench.config
+    with Broker(
+        "/data", fs=bench.fs, clock=bench.clock, broker_config=config, background=True
+    ) as broker:
+        assert list(broker.groups._groups) == ["g"]
+
+
 def test_years_of_expiry_in_the_background_pass_at_once():
     bench = GroupBench()
     with Broker(clock=bench.clock, broker_config=bench.config, background=True) as broker:

@@ -21,9 +21,11 @@ from logstore.errors import (
     InvalidProducerIdMappingError,
     InvalidRecordError,
     InvalidTransactionTimeoutError,
+    KafkaStorageError,
     ProducerFencedError,
 )
 from logstore.names import TRANSACTION_STATE_TOPIC
+from tests.support.world.builders import batch
 from tests.support.world.transactions import Bench, markers
 
 T0 = TopicPartition("t", 0)
@@ -572,3 +574,48 @@ def test_a_deleted_partition_does_not_keep_the_others_from_being_flushed(bench, 
     monkeypatch.setattr(type(bench.log()), "flush", record)
     bench.coordinator._flush([T1, T0, TopicPartition("a", 0)])
     assert flushed == ["t-0", "t-1"]
+
+
+def test_the_producer_before_the_current_one_is_forgotten(bench):
+    coordinator = bench.coordinator
+    first = coordinator.init_producer_id("x", MINUTE_MS)
+    second = coordinator.init_producer_id("x", MINUTE_MS, expected=first)
+    assert coordinator._previous == {"x": first}
+    third = coordinator.init_producer_id("x", MINUTE_MS)
+    assert coordinator._previous == {}
+    assert [each.producer_epoch for each in (first, second, third)] == [0, 1, 2]
+    coordinator.init_producer_id("x", MINUTE_MS, expected=third)
+    assert coordinator._previous == {"x": third}
+    bench.clock.advance(ms=coordinator.config.id_expiration_ms)
+    assert coordinator.remove_expired() == ["x"]
+    assert coordinator._previous == {}
+
+
+# -- errors that are logged ----------------------------------------------------------------------
+
+
+def fail(*_, **__):
+    raise KafkaStorageError("the disk failed")
+
+
+def test_a_completion_that_cannot_be_stored_is_logged(bench, monkeypatch, caplog):
+    producer = bench.coordinator.init_producer_id("x", MINUTE_MS)
+    bench.coordinator.add_partitions("x", producer, [T0])
+    store = bench.coordinator._store
+
+    def fail_at_the_end(metadata, **options):
+        return fail() if metadata.state.is_idle else store(metadata, **options)
+
+    monkeypatch.setattr(bench.coordinator, "_store", fail_at_the_end)
+    bench.coordinator.end_transaction("x", producer, commit=True)
+    assert caplog.messages == ["cannot store the completion of 'x': the disk failed"]
+    assert bench.state() == "PrepareCommit"
+
+
+def test_a_log_whose_producer_ids_cannot_be_read_is_logged(bench, monkeypatch, caplog):
+    opened = bench.broker.manager.log
+    monkeypatch.setattr(bench.broker.manager, "log", lambda tp: fail() if tp == T1 else opened(tp))
+    assert bench.coordinator._largest_known_id() == -1
+    assert caplog.messages == ["t-1: cannot read its producer ids: the disk failed"]
+    opened(T0).writer.append_batches(batch(0, producer_id=7, producer_epoch=0, base_sequence=0))
+    assert bench.coordinator._largest_known_id() == 7

@@ -5,6 +5,7 @@ import random
 import pytest
 
 from logstore.coordinator.groups.offsets import OffsetAndMetadata
+from logstore.coordinator.transactions import coordinator
 from logstore.coordinator.transactions.coordinator import TransactionCoordinator
 from logstore.coordinator.transactions.log import TransactionLog
 from logstore.coordinator.transactions.pending_offsets import History, Outcome
@@ -367,6 +368,22 @@ def test_offsets_are_settled_although_another_partition_cannot_be_opened(group, 
     manager.log = log
     group.coordinator.init_producer_id("another", TIMEOUT_MS)
     assert f"{broken} cannot be opened: the disk has failed" in caplog.text
+    assert group.offsets() == {0: 5}
+
+
+def test_offsets_stay_pending_while_their_partition_cannot_be_written(group, monkeypatch, caplog):
+    def fail(*_):
+        raise KafkaStorageError("the disk has failed")
+
+    group.commit({0: 5})
+    with monkeypatch.context() as patched:
+        patched.setattr(coordinator, "settle", fail)
+        group.reopen()
+        assert group.offsets() == {0: "UNSTABLE_OFFSET_COMMIT"}
+    assert caplog.messages == [
+        f"{group.log}: pending offsets cannot be settled: the disk has failed"
+    ]
+    group.reopen()
     assert group.offsets() == {0: 5}
 
 
