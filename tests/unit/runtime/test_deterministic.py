@@ -2,6 +2,7 @@
 
 import itertools
 import threading
+from datetime import timedelta
 
 import pytest
 
@@ -575,6 +576,30 @@ def test_what_sleeps_is_cancelled_by_a_shutdown_and_ends_no_wait(clock, schedule
         scheduler.wait_until(lambda: False)
     scheduler.shutdown()
     assert task.cancelled
+
+
+def test_a_task_that_is_woken_runs_at_the_next_due_time_of_its_period(clock, scheduler):
+    start_ns, runs = clock.monotonic_ns(), []
+    task = scheduler.schedule(
+        "sleeper",
+        lambda: runs.append(clock.monotonic_ns() - start_ns),
+        delay_ms=10,
+        period_ms=10,
+        idle_ms=lambda: None,
+    )
+    clock.advance(ms=29)
+    clock.advance(timedelta(microseconds=999))
+    clock.advance(ms=0.000_999)
+    assert clock.monotonic_ns() - start_ns == 29_999_999
+    task.wake()
+    clock.advance(ms=0.000_001)
+    assert runs == [10_000_000, 30_000_000]
+    clock.advance(ms=10)
+    task.wake()
+    clock.advance(ms=9)
+    assert len(runs) == 2
+    clock.advance(ms=1)
+    assert runs[2:] == [50_000_000]
 
 
 def test_on_other_clocks_every_run_takes_place():

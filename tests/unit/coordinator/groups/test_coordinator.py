@@ -12,7 +12,7 @@ import pytest
 from logstore import Broker, VirtualClock
 from logstore.coordinator.groups.requests import LeavingMember, SyncRequest
 from logstore.errors import IllegalStateError, KafkaStorageError
-from logstore.runtime import ThreadScheduler
+from logstore.runtime import SystemClock, ThreadScheduler
 from tests.support.world.groups import (
     REBALANCE_MS,
     SESSION_MS,
@@ -747,3 +747,9 @@ def test_a_group_that_cannot_be_stored_as_empty_is_logged(bench, monkeypatch, ca
     assert caplog.messages == [
         f"{group}: cannot store that the group is empty: NOT_LEADER_OR_FOLLOWER"
     ]
+
+
+def test_a_listener_times_sessions_by_the_system_clock(bench):
+    assert bench.groups._ticks is bench.clock
+    with bench.broker.listen():
+        assert type(bench.groups._ticks) is SystemClock
