@@ -24,7 +24,7 @@ from logstore import (
     VirtualClock,
 )
 from logstore.broker import topics
-from logstore.broker.plugins import find_plugin
+from logstore.broker.plugins import ENTRY_POINTS, find_plugin
 from logstore.config.broker_config import BrokerConfig
 from logstore.runtime import FixedWallClock
 from logstore.runtime.overlay import OverlayFileSystem
@@ -387,7 +387,8 @@ def test_an_entry_point_that_is_not_installed_is_named():
     with pytest.raises(InvalidConfigurationError) as caught:
         find_plugin("nothing")
     assert str(caught.value) == (
-        "no installed package has the entry point 'nothing' of logstore.doors:"
+        "no installed package has the entry point 'nothing' of "
+        f"{ENTRY_POINTS}:"
         " reinstall kafka-logstore"
     )
 
