@@ -220,7 +220,7 @@ def settle(
                 newest.transactional_id,
             )
             history.add(abort(newest))
-    outcomes = partition.outcomes(history)
+    # The coordinator writes the markers of the transactions aborted above.
     _write_copies(log, partition, outcomes)
     for producer_id, each in outcomes.items():
         outcome = Outcome.COMMITTED if set(each) == {Outcome.COMMITTED} else Outcome.ABORTED

@@ -8,6 +8,7 @@ from logstore import (
     Broker,
     IllegalStateError,
     InvalidConfigurationError,
+    KafkaStorageError,
     SystemClock,
     TopicPartition,
     VirtualClock,
@@ -282,3 +283,13 @@ def test_a_fork_of_a_broker_has_what_was_written():
             assert values(other) == [b"1"]
             with other.crash() as recovered:
                 assert values(recovered) == [b"1"]
+
+
+def test_a_disk_that_cannot_discard_what_is_not_synced(broker, monkeypatch):
+    def fail():
+        raise OSError(5, "broken")
+
+    monkeypatch.setattr(broker._disk, "lose_power", fail)
+    with pytest.raises(KafkaStorageError) as caught:
+        broker.crash()
+    assert str(caught.value) == "unsynced data cannot be discarded: [Errno 5] broken"

@@ -23,7 +23,12 @@ from logstore import (
     UnknownTopicOrPartitionError,
     VirtualClock,
 )
+from logstore.broker import topics
+from logstore.broker.plugins import ENTRY_POINTS, find_plugin
+from logstore.config.broker_config import BrokerConfig
 from logstore.runtime import FixedWallClock
+from logstore.runtime.overlay import OverlayFileSystem
+from logstore.storage.loading.on_damage import OnDamage
 from logstore.testing import FaultyFileSystem
 from tests.support.world.brokers import values
 
@@ -376,3 +381,31 @@ def test_a_closed_broker_refuses_what_is_asked_in_any_shape(broker):
             use()
     with pytest.raises(UnknownTopicOrPartitionError), Broker() as other:
         other.append(USERS, value=b"1")
+
+
+def test_an_entry_point_that_is_not_installed_is_named():
+    with pytest.raises(InvalidConfigurationError) as caught:
+        find_plugin("nothing")
+    assert str(caught.value) == (
+        "no installed package has the entry point 'nothing' of "
+        f"{ENTRY_POINTS}:"
+        " reinstall kafka-logstore"
+    )
+
+
+def test_topics_are_read_without_a_way_to_write(tmp_path, monkeypatch):
+    with Broker(str(tmp_path)) as broker:
+        broker.create_topic("users", partitions=2)
+    seen = []
+    opened = topics.open_directories
+
+    def record(runtime, dirs, config, **options):
+        seen.append((type(runtime.fs), runtime.clock, dirs, config, options))
+        return opened(runtime, dirs, config, **options)
+
+    monkeypatch.setattr(topics, "open_directories", record)
+    clock, config = VirtualClock(), BrokerConfig()
+    found = topics.read_topics([str(tmp_path)], clock, config, "pass_over")
+    assert [topic.name for topic in found] == ["users"]
+    options = {"read_only": True, "on_damage": OnDamage.PASS_OVER}
+    assert seen == [(OverlayFileSystem, clock, [str(tmp_path)], config, options)]

@@ -130,3 +130,27 @@ def test_what_cannot_be_forked(tmp_path):
         on_disk.fork()
     with Broker() as real, pytest.raises(InvalidConfigurationError, match="virtual clock"):
         real.snapshot()
+
+
+@pytest.mark.parametrize(
+    ("end_ms", "timeout", "passed_ms", "is_reached"),
+    (
+        (5000, None, 5000, True),
+        (5000, 5000, 5000, True),
+        (5000, 4999, 4999, False),
+        (5000, 9000, 5000, True),
+        (5000, 1.5, 2, False),
+        (5000, timedelta(milliseconds=7), 7, False),
+        (0, None, 0, True),
+        (-1, 3000, 0, True),
+    ),
+)
+def test_time_passes_up_to_the_earlier_of_an_end_and_a_timeout(
+    broker, end_ms, timeout, passed_ms, is_reached
+):
+    start_ms = broker.clock.now_ms()
+    assert broker.run_until(start_ms + end_ms, timeout=timeout) is is_reached
+    assert broker.clock.now_ms() == start_ms + passed_ms
+    at = datetime.fromtimestamp((start_ms + passed_ms + end_ms) / 1000, UTC)
+    assert broker.run_until(at, timeout=timeout) is is_reached
+    assert broker.clock.now_ms() == start_ms + 2 * passed_ms

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 
 import pytest
 
 from logstore import (
     Cluster,
+    FencedLeaderEpochError,
+    IllegalStateError,
+    InvalidConfigurationError,
+    InvalidReplicationFactorError,
+    KafkaStorageError,
     LeaderNotAvailableError,
     NotEnoughReplicasError,
     NotLeaderForPartitionError,
+    SystemClock,
     TopicPartition,
     VirtualClock,
 )
+from logstore.cluster.requests import DelayedProduce, _not_leader
 from tests.unit.cluster.replicas import values
 
 USERS = TopicPartition("users", 0)
@@ -83,6 +91,102 @@ def test_deleted_records_are_gone_on_every_replica(cluster):
     assert results[USERS].error is None
     assert [cluster.brokers[b].log("users").log_start_offset for b in range(3)] == [3, 3, 3]
     assert cluster.low_watermark("users", 0) == 3
+
+
+# -- refusals ------------------------------------------------------------------------------------
+
+
+def refused(error, call, *arguments, **options):
+    with pytest.raises(error) as caught:
+        call(*arguments, **options)
+    assert type(caught.value) is error
+    return str(caught.value)
+
+
+def test_a_cluster_has_at_least_one_broker():
+    message = refused(InvalidConfigurationError, Cluster, brokers=0, clock=VirtualClock())
+    assert message == "a cluster needs at least one broker, not 0"
+    with Cluster(brokers=1, clock=VirtualClock()) as one:
+        assert list(one.brokers) == [0]
+
+
+def test_only_a_virtual_cluster_can_skew_clocks():
+    with Cluster(brokers=1, clock=SystemClock()) as cluster:
+        message = refused(InvalidConfigurationError, cluster.skew, 0, 5)
+    assert message == "skew needs a cluster on a VirtualClock"
+
+
+def test_settings_need_a_running_broker(cluster):
+    for broker in range(3):
+        cluster.stop(broker)
+    message = refused(IllegalStateError, cluster.alter_broker_configs, {"log.retention.ms": "5"})
+    assert message == "no broker is running"
+
+
+@pytest.mark.parametrize("acks", (2, -2, "none", None))
+def test_other_acks_are_refused(cluster, acks):
+    message = refused(InvalidConfigurationError, cluster.append, USERS, value=b"x", acks=acks)
+    assert message == f"acks must be 0, 1 or 'all', not {acks!r}"
+    assert cluster.brokers[0].log("users").log_end_offset == 0
+
+
+def test_there_are_as_many_replicas_as_running_brokers_at_most(cluster):
+    cluster.kill(1)
+    for factor in (0, 3):
+        message = refused(
+            InvalidReplicationFactorError, cluster.controller.assign, range(3), factor
+        )
+        assert message == f"replication factor {factor} is larger than the 2 running brokers"
+    assert cluster.controller.assign(range(3), 1) == [(0,), (2,), (0,)]
+    assert cluster.controller.assign(range(1, 4), 2) == [(2, 0), (0, 2), (2, 0)]
+
+
+def test_an_outdated_leader_does_not_change_the_isr(cluster):
+    known = cluster.state("users", 0)
+    cluster.controller.alter_isr(known, [0, 1])
+    message = refused(FencedLeaderEpochError, cluster.controller.alter_isr, known, [0])
+    assert message == "users-0 has partition epoch 1, the leader knows 0"
+    assert cluster.state("users", 0).isr == (0, 1)
+
+
+def test_a_delay_is_not_negative(cluster):
+    assert refused(ValueError, cluster.slow, 0, 1, -1) == "delay_ms must not be negative: -1"
+    cluster.slow(0, 1, 0)
+
+
+def test_leaders_are_in_sync_and_running(cluster):
+    cluster.append(USERS, value=b"1", acks="all")
+    cluster.kill(2)
+    move = cluster.move_leader
+    message = refused(LeaderNotAvailableError, move, USERS, to=2)
+    assert message == "broker 2 is not running, or its disk failed"
+    for broker in (0, 1):
+        cluster.kill(broker)
+    cluster.restart(2)
+    message = refused(LeaderNotAvailableError, move, USERS, to=2)
+    assert message == "broker 2 is not in sync with users-0; in sync: (1,)"
+
+
+def test_an_isr_that_shrinks_is_logged(cluster, caplog):
+    caplog.set_level(logging.INFO, "logstore.cluster.leadership")
+    cluster.disconnect({0}, {2})
+    cluster.append(USERS, value=b"1", acks=1)
+    assert cluster.run_until(lambda: cluster.state("users").isr == (0, 1), timeout=120_000)
+    assert caplog.messages == ["users-0: ISR shrinks to (0, 1)"]
+
+
+def test_an_error_at_the_leader_that_stopped_is_reported_as_another_leader():
+    other = NotLeaderForPartitionError("x")
+    assert _not_leader(USERS, other) is other
+    error = _not_leader(USERS, KafkaStorageError("closed"))
+    assert type(error) is NotLeaderForPartitionError
+    assert str(error) == "the leader of users-0 has stopped: closed"
+
+
+def test_an_append_waits_for_its_offset_on_all_replicas(cluster):
+    offset = cluster.append(USERS, value=b"1", acks=1).offset
+    delayed = DelayedProduce(cluster.replicas(0), USERS, offset)
+    assert str(delayed.error) == "users-0: not all in-sync replicas have offset 0 yet"
 
 
 # -- brokers that end while their high watermarks are written ------------------------------------

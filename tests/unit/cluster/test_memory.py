@@ -85,10 +85,11 @@ def test_every_change_is_on_disk_before_brokers_are_told(tmp_path):
 def test_fewer_brokers_than_there_were_are_refused(tmp_path):
     with opened(tmp_path) as cluster:
         cluster.create_topic("t", replication_factor=3)
-    with pytest.raises(
-        InvalidConfigurationError, match="names broker 2, but the cluster has only 2 brokers"
-    ):
+    with pytest.raises(InvalidConfigurationError) as caught:
         opened(tmp_path, brokers=2)
+    assert str(caught.value) == (
+        f"{memory(tmp_path)} names broker 2, but the cluster has only 2 brokers"
+    )
 
 
 CHANGES = (
@@ -107,13 +108,25 @@ CHANGES = (
 def test_a_file_that_is_none_is_refused_by_name(tmp_path):
     with opened(tmp_path, brokers=1) as cluster:
         cluster.create_topic("t", replication_factor=1)
-    text = memory(tmp_path).read_text()
+    text, messages = memory(tmp_path).read_text(), []
     for change in CHANGES:
         document = json.loads(text)
         change(document)
         memory(tmp_path).write_text(json.dumps(document))
-        with pytest.raises(CorruptCheckpointError, match=r"logstore-cluster\.json"):
+        with pytest.raises(CorruptCheckpointError, match=r"logstore-cluster\.json") as caught:
             opened(tmp_path, brokers=1)
+        messages.append(str(caught.value).removeprefix(f"{memory(tmp_path)}: "))
+    assert messages == [
+        "unknown version",
+        "malformed controller state: 'settings'",
+        "malformed controller state: 'list' object has no attribute 'items'",
+        "malformed controller state: partition 0 of 't' has replicas (0,), ISR ()",
+        "malformed controller state: partition 0 of 't' has replicas (0,), ISR (7,)",
+        "malformed controller state: invalid broker ids: [0, 0, 1]",
+        "malformed controller state: partition 0 of 't' has leader and epochs [0, 'x', 0]",
+        "malformed controller state: 'configs'",
+        "malformed controller state: 'list' object has no attribute 'items'",
+    ]
 
 
 # -- settings of all brokers -------------------------------------------------------------------
@@ -215,7 +228,8 @@ def test_settings_that_only_the_brokers_have_stored_are_adopted(tmp_path, broker
     memory(tmp_path).write_text(json.dumps(document | {"version": 1}))
     with reopened(tmp_path, brokers) as cluster:
         assert described(cluster, KEY) == dict.fromkeys(range(brokers), "2000")
-    assert json.loads(memory(tmp_path).read_text())["settings"] == {KEY: "2000"}
+    document = json.loads(memory(tmp_path).read_text())
+    assert (document["version"], document["settings"]) == (2, {KEY: "2000"})
 
 
 def test_settings_that_only_some_brokers_have_stored_are_those_of_all(tmp_path):

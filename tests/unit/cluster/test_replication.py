@@ -243,6 +243,7 @@ def test_an_append_of_an_earlier_epoch_is_never_acknowledged(cluster):
     assert values(cluster, 0) == [b"kept"]
     assert waiting.is_done()
     assert isinstance(waiting.error, NotLeaderForPartitionError)
+    assert str(waiting.error) == "the leader of users-0 changed during the append"
 
 
 def test_a_slow_link_delays_and_no_more(cluster):

@@ -158,6 +158,20 @@ def test_a_broker_that_comes_back_listens_where_it_did(made):
             other.bind(("127.0.0.1", port))
 
 
+def test_a_broker_whose_port_was_taken_listens_on_another_one(caplog):
+    with Cluster(brokers=2) as cluster, cluster.listen() as server:
+        port = server[1].port
+        cluster.stop(1)
+        with socket.socket() as other:
+            other.bind(("127.0.0.1", port))
+            other.listen()
+            cluster.restart(1)
+            assert server[1].port != port
+    (message,) = [each for each in caplog.messages if "another port" in each]
+    assert message.startswith("broker 1 listens on another port: ")
+    assert str(port) in message
+
+
 def test_a_virtual_cluster_does_not_listen():
     with (
         Cluster(brokers=1, clock=VirtualClock()) as cluster,
@@ -654,7 +668,9 @@ def test_settings_are_of_all_brokers_of_a_group_of_them_or_of_one():
         assert retention(cluster) == dict.fromkeys(range(3), ("1", "broker"))
         with pytest.raises(InvalidConfigurationError):
             cluster.alter_broker_configs({key: "5", "log.dirs": "/x"})
-        with pytest.raises(InvalidConfigurationError, match="unknown broker 3"):
+        with pytest.raises(
+            InvalidConfigurationError, match=r"^unknown broker 3: broker ids are 0 to 2$"
+        ):
             cluster.alter_broker_configs({key: "5"}, brokers=[0, 3])
         cluster.alter_configs("t", {"max.compaction.lag.ms": "10"})
         with pytest.raises(InvalidConfigurationError):
@@ -671,9 +687,21 @@ def test_settings_are_of_all_brokers_of_a_group_of_them_or_of_one():
 
 def test_replicas_that_were_chosen_are_checked():
     with Cluster(brokers=3, clock=VirtualClock()) as cluster:
-        for wrong in ([[0, 1]], [[0, 1], [2]], [[0, 0], [1, 2]], [[0, 3], [1, 2]], [[], []]):
-            with pytest.raises(InvalidReplicaAssignmentError):
+        cluster.kill(0)
+        uneven = "an assignment needs equally many replicas for each of 2 partitions: "
+        others = "replicas must be distinct running brokers, of [1, 2], not "
+        for wrong, message in (
+            ([[2, 1]], f"{uneven}[(2, 1)]"),
+            ([[2, 1], [2]], f"{uneven}[(2, 1), (2,)]"),
+            ([[1, 2], [2, 2]], f"{others}(2, 2)"),
+            ([[2, 3], [1, 2]], f"{others}(2, 3)"),
+            ([[2, 1], [0, 2]], f"{others}(0, 2)"),
+            ([[], []], f"{others}()"),
+        ):
+            with pytest.raises(InvalidReplicaAssignmentError) as caught:
                 cluster.create_topic("t", 2, assignment=wrong)
+            assert str(caught.value) == message
+        cluster.restart(0)
         cluster.create_topic("t", 2, assignment=[[2, 1], [1, 0]])
         cluster.create_partitions("t", 3, assignment=[[0, 2]])
         assert [cluster.state("t", n).replicas for n in range(3)] == [(2, 1), (1, 0), (0, 2)]

@@ -27,7 +27,8 @@ from logstore.cleaner.kernels import (
     winners,
 )
 from logstore.cli.show.messages import Recovery, show_messages, stop_messages
-from logstore.jit import files, policy
+from logstore.jit import files, policy, twins
+from logstore.jit.instructions import Instruction
 from logstore.jit.twins import Twofold
 from logstore.record import kernels as record_kernels
 from logstore.spark.datasource import kernels as datasource_kernels
@@ -94,6 +95,56 @@ def test_cached_kernels_are_loaded_earlier_and_without_a_message(room, monkeypat
     monkeypatch.setattr(policy, "COMPILE_SECONDS", 5.0)
     assert [jit.pays(kernel, 0.3) for _ in range(3)] == [False, True, True]
     assert caplog.records == []
+
+
+def test_files_exist_in_a_cache_that_has_them(room, monkeypatch, tmp_path):
+    found = room().files
+    assert not found.exist()
+    (tmp_path / found.index).touch()
+    assert found.exist()
+    with monkeypatch.context() as patched:
+        patched.setattr(files, "cache_dir", lambda: None)
+        assert not found.exist()
+
+
+def test_a_group_is_loaded_by_the_first_that_offers_it(room):
+    group = policy.Group("toy")
+    calls = []
+    assert group.load_by(lambda: calls.append(1))
+    assert not group.load_by(lambda: calls.append(2))
+    assert group.compile()
+    assert not group.compile()
+    assert (calls, group.is_loading, group.is_compiled) == ([1], True, False)
+    other = policy.Group("other")
+    assert [other.compile() for _ in range(2)] == [True, False]
+    assert not other.load_by(lambda: calls.append(3))
+    assert other.load is None
+
+
+def test_the_twin_of_an_instruction_is_the_twin_of_its_kernel(room):
+    kernel = room()
+    of_kernel, of_function = Instruction("a", kernel), Instruction("b", sum_of)
+    assert type(of_kernel.twin({})) is FunctionType
+    assert of_kernel.twin({}).__code__ is sum_of.__code__
+    plain = kernel.plain
+    assert of_kernel.twin({}) is kernel.twin({}) is plain
+    assert of_function.twin({}) is sum_of
+    assert (of_kernel.plain, of_function.plain) == (plain, sum_of)
+
+
+@WITHOUT_COMPILER
+def test_a_kernel_runs_compiled_only_in_the_thread_that_loads_it(room, loads, monkeypatch):
+    monkeypatch.setattr(files.KernelFiles, "exist", lambda self: True)
+    kernel, data, during = room(), np.arange(4, dtype=np.uint8), []
+
+    def exercise():
+        kernel(data)
+        kernel(data)
+        during.append(kernel._run)
+
+    jit.load_in_background(kernel, exercise, loads.append)
+    loads.pop()()
+    assert during == [kernel._choose]
 
 
 def test_nothing_looks_for_files_before_it_may_matter(room, monkeypatch):
@@ -287,6 +338,12 @@ def test_a_fingerprint_covers_the_calls_and_globals_of_a_kernel():
     assert len({kernel.files.fingerprint for kernel in kernels}) == len(kernels)
     again = jit.Kernel(outer(inner=inner), plain=None, inline=False)
     assert again.files.fingerprint == kernels[0].files.fingerprint
+
+
+def test_a_fingerprint_covers_the_format(monkeypatch):
+    before = twins.fingerprint(sum_of)
+    monkeypatch.setattr(twins, "FORMAT", twins.FORMAT + 1)
+    assert twins.fingerprint(sum_of) != before
 
 
 def test_every_kernel_of_the_project_has_a_fingerprint_of_its_own():

@@ -7,7 +7,7 @@ import sys
 import threading
 from collections import Counter
 from pathlib import Path
-from types import FunctionType
+from types import FunctionType, SimpleNamespace
 
 import numpy as np
 import pytest
@@ -403,3 +403,36 @@ def test_threads_whose_work_pays_at_the_same_time_begin_to_load_once(rooms, monk
     exist.append(True)
     assert run_together(*[lambda: jit.pays(kernel, 1)] * THREADS) == [False] * THREADS
     assert len(loads) == 1
+
+
+@WITHOUT_COMPILER
+def test_a_signature_is_compiled_and_inserted_once_under_the_lock():
+    from logstore.jit import compiler
+
+    calls = []
+
+    def compile_one(signature):
+        calls.append((signature, compiler.compiling._is_owned()))
+        return "entry"
+
+    dispatcher = SimpleNamespace(
+        _inserted={}, _compile_or_load=compile_one, _insert=lambda *row: calls.append(row)
+    )
+    signature = SimpleNamespace(_code=3), SimpleNamespace(_code=5)
+    for _ in range(2):
+        assert compiler.KernelDispatcher.compile(dispatcher, signature) == "entry"
+    assert calls == [(signature, True), ((3, 5), "entry", False)]
+    assert dispatcher._inserted == {(3, 5): (signature, "entry")}
+    assert not compiler.compiling._is_owned()
+
+
+@WITHOUT_COMPILER
+def test_a_forked_child_has_locks_of_its_own(monkeypatch):
+    from logstore.jit import compiler
+
+    monkeypatch.setattr(compiler, "compiling", compiler.compiling)
+    monkeypatch.setattr(compiler.global_compiler_lock, "_lock", compiler.global_compiler_lock._lock)
+    before = compiler.compiling, compiler.global_compiler_lock._lock
+    compiler._renew_locks()
+    after = compiler.compiling, compiler.global_compiler_lock._lock
+    assert len({id(each) for each in (*before, *after)}) == 4

@@ -6,6 +6,7 @@ import pytest
 
 from logstore.coordinator.groups.assignors import (
     ASSIGNORS,
+    _read_user_data,
     assign_cooperatively,
     assign_range,
     assign_round_robin,
@@ -208,6 +209,28 @@ def test_user_data_of_sticky_members_of_other_clients():
     wants = Subscription(("t",), data)
     assert owned_before(wants) == (tuple(tps("t0 u3")), 5)
     assert owned_before(wants._replace(user_data=data[:-4])) == (tuple(tps("t0 u3")), -1)
+    both = wants._replace(owned_partitions=tuple(tps("t2")), generation_id=9)
+    assert owned_before(both) == (tuple(tps("t2")), 9)
     for size in range(len(data) - 4):
         assert owned_before(wants._replace(user_data=data[:size])) == ((), -1)
+    for count in (-1, len(data) + 1):
+        damaged = data[:7] + count.to_bytes(4, "big", signed=True) + data[11:]
+        assert owned_before(wants._replace(user_data=damaged)) == ((), -1)
+        with pytest.raises(
+            InvalidRecordError, match=f"^{count} partitions do not fit in {len(data)} bytes$"
+        ):
+            _read_user_data(damaged)
     assert owned_before(wanting("t", owned="t1", generation=9)) == (tuple(tps("t1")), 9)
+
+
+@pytest.mark.parametrize(
+    ("decode", "kind"),
+    (
+        (decode_subscription, "ConsumerProtocolSubscription"),
+        (decode_assignment, "ConsumerProtocolAssignment"),
+    ),
+)
+def test_data_of_a_negative_version_is_refused(decode, kind):
+    with pytest.raises(InvalidRecordError) as caught:
+        decode(b"\xff\xff rest")
+    assert str(caught.value) == f"not a {kind}: b'\\xff\\xff rest'"

@@ -4,8 +4,8 @@ import pytest
 
 from logstore.broker import Broker
 from logstore.coordinator.groups.offsets import ConsumerGroupMetadata, OffsetAndMetadata
-from logstore.coordinator.groups.records import encode_key
-from logstore.coordinator.groups.requests import FetchedOffset, GroupListing
+from logstore.coordinator.groups.records import encode_group_key, encode_key
+from logstore.coordinator.groups.requests import FetchedOffset, GroupListing, LeavingMember
 from logstore.errors import IllegalGenerationError, InvalidConfigurationError, KafkaStorageError
 from logstore.messages import encode_versioned
 from logstore.messages.types import OffsetCommitValue
@@ -133,6 +133,37 @@ def test_a_member_sends_offsets_in_a_transaction(bench):
 
 
 # -- caching ---------------------------------------------------------------------------------
+
+
+def test_a_member_of_another_generation_sends_no_offsets_in_a_transaction(bench):
+    member = bench.member()
+    settle(member)
+    whose = ConsumerGroupMetadata("g", member.generation + 1, member.member_id)
+    with pytest.raises(IllegalGenerationError) as caught:
+        bench.groups.check_transactional(whose, {T0: FIVE})
+    assert str(caught.value) == (
+        f"group 'g' rejected offsets of member '{member.member_id}' in generation 2:"
+        " ILLEGAL_GENERATION"
+    )
+
+
+def test_offsets_that_cannot_be_written_are_logged(bench, monkeypatch, caplog):
+    def fail(*_):
+        raise KafkaStorageError("the disk failed")
+
+    bench.groups.commit("g", {T0: FIVE})
+    monkeypatch.setattr(bench.groups._store, "write_offsets", fail)
+    bench.groups.commit("g", {T0: FIVE})
+    assert caplog.messages == ["cannot write to __consumer_offsets: the disk failed"]
+
+
+def test_an_offline_partition_is_refused(bench, monkeypatch):
+    bench.groups.commit("g", {T0: FIVE})
+    log = bench.broker.log(GROUP_OFFSETS_TOPIC)
+    monkeypatch.setattr(log, "is_offline", True)
+    with pytest.raises(KafkaStorageError) as caught:
+        bench.groups._store.partition(0)
+    assert str(caught.value) == "__consumer_offsets-0 is offline: its disk failed"
 
 
 def test_committed_offsets_are_cached(bench, monkeypatch):
@@ -329,6 +360,65 @@ def test_expiry_is_checked_at_kafka_s_interval():
     assert bench.groups.committed("g") == {T0: FIVE}
 
 
+def test_the_coordinator_is_idle_until_the_first_offset_may_expire(bench):
+    idle_ms = bench.groups._expiry_idle_ms
+    assert idle_ms() is None
+    bench.groups.commit("g", {T0: FIVE})
+    bench.clock.advance(ms=DAY_MS)
+    bench.groups.commit("h", {T0: FIVE})
+    bench.groups.commit("g", {T1: FIVE})
+    assert idle_ms() == WEEK_MS - DAY_MS
+    bench.clock.advance(ms=WEEK_MS - DAY_MS - 1)
+    assert idle_ms() == 1
+    bench.clock.advance(ms=1)
+    assert idle_ms() == 0
+    bench.clock.advance(ms=5)
+    assert idle_ms() == 0
+    bench.groups.remove_expired()
+    assert idle_ms() == DAY_MS - 5
+
+
+def test_an_unreadable_group_does_not_hide_the_first_expiry(bench, monkeypatch):
+    for group in ("bad", "g"):
+        bench.groups.commit(group, {T0: FIVE})
+    source_of = bench.groups._source_of
+
+    def failing(group_id):
+        if group_id == "bad":
+            raise KafkaStorageError("the disk failed")
+        return source_of(group_id)
+
+    monkeypatch.setattr(bench.groups, "_source_of", failing)
+    assert bench.groups._expiry_idle_ms() == WEEK_MS
+
+
+def test_groups_of_an_earlier_process_expire(bench):
+    bench.groups.commit("g", {T0: FIVE})
+    bench.reopen()
+    bench.clock.advance(ms=WEEK_MS)
+    assert bench.groups.remove_expired() == ["g"]
+
+
+def test_offsets_of_an_earlier_process_are_deleted_with_their_topic(bench):
+    bench.groups.commit("g", {T0: FIVE, U0: FIVE})
+    bench.reopen()
+    bench.broker.delete_topic("t")
+    bench.broker.create_topic("t", 4)
+    assert bench.groups.committed("g") == {U0: FIVE}
+
+
+def test_groups_are_loaded_when_the_background_starts():
+    bench = GroupBench()
+    bench.broker.create_topic("t")
+    bench.groups.commit("g", {T0: FIVE})
+    bench.broker.close()
+    config = bench.config
+    with Broker(
+        "/data", fs=bench.fs, clock=bench.clock, broker_config=config, background=True
+    ) as broker:
+        assert list(broker.groups._groups) == ["g"]
+
+
 def test_years_of_expiry_in_the_background_pass_at_once():
     bench = GroupBench()
     with Broker(clock=bench.clock, broker_config=bench.config, background=True) as broker:
@@ -425,6 +515,19 @@ def test_groups_without_members_are_deleted(bench):
     assert bench.member().join().generation_id == 1
 
 
+def test_a_group_of_the_first_generation_is_deleted_from_the_log():
+    bench = GroupBench(**{"group.initial.rebalance.delay.ms": 3000})
+    bench.broker.create_topic("t", 2)
+    bench.member().join()
+    bench.groups.leave("g", [LeavingMember(bench.groups.describe("g").members[0].member_id)])
+    bench.clock.advance(ms=3000)
+    assert bench.state() == "Empty"
+    assert bench.groups.delete(["g"]) == {"g": None}
+    assert tombstones(bench) == [encode_group_key("g")]
+    bench.reopen()
+    assert bench.groups.list_groups() == []
+
+
 def test_offsets_of_a_deleted_topic_are_deleted_though_another_group_is_unreadable(monkeypatch):
     bench = GroupBench(**{"offsets.topic.num.partitions": 2})
     bench.broker.create_topic("t", 2)
@@ -458,7 +561,11 @@ def test_offsets_of_topics_without_subscribers_are_deleted(bench):
     }
     assert set(bench.groups.committed("g")) == {T0}
     member.leave()
+    log = bench.broker.log(GROUP_OFFSETS_TOPIC)
+    known, end = tombstones(bench), log.log_end_offset
     assert bench.groups.delete_offsets("g", [T0, T1]).partitions == {T0: None, T1: None}
+    assert tombstones(bench)[len(known) :] == [encode_key("g", T0), encode_group_key("g")]
+    assert log.log_end_offset == end + 2
     assert bench.groups.committed("g") == {}
     assert bench.groups.delete_offsets("none", [T0]).error == "GROUP_ID_NOT_FOUND"
     bench.member("workers", protocol_type="connect").join()

@@ -3,15 +3,16 @@
 Expected results are Kafka's: `GroupCoordinatorTest` and GroupCoordinator of version 3.9.
 """
 
+import logging
 import threading
 from types import SimpleNamespace
 
 import pytest
 
 from logstore import Broker, VirtualClock
-from logstore.coordinator.groups.requests import LeavingMember
+from logstore.coordinator.groups.requests import LeavingMember, SyncRequest
 from logstore.errors import IllegalStateError, KafkaStorageError
-from logstore.runtime import ThreadScheduler
+from logstore.runtime import SystemClock, ThreadScheduler
 from tests.support.world.groups import (
     REBALANCE_MS,
     SESSION_MS,
@@ -279,6 +280,23 @@ def test_a_member_waiting_for_its_assignment_is_notified_of_the_next_rebalance(b
     assert second.synced.error == "REBALANCE_IN_PROGRESS"
 
 
+def test_a_member_can_wait_for_its_assignment_once(bench):
+    first, second = bench.member(), bench.member()
+    settle(first)
+    second.join()
+    first.join()
+    replaced = []
+    assert second.sync() is None
+    bench.groups.sync(
+        SyncRequest("g", second.generation, second.member_id, assignments={}), replaced.append
+    )
+    assert (second.synced.error, replaced) == ("REBALANCE_IN_PROGRESS", [])
+    first.sync()
+    assert [(each.error, each.assignment) for each in replaced] == [
+        (None, second.member_id.encode())
+    ]
+
+
 def test_a_member_that_does_not_sync_in_time_is_removed(bench):
     first, second = bench.member(), bench.member()
     settle(first)
@@ -378,6 +396,18 @@ def test_a_member_that_leaves_while_it_waits_gets_an_error(bench):
     second.leave()
     assert second.joined.error == "UNKNOWN_MEMBER_ID"
     assert first.join().generation_id == 2
+
+
+def test_a_member_that_leaves_while_it_waits_for_its_assignment_gets_an_error(bench):
+    first, second = bench.member(), bench.member()
+    settle(first)
+    second.join()
+    first.join()
+    assert second.sync() is None
+    assert second.leave() is None
+    assert second.synced.error == "UNKNOWN_MEMBER_ID"
+    assert bench.state() == "PreparingRebalance"
+    assert first.join().generation_id == 3
 
 
 def test_an_administrator_removes_members(bench):
@@ -508,6 +538,16 @@ def test_a_second_process_under_one_instance_id_fences_the_one_that_waits(bench)
     assert other.joined.error is None
 
 
+def test_a_second_process_under_one_instance_id_fences_the_one_that_waits_for_its_assignment(bench):
+    first, second = bench.member(), bench.member(instance="b")
+    settle(first)
+    second.join()
+    first.join()
+    assert second.sync() is None
+    bench.member(instance="b").join()
+    assert second.synced.error == "FENCED_INSTANCE_ID"
+
+
 # -- restarts ----------------------------------------------------------------------------------
 
 
@@ -571,6 +611,17 @@ def test_the_topic_may_be_deleted_while_a_group_uses_it(bench):
     assert second.joined.error == "NOT_COORDINATOR"
     assert first.beat() == "UNKNOWN_MEMBER_ID"
     assert bench.member().join().generation_id == 1
+
+
+def test_the_topic_may_be_deleted_while_a_member_waits_for_its_assignment(bench):
+    first, second = bench.member(), bench.member()
+    settle(first)
+    second.join()
+    first.join()
+    assert second.sync() is None
+    bench.broker.delete_topic("__consumer_offsets")
+    assert bench.groups.list_groups() == []
+    assert second.synced.error == "NOT_COORDINATOR"
 
 
 def test_the_same_seed_writes_the_same_bytes():
@@ -677,3 +728,28 @@ def test_earlier_timers_do_not_run_on_the_virtual_clock(background):
         clock.advance(days=1)
         assert newcomer.joined is None
         assert broker.groups.describe("g").state == "PreparingRebalance"
+
+
+def test_expired_sessions_are_logged(bench, caplog):
+    caplog.set_level(logging.INFO, "logstore.coordinator")
+    member = bench.member()
+    settle(member)
+    bench.clock.advance(ms=SESSION_MS)
+    assert caplog.messages == [f"group 'g': session of {member.member_id} expired"]
+
+
+def test_a_group_that_cannot_be_stored_as_empty_is_logged(bench, monkeypatch, caplog):
+    member = bench.member()
+    settle(member)
+    group = bench.groups._groups["g"]
+    monkeypatch.setattr(bench.groups, "_store_group", lambda *_: "NOT_LEADER_OR_FOLLOWER")
+    member.leave()
+    assert caplog.messages == [
+        f"{group}: cannot store that the group is empty: NOT_LEADER_OR_FOLLOWER"
+    ]
+
+
+def test_a_listener_times_sessions_by_the_system_clock(bench):
+    assert bench.groups._ticks is bench.clock
+    with bench.broker.listen():
+        assert type(bench.groups._ticks) is SystemClock

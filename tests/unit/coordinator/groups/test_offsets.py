@@ -371,31 +371,58 @@ def test_calls_in_the_wrong_order(bench):
         producer.send_offsets_to_transaction({T0: OffsetAndMetadata(5)}, "g")
 
 
+FIVE = OffsetAndMetadata(5)
+
+
 @pytest.mark.parametrize(
-    ("group", "offsets", "error"),
+    ("group", "offsets", "error", "message"),
     (
-        (b"g", {T0: OffsetAndMetadata(5)}, TypeError),
-        (None, {T0: OffsetAndMetadata(5)}, TypeError),
-        (ConsumerGroupMetadata("g", 7), {T0: OffsetAndMetadata(5)}, ValueError),
-        ("g", [(T0, 5)], TypeError),
-        ("g", {T0: 5}, TypeError),
-        ("g", {("t", 0): OffsetAndMetadata(5)}, TypeError),
-        ("g", {T0: OffsetAndMetadata(5.0)}, TypeError),
-        ("g", {T0: OffsetAndMetadata(5, b"x")}, TypeError),
-        ("g", {T0: OffsetAndMetadata(-1)}, ValueError),
-        ("g", {T0: OffsetAndMetadata(1 << 63)}, ValueError),
-        ("g", {T0: OffsetAndMetadata(5, "", -2)}, ValueError),
-        ("g", {T0: OffsetAndMetadata(5, "\ud800")}, ValueError),
+        (b"g", {T0: FIVE}, TypeError, "expected a ConsumerGroupMetadata or a group id, not b'g'"),
+        (None, {T0: FIVE}, TypeError, "expected a ConsumerGroupMetadata or a group id, not None"),
+        (
+            ConsumerGroupMetadata("g", 1),
+            {T0: FIVE},
+            ValueError,
+            "generation 1 requires a member id: ConsumerGroupMetadata(group_id='g',"
+            " generation_id=1, member_id='', group_instance_id=None)",
+        ),
+        (
+            "g",
+            [(T0, 5)],
+            TypeError,
+            f"offsets must be a mapping by TopicPartition, not {[(T0, 5)]}",
+        ),
+        ("g", {T0: 5}, TypeError, "expected an OffsetAndMetadata, not 5"),
+        (
+            "g",
+            {("t", 0): FIVE},
+            TypeError,
+            "a key of offsets must be a TopicPartition, not ('t', 0)",
+        ),
+        *(
+            ("g", {T0: each}, TypeError, f"expected an OffsetAndMetadata, not {each!r}")
+            for each in (OffsetAndMetadata(5.0), OffsetAndMetadata(5, b"x"))
+        ),
+        *(
+            ("g", {T0: each}, ValueError, f"offset or leader epoch out of range: {each!r}")
+            for each in (
+                OffsetAndMetadata(-1),
+                OffsetAndMetadata(1 << 63),
+                OffsetAndMetadata(5, "", -2),
+            )
+        ),
+        ("g", {T0: OffsetAndMetadata(5, "\ud800")}, ValueError, None),
     ),
 )
-def test_other_arguments_change_nothing(bench, group, offsets, error):
+def test_other_arguments_change_nothing(bench, group, offsets, error, message):
     producer = bench.transactional()
     producer.begin_transaction()
-    with pytest.raises(error):
+    with pytest.raises(error) as caught:
         producer.send_offsets_to_transaction(offsets, group)
-    producer.send_offsets_to_transaction({T0: OffsetAndMetadata(5)}, "g")
+    assert message in (None, str(caught.value))
+    producer.send_offsets_to_transaction({T0: FIVE}, "g")
     producer.commit_transaction()
-    assert committed(bench) == {T0: OffsetAndMetadata(5)}
+    assert committed(bench) == {T0: FIVE}
 
 
 def test_arguments_of_kafka_python(bench):

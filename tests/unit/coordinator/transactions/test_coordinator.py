@@ -21,9 +21,11 @@ from logstore.errors import (
     InvalidProducerIdMappingError,
     InvalidRecordError,
     InvalidTransactionTimeoutError,
+    KafkaStorageError,
     ProducerFencedError,
 )
 from logstore.names import TRANSACTION_STATE_TOPIC
+from tests.support.world.builders import batch
 from tests.support.world.transactions import Bench, markers
 
 T0 = TopicPartition("t", 0)
@@ -201,7 +203,10 @@ def test_a_log_that_knows_a_newer_producer_needs_no_marker(bench, caplog):
     bench.coordinator.add_partitions("x", producer, [T0, T1])
     bench.log().writer.append_end_txn_marker(producer.producer_id, 5, 0, commit=False)
     bench.coordinator.end_transaction("x", producer, commit=True)
-    assert "is outdated" in caplog.text
+    assert caplog.messages == [
+        f"t-0: the marker of {producer} is outdated:"
+        " t-0: epoch 0 of producer 0 is older than the known 5"
+    ]
     assert bench.state() == "CompleteCommit"
     assert [kind for *_, kind, _ in markers(bench.log())] == ["ABORT"]
     assert [kind for *_, kind, _ in markers(bench.log("t", 1))] == ["COMMIT"]
@@ -524,3 +529,93 @@ def test_a_partition_outside_the_open_transaction_is_not_verified(bench):
             bench.coordinator.verified(TopicPartition("t", 1), producer, whose),
         ):
             pytest.fail("it must not be verified")
+
+
+# -- idle times of background tasks --------------------------------------------------------------
+
+
+def test_expiry_is_idle_until_the_first_id_expires(bench):
+    coordinator, idle_ms = bench.coordinator, bench.coordinator._expiry_idle_ms
+    assert idle_ms() is None
+    coordinator.init_producer_id("x", MINUTE_MS)
+    bench.clock.advance(ms=1000)
+    coordinator.init_producer_id("y", MINUTE_MS)
+    expiration_ms = coordinator.config.id_expiration_ms
+    assert idle_ms() == expiration_ms - 1000
+    bench.clock.advance(ms=expiration_ms - 1001)
+    assert idle_ms() == 1
+    bench.clock.advance(ms=3)
+    assert idle_ms() == 0
+
+
+def test_timeouts_are_checked_while_a_transaction_is_open(bench):
+    coordinator, idle_ms = bench.coordinator, bench.coordinator._abort_idle_ms
+    assert idle_ms() is None
+    producer = coordinator.init_producer_id("x", MINUTE_MS)
+    assert idle_ms() is None
+    coordinator.add_partitions("x", producer, [T0])
+    assert idle_ms() == 0
+    coordinator.end_transaction("x", producer, commit=True)
+    assert idle_ms() is None
+
+
+def test_a_deleted_partition_does_not_keep_the_others_from_being_flushed(bench, monkeypatch):
+    bench.broker.create_topic("a")
+    producer = bench.coordinator.init_producer_id("x", MINUTE_MS)
+    bench.coordinator.add_partitions("x", producer, [TopicPartition("a", 0), T0, T1])
+    bench.broker.delete_topic("a")
+    flushed = []
+    flush = type(bench.log()).flush
+
+    def record(log):
+        flushed.append(str(log.topic_partition))
+        flush(log)
+
+    monkeypatch.setattr(type(bench.log()), "flush", record)
+    bench.coordinator._flush([T1, T0, TopicPartition("a", 0)])
+    assert flushed == ["t-0", "t-1"]
+
+
+def test_the_producer_before_the_current_one_is_forgotten(bench):
+    coordinator = bench.coordinator
+    first = coordinator.init_producer_id("x", MINUTE_MS)
+    second = coordinator.init_producer_id("x", MINUTE_MS, expected=first)
+    assert coordinator._previous == {"x": first}
+    third = coordinator.init_producer_id("x", MINUTE_MS)
+    assert coordinator._previous == {}
+    assert [each.producer_epoch for each in (first, second, third)] == [0, 1, 2]
+    coordinator.init_producer_id("x", MINUTE_MS, expected=third)
+    assert coordinator._previous == {"x": third}
+    bench.clock.advance(ms=coordinator.config.id_expiration_ms)
+    assert coordinator.remove_expired() == ["x"]
+    assert coordinator._previous == {}
+
+
+# -- errors that are logged ----------------------------------------------------------------------
+
+
+def fail(*_, **__):
+    raise KafkaStorageError("the disk failed")
+
+
+def test_a_completion_that_cannot_be_stored_is_logged(bench, monkeypatch, caplog):
+    producer = bench.coordinator.init_producer_id("x", MINUTE_MS)
+    bench.coordinator.add_partitions("x", producer, [T0])
+    store = bench.coordinator._store
+
+    def fail_at_the_end(metadata, **options):
+        return fail() if metadata.state.is_idle else store(metadata, **options)
+
+    monkeypatch.setattr(bench.coordinator, "_store", fail_at_the_end)
+    bench.coordinator.end_transaction("x", producer, commit=True)
+    assert caplog.messages == ["cannot store the completion of 'x': the disk failed"]
+    assert bench.state() == "PrepareCommit"
+
+
+def test_a_log_whose_producer_ids_cannot_be_read_is_logged(bench, monkeypatch, caplog):
+    opened = bench.broker.manager.log
+    monkeypatch.setattr(bench.broker.manager, "log", lambda tp: fail() if tp == T1 else opened(tp))
+    assert bench.coordinator._largest_known_id() == -1
+    assert caplog.messages == ["t-1: cannot read its producer ids: the disk failed"]
+    opened(T0).writer.append_batches(batch(0, producer_id=7, producer_epoch=0, base_sequence=0))
+    assert bench.coordinator._largest_known_id() == 7

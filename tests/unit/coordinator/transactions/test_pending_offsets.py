@@ -5,6 +5,7 @@ import random
 import pytest
 
 from logstore.coordinator.groups.offsets import OffsetAndMetadata
+from logstore.coordinator.transactions import coordinator
 from logstore.coordinator.transactions.coordinator import TransactionCoordinator
 from logstore.coordinator.transactions.log import TransactionLog
 from logstore.coordinator.transactions.pending_offsets import History, Outcome
@@ -260,7 +261,10 @@ def test_an_open_transaction_behind_committed_ones_is_aborted(group, caplog):
     group.reopen()
     assert group.state() == "CompleteAbort"
     assert group.offsets() == {0: 5, 1: 1}
-    assert "aborting the open transaction of 'x'" in caplog.text
+    assert [text.partition(": ")[2] for text in caplog.messages] == [
+        "aborting the open transaction of 'x', because earlier ones have no marker",
+        "wrote offsets committed by producer 0 again, outside a transaction: 2",
+    ]
     with pytest.raises((ProducerFencedError, InvalidProducerEpochError)):
         group.send({0: 9})
     group.init("x")
@@ -330,7 +334,10 @@ def test_offsets_of_an_unknown_producer_stay_pending(group, caplog):
     group.bench.broker.groups.append_transactional("g", _of_topic({0: 5}), (4711, 0))
     group.reopen()
     assert group.offsets() == {0: "UNSTABLE_OFFSET_COMMIT"}
-    assert "offsets of producer 4711 stay pending" in caplog.text
+    assert caplog.messages == [
+        f"{group.log.topic_partition}: offsets of producer 4711 stay pending:"
+        " it has no transactional id"
+    ]
 
 
 def test_offsets_of_an_id_whose_states_are_damaged_stay_pending(group):
@@ -361,6 +368,22 @@ def test_offsets_are_settled_although_another_partition_cannot_be_opened(group, 
     manager.log = log
     group.coordinator.init_producer_id("another", TIMEOUT_MS)
     assert f"{broken} cannot be opened: the disk has failed" in caplog.text
+    assert group.offsets() == {0: 5}
+
+
+def test_offsets_stay_pending_while_their_partition_cannot_be_written(group, monkeypatch, caplog):
+    def fail(*_):
+        raise KafkaStorageError("the disk has failed")
+
+    group.commit({0: 5})
+    with monkeypatch.context() as patched:
+        patched.setattr(coordinator, "settle", fail)
+        group.reopen()
+        assert group.offsets() == {0: "UNSTABLE_OFFSET_COMMIT"}
+    assert caplog.messages == [
+        f"{group.log}: pending offsets cannot be settled: the disk has failed"
+    ]
+    group.reopen()
     assert group.offsets() == {0: 5}
 
 

@@ -223,7 +223,7 @@ def test_a_marker_missed_by_a_failed_disk_follows_after_the_restart():
     bench.broker.close()
 
 
-def test_a_marker_that_a_topic_refused_follows_with_the_next_transaction(bench):
+def test_a_marker_that_a_topic_refused_follows_with_the_next_transaction(bench, caplog):
     """A marker has 78 bytes; `max.message.bytes` applies to it, as in Kafka."""
     producer = bench.transactional()
     producer.begin_transaction()
@@ -232,6 +232,16 @@ def test_a_marker_that_a_topic_refused_follows_with_the_next_transaction(bench):
     producer.commit_transaction()
     assert bench.state() == "PrepareCommit"
     assert bench.seen() == []
+    assert caplog.messages == [
+        "t-0: no marker written for 'x': a batch of 78 bytes exceeds max.message.bytes 77"
+    ]
+    metadata = bench.coordinator.transactions()["x"]
+    with pytest.raises(KafkaStorageError) as caught:
+        bench.coordinator.add_partitions("x", metadata.producer, [TopicPartition("t", 1)])
+    assert str(caught.value) == (
+        "the last transaction of 'x' is still in state PrepareCommit:"
+        " not all of its partitions are writable"
+    )
     bench.broker.alter_configs("t", {"max.message.bytes": 1000})
     producer.begin_transaction()
     producer.send("t", b"next", partition=1)
@@ -298,7 +308,9 @@ def test_a_state_topic_that_cannot_be_written_lets_timeouts_wait(caplog):
     disks.fs.rule = lambda operation, path: path.startswith("/one/") and operation == "write"
     bench.clock.advance(minutes=2)
     assert bench.coordinator.abort_timed_out() == []
-    assert "cannot be aborted" in caplog.text
+    assert caplog.messages[-1].startswith(
+        "transaction of 'x' cannot be aborted: __transaction_state-0: cannot append: "
+    )
     assert bench.state() == "Ongoing"
     disks.heal()
     assert bench.coordinator.abort_timed_out() == ["x"]
@@ -448,7 +460,10 @@ def test_a_malformed_state_only_affects_its_id(bench):
     log = bench.log(TRANSACTION_STATE_TOPIC)
     log.writer.append_records([NewRecord(encode_key("x"), b"\0\0 damaged")])
     bench.reopen()
-    with pytest.raises(KafkaStorageError, match="cannot read the state of transactional id 'x'"):
+    with pytest.raises(
+        KafkaStorageError,
+        match=r"^cannot read the state of .*'x' in __transaction_state-0: TransactionLogValue\.",
+    ):
         bench.transactional()
     bench.transactional("other")
     bench.log(TRANSACTION_STATE_TOPIC).writer.append_records([NewRecord(encode_key("x"), None)])
