@@ -4,18 +4,28 @@ A file is written anew if it is missing, and the test fails: delete it after an 
 and review the difference.
 """
 
+from dataclasses import MISSING, fields
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from logstore import Broker
+from logstore.record.columns import BytesColumn
 from logstore.runtime import VirtualClock
 from logstore.simulate import files, pages, parse, report, run
+from logstore.simulate import scenario as scenarios
+from logstore.simulate.actions import Action
 from logstore.simulate.fitting import fit_recording
+from logstore.simulate.population import KnownPopulation
 from logstore.simulate.recording import record
+from logstore.simulate.replay import Replay
+from logstore.simulate.scenario import Consumer, KnownKeys, Message
 from logstore.simulate.sweep import sweep
 from logstore.types import DAY_MS
+from logstore.workload import spec as specs
+from logstore.workload.spec import Spec
 
 START_MS = VirtualClock().now_ms()
 EXPECTED = Path(__file__).parent / "expected"
@@ -199,9 +209,12 @@ def test_the_files_of_a_run_and_a_sweep(plotted, tmp_path):
 
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory):
-    """A directory with topics of several kinds, and a damaged batch in the last one."""
+    """A directory with topics of several kinds."""
     path = tmp_path_factory.mktemp("recorded") / "data"
-    run(parse((EXPECTED / "recorded.toml").read_text(encoding="utf-8")), data_dir=path, samples=2)
+    scenario = parse((EXPECTED / "recorded.toml").read_text(encoding="utf-8"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("os.fsync", lambda file: None)  # takes most of the time
+        run(scenario, data_dir=path, samples=2)
     with Broker(path, clock=VirtualClock()) as broker:
         for number in range(60):
             key = None if number % 3 else b"k-%d" % number
@@ -270,3 +283,50 @@ def test_a_recorded_directory_is_continued(recorded):
     for name, table in tables_of(outcome).items():
         lines += ["", name, *lines_of(table.arrays())]
     compare("continued.txt", "\n".join(lines))
+
+
+@pytest.mark.parametrize("table", (KnownKeys, Action, Consumer, Message, Replay, scenarios._Top))
+def test_the_keys_of_a_scenario_have_these_defaults_and_bounds(table):
+    lines = []
+    for row in fields(table):
+        allowed = row.metadata.get("allowed")
+        lines.append(f"{row.name} = {'-' if row.default is MISSING else repr(row.default)}")
+        if allowed is not None:
+            lines.append(f"  {allowed.doc} | {allowed.low} to {allowed.high} | {allowed.choice} | "
+                         f"{allowed.is_span}")  # fmt: skip
+    compare(f"{table.__name__.strip('_').lower()}_keys.txt", "\n".join(lines))
+
+
+def test_the_keys_of_a_recorded_topic_are_drawn_like_this(recorded):
+    found = record(str(recorded), keys_max=150)
+    lines = []
+    for name, words in (
+        ("versions", None),
+        ("versions", KnownKeys()),
+        ("versions", KnownKeys(new_share=0.2, quiet_share=0.3, null_share=0.1, discount=0.5)),
+        ("versions", KnownKeys(new_share=0.3, unseen=50, prefix="key")),
+        ("versions", KnownKeys(new_share=0.1, null_share=0.05, recent=8)),
+        ("events", KnownKeys(quiet_share=0.5, recent=30)),
+        ("empty", KnownKeys(recent=5)),
+        ("empty", KnownKeys(new_share=0.2)),
+    ):
+        topic = found.topics[name]
+        shares = {0: 0.2, 2: 0.7} if name == "versions" else {}
+        spec = Spec(seed=9, records=1_000, keys=specs.Keys(count=170))
+        population = KnownPopulation(topic, words, shares, spec)
+        lines += ["", f"{name} {words}"]
+        for block in (0, 1):
+            numbers = population.numbers(block, np.arange(block * 300, block * 300 + 300))
+            column = population.column(SimpleNamespace(key_number=numbers))
+            lines.append(f"numbers {' '.join(map(str, numbers.tolist()))}")
+            partitions = population.partitions(numbers)
+            lines.append(f"partitions {''.join(map(str, partitions.tolist()))}")
+            lines.append(f"bytes {summary(column.sizes)} {summary(column.data)}")
+            for partition in topic.partitions:
+                here = np.flatnonzero(partitions == partition)
+                own = population.numbers_in(
+                    partition, BytesColumn(column.data, column.starts[here], column.sizes[here])
+                )
+                written = (numbers[here] < topic.keys.held) | (numbers[here] >= topic.keys.count)
+                assert own[written].tolist() == numbers[here][written].tolist()
+    compare("population.txt", "\n".join(lines))
