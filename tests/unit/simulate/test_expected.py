@@ -1,7 +1,7 @@
 """Whole results, compared with files in `expected/`.
 
-A file is written anew if it is missing, and the test fails: delete it after an intended change,
-and review the difference.
+A missing file is written, and its test fails. Delete the file after an intended change
+and review the new one.
 """
 
 from dataclasses import MISSING, fields
@@ -127,7 +127,7 @@ configs = { "max.compaction.lag.ms" = "10h" }
 
 
 def simple(value):
-    """Convert what a figure has to JSON's types."""
+    """Convert the values of a figure to JSON's types."""
     if isinstance(value, np.ndarray):
         return [simple(each) for each in value.tolist()]
     if isinstance(value, dict):
