@@ -598,7 +598,6 @@ class _Simulation:
             if log is None:
                 continue
             lost = each.end_offset - log.log_end_offset
-            each.statistics = LogStatistics()
             each.survivors.settle()
             each.survivors.read(each.tp.partition, log)
             if lost > 0:

@@ -390,7 +390,8 @@ class _Fitting:
                 f"{int(keyed.sum())} uncleaned records are too few to show how often keys are "
                 "written: equal frequencies and no new keys are assumed"
             )
-            quiet = topic.keys.held - len(np.unique(self.arrivals.key[keyed]))
+            is_held = keyed & (self.arrivals.key < topic.keys.held)
+            quiet = topic.keys.held - len(np.unique(self.arrivals.key[is_held]))
             return {**table, "quiet_share": _rounded(quiet / topic.keys.held * (1 - null_share), 4)}
         if topic.keys.held < topic.keys.count:
             self._note(

@@ -399,7 +399,7 @@ def record(
             numbers = tuple(tp.partition for tp in partitions)
             assumptions_made = tuple(dict.fromkeys(assumed))
             recordings[name] = recorder.finish(name, numbers, settings, assumptions_made)
-        if failures and not recordings:
+        if not recordings:
             raise failures[0]
     path = os.path.abspath(path)  # noqa: PTH100  # see `open_origin`
     return Recording(path, directories, recordings, tuple(damages), tuple(left_out))

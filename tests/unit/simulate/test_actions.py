@@ -260,3 +260,16 @@ def test_a_full_disk_is_met_by_whoever_writes_and_leaves_nothing_out(tmp_path):
                 ends[header.base_sequence] = header.base_sequence + header.last_offset_delta + 1
             missing = {*ends.values()} - {*ends} - {max(ends.values())}
             assert missing == set()  # what was refused took no numbers
+
+
+def test_partitions_that_are_added_after_the_last_record_are_empty():
+    outcome = live(
+        ("90h", "add-partitions", 'topic = "t", partitions = 3'),
+        ("92h", "kill", ""),
+        more="[topics.time]\ndays = 3\n",
+        samples=4,
+    )
+    last = outcome.partitions.where(event="end")
+    assert last["state"].tolist() == ["online"] * 3
+    assert last["records"][2] == last["live_records"][2] == 0
+    assert last["live_records"][0] > 0

@@ -1,6 +1,7 @@
 """Topics that arrive as they were recorded."""
 
 import json
+from datetime import datetime, timedelta, timezone
 
 import numpy as np
 import pytest
@@ -9,7 +10,8 @@ from click.testing import CliRunner
 from logstore import Broker
 from logstore.cli.main import main
 from logstore.errors import InvalidConfigurationError
-from logstore.simulate import parse, run
+from logstore.simulate import parse, replay, run
+from logstore.simulate.replay import Replay
 
 MINUTE_MS = 60_000
 
@@ -173,3 +175,178 @@ def test_a_replay_is_the_same_however_often_it_runs(tmp_path):
     one, other = (run(scenario.with_seed(5), samples=5) for _ in range(2))
     assert one.digests == other.digests
     assert np.array_equal(one.partitions["log_end_offset"], other.partitions["log_end_offset"])
+
+
+def replay_of(tmp_path, text, name="r.csv", **options):
+    path = tmp_path / name
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return Replay(file=str(path), **options)
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "at_ms", "lag_ms", "keys", "deletes", "period_ms"),
+    (
+        ("time\n1000\n4000\n", {}, [0, 3_000], [0, 0], None, None, 0),
+        ("time\n1s\n4s\n", {}, [1_000, 4_000], [0, 0], None, None, 0),
+        ("time\n0\n4s\n", {"loop": True}, [0, 4_000], [0, 0], None, None, 6_000),
+        ("time\n0\n", {"loop": True}, [0], [0], None, None, 1),
+        ("time\n0\n4s\n", {"loop": True, "period": "5s"}, [0, 4_000], [0, 0], None, None, 5_000),
+        ("time\n0\n4s\n", {"loop": True, "period": "10s", "stretch": 0.5}, [0, 2_000], [0, 0],
+         None, None, 5_000),
+        ("time\n2s\n5s\n3s\n", {"stretch": 2.0}, [4_000, 10_000, 10_000], [0, 0, 2_000], None,
+         None, 0),
+        ("timestamp,key,value\n5,a,1\n6,b,\\N\n7,a,\\N\n", {}, [0, 1, 2], [0, 0, 0],
+         [0, 1, 0], [False, True, True], 0),
+        ("time,records,key\n0,2,x\n1,0,z\n1,1,y\n", {}, [0, 0, 1], [0, 0, 0], [0, 0, 2], None,
+         0),
+        ("timestamp,time\n9,1s\n", {}, [1_000], [0], None, None, 0),
+    ),
+)  # fmt: skip
+def test_a_file_has_these_arrivals(
+    tmp_path, text, options, at_ms, lag_ms, keys, deletes, period_ms
+):
+    found = replay_of(tmp_path, text, **options).read()
+    assert found.at_ms.tolist() == at_ms
+    assert found.lag_ms.tolist() == lag_ms
+    assert (None if found.key is None else found.key.tolist()) == keys
+    assert (None if found.tombstone is None else found.tombstone.tolist()) == deletes
+    assert found.period_ms == period_ms
+
+
+@pytest.mark.parametrize(
+    ("value", "time"),
+    (
+        (5, (5, False)),
+        (0, (0, False)),
+        (" 17 ", (17, False)),
+        ("90m", (5_400_000, True)),
+        ("2024-05-01", (1_714_521_600_000, False)),
+        ("2024-05-01T00:00:00.25", (1_714_521_600_250, False)),
+        (" 2024-05-01T02:00:00+02:00", (1_714_521_600_000, False)),
+        (datetime(2024, 5, 1), (1_714_521_600_000, False)),
+        (datetime(2024, 5, 1, tzinfo=timezone(timedelta(hours=-1))), (1_714_525_200_000, False)),
+    ),
+)
+def test_times_of_several_kinds(value, time):
+    assert replay._time(value) == time
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    (
+        (True, "time True is neither ms, ISO 8601, nor a duration such as 90m"),
+        (None, "time None is neither ms, ISO 8601, nor a duration such as 90m"),
+        (1.5, "time 1.5 is neither ms, ISO 8601, nor a duration such as 90m"),
+        (-1, "time -1 is before 1970"),
+        ("-1", "time '-1' is before 1970"),
+        ("1969-12-31T23:59:59.999", "time '1969-12-31T23:59:59.999' is before 1970"),
+    ),
+)
+def test_times_of_no_kind(value, message):
+    with pytest.raises(ValueError) as refusal:  # its whole text is compared
+        replay._time(value)
+    assert str(refusal.value) == message
+
+
+@pytest.mark.parametrize(
+    ("row", "parsed"),
+    (
+        ({"t": 5}, (5, 1, None, False)),
+        ({"t": 5, "records": 0, "key": ""}, (5, 0, "", False)),
+        ({"t": 5, "key": None, "key_base64": "YQ=="}, (5, 1, "YQ==", False)),
+        ({"t": 5, "key": "k", "key_base64": "YQ=="}, (5, 1, "k", False)),
+        ({"t": 5, "value": None}, (5, 1, None, True)),
+        ({"t": 5, "value": None, "value_base64": "YQ=="}, (5, 1, None, False)),
+        ({"t": 5, "value": "", "delete": True}, (5, 1, None, True)),
+        ({"t": 5, "delete": "true"}, (5, 1, None, False)),
+        ({"t": 5, "control": "commit"}, None),
+        ({"t": 5, "control": None}, (5, 1, None, False)),
+    ),
+)
+def test_rows_of_an_exported_topic(row, parsed):
+    expected = [] if parsed is None else [("row 1", *parsed)]
+    assert [tuple(each) for each in replay._row("row 1", row, "t")] == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    (
+        ("r.csv", "a,b\n1,1\n", "{} has no column time; its columns: a, b"),
+        ("r.csv", "", "{} has no column time; its columns: none"),
+        ("r.csv", "time\n", "{} has no records"),
+        ("r.csv", "time,records\n1,0\n", "{} has no records"),
+        ("r.csv", "time,records\n1,1\n2,x\n", "{}, line 3: records 'x' is not an integer"),
+        ("r.csv", "time,records\n1,-1\n", "{}, line 2: records '-1' is below 0"),
+        ("r.csv", "time,records\n1,268435457\n", "{}, line 2: more than 268435456 records"),
+        ("r.csv", "time\n0\n1m\n5\n",
+         "{}, line 4: time '5' is of another kind than the times above: use either durations after "
+         "the start (90m) or timestamps in all rows"),
+        ("r.csv", "time\n5\n1m\n",
+         "{}, line 3: time '1m' is of another kind than the times above: use either durations "
+         "after the start (90m) or timestamps in all rows"),
+        ("r.csv", "time,records\n1\n",
+         "{}, line 2: the number of columns differs from the first line"),
+        ("r.csv", "time\n1,2\n", "{}, line 2: the number of columns differs from the first line"),
+        ("r.csv", "time,key\n1,\\N\n2,a\n", "{}: some records have a key, others do not"),
+        ("r.csv", b"time\n\xff\n",
+         "{} is not valid CSV: 'utf-8' codec can't decode byte 0xff in position 5: invalid start "
+         "byte"),
+        ("r.toml", b"\xff",
+         "{} is not valid TOML: 'utf-8' codec can't decode byte 0xff in position 0: invalid start "
+         "byte"),
+        ("r.toml", "rows = [3]", "{} needs [[rows]], each with a time"),
+        ("r.toml", "rows = { time = 3 }", "{} needs [[rows]], each with a time"),
+        ("r.toml", "[[rows]]\ntime = 1\n[[rows]]\ntime = 1\nkeys = 2",
+         "{}, rows[1]: unknown key keys; the nearest is 'key'"),
+        ("r.toml", "[[rows]]\nkey = 'a'",
+         "{}, rows[0]: time None is neither ms, ISO 8601, nor a duration such as 90m"),
+        ("r.cvs", "",
+         "unknown format of replay file '{}': expected .csv, .toml, .parquet; the nearest is "
+         "'.csv'"),
+    ),
+)  # fmt: skip
+def test_an_invalid_file_is_refused_with_its_reason(tmp_path, name, text, message):
+    with pytest.raises(InvalidConfigurationError) as refusal:
+        replay_of(tmp_path, text, name).read()
+    assert str(refusal.value) == message.format(tmp_path / name)
+
+
+def test_a_period_is_longer_than_its_file(tmp_path):
+    file = replay_of(tmp_path, "time\n0\n5s\n", loop=True, period="5s")
+    with pytest.raises(InvalidConfigurationError) as refusal:
+        file.read()
+    assert str(refusal.value) == (
+        f"replay.period 5s is shorter than {file.file!r}, which ends 5000 ms after its start"
+    )
+    assert replay_of(tmp_path, "time\n0\n5s\n", period="5s").read().period_ms == 0
+    with pytest.raises(InvalidConfigurationError, match=r"^p\.file is required: the path of the"):
+        replay.read_replay({"loop": True}, "p.")
+
+
+@pytest.mark.parametrize(
+    ("more", "name"),
+    (
+        ("records = 5", "records"),
+        ("time.days = 1", "time.days"),
+        ("keys.count = 5", "keys.count"),
+        ("deletes.share = 0.5", "deletes"),
+    ),
+)
+def test_a_key_that_the_file_determines_is_refused(tmp_path, more, name):
+    text = "time,key,value\n0,a,x\n1,a,\\N\n"
+    with pytest.raises(InvalidConfigurationError) as refusal:
+        scenario_of(tmp_path, text, more=more)
+    assert str(refusal.value) == (
+        f"topics.t.{name} conflicts with the replay file {str(tmp_path / 'times.csv')!r}, which "
+        "determines it"
+    )
+
+
+def test_keys_that_the_file_does_not_determine_are_kept(tmp_path):
+    more = "keys.prefix = 'p'\ntime.start = '2024-05-01'\ndeletes.share = 0.5"
+    topic = scenario_of(tmp_path, "time,key\n0,a\n0,b\n1,a\n", more=more).topics[0]
+    workload = topic.workload
+    assert (workload.records, workload.keys.count, workload.keys.prefix) == (3, 2, "p")
+    assert (workload.keys.distribution, workload.deletes.share) == ("uniform", 0.5)
+    assert workload.time.start_ms == 1_714_521_600_000
+    assert topic.recorded.key.tolist() == [0, 1, 0]
