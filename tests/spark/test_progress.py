@@ -65,6 +65,18 @@ def test_tasks_of_all_stages_are_counted():
     assert bar.shown == [("generate t", *each) for each in ((1, 4), (3, 6), (5, 6), (6, 6))]
 
 
+def test_nothing_is_shown_before_a_stage_and_stages_that_end_stay_complete():
+    bar = Bar()
+    tracker = Tracker({}, {3: None}, {0: Stage(4, 1)}, {}, {5: Stage(6, 0)})
+    progress = SparkProgress("run t", tracker, bar)
+    seen = []
+    for _ in range(5):
+        progress.refresh()
+        seen.append(list(bar.shown))
+        bar.shown.clear()
+    assert seen == [[], [], *([("run t", *each)] for each in ((1, 4), (4, 4), (4, 10)))]
+
+
 def test_a_thread_looks_while_the_command_runs(monkeypatch):
     monkeypatch.setattr(progress_module, "PERIOD_S", 0.001)
     bar, tracker = Bar(), Tracker({0: Stage(4, 1)}, None)

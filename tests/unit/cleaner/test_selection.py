@@ -8,6 +8,7 @@ from logstore.cleaner.selection import (
     Circumstances,
     CleanableState,
     CleaningDecision,
+    Gate,
     cleanable_state,
     decide,
     selection_order,
@@ -400,3 +401,27 @@ def test_s211_overdue_data_come_first_unless_kafka_itself_is_wanted() -> None:
 def test_a_log_of_nothing_has_no_ratio() -> None:
     assert decided("a", 0, 0).state.cleanable_ratio == 0
     assert decided("a", 0, 0).state.must_clean_ratio == 0
+
+
+@pytest.mark.parametrize("position", (0, 4, 8, None))
+def test_a_gate_that_the_records_close_replaces_the_decisions_own(position: int | None) -> None:
+    found = decision(log_of(memory_world(), 3))._replace(opens_at_ms=5, opens_below_offset=6)
+    names = [gate.gate for gate in found.gates]
+    obstacle = Gate.closed_by("offset_map" if position is None else names[position], "full")
+    stopped = found.stopped_by(obstacle)
+    expected = list(found.gates)
+    if position is None:
+        expected.append(obstacle)
+    else:
+        expected[position] = obstacle
+    assert stopped == found._replace(
+        gates=tuple(expected), opens_at_ms=None, opens_below_offset=None
+    )
+    assert stopped.gates[-1 if position is None else position] == (
+        obstacle.gate,
+        False,
+        None,
+        None,
+        Reason(f"gate.{obstacle.gate}", {"message": "full"}),
+        *obstacle[5:],
+    )
