@@ -109,3 +109,34 @@ def test_a_command_shows_the_projects_bar_and_not_sparks(spark, monkeypatch):
         assert session.range(3).count() == 3
     assert set(looks) == {"generate t"}
     assert "progress" not in given[0], "off by default"
+
+
+@pytest.mark.parametrize(
+    ("master", "submitted", "partitions"),
+    (
+        (None, False, 16),
+        (None, True, None),
+        ("local[3]", True, 16),
+        ("yarn", False, None),
+    ),
+)
+def test_a_command_has_one_session_and_ends_it(monkeypatch, master, submitted, partitions):
+    sessions = "logstore.spark.sessions.session"
+    session = namedtuple("Session", "sparkContext")(
+        namedtuple("Context", "statusTracker")(lambda: Tracker())
+    )
+    given = []
+    monkeypatch.setattr(
+        f"{sessions}.spark_session",
+        lambda *names, **options: given.append((names, options)) or session,
+    )
+    monkeypatch.setattr(f"{sessions}.stop_session", given.append)
+    if submitted:
+        monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1")
+    else:
+        monkeypatch.delenv("PYSPARK_GATEWAY_PORT", raising=False)
+    expected = {"master": master, "driver_memory": "2g", "shuffle_partitions": partitions}
+    with SparkOptions(master, "2g").session("run t") as spark:
+        assert spark is session
+        assert given == [(("run t",), expected)]
+    assert given[1:] == [session]

@@ -11,6 +11,7 @@ from logstore.cleaner.selection import (
     Gate,
     cleanable_state,
     decide,
+    next_change_ms,
     selection_order,
 )
 from logstore.reasons import Reason
@@ -425,3 +426,15 @@ def test_a_gate_that_the_records_close_replaces_the_decisions_own(position: int 
         Reason(f"gate.{obstacle.gate}", {"message": "full"}),
         *obstacle[5:],
     )
+
+
+def test_a_decision_changes_when_lags_pass_and_not_at_the_present() -> None:
+    log = compacted(memory_world(), min_compaction_lag_ms=100, max_compaction_lag_ms=250)
+    for at in (1_000, 1_400):
+        put_batches(log, batch(log.log_end_offset, timestamp=at))
+        log.writer.roll()
+    seen, now_ms = [], 0
+    while now_ms is not None:
+        seen.append(now_ms)
+        now_ms = next_change_ms(log, 0, now_ms, kafka_exact=True)
+    assert seen == [0, 1_100, 1_251, 1_500, 1_651]

@@ -434,3 +434,16 @@ def test_calls_of_renames_name_both_paths_and_swaps_on_either_side():
         ("rename", "/data/c.swap", "/data/d"),
         ("swap", "/data/c.swap", "/data/d"),
     ]
+
+
+def test_a_disk_that_forgets_nothing_keeps_nothing():
+    fs = FaultyDisk(MemoryFileSystem(), Faults(DISK_KINDS, VirtualClock()), forgets=False)
+    fs.make_dirs("/data")
+    write_file(fs, "/data/a", b"1")
+    with closing(fs.open("/data/a", write=True)) as file:
+        file.write_at([b"2"], 0)
+        file.truncate(0)
+    fs.rename("/data/a", "/data/b")
+    fs.remove("/data/b")
+    fs.remove_dir("/data")
+    assert (fs._pending.files, fs._pending.changes, fs._pending.ghosts) == ({}, [], [])
