@@ -577,3 +577,29 @@ def test_the_clock_dates_files(image):
     fs = FaultyFileSystem(image=image)
     write_file(fs, "a", b"1")
     assert before_ms <= fs.stat("a").mtime_ms <= SystemClock().now_ms()
+
+
+@pytest.mark.parametrize(
+    "use",
+    (
+        lambda fs: fs.rename("/data/a", "/data/b"),
+        lambda fs: fs.remove("/data/a"),
+        lambda fs: fs.remove_dir("/data/x"),
+        lambda fs: fs.sync_dir("/data"),
+    ),
+)
+def test_a_change_of_names_is_recorded_and_made_under_one_lock(fs, use):
+    fs.make_dirs("/data/x")
+    counts = []
+
+    class Section:
+        def __enter__(self):
+            counts.append(fs.operation_count)
+
+        def __exit__(self, *_):
+            counts.append(fs.operation_count)
+
+    assert fs._serial is fs._lock
+    fs._serial = Section()
+    use(fs)
+    assert counts == [1, 2]
