@@ -3,12 +3,14 @@
 import importlib.util
 import os
 
+import click
 import pytest
 
 from logstore.errors import InvalidConfigurationError
 from logstore.spark.commands.generate import load_spec
 from logstore.spark.commands.workload import (
     SparkOptions,
+    _heap,
     default_heap,
     missing_module,
     own_error,
@@ -139,3 +141,13 @@ def test_a_module_that_workers_lack_is_named_with_its_remedy(monkeypatch):
     )
     assert found.exit_code == 2
     assert missing_module("KeyError: No module named 'bench'") is None
+
+
+@pytest.mark.parametrize("size", ("512m", "513m", "1g", "2T"))
+def test_sizes_of_a_heap(size):
+    assert _heap(None, None, size) == size
+
+
+def test_a_heap_below_the_minimum_is_refused():
+    with pytest.raises(click.BadParameter, match=r"^511m is below the minimum of 512m$"):
+        _heap(None, None, "511m")

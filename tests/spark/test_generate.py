@@ -5,6 +5,8 @@ import pytest
 pytest.importorskip("pyspark")
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 from pyspark.errors import PySparkException
 
 from logstore import Broker
@@ -15,6 +17,7 @@ from logstore.errors import (
 )
 from logstore.inspect.check import Checker
 from logstore.runtime import DiskFileSystem
+from logstore.spark.datasource import source
 from logstore.spark.generation import generate as generate_module
 from logstore.spark.generation.generate import generate, parquet_dir
 from logstore.spark.generation.parquet import ParquetTarget
@@ -219,3 +222,60 @@ def test_nothing_is_made_that_could_not_be_cleaned():
         preset("cdc-table", configs={"cleanup.policy": "delete"})
     with pytest.raises(InvalidConfigurationError, match="does not include compact"):
         preset("cdc-table").with_configs({"cleanup.policy": "delete"})
+
+
+class InProcess:
+    """The part of a session that writes Parquet, with tasks in this process."""
+
+    def __init__(self, directory):
+        self.directory = directory
+
+    def range(self, *bounds):
+        self.bounds = bounds
+        return self
+
+    def mapInArrow(self, task, schema):
+        assert schema == "file string"
+        self.task = task
+        return self
+
+    def collect(self):
+        start, end, step, slices = self.bounds
+        assert (start, step, slices) == (0, 1, end)
+        [partial_dir] = self.directory.glob(".rows.partial.*")
+        (partial_dir / ".part-00000.parquet.dead").touch()
+        numbers = (pa.RecordBatch.from_pydict({"id": [number]}) for number in range(end))
+        self.files = [name for batch in self.task(numbers) for name in batch["file"].to_pylist()]
+
+
+def test_rows_are_written_as_the_source_reads_them(tmp_path, monkeypatch):
+    monkeypatch.setattr(source, "SPLIT_BYTES", 1)
+    with Broker(tmp_path / "data") as broker:
+        broker.create_topic("t", partitions=2)
+        broker.create_topic("other")
+        for number in range(2):
+            broker.append_many(
+                "t", [(b"k%d" % n, b"v") for n in range(5 + number)], partition=number
+            )
+    rows = tmp_path / "made" / "rows"
+    for overwrite in (False, True):
+        session = InProcess(rows.parent)
+        ParquetTarget(f"file://{rows}", overwrite=overwrite).write(
+            session, str(tmp_path / "data"), "t"
+        )
+        assert session.files == ["part-00000.parquet", "part-00001.parquet"]
+        assert sorted(path.name for path in rows.iterdir()) == ["_SUCCESS", *session.files]
+        assert [path.name for path in rows.parent.iterdir()] == ["rows"]
+        for number, name in enumerate(session.files):
+            table = pq.read_table(rows / name)
+            assert table.column("key").to_pylist() == [b"k%d" % n for n in range(5 + number)]
+            assert table.column("partition").to_pylist() == [number] * (5 + number)
+    monkeypatch.setattr(InProcess, "collect", lambda _: 1 // 0)
+    with pytest.raises(ZeroDivisionError):
+        ParquetTarget(str(rows), overwrite=True).write(session, str(tmp_path / "data"), "t")
+    assert [path.name for path in rows.parent.iterdir()] == ["rows"]
+    target = ParquetTarget(str(rows), overwrite=True)
+    assert (target.is_within(str(tmp_path)), target.is_within(str(tmp_path / "data"))) == (
+        True,
+        False,
+    )

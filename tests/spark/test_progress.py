@@ -65,6 +65,18 @@ def test_tasks_of_all_stages_are_counted():
     assert bar.shown == [("generate t", *each) for each in ((1, 4), (3, 6), (5, 6), (6, 6))]
 
 
+def test_nothing_is_shown_before_a_stage_and_stages_that_end_stay_complete():
+    bar = Bar()
+    tracker = Tracker({}, {3: None}, {0: Stage(4, 1)}, {}, {5: Stage(6, 0)})
+    progress = SparkProgress("run t", tracker, bar)
+    seen = []
+    for _ in range(5):
+        progress.refresh()
+        seen.append(list(bar.shown))
+        bar.shown.clear()
+    assert seen == [[], [], *([("run t", *each)] for each in ((1, 4), (4, 4), (4, 10)))]
+
+
 def test_a_thread_looks_while_the_command_runs(monkeypatch):
     monkeypatch.setattr(progress_module, "PERIOD_S", 0.001)
     bar, tracker = Bar(), Tracker({0: Stage(4, 1)}, None)
@@ -97,3 +109,34 @@ def test_a_command_shows_the_projects_bar_and_not_sparks(spark, monkeypatch):
         assert session.range(3).count() == 3
     assert set(looks) == {"generate t"}
     assert "progress" not in given[0], "off by default"
+
+
+@pytest.mark.parametrize(
+    ("master", "submitted", "partitions"),
+    (
+        (None, False, 16),
+        (None, True, None),
+        ("local[3]", True, 16),
+        ("yarn", False, None),
+    ),
+)
+def test_a_command_has_one_session_and_ends_it(monkeypatch, master, submitted, partitions):
+    sessions = "logstore.spark.sessions.session"
+    session = namedtuple("Session", "sparkContext")(
+        namedtuple("Context", "statusTracker")(lambda: Tracker())
+    )
+    given = []
+    monkeypatch.setattr(
+        f"{sessions}.spark_session",
+        lambda *names, **options: given.append((names, options)) or session,
+    )
+    monkeypatch.setattr(f"{sessions}.stop_session", given.append)
+    if submitted:
+        monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1")
+    else:
+        monkeypatch.delenv("PYSPARK_GATEWAY_PORT", raising=False)
+    expected = {"master": master, "driver_memory": "2g", "shuffle_partitions": partitions}
+    with SparkOptions(master, "2g").session("run t") as spark:
+        assert spark is session
+        assert given == [(("run t",), expected)]
+    assert given[1:] == [session]

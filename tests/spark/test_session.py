@@ -13,6 +13,7 @@ import pytest
 
 pytest.importorskip("pyspark")
 
+from logstore.spark.sessions.session import _settings_of
 from tests.support.world.workload_commands import ROOT, environ_without_java, run_commands
 
 pytestmark = pytest.mark.slow
@@ -98,3 +99,16 @@ def _read_until(terminal: int, text: bytes | None) -> bytes:
             break
         shown += more
     return shown
+
+
+@pytest.mark.parametrize(
+    ("memory", "partitions", "settings"),
+    (
+        (None, None, {}),
+        ("3g", None, {"spark.driver.memory": "3g"}),
+        (None, 0, {"spark.sql.shuffle.partitions": "0"}),
+        ("1g", 7, {"spark.driver.memory": "1g", "spark.sql.shuffle.partitions": "7"}),
+    ),
+)
+def test_settings_of_the_arguments(memory, partitions, settings):
+    assert _settings_of(memory, partitions) == settings

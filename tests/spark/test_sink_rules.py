@@ -25,6 +25,7 @@ from logstore.inspect.check import Checker
 from logstore.manager.topics import Topic, TopicStore
 from logstore.runtime import DiskFileSystem
 from logstore.spark.datasource import commit
+from logstore.spark.datasource.arrow import encoded_headers
 from logstore.spark.datasource.schema import KAFKA_SCHEMA
 from logstore.spark.datasource.sink import LogstoreWriter
 from logstore.storage.checkpoint.topic_id import PARTITION_METADATA
@@ -451,6 +452,13 @@ def test_headers_of_a_slice_are_its_own(tmp_path):
     with Broker(tmp_path, read_only=True) as broker:
         found = [record.headers for record in broker.read("t")]
     assert found == [tuple(("n", b"%d" % n) for _ in range(n % 3)) for n in range(4, 8)]
+
+
+@pytest.mark.parametrize("given", ([None], [{"key": None, "value": b"v"}]))
+def test_a_header_and_its_name_are_not_null(given):
+    kind = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+    with pytest.raises(InvalidRecordError, match=r"^a header or its name is null$"):
+        encoded_headers(pa.array([[], given], kind))
 
 
 def test_large_rows_are_gathered_by_their_bytes_and_none_is_lost(tmp_path, monkeypatch):

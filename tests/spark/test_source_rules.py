@@ -289,3 +289,31 @@ def test_streams_are_refused_with_what_to_use_instead(tmp_path, monkeypatch):
         InvalidConfigurationError, match=r"not support streaming: use DataFrame\.write"
     ):
         data_source.streamWriter(KAFKA_SCHEMA, False)
+
+
+def test_digests_are_xxh64_of_values_and_stored_headers(tmp_path):
+    import xxhash
+
+    values = [b"v" * 40, None, b"", b"short"]
+    headers = [[("h", b"1")], [], [("name", b"value"), ("none", None)], []]
+    with Broker(tmp_path, clock=VirtualClock(NOW)) as broker:
+        broker.create_topic("t")
+        for value, more in zip(values, headers, strict=True):
+            broker.append("t", key=b"k", value=value, headers=more)
+    reader = open_source(tmp_path, columns="headersDigest,valueDigest")
+
+    def digest(data):
+        return int.from_bytes(xxhash.xxh64_digest(data, 42), signed=True)
+
+    assert column(reader, "valueDigest") == [
+        None if value is None else digest(value) for value in values
+    ]
+    assert column(reader, "headersDigest") == [
+        digest(stored)
+        for stored in (
+            b"\x02\x02h\x021",
+            b"\x00",
+            b"\x04\x08name\x0avalue\x08none\x01",
+            b"\x00",
+        )
+    ]

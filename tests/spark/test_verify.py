@@ -15,12 +15,9 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from logstore.errors import InvalidConfigurationError
 from logstore.record.json_text import bytes_item
-from logstore.spark.commands.verify import _examples
 from logstore.spark.oracle import verify as oracle
-from logstore.spark.oracle.kinds import example
-from logstore.spark.oracle.verify import Cleaned, Rules, Verdict, verify
+from logstore.spark.oracle.verify import Cleaned, Rules, verify
 from logstore.spark.oracle.violations import KINDS
 from tests.support.world.frames import frame_of
 
@@ -404,21 +401,6 @@ def test_examples_say_what_where_and_which_key(spark, interpreted):
     ]
 
 
-@pytest.mark.parametrize(
-    ("key", "shown", "printed"),
-    (
-        (b"ann", {"key": "ann"}, "ann"),
-        (b"\xff", {"key_base64": "/w=="}, "base64:/w=="),
-        (None, {"key": None}, "∅"),
-    ),
-)
-def test_keys_of_examples_are_shown_as_those_of_records(key, shown, printed):
-    found = example("survivor_lost", TOPIC, 7, 3, key)
-    assert {name: value for name, value in found.items() if name.startswith("key")} == shown
-    verdict = Verdict({"survivor_lost": 1}, [found], 1, 0)
-    assert list(_examples(verdict)) == [("survivor_lost", f"{TOPIC}-7", "3", printed)]
-
-
 def test_the_last_record_of_the_log_stays_under_a_version_strategy(spark):
     """Compared up to the log's end, the last record loses by version (cleaner §13.5)."""
     old, new = ((n).to_bytes(8, "big") for n in (1, 2))
@@ -520,16 +502,3 @@ def test_order_is_looked_at_across_tasks_and_topics(spark, slices):
     assert disorder(places) == (0, [])
     assert disorder([*places[:1], *places[:1], *places[1:]]) == (0, []), "no matter of order"
     assert disorder([*places, ("b", 0, 2), ("a", 0, 4)]) == (2, [("a", 0, 4), ("b", 0, 2)])
-
-
-@pytest.mark.parametrize(
-    ("wrong", "text"),
-    (
-        ({"strategy": "newest"}, "not one of offset, timestamp, header"),
-        ({"strategy": "header"}, "name of the header"),
-        ({"since_ms": NOW + 1}, "later than the last"),
-    ),
-)
-def test_rules_nobody_can_follow_are_refused(wrong, text):
-    with pytest.raises(InvalidConfigurationError, match=text):
-        Rules(**{"since_ms": NOW, "now_ms": NOW, **wrong})

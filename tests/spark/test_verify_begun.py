@@ -4,7 +4,7 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from logstore.spark.oracle.verify import Begin, Cleaned, Rules, Verdict, verify
+from logstore.spark.oracle.verify import Begin, Cleaned, Rules, verify
 from tests.support.world.frames import frame_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("interpreted")]
@@ -125,21 +125,3 @@ def test_without_a_first_time_a_tombstone_without_a_horizon_may_be_there_or_not(
     )
     found = [(each["kind"], each["partition"], each["offset"]) for each in verdict.examples]
     assert found == [("tombstone_lost", 2, 1)]
-
-
-def test_verdicts_on_different_partitions_are_put_together():
-    def shown(kind, offset):
-        return {"kind": kind, "topic": "t", "partition": 0, "offset": offset}
-
-    one = Verdict({"tail_lost": 2}, [shown("tail_lost", 7), shown("tail_lost", 9)], 10, 8, ("a",))
-    two = Verdict({"tail_lost": 1, "survivor_lost": 4}, [shown("tail_lost", 3)], 5, 1, ("a", "b"))
-    both = Verdict.of([one, two], examples=2)
-    assert both == Verdict(
-        {"survivor_lost": 4, "tail_lost": 3},
-        [shown("tail_lost", 3), shown("tail_lost", 7)],
-        15,
-        9,
-        ("a", "b"),
-    )
-    assert not both.ok
-    assert Verdict.of([]).ok

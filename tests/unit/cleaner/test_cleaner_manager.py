@@ -459,6 +459,44 @@ def test_threads_of_a_command_give_what_one_gives(tmp_path: Path, force: bool) -
     assert [len(each) for each in reports[0][1]] == [3, 4, 5, 6, 7]
 
 
+@pytest.mark.parametrize(("threads", "shares"), ((None, 1), (1, 1), (4, 4)))
+def test_threads_share_the_memory_in_passes_too(
+    monkeypatch: pytest.MonkeyPatch, threads: int | None, shares: int
+) -> None:
+    broker = new_broker()
+    topic(broker)
+    fill(broker)
+    configs = []
+
+    def run_pass(*arguments: object, config: object, **options: object) -> object:
+        configs.append(config)
+        return original(*arguments, config=config, **options)
+
+    original = broker.cleaner.run_pass
+    monkeypatch.setattr(broker.cleaner, "run_pass", run_pass)
+    whole = broker.cleaner.config
+    reports = [
+        broker.clean("users", force=True, threads=threads, dry_run=dry) for dry in (True, False)
+    ]
+    assert [report.dry_run for report in reports] == [True, False]
+    assert configs == [broker.cleaner.config_for(threads)] * 2
+    assert whole.dedupe_buffer_bytes // configs[0].dedupe_buffer_bytes == shares
+
+
+def test_a_new_partition_of_the_same_name_is_not_uncleanable() -> None:
+    broker = new_broker()
+    topic(broker)
+    fill(broker)
+    damage(broker)
+    assert reasons(broker.clean("users")) == {"users": "uncleanable"}
+    assert [each.topic_partition for each in broker.cleaner.uncleanable()] == [USERS]
+    broker.delete_topic("users")
+    assert broker.cleaner.uncleanable() == ()
+    topic(broker)
+    fill(broker)
+    assert len(broker.clean("users").cleaned) == 1
+
+
 def test_too_many_threads_for_the_memory_are_refused() -> None:
     broker = new_broker()
     topic(broker)

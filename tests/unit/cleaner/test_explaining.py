@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from logstore import Broker, VirtualClock
-from logstore.cleaner.explaining import Tombstones, bytes_to_exceed
+from logstore.cleaner.explaining import ActiveSegment, Tombstones, bytes_to_exceed, remedies
+from logstore.cleaner.selection import Gate
 from logstore.reasons import Reason, text_of
-from logstore.types import DAY_MS
+from logstore.types import DAY_MS, INT64_MAX, TopicPartition
 
 
 @given(
@@ -189,3 +192,157 @@ def test_overdue_data_that_is_too_young_to_be_cleaned_opens_no_gate():
         gates = {gate.gate: gate for gate in explained(broker).gates}
         assert gates["min_compaction_lag"].open
         assert gates["max_compaction_lag"].open
+
+
+def decided(gates=(), *, will_clean=False, opens_at_ms=None, opens_below_offset=None):
+    """Return the parts of a decision about a log that are explained."""
+    return SimpleNamespace(
+        gates=gates,
+        binding=next((gate for gate in gates if not gate.open), None),
+        will_clean=will_clean,
+        opens_at_ms=opens_at_ms,
+        opens_below_offset=opens_below_offset,
+        state=SimpleNamespace(
+            first_dirty_offset=7,
+            upper_bound_offset=6,
+            cleanable_bytes=10,
+            total_bytes=100,
+            cleanable_ratio=0.1,
+        ),
+    )
+
+
+DUE = (Reason.of("pass.due"), Reason.of("pass.ends_before", end_offset=6, records=2))
+LATER = (
+    Reason.of("pass.due_later", at_ms=900),
+    Reason.of("pass.ends_before", end_offset=7, records=1),
+)
+BY_FORCE = (Reason.of("pass.not_by_itself"), Reason.of("pass.forced"))
+
+
+@pytest.mark.parametrize(
+    ("decision", "unreached", "pass_reasons"),
+    (
+        (decided(will_clean=True, opens_at_ms=900, opens_below_offset=7), 2, DUE),
+        (decided(opens_at_ms=900, opens_below_offset=7), 1, LATER),
+        (decided(opens_below_offset=8), 0, (Reason.of("pass.due"),)),
+        (decided([Gate.closed_by("paused", "")]), 4, BY_FORCE),
+        (decided([Gate.closed_by("policy", "")]), 4, (Reason.of("pass.never"),)),
+        (decided([Gate.closed_by("cleaner_disabled", "")]), 4, (Reason.of("pass.never"),)),
+        (decided([Gate.closed_by("uncleanable", "")]), 4, (Reason.of("pass.never"),)),
+    ),
+)
+def test_tombstones_are_counted_by_what_they_wait_for(decision, unreached, pass_reasons):
+    tombstones = [(0, None), (5, 200), (6, 100), (7, 201)]
+    found = Tombstones.of(tombstones, 200, decision)
+    assert found == Tombstones(4, 1, 2, unreached, 100, 201)
+    assert found.reasons(decision, 50) == (
+        Reason.of("tombstones.unstamped", records=1, delete_retention_ms=50),
+        Reason.of("tombstones.waiting", records=1, horizon_at_ms=201),
+        Reason.of("tombstones.expired", records=2),
+        *pass_reasons,
+    )
+
+
+def test_only_what_tombstones_wait_for_is_named():
+    decision = decided(opens_below_offset=9)
+    due = Reason.of("pass.due")
+    for horizon_ms, reason in (
+        (None, Reason.of("tombstones.unstamped", records=1, delete_retention_ms=50)),
+        (201, Reason.of("tombstones.waiting", records=1, horizon_at_ms=201)),
+        (200, Reason.of("tombstones.expired", records=1)),
+    ):
+        found = Tombstones.of([(0, horizon_ms)], 200, decision)
+        assert found.reasons(decision, 50) == (reason, due)
+
+
+MESSAGE = {"message": "so"}
+LOWER_MAX_LAG, SET_MAX_LAG = Reason.of("cure.lower_max_lag"), Reason.of("cure.set_max_lag")
+DIRTIER = (Reason.of("cure.append_bytes", more_bytes=81), Reason.of("cure.lower_ratio", ratio=0.1))
+REMEDIES = {
+    "empty": (
+        [Reason.of("cause.no_records")],
+        [Reason.of("cure.append")],
+    ),
+    "policy": (
+        [Reason("gate.policy", MESSAGE), Reason.of("cause.by_age_and_size")],
+        [Reason.of("cure.suppose_policy"), Reason.of("cure.set_policy", topic="t")],
+    ),
+    "cleaner_disabled": (
+        [Reason("gate.cleaner_disabled", MESSAGE)],
+        [Reason.of("cure.enable_cleaner"), Reason.of("cure.force")],
+    ),
+    "uncleanable": (
+        [Reason("gate.uncleanable", MESSAGE), Reason.of("cause.left_alone")],
+        [Reason.of("cure.salvage"), Reason.of("cure.fetch_again")],
+    ),
+    "paused": ([Reason("gate.paused", MESSAGE)], [Reason.of("cure.wait_for_other")]),
+    "last_stable_offset": (
+        [Reason.of("cause.unknown_transaction", offset=5)],
+        [Reason.of("cure.end_transaction")],
+    ),
+    "min_compaction_lag": (
+        [Reason("gate.min_compaction_lag", MESSAGE)],
+        [Reason.of("cure.lower_min_lag"), Reason.of("cure.force")],
+    ),
+    "dirty_ratio": (
+        [Reason("gate.dirty_ratio", MESSAGE)],
+        [*DIRTIER, LOWER_MAX_LAG, Reason.of("cure.force")],
+    ),
+    "max_compaction_lag": ([Reason("gate.max_compaction_lag", MESSAGE)], [LOWER_MAX_LAG]),
+}
+
+
+def described(max_lag_ms=1000):
+    """Return the parts of a log that are explained."""
+    return SimpleNamespace(
+        topic_partition=TopicPartition("t", 0),
+        last_stable_offset=5,
+        producer_state=SimpleNamespace(ongoing_producer=lambda: None),
+        config=SimpleNamespace(max_compaction_lag_ms=max_lag_ms, min_cleanable_dirty_ratio=0.5),
+    )
+
+
+@pytest.mark.parametrize("gate", REMEDIES)
+def test_causes_and_cures_of_each_gate(gate):
+    causes, cures = REMEDIES[gate]
+    active = ActiveSegment(9, 0, None, ())
+    [found] = remedies(described(), decided([Gate.closed_by(gate, "so")]), active)
+    assert found == (gate, tuple(causes), tuple(cures))
+    if gate in ("min_compaction_lag", "dirty_ratio", "max_compaction_lag"):
+        closed = Gate.closed_by(gate, "so")._replace(opens_at_ms=0)
+        [found] = remedies(described(), decided([closed]), active)
+        assert found.cures == (Reason.of("cure.wait", at_ms=0), *cures)
+        [found] = remedies(described(INT64_MAX), decided([closed]), active)
+        expected = [SET_MAX_LAG if cure == LOWER_MAX_LAG else cure for cure in cures]
+        assert list(found.cures[1:]) == expected
+
+
+def test_one_of_the_dirty_ratio_and_the_maximum_lag_is_enough():
+    closed = [Gate.closed_by(name, "") for name in ("dirty_ratio", "paused", "max_compaction_lag")]
+    active = ActiveSegment(9, 0, None, ())
+
+    def gates(*opened):
+        all_gates = [gate._replace(open=gate.gate in opened) for gate in closed]
+        return [each.gate for each in remedies(described(), decided(all_gates), active)]
+
+    assert gates() == ["dirty_ratio", "paused", "max_compaction_lag"]
+    assert gates("paused") == ["dirty_ratio", "max_compaction_lag"]
+    assert gates("dirty_ratio") == ["paused"]
+    assert gates("max_compaction_lag") == ["paused"]
+
+
+def test_an_active_segment_says_what_closes_it(broker):
+    put(broker, (b"a", b"1"))
+    closings = explained(broker).active_segment.closings
+    [remedy] = [each for each in explained(broker).remedies if each.gate == "active_segment"]
+    active = explained(broker).active_segment
+    size = active.size_bytes
+    assert remedy.causes == (
+        Reason.of("cause.in_active_segment", dirty_offset=0, base_offset=0, size_bytes=size),
+    )
+    assert remedy.cures == (*(each.reason for each in closings), Reason.of("cure.roll"))
+    broker.clean("t", force=True, roll=True)
+    [remedy] = [each for each in explained(broker).remedies if each.gate == "active_segment"]
+    assert remedy.causes == (Reason.of("cause.all_clean"),)
+    assert remedy.cures == (Reason.of("cure.append"),)

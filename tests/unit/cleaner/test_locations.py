@@ -88,10 +88,14 @@ def test_batches_without_survivors_are_read_once(log: Log) -> None:
     assert stats.bytes_read == 9 * size
 
 
-def test_each_of_several_segments_is_read_by_the_places_of_its_own_batches(log: Log) -> None:
+@pytest.mark.parametrize("odd", (0, 1, -1))
+def test_each_of_several_segments_is_read_by_the_places_of_its_own_batches(
+    log: Log, odd: int
+) -> None:
     size = put_keys(log, "axb")
     put_keys(log, "bbbac")
-    run_pass(log, config=map_of(100, io_buffer_bytes=2 * size + 1))  # chunks of two
+    batches = 3 if odd < 0 else 2
+    run_pass(log, config=map_of(100, io_buffer_bytes=batches * size + odd))  # chunks of two
     mapped = [(0, 2), (2, 1), (0, 2), (2, 2), (4, 1)]
     assert ranges_of(log, size) == [*mapped, (0, 2), (0, 1), (2, 1), (3, 2)]
     assert offsets_in(log) == [1, 5, 6, 7]

@@ -8,8 +8,10 @@ from logstore.cleaner.selection import (
     Circumstances,
     CleanableState,
     CleaningDecision,
+    Gate,
     cleanable_state,
     decide,
+    next_change_ms,
     selection_order,
 )
 from logstore.reasons import Reason
@@ -400,3 +402,39 @@ def test_s211_overdue_data_come_first_unless_kafka_itself_is_wanted() -> None:
 def test_a_log_of_nothing_has_no_ratio() -> None:
     assert decided("a", 0, 0).state.cleanable_ratio == 0
     assert decided("a", 0, 0).state.must_clean_ratio == 0
+
+
+@pytest.mark.parametrize("position", (0, 4, 8, None))
+def test_a_gate_that_the_records_close_replaces_the_decisions_own(position: int | None) -> None:
+    found = decision(log_of(memory_world(), 3))._replace(opens_at_ms=5, opens_below_offset=6)
+    names = [gate.gate for gate in found.gates]
+    obstacle = Gate.closed_by("offset_map" if position is None else names[position], "full")
+    stopped = found.stopped_by(obstacle)
+    expected = list(found.gates)
+    if position is None:
+        expected.append(obstacle)
+    else:
+        expected[position] = obstacle
+    assert stopped == found._replace(
+        gates=tuple(expected), opens_at_ms=None, opens_below_offset=None
+    )
+    assert stopped.gates[-1 if position is None else position] == (
+        obstacle.gate,
+        False,
+        None,
+        None,
+        Reason(f"gate.{obstacle.gate}", {"message": "full"}),
+        *obstacle[5:],
+    )
+
+
+def test_a_decision_changes_when_lags_pass_and_not_at_the_present() -> None:
+    log = compacted(memory_world(), min_compaction_lag_ms=100, max_compaction_lag_ms=250)
+    for at in (1_000, 1_400):
+        put_batches(log, batch(log.log_end_offset, timestamp=at))
+        log.writer.roll()
+    seen, now_ms = [], 0
+    while now_ms is not None:
+        seen.append(now_ms)
+        now_ms = next_change_ms(log, 0, now_ms, kafka_exact=True)
+    assert seen == [0, 1_100, 1_251, 1_500, 1_651]

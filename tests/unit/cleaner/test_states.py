@@ -162,3 +162,40 @@ def test_after_a_stop_nothing_is_begun(states):
     states.stop()
     assert not states.begin(TP)
     assert states.of(TP) is None
+
+
+def test_a_removed_partition_loses_the_pause_of_the_caller_that_removed_it(states):
+    for _ in range(3):
+        states.abort_and_pause(TP)
+    states.forget(TP)
+    assert states.of(TP) == paused(2)
+    states.forget(TP)
+    assert states.of(TP) == paused(1)
+    states.forget(TP)
+    states.forget(TP)
+    assert states.of(TP) is None
+
+
+@pytest.mark.parametrize(
+    ("begin", "use", "message"),
+    (
+        (lambda s: None, lambda s: s.resume(TP), "cannot resume t-0, whose cleaning state is none"),
+        (
+            lambda s: None,
+            lambda s: s.done(TP),
+            "cannot done with t-0, whose cleaning state is none",
+        ),
+        (lambda s: s.begin(TP), lambda s: s.resume(TP), None),
+        (lambda s: s.abort_and_pause(TP), lambda s: s.done(TP), None),
+    ),
+)
+def test_what_is_illegal_changes_nothing(states, begin, use, message):
+    begin(states)
+    before = states.of(TP)
+    with pytest.raises(IllegalCleaningStateError) as info:
+        use(states)
+    assert states.of(TP) == before
+    if message is None:
+        what = "resume" if before == IN_PROGRESS else "done with"
+        message = f"cannot {what} t-0, whose cleaning state is {before}"
+    assert str(info.value) == message

@@ -5,8 +5,15 @@ from datetime import timedelta
 import pytest
 
 from logstore.config.broker_config import BrokerConfig
-from logstore.config.dynamic import RECONFIGURABLE_KEYS, Layer, merge_layers, reconfigure
+from logstore.config.dynamic import (
+    RECONFIGURABLE_KEYS,
+    Layer,
+    changes_of,
+    merge_layers,
+    reconfigure,
+)
 from logstore.config.inert_keys import INERT_BROKER_KEYS
+from logstore.config.keys import Operation, apply_operations
 from logstore.config.overrides import (
     describe,
     describe_broker,
@@ -14,6 +21,7 @@ from logstore.config.overrides import (
     describe_cluster_wide,
     effective_config,
 )
+from logstore.config.topic_keys import TOPIC_KEYS
 from logstore.errors import InvalidConfigurationError
 
 
@@ -302,3 +310,51 @@ def test_wrong_values_and_contradictions_are_refused(changes):
 def test_the_keys_are_kafkas_dynamic_ones_and_this_engines():
     assert {"message.max.bytes", "log.cleaner.threads", "log.retention.ms"} <= RECONFIGURABLE_KEYS
     assert not {"log.cleaner.enable", "log.retention.hours"} & RECONFIGURABLE_KEYS
+
+
+def test_only_values_of_unknown_keys_are_hidden():
+    changes = {"my.plugin": "secret", "num.io.threads": "9", "log.cleaner.threads": "2"}
+    for layer, origin in ((Layer.BROKER, "dynamic broker"), (Layer.CLUSTER, "dynamic default")):
+        config, _ = reconfigure(BrokerConfig(), changes, layer)
+        settings = {each.row.key: each for each in describe_broker(config)}
+        assert [key for key, each in settings.items() if each.is_sensitive] == ["my.plugin"]
+        assert settings["my.plugin"][1:] == (None, origin, (), True)
+        layers = (("num.io.threads", "9", origin),)
+        assert settings["num.io.threads"][1:] == ("9", origin, layers, False)
+        cluster_wide = [each.row.key for each in describe_cluster_wide(config)]
+        assert cluster_wide == ([] if layer is Layer.BROKER else list(changes))
+
+
+def test_a_name_of_an_unknown_key_may_have_255_characters():
+    config, notes = reconfigure(BrokerConfig(), {"m" * 255: "x"})
+    assert config.dynamic.broker == {"m" * 255: "x"}
+    assert notes == (f"unknown broker key {'m' * 255} is stored without effect",)
+
+
+def test_a_key_is_not_set_and_unset_at_once():
+    assert changes_of({"a": 1, " b": 2}, [" c ", "d"]) == {"a": 1, " b": 2, "c": None, "d": None}
+    with pytest.raises(InvalidConfigurationError) as info:
+        changes_of({"z": 1, " b": 2, "y": 3}, ["z", " b ", "x"])
+    assert (str(info.value), info.value.key) == ("b cannot be set and unset at once", "b")
+
+
+def test_operations_set_delete_and_change_lists():
+    keys = {"cleanup.policy": TOPIC_KEYS["cleanup.policy"], "segment.ms": TOPIC_KEYS["segment.ms"]}
+
+    def applied(operation, value, **now):
+        now = {key.replace("_", "."): text for key, text in now.items()}
+        return apply_operations([("cleanup.policy", operation, value)], keys, now)
+
+    assert applied(Operation.SET, "x") == ({"cleanup.policy": "x"}, [])
+    assert applied(Operation.DELETE, "x") == ({}, ["cleanup.policy"])
+    for operation, value, now, after in (
+        (Operation.APPEND, "compact", {}, "delete,compact"),
+        (Operation.APPEND, "delete,b,,c", {"cleanup_policy": "a,,b"}, "a,b,delete,c"),
+        (Operation.SUBTRACT, "delete", {}, ""),
+        (Operation.SUBTRACT, "b,,d", {"cleanup_policy": "a,b,c"}, "a,c"),
+    ):
+        assert applied(operation, value, **now) == ({"cleanup.policy": after}, [])
+    for key in ("segment.ms", "unknown"):
+        with pytest.raises(InvalidConfigurationError) as info:
+            apply_operations([(key, Operation.SUBTRACT, "1")], keys, {})
+        assert str(info.value) == f"Can't SUBTRACT to key {key} because its type is not LIST."

@@ -11,7 +11,8 @@ import pytest
 
 from logstore import Broker, Cluster
 from logstore.faults import disk
-from logstore.faults.disk import FaultyDisk
+from logstore.faults.disk import FaultyDisk, Kind
+from logstore.faults.faultfs import FaultyFileSystem
 from logstore.faults.rules import DISK_KINDS, Faults
 from logstore.runtime import DiskFileSystem, MemoryFileSystem, VirtualClock
 from tests.support.world.fs_suite import FileSystemSuite, Place, write_file
@@ -261,3 +262,188 @@ def test_a_call_names_the_partition_of_its_folder():
     fs.sync_dir("/data/users-0")
     fs.sync_dir("/data")
     assert [call.partitions for call in seen] == [(("users", 0),), (("users", 0),), ()]
+
+
+@pytest.mark.parametrize("removed", ("file", "folder"))
+def test_a_removal_is_durable_at_once(place, removed):
+    fs = place.fs
+    path = place.path("removed")
+    if removed == "file":
+        place.file("removed", b"durable")
+        fs.remove(path)
+    else:
+        fs.base.make_dirs(path)
+        fs.remove_dir(path)
+    fs.lose_power()
+    assert fs.base.list_dir(place.root) == []
+
+
+@pytest.mark.parametrize("kind", (FaultyDisk, FaultyFileSystem))
+def test_changes_of_a_removed_file_are_not_of_its_successor(kind):
+    base = MemoryFileSystem()
+    write_file(base, "/a", b"0123456789")
+    if kind is FaultyDisk:
+        fs, lost = breakable(base), lambda: fs.lose_power() or base
+    else:
+        fs = FaultyFileSystem(image=base)
+        lost = fs.crash
+    with closing(fs.open("/a", write=True)) as file:
+        file.write_at([b"xx"], 2)
+    fs.remove("/a")
+    write_file(fs, "/a", b"new")
+    fs.sync_dir("/")
+    assert [(path, each.size) for path, each in lost().walk() if each] == [("/a", 0)]
+
+
+def test_an_open_that_creates_nothing_tracks_its_changes(place):
+    path = place.file("a", b"durable")
+    with closing(place.fs.open(path, create=True)) as file:
+        file.append([b" and not"])
+    place.fs.lose_power()
+    assert place.read_all(path) == b"durable"
+
+
+def test_a_loss_of_power_leaves_the_times_of_files(place):
+    path, name = place.file("a", b"durable"), place.path("new name")
+    place.fs.base.set_mtime(path, 5_000)
+    place.fs.rename(path, name)
+    with closing(place.fs.open(name, write=True)) as file:
+        file.append([b" and not"])
+    place.fs.base.set_mtime(name, 6_000)
+    place.fs.lose_power()
+    assert place.fs.base.stat(path) == (7, 6_000)
+
+
+def test_a_failed_sync_loses_only_what_was_pending(place):
+    fs = place.fs
+    path = place.file("a", b"durable")
+    fs.faults.add("fsync", nth=1)
+    with closing(fs.open(path, write=True)) as file:
+        with pytest.raises(OSError, match="Input/output error"):
+            file.sync()
+        assert fs.lost_contents is False
+        file.append([b" too"])
+        file.sync()
+    fs.lose_power()
+    assert place.read_all(path) == b"durable too"
+
+
+def test_rules_see_the_current_names_of_open_files():
+    fs = breakable(MemoryFileSystem())
+    fs.make_dirs("/data/t-0")
+    file = fs.open("/data/t-0/a", create=True)
+    seen = []
+    fs.faults.add("fsync", delay=1, when=lambda call: seen.append(call.path) or False)
+    fs.rename("/data/t-0/a", "/data/t-0/b")
+    file.sync()
+    fs.rename("/data/t-0", "/data/t-1")
+    file.sync()
+    assert seen == ["/data/t-0/b", "/data/t-1/b"]
+
+
+class Remembering(MemoryFileSystem):
+    """Files in memory; all that were opened for reading are remembered."""
+
+    def __init__(self):
+        super().__init__()
+        self.opened = []
+
+    def open(self, path, *, write=False, create=False):
+        file = super().open(path, write=write, create=create)
+        if not write and not create:
+            self.opened.append(file)
+        return file
+
+    def are_open(self):
+        """Return of each file whether it is open."""
+        return [is_open(file) for file in self.opened]
+
+
+def is_open(file):
+    try:
+        file.size()
+    except OSError:
+        return False
+    return True
+
+
+def test_files_that_are_held_are_closed():
+    fs = breakable(Remembering())
+
+    def replace():
+        write_file(fs, "/a", b"old")
+        write_file(fs, "/b", b"new")
+        fs.rename("/b", "/a")
+
+    replace()
+    assert fs.base.are_open() == [True]
+    fs.sync_dir("/")
+    assert fs.base.are_open() == [False]
+    replace()
+    assert fs.base.are_open() == [False, True]
+    fs.lose_power()
+    assert fs.base.are_open() == [False, False]
+    write_file(fs, "/a", b"old")
+    with pytest.raises(FileNotFoundError):
+        fs.rename("/none", "/a")
+    assert fs.base.are_open() == [False, False, False]
+
+
+@pytest.mark.parametrize(
+    ("kind", "rules"),
+    (
+        (Kind.CREATE, ("create", "change")),
+        (Kind.WRITE, ("write", "change")),
+        (Kind.TRUNCATE, ("write", "truncate", "change")),
+        (Kind.SYNC, ("fsync", "change")),
+        (Kind.RENAME, ("rename", "change")),
+        (Kind.REMOVE, ("remove", "change")),
+        (Kind.MAKE_DIR, ("make_dir", "change")),
+        (Kind.REMOVE_DIR, ("remove_dir", "change")),
+        (Kind.SYNC_DIR, ("fsync", "sync_dir", "change")),
+        (Kind.SET_MTIME, ("set_mtime", "change")),
+        (Kind.OPEN, ("open",)),
+        (Kind.READ, ("read",)),
+        (Kind.STAT, ("stat",)),
+        (Kind.LIST, ("list",)),
+        (Kind.SIZE, ("size",)),
+        (Kind.LOCK, ("lock",)),
+    ),
+)
+def test_kinds_of_rules_that_apply_to_each_kind_of_operation(kind, rules):
+    assert kind.rules == rules
+
+
+def test_calls_of_renames_name_both_paths_and_swaps_on_either_side():
+    fs = breakable(MemoryFileSystem())
+    fs.make_dirs("/data")
+    seen = []
+    for kind in ("rename", "swap"):
+        fs.faults.add(
+            kind,
+            delay=1,
+            when=lambda call: seen.append((call.kind, call.path, call.target)) or False,
+        )
+    write_file(fs, "/data/a", b"")
+    for source, target in (("a", "b"), ("b", "c.swap"), ("c.swap", "d")):
+        fs.rename(f"/data/{source}", f"/data/{target}")
+    assert seen == [
+        ("rename", "/data/a", "/data/b"),
+        ("rename", "/data/b", "/data/c.swap"),
+        ("swap", "/data/b", "/data/c.swap"),
+        ("rename", "/data/c.swap", "/data/d"),
+        ("swap", "/data/c.swap", "/data/d"),
+    ]
+
+
+def test_a_disk_that_forgets_nothing_keeps_nothing():
+    fs = FaultyDisk(MemoryFileSystem(), Faults(DISK_KINDS, VirtualClock()), forgets=False)
+    fs.make_dirs("/data")
+    write_file(fs, "/data/a", b"1")
+    with closing(fs.open("/data/a", write=True)) as file:
+        file.write_at([b"2"], 0)
+        file.truncate(0)
+    fs.rename("/data/a", "/data/b")
+    fs.remove("/data/b")
+    fs.remove_dir("/data")
+    assert (fs._pending.files, fs._pending.changes, fs._pending.ghosts) == ({}, [], [])

@@ -4,7 +4,8 @@ import errno
 
 import pytest
 
-from logstore.runtime import VirtualClock
+from logstore.faults import crash
+from logstore.runtime import MemoryFileSystem, SystemClock, VirtualClock
 from logstore.testing import (
     Contents,
     CrashMode,
@@ -120,6 +121,91 @@ def test_scattered_contents_are_made_of_old_new_and_new_garbage_and_repeat_by_se
     assert b"0123456789" in seen
     assert any(len(left) == 3010 and set(left[10:]) == {0, 1} for left in seen)
     assert any(len(set(left[10:])) > 2 for left in seen)
+
+
+class Draws:
+    """A random source whose draws are given."""
+
+    def __init__(self, choice, units=0, chances=()):
+        self.choice = choice
+        self.units = units
+        self.chances = list(chances)
+
+    def randrange(self, end):
+        assert end == 6
+        return self.choice
+
+    def randint(self, first, last):
+        assert (first, last) == (0, 631)
+        return self.units
+
+    def random(self):
+        return self.chances.pop(0)
+
+    def randbytes(self, size):
+        return b"?" * size
+
+
+OLD = b"0" * 600
+SOME, OTHERS = (0.49, 0.5, 0.0, 0.9), (0.5, 0.49, 0.9, 0.0)
+SCATTERED = {
+    "old": (Draws(0), OLD),
+    "new": (Draws(1), b"0" * 400 + b"a" * 600 + bytes(20) + b"b" * 30),
+    "zeros": (Draws(2), b"0" * 512 + bytes(538)),
+    "no unit": (Draws(3, units=0), OLD),
+    "the truncation": (Draws(3, units=1), b"0" * 512),
+    "some bytes": (Draws(3, units=3), b"0" * 400 + b"aa" + b"0" * 110),
+    "all": (Draws(3, units=631), b"0" * 400 + b"a" * 600 + bytes(20) + b"b" * 30),
+    "some sectors": (
+        Draws(4, chances=SOME),
+        b"0" * 400 + b"a" * 112 + bytes(508) + b"b" * 4 + bytes(26),
+    ),
+    "other sectors": (
+        Draws(4, chances=OTHERS),
+        b"0" * 512 + b"a" * 488 + bytes(24) + b"b" * 26,
+    ),
+    "some sectors and garbage": (
+        Draws(5, chances=SOME),
+        b"0" * 400 + b"a" * 112 + b"?" * 488 + bytes(20) + b"b" * 4 + b"?" * 26,
+    ),
+    "other sectors and garbage": (
+        Draws(5, chances=OTHERS),
+        b"0" * 512 + b"a" * 488 + bytes(20) + b"?" * 4 + b"b" * 26,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SCATTERED)
+def test_each_way_to_scatter_contents(monkeypatch, name):
+    draws, expected = SCATTERED[name]
+    monkeypatch.setattr(crash, "random_source", lambda _: draws)
+    image = MemoryFileSystem(VirtualClock())
+    write_file(image, "a", OLD)
+    fs = FaultyFileSystem(VirtualClock(), image)
+    file = fs.open("a", write=True)
+    file.truncate(512)
+    file.write_at([b"a" * 600], 400)
+    file.write_at([b"b" * 30], 1020)
+    assert fs.pending_units == 631
+    assert after(fs, CrashMode(Contents.SCATTERED), "a") == expected
+    assert draws.chances == []
+
+
+@pytest.mark.parametrize(
+    ("mode", "text"),
+    (
+        (CrashMode(), "contents dropped, names undone"),
+        (CrashMode(Contents.TORN, Names.KEPT, cut=7), "contents torn at 7, names kept"),
+        (
+            CrashMode(Contents.ZEROED, Names.PREFIX, cut=7, names_kept=3),
+            "contents zeroed, names prefix of 3",
+        ),
+        (CrashMode(Contents.SCATTERED, seed=5), "contents scattered, names undone, seed 5"),
+        (CrashMode(Contents.KEPT, Names.SUBSET, seed=6), "contents kept, names subset, seed 6"),
+    ),
+)
+def test_the_text_of_a_mode_has_what_it_uses(mode, text):
+    assert str(mode) == text
 
 
 def test_sizes_from_truncation_are_pending_too(fs):
@@ -372,3 +458,148 @@ def test_a_failed_directory_sync_leaves_the_names_pending(fs):
     assert fs.crash().exists("/data/a")
     fs.sync_dir("/data")
     assert not fs.crash().exists("/data/a")
+
+
+def test_a_failure_without_a_change_is_not_recorded(fs):
+    for use in (
+        lambda: fs.remove("/data/none"),
+        lambda: fs.remove("/data"),
+        lambda: fs.remove_dir("/data/none"),
+        lambda: fs.remove_dir("/data"),
+        lambda: fs.open("/none/a", create=True),
+        lambda: fs.sync_dir("/none"),
+        lambda: fs.set_mtime("/data/none", 1),
+        lambda: fs.rename("/data/none", "/data/b"),
+        lambda: fs.rename("/data/a", "/none/a"),
+        lambda: fs.open("/data/a").append([b"x"]),
+        lambda: fs.open("/data/a").truncate(0),
+    ):
+        with pytest.raises(OSError):
+            use()
+    assert (fs.operations, fs.pending_units, fs.pending_names) == ([], 0, 0)
+    assert repr(fs) == "FaultyFileSystem(0 operations)"
+
+
+def test_each_kind_of_change_is_recorded(fs):
+    fs.make_dirs("/data/x")
+    fs.set_mtime("/data/a", 5)
+    fs.lock("/data/lock").release()
+    file = fs.open("/data/a", write=True)
+    file.append([])
+    file.append([b"ab", b"c"])
+    file.truncate(7)
+    fs.remove("/data/a")
+    fs.remove_dir("/data/x")
+    assert fs.operations == [
+        (1, Kind.MAKE_DIR, "/data/x", 0, ""),
+        (2, Kind.SET_MTIME, "/data/a", 0, ""),
+        (3, Kind.WRITE, "/data/a", 3, ""),
+        (4, Kind.TRUNCATE, "/data/a", 7, ""),
+        (5, Kind.REMOVE, "/data/a", 0, ""),
+        (6, Kind.REMOVE_DIR, "/data/x", 0, ""),
+    ]
+    assert (fs.pending_units, fs.pending_names) == (4, 3)
+    fs.crash_at(7)
+    with pytest.raises(SimulatedCrash, match=r"^Operation\(number=7, "):
+        fs.make_dirs("/data/y")
+    with pytest.raises(SimulatedCrash, match=r"^stat /data/y: after the crash$"):
+        fs.exists("/data/y")
+    assert repr(fs) == "FaultyFileSystem(7 operations, crashed)"
+
+
+@pytest.mark.parametrize(
+    ("kind", "failing", "others"),
+    (
+        ("stat", ("exists", "is_dir", "kind", "stat"), ("list_dir", "kinds", "lock", "size")),
+        ("list", ("list_dir", "kinds"), ("exists", "is_dir", "kind", "stat", "lock", "size")),
+        ("lock", ("lock",), ("exists", "list_dir", "size")),
+        ("size", ("size",), ("exists", "list_dir", "read")),
+        ("read", ("read", "read_into"), ("exists", "list_dir", "size")),
+    ),
+)
+def test_each_read_fails_by_the_rules_of_its_kind(fs, kind, failing, others):
+    file = fs.open("/data/a")
+    uses = {
+        "exists": lambda: fs.exists("/data/a"),
+        "is_dir": lambda: fs.is_dir("/data"),
+        "kind": lambda: fs.kind("/data/a"),
+        "stat": lambda: fs.stat("/data/a"),
+        "list_dir": lambda: fs.list_dir("/data"),
+        "kinds": lambda: fs.kinds("/data"),
+        "lock": lambda: fs.lock("/data/lock"),
+        "size": file.size,
+        "read": lambda: file.read(0, 1),
+        "read_into": lambda: file.read_into(memoryview(bytearray(1)), 0),
+    }
+    fault = fs.fail(kind)
+    for name in failing:
+        with pytest.raises(OSError, match="Input/output"):
+            uses[name]()
+    for name in others:
+        uses[name]()
+    assert fault.hits == len(failing)
+
+
+@pytest.mark.parametrize("suffix", ("a", "b"))
+def test_a_suffix_is_of_the_old_or_the_new_path(fs, suffix):
+    fault = fs.fail("rename", suffix=suffix, times=1)
+    with pytest.raises(OSError, match="Input/output"):
+        fs.rename("/data/a", "/data/b")
+    fs.rename("/data/a", "/data/c")
+    fs.rename("/data/c", "/data/d")
+    assert (fault.calls, fault.hits) == (1 if suffix == "b" else 2, 1)
+
+
+def test_what_a_failed_sync_was_for_is_lost_in_each_mode(fs):
+    file = fs.open("/data/a", write=True)
+    file.sync()
+    fs.fail("fsync", nth=1)
+    file.write_at([b"xy"], 0)
+    with pytest.raises(OSError, match="Input/output"):
+        file.sync()
+    assert fs.lost_contents is True
+    file.write_at([b"Z"], 1)
+    assert fs.pending_units == 1
+    assert [
+        after(fs, CrashMode(contents, cut=1))
+        for contents in Contents
+        if contents.value != "scattered"
+    ] == [b"0123456789", b"0Z23456789", b"0Z23456789", b"0123456789"]
+
+
+@pytest.mark.parametrize("image", (None, MemoryFileSystem()))
+def test_the_clock_dates_files(image):
+    clock = VirtualClock(5_000)
+    fs = FaultyFileSystem(clock, image)
+    write_file(fs, "a", b"1")
+    assert fs.stat("a") == (1, 5_000)
+    before_ms = SystemClock().now_ms()
+    fs = FaultyFileSystem(image=image)
+    write_file(fs, "a", b"1")
+    assert before_ms <= fs.stat("a").mtime_ms <= SystemClock().now_ms()
+
+
+@pytest.mark.parametrize(
+    "use",
+    (
+        lambda fs: fs.rename("/data/a", "/data/b"),
+        lambda fs: fs.remove("/data/a"),
+        lambda fs: fs.remove_dir("/data/x"),
+        lambda fs: fs.sync_dir("/data"),
+    ),
+)
+def test_a_change_of_names_is_recorded_and_made_under_one_lock(fs, use):
+    fs.make_dirs("/data/x")
+    counts = []
+
+    class Section:
+        def __enter__(self):
+            counts.append(fs.operation_count)
+
+        def __exit__(self, *_):
+            counts.append(fs.operation_count)
+
+    assert fs._serial is fs._lock
+    fs._serial = Section()
+    use(fs)
+    assert counts == [1, 2]
