@@ -164,8 +164,10 @@ def test_each_piece_of_a_request_counts_and_the_first_one_sets_its_time(rig):
     whole = frame(bytes(1000))
     it.pool.news()
     # Until its length has arrived, a request counts as the largest.
-    it.receive(whole[:3], 101.0)
-    assert (it.state(), it.pool.news()) == ((10_000, 3, 101.0, 101.0), ["begin"])
+    it.receive(whole[:1], 101.0)
+    assert (it.state(), it.pool.news()) == ((10_000, 1, 101.0, 101.0), ["begin"])
+    it.receive(whole[1:3], 101.5)
+    assert (it.state(), it.pool.news()) == ((10_000, 3, 101.0, 101.5), [])
     it.receive(whole[3:4], 102.0)
     assert (it.state(), it.pool.news()) == ((1000, 4, 101.0, 102.0), [])
     it.receive(whole[4:404], 103.0)
@@ -276,6 +278,9 @@ def test_reading_stops_for_either_reason_and_resumes_without_both(rig):
         return made
 
     async def story():
+        it.connection.hold()
+        it.connection.let_go()
+        assert calls() == ["pause", "resume"]
         for _ in range(2):
             it.receive(frame(b"a") * 2)
             assert calls() == []
