@@ -837,3 +837,140 @@ def test_a_consumer_closes_with_the_broker(broker):
     consumer.close()
     with pytest.raises(IllegalStateError):
         consumer.poll()
+
+
+def test_an_unsubscribed_member_hears_that_its_partitions_are_revoked(broker):
+    fill(broker)
+    listener = Listener()
+    consumer = broker.consumer(group_id="g", auto_offset_reset="earliest")
+    consumer.subscribe(["t"], listener=listener)
+    consumer.poll()
+    consumer.unsubscribe()
+    assert listener.told == [("assigned", [T0, T1]), ("revoked", [T0, T1])]
+    assert broker.groups.committed("g")[T0].offset == 5
+    assert broker.groups.describe("g").state == "Empty"
+    consumer.subscribe(["t"])
+    consumer.poll()
+    assert consumer.assignment() == {T0, T1}
+    assert len(listener.told) == 2
+
+
+def test_a_broker_that_closes_commits_its_consumers_positions(tmp_path):
+    config = {"offsets.topic.num.partitions": 1}
+    with Broker(tmp_path, broker_config=config) as broker:
+        broker.create_topic("t", 1)
+        fill(broker)
+        reader(broker, group_id="g").poll()
+        reader(broker, group_id="h", enable_auto_commit=False).poll()
+    with Broker(tmp_path, broker_config=config) as broker:
+        assert broker.groups.committed("g")[T0].offset == 5
+        assert broker.groups.committed("h") == {}
+
+
+def test_what_was_committed_is_not_committed_again_until_more_is_read(broker):
+    fill(broker)
+    consumer = reader(broker, group_id="g")
+    consumer.poll()
+    assert consumer._has_to_commit()
+    for count in range(2):
+        broker.clock.advance(seconds=5)
+        consumer.poll()
+        assert not consumer._has_to_commit()
+        fill(broker, 1)
+        assert len(consumer.poll()[T0]) == 1, count
+        assert consumer._has_to_commit()
+    assert not reader(broker, group_id="h", enable_auto_commit=False)._has_to_commit()
+    assert not reader(broker)._has_to_commit()
+
+
+EXCLUSIVE = (
+    "subscription by topics, subscription by pattern and assignment of partitions are mutually"
+    " exclusive"
+)
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    (
+        (lambda c: c.poll(-1), ValueError, "timeout_ms must not be negative: -1"),
+        (lambda c: c.poll(max_records=0), ValueError, "max_records must be positive: 0"),
+        (lambda c: c.poll(max_records=True), TypeError, "max_records must be an int, not True"),
+        (
+            lambda c: c.seek(T0, -1),
+            ValueError,
+            "an offset must be a non-negative int, not -1",
+        ),
+        (
+            lambda c: c.seek(T0, True),
+            ValueError,
+            "an offset must be a non-negative int, not True",
+        ),
+        (lambda c: c.assign(["t"]), TypeError, "expected a TopicPartition, not 't'"),
+        (lambda c: c.subscribe(["t"]), IllegalStateError, EXCLUSIVE),
+        (lambda c: c.subscribe(pattern="t"), IllegalStateError, EXCLUSIVE),
+        (lambda c: c.subscribe("t"), TypeError, "topics must be a list, not the string 't'"),
+        (
+            lambda c: c.subscribe([T0]),
+            TypeError,
+            f"a topic must be a string, not {T0!r}; for partitions, use assign()",
+        ),
+        (lambda c: c.subscribe(), ValueError, "pass either topics or a pattern"),
+        (lambda c: c.subscribe(["t"], "t"), ValueError, "pass either topics or a pattern"),
+        (lambda c: c.commit(), IllegalStateError, "the consumer has no group_id"),
+    ),
+)
+def test_a_refusal_says_what_was_wrong(broker, call, error, message):
+    consumer = reader(broker)
+    with pytest.raises(error) as raised:
+        call(consumer)
+    assert str(raised.value) == message
+    assert consumer.assignment() == {T0}
+
+
+def test_a_subscription_may_only_change_to_one_of_its_kind(broker):
+    for first, second in (
+        ({"topics": ["t"]}, {"pattern": "t"}),
+        ({"pattern": "t"}, {"topics": ["t"]}),
+    ):
+        consumer = broker.consumer(auto_offset_reset="earliest")
+        with pytest.raises(IllegalStateError, match=r"^call subscribe\(\) or assign\(\) before"):
+            consumer.poll()
+        consumer.subscribe(**first)
+        consumer.subscribe(**first)
+        with pytest.raises(IllegalStateError) as raised:
+            consumer.subscribe(**second)
+        assert str(raised.value) == EXCLUSIVE
+        with pytest.raises(IllegalStateError) as raised:
+            consumer.assign([T0])
+        assert str(raised.value) == EXCLUSIVE
+        consumer.unsubscribe()
+        consumer.subscribe(**second)
+        assert consumer.assignment() == {T0, T1}
+
+
+@pytest.mark.parametrize("missing", ("on_partitions_revoked", "on_partitions_assigned"))
+def test_a_listener_needs_both_methods(broker, missing):
+    listener = Listener()
+    setattr(listener, missing, None)
+    consumer = broker.consumer()
+    with pytest.raises(TypeError) as raised:
+        consumer.subscribe(["t"], listener=listener)
+    assert str(raised.value) == f"a rebalance listener needs a method {missing}: {listener!r}"
+    assert consumer.subscription() is None
+
+
+def test_several_partitions_are_paused_and_sought_together(broker):
+    fill(broker)
+    fill(broker, 3, partition=1)
+    consumer = reader(broker, T0, T1)
+    consumer.seek_to_end()
+    assert (consumer.position(T0), consumer.position(T1)) == (5, 3)
+    consumer.seek_to_beginning(T1)
+    assert (consumer.position(T0), consumer.position(T1)) == (5, 0)
+    consumer.seek_to_end(T1)
+    consumer.seek_to_beginning()
+    assert (consumer.position(T0), consumer.position(T1)) == (0, 0)
+    consumer.pause(T0, T1)
+    assert (consumer.paused(), consumer.poll()) == ({T0, T1}, {})
+    consumer.resume(T1)
+    assert {tp: len(found) for tp, found in consumer.poll().items()} == {T1: 3}
