@@ -175,6 +175,7 @@ def test_each_piece_of_a_request_counts_and_the_first_one_sets_its_time(rig):
     it.receive(whole[404:], 104.0)
     assert (it.state(), it.pool.news()) == ((0, 1004, 101.0, 104.0), ["end"])
     assert (it.frames(), it.pool.used_bytes) == ([bytes(1000)], 1004)
+    assert it.connection._chunks == []
     # A second one in one piece neither begins nor ends.
     it.receive(whole, 105.0)
     assert (it.state(), it.pool.news()) == ((0, 2008, 101.0, 105.0), [])
