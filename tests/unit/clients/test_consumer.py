@@ -26,6 +26,7 @@ from logstore import (
     WakeupError,
 )
 from logstore.clients.consumer_config import DEFAULTS, WITHOUT_MEANING
+from logstore.errors import KafkaTimeoutError
 from logstore.runtime import Deadlock
 from tests.support.world.transactions import Bench
 
@@ -974,3 +975,18 @@ def test_several_partitions_are_paused_and_sought_together(broker):
     assert (consumer.paused(), consumer.poll()) == ({T0, T1}, {})
     consumer.resume(T1)
     assert {tp: len(found) for tp, found in consumer.poll().items()} == {T1: 3}
+
+
+@pytest.mark.parametrize(("timeout_ms", "tries"), ((99, 1), (100, 2), (250, 3), (300, 4)))
+def test_a_commit_is_tried_again_until_its_time_is_over(broker, timeout_ms, tries):
+    consumer = reader(broker, group_id="g", retry_backoff_ms=100)
+    error = "COORDINATOR_LOAD_IN_PROGRESS"
+    before_ms = broker.clock.now_ms()
+    with broker.fail("commit", error=error) as rule, pytest.raises(KafkaTimeoutError) as raised:
+        consumer.commit({T0: OffsetAndMetadata(0)}, timeout_ms=timeout_ms)
+    assert str(raised.value) == f"not committed within {timeout_ms} ms: {error}"
+    assert (rule.hits, broker.clock.now_ms() - before_ms) == (tries, (tries - 1) * 100)
+    with broker.fail("commit", error=error, times=2):
+        consumer.commit({T0: OffsetAndMetadata(0)})
+    assert broker.groups.committed("g")[T0].offset == 0
+    assert broker.clock.now_ms() - before_ms == (tries + 1) * 100
