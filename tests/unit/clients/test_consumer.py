@@ -15,6 +15,7 @@ from logstore import (
     IllegalStateError,
     InvalidConfigurationError,
     LogStoreError,
+    MemberToRemove,
     NoOffsetForPartitionError,
     OffsetAndMetadata,
     OffsetMetadataTooLargeError,
@@ -880,8 +881,10 @@ def test_what_was_committed_is_not_committed_again_until_more_is_read(broker):
         fill(broker, 1)
         assert len(consumer.poll()[T0]) == 1, count
         assert consumer._has_to_commit()
-    assert not reader(broker, group_id="h", enable_auto_commit=False)._has_to_commit()
-    assert not reader(broker)._has_to_commit()
+    for configs in ({"group_id": "h", "enable_auto_commit": False}, {}):
+        other = reader(broker, **configs)
+        assert len(other.poll()[T0]) == 7
+        assert not other._has_to_commit()
 
 
 EXCLUSIVE = (
@@ -990,3 +993,62 @@ def test_a_commit_is_tried_again_until_its_time_is_over(broker, timeout_ms, trie
         consumer.commit({T0: OffsetAndMetadata(0)})
     assert broker.groups.committed("g")[T0].offset == 0
     assert broker.clock.now_ms() - before_ms == (tries + 1) * 100
+
+
+def test_all_partitions_are_revoked_before_an_eager_rebalance(broker):
+    listener = Listener()
+    first = broker.consumer(group_id="g")
+    first.subscribe(["t"], listener=listener)
+    first.poll()
+    second = broker.consumer("t", group_id="g")
+    rounds(first, second)
+    assert listener.told == [
+        ("assigned", [T0, T1]),
+        ("revoked", [T0, T1]),
+        ("assigned", sorted(first.assignment())),
+    ]
+    assert len(first.assignment()) == 1
+
+
+def test_a_member_that_was_removed_hears_so_at_its_commit_and_loses_its_partitions(broker):
+    told = []
+
+    class Losing(Listener):
+        def on_partitions_lost(self, partitions):
+            self.told.append(("lost", sorted(partitions)))
+
+    listener = Losing()
+    consumer = broker.consumer(group_id="g", enable_auto_commit=False)
+    consumer.subscribe(["t"], listener=listener)
+    consumer.poll()
+    member = consumer.group_metadata().member_id
+    broker.admin().remove_group_members("g", [MemberToRemove(member)])
+    for _ in range(2):
+        with pytest.raises(CommitFailedError) as raised:
+            consumer.commit({T0: OffsetAndMetadata(0)})
+        told.append(str(raised.value))
+    assert told == [
+        f"group 'g' rejected the offsets of {[T0]}: UNKNOWN_MEMBER_ID",
+        f"{consumer!r} is not a member of its group now: poll, then commit again",
+    ]
+    consumer.poll()
+    assert listener.told == [
+        ("assigned", [T0, T1]),
+        ("lost", [T0, T1]),
+        ("assigned", [T0, T1]),
+    ]
+    consumer.commit({T0: OffsetAndMetadata(0)})
+
+
+def test_without_on_partitions_lost_lost_partitions_are_revoked(broker):
+    listener = Listener()
+    consumer = broker.consumer(group_id="g", max_poll_interval_ms=60_000)
+    consumer.subscribe(["t"], listener=listener)
+    consumer.poll()
+    broker.clock.advance(seconds=70)
+    consumer.poll()
+    assert listener.told == [
+        ("assigned", [T0, T1]),
+        ("revoked", [T0, T1]),
+        ("assigned", [T0, T1]),
+    ]
