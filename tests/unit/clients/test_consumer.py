@@ -27,6 +27,7 @@ from logstore import (
     WakeupError,
 )
 from logstore.clients.consumer_config import DEFAULTS, WITHOUT_MEANING
+from logstore.coordinator.groups.consumer_protocol import decode_subscription
 from logstore.errors import KafkaTimeoutError
 from logstore.runtime import Deadlock
 from tests.support.world.transactions import Bench
@@ -1052,3 +1053,48 @@ def test_without_on_partitions_lost_lost_partitions_are_revoked(broker):
         ("revoked", [T0, T1]),
         ("assigned", [T0, T1]),
     ]
+
+
+@pytest.mark.parametrize(
+    ("strategy", "user_data", "owned"),
+    (
+        ("range", None, ()),
+        ("roundrobin", None, ()),
+        ("cooperative-sticky", b"\0\0\0\1", (T0, T1)),
+    ),
+)
+def test_a_member_joins_with_its_subscription_and_what_it_owns(
+    broker, monkeypatch, strategy, user_data, owned
+):
+    requests = []
+    coordinator = broker.groups
+    join = type(coordinator).join
+
+    def noted(self, request, callback):
+        requests.append(request)
+        return join(self, request, callback)
+
+    monkeypatch.setattr(type(coordinator), "join", noted)
+    consumer = broker.consumer(
+        "u",
+        "t",
+        group_id="g",
+        client_id="me",
+        group_instance_id="i",
+        session_timeout_ms=9000,
+        max_poll_interval_ms=70_000,
+        partition_assignment_strategy=[strategy],
+    )
+    consumer.poll()
+    member = consumer.group_metadata().member_id
+    broker.create_topic("u")
+    consumer.poll()
+    first, second = requests
+    for request, known, mine in ((first, "", None), (second, member, owned)):
+        assert request[:2] == ("g", "consumer")
+        assert request[3:] == (9000, 70_000, known, "i", "me", "/127.0.0.1", True, True)
+        ((name, metadata),) = request[2]
+        subscription = decode_subscription(metadata)
+        assert (name, subscription.topics) == (strategy, ("t", "u"))
+        assert subscription.owned_partitions == (mine or ())
+    assert decode_subscription(second[2][0][1]).user_data == user_data
