@@ -399,10 +399,24 @@ def test_others_run_after_a_turn_of_five_milliseconds(rig):
         for now in (100.0, 100.005, 100.006, 100.011, 100.0115, 100.012):
             it.now = now
             await it.answer()
+        first = list(turns)
+        it.now = 200.0
+        while it.connection._frames:
+            await it.answer()
+        turns.clear()
+        # A wait for a request begins a new turn.
+        waits = asyncio.ensure_future(it.answer())
+        await asyncio.sleep(0)
+        it.receive(frame(b"a") * 2, 300.0)
+        await waits
+        count = len(turns)
+        it.now = 300.005
+        await it.answer()
+        assert len(turns) == count
         task.cancel()
+        return first
 
-    it.run(story())
-    assert turns == [100.006, 100.0115]
+    assert it.run(story()) == [100.006, 100.0115]
 
 
 @pytest.mark.parametrize(
